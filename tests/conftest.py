@@ -1,4 +1,4 @@
-"""One setting for all property tests: the same examples in every run, and no clock; and a line that is soon crowded.
+"""One setting for all property tests: the same examples in every run, and no clock; and what several files share.
 
 `HYPOTHESIS_PROFILE=explore make test` draws new examples instead.
 """
@@ -30,3 +30,18 @@ def demanding(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
             monkeypatch.setattr(f"monolayer.construct.line.{module}.SLACK", slack)
 
     return demand
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command, a string or its words, that leaves with `code`: what it printed, or its `errors` in one line."""
+    from monolayer.cli import run
+
+    def call(*words: str, code: int = 0, errors: bool = False) -> str:
+        capsys.readouterr()
+        assert run(list(words) if len(words) > 1 else words[0].split()) == code, capsys.readouterr()
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.err
+        return " ".join(printed.err.split()) if errors or code == 2 else printed.out
+
+    return call

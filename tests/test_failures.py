@@ -19,62 +19,44 @@ import monolayer as ml
 from monolayer.cli import run
 from monolayer.cli.console import json_text, visible
 
-PROGRAM = [sys.executable, "-c", "from monolayer.cli import main; main()"]
 Capture = pytest.CaptureFixture[str]
+Said = Callable[..., str]
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    return ml.memorize([["a", "b"]], [["x", "y"]]).save(tmp_path / "m")
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    path = tmp_path / "data.jsonl"
-    path.write_text('{"tokens": ["a", "b"], "labels": ["x", "y"]}\n')
-    return path
-
-
-def one_line(capsys: Capture) -> str:
-    """What was said on standard error: a line, and no traceback."""
-    said = capsys.readouterr().err.strip()
-    assert said.count("\n") == 0, said
-    assert "Traceback" not in said
-    return said
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with `data.jsonl` and its model `m`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("data.jsonl").write_text('{"tokens": ["a", "b"], "labels": ["x", "y"]}\n')
+    ml.memorize([["a", "b"]], [["x", "y"]]).save("m")
+    return tmp_path
 
 
 # -- what nobody thought of --------------------------------------------------------------------------------
 
 
-def test_an_unexpected_failure_is_70_and_a_line(
-    model: Path, data: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unexpected_failure_is_70_and_a_line(said: Said, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RecursionError("deep \x1b[31minside")
 
     monkeypatch.setattr("monolayer.checker.check.judge_line", fail)
-    assert run(["verify", str(model), str(data)]) == 70
-    said = one_line(capsys)
-    assert "unexpected failure, which is no verdict: RecursionError: " in said
-    assert said.endswith("--debug shows where")
-    assert "\x1b[31m" not in said
-    for words in (["--debug", "verify", str(model), str(data)], ["verify", str(model), "--debug", str(data)]):
-        assert run(words) == 70
+    shown = said("verify m data.jsonl", code=70, errors=True)
+    assert shown.startswith("error: unexpected failure, which is no verdict: RecursionError: ")
+    assert shown.endswith("--debug shows where")
+    assert "\x1b[31m" not in shown
+    for words in ("--debug verify m data.jsonl", "verify m --debug data.jsonl"):
+        assert run(words.split()) == 70
         assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
-def test_a_users_function_that_leaves_or_is_transposed_is_no_verdict(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    ml.approximate(np.copy, 1, 2, cells=4).save("m")
+def test_a_users_function_that_leaves_or_is_transposed_is_no_verdict(said: Said) -> None:
+    ml.approximate(np.copy, 1, 2, cells=4).save("grid")
     Path("leaving_module.py").write_text("raise SystemExit(1)\n")
-    assert run(["verify", "m", "leaving_module:f"]) == 70
-    assert "something called exit(1): this is no verdict" in one_line(capsys)
+    shown = said("verify grid leaving_module:f", code=70, errors=True)
+    assert shown == "error: something called exit(1): this is no verdict"
     Path("transposed_module.py").write_text("def f(X):\n    return X.transpose(1, 0, 2)\n")
-    assert run(["verify", "m", "transposed_module:f"]) == 2
-    assert "returned an array of shape (2, 10, 1)" in one_line(capsys)
+    assert "returned an array of shape (2, 10, 1)" in said("verify grid transposed_module:f", code=2)
 
 
 @pytest.mark.parametrize(
@@ -86,23 +68,22 @@ def test_a_users_function_that_leaves_or_is_transposed_is_no_verdict(
     ],
 )
 def test_a_full_disk_or_memory_is_70_and_leaves_nothing(
-    error: Exception, why: str, data: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    error: Exception, why: str, here: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise error
 
     monkeypatch.setattr("monolayer.model.save.save_file", fail)
-    assert run(["memorize", str(data), "--out", str(tmp_path / "new")]) == 70
-    said = one_line(capsys)
-    assert why in said
-    assert "nothing is half-written" in said
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl"]
+    shown = said("memorize data.jsonl --out new", code=70, errors=True)
+    assert why in shown
+    assert "nothing is half-written" in shown
+    assert sorted(path.name for path in here.iterdir()) == ["data.jsonl", "m"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_full_disk_behind_standard_output_is_70(model: Path, data: Path) -> None:
+def test_a_full_disk_behind_standard_output_is_70() -> None:
     with Path("/dev/full").open("w") as full:
-        command = [*PROGRAM, "verify", str(model), str(data)]
+        command = [sys.executable, "-m", "monolayer", "verify", "m", "data.jsonl"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 70, done.stderr
     assert done.stderr.count("\n") == 1
@@ -113,34 +94,31 @@ def test_a_full_disk_behind_standard_output_is_70(model: Path, data: Path) -> No
 
 
 OLD_CERTIFICATES: dict[str, Callable[[Path], Any]] = {
-    "not UTF-8": lambda folder: (folder / "certificate.json").write_bytes(b"\xff\xfe"),
-    "deep": lambda folder: (folder / "certificate.json").write_text("[" * 100_000),
-    "a FIFO": lambda folder: os.mkfifo(folder / "certificate.json"),
-    "a device": lambda folder: (folder / "certificate.json").symlink_to("/dev/zero"),
-    "a folder": lambda folder: (folder / "certificate.json").mkdir(),
-    "an invented verdict": lambda folder: (folder / "certificate.json").write_text(
-        json.dumps(json.loads(ml.certify(folder, [["a", "b"]], [["x", "y"]]).to_json()) | {"verdict": "\x1b[2Jtwice"})
+    "not UTF-8": lambda old: old.write_bytes(b"\xff\xfe"),
+    "deep": lambda old: old.write_text("[" * 100_000),
+    "a FIFO": os.mkfifo,
+    "a device": lambda old: old.symlink_to("/dev/zero"),
+    "a folder": lambda old: old.mkdir(),
+    "an invented verdict": lambda old: old.write_text(
+        json.dumps(json.loads(ml.certify("m", [["a", "b"]], [["x", "y"]]).to_json()) | {"verdict": "\x1b[2Jtwice"})
     ),
 }
 
 
 @pytest.mark.parametrize("kind", list(OLD_CERTIFICATES))
-def test_a_broken_certificate_does_not_hide_the_verdict(kind: str, model: Path, data: Path, capsys: Capture) -> None:
-    OLD_CERTIFICATES[kind](model)
-    assert run(["verify", str(model), str(data)]) == 0
-    shown = capsys.readouterr().out
+def test_a_broken_certificate_does_not_hide_the_verdict(kind: str, said: Said) -> None:
+    OLD_CERTIFICATES[kind](Path("m/certificate.json"))
+    shown = said("verify m data.jsonl")
     assert "certificate.json in this folder is passed over" in " ".join(shown.split())
     assert "\x1b" not in shown
 
 
-def test_strings_against_integers_are_a_question_that_does_not_fit(tmp_path: Path, capsys: Capture) -> None:
-    folder = ml.memorize([[0, 1]], [[5, 6]]).save(tmp_path / "m")
-    for number, row in enumerate(({"tokens": ["a"], "labels": [5]}, {"tokens": [0, 1], "labels": ["x", "y"]})):
-        data = tmp_path / f"{number}.jsonl"
-        data.write_text(json.dumps(row))
-        assert run(["verify", str(folder), str(data)]) == 2
-        assert "strings against integers" in capsys.readouterr().err
-    assert ml.certify(folder, [[0, 7]], [[5, 6]]).verdict == "refuted", "an unknown token of the right kind still is"
+def test_strings_against_integers_are_a_question_that_does_not_fit(said: Said) -> None:
+    ml.memorize([[0, 1]], [[5, 6]]).save("ids")
+    for row in ({"tokens": ["a"], "labels": [5]}, {"tokens": [0, 1], "labels": ["x", "y"]}):
+        Path("odd.jsonl").write_text(json.dumps(row))
+        assert "strings against integers" in said("verify ids odd.jsonl", code=2)
+    assert ml.certify("ids", [[0, 7]], [[5, 6]]).verdict == "refuted", "an unknown token of the right kind still is"
 
 
 GOOD = {
@@ -151,18 +129,15 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize("name", GOOD)
-def test_garbage_is_never_a_verdict(name: str, model: Path, tmp_path: Path, capsys: Capture) -> None:
-    rng = np.random.default_rng(len(name))
-    for number in range(4):
-        start = bytearray(GOOD[name])
+def test_garbage_is_never_a_verdict(capsys: Capture) -> None:
+    rng = np.random.default_rng(10)
+    for name, good in [*GOOD.items()] * 3:
+        start = bytearray(good)
         for _ in range(int(rng.integers(1, 6))):
             place = int(rng.integers(len(start) + 1))
             start[place : place + int(rng.integers(3))] = rng.bytes(int(rng.integers(4)))
-        path = tmp_path / f"{number}{name}"
-        path.write_bytes(start)
-        weights = ["refute-hardmax", "--weights", str(path)]
-        code = run(weights if name == "w.safetensors" else ["verify", str(model), str(path)])
+        Path(name).write_bytes(start)
+        code = run(["refute-hardmax", "--weights", name] if name == "w.safetensors" else ["verify", "m", name])
         said = capsys.readouterr()
         assert code in (0, 1, 2), said.err
         assert (code == 2) == ("error: " in said.err), "a verdict is given on data that could be read"
@@ -174,10 +149,7 @@ def test_garbage_is_never_a_verdict(name: str, model: Path, tmp_path: Path, caps
 NASTY = "a\x1b[2J\x9b31m\x07\u202etxt\u2028\x7f\ud800\0"
 
 
-def test_nothing_that_is_shown_commands_the_terminal(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_nothing_that_is_shown_commands_the_terminal(capsys: Capture) -> None:
     folder, label = "m\x1b[31m[red]", NASTY + "1"
     for name, tokens, labels in (
         ("data", [NASTY, "b"], [label, "y"]),

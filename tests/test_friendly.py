@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,79 +19,59 @@ import monolayer as ml
 from datasets import Dataset
 from monolayer.cli import run
 from monolayer.cli.console import as_flags
-from monolayer.data import read
 
-FRAMES = [pd.DataFrame, pl.DataFrame, pa.table, Dataset.from_dict]
-NAMES = ["pandas", "polars", "arrow", "hugging face"]
-
-
-# -- tables ------------------------------------------------------------------------------------------------
+X, Y = np.array([[1, 2], [3, 4]]), np.array([[0.5, 1.5], [2.5, 3.5]])
+FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table, "hugging face": Dataset.from_dict}
 
 
-@pytest.mark.parametrize("frame", FRAMES, ids=NAMES)
-def test_a_table_is_read_by_its_columns(frame: Any) -> None:
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_table_is_read_by_its_columns(name: str) -> None:
+    frame: Any = FRAMES[name]
     table = frame({"tokens": ["the cat sat", "a dog"], "labels": ["D N V", "D N"], "note": [1, 2]})
-    data = ml.Sequences.of(table)
-    assert data.vocabulary is not None
-    assert data.vocabulary.decode(data.tokens).tolist() == ["the", "cat", "sat", "a", "dog"]
     model = ml.memorize(table)
+    assert model.card.vocabulary is not None
+    assert set(model.card.vocabulary.names) == {"the", "cat", "sat", "a", "dog"}
     assert [row.tolist() for row in model.predict(table)] == [["D", "N", "V"], ["D", "N"]]
     assert ml.certify(model, table).verdict == "proved"
     with pytest.raises(ml.DataError, match=r"no column 'tokens'; it has: doc, word, tag.*Rename.*to_numpy"):
         ml.memorize(frame({"doc": [7, 7, 9], "word": ["a", "b", "a"], "tag": ["x", "y", "z"]}))
 
 
-def test_lists_numbers_and_labels_of_a_sequence_in_a_table() -> None:
+def test_lists_and_real_labels_in_a_table() -> None:
     table = pd.DataFrame({"tokens": [[1, 2], [2, 3]], "label": [0.1, 1e20]})
-    model = ml.memorize(table)
-    assert model.predict(table).tolist() == [0.1, 1e20]
+    assert ml.memorize(table).predict(table).tolist() == [0.1, 1e20]
     assert ml.memorize(table, [["a", "b"], ["c", "d"]]).predict([[1, 2]])[0].tolist() == ["a", "b"]
-    with pytest.raises(ml.DataError, match="row 1 of the DataFrame, column 'tokens', holds 3"):
-        ml.Sequences.of(pd.DataFrame({"tokens": [[1], 3]}))
 
 
-# -- per ---------------------------------------------------------------------------------------------------
-
-
-def test_a_string_is_one_label_unless_per_says_token() -> None:
-    X, Y = ["ab", "cd"], ["xy", "zw"]
-    assert ml.memorize(X, Y).predict(X).tolist() == Y
-    assert ml.memorize(X, Y, per="sequence").predict(X).tolist() == Y
-    model = ml.memorize(X, Y, per="token")
-    assert [row.tolist() for row in model.predict(X)] == [["x", "y"], ["z", "w"]]
-    assert ml.certify(model, X, Y, per="token").verdict == "proved"
+def test_per_says_what_a_label_belongs_to_where_shapes_cannot() -> None:
+    texts, words = ["ab", "cd"], ["xy", "zw"]
+    assert ml.memorize(texts, words).predict(texts).tolist() == words
+    model = ml.memorize(texts, words, per="token")
+    assert [row.tolist() for row in model.predict(texts)] == [["x", "y"], ["z", "w"]]
+    assert ml.certify(model, texts, words, per="token").verdict == "proved"
     with pytest.raises(ml.DataError, match="one per sequence; the model answers with classes, one per token"):
-        ml.certify(model, X, Y)
-
-
-def test_per_decides_where_shapes_cannot() -> None:
-    X, Y = np.array([[1, 2], [3, 4]]), np.array([[0.5, 1.5], [2.5, 3.5]])
+        ml.certify(model, texts, words)
     assert ml.memorize(X, Y).card.per == "token"
     model = ml.memorize(X, Y, per="sequence")
     assert np.array_equal(model.predict(X), Y)
     assert ml.certify(model, X, Y, per="sequence").verdict == "proved"
-    for labels, per, words in (
-        (Y, "word", "per must be 'token', 'sequence', 'answer' or None"),
-        ([["a", "b"], ["c", "d"]], "sequence", "per='sequence', but the label of sequence 0"),
-        ([3, 4], "token", "per='token', but the labels of sequence 0 are 3"),
-    ):
-        with pytest.raises(ml.DataError, match=words):
-            ml.memorize(X.tolist(), labels, per=per)
 
 
-def test_files_are_cut_as_asked(tmp_path: Path) -> None:
-    for name, content, unit, tokens in (
+@pytest.mark.parametrize(
+    ("name", "content", "unit", "tokens"),
+    [
         ("d.jsonl", '{"tokens": "ab c", "label": "x y"}', None, ["a", "b", " ", "c"]),
         ("d.jsonl", '{"tokens": "ab c", "label": "x y"}', "words", ["ab", "c"]),
         ("d.csv", "tokens,label\nab c,x y", None, ["ab", "c"]),
         ("d.csv", "tokens,label\nab c,x y", "characters", ["a", "b", " ", "c"]),
-    ):
-        (tmp_path / name).write_text(content + "\n")
-        data = read(tmp_path / name, unit=unit)
-        assert data.vocabulary is not None
-        assert data.vocabulary.decode(data.tokens).tolist() == tokens
-        assert data.labels is not None
-        assert data.labels.decode(data.labels.values).tolist() == ["x y"]
+    ],
+)
+def test_files_are_cut_as_asked(tmp_path: Path, name: str, content: str, unit: Any, tokens: list[str]) -> None:
+    (tmp_path / name).write_text(content + "\n")
+    data = ml.read(tmp_path / name, unit=unit)
+    assert data.vocabulary is not None
+    assert data.vocabulary.decode(data.tokens).tolist() == tokens
+    assert data.named_labels().tolist() == ["x y"]
 
 
 def test_characters_words_and_per_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,9 +83,6 @@ def test_characters_words_and_per_on_the_command_line(tmp_path: Path, capsys: py
     capsys.readouterr()
     assert run(["predict", model, str(data), *flags]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[0]) == {"tokens": ["a", "b"], "labels": ["x", "y"]}
-
-
-# -- words -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -127,25 +105,30 @@ def test_keywords_become_flags(message: str, shown: str) -> None:
     assert as_flags(message) == shown
 
 
-# -- arguments ---------------------------------------------------------------------------------------------
+REFUSED: dict[str, tuple[Any, str]] = {
+    "table": (
+        lambda: ml.memorize(pd.DataFrame({"tokens": [[1], 3]})),
+        "row 1 of the DataFrame, column 'tokens', holds 3",
+    ),
+    "per": (lambda: ml.memorize(X, Y, per="word"), "per must be 'token', 'sequence', 'answer' or None"),
+    "lists": (lambda: ml.memorize(X, [["a", "b"], ["c", "d"]], per="sequence"), "but the label of sequence 0"),
+    "lone": (lambda: ml.memorize(X, [3, 4], per="token"), "per='token', but the labels of sequence 0 are 3"),
+    "causal": (lambda: ml.memorize(["ab"], [1], causal="yes"), "causal must be True or False, not 'yes'"),
+    "no device": (lambda: ml.memorize(["ab"], [1], device="cudaa"), "cannot be used here"),
+    "number": (lambda: ml.approximate(np.copy, 1, 2, cells=2, device=3.5), "cannot be used here"),
+    "module": (lambda: ml.refute_hardmax(nn.MultiheadAttention(4, 1)), "weights are a MultiheadAttention; give a file"),
+    "model": (
+        lambda: ml.verify(ml.memorize(X, Y), X, Y),
+        "takes the folder of a saved model, not a Monolayer: certify",
+    ),
+}
 
 
-def test_switches_and_devices_are_checked_before_the_work(tmp_path: Path) -> None:
-    for name in ("positions", "causal", "fingerprint"):
-        with pytest.raises(ml.DataError, match=f"{name} must be True or False, not 'yes'"):
-            ml.memorize(["ab"], [1], **{name: "yes"})
-    folder = ml.memorize(["ab"], [1]).save(tmp_path / "m")
-    for device in ("cudaa", "cuda:99", 3.5):
-        for call in (
-            lambda device: ml.memorize(["ab"], [1], device=device),
-            lambda device: ml.load(folder, device=device),
-            lambda device: ml.approximate(np.copy, 1, 2, cells=2, device=device),
-        ):
-            with pytest.raises(ml.DataError, match="cannot be used here"):
-                call(device)
-
-
-# -- theory ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_mistake_is_named_before_the_work(name: str) -> None:
+    call, words = REFUSED[name]
+    with pytest.raises(ml.DataError, match=re.escape(words)):
+        call()
 
 
 def test_the_contextual_mapping_takes_models_and_functions_and_refuses_the_rest_in_words() -> None:
@@ -180,13 +163,6 @@ def test_a_model_in_bfloat16_answers_and_explains() -> None:
     assert model.explain(X).label == ["x", "y", "z"]
 
 
-def test_hardmax_of_tensors_is_refuted_and_a_module_is_asked_for_its_matrices() -> None:
+def test_hardmax_of_tensors_is_refuted() -> None:
     attention = ml.memorize(["ab"], [[0, 1]]).attention
     assert ml.refute_hardmax({name: getattr(attention, name) for name in ("W_Q", "W_K", "W_V", "W_O")}).softmax
-    with pytest.raises(ml.DataError, match="weights are a MultiheadAttention; give a file, a dict of arrays W_Q"):
-        ml.refute_hardmax(nn.MultiheadAttention(4, 1))
-
-
-def test_verify_asks_for_a_folder_and_names_certify() -> None:
-    with pytest.raises(ml.DataError, match="verify takes the folder of a saved model, not a Monolayer: certify"):
-        ml.verify(ml.memorize(["ab"], ["xy"]), ["ab"], ["xy"])  # type: ignore[arg-type]
