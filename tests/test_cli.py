@@ -142,7 +142,7 @@ def test_mistakes_get_a_message_exit_code_2_and_no_output(
         ("approximate sort --length 9 --cells 400", "cells fit"),
         ("approximate sort --cells 4 --domain 1 0", "low < high"),
         ("approximate sort-in-place --cells 4", "positions"),
-        ("approximate ranks --length 3 --error 0.1", "f is not continuous"),
+        ("approximate ranks --length 3 --error 0.1", "a function that jumps is close in the mean only"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_the_work(command: str, message: str, said: Said) -> None:
