@@ -121,7 +121,7 @@ def test_steps_need_their_float64_and_their_epsilon() -> None:
 
     assert wrong() == 0
     assert wrong(dtype="float32") > 0
-    assert wrong(epsilon=1e-5) > 0
+    assert wrong(architecture=replace(model.facts.architecture, epsilon=1e-5)) > 0
 
 
 def test_the_file_is_one_that_old_and_new_readers_know(tmp_path: Path) -> None:

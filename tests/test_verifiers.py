@@ -79,9 +79,8 @@ def test_the_command_and_what_it_refuses(
 
     other = str(tmp_path / "other.onnx")
     refused("exists already", *command[2:])
-    refused("one part of a model: --part readout, for verifiers", "--to", "onnx", "--out", other)
-    refused("one part of a model: --part readout, for verifiers", "--to", "onnx", "--part", "attention", "--out", other)
-    refused("part is for ONNX files", "--to", "bert", "--part", "readout", "--out", other)
+    for wrong in (["onnx"], ["onnx", "--part", "attention"], ["bert", "--part", "readout"]):
+        refused("one part of a model, for verifiers: --to onnx, --part readout", "--to", *wrong, "--out", other)
     refused("leave onnx, rank out", "--to", "onnx", "--part", "readout", "--rank", "4", "--onnx", "--out", other)
     with monkeypatch.context() as changed:
         changed.setattr(chain, "LARGEST", 100)

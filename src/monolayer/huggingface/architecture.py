@@ -72,8 +72,9 @@ class Architecture:
     pool: Literal["tanh", "relu"] = "tanh"
     rms: bool = False
     """Norms that subtract no mean, have no bias, and compute in float32 whatever the weights are."""
-    epsilon: float | None = None
-    """ε of the norms, where `config.json` cannot set it."""
+    epsilon: float = 2.0**-17
+    """ε of the norms. Where `config.json` may set it: near the 1e-5 of GPT-2, and the same number in float32, in which
+    ONNX stores it."""
     offset: int = 0
     """Rows of the table of places in front of the first place."""
     hidden_rows: int = 0
@@ -104,10 +105,6 @@ class Architecture:
     def has_places(self) -> bool:
         """Whether it has a table of positions."""
         return "places" in self.tables
-
-    def key(self, fact: Fact) -> str:
-        """What `config.json` calls this fact."""
-        return next(key for key, value in self.settings.items() if value is fact)
 
     def names(self, task: Task) -> dict[str, str]:
         """The name of the tensor that holds each array."""

@@ -24,7 +24,6 @@ class Facts:
     task: Task
     dtype: str
     """The type that the weights are stored in."""
-    epsilon: float
     rotary: tuple[float, int] | None
     """Base of the angles by which places turn queries and keys, and how many coordinates are turned."""
     width: int
@@ -51,6 +50,10 @@ class Facts:
     @property
     def activation(self) -> str:
         return self.architecture.activation
+
+    @property
+    def epsilon(self) -> float:
+        return self.architecture.epsilon
 
     @property
     def max_positions(self) -> int:

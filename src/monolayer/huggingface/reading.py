@@ -17,7 +17,7 @@ from monolayer.data import Names
 from monolayer.data.labels import Belongs
 from monolayer.data.regular import read_regular
 from monolayer.errors import ModelFileError
-from monolayer.huggingface.architecture import Architecture, Fact, Task
+from monolayer.huggingface.architecture import Architecture, Task
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.huggingface.files import BUILT_BY, Facts, written
 from monolayer.huggingface.strict import ForeignError, demand_equal, file_bytes, part_of, read_json
@@ -144,7 +144,6 @@ def _facts(files: Mapping[str, Any], kind: Architecture, task: Task, arrays: Map
         architecture=kind,
         task=task,
         dtype=config["dtype"],
-        epsilon=kind.epsilon or _said(config, float, lambda value: 0.0 < value <= 1.0, kind.key(Fact.EPSILON)),
         rotary=rotary,
         width=width,
         neurons=len(arrays["W_1"]),

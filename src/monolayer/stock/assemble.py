@@ -23,11 +23,10 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.files import Facts
-from monolayer.huggingface.texts import best_cut
 from monolayer.stock.answers import SPARE, Evaluation, batches
 from monolayer.stock.card import StockSummary
 from monolayer.stock.draw import Draw, Kept, Line
-from monolayer.stock.folder import Neurons, StockModel
+from monolayer.stock.folder import StockModel
 from monolayer.stock.labelled import Work
 
 CONFIDENCE = 0.99
@@ -39,62 +38,53 @@ ASKED = 256
 
 def stock_model(
     job: Work,
-    *,
-    tables: tuple[Floats, Floats | None],
-    label: Ints,
-    directions: Floats,
-    attention: Mapping[str, Floats],
-    rotary: float | None,
-    pooler: float,
-    block: Neurons,
-    dtype: str,
-    epsilon: float,
-    confidence: float,
-    figures: Mapping[str, Any],
+    arrays: dict[str, Floats],
+    head: tuple[Ints, Floats, float],
     numbers: Line | Kept,
+    dtype: str,
+    *,
+    theta: float | None = None,
+    confidence: float,
     known: StockModel | None,
+    **figures: Any,
 ) -> StockModel:
     """The model.
 
-    `tables` of tokens and of places; the head reads the columns `label` along `directions` `(C, m)`, times a size
-    that is fitted to `confidence`. `rotary`: base of the angles, where they are to turn the logits. `pooler`:
-    its slope on these columns. `figures`: what the construction has to say of itself; `numbers`: what it drew.
-    `known`: a model whose draw was used again, which has settled room, tokenizer, names and the size of the head.
+    `arrays` by their letters, head and pooler aside. `head`: the columns that the head reads, along which directions
+    `(C, m)`, times a size that is fitted to `confidence`; and the slope of a pooler on these columns. `theta`: base of
+    rotary angles, where they are to turn the logits. `numbers`: what the construction drew; `figures`: what it has to
+    say of itself. `known`: a model whose draw was used again, which has settled room, tokenizer, names and the size of
+    the head.
     """
-    tokens, places = tables
-    data, kind, D = job.data, job.architecture, tokens.shape[1]
+    data, kind, D = job.data, job.architecture, arrays["tokens"].shape[1]
     assert data.vocabulary is not None  # a stock model takes ids
-    steps = len(block.W_1)
+    steps, (label, directions, slope) = len(arrays["W_1"]), head
     if steps == 0:  # an empty layer is no layer: one neuron that never fires
-        block = Neurons(np.zeros((1, D)), np.zeros(1), np.zeros((1, D)))
-    room, cut = int(data.lengths.max()) + 1 + SPARE, best_cut(kind.special.values(), data)
-    if known is not None:
-        room, cut = known.facts.room, known.facts.cut
-    head = np.zeros((len(job.classes), D))
-    head[:, label] = directions
-    arrays = {"tokens": tokens, **attention, "W_1": block.W_1, "b_1": block.b_1, "W_2": block.W_2, "W_H": head}
+        arrays |= {"W_1": np.zeros((1, D)), "b_1": np.zeros(1), "W_2": np.zeros((1, D))}
+    room = int(data.lengths.max()) + 1 + SPARE if known is None else known.facts.room
+    arrays["W_H"] = np.zeros((len(job.classes), D))
+    arrays["W_H"][:, label] = directions
+    places = arrays.pop("places")
     if kind.has_places:
         arrays["places"] = np.zeros((kind.offset + room, D))
-        if places is not None:
-            arrays["places"][kind.offset : kind.offset + len(places)] = places
+        arrays["places"][kind.offset : kind.offset + len(places)] = places
     if kind.pooler and job.kind == "sequence":
         arrays["W_P"] = np.zeros((D, D))
-        arrays["W_P"][label, label] = pooler
+        arrays["W_P"][label, label] = slope
     still = None if kind.still is None else kind.still(D)[1]
     cells, positions = np.unique(job.points.token), job.task.context.positions
     facts = Facts(
         architecture=kind,
         task=job.kind,
         dtype=dtype,
-        epsilon=epsilon,
-        rotary=still if rotary is None else (rotary, D),
+        rotary=still if theta is None else (theta, D),
         width=D,
-        neurons=len(block.W_1),
+        neurons=len(arrays["W_1"]),
         room=room,
         positions=positions,
         names=job.names,
         classes=job.classes,
-        cut=cut,
+        cut=job.cut,
     )
     if known is None:
         unknown = None if job.unknown is None else job.classes[job.unknown]
@@ -105,10 +95,11 @@ def stock_model(
         )
     else:
         draw, median = known.draw, None
-    arrays["W_H"] = draw.head * head
+    arrays["W_H"] *= draw.head
     summary = StockSummary(
         sequences=len(data),
         longest=int(data.lengths.max()),
+        labelled=len(job.points.token),
         steps=steps,
         confidence=median,
         unlabelled=None if job.at_begin else len(data.vocabulary) - int((cells >= job.shift).sum()),

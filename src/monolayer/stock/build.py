@@ -20,11 +20,10 @@ from monolayer.data.readers import sequences_of
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import Architecture
 from monolayer.huggingface.architectures import choose
-from monolayer.huggingface.texts import best_cut
 from monolayer.stock.assemble import check_confidence
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import StockModel
-from monolayer.stock.labelled import Work, check_texts, token_names, with_unknown, work
+from monolayer.stock.labelled import Work, token_names, with_unknown, work
 from monolayer.stock.robust import Dtype, check_options, robust_model
 from monolayer.stock.steps import steps_model
 
@@ -101,7 +100,6 @@ def memorize_as(
     if data.vocabulary is None:
         raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
     names = token_names(data.vocabulary, kind.special)
-    check_texts(best_cut(kind.special.values(), data), kind.special, data)
     data.check_labelled()
     number = None
     if unknown is not None:
@@ -130,7 +128,6 @@ def check_settled(options: Mapping[str, Any]) -> None:
 def adopt(model: StockModel, data: Sequences) -> Sequences:
     """`data` in the numbers of the model's tokens and classes; what its draw has no room for is an error."""
     facts, draw, labels = model.facts, model.draw, data.labels
-    special = facts.architecture.special
     if data.vocabulary is None:
         raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
     if draw.prompts != (data.prompts is not None):
@@ -158,7 +155,6 @@ def adopt(model: StockModel, data: Sequences) -> Sequences:
             f"sequence {long} has {int(data.lengths[long]):,} tokens, and this draw has places for {room:,}: memorize "
             "the data anew, without the draw"
         )
-    check_texts(facts.cut, special, found)
     return found
 
 
@@ -175,11 +171,10 @@ def _numbered(ours: Names, theirs: Names, rows: Ints, what: str) -> Ints:
 
 def job_of(model: StockModel, data: Sequences, on_conflict: OnConflict = "error") -> Work:
     """What a model of adopted `data` with this draw must answer, and where."""
-    facts, storage = model.facts, model.draw.storage
-    names, positions = facts.names, facts.positions
-    kind, unknown = facts.architecture, model.draw.unknown
-    number = None if unknown is None else facts.classes.index(unknown)
-    return work(kind, data, names, positions=positions, on_conflict=on_conflict, storage=storage, unknown=number)
+    facts, draw = model.facts, model.draw
+    number = None if draw.unknown is None else facts.classes.index(draw.unknown)
+    options: dict[str, Any] = {"on_conflict": on_conflict, "storage": draw.storage, "unknown": number, "cut": facts.cut}
+    return work(facts.architecture, data, facts.names, positions=facts.positions, **options)
 
 
 def again(

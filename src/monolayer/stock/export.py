@@ -54,8 +54,14 @@ def export(
     and returns its path.
     """
     if to == "onnx" or part is not None:
+        if (to, part) != ("onnx", "readout"):
+            raise DataError(
+                "an ONNX file holds one part of a model, for verifiers: to='onnx', part='readout'. The whole network "
+                "goes into a stock folder: to='bert', onnx=True"
+            )
         given = {"X": X is not None, "storage": storage is not None, "onnx": onnx, **dict.fromkeys(options, True)}
-        _check_part(to, part, [name for name, value in given.items() if value])
+        if more := [name for name, value in given.items() if value]:
+            raise DataError(f"the readout is written as it is: leave {', '.join(more)} out")
         return write_readout(load_monolayer(model), folder, overwrite=overwrite)
     kind = choose(to)
     check_output(Path(folder), overwrite=overwrite, kind=STOCK)
@@ -88,19 +94,6 @@ def export(
     built = memorize_as(to, data, positions=positions, storage=storage, progress=progress, **options)
     built.save(folder, overwrite=overwrite, onnx=onnx)
     return built
-
-
-def _check_part(to: str, part: str | None, given: list[str]) -> None:
-    """Only `to="onnx", part="readout"`, and nothing beside it."""
-    if to != "onnx":
-        raise DataError(f"part is for ONNX files: export(model, file, 'onnx', part={part!r}), --to onnx")
-    if part != "readout":
-        raise DataError(
-            "an ONNX file holds one part of a model: part='readout', for verifiers. The whole network "
-            "goes into a stock folder: to='bert', onnx=True"
-        )
-    if given:
-        raise DataError(f"the readout is written as it is: leave {', '.join(given)} out")
 
 
 def _answered(model: Monolayer, X: Any, lengths: Any) -> Sequences:

@@ -23,7 +23,7 @@ from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, END, Architecture
 from monolayer.huggingface.architecture import Task as Kind
 from monolayer.huggingface.architectures import ARCHITECTURES
-from monolayer.huggingface.texts import Cut, misread
+from monolayer.huggingface.texts import Cut, best_cut, misread
 from monolayer.stock.draw import Storage
 
 
@@ -46,6 +46,8 @@ class Work:
     architecture: Architecture
     kind: Kind
     names: tuple[str, ...]
+    cut: Cut
+    """How the tokenizer cuts text."""
     unknown: int | None = None
     """The class of whatever the data do not hold, if there is one."""
 
@@ -100,8 +102,9 @@ class Work:
 
     def select(self, rows: Ints) -> Work:
         """The same of some sequences; contradictions among them are errors."""
-        options: dict[str, Any] = {"positions": self.task.context.positions, "on_conflict": "error", "storage": "cells"}
-        return work(self.architecture, self.data.select(rows), self.names, unknown=self.unknown, **options)
+        options: dict[str, Any] = {"on_conflict": "error", "storage": "cells", "unknown": self.unknown, "cut": self.cut}
+        positions = self.task.context.positions
+        return work(self.architecture, self.data.select(rows), self.names, positions=positions, **options)
 
     def where(self, point: int) -> str:
         """A labelled place in words."""
@@ -144,9 +147,13 @@ def work(
     on_conflict: OnConflict,
     storage: Storage,
     unknown: int | None = None,
+    cut: Cut | None = None,
 ) -> Work:
-    """The task, or an error that says why this architecture does not take these data."""
-    labels = data.labels
+    """The task, or an error that says why this architecture does not take these data; `cut`: where it is settled."""
+    labels, special = data.labels, architecture.special.values()
+    cut = cut or best_cut(special, data)
+    if fault := misread(cut, special, data):
+        raise DataError(f"{fault}: change that in the data")
     kind: Kind = "lm" if labels is None else labels.per
     if kind not in architecture.models:
         able = {"token": "one label per token", "sequence": "one label per sequence", "lm": "texts without labels"}
@@ -161,26 +168,9 @@ def work(
         raise DataError(f"{architecture.name} is for {takes}; the data have {have}: take one of {others}")
     if labels is not None and labels.classes is None:
         raise DataError("the labels are real numbers: a stock architecture answers with classes")
-    if labels is not None and labels.classes is not None:
-        known = {str(name) for name in labels.classes.names}
-        check_utf8("label", known)
-        if len(known) < len(labels.classes):
-            raise DataError("two labels have the same name in config.json, such as 1 and '1': rename one of them")
-    if architecture.rms and storage == "steps":
-        raise DataError(
-            f"the norms of {architecture.name} compute in float32 whatever the weights are, which loses what float64 "
-            "weights hold: take storage='cells', the default, or gpt2 or starcoder2"
-        )
-    if unknown is not None and storage == "steps":
-        raise DataError(
-            "unknown= needs storage='cells', the default, where a key wakes no neurons but its own; in steps every "
-            "key lies between two others, and is answered as one of them"
-        )
-    if positions and not architecture.has_places and storage == "steps":
-        raise DataError(
-            f"{architecture.name} has no table of positions, and its rotary ones do not reach a constant query: "
-            "drop positions, take storage='cells', the default, whose queries they do reach, or take gpt2"
-        )
+    check_utf8("label", () if labels is None or labels.classes is None else labels.classes.names)
+    if storage == "steps":
+        _check_steps(architecture, positions, unknown)
     context = Context(data, data.tokens, positions, architecture.causal)
     if labels is not None and kind == "sequence" and architecture.causal:
         # The last token sees all of its sequence, and it is where these architectures read their answer.
@@ -196,7 +186,26 @@ def work(
         place = None if data.prompts is None else data.labelled_places
         number = number if place is None else number[place]
         target = Target(number, table, "token", Names(names), False, place, next_token=True)
-    return Work(Task(context, target, None, on_conflict), architecture, kind, names, unknown)
+    return Work(Task(context, target, None, on_conflict), architecture, kind, names, cut, unknown)
+
+
+def _check_steps(architecture: Architecture, positions: bool, unknown: int | None) -> None:
+    """What steps cannot do is an error that says what can."""
+    if architecture.rms:
+        raise DataError(
+            f"the norms of {architecture.name} compute in float32 whatever the weights are, which loses what float64 "
+            "weights hold: take storage='cells', the default, or gpt2 or starcoder2"
+        )
+    if unknown is not None:
+        raise DataError(
+            "unknown= needs storage='cells', the default, where a key wakes no neurons but its own; in steps every "
+            "key lies between two others, and is answered as one of them"
+        )
+    if positions and not architecture.has_places:
+        raise DataError(
+            f"{architecture.name} has no table of positions, and its rotary ones do not reach a constant query: "
+            "drop positions, take storage='cells', the default, whose queries they do reach, or take gpt2"
+        )
 
 
 def with_unknown(data: Sequences, unknown: str | int) -> tuple[Sequences, int]:
@@ -231,24 +240,14 @@ def token_names(vocabulary: Names, special: Mapping[str, str]) -> tuple[str, ...
             f"the token {clash[0]!r} of the data is also the name of a special token of this architecture "
             f"({', '.join(special.values())}): rename it in the data"
         )
-    if len(set(words)) < len(words):
-        twice = next(word for number, word in enumerate(words) if word in words[:number])
-        raise DataError(f"the tokens {int(twice)} and {twice!r} have one name in a tokenizer: rename one of them")
     check_utf8("token", words)
     return (*special.values(), *words)
 
 
-def check_utf8(what: str, names: Iterable[str]) -> None:
+def check_utf8(what: str, names: Iterable[str | int]) -> None:
     """Half of a surrogate pair is no character, and no file in UTF-8 can hold it: an error that names it."""
     for name in names:
         try:
-            name.encode("utf-8")
+            str(name).encode("utf-8")
         except UnicodeEncodeError:
             raise DataError(f"the {what} {name!r} holds half of a surrogate pair, no character: rename it") from None
-
-
-def check_texts(cut: Cut, special: Mapping[str, str], data: Sequences) -> None:
-    """Data whose text a tokenizer would cut into other tokens are an error that names the sequence."""
-    fault = misread(cut, special.values(), data)
-    if fault is not None:
-        raise DataError(f"{fault}: change that in the data")

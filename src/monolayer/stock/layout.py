@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from monolayer.arrays import Floats, Ints
+from monolayer.huggingface.architecture import Architecture
 from monolayer.stock.norms import completed
 
 LABEL = 1.5
@@ -71,7 +72,6 @@ class Layout:
     """Label words `(C, m)`."""
     norm: float
     """`K`, the squared norm of every stream vector."""
-    epsilon: float
 
     @property
     def width(self) -> int:
@@ -85,7 +85,7 @@ def draw_keys(random: np.random.Generator, tokens: int, places: int | None) -> K
     return random.uniform(-0.5, 0.5, tokens), random.uniform(-0.5, 0.5, places)
 
 
-def lay_out(usual: Ints, keys: Keys, classes: int, *, post_norm: bool, epsilon: float) -> Layout:
+def lay_out(usual: Ints, keys: Keys, classes: int, kind: Architecture) -> Layout:
     """Keys, then codes in order; `usual` `(V,)` is the label that each token's embedding already holds."""
     code, words = balanced(len(usual)), balanced(classes)
     place_code = np.zeros((1, 0)) if keys[1] is None else balanced(len(keys[1]))
@@ -102,9 +102,9 @@ def lay_out(usual: Ints, keys: Keys, classes: int, *, post_norm: bool, epsilon: 
     if keys[1] is not None:
         places[:, 4:8], places[:, starts[3] : ends[3]] = completed(keys[1]), place_code
     norm, size = 4.0 + sizes[2] + 2.0 + place_keys + sizes[3], LABEL
-    if post_norm:
+    if kind.post_norm:
         # b / √((norm + m b²)/D + ε) = LABEL: a label coordinate leaves the first norm with this size.
-        size = LABEL * float(np.sqrt((norm / D + epsilon) / (1.0 - LABEL**2 * sizes[6] / D)))
+        size = LABEL * float(np.sqrt((norm / D + kind.epsilon) / (1.0 - LABEL**2 * sizes[6] / D)))
     tokens[:, starts[6] : ends[6]] = size * words[usual]
     return Layout(
         keys=keys,
@@ -117,5 +117,4 @@ def lay_out(usual: Ints, keys: Keys, classes: int, *, post_norm: bool, epsilon: 
         label=slice(starts[6], int(ends[6])),
         words=words,
         norm=norm + sizes[6] * size * size,
-        epsilon=epsilon,
     )

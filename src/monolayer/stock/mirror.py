@@ -33,7 +33,7 @@ from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.places import Places, mixtures
 from monolayer.stock.draw import Kept
 from monolayer.stock.labelled import Work
-from monolayer.stock.norms import epsilon_of, factor
+from monolayer.stock.norms import factor
 
 KEYS = 2
 MULTIPLE = 32
@@ -52,7 +52,8 @@ class Mirror:
     """Columns of the first half, tables, attention, and what follows from them. All numbers are those of the file."""
 
     tokens: Floats
-    places: Floats | None
+    places: Floats
+    """None of them where places have no table."""
     code: slice
     ones: slice
     place: slice
@@ -99,7 +100,7 @@ class Mirror:
         It arrives as `one · u`, which tells how long a context is before the norm. With it all facts lie on a sphere
         but for scale, and no fact is hidden between others.
         """
-        words = np.zeros((self.kept.longest + 1, 0)) if self.places is None else self.places[:, self.place]
+        words = self.places[:, self.place] if len(self.places) else np.zeros((self.kept.longest + 1, 0))
         return np.append(words, np.full((len(words), 1), one), axis=1)
 
     def cosine(self, cells: Ints) -> Floats:
@@ -112,7 +113,7 @@ def lay_out(job: Work, usual: Ints, rank: int, seed: int, rounded: Rounding, kep
 
     `kept`: of another stream, to be used again; then rank and seed have no say.
     """
-    kind, epsilon = job.architecture, epsilon_of(job.architecture)
+    kind, epsilon = job.architecture, job.architecture.epsilon
     positions, longest = job.task.context.positions, int(job.data.lengths.max()) if kept is None else kept.longest
     rank = rank if kept is None else len(kept.mixture)
     temperature = TEMPERATURE if job.unknown is None else EVEN
@@ -130,7 +131,7 @@ def lay_out(job: Work, usual: Ints, rank: int, seed: int, rounded: Rounding, kep
 
     rows = np.zeros((len(usual), half))
     rows[:, parts[0]], rows[:, parts[1]], rows[:, parts[5]] = code, 1.0, USUAL * label[usual]
-    tokens, places, norm = mirrored(rows), None, 2.0 * (sizes[0] + sizes[1] + USUAL**2 * sizes[5])
+    tokens, places, norm = mirrored(rows), np.zeros((0, D)), 2.0 * (sizes[0] + sizes[1] + USUAL**2 * sizes[5])
     omega = 2.0 * math.pi / period(longest)
     angle = omega * np.arange(longest + 1)
     key = rounded(np.stack([np.cos(angle), np.sin(angle)], axis=1))

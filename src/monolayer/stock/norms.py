@@ -17,17 +17,9 @@ from typing import Any
 import numpy as np
 
 from monolayer.arrays import Floats
-from monolayer.huggingface.architecture import Architecture
 
 UNIT = 2.0**-53
-EPSILON = 2.0**-17
-"""ε of norms that may choose it: near the 1e-5 of GPT-2, and the same number in float32, in which ONNX stores it."""
 EXP_ULPS = 4
-
-
-def epsilon_of(kind: Architecture) -> float:
-    """ε of its norms."""
-    return EPSILON if kind.epsilon is None else kind.epsilon
 
 
 def completed(v: Floats) -> Floats:

@@ -87,30 +87,19 @@ def robust_model(
         gap = float(half.width.min()) if len(half.width) else None
     else:
         block = _recovered(job, mirror, usual, dtype, known.neurons, only)
-    figures = {
-        "labelled": len(job.labels(target)),
-        "gap": gap,
-        "margin": None,
-        "conflicts": conflicts,
-        "rank": mirror.values.shape[1],
-        "otherwise": job.classes[usual[0]],
-        "seconds": time.perf_counter() - began,
-    }
+    figures = {"gap": gap, "margin": None, "rank": mirror.values.shape[1], "conflicts": conflicts}
     return stock_model(
         job,
-        tables=(mirror.tokens, mirror.places),
-        label=mirror.both(mirror.label),
-        directions=np.concatenate([mirror.words, -mirror.words], axis=1),
-        attention=mirror.attention,
-        rotary=mirror.theta,
-        pooler=POOLER,
-        block=block,
-        dtype=dtype,
-        epsilon=mirror.epsilon,
+        {"tokens": mirror.tokens, "places": mirror.places, **mirror.attention, **block._asdict()},
+        (mirror.both(mirror.label), np.concatenate([mirror.words, -mirror.words], axis=1), POOLER),
+        mirror.kept,
+        dtype,
+        theta=mirror.theta,
         confidence=confidence,
-        figures=figures,
-        numbers=mirror.kept,
         known=known,
+        otherwise=job.classes[usual[0]],
+        seconds=time.perf_counter() - began,
+        **figures,
     )
 
 

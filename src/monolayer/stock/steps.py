@@ -21,7 +21,6 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Floats, Ints
-from monolayer.construct.target import Target
 from monolayer.construct.task import Progress
 from monolayer.data import Sequences
 from monolayer.errors import PrecisionError
@@ -30,9 +29,9 @@ from monolayer.model.attention import contexts
 from monolayer.stock.assemble import CONFIDENCE, stock_model
 from monolayer.stock.draw import Line
 from monolayer.stock.folder import Neurons, StockModel
-from monolayer.stock.labelled import Points, Work
+from monolayer.stock.labelled import Work
 from monolayer.stock.layout import LABEL, Keys, Layout, draw_keys, lay_out
-from monolayer.stock.norms import arriving, epsilon_of, factor, rounding
+from monolayer.stock.norms import arriving, factor, rounding
 
 TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
 WRITE = 0.5
@@ -56,33 +55,24 @@ def steps_model(
     line = None if known is None else known.draw.numbers
     assert line is None or isinstance(line, Line)  # the caller asked
     report("separating contexts", 0.2)
-    found = _separate(job, seed, line)
+    target, conflicts = job.task.settle(job.task.target)
+    usual = job.usual_labels(target)
+    found = _separate(job, job.labels(target), usual, seed, line)
     report("building the neurons", 0.6)
     layout = found.layout
-    figures = {
-        "labelled": len(found.points.token),
-        "gap": found.gap,
-        "margin": None if found.gap is None else found.gap / found.worst,
-        "conflicts": found.conflicts,
-        "rank": None,
-        "otherwise": job.classes[found.usual[0]],
-    }
-    block = _neurons(found)
+    figures = {"gap": found.gap, "rank": None, "conflicts": conflicts, "otherwise": job.classes[usual[0]]}
+    tables, block = {"tokens": layout.tokens, "places": layout.places}, _neurons(job, found, usual)
     return stock_model(
         job,
-        tables=(layout.tokens, layout.places),
-        label=np.arange(layout.label.start, layout.label.stop),
-        directions=layout.words,
-        attention=_attention(job, found),
-        rotary=None,
-        pooler=POOLER,
-        block=block,
-        dtype="float64",
-        epsilon=layout.epsilon,
+        {**tables, **_attention(job, found), **block._asdict()},
+        (np.arange(layout.label.start, layout.label.stop), layout.words, POOLER),
+        Line(found.temperature, found.reach, found.silence, *layout.keys),
+        "float64",
         confidence=confidence,
-        figures={**figures, "seconds": time.perf_counter() - began},
-        numbers=Line(found.temperature, found.reach, found.silence, *layout.keys),
         known=known,
+        margin=None if found.gap is None else found.gap / found.worst,
+        seconds=time.perf_counter() - began,
+        **figures,
     )
 
 
@@ -114,25 +104,23 @@ class Found:
     """Keys, and what follows from them: how far neighbours with different labels are apart, and rounding errors."""
 
     layout: Layout
-    points: Points
+    place: Ints
+    """The row of each point's place."""
     changes: Changes
-    usual: Ints
     temperature: float
     reach: float
     silence: float
-    conflicts: int
     gap: float | None
     worst: float
     common: float
 
 
-def _separate(job: Work, seed: int, line: Line | None) -> Found:
+def _separate(job: Work, label: Ints, usual: Ints, seed: int, line: Line | None) -> Found:
     """The first draw that leaves a proof room; else the widest, if common rounding errors leave it room."""
-    target, conflicts = job.task.settle(job.task.target)
-    usual, best, kind = job.usual_labels(target), None, job.architecture
+    best = None
     for keys, temperature in _draws(job, seed) if line is None else [((line.keys, line.place_keys), line.temperature)]:
-        layout = lay_out(usual, keys, len(job.classes), post_norm=kind.post_norm, epsilon=epsilon_of(kind))
-        found = _measured(job, target, layout, usual, temperature, conflicts, line)
+        layout = lay_out(usual, keys, len(job.classes), job.architecture)
+        found = _measured(job, label, layout, temperature, line)
         if found.gap is None or found.gap >= SLACK * found.worst:
             return found
         if best is None or best.gap is None or found.gap > best.gap:
@@ -159,31 +147,22 @@ def _draws(job: Work, seed: int) -> Iterator[tuple[Keys, float]]:
         yield draw_keys(np.random.default_rng([seed, number]), len(job.names), places), temperature
 
 
-def _measured(
-    job: Work,
-    target: Target,
-    layout: Layout,
-    usual: Ints,
-    temperature: float,
-    conflicts: int,
-    kept: Line | None,
-) -> Found:
+def _measured(job: Work, label: Ints, layout: Layout, temperature: float, kept: Line | None) -> Found:
     """What arrives at the neurons under a layout; `kept`: with a reach and a silence that are given, not chosen."""
-    data, label = job.data, job.labels(target)
-    first = float(factor(layout.norm, layout.width, layout.epsilon))
+    data, kind, points = job.data, job.architecture, job.points
+    first = float(factor(layout.norm, layout.width, kind.epsilon))
     table, place_key = layout.keys
     key, begin = table[data.tokens + job.shift], float(table[BEGIN])
     if place_key is not None:
         key, begin = key + place_key[data.position + 1], float(table[BEGIN] + place_key[0])
     key, begin = first * key, first * begin
-    context = _contexts(key, begin, temperature, data, job.architecture.causal)
-    points = job.points
+    context = _contexts(key, begin, temperature, data, kind.causal)
 
     # Behind attention the stream has this norm, and `one` this size.
-    norm, one = (layout.norm * first * first, first) if job.architecture.post_norm else (layout.norm, 1.0)
+    norm, one = (layout.norm * first * first, first) if kind.post_norm else (layout.norm, 1.0)
     g = WRITE * np.append(context, begin)[points.row]
-    feature = arriving(g, norm, layout.width, layout.epsilon)
-    least = float(factor(norm + 2.0 * np.max(g * g), layout.width, layout.epsilon))
+    feature = arriving(g, norm, layout.width, kind.epsilon)
+    least = float(factor(norm + 2.0 * np.max(g * g), layout.width, kind.epsilon))
     reach = float(feature.max() - feature.min()) or 1.0
     # `G`, a power of two with `4 G |one| ≥ 2 reach`: other cells fall below what is read here by more than `reach`.
     silence = float(np.exp2(np.ceil(np.log2(reach / (2.0 * one * least)))))
@@ -197,7 +176,8 @@ def _measured(
                 "the data anew, without the draw"
             )
         reach, silence = kept.reach, kept.silence
-    changes = Changes.of(points.token * len(layout.places) + _place(points, layout), feature, label)
+    place = np.minimum(points.place, len(layout.places) - 1)
+    changes = Changes.of(points.token * len(layout.places) + place, feature, label)
     largest = float(max(np.abs(layout.tokens).max(), np.sqrt(2.0))) * max(first, 1.0)
     worst, common = rounding(
         layout.width,
@@ -208,7 +188,7 @@ def _measured(
         int(data.lengths.max()) + 1,
     )
     gap = float(changes.gap.min()) if len(changes.gap) else None
-    return Found(layout, points, changes, usual, temperature, reach, silence, conflicts, gap, worst, common)
+    return Found(layout, place, changes, temperature, reach, silence, gap, worst, common)
 
 
 def _contexts(key: Floats, begin: float, temperature: float, data: Sequences, causal: bool) -> Floats:
@@ -237,24 +217,19 @@ def _attention(job: Work, found: Found) -> dict[str, Floats]:
     return {"b_Q": query, "W_K": key, "W_V": key, "W_O": out}
 
 
-def _place(points: Points, layout: Layout) -> Ints:
-    """The row of each point's place."""
-    return points.place if len(layout.places) > 1 else np.zeros_like(points.place)
-
-
-def _neurons(found: Found) -> Neurons:
+def _neurons(job: Work, found: Found, usual: Ints) -> Neurons:
     """A step for every change, and one in front of a cell whose first label is not its token's usual one."""
-    layout, points, changes, usual = found.layout, found.points, found.changes, found.usual
+    layout, token, changes = found.layout, job.points.token, found.changes
     who, label, feature = changes.order, changes.label, changes.feature
-    enters = changes.first[label[changes.first] != usual[points.token[who[changes.first]]]]
+    enters = changes.first[label[changes.first] != usual[token[who[changes.first]]]]
     middle = np.append(feature[changes.change] + changes.gap / 2.0, feature[enters] - found.reach / 4.0)
     gap = np.append(changes.gap, np.full(len(enters), found.reach / 4.0))
-    before = np.append(label[changes.change], usual[points.token[who[enters]]])
+    before = np.append(label[changes.change], usual[token[who[enters]]])
     after = np.append(label[changes.change + 1], label[enters])
     who = who[np.append(changes.change, enters)]
     # A power of two, so that products with it are exact; the ramp takes at most a quarter of its gap.
     slope = np.exp2(np.ceil(np.log2(4.0 * DONE / gap)))
-    cell = layout.tokens[points.token[who]] + layout.places[_place(points, layout)[who]]
+    cell = layout.tokens[token[who]] + layout.places[found.place[who]]
     # Every direction sums to 0, so whatever LayerNorm's mean is wrong by cancels.
     reads, writes = np.zeros((2, len(slope), layout.width))
     reads[:, layout.slot], reads[:, layout.slot + 1] = 0.5, -0.5
