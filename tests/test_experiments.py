@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.data import Sequences
-from monolayer.errors import DataError
 from monolayer_experiments import NAMES, editing, find, tagging
 from monolayer_experiments.experiment import Experiment, Setting
 from monolayer_experiments.results import command, digest, measure
@@ -204,9 +203,8 @@ def test_from_the_command_to_the_page(tmp_path: Path) -> None:
     stored = json.loads((tmp_path / f"{name}.json").read_text())
     assert stored["setting"] == {"full": False, "device": "cpu", "seed": 0}
     assert stored["command"] == f"monolayer experiment {name} --out {tmp_path.name}"
-    assert stored["machine"].startswith("CPU")
     assert set(stored["versions"]) >= {"python", "numpy", "torch"}
-    assert stored["versions"]["monolayer"] == ml.__version__
+    assert (stored["versions"]["monolayer"], stored["machine"][:3]) == (ml.__version__, "CPU")
     assert re.fullmatch("[0-9a-f]{16}", stored["versions"]["source"])
     assert str(tmp_path) not in json.dumps(stored)
     assert find(name).question in (tmp_path / "report.html").read_text()
@@ -226,16 +224,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Ran:
             progress("half", 0.5)
             return {"value": plan["size"]}
 
-        return Experiment(
-            name,
-            f"what of {name}?",
-            {"size": (1, 2)},
-            measure,
-            lambda results: f"the answer is {results['value']}",
-            lambda results: [],
-            lambda results: [],
-            lambda results: "nothing",
-        )
+        def none(results: Results) -> list[Any]:
+            return []
+
+        plan = {"size": (1, 2)}
+        return Experiment(name, "what?", plan, measure, lambda results: "so.", none, none, lambda results: "nothing")
 
     monkeypatch.setattr("monolayer_experiments.find", stand_in)
     monkeypatch.setattr("monolayer_experiments.report.find", stand_in)
@@ -253,8 +246,6 @@ def test_all_runs_every_experiment(counted: Ran, tmp_path: Path, capsys: pytest.
 
 
 def test_an_unknown_name_suggests_the_nearest_without_torch(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"'temprature'; did you mean 'temperature'\?"):
-        find("temprature")
     code = (
         "import sys; from monolayer.cli import run\n"
         f"code = run(['experiment', 'precison', '--out', {str(tmp_path / 'r')!r}])\n"
@@ -262,40 +253,31 @@ def test_an_unknown_name_suggests_the_nearest_without_torch(tmp_path: Path) -> N
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert done.returncode == 20
-    assert "did you mean 'precision'?" in done.stderr
+    assert "there is no experiment 'precison'; did you mean 'precision'?" in " ".join(done.stderr.split())
     assert not (tmp_path / "r").exists()
 
 
 def test_a_folder_with_other_results_is_refused(
     counted: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = str(tmp_path / "r")
+    folder, file = str(tmp_path / "r"), tmp_path / "file"
     assert run(["experiment", "rank", "--out", folder]) == 0
     before = (tmp_path / "r" / "rank.json").read_text()
     assert run(["experiment", "depth", "--out", folder]) == 2
     assert "is not empty" in capsys.readouterr().err
-    assert run(["experiment", "depth", "--out", folder, "--resume"]) == 0
-    assert run(["experiment", "rank", "--out", folder, "--resume"]) == 0  # finished: kept, not run again
-    assert [name for name, _ in counted] == ["rank", "depth"]
+    for name in ("depth", "rank"):  # what is finished is kept, not run again
+        assert run(["experiment", name, "--out", folder, "--resume"]) == 0
     assert (tmp_path / "r" / "rank.json").read_text() == before
     capsys.readouterr()
     assert run(["experiment", "uniform", "--out", folder, "--resume", "--seed", "1"]) == 2
     message = " ".join(capsys.readouterr().err.split())
-    assert "another setting" in message
-    assert "--out r`" in message
+    assert all(words in message for words in ("another setting", "--out r`"))
     assert (tmp_path / "r" / "report.html").read_text().count("<article") == 2
-
-
-def test_an_output_that_is_a_file_or_missing_and_the_list(
-    counted: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_text("mine")
-    assert run(["experiment", "rank", "--out", str(tmp_path / "file")]) == 2
-    assert (tmp_path / "file").read_text() == "mine"
-    assert run(["experiment", "rank"]) == 2
-    assert counted == []
+    file.write_text("mine")
+    assert run(["experiment", "rank", "--out", str(file)]) == run(["experiment", "rank"]) == 2
+    assert (file.read_text(), [name for name, _ in counted]) == ("mine", ["rank", "depth"])
     assert run(["experiment", "list"]) == 0
-    assert all(name in capsys.readouterr().out for name in NAMES[:1])
+    assert NAMES[0] in capsys.readouterr().out
 
 
 def test_an_interrupted_run_keeps_what_is_finished(
@@ -311,8 +293,7 @@ def test_an_interrupted_run_keeps_what_is_finished(
         patch.setattr("monolayer_experiments.results.measure", interrupted)
         assert run(["experiment", "all", "--out", str(tmp_path)]) == 130
     shown = " ".join(capsys.readouterr().err.split())
-    assert "--resume goes on" in shown
-    assert "no output was written" not in shown
+    assert ("--resume goes on" in shown, "no output was written" in shown) == (True, False)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.json" for name in NAMES[:2])
     counted.clear()
     assert run(["experiment", "all", "--out", str(tmp_path), "--resume"]) == 0
@@ -331,16 +312,16 @@ def test_no_gpu_where_one_was_asked_for(counted: Ran, tmp_path: Path, capsys: py
 
 
 def test_the_digest_of_the_source_knows_its_files_and_nothing_else(tmp_path: Path) -> None:
-    for where in ("here", "there"):
-        (tmp_path / where / "package" / "inner").mkdir(parents=True)
-        (tmp_path / where / "package" / "inner" / "a.py").write_text("x = 1\n")
     here, there = (tmp_path / where / "package" for where in ("here", "there"))
+    for folder in (here, there):
+        (folder / "inner").mkdir(parents=True)
+        (folder / "inner" / "a.py").write_text("x = 1\n")
     (there / "a.pyc").write_text("compiled")
     assert digest([here]) == digest([there])
-    (there / "inner" / "a.py").rename(there / "inner" / "b.py")
-    moved = digest([there])
-    (there / "inner" / "b.py").write_text("x = 2\n")
-    assert len({digest([here]), moved, digest([there])}) == 3
+    moved = (there / "inner" / "a.py").rename(there / "inner" / "b.py")
+    found = {digest([here]), digest([there])}
+    moved.write_text("x = 2\n")
+    assert len(found | {digest([there])}) == 3
 
 
 def test_the_command_names_the_folder_that_was_given() -> None:
