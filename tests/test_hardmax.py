@@ -20,7 +20,6 @@ from monolayer.theory.frequency import compare_sequences, frequencies
 from monolayer.theory.hardmax import check_witness, refute_hardmax
 from monolayer.theory.universal import universal_pair, universality
 from monolayer.theory.weights import NAMES, AttentionWeights, Head
-from tests.scripts import script
 
 # -- slow references -----------------------------------------------------------------------------------
 
@@ -133,16 +132,15 @@ def test_softmax_verdict_and_enclosure_agree_with_direct_evaluation(weights, n):
 
 def test_what_softmax_makes_of_the_pair_is_explained():
     head = AttentionWeights.random(1, 4).heads[0]
-    zero = refute_hardmax([tuple(0 * matrix for matrix in head)])
-    assert zero.softmax_verdict == "equal"
-    assert "does not separate" in zero.explain()
-    # Opposite temperatures, equal values: the two heads cancel exactly, and balls hold 0 at every precision.
-    both = refute_hardmax([head, Head(-head.W_Q, head.W_K, head.W_V, head.W_O)])
-    assert both.softmax_verdict == "undecided"
-    assert "undecided (several heads differ" in both.explain()
-    assert "separates it at every shared token" in refute_hardmax([head]).explain()
+    opposite = Head(-head.W_Q, head.W_K, head.W_V, head.W_O)  # equal values: balls of the sum hold 0 at every precision
     huge = refute_hardmax([Head(*(1e200 * matrix for matrix in head))])
-    assert huge.softmax_verdict == "separated"
+    for found, verdict, words in (
+        (refute_hardmax([tuple(0 * matrix for matrix in head)]), "equal", "does not separate"),
+        (refute_hardmax([head, opposite]), "undecided", "undecided (several heads differ"),
+        (refute_hardmax([head]), "separated", "separates it at every shared token"),
+        (huge, "separated", "excludes 0"),
+    ):
+        assert (found.softmax_verdict, words in found.explain()) == (verdict, True)
     assert all(c.lower == 0.0 for c in huge.softmax)  # below every float
     json.dumps(huge.to_json(), allow_nan=False)
 
@@ -151,7 +149,7 @@ def test_rows_json_and_the_textbook_pair():
     rows = dict(refute_hardmax(dim=2).rows())
     assert (rows["X"][:14], rows["X'"][:14]) == ("{1, 2, 5, 6}·v", "{1, 3, 4, 6}·v")
     found = refute_hardmax(heads=2, dim=3, n=20, seed=5)
-    rows = dict(found.rows())
+    rows, data = dict(found.rows()), found.to_json()
     assert (rows["layer"], rows["verdict"], rows["defeats"]) == (
         "2 heads, dimension 3",
         "refuted",
@@ -160,7 +158,6 @@ def test_rows_json_and_the_textbook_pair():
     assert (rows["shared tokens"], "1, 2, 4, 5, 6, …, 17," in rows["X"]) == ("18", True)
     least = min(found.softmax, key=lambda each: each.upper)
     assert rows["least softmax distance"] == f"[{least.lower:.6g}, {least.upper:.6g}]"
-    data = found.to_json()
     assert [Fraction(text) for text in data["hardmax_outputs"][0]] == list(found.outputs[0])
     assert np.array_equal(np.array(data["X"]), found.X)
 
@@ -176,7 +173,7 @@ def test_a_token_moved_by_one_float_is_caught(n, dim, seed, data):
         check_witness([mean], X, Y)
 
 
-def test_witness_check_refuses_what_is_no_pair():
+def test_what_is_no_pair_is_refused():
     X, Y = universal_pair(4, 2)
     for one, other, words in (
         (X[[0, 0, 2, 3]], Y, "token 1 of X repeats"),
@@ -186,12 +183,17 @@ def test_witness_check_refuses_what_is_no_pair():
     ):
         with pytest.raises(DataError, match=words):
             check_witness(AttentionWeights.random(1, 2), one, other)
-
-
-@pytest.mark.parametrize(("n", "dim", "words"), [(3, 2, "determine a set of three"), (4, 0, "dim = 0")])
-def test_sizes_without_a_pair(n, dim, words):
-    with pytest.raises(DataError, match=words):
-        universal_pair(n, dim)
+    for call, words in (
+        (lambda: universal_pair(3, 2), "determine a set of three"),
+        (lambda: universal_pair(4, 0), "dim = 0"),
+        (lambda: universality([[0.0], [1.0]], [[0.0], [2.0]]), "share no token but 0"),
+        (lambda: universality([[1.0]], [[1.0, 2.0]]), "coordinates"),
+        (lambda: compare_sequences(AttentionWeights.random(1, 2), np.eye(3), np.eye(2)), r"X has shape \(3, 3\)"),
+        (lambda: compare_sequences(AttentionWeights.random(1, 2), 2 * np.eye(2), np.eye(2)), "share no token"),
+        (lambda: compare_sequences(AttentionWeights.random(1, 2), "ab", np.eye(2)), "X is not a table of numbers"),
+    ):
+        with pytest.raises(DataError, match=words):
+            call()
 
 
 def test_a_pair_off_the_line_is_checked_and_not_called_universal():
@@ -200,7 +202,7 @@ def test_a_pair_off_the_line_is_checked_and_not_called_universal():
     X, Y = np.array([*corners, [2.0, 3.0], [4.0, 6.0]]), np.array([*corners, [3.0, 5.0], [3.0, 4.0]])
     weights = AttentionWeights.random(2, 2)
     found = check_witness(weights, X, Y)
-    assert (("X", "6 tokens") in found.rows(), found.universal) == (True, False)
+    assert (("X", "6 tokens") in found.rows(), found.universal, universality(X, Y)) == (True, False, "undecided")
     assert [list(o) for o in found.outputs] == [slow_hardmax(weights, Y, k) for k in range(4)]
 
 
@@ -219,15 +221,6 @@ def test_on_a_line_any_lengths(A, B, offset):
     assert universality(X, Y) == ("separable" if told else "universal")
     if len(A) == len(B) < 4:
         assert told  # minimum, maximum and sum determine a set of three
-
-
-def test_pairs_that_cannot_be_asked_or_decided():
-    with pytest.raises(DataError, match="share no token but 0"):
-        universality([[0.0], [1.0]], [[0.0], [2.0]])
-    with pytest.raises(DataError, match="coordinates"):
-        universality([[1.0]], [[1.0, 2.0]])
-    assert universality(np.eye(2), np.eye(2)) == "universal"  # two points are on a line
-    assert universality(np.eye(3), np.eye(3)) == "undecided"
 
 
 # -- reading weights -----------------------------------------------------------------------------------
@@ -342,27 +335,3 @@ def test_copies_are_invisible_until_a_begin_token_stands_before_them(case, copie
                 assert distance > 0 or comparison.upper < 1e-80
             else:
                 assert distance.contains(0)
-
-
-@pytest.mark.parametrize(
-    ("X", "words"),
-    [(np.eye(3), r"X has shape \(3, 3\)"), (2 * np.eye(2), "share no token"), ("ab", "X is not a table of numbers")],
-)
-def test_sequences_that_cannot_be_compared(X, words):
-    with pytest.raises(DataError, match=words):
-        compare_sequences(AttentionWeights.random(1, 2), X, np.eye(2))
-
-
-# -- the benchmark -------------------------------------------------------------------------------------
-
-
-def test_benchmark_finds_no_survivor_and_would_find_one(monkeypatch, capsys):
-    bench = script("bench/no_hardmax_layer_survives.py")
-    assert bench.main(["--count", "500", "--floats", "3"]) == 0
-    honest = bench.pair
-    monkeypatch.setattr(bench, "pair", lambda dim: (honest(dim)[0], honest(dim)[2], honest(dim)[2]))
-    assert bench.main(["--count", "500", "--floats", "0"]) == 1
-    assert "survived" in capsys.readouterr().out
-    monkeypatch.setattr(bench, "pair", lambda dim: (honest(dim)[0], honest(dim)[1], honest(dim)[1]))
-    assert bench.main(["--count", "500", "--floats", "0"]) == 1
-    assert "cannot fail" in capsys.readouterr().out
