@@ -141,13 +141,11 @@ def test_separation_of_vectors(d, count, n, seed):
     tokens = {tuple(x) for row in X.tolist() for x in row}
     lengths = [math.hypot(*x) for x in tokens]
     assert (found.sequences, found.tokens, found.vocabulary) == (count, count * n, len(tokens))
-    assert found.r_min == pytest.approx(min(lengths))
-    assert found.r_max == pytest.approx(max(lengths))
+    assert (found.r_min, found.r_max) == pytest.approx((min(lengths), max(lengths)))
     pairs = itertools.combinations(tokens, 2)
     assert found.epsilon == pytest.approx(min((math.dist(x, y) for x, y in pairs), default=math.inf))
     repeats = [n - len({tuple(x) for x in row}) for row in X.tolist()]
-    assert found.repeated_tokens == sum(repeats)
-    assert found.repeating == tuple(i for i, extra in enumerate(repeats) if extra)
+    assert (found.repeated_tokens, found.repeating) == (sum(repeats), tuple(np.flatnonzero(repeats).tolist()))
     assert all(not X[i, k].any() for i, k in found.zeros)
     assert len(found.zeros) == int((~X.any(axis=2)).sum())
     assert bool(found.broken) == bool(sum(repeats) or min(lengths) == 0)
@@ -261,15 +259,12 @@ def test_tensors_padding_vector_tokens_and_one_class():
     assert "asks for no separation" in found.explain()
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
+def test_answers_that_are_none_are_errors():
+    for answer, words in (
         (np.zeros((2, 1, 3)), r"must answer with \(2, 2, p\)"),
         (np.zeros(2), r"must answer with \(2, 2, p\)"),
         ([np.zeros((2, 1)), np.zeros((1, 1))], "one output for each token"),
         (np.array([[0.0, 1.0], [np.nan, 2.0]]), "token 0 of sequence 1 is not finite"),
-    ],
-)
-def test_answers_that_are_none_are_errors(answer, words):
-    with pytest.raises(DataError, match=words):
-        contextual_mapping(lambda _: answer, np.array([[0, 1], [2, 3]]))
+    ):
+        with pytest.raises(DataError, match=words):
+            contextual_mapping(lambda _, answer=answer: answer, np.array([[0, 1], [2, 3]]))

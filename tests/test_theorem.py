@@ -187,7 +187,7 @@ def test_the_enclosure_against_all_pairs_evaluated_as_they_stand():
     assert built.log10_separation[0] > built.bounds.log10_delta
 
 
-@settings(max_examples=6)
+@settings(max_examples=5)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(2, 4))
 def test_theorem_2_is_proved_on_random_data(seed, d, n):
     found = theorem(random_data(seed, d=d, n=n))
@@ -199,6 +199,10 @@ def test_theorem_2_is_proved_on_random_data(seed, d, n):
     assert found.worst.bounds.bits > 10_000
     assert found.measured.bounds.log_delta > found.worst.bounds.log_delta
     assert found.injectivity.injective
+    names = [name for name, _ in found.rows()]
+    assert (len(set(names)), dict(found.rows())["hypotheses of Theorem 2"]) == (len(names), "hold")
+    plain = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert (plain["verdict"], plain["worst"]["bounds"]["bits"]) == ("proved", found.worst.bounds.bits)
 
 
 def test_a_delta_that_is_too_large_is_refuted_and_one_inside_the_enclosure_stays_undecided():
@@ -248,16 +252,6 @@ def test_what_the_construction_cannot_be_carried_out_on():
     data = found.separation
     assert (data.vocabulary, data.dimension, data.r_min, data.r_max, data.epsilon) == (3, 1, 3.0, 5.0, 1.0)
     assert "at |V| + i" in found.explain()
-
-
-def test_report_and_json():
-    found = theorem(random_data(3), seed=4)
-    names = [name for name, _ in found.rows()]
-    assert len(set(names)) == len(names)
-    assert dict(found.rows())["hypotheses of Theorem 2"] == "hold"
-    plain = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert (plain["verdict"], plain["worst"]["bounds"]["bits"]) == ("proved", found.worst.bounds.bits)
-    assert theorem(random_data(3), seed=4).to_json() == plain
 
 
 # -- Corollary 1 ---------------------------------------------------------------------------------------
