@@ -16,7 +16,7 @@ import monolayer as ml
 from monolayer.cli import run
 from monolayer.model.staircase import Staircase
 from tests.evil import Evil, evaluate
-from tests.stored_models import Case, random_case
+from tests.stored_models import Saved, random_case
 
 SUBNORMAL = 2.0**-1022
 FLOATS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
@@ -61,31 +61,19 @@ def test_labels_of_wide_range_on_the_command_line(tmp_path: Path, capsys: pytest
     data.write_text("".join(json.dumps({"tokens": word, "label": y}) + "\n" for word, y in zip("abc", labels)))  # noqa: B905
     assert run(["memorize", str(data), "--out", str(model)]) == 0
     assert "3 of 3 labels, bit for bit" in capsys.readouterr().out
-    assert run(["predict", str(model), str(data)]) == 0
-    out = capsys.readouterr()
-    assert [json.loads(line)["label"] for line in out.out.splitlines()] == labels
-    assert "3 of 3 labels are right\n" in out.err
-    assert run(["verify", str(model), str(data), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["claim"].endswith("the answer equals it")
     data.write_text(data.read_text().replace("0.001", "0.0010001"))
     assert run(["verify", str(model), str(data)]) == 1
-    capsys.readouterr()
-    assert run(["verify", str(model), str(data), "--json", "--tolerance", "1e-6"]) == 0
-    assert json.loads(capsys.readouterr().out)["claim"].endswith("to within 1e-06")
+    assert run(["verify", str(model), str(data), "--tolerance", "1e-6"]) == 0
+    assert "to within 1e-06" in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_rounds_is_not_called_equal_and_the_way_out_is_named() -> None:
-    random = np.random.default_rng(3)
-    X, Y = random.permutation(40).reshape(10, 4), random.normal(size=(10, 4))
+    X, Y = np.arange(40).reshape(10, 4), np.random.default_rng(3).normal(size=(10, 4))
     model = ml.memorize(X, Y).float()
     proof = ml.certify(model, X, Y)
     assert proof.verdict == "refuted"
     room = float(proof.reason.split("tolerance=")[1].split()[0])
-    assert 0 < room < 1e-3
-    again = ml.certify(model, X, Y, tolerance=room)
-    assert again.verdict == "proved", again.explain()
-    assert again.label_error is not None
-    assert 0 < again.label_error <= room
+    assert 0 < ml.certify(model, X, Y, tolerance=room).label_error <= room < 1e-3
 
 
 def test_a_tolerance_is_a_number_from_0() -> None:
@@ -124,74 +112,32 @@ def test_on_ramps_fast_and_dense_agree_between_two_labels() -> None:
 # -- the checker, against the format's own words ---------------------------------------------------------
 
 
-def runs_case(seed: int, dtype: str = "float64") -> Case:
-    return random_case(seed, dtype=dtype, target="reals", readout="runs", classes=4)
-
-
-def judge(case: Case, folder: Path) -> Any:
-    return ml.certify(case.saved.write(folder), case.X, case.Y)
-
-
-def literal_errors(case: Case, rng: np.random.Generator) -> int:
-    """Points at which one literal evaluation, sums in random order, is not equal to its label."""
-    per_token, wrong = case.saved.config["per"] == "token", 0
-    for x, y in zip(case.X, case.Y or [], strict=True):
-        with np.errstate(all="ignore"):
-            out = evaluate(case.saved, x, Evil.plain(rng))[1][:, 0]
-        wrong += int((out[1:] != np.array(y)).sum()) if per_token else int(out[0] != y)
-    return wrong
-
-
 def test_literal_evaluations_equal_the_labels_that_are_proved_equal(tmp_path: Path) -> None:
-    for seed in range(10):
-        case, rng = runs_case(seed), np.random.default_rng(seed)
-        proof = judge(case, tmp_path / str(seed))
+    """By the format's own words, sums in random order."""
+    for seed in range(6):
+        case = random_case(seed, dtype="float64", target="reals", readout="runs", classes=4)
+        rng, labels = np.random.default_rng(seed), case.Y or []
+        proof = ml.certify(case.saved.write(tmp_path / str(seed)), case.X, labels)
         assert proof.verdict == "proved", (seed, proof.explain())
-        assert sum(literal_errors(case, rng) for _ in range(3)) == 0
-        assert all(same(a, b) for a, b in zip(ml.load(tmp_path / str(seed)).predict(case.X), case.Y or [], strict=True))
-
-
-def _faults(case: Case, rng: np.random.Generator) -> dict[str, Case]:
-    t = case.saved.tensors
-    w, b, labels = (t[f"feed_forward.{name}"] for name in ("weight_1", "bias_1", "weight_2"))
-    one, two = rng.permutation(labels.shape[1])[:2]
-    ulp, swapped, moved, order = labels.copy(), labels.copy(), b.copy(), np.arange(len(w))
-    ulp[0, one] = np.nextafter(ulp[0, one], np.inf)
-    swapped[0, [one, two]] = labels[0, [two, one]]
-    step = rng.integers(len(w))
-    moved[step] += rng.choice([-8.0, 8.0])
-    order[[step, (step + 1) % len(w)]] = order[[(step + 1) % len(w), step]]
-    infinite = labels.copy()
-    infinite[0, one] = np.inf
-    changes = {
-        "a label moved by one float": {"weight_2": ulp},
-        "two labels exchanged": {"weight_2": swapped},
-        "a step moved": {"bias_1": moved},
-        "steps out of order": {"weight_1": w[order], "bias_1": b[order]},
-        "a falling step": {"weight_1": np.where(np.arange(len(w)) == step, -w, w)},
-        "a bias": {"bias_2": np.array([2.0**-30])},
-        "an infinite label": {"weight_2": infinite},
-        "a subnormal label": {"weight_2": np.where(np.arange(labels.shape[1]) == one, 1e-310, labels)},
-    }
-    return {
-        name: Case(
-            case.X, case.Y, case.saved.changed(**{f"feed_forward__{key}": value for key, value in change.items()})
-        )
-        for name, change in changes.items()
-    }
+        for x, y in zip(case.X, labels, strict=True):
+            with np.errstate(all="ignore"):
+                out = evaluate(case.saved, x, Evil.plain(rng))[1][:, 0]
+            assert np.array_equal(out[1:] if case.saved.config["per"] == "token" else out[0], y)
+        assert all(same(a, b) for a, b in zip(ml.load(tmp_path / str(seed)).predict(case.X), labels, strict=True))
 
 
 def test_planted_faults_are_never_proved(tmp_path: Path) -> None:
-    refuted: set[str] = set()
-    for seed in range(4):
-        rng = np.random.default_rng(seed)
-        case = runs_case(seed)
-        if len(case.saved.tensors["feed_forward.weight_1"]) < 2:
-            continue
-        for name, broken in _faults(case, rng).items():
-            proof = judge(broken, tmp_path / f"{seed} {name}")
-            errs = sum(literal_errors(broken, rng) for _ in range(2))
-            assert not (proof.verdict == "proved" and errs), (seed, name, proof.explain())
-            assert not (proof.verdict == "refuted" and not errs), (seed, name, proof.explain())
-            refuted |= {name} if proof.verdict == "refuted" else set()
-    assert refuted >= {"a label moved by one float", "two labels exchanged", "a step moved"}
+    """The attack plants faults at random; these are the checks of this readout, one after the other."""
+    X, Y = np.arange(12).reshape(3, 4), np.random.default_rng(1).normal(size=(3, 4))
+    saved = Saved.read(ml.memorize(X, Y).save(tmp_path / "m"))
+    labels, w, b = (saved.tensors[f"feed_forward.{name}"] for name in ("weight_2", "weight_1", "bias_1"))
+    for name, place, value, verdict in (
+        ("weight_2", (0, 3), np.nextafter(labels[0, 3], np.inf), "refuted"),
+        ("bias_1", 3, b[3] - 8.0 * w[3], "undecided"),  # out of order
+        ("weight_1", 3, -w[3], "undecided"),
+        ("bias_2", 0, 2.0**-30, "undecided"),
+        ("weight_2", (0, 3), np.inf, "undecided"),
+        ("weight_2", (0, 3), 1e-310, "undecided"),  # may be flushed
+    ):
+        fault = saved.edited(f"feed_forward.{name}", place, value).write(tmp_path / "fault")
+        assert ml.certify(fault, X, Y).verdict == verdict, (name, value)

@@ -26,14 +26,10 @@ def test_look_ups_by_tensors_alone_are_the_look_ups(options: dict[str, Any]) -> 
     X = _data()[0]
     Y = X % 5 if "per" not in options else X[:, 0]
     model = ml.memorize(X, Y, **{name: value for name, value in options.items() if name != "per"})
-    found = model._labels_there(torch.from_numpy(X))
-    assert found is not None
-    assert torch.equal(found, torch.from_numpy(Y))
+    assert torch.equal(model._labels_there(torch.from_numpy(X)), torch.from_numpy(Y))
     with torch.no_grad():
         model.feed_forward.bias_2 += 1.0
-    changed = model._labels_there(torch.from_numpy(X))
-    assert changed is not None
-    assert np.array_equal(changed.numpy(), model.predict(X))
+    assert np.array_equal(model._labels_there(torch.from_numpy(X)).numpy(), model.predict(X))
 
 
 def test_look_ups_that_are_not_plain_go_the_ordinary_way() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -11,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from flint import arb
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 import monolayer as ml
@@ -96,14 +93,15 @@ def reference(model: ml.Monolayer) -> Callable[[list[Fraction]], Any]:
     return context
 
 
-@given(st.integers(2, 6), st.integers(0, 99))
-@settings(max_examples=2)
-def test_the_contexts_meet_by_a_slow_reference(cells: int, seed: int) -> None:
+@pytest.mark.parametrize("cells", [2, 5])
+def test_the_contexts_meet_by_a_slow_reference(cells: int, tmp_path: Path) -> None:
     """The certificate: at the ends of the bracket the contexts of opposite sequences differ with opposite signs."""
-    model = ml.approximate(SORT, 1, 3, cells=cells, seed=seed)
+    model = ml.approximate(SORT, 1, 3, cells=cells, seed=cells)
     found, context = ml.confuse(model, SORT), reference(model)
-    with tempfile.TemporaryDirectory() as folder:
-        walk = Walk.of(Seen.of(read(model.save(Path(folder) / "m"))))
+    walk = Walk.of(Seen.of(read(model.save(tmp_path / "m"))))
+    for t in (Fraction(0), Fraction(1, 3), Fraction(7, 4), Fraction(3)):  # a closed loop of antipodes
+        assert walk.at(t) == walk.at(t + 4)
+        assert [a + b for a, b in zip(walk.at(t), walk.at(t + 2), strict=True)] == [1, Fraction(1, 2), Fraction(3, 2)]
     ((start, end),) = found.brackets
     signs = []
     for t in (start, end):
@@ -123,10 +121,9 @@ def bowl(X: np.ndarray) -> np.ndarray:
     return np.clip(4 * (1.5 * squares - 0.5 * total**2) - 3, 0.0, 1.0)
 
 
-@pytest.mark.parametrize("cells", [4, 9])
-def test_one_output_is_confused_on_a_rectangle_by_a_slow_reference(cells: int) -> None:
+def test_one_output_is_confused_on_a_rectangle_by_a_slow_reference() -> None:
     """The certificate: at the ends of three brackets the context lies on either side of the level."""
-    model = ml.approximate(bowl, 1, 3, cells=cells)
+    model = ml.approximate(bowl, 1, 3, cells=4)
     found = ml.confuse(model, bowl, lipschitz=32.0)
     assert found.forced > 0.5 - 1e-12
     assert found.forced <= found.error <= found.most
@@ -155,7 +152,7 @@ def test_a_wrong_bracket_is_refused(which: int, monkeypatch: pytest.MonkeyPatch)
         ml.confuse(model, bowl)
 
 
-@pytest.mark.parametrize(("name", "dim", "length"), [("force", 2, 2), ("nearest", 1, 4), ("max", 2, 3)])
+@pytest.mark.parametrize(("name", "dim", "length"), [("force", 2, 2), ("nearest", 1, 4)])
 def test_other_shapes(name: str, dim: int, length: int) -> None:
     f = TARGETS[name].function
     found = ml.confuse(ml.approximate(f, dim, length, cells=3), f)
@@ -195,13 +192,6 @@ def test_weights_that_answer_otherwise_than_is_evaluated_are_refused(tmp_path: P
     for name in (*parts, "feed_forward.weight_1", "feed_forward.bias_2"):
         with pytest.raises(DataError, match="not those of an approximator as it was built"):
             ml.confuse(changed(folder, tensors | {name: tensors[name] - 2.0**60}), bowl)
-
-
-def test_the_walk_is_a_closed_loop_of_antipodes(tmp_path: Path) -> None:
-    walk = Walk.of(Seen.of(read(ml.approximate(SORT, 1, 3, cells=2).save(tmp_path / "m"))))
-    for t in (Fraction(0), Fraction(1, 3), Fraction(7, 4), Fraction(3)):
-        assert walk.at(t) == walk.at(t + 4)
-        assert [a + b for a, b in zip(walk.at(t), walk.at(t + 2), strict=True)] == [1, Fraction(1, 2), Fraction(3, 2)]
 
 
 @pytest.mark.parametrize("seed", range(2))
