@@ -160,16 +160,6 @@ def test_scratch_folders_of_a_longer_name_stay(tmp_path: Path) -> None:
     assert killing.content(tmp_path / "m.v2") == b"other"
 
 
-def test_a_folder_inside_a_folder_that_is_being_written(tmp_path: Path) -> None:
-    """It would wait for a lock that its own process has."""
-    with folders.new_folder(tmp_path / "m") as scratch:
-        killing.fill(scratch, b"new")
-        killing.save(scratch / "inner", b"inner")
-        killing.save(scratch / "inner", b"again")
-    assert killing.content(tmp_path / "m") == b"new"
-    assert killing.content(tmp_path / "m" / "inner") == b"again"
-
-
 def test_a_new_folder_has_the_permissions_that_the_user_asks_for(tmp_path: Path) -> None:
     mask = os.umask(0o027)
     try:

@@ -138,17 +138,12 @@ def test_tables_of_text(folder: Path, data: tuple[Rows, Rows], quoted: str, sepa
     same(read(folder / "a.conll", tokens="3", labels="1"), Sequences.of(Y, X))
 
 
-def universal(number: str, form: str, upos: str) -> str:
-    return "\t".join([number, form, form.lower(), upos, *"__0r__"]) + "\n"
-
-
 AB, XY = [["a", "b"], ["c"]], [["x", "y"], ["x"]]
 LISTS, ENCODED = pa.large_list(pa.large_string()), pa.list_(pa.dictionary(pa.int8(), pa.string()))
 FIXED = pa.array([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]], pa.list_(pa.list_(pa.float32(), 2)))
 KEYED = [dict(zip(("tokens", "tag", "tags", "label"), row, strict=True)) for row in
          (("ab", "x", ["p", "q"], [1, 2.5]), ("c", "y", ["p"], [0, 0]))]  # fmt: skip
 ONE = "tokens,tag\na,x\nb c,y z\n"
-MULTIWORD = universal("1-2", "Vamonos", "_") + universal("1", "Vamos", "VERB") + universal("2", "nos", "PRON")
 GOOD_FILES: list[tuple[str, Any, dict[str, Any], Any, Any]] = [
     ("a.csv", ONE, {"labels": "tag", "per": "token"}, [["a"], ["b", "c"]], [["x"], ["y", "z"]]),
     ("a.csv", "tokens,tag\na,x\nb c,y\n", {"labels": "tag"}, [["a"], ["b", "c"]], ["x", "y"]),
@@ -169,8 +164,6 @@ GOOD_FILES: list[tuple[str, Any, dict[str, Any], Any, Any]] = [
     ("a.iob", "a\u00a0b O\nc\u2028d O\n", {}, [["a\u00a0b", "c\u2028d"]], [["O", "O"]]),
     ("a.iob", "a b\tO\n", {}, [["a b"]], [["O"]]),
     ("a.iob", "EU\nUN\n", {}, [["EU", "UN"]], None),
-    ("a.conllu", MULTIWORD + universal("2.1", "y", "X"), {}, [["Vamos", "nos"]], [["VERB", "PRON"]]),
-    ("a.conllu", MULTIWORD, {"labels": "3"}, [["Vamos", "nos"]], [["vamos", "nos"]]),
     ("a.pq", {"tokens": ["a b", "c"], "labels": ["x y", "x"]}, {}, AB, XY),
     ("a.pq", {"tokens": ["a b", "c"], "labels": XY}, {}, AB, XY),
     ("a.pq", {"tokens": pa.array(AB, LISTS), "labels": ["x y", "x"]}, {}, AB, XY),
@@ -427,7 +420,7 @@ CHOICES: list[tuple[str, dict[str, Any], str]] = [
     ("a x\n", {"tokens": "word"}, "'word' is no CoNLL column: columns have numbers"),
     ("a x\n", {"tokens": "0"}, "'0' is no CoNLL column"),
     ("1 x\n", {"vocabulary": Names(range(3))}, "token 0 of sequence 0 is '1', but the tokens of the model are"),
-    ("a x\n", {"format": "xml"}, "there is no format 'xml'; the formats are jsonl, conll, conllu, csv, tsv"),
+    ("a x\n", {"format": "xml"}, "there is no format 'xml'; the formats are jsonl, conll, csv, tsv"),
     ("tokens,tag\nb c,y\na b,\n", {"format": "csv", "labels": "tag"}, "has no label, but line 2 has"),
     ("tokens,tag\na b c,y z\n", {"format": "csv", "labels": "tag", "per": "token"}, "has 3 tokens but 2 labels"),
     (GOOD, {"format": "jsonl", "labels": "tags"}, "has no column 'tags'; it has: tokens, labels. Choose with"),
@@ -565,7 +558,7 @@ PAGE = (Path(__file__).parent.parent / "docs" / "data.md").read_text("utf-8")
 
 @pytest.mark.parametrize(
     ("format", "text"),
-    re.findall(r"```(jsonl|conll|conllu|csv|tsv)\n(.*?)```", PAGE, re.DOTALL),
+    re.findall(r"```(jsonl|conll|csv|tsv)\n(.*?)```", PAGE, re.DOTALL),
     ids=lambda text: text[:8],
 )
 def test_every_example_of_the_page_is_read_as_the_page_says(tmp_path: Path, format: str, text: str) -> None:

@@ -10,8 +10,7 @@ from decimal import ROUND_DOWN, Context
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from monolayer.data.aside import new_file
-from monolayer.data.regular import read_regular
+from monolayer.data.aside import new_file, read_regular
 from monolayer.errors import ModelFileError
 from monolayer.table import as_table
 

@@ -40,7 +40,7 @@ class Reading:
 
     format: Annotated[
         str | None,
-        typer.Option(help="jsonl, conll, conllu, csv, tsv, parquet or npz; by default what the file's name says."),
+        typer.Option(help="jsonl, conll, csv, tsv, parquet or npz; by default what the file's name says."),
     ] = None
     tokens: Annotated[str | None, typer.Option(help="Column that holds the tokens.")] = None
     labels: Annotated[str | None, typer.Option(help="Column that holds the labels.")] = None
@@ -116,8 +116,8 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
 
 def manner(folder: Path) -> Manner:
     """How the model in a folder reads, by its `config.json` or its tokenizer; whoever loads it says what is wrong."""
+    from monolayer.data.aside import read_regular
     from monolayer.data.layout import Manner
-    from monolayer.data.regular import read_regular
     from monolayer.huggingface.reading import asked_as, is_stock
 
     if is_stock(folder):
@@ -142,7 +142,7 @@ def book(folder: Path, data: list[str]) -> Sequences | None:
     path = only_text(data)
     if path is None:
         return None
-    from monolayer.data.regular import read_regular
+    from monolayer.data.aside import read_regular
     from monolayer.data.text import Script
 
     try:

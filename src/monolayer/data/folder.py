@@ -27,10 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from monolayer.data.regular import map_regular, read_regular
+from monolayer.data.aside import map_regular, read_regular
 from monolayer.errors import DataError
 
-_SCRATCH = re.compile(r"\..+\.[0-9a-f]{8}\.saving")
 _TRIES = 1000
 """How often a folder may be replaced while it is read."""
 
@@ -81,15 +80,8 @@ class Kind:
         return None
 
 
-MODEL = Kind(
-    "model",
-    "format",
-    frozenset(
-        {"config.json", "model.safetensors", "names.json", "memory.safetensors", "certificate.json"}
-        | {"model.safetensors.index.json"}
-    ),
-    r"model-[0-9]{5}-of-[0-9]{5}\.safetensors",
-)
+_FILES = "config.json model.safetensors model.safetensors.index.json names.json memory.safetensors certificate.json"
+MODEL = Kind("model", "format", frozenset(_FILES.split()), r"model-[0-9]{5}-of-[0-9]{5}\.safetensors")
 
 
 # -- writing -----------------------------------------------------------------------------------------------
@@ -100,8 +92,12 @@ def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind:
     """A scratch folder that becomes `folder` when the block ends well, and vanishes when it does not."""
     final = check_output(folder, overwrite=overwrite, kind=kind).resolve()  # '.' has no name to make another from
     final.parent.mkdir(parents=True, exist_ok=True)
+    scratch = final.with_name(f".{final.name}.{secrets.token_hex(4)}.saving")
     try:
-        scratch, lock = _make(final, kind)
+        with _alone(final):
+            _clear(final, kind)
+            scratch.mkdir()
+            lock = _lock(scratch, wait=True)
     except OSError as error:  # about the folder that was asked for: nobody knows the name of a scratch folder
         raise OSError(error.errno, error.strerror, str(folder)) from None
     try:
@@ -175,15 +171,6 @@ def _put_back(final: Path) -> None:
             old.rename(final)
 
 
-def _make(final: Path, kind: Kind) -> tuple[Path, int | None]:
-    """A new scratch folder for `final`, and its lock, where there are locks; what dead processes left is removed."""
-    with _alone(final):
-        _clear(final, kind)
-        scratch = final.with_name(f".{final.name}.{secrets.token_hex(4)}.saving")
-        scratch.mkdir()
-        return scratch, _lock(scratch, wait=True)
-
-
 def _clear(final: Path, kind: Kind) -> None:
     """Remove what processes left that died while they saved `final`; a folder that holds anything foreign stays."""
     for left in (*_beside(final, "saving"), *(_beside(final, "old") if final.exists() else ())):
@@ -215,8 +202,8 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def _alone(final: Path) -> Iterator[None]:
-    """While no other process moves folders beside `final`; in a scratch folder none does, and its lock is taken."""
-    lock = None if _SCRATCH.fullmatch(final.parent.name) else _lock(final.parent, wait=True)
+    """While no other process moves folders beside `final`."""
+    lock = _lock(final.parent, wait=True)
     try:
         yield
     finally:

@@ -92,11 +92,7 @@ class Names:
 
     @cached_property
     def _array(self) -> NDArray[np.generic]:
-        if isinstance(self.names, range):
-            return np.arange(len(self.names))
-        if all(isinstance(name, int) for name in self.names):
-            return np.array(self.names, dtype=np.int64)
-        return np.array(self.names, dtype=object)
+        return np.array(self.names, dtype=np.int64 if self.integers else object)
 
     def decode(self, rows: Ints) -> NDArray[np.generic]:
         """Names of an array of row numbers, in the same shape: integers, or an object array of names."""

@@ -32,9 +32,8 @@ def read_npz(file: Path, columns: Columns) -> Sequences:
                 "and labels= (--tokens, --labels)"
             )
     X, Y, lengths = (found.get(name) for name in wanted)
-    options: dict[str, Any] = {"per": columns.per, "unit": columns.unit, "like": columns.like}
     try:
-        return Sequences.of(X, Y, lengths=lengths, ours=True, **options)
+        return Sequences.of(X, Y, lengths=lengths, per=columns.per, unit=columns.unit, like=columns.like, ours=True)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
 

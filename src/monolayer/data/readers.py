@@ -36,7 +36,6 @@ from monolayer.errors import DataError
 SUFFIXES = {
     "jsonl": (".jsonl", ".ndjson", ".json"),
     "conll": (".conll", ".iob", ".iob2", ".bio", ".bioes"),
-    "conllu": (".conllu",),
     "csv": (".csv",),
     "tsv": (".tsv",),
     "parquet": (".parquet", ".pq"),
@@ -63,7 +62,7 @@ def read(
 
     A pattern such as `shards/*.parquet` stands for all files that match it, in the order of their names, and a list of
     paths for all of them: one dataset.
-    `format` overrules the suffix: jsonl, conll, conllu, csv, tsv, parquet, npz. `tokens` and `labels` choose columns:
+    `format` overrules the suffix: jsonl, conll, csv, tsv, parquet, npz. `tokens` and `labels` choose columns:
     keys of JSONL rows, numbers of CoNLL columns, names of CSV and Parquet columns and of npz arrays. `unit` is what a
     string is: its `characters` (the default in JSONL), its `words` (the default in tables), or one token, `whole`.
     `per`, `token` or `sequence`, is what a label belongs to; by default the data say it; `answer` says that there are
@@ -84,9 +83,9 @@ def _read(format: str | None, columns: Columns, name: str) -> Sequences:
     """The sequences of one file."""
     standard_input, file = name == "-", Path(name)
     format = _format(file, standard_input, format)
-    if columns.per == "sequence" and format in ("conll", "conllu"):
-        raise DataError(f"{file} is read as {format}, which has one label per token: they cannot be one per sequence")
-    if columns.per == "answer" and format in ("conll", "conllu", "npz"):
+    if columns.per == "sequence" and format == "conll":
+        raise DataError(f"{file} is read as CoNLL, which has one label per token: they cannot be one per sequence")
+    if columns.per == "answer" and format in ("conll", "npz"):
         raise DataError(f"{file} is read as {format}, and prompts and answers are columns of text: use JSONL or CSV")
     if format in ("npz", "parquet"):
         if standard_input or file.suffix.lower() == ".gz":
@@ -98,17 +97,18 @@ def _read(format: str | None, columns: Columns, name: str) -> Sequences:
         except ImportError:
             raise DataError(f"{file}: Parquet needs pyarrow: pip install pyarrow") from None
         return read_parquet(file, columns)
-    whole = None if standard_input or Path(file.name.removesuffix(".gz")).suffix != ".json" else _document(file)
-    if whole is not None:
-        return _from_document(whole, str(file), columns)
+    if not standard_input and Path(file.name.removesuffix(".gz")).suffix == ".json":
+        whole = _document(file, columns)
+        if whole is not None:
+            return whole
     with Lines(None if standard_input else file) as lines:
         growing = Growing(lines.name)
         arrow: Any = import_module("monolayer.data.arrow") if ARROW else None
         if format == "jsonl":
             rows = ((lines.number, _object(line, lines, growing)) for line in lines if not line.isspace())
             _objects(rows, growing, columns, arrow and partial(arrow.read_json_blocks, lines))
-        elif format in ("conll", "conllu"):
-            _conll(lines, growing, columns, universal=format == "conllu")
+        elif format == "conll":
+            _conll(lines, growing, columns)
         else:
             read_table(lines, growing, columns, tabs=format == "tsv", blocks=arrow and arrow.read_table_blocks)
         return Sequences(*growing.finish())
@@ -208,8 +208,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def _document(file: Path) -> list[Any] | dict[str, Any] | None:
-    """A file that is one JSON array, or one object of keys and values; None for what is read line by line.
+def _document(file: Path, columns: Columns) -> Sequences | None:
+    """A file that is one JSON array of objects, or one object of keys and values; None: it is read line by line.
 
     It may be as long as a line, so that a small gzip file cannot take all memory.
     """
@@ -217,23 +217,17 @@ def _document(file: Path) -> list[Any] | dict[str, Any] | None:
     try:
         with opened(file, "rt", encoding="utf-8") as text:
             whole = text.read(limits.LONGEST + 1)
-        if len(whole) > limits.LONGEST:
-            return None
-        found = json.loads(whole, object_pairs_hook=_once)
+        found = None if len(whole) > limits.LONGEST else json.loads(whole, object_pairs_hook=_once)
     except DataError as error:
         raise DataError(f"{file} {error}") from None
     except (ValueError, RecursionError, OSError, EOFError):
         return None  # several lines, or damaged: the reader of lines says which
-    if isinstance(found, dict) and (USUAL & set(found) or (len(found) <= 2 and set(found) & {*PROMPTS})):
-        return None  # one row of JSONL
-    return found if isinstance(found, list | dict) else None
-
-
-def _from_document(found: list[Any] | dict[str, Any], name: str, columns: Columns) -> Sequences:
-    """An object of keys and values, or an array of objects: the rows of a table."""
+    row = isinstance(found, dict) and (USUAL & set(found) or (len(found) <= 2 and set(found) & {*PROMPTS}))
+    if row or not isinstance(found, list | dict):
+        return None
     if isinstance(found, dict):
-        return Sequences(*from_mapping(found, columns, name))
-    growing = Growing(name, unit="item")
+        return Sequences(*from_mapping(found, columns, str(file)))
+    growing = Growing(str(file), unit="item")
     _objects(enumerate(found), growing, columns)
     return Sequences(*growing.finish())
 
@@ -241,17 +235,13 @@ def _from_document(found: list[Any] | dict[str, Any], name: str, columns: Column
 # -- CoNLL columns -------------------------------------------------------------------------------------
 
 
-def _conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool) -> None:
-    """One token per line, columns by tabs or spaces, sequences by blank lines.
-
-    `universal` is CoNLL-U: FORM and UPOS are columns 2 and 4, and lines of multiword tokens (`1-2`) and of
-    empty nodes (`1.1`) are passed over, as they repeat or add to the words themselves.
-    """
+def _conll(lines: Lines, growing: Growing, columns: Columns) -> None:
+    """One token per line, columns by tabs or spaces, sequences by blank lines."""
     # A line that starts with # is a comment or a token, as tabs or spaces separate columns: it waits for the answer.
-    held, tabs = list[tuple[int, str]](), universal
+    held, tabs = list[tuple[int, str]](), False
     for line in lines:
         held.append((lines.number, line))
-        tabs = universal or "\t" in line
+        tabs = "\t" in line
         if tabs or not (line.isspace() or line.startswith(("#", "-DOCSTART-"))):
             break
     width = first = at_token = 0
@@ -274,16 +264,14 @@ def _conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool)
         fields = text.split("\t") if tabs else [field for field in text.split(" ") if field]
         if not width:
             width, first = len(fields), number
-            at_token = _index(columns.tokens or ("2" if universal else "1"), width, growing.at(number))
+            at_token = _index(columns.tokens or "1", width, growing.at(number))
             if columns.labels is not None or width > 1:
-                at_label = _index(columns.labels or ("4" if universal else "-1"), width, growing.at(number))
+                at_label = _index(columns.labels or "-1", width, growing.at(number))
         if len(fields) != width:
             raise DataError(
                 f"{growing.at(number)} has {len(fields)} columns, line {first} has {width}: give every line the same "
                 "columns. Lines that start with # are comments only where columns are separated by tabs"
             )
-        if universal and not fields[0].isdigit():
-            continue
         token, label = fields[at_token], None if at_label is None else fields[at_label]
         if not token or label == "":
             raise DataError(f"{growing.at(number)} has an empty {'label' if token else 'token'}")

@@ -14,8 +14,8 @@ from safetensors import SafetensorError, deserialize
 
 from monolayer.arrays import Floats
 from monolayer.data import Names
+from monolayer.data.aside import read_regular
 from monolayer.data.labels import Belongs
-from monolayer.data.regular import read_regular
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.architecture import Architecture, Task
 from monolayer.huggingface.architectures import ARCHITECTURES

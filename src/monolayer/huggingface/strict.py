@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from monolayer.data.regular import read_regular
+from monolayer.data.aside import read_regular
 from monolayer.errors import ModelFileError
 
 

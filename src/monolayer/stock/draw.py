@@ -18,7 +18,7 @@ import numpy as np
 from monolayer.arrays import Floats
 from monolayer.construct.robust.codes import code_for
 from monolayer.data import Names
-from monolayer.data.regular import read_regular
+from monolayer.data.aside import read_regular
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.files import Facts
 
