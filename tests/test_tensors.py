@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import monolayer as ml
+from monolayer.model.shortcut import labels_there
 
 RANDOM = np.random.default_rng(12)
 
@@ -26,24 +27,24 @@ def test_look_ups_by_tensors_alone_are_the_look_ups(options: dict[str, Any]) -> 
     X = _data()[0]
     Y = X % 5 if "per" not in options else X[:, 0]
     model = ml.memorize(X, Y, **{name: value for name, value in options.items() if name != "per"})
-    assert torch.equal(model._labels_there(torch.from_numpy(X)), torch.from_numpy(Y))
+    assert torch.equal(labels_there(model, torch.from_numpy(X)), torch.from_numpy(Y))
     with torch.no_grad():
         model.feed_forward.bias_2 += 1.0
-    assert np.array_equal(model._labels_there(torch.from_numpy(X)).numpy(), model.predict(X))
+    assert np.array_equal(labels_there(model, torch.from_numpy(X)).numpy(), model.predict(X))
 
 
 def test_look_ups_that_are_not_plain_go_the_ordinary_way() -> None:
     X, Y = _data()
     ids = torch.from_numpy(X)
     model = ml.memorize(X, Y)
-    assert model._labels_there(ids + 50) is None  # ids that nobody knows
-    assert model._labels_there(ids - 50) is None
-    assert model._labels_there(ids.double()) is None
-    assert model._labels_there(ids[0]) is None
-    assert ml.memorize(X[:, ::-1] * 1000, Y)._labels_there(ids) is None  # ids that are not their row numbers
-    assert ml.memorize(X[:20], X[:20] % 5, robust=True)._labels_there(ids[:20]) is None
+    assert labels_there(model, ids + 50) is None  # ids that nobody knows
+    assert labels_there(model, ids - 50) is None
+    assert labels_there(model, ids.double()) is None
+    assert labels_there(model, ids[0]) is None
+    assert labels_there(ml.memorize(X[:, ::-1] * 1000, Y), ids) is None  # ids that are not their row numbers
+    assert labels_there(ml.memorize(X[:20], X[:20] % 5, robust=True), ids[:20]) is None
     model.head.register_forward_hook(lambda *_: None)
-    assert model._labels_there(ids) is None
+    assert labels_there(model, ids) is None
 
 
 def test_labels_return_to_where_the_ids_are(monkeypatch: pytest.MonkeyPatch) -> None:

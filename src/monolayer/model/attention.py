@@ -26,6 +26,12 @@ _NUMBERS_AT_ONCE = 1 << 22
 """Numbers of tokens held at a time where sequences of one length are looked at together."""
 
 
+def onto(Z: Tensor, written: Tensor, first: int) -> Tensor:
+    """The stream `(…, D)` with `written` `(…, w)` added onto its coordinates from `first` on."""
+    end = first + written.shape[-1]
+    return torch.cat([Z[..., :first], Z[..., first:end] + written, Z[..., end:]], dim=-1)
+
+
 class RankOneAttention(nn.Module):
     """`Z + softmax(Q Kᵀ) V W_Oᵀ`, one head; `W_Q`, `W_K`, `W_V`, `W_O` are real `(D, D)` matrices."""
 

@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-import torch
 from torch import Tensor, nn
 
-from monolayer.model.attention import CODE, KEY, LABEL, Slots
+from monolayer.model.attention import CODE, KEY, LABEL, Slots, onto
 from monolayer.model.staircase import Block, Form, Readout, Staircase
 
 
@@ -27,19 +26,14 @@ def value_slot(stage: int, labels: int) -> int:
     return KEY if stage == 1 else LABEL + labels + 2 * (stage - 2)
 
 
-def code_slot(stage: int, labels: int) -> int:
-    """The coordinate that it reads."""
-    return CODE if stage == 1 else value_slot(stage, labels) + 1
-
-
 def stream_width(rank: int, labels: int) -> int:
     """`D`."""
     return LABEL + labels + 2 * (rank - 1)
 
 
 def slots(rank: int, labels: int) -> Slots:
-    """Both of them, for every stage of a line."""
-    return tuple((value_slot(stage, labels), code_slot(stage, labels)) for stage in range(1, rank + 1))
+    """That coordinate and the one that a stage reads, for every stage of a line."""
+    return (KEY, CODE), *((value_slot(stage, labels), value_slot(stage, labels) + 1) for stage in range(2, rank + 1))
 
 
 class Cascade(Readout):
@@ -63,17 +57,12 @@ class Cascade(Readout):
 
     def forward(self, Z: Tensor) -> Tensor:
         """`(…, D)` to `(…, D)`, stage by stage."""
-        end = LABEL + self.labels
-        for number, stage in enumerate(self.stairs, 1):
-            found = stage.dense(Z[..., code_slot(number, self.labels)].flatten())
+        for stage, (_, code), after in zip(self.stairs, self.slots, [*self.slots[1:], None], strict=True):
+            found = stage.dense(Z[..., code].flatten())
             found = found.view(*Z.shape[:-1], found.shape[-1])
-            parts = [Z[..., :LABEL], Z[..., LABEL:end] + found[..., : self.labels]]
-            if number < self.rank:
-                onto = code_slot(number + 1, self.labels)
-                parts += [Z[..., end:onto], Z[..., onto : onto + 1] + found[..., self.labels :], Z[..., onto + 1 :]]
-            else:
-                parts.append(Z[..., end:])
-            Z = torch.cat(parts, dim=-1)
+            Z = onto(Z, found[..., : self.labels], LABEL)
+            if after is not None:
+                Z = onto(Z, found[..., self.labels :], after[1])
         return Z
 
     def to_json(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from monolayer.data import Sequences
 from monolayer.errors import DataError
-from monolayer.model.attention import RankOneAttention
+from monolayer.model.attention import RankOneAttention, onto
 from monolayer.model.parts import Parts
 from monolayer.model.places import KEYS, Layout, mixtures, read_places, unit
 from monolayer.model.staircase import Block, Readout
@@ -69,8 +69,8 @@ class Gates(Readout):
         flat = self.read(Z).reshape(-1, self.layout.reads)
         rows = max(1, _HIDDEN_AT_ONCE // max(1, len(self.weight_1)))
         parts = [torch.relu(z @ self.weight_1.T + self.bias_1) @ self.weight_2.T for z in torch.split(flat, rows)]
-        label = torch.cat(parts).reshape(*Z.shape[:-1], -1) + self.bias_2
-        return torch.cat([Z[..., : -self.layout.label], Z[..., -self.layout.label :] + label], dim=-1)
+        label = torch.cat(parts).reshape(*Z.shape[:-1], self.layout.label) + self.bias_2
+        return onto(Z, label, Z.shape[-1] - self.layout.label)
 
     def layers(self) -> list[tuple[Tensor, Tensor]]:
         """Both layers, behind `read`."""

@@ -30,7 +30,7 @@ from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.readouts import READOUTS
-from monolayer.model.save import config_digest, shapes_of
+from monolayer.model.save import SAME, config_digest, shapes_of
 from monolayer.model.schema import (
     CONFIG,
     MEMORY,
@@ -97,14 +97,9 @@ def model_from(
     card = Card(
         vocabulary=_names(config["vocabulary"], names, config["unit"]),
         classes=_names(config["classes"], names),
-        per=config["per"],
-        scalar=config["scalar"],
-        causal=config["causal"],
-        next_token=config["next_token"],
-        kind=config["kind"],
+        **{key: config[key] for key in SAME},
         grid=None if grid is None else Grid(**grid),
         summary=None if summary is None else Summary.from_json(summary),
-        draw=config["draw"],
         script=None if config["script"] is None else Script(**config["script"]),
         fingerprint=None if memory is None else Fingerprint(_fingerprints(memory), config["per"], config["causal"]),
     )

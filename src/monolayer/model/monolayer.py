@@ -83,7 +83,7 @@ class Monolayer(Parts):
         A tensor on an accelerator gives a tensor there, where labels are numbers.
         """
         there = lengths is None and path != "dense" and not strict and type(self) is Monolayer
-        found = self._labels_there(X) if there and elsewhere(X) else None
+        found = labels_there(self, X) if there and elsewhere(X) else None
         if found is not None:
             return found
         data = self.encode(X, lengths=lengths)
@@ -93,15 +93,6 @@ class Monolayer(Parts):
         # Names, and rows of different lengths, stay what they are.
         numbers = isinstance(labels, np.ndarray) and labels.dtype != object
         return torch.from_numpy(labels).to(X.device) if numbers and elsewhere(X) else labels
-
-    def _labels_there(self, X: Tensor) -> Tensor | None:
-        """Labels of ids on an accelerator, where they lie, as `predict` shapes them; None: only NumPy can tell."""
-        classes = self.card.classes
-        label = labels_there(self, X) if classes is None or classes.identity else None
-        if label is None:
-            return None
-        found = values(self.card, label)
-        return found if self.card.per == "sequence" else found.view(*X.shape, *found.shape[1:])
 
     def seen(self, X: Any, *, lengths: Any = None) -> Any:
         """Whether each answer is one that the model was built to give: booleans in the shape of `predict`.

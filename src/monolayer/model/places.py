@@ -77,11 +77,6 @@ class Places:
     causal: bool
     per: Per
 
-    def to(self, device: torch.device) -> Places:
-        if self.query is None or self.key is None:
-            return self
-        return Places(self.query.to(device), self.key.to(device), self.causal, self.per)
-
 
 def mixtures(
     places: Places, values: Tensor, begin: Tensor, lengths: Tensor, rows: Tensor | None = None

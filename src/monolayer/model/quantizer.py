@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from monolayer.model.attention import CODE, KEY
+from monolayer.model.attention import KEY, onto
 from monolayer.model.device import recording
 from monolayer.model.staircase import CELLS_AT_ONCE, Steps, rising
 
@@ -77,8 +77,7 @@ class Quantizer(nn.Module):
     def forward(self, Z: Tensor) -> Tensor:
         """`(…, width)` to `(…, width)`, by dense operations, in blocks of tokens."""
         raw = Z[..., Z.shape[-1] - self.weight_1.shape[1] :]
-        written = self.dense(raw.flatten(0, -2)).view(*Z.shape[:-1], 2)
-        return torch.cat([Z[..., :KEY], Z[..., KEY : CODE + 1] + written, Z[..., CODE + 1 :]], dim=-1)
+        return onto(Z, self.dense(raw.flatten(0, -2)).view(*Z.shape[:-1], 2), KEY)
 
     def dense(self, x: Tensor) -> Tensor:
         """Key and code `(P, 2)` of tokens `x` `(P, d)`: every neuron is evaluated at every token."""

@@ -27,6 +27,9 @@ from monolayer.model.parts import Parts
 from monolayer.model.schema import CONFIG, MEMORY, NAMES, VERSION, WEIGHTS, Config, check_config, check_tensors
 from monolayer.model.sharded import INDEX, SPLIT, index_json, shard_names, split_block
 
+SAME = ("kind", "per", "scalar", "causal", "next_token", "draw")
+"""Fields of `config.json` that a card has under the same name."""
+
 
 def save(
     model: Parts, folder: str | os.PathLike[str], *, parts: Sequence[tuple[Path, str]] = (), overwrite: bool = False
@@ -88,20 +91,16 @@ def described(model: Parts) -> tuple[Config, dict[str, list[Any]]]:
     """The config without digests, and the lists of names that it refers to."""
     card, readout = model.card, model.feed_forward
     names: dict[str, list[Any]] = {}
-    config: Config = readout.to_json() | {
+    config: Config = readout.to_json() | {key: getattr(card, key) for key in SAME}
+    config |= {
         "format": "monolayer",
         "version": VERSION,
-        "kind": card.kind,
         "tokens": "ids" if isinstance(model.lift, nn.Embedding) else "vectors",
         "width": model.bos.numel(),
         "labels": readout.labels,
         "steps": readout.step_count,
-        "per": card.per,
         "target": "reals" if card.classes is None else "classes",
-        "scalar": card.scalar,
         "readout": readout.readout,
-        "causal": card.causal,
-        "next_token": card.next_token,
         "positions": model.positions is not None,
         "dtype": _dtype(model.bos),
         "vocabulary": _names_to_json("vocabulary", card.vocabulary, names),
@@ -109,7 +108,6 @@ def described(model: Parts) -> tuple[Config, dict[str, list[Any]]]:
         "classes": _names_to_json("classes", card.classes, names),
         "script": None if card.script is None else asdict(card.script),
         "grid": card.grid_json(),
-        "draw": card.draw,
         "summary": card.summary_json(),
     }
     return config, names

@@ -26,13 +26,8 @@ _HEADER = 504
 Tensors = dict[str, NDArray[Any]]
 
 
-def shard_name(number: int, count: int) -> str:
-    """The name of file `number`, from 1, of `count`."""
-    return f"model-{number:05}-of-{count:05}.safetensors"
-
-
 def shard_names(count: int) -> list[str]:
-    return [shard_name(number, count) for number in range(1, count + 1)]
+    return [f"model-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1)]
 
 
 def split_block(readout: str) -> str:

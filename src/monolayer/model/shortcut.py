@@ -119,21 +119,24 @@ def fast_labels(model: Parts, data: Sequences) -> Tensor | None:
     For a robust readout, class numbers `(P, 1)`.
     """
     readout = model.feed_forward
-    if not readout.slots:
-        return None if hooked(model) else readout.fast(model, data)
+    if not getattr(readout, "slots", ()):  # a robust one, or a part that was put in its place
+        return None if hooked(model) or _replaced(model) else readout.fast(model, data)
     way = _fresh_plan(model, len(data.tokens))
     return None if way is None else labels_by(model, Asked.of(model, data), way)
 
 
 @torch.no_grad()
 def labels_there(model: Parts, X: Tensor) -> Tensor | None:
-    """Label coordinates `(P, m)` of ids `X` `(N, n)` on their device; None: only NumPy can tell."""
-    asked = Asked.rows(model, X) if model.feed_forward.slots else None
-    way = None if asked is None else _fresh_plan(model, X.numel())
-    if asked is None or way is None:
+    """Labels of ids `X` `(N, n)` on their device, as `predict` shapes them; None: only NumPy can tell."""
+    classes, asked = model.card.classes, Asked.rows(model, X)
+    if asked is None or not (classes is None or classes.identity) or not getattr(model.feed_forward, "slots", ()):
         return None
-    label = labels_by(model, asked, way)
-    return None if bool(label.sum().isnan()) else label
+    way = _fresh_plan(model, X.numel())
+    label = None if way is None else labels_by(model, asked, way)
+    if label is None or bool(label.sum().isnan()):
+        return None
+    found = values(model.card, label)
+    return found if model.card.per == "sequence" else found.view(*X.shape, *found.shape[1:])
 
 
 def _fresh_plan(model: Parts, tokens: int) -> Plan | None:

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.data import Sequences
-from monolayer.model.attention import CODE, KEY, LABEL, Slots
+from monolayer.model.attention import CODE, KEY, LABEL, Slots, onto
 from monolayer.model.device import recording
 
 Form = Literal["exact", "runs"]
@@ -196,9 +196,7 @@ class Staircase(Readout):
     def forward(self, Z: Tensor) -> Tensor:
         """`(…, D)` to `(…, D)`, by dense operations, in blocks of points."""
         label = self.dense(Z[..., CODE].flatten())
-        label = label.view(*Z.shape[:-1], label.shape[-1])
-        end = LABEL + label.shape[-1]  # an approximator's stream goes on behind the label slots
-        return torch.cat([Z[..., :LABEL], Z[..., LABEL:end] + label, Z[..., end:]], dim=-1)
+        return onto(Z, label.view(*Z.shape[:-1], label.shape[-1]), LABEL)
 
     def dense(self, z: Tensor) -> Tensor:
         """Labels `(P, m)` of `z` `(P,)`: every neuron is evaluated at every point."""

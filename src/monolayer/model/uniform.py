@@ -195,20 +195,9 @@ class Uniform(nn.Module):
         """Write the network as `folder`, all at once or not at all (docs/format.md)."""
         if any(parameter.dtype != torch.float64 for parameter in self.parameters()):
             raise DataError("a network for the maximum norm is saved in float64 only: its bound is about float64")
-        config = {
-            "format": "monolayer",
-            "version": VERSION,
-            "kind": "interpolator",
-            "dim": self.dim,
-            "length": self.length,
-            "cells": self.interpolation.cells,
-            "low": self.low,
-            "high": self.high,
-            "positions": self.positions,
-            "error": self.error,
-            "scalar": self.scalar,
-        }
-        return write(folder, config, dict(self.state_dict()), overwrite=overwrite)
+        said = {name: getattr(self, name) for name in ("dim", "length", "low", "high", "positions", "error", "scalar")}
+        said |= {"format": "monolayer", "version": VERSION, "kind": "interpolator", "cells": self.interpolation.cells}
+        return write(folder, said, dict(self.state_dict()), overwrite=overwrite)
 
     @classmethod
     def stored(cls, config: dict[str, Any], tensors: dict[str, Tensor]) -> Uniform:
@@ -219,11 +208,11 @@ class Uniform(nn.Module):
         values = tensors["interpolation.values"]
         if not (values.shape[1] == 1 if config["scalar"] else values.shape[1] > 0):
             raise ModelFileError(f"config.json says scalar = {config['scalar']}, and knots hold {values.shape[1]} each")
-        dim, length, cells = config["dim"], config["length"], config["cells"]
-        interpolation = Interpolation(values, cells, dim * length)
-        low, high, positions = float(config["low"]), float(config["high"]), config["positions"]
-        model = cls(interpolation, dim, length, low, high, config["error"], positions)
-        for part in ("square", "total", "root") if length == 3 and not positions else ():
+        dim, length = config["dim"], config["length"]
+        interpolation = Interpolation(values, config["cells"], dim * length)
+        ends = float(config["low"]), float(config["high"])
+        model = cls(interpolation, dim, length, *ends, config["error"], config["positions"])
+        for part in ("square", "total", "root") if "square.knots" in tensors else ():
             knots, values = tensors[f"{part}.knots"], tensors[f"{part}.values"]
             if len(knots) < 2 or not bool((knots.diff() > 0).all()):
                 raise ModelFileError(f"the knots of {part} must be two or more, and rise")
