@@ -147,12 +147,11 @@ def answer(results: Results) -> str:
 
     def ahead(kind: str, rows: list[Results]) -> str:
         """Functions at which one of the trained models has a smaller error than a construction, in words."""
-        parts = []
-        for key, what in (("rms", "root mean square"), ("sup", "largest error")):
+        found = []
+        for key in ("rms", "sup"):
             built = {row["target"]: row[key][0] for row in where(results["rows"], model=kind)}
-            found = [name for name in names if min(map(median, column(where(rows, target=name), key))) < built[name]]
-            parts.append(f"in {what} on {len(found)} of {len(names)} functions")
-        return " and ".join(parts)
+            found.append(sum(min(map(median, column(where(rows, target=n), key))) < built[n] for n in names))
+        return f"in root mean square on {found[0]} of {len(names)} functions and in largest error on {found[1]}"
 
     return (
         f"Against the construction of rank 1 with {results['cells']} cells, the best model trained for "

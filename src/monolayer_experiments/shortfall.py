@@ -180,8 +180,8 @@ def answer(results: Results) -> str:
     worst = min(min(_shares(results, *trained, form)) for form in FORMATS)
     if worst > max(_shares(results, *trained)) and many > one and apart(many, one, results["labels"]):
         text += (
-            f" So within this clock, with {_seeds(results)}, the readout falls short: the contexts are apart, but "
-            "training does not read them from a single number."
+            " So within this clock the readout falls short: the contexts are apart, but training does not read them "
+            "from a single number."
         )
     elif worst <= min(_shares(results, *trained)):
         text += " So in the shortest format it is the contexts: no readout could return more."

@@ -153,7 +153,6 @@ def tables(results: Results) -> list[Table]:
 
 def limits(results: Results) -> str:
     return (
-        "The error of rank 1 is enclosed at one pair of sequences per network. The quarter for sorting and the half "
-        "for the bowl are proved for all networks of rank 1. The largest "
+        "The error of rank 1 is enclosed at one pair of sequences per network. The largest "
         f"error of rank (n − 1)d is that of {results['points']:,} points and the pairs; its bound is proved."
     )
