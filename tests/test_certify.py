@@ -164,6 +164,21 @@ def test_a_key_that_the_data_lack_may_still_shift_the_softmax(tmp_path: Path) ->
         assert ml.load(tmp_path / str(key)).predict(case.X)[0].tolist() == [0, 1]  # ours looks at rows in use
 
 
+def test_places_shift_scores_too(tmp_path: Path) -> None:
+    """Keys are sums of a token's and a place's; with a score of 2,000 and no shift `exp` overflows."""
+    case = two_classes()
+    case.saved.config["positions"] = True
+    for key, verdict in ((0.5, "proved"), (2000.0, "undecided")):
+        places = np.array([[0, 0, 0, 0], [0, key, 0, 0]])
+        proof = judge(replace(case, saved=case.saved.changed(positions__weight=places)), tmp_path / verdict)
+        assert (proof.verdict, "scores reach" in proof.reason) == (verdict, verdict == "undecided")
+
+
+def test_a_line_in_float16_is_not_covered(tmp_path: Path) -> None:
+    proof = judge(two_classes("float16"), tmp_path / "model")
+    assert (proof.verdict, "covered in float64 and float32" in proof.reason) == ("undecided", True)
+
+
 def test_a_ramp_below_the_rounding_of_its_place_is_left_to_nobody(tmp_path: Path) -> None:
     """At `z = 1` the neuron `2^60 z − 2^60` rests, but a search for `1 + 2^-60` would find `1` and pass it."""
     case = two_classes(codes=(1.0, 1.5))

@@ -139,6 +139,11 @@ def test_scores_and_counts_beyond_the_proof_are_not_judged() -> None:
         lemma_4(2.0**22, one, 1.0, 0.0, replace(BINARY32, longest=2**30))
     with pytest.raises(UnhandledError):
         lemma_4(3, replace(one, k=float("nan")), 1.0, 0.0, BINARY64)
+    for fmt in (BINARY64, BINARY32):  # beyond these, sums may overflow, and quotients be subnormal
+        with pytest.raises(UnhandledError):
+            lemma_4(fmt.longest + 1, one, 1.0, 0.0, fmt)
+        with pytest.raises(UnhandledError):
+            lemma_4(3, replace(one, o=2.0 * fmt.largest), 1.0, 0.0, fmt)
     # A value just below the smallest normal number becomes 0, and W_O makes that error 10^5 times larger.
     assert lemma_4(2, replace(one, o=1e5), BINARY64.tiny, 0.0, BINARY64) > 1e5 * BINARY64.tiny
 
