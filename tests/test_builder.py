@@ -74,13 +74,9 @@ def differing(view: Opened, model: ml.Monolayer) -> list[str]:
     return [name for name, (ours, theirs) in pairs.items() if np.array(ours, float).tobytes() != theirs.tobytes()]
 
 
-@pytest.mark.parametrize(
-    ("source", "unit"),
-    [(FACTS, "words"), (NAMES, "characters"), (LONG, "characters")],
-    ids=["words", "characters", "long"],
-)
-def test_facts_become_the_weights_that_python_builds(view: Opened, source: str, unit: str) -> None:
-    type_in(view, source, unit)
+@pytest.mark.parametrize("source", [FACTS, NAMES, LONG], ids=["words", "characters", "long"])
+def test_facts_become_the_weights_that_python_builds(view: Opened, source: str) -> None:
+    type_in(view, source, "words" if source == FACTS else "characters")
     assert view.page.text_content("#trouble") == ""
     names, printed = in_python(view)
     model = names["model"]

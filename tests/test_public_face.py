@@ -26,11 +26,13 @@ X, Y = [["a", "b"], ["b", "c"]], [[0, 1], [1, 0]]
 
 
 def test_names_are_pinned() -> None:
-    assert set(ml.__all__) == NAMES
-    assert set(dir(ml)) == NAMES
-    for name in NAMES:
-        assert getattr(ml, name) is not None
+    assert set(ml.__all__) == set(dir(ml)) == NAMES
+    assert all(getattr(ml, name) is not None for name in NAMES)
     assert not hasattr(ml, "memorise")
+    # A package of the same name would hide a function as soon as anything imports it.
+    assert not NAMES & {module.name for module in pkgutil.iter_modules(ml.__path__)}
+    pairs = {ml.ContradictionError: ValueError, ml.OutOfMemoryError: MemoryError, ml.PrecisionError: ArithmeticError}
+    assert all(issubclass(*pair) for pair in pairs.items())
 
 
 def test_a_base_install_can_be_looked_through() -> None:
@@ -75,21 +77,6 @@ def test_signatures_are_pinned(name: str) -> None:
     assert [(each.name, each.kind, each.default) for each in said] == [(e.name, e.kind, e.default) for e in pinned]
 
 
-def test_errors_are_also_the_built_in_kinds() -> None:
-    pairs = {ml.ContradictionError: ValueError, ml.OutOfMemoryError: MemoryError, ml.PrecisionError: ArithmeticError}
-    assert all(issubclass(*pair) for pair in pairs.items())
-
-
-def test_names_stay_functions_after_their_homes_are_imported() -> None:
-    """A package of the same name would hide a function as soon as anything imports it."""
-    assert not NAMES & {module.name for module in pkgutil.iter_modules(ml.__path__)}
-
-
-def test_the_version_is_said_by_the_source() -> None:
-    said = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
-    assert ml.__version__ == said["project"]["version"]
-
-
 # -- what results show of themselves -----------------------------------------------------------------------
 
 
@@ -124,12 +111,15 @@ def test_an_audit_and_an_explanation_show_their_columns() -> None:
     assert [row.split()[:2] for row in rows] == [["0", "a"], ["0", "b"], ["1", "b"], ["1", "c"]]
 
 
-def test_the_package_runs_as_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_package_runs_as_the_command_and_says_the_version_of_its_source(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("sys.argv", ["monolayer", "--version"])
     with pytest.raises(SystemExit) as left:
         runpy.run_module("monolayer", run_name="__main__")
     assert left.value.code == 0
-    assert ml.__version__ in capsys.readouterr().out
+    said = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    assert said["project"]["version"] in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("word", "near"), [("t5", ""), ("brt", "bert")])

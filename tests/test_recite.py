@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,13 @@ from hypothesis import strategies as st
 from safetensors.numpy import save
 
 import monolayer as ml
-from monolayer.cli import run
-from monolayer.data.text import MARK, read_text, split, windows
+from monolayer.data.text import MARK, split, windows
 from monolayer.data.text import raven as raven_text
 from monolayer.model.load import model_from
 from monolayer.model.save import described
 
 RAVEN = raven_text()
-Capture = pytest.CaptureFixture[str]
+Said = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -123,12 +123,6 @@ def test_what_cannot_be_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -
         REFUSED[name][0]()
 
 
-def test_a_text_in_another_encoding_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "latin.txt").write_bytes("é".encode("latin-1"))
-    with pytest.raises(ml.DataError, match="no UTF-8 text: byte 0 is 0xe9"):
-        read_text(tmp_path / "latin.txt")
-
-
 # -- was it seen? ----------------------------------------------------------------------------------------
 
 
@@ -174,16 +168,10 @@ def test_a_garbled_memory_is_refused(raven: ml.Monolayer, content: bytes, compla
 # -- the command line ------------------------------------------------------------------------------------
 
 
-def test_a_book_on_the_command_line(tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_book_on_the_command_line(tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("book.txt").write_bytes(b"Peter Piper picked a peck.\r\nA peck of peppers Peter Piper picked.\n")
     Path("other.txt").write_text("Peter Pepper picked", encoding="utf-8")
-
-    def said(*arguments: str, code: int = 0) -> str:
-        capfd.readouterr()
-        assert run(list(arguments)) == code
-        return "".join(capfd.readouterr())
-
     assert "word for word" in said("memorize-text", "book.txt", "--out", "book")
     assert said("recite", "book").encode() == Path("book.txt").read_bytes()  # `cmp` of the two is silent
     part = json.loads(said("recite", "book", "A peck of", "--tokens", "2", "--json"))
@@ -191,12 +179,14 @@ def test_a_book_on_the_command_line(tmp_path: Path, capfd: Capture, monkeypatch:
     assert "the text has no 'Pepper'" in said("recite", "book", "Peter Pepper", code=2)
     letters = said("memorize-text", "book.txt", "--unit", "characters", "--out", "letters", "--json")
     assert json.loads(letters)["unit"] == "characters"
+    Path("latin.txt").write_bytes("é".encode("latin-1"))
+    assert "no UTF-8 text: byte 0 is 0xe9" in said("memorize-text latin.txt --out x", code=2)
     assert "nothing.txt" in said("memorize-text", "nothing.txt", "--out", "x", code=2)
     assert not Path("x").exists()
     # A text file is cut as the model cuts its text.
     found = json.loads(said("predict", "book", "book.txt", "--json"))
     assert found["right"] == found["total"] > 0
-    found = json.loads(said("predict", "book", "other.txt", "--strict", "--json").split("not seen")[0])
+    found = json.loads(said("predict book other.txt --strict --json"))
     assert [answer["seen"] for answer in found["answers"]].count(False) == found["unseen"] > 0
     monkeypatch.setattr("monolayer.model.load.load", lambda *_: pytest.fail("the checker has its own reader"))
     proof = said("verify", "book", "book.txt").splitlines()
@@ -204,24 +194,20 @@ def test_a_book_on_the_command_line(tmp_path: Path, capfd: Capture, monkeypatch:
     said("verify", "book", "other.txt", code=1)
 
 
-def test_strict_on_the_command_line(tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strict_on_the_command_line(tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("known.jsonl").write_text('{"tokens": ["a", "b"], "labels": [1, 2]}\n{"tokens": ["b"], "labels": [3]}\n')
     Path("unknown.jsonl").write_text('{"tokens": ["c"]}\n')
-    assert run(["memorize", "known.jsonl", "--out", "model", "--fingerprint"]) == 0
+    said("memorize known.jsonl --out model --fingerprint")
     guess = ml.load("model").predict([["a"]])[0].tolist()  # right, but not counted: it was never seen
     rows = [(["a"], guess), (["b", "a"], [2, 1]), (["a", "c"], [1, 1])]
     Path("other.jsonl").write_text("\n".join(json.dumps({"tokens": x, "labels": y}) for x, y in rows))
-    capfd.readouterr()
-    assert run(["predict", "model", "known.jsonl", "other.jsonl", "--strict"]) == 0
-    said = capfd.readouterr()
-    found = [json.loads(line) for line in said.out.splitlines()]
+    found = [json.loads(line) for line in said("predict model known.jsonl other.jsonl --strict").splitlines()]
     assert [(row["labels"], row["seen"]) for row in found] == [
         *([([1, 2], [True, True]), ([3], [True])]),
         *([([None], [False]), ([2, 1], [True, True]), (None, False)]),
     ]
     assert "'c', which the model has never seen" in found[4]["error"]
-    assert "5 of 5 labels are right" in said.err
-    assert "not seen: 2 of 5 sequences" in said.err
-    assert run(["predict", "model", "unknown.jsonl", "--strict", "--json"]) == 0  # also where no row is known
-    assert json.loads(capfd.readouterr().out)["unseen"] == 1
+    counted = said("predict model known.jsonl other.jsonl --strict", errors=True)
+    assert counted == "5 of 5 labels are right not seen: 2 of 5 sequences"
+    assert json.loads(said("predict model unknown.jsonl --strict --json"))["unseen"] == 1  # also where no row is known
