@@ -64,10 +64,9 @@ def lift_error(size: Any, terms: int, fmt: Format) -> Any:
 
 
 def context_error(n: Any, head: Attention, S: float, ds: float, fmt: Format, values: tuple[float, float]) -> Any:
-    """Lemma 13: bound on `|ŷ − y|`, `y` what attention writes, for `n` keys known to within `ds`.
+    """Lemma 4: bound on `|ŷ − y|`, `y` what attention writes, for `n` keys known to within `ds`.
 
-    `values` `(T, dt)` are averaged: at most `T` in size, known to within `dt`. Lemma 4 is the case of the keys
-    themselves, `y = o v B(q k; s)`.
+    `values` `(T, dt)` are averaged: at most `T` in size, known to within `dt`.
     """
     q, k, v, o = abs(head.q), abs(head.k), abs(head.v), abs(head.o)
     R = PADDING * q * k * S
