@@ -43,24 +43,15 @@ class Cells:
 
     def numbers(self, data: Sequences) -> tuple[Floats, Floats]:
         """Keys and codes of all tokens `(2, T)`, and of the begin token `(2,)`; exact: no sum rounds."""
-        found, ramp = self._look_up(data.tokens.astype(np.float64))
-        if ramp.any():
-            where = data.where(int(np.flatnonzero(ramp)[0]))
-            raise UnhandledError(f"{where} lies on a ramp between two cells; {int(ramp.sum()):,} tokens do")
-        bos = self.stored["bos"].astype(np.float64)
-        first, ramp = self._look_up(bos[None, -len(self.coordinates) :])
-        if ramp.any():
-            raise UnhandledError("the begin token lies on a ramp between two cells")
-        return found, bos[KEY : CODE + 1] + first[:, 0]
-
-    def _look_up(self, x: Floats) -> tuple[Floats, Any]:
-        """What the block writes for tokens `(T, d)`: `(2, T)`, and which tokens lie on a ramp."""
-        total, ramp = np.zeros((2, len(x))), np.zeros(len(x), dtype=bool)
-        for stairs, column in zip(self.coordinates, x.T, strict=True):
+        bos = self.stored["bos"]
+        tokens = np.concatenate([bos[None, -len(self.coordinates) :], data.tokens])
+        total = np.zeros((2, len(tokens)))
+        for stairs, column in zip(self.coordinates, tokens.T, strict=True):
             passed, sure = stairs.passed(column, column)
+            if not sure.all():
+                raise UnhandledError("the begin token, or the centre of a cell, lies on a ramp between two cells")
             total += stairs.level[:, passed]
-            ramp |= ~sure
-        return total, ramp
+        return total[:, 1:], bos[KEY : CODE + 1] + total[:, 0]
 
     @property
     def plateaus(self) -> list[tuple[Floats, Floats]]:

@@ -105,7 +105,7 @@ def certify(
 
     `model`: a folder, or anything with `save(folder)`: then what it writes is judged. `X`, `Y`, `lengths`, `per`,
     `unit`: as for `memorize`; what is left out is as the model has it. A next-token model needs no labels. For an
-    approximator `X` may be the function itself, NumPy in and out: then the claim is about every sequence off the ramps.
+    approximator `X` is the function itself, NumPy in and out: the claim is about every sequence off the ramps.
     Real answers must equal their labels, unless `tolerance` says how far off they may be. `only`: also whether the
     readout holds nothing but these data (docs/editing.md).
 
@@ -127,6 +127,8 @@ def certify(
             return judge_uniform(stored, X, tolerance)
         if claims.dtype is not None:
             stored = rounded(stored, claims.dtype)
+        if stored.raw and not callable(X):
+            raise DataError("an approximator is compared with its function: give that in place of data")
         if callable(X):
             return judge(stored, lambda: _cells(stored, X), claims, CELL_CLAIM)
         asked = data(stored.vocabulary, stored.config["per"])

@@ -92,9 +92,6 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
     elif data.vocabulary is not None or data.tokens.shape[1] != stored["lift.weight"].shape[1]:
         numbers = plural(stored["lift.weight"].shape[1], "number")
         raise DataError(f"the model takes vectors of {numbers}; the data hold others")
-    if stored.raw and (data.lengths != config["grid"]["length"]).any():
-        row = int(np.flatnonzero(data.lengths != config["grid"]["length"])[0])
-        raise DataError(f"sequence {row} has not the {config['grid']['length']} tokens that this model answers for")
     if labels is None:
         predicts = config.get("next_token") and per_token
         if not predicts or data.vocabulary is None or stored.classes is None:

@@ -38,7 +38,7 @@ def verify(
 
     What counts as an evaluation (IEEE arithmetic, sums in any order, accuracy of exp) is printed with the verdict.
 
-    For an approximator DATA may be its function, by name or as module:function: then the claim is that it equals the
+    For an approximator DATA is its function, by name or as module:function: the claim is that it equals the
     function at the centres of its cells everywhere off the ramps; of one built with --norm sup, that it is near it
     everywhere. Exit code 0: proved, 1: refuted, 3: undecided; others are no verdicts.
     """

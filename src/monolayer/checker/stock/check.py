@@ -22,10 +22,10 @@ from monolayer.checker.codes import sums
 from monolayer.checker.labelled import NO_CLASS, UNSURE, WRONG, data_digest, place_of
 from monolayer.checker.noise import Answers
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
-from monolayer.checker.stock.activations import FUNCTIONS
 from monolayer.checker.stock.bounds import BLOCK, MEAN, VARIANCE, Bounds, bounds
 from monolayer.checker.stock.enclosed import EXP_ULPS as SHORT_EXP
 from monolayer.checker.stock.enclosed import MOMENTS as SHORT_MOMENTS
+from monolayer.checker.stock.enclosed import TURN_ULPS
 from monolayer.checker.stock.evaluate import judge_robust
 from monolayer.checker.stock.files import Network, read_stock
 from monolayer.checker.stock.only import CLAIM as CLAIM_ONLY
@@ -91,7 +91,10 @@ SHORT = (
         "IEEE-754 binary32 throughout (no TF32), round to nearest: load with dtype=torch.float32. Subnormal numbers "
         "may be flushed to zero; arithmetic in a shorter format is not covered"
     ),
-    f"exp within {SHORT_EXP} units in the last place; {FUNCTIONS}",
+    (
+        f"exp within {SHORT_EXP} units in the last place; tanh within 2^-20; silu as x/(1 + exp(−x)); powers, cosines "
+        f"and sines of rotary positions within {TURN_ULPS} units in the last place of 1"
+    ),
     (
         f"{SHORT_MOMENTS} of the true ones, D the width, X the largest coordinate, A the mean of absolute values, Q² "
         "that of squares"

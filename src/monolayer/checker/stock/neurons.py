@@ -11,8 +11,8 @@ import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.rounding import PADDING
-from monolayer.checker.stock.activations import ACTIVATIONS
 from monolayer.checker.stock.enclosed import (
+    EXP_ULPS,
     MORE,
     TINY,
     UNIT,
@@ -28,6 +28,19 @@ from monolayer.checker.stock.files import Network
 
 AT_ONCE = 1 << 22
 """Numbers held at a time, in each of a few arrays."""
+RESTS, SLEEPING = {"relu6": 0.0, "silu": -24.0}, {"relu6": 0.0, "silu": 1e-9}
+"""At or below the one an activation is at most the other in size; 0 means exactly 0."""
+
+
+def activated(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Lemma E6: the least and the largest value that any evaluation returns between `low` and `high`."""
+    if name == "relu6":
+        return np.clip(low, 0.0, 6.0), np.clip(high, 0.0, 6.0)
+    ends = low / (1.0 + np.exp(-low)), high / (1.0 + np.exp(-high))
+    least, most = np.minimum(*ends), np.maximum(*ends)
+    least = np.where((low < -1.2785) & (high > -1.2785), np.minimum(least, -0.2785), least)  # its one minimum
+    off = (2.0 * EXP_ULPS + 16.0) * UNIT * np.maximum(np.abs(least), np.abs(most))
+    return least - off, most + off
 
 
 class Sway:
@@ -96,7 +109,7 @@ class Neurons:
     """The feed-forward block. At each token the neurons that may wake there, and a bound on what the others add."""
 
     def __init__(self, net: Network) -> None:
-        self.net, self.active = net, ACTIVATIONS[net.activation]
+        self.net, self.sleeping = net, SLEEPING[net.activation]
         self.columns, self.written = (np.flatnonzero(part.any(axis=0)) for part in (net["W_1"], net["W_2"]))
         self.first, self.second = net["W_1"][:, self.columns], net["W_2"][:, self.written]
         self.rounds = MORE * gamma(float(np.count_nonzero(net["W_1"], axis=1).max(initial=0)) + 4.0)
@@ -113,7 +126,7 @@ class Neurons:
         if "W_3" in net:
             length = PADDING * (net.width**0.5 * np.abs(net["scale_2"]).max() + np.linalg.norm(net["shift_2"]))
             size = MORE * (np.linalg.norm(net["W_3"], axis=1) * length + np.abs(net["b_3"]))
-        self.sleep = 2.0 * self.active.sleeping * (size @ np.abs(net["W_2"]))
+        self.sleep = 2.0 * self.sleeping * (size @ np.abs(net["W_2"]))
 
     def __call__(self, x: Enclosed, token: Ints, sway: Sway | None, heard: list[Returned] | None = None) -> Enclosed:
         """What the neurons write `(P, D)` where `x` `(P, D)` arrives; `token` `(P,)`.
@@ -163,7 +176,7 @@ class Neurons:
         # `off` holds the roundings of binary32, beside which those of binary64 here are nothing.
         top = most @ self.limits
         top += np.maximum(*(bound.reduceat(share, first)[:, None] * height for bound in (np.minimum, np.maximum)))
-        return np.asarray(~(top <= self.active.rests))
+        return np.asarray(~(top <= RESTS[self.net.activation]))
 
     def _values(self, x: Enclosed, rest: Enclosed, which: Ints, sway: Sway | None, points: Ints) -> Values:
         """What some neurons return."""
@@ -173,13 +186,13 @@ class Neurons:
         radius += 0.0 if sway is None else sway.along(points, net["W_1"][which])
         middle = rest.middle @ first.T
         radius = PADDING * (radius + rest.common * (np.abs(middle) + radius)) + self.rounds * np.abs(bias) + TINY
-        low, high = self.active(middle + bias - radius, middle + bias + radius)
+        low, high = activated(net.activation, middle + bias - radius, middle + bias + radius)
         value = Enclosed.between(low, high)
         if "W_3" in net:
             by = Linear(net["W_3"][which], net["b_3"][which])(x).spread()
             size = value.size * by.size
             value = Enclosed.of(value.middle * by.middle, size - np.abs(value.middle * by.middle) + 2.0 * UNIT * size)
-        nonzero, wakes = ((low < -least) | (high > least) for least in (0.0, self.active.sleeping))
+        nonzero, wakes = ((low < -least) | (high > least) for least in (0.0, self.sleeping))
         return Values(value, nonzero, wakes, middle + bias > 0.0)
 
     def _write(self, values: Values, which: Ints) -> tuple[Floats, Floats]:
@@ -187,6 +200,6 @@ class Neurons:
         value, second = values.value, self.second[which]
         # Exact zeros add nothing, so that only others round.
         nonzero = values.nonzero.sum(axis=1, keepdims=True)
-        nonzero = nonzero if self.active.sleeping == 0.0 else np.full_like(nonzero, len(self.net["W_1"]))
+        nonzero = nonzero if self.sleeping == 0.0 else np.full_like(nonzero, len(self.net["W_1"]))
         rounds = MORE * gamma(nonzero + 8.0)
         return value.middle @ second, PADDING * ((value.radius + rounds * value.size) @ np.abs(second))
