@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from tests import stock_attack
 X, Y = [["a", "b"], ["b", "c", "a"]], ["u", "v"]
 CONFIG, TOKENIZER, SETTINGS = "config.json", "tokenizer.json", "tokenizer_config.json"
 STEPS: dict[str, Any] = {"storage": "steps"}
+GONE = object()
 
 
 @pytest.fixture(scope="module")
@@ -33,102 +33,82 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved
 
 
-def put(*path: Any, value: Any) -> Callable[[Any], None]:
-    """Set the value under a path of keys and places."""
-
-    def change(files: Any) -> None:
-        for key in path[:-1]:
-            files = files[key]
-        files[path[-1]] = value
-
-    return change
-
-
-def drop(*path: Any) -> Callable[[Any], None]:
-    def change(files: Any) -> None:
-        for key in path[:-1]:
-            files = files[key]
-        del files[path[-1]]
-
-    return change
-
-
-def swapped(files: Any) -> None:
+def swapped(vocab: dict[str, int]) -> dict[str, int]:
     """Found by the attack: the answer of the end token was right, and its name was that of padding."""
-    vocab = files[TOKENIZER]["model"]["vocab"]
-    vocab["[PAD]"], vocab["[SEP]"] = vocab["[SEP]"], vocab["[PAD]"]
+    return {**vocab, "[PAD]": vocab["[SEP]"], "[SEP]": vocab["[PAD]"]}
 
 
-SINGLE, FIRST = (TOKENIZER, "post_processor", "single"), (TOKENIZER, "added_tokens", 0)
-CHANGES: list[tuple[str, Callable[[Any], None], str]] = [
-    ("padding on the left", put(SETTINGS, "padding_side", value="left"), "padding_side = 'left'"),
-    ("no cut", put(TOKENIZER, "pre_tokenizer", value=None), "decoder = {'type': 'Fuse'}; the proofs need None"),
-    ("other cut", put(TOKENIZER, "pre_tokenizer", value={"type": "Whitespace"}), "pre_tokenizer = {"),
-    ("pipelines cut texts", put(SETTINGS, "model_max_length", value=3), "model_max_length = 3"),
-    ("a version", put(TOKENIZER, "version", value="2.0"), "version = '2.0'"),
-    ("a decoder", put(TOKENIZER, "decoder", value={"type": "BPEDecoder"}), "decoder.type = 'BPEDecoder'"),
-    ("an id with a point", put(TOKENIZER, "model", "vocab", "a", value=5.0), "model.vocab"),
-    ("an id that is true", put(TOKENIZER, "model", "vocab", "[UNK]", value=True), "model.vocab"),
-    ("special tokens exchanged", swapped, "model.vocab['[PAD]'] = 3; the proofs need 0"),
-    ("special: 1", put(*FIRST, "special", value=1), "added_tokens[0].special = 1; the proofs need True"),
-    ("a pair", put(TOKENIZER, "post_processor", "pair", value=[]), "post_processor.pair"),
-    ("another name in front", put(*SINGLE, 0, "SpecialToken", "id", value="[SEP]"), "single[0].SpecialToken.id"),
-    ("nothing behind it", put(*SINGLE, 1, value={}), "post_processor.single[1].Sequence"),
-    ("a flag as a padding id", put(CONFIG, "pad_token_id", value=False), "pad_token_id = False; the proofs need 0"),
-    ("a word as a padding id", put(CONFIG, "pad_token_id", value="x"), "pad_token_id = 'x'"),
-    ("a size with a point", put(CONFIG, "hidden_size", value=16.0), "hidden_size = 16.0; the proofs need 16"),
-    ("a size of other tensors", put(CONFIG, "vocab_size", value=9), "vocab_size = 9"),
-    ("a dropout of -0.0", put(CONFIG, "hidden_dropout_prob", value=-0.0), "hidden_dropout_prob = -0.0"),
-    ("an unknown key", put(CONFIG, "auto_map", value={"AutoModel": "modeling.Mine"}), "auto_map = "),
-    ("null for a default", put(CONFIG, "is_decoder", value=None), "is_decoder = None"),
-    ("a missing key", drop(CONFIG, "tie_word_embeddings"), "nothing of tie_word_embeddings; the proofs need False"),
-    ("two classes of one name", put(CONFIG, "id2label", "0", value="v"), "two classes in id2label the same name"),
-    ("classes the other way", put(CONFIG, "label2id", value={"u": 1, "v": 0}), "label2id.u = 1; the proofs need 0"),
-    ("a class that is no word", put(CONFIG, "id2label", "0", value=0), "id2label"),
-    ("an activation that is no word", put(CONFIG, "hidden_act", value=["relu6"]), "hidden_act = "),
-    ("another activation", put(CONFIG, "hidden_act", value="silu"), "silu"),
-    ("an ε that is a word", put(CONFIG, "layer_norm_eps", value="1e-5"), "layer_norm_eps = '1e-5'"),
-    ("a list of architectures", put(CONFIG, "model_type", value=["bert"]), "architecture"),
-    ("two architectures", put(CONFIG, "architectures", value=["BertForSequenceClassification", 5]), "architectures = "),
-    ("no attention mask", put(SETTINGS, "model_input_names", value=["input_ids"]), "model_input_names"),
-    ("a template", put(SETTINGS, "chat_template", value="{{ messages }}"), "chat_template"),
+CHANGES: list[tuple[str, str, Any, str]] = [
+    (SETTINGS, "padding_side", "left", "padding_side = 'left'"),
+    (TOKENIZER, "pre_tokenizer", None, "decoder = {'type': 'Fuse'}; the proofs need None"),
+    (TOKENIZER, "pre_tokenizer", {"type": "Whitespace"}, "pre_tokenizer = {"),
+    (SETTINGS, "model_max_length", 3, "model_max_length = 3"),  # pipelines cut texts
+    (TOKENIZER, "version", "2.0", "version = '2.0'"),
+    (TOKENIZER, "decoder", {"type": "BPEDecoder"}, "decoder.type = 'BPEDecoder'"),
+    (TOKENIZER, "model.vocab.a", 5.0, "model.vocab"),
+    (TOKENIZER, "model.vocab.[UNK]", True, "model.vocab"),
+    (TOKENIZER, "model.vocab", swapped, "model.vocab['[PAD]'] = 3; the proofs need 0"),
+    (TOKENIZER, "added_tokens.0.special", 1, "added_tokens[0].special = 1; the proofs need True"),
+    (TOKENIZER, "post_processor.pair", [], "post_processor.pair"),
+    (TOKENIZER, "post_processor.single.0.SpecialToken.id", "[SEP]", "single[0].SpecialToken.id"),
+    (TOKENIZER, "post_processor.single.1", {}, "post_processor.single[1].Sequence"),
+    (CONFIG, "pad_token_id", False, "pad_token_id = False; the proofs need 0"),
+    (CONFIG, "hidden_size", 16.0, "hidden_size = 16.0; the proofs need 16"),
+    (CONFIG, "vocab_size", 9, "vocab_size = 9"),
+    (CONFIG, "hidden_dropout_prob", -0.0, "hidden_dropout_prob = -0.0"),
+    (CONFIG, "auto_map", {"AutoModel": "modeling.Mine"}, "auto_map = "),
+    (CONFIG, "is_decoder", None, "is_decoder = None"),
+    (CONFIG, "tie_word_embeddings", GONE, "nothing of tie_word_embeddings; the proofs need False"),
+    (CONFIG, "id2label.0", "v", "two classes in id2label the same name"),
+    (CONFIG, "label2id", {"u": 1, "v": 0}, "label2id.u = 1; the proofs need 0"),
+    (CONFIG, "id2label.0", 0, "id2label"),
+    (CONFIG, "hidden_act", ["relu6"], "hidden_act = "),
+    (CONFIG, "hidden_act", "silu", "hidden_act = 'silu'; the proofs need 'relu6'"),
+    (CONFIG, "layer_norm_eps", 1e-5, "layer_norm_eps = 1e-05"),
+    (CONFIG, "model_type", ["bert"], "architecture"),
+    (CONFIG, "architectures", ["BertForSequenceClassification", 5], "architectures = "),
+    (SETTINGS, "model_input_names", ["input_ids"], "model_input_names"),  # without the attention mask
+    (SETTINGS, "chat_template", "{{ messages }}", "chat_template"),
 ]
 
 
-def refused(folder: Path, files: dict[str, bytes], words: str) -> None:
-    """Whether a folder with these files is undecided for this reason; they are put back."""
-    whole = {name: (folder / name).read_bytes() if (folder / name).exists() else None for name in files}
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-    proof = ml.certify(folder, X, Y)
-    for name, before in whole.items():
-        (folder / name).unlink() if before is None else (folder / name).write_bytes(before)
+def refused(folder: Path, name: str, content: bytes, words: str) -> None:
+    """Whether a folder with this file is undecided for this reason; it is put back."""
+    path = folder / name
+    before = path.read_bytes() if path.exists() else None
+    assert content != before
+    path.write_bytes(content)
+    try:
+        proof = ml.certify(folder, X, Y)
+    finally:
+        path.unlink() if before is None else path.write_bytes(before)
     assert (proof.verdict, words in proof.reason) == ("undecided", True), (words, proof.reason)
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change[0])
-def test_another_value_is_undecided_and_its_key_named(folder: Path, change: Any) -> None:
-    _, apply, words = change
-    files = {name: json.loads((folder / name).read_text(encoding="utf-8")) for name in (CONFIG, TOKENIZER, SETTINGS)}
-    apply(files)
-    refused(folder, {name: json.dumps(value).encode() for name, value in files.items()}, words)
+@pytest.mark.parametrize(("name", "path", "value", "words"), CHANGES)
+def test_another_value_is_undecided_and_its_key_named(
+    folder: Path, name: str, path: str, value: Any, words: str
+) -> None:
+    whole = part = json.loads((folder / name).read_text(encoding="utf-8"))
+    *above, last = (int(key) if key.isdigit() and name == TOKENIZER else key for key in path.split("."))
+    for key in above:
+        part = part[key]
+    if value is GONE:
+        del part[last]
+    else:
+        part[last] = value(part[last]) if callable(value) else value
+    refused(folder, name, json.dumps(whole).encode(), words)
 
 
-TEXTS: list[tuple[str, str, Callable[[bytes], bytes], str]] = [
-    ("half a pair", TOKENIZER, lambda text: text.replace(b'"c"', b'"\\ud800"'), "half of a surrogate pair"),
-    ("NaN", CONFIG, lambda text: text.replace(b": 0.0", b": NaN", 1), "NaN"),
-    ("a key twice", TOKENIZER, lambda text: text.replace(b'"a": 5', b'"a": 5, "a": 5'), "the key 'a' twice"),
-    ("-0", TOKENIZER, lambda text: text.replace(b'"type_id": 0', b'"type_id": -0'), "-0"),
-    ("depth", CONFIG, lambda text: text.replace(b": 1,", b": " + b"[" * 99 + b"]" * 99 + b",", 1), "32 levels deep"),
-]
-
-
-@pytest.mark.parametrize("change", TEXTS, ids=lambda change: f"{change[0]} in {change[1]}")
-def test_text_that_parsers_read_in_different_ways_is_undecided(folder: Path, change: Any) -> None:
-    _, name, apply, words = change
-    text = (folder / name).read_bytes()
-    assert apply(text) != text
-    refused(folder, {name: apply(text)}, words)
+def test_text_that_parsers_read_in_different_ways_is_undecided(folder: Path) -> None:
+    for name, old, new, words in (
+        (TOKENIZER, b'"c"', b'"\\ud800"', "half of a surrogate pair"),
+        (CONFIG, b": 0.0", b": NaN", "NaN"),
+        (TOKENIZER, b'"a": 5', b'"a": 5, "a": 5', "the key 'a' twice"),
+        (TOKENIZER, b'"type_id": 0', b'"type_id": -0', "-0"),
+        (CONFIG, b": 1,", b": " + b"[" * 99 + b"]" * 99 + b",", "32 levels deep"),
+    ):
+        refused(folder, name, (folder / name).read_bytes().replace(old, new, 1), words)
 
 
 def test_a_file_that_transformers_may_read_is_undecided(folder: Path) -> None:
@@ -138,7 +118,7 @@ def test_a_file_that_transformers_may_read_is_undecided(folder: Path) -> None:
         *("special_tokens_map.json", "added_tokens.json", "generation_config.json", "adapter_config.json", "vocab.txt"),
         *("chat_template.jinja", "pytorch_model.bin", "model.safetensors.index.json", "modeling_mine.py"),
     ):
-        refused(folder, {name: b"{}"}, name)
+        refused(folder, name, b"{}", name)
 
 
 def test_a_folder_that_lacks_or_garbles_a_file_is_an_error(folder: Path, tmp_path: Path) -> None:

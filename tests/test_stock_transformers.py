@@ -1,21 +1,22 @@
-"""Stock folders in the hands of a stranger: transformers alone, offline, in a process without monolayer."""
+"""Stock folders as someone has them who has transformers alone: every architecture, task and format, offline."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import monolayer as ml
-from monolayer.huggingface.architecture import END
+from monolayer.huggingface.architecture import END, SUFFIXES
 from monolayer.huggingface.architectures import ARCHITECTURES
+from monolayer.stock.folder import StockModel
+from tests.test_stock import close_keys
 
-pytest.importorskip("transformers")
+tf = pytest.importorskip("transformers")
 RANDOM = np.random.default_rng(5)
 WORDS = RANDOM.integers(0, 12, (6, 6))
 ROWS = [[f"w{word}" for word in row[: 3 + number % 4]] for number, row in enumerate(WORDS)]
@@ -24,78 +25,138 @@ LABELS = [[f"c{total % 5}" for total in np.cumsum(row * row)[: 3 + number % 4]] 
 """Labels that the words so far determine, whatever their order."""
 OTHERS = [[f"w{word}" for word in row] for row in RANDOM.integers(0, 12, (4, 5))]
 """Sequences that no model holds: what it answers there is compared with our own evaluation."""
-TEXTS = ["ab ä\U0001f600b", "ca\tcb"]
+TEXTS = [list("ab ä\U0001f600b"), list("ca\tcb")]
 SHORT: dict[str, Any] = {"positions": True, "dtype": "bfloat16", "rank": 32}
+NUMBER = {name: number for number, name in enumerate(ARCHITECTURES)}
 
 
-def jobs() -> list[dict[str, Any]]:
-    """Every architecture with every task; each architecture and each task both in float64 and in bfloat16."""
-    found: list[dict[str, Any]] = []
-    for number, (name, kind) in enumerate(ARCHITECTURES.items()):
-        for count, task in enumerate(kind.models):
-            short = kind.rms or (number + count) % 2 == 1
-            exact = {"storage": "steps", "positions": kind.has_places and count == 0}
-            job: dict[str, Any] = {"task": task, "build": (name, SHORT if short else exact)}
-            job["attention"] = ["eager", "sdpa"] if kind.eager and not short else ["sdpa"]
-            if task == "lm":
-                job |= {"rows": [list(text) for text in TEXTS], "labels": None, "prompts": [text[:1] for text in TEXTS]}
-            else:
-                labels = LABELS if task == "token" else [row[-1] for row in LABELS]
-                job |= {"rows": ROWS, "labels": labels, "left": kind.causal and task == "sequence", "others": OTHERS}
-            found.append(job)
-    # Pipelines, which decode what comes behind the prompt by themselves: each text has its spaces again.
-    for rows in ([["to", "be", "or", "not"]], [list("once upon")], [["to", " be", " or"]]):
-        lm = {"task": "lm", "rows": rows, "labels": None, "prompts": [rows[0][0]], "pipeline": True}
-        found.append({**lm, "build": ("gpt2", {"storage": "steps", "positions": True}), "attention": ["eager"]})
-    found[0]["pipeline"] = found[1]["pipeline"] = True
-    for job in found:
-        glue = " " if all(word.isalnum() and len(word) > 1 for word in job["rows"][0]) else ""
-        job["texts"] = [glue.join(row) for row in job["rows"]]
-    return found
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Offline, and no warning is passed over."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    tf.utils.logging.disable_progress_bar()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
 
 
-def test_a_stranger_gets_every_label_back(tmp_path: Path) -> None:
-    """One process for all folders: importing transformers is most of the work."""
-    work, models = jobs(), []
-    for number, job in enumerate(work):
-        name, options = job["build"]
-        models.append(ml.memorize_as(name, job["rows"], job["labels"], **options))
-        job["folder"] = str(models[-1].save(tmp_path / str(number)))
-    (tmp_path / "jobs.json").write_text(json.dumps(work), encoding="utf-8")
-    command = [sys.executable, "-I", str(Path(__file__).parent / "stranger.py"), "jobs.json", "told.json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads((tmp_path / "told.json").read_text(encoding="utf-8"))
-    for job, model, results in zip(work, models, told, strict=True):
-        about = (job["build"], job["task"])
-        proof = ml.certify(job["folder"], job["rows"], job["labels"])
-        assert proof.verdict == "proved", (about, proof.reason)
-        said = [np.asarray(row).tolist() for row in ml.load(job["folder"]).predict(job["rows"])]
-        end = model.facts.names[END]
-        assert said == (job["labels"] or [[*row[1:], end] for row in job["rows"]]), "our own evaluation says the same"
-        for found in results.values():
-            assert found["dtype"] == job["build"][1].get("dtype", "float64"), about
-            assert found["class"] == model.facts.architecture.models[job["task"]]
-            assert found["room"] == model.facts.room == max(map(len, job["rows"])) + 1 + 512
-            assert found["finite"], (
-                "the inputs of exporters, as long as the model has places, are answered with numbers"
-            )
-            moved, names = {"tokens", "W_H"}, model.facts.architecture.names(model.facts.task)
-            if model.summary.steps:  # a step is flat where facts are, so what it reads does not move
-                moved |= {"W_2"} if model.draw.storage == "steps" else {"W_1", "W_2"}
-            assert {names[letter] for letter in moved} <= set(found["moved"]), (about, "gradients are seen")
-            if job.get("pipeline"):
-                assert found["pipeline"] == (job["labels"] or job["texts"][0]), about
-            if job["task"] == "lm":
-                assert found["next"] == 0, "a batch padded as the tokenizer does it, at every place"
-                for way in ("cache", "beams"):
-                    assert [text.strip() for text in found[f"said, {way}"]] == job["texts"], (about, way)
-                    assert all(found[f"ended, {way}"])
-                assert len(job["rows"]) > 1 or 1e-6 < found["loss"] < 0.2, "a text that the begin token begins"
-                continue
-            assert found["wrong"] == 0, about
-            assert found["same_alone"], "padding with its mask changes nothing"
-            assert 1e-6 < found["loss"] < 0.2
-            assert found.get("left", 0) == 0, "padding on the left, places counted from the begin token"
-            if found["dtype"] == "float64":
-                assert found["others"] == np.ravel(model.predict(OTHERS)).tolist(), about
+def built(name: str, task: str, tmp_path: Path) -> tuple[StockModel, Path, list[str]]:
+    """Each architecture and each task in float64 or in bfloat16, and the attention that it is to be asked with."""
+    kind = ARCHITECTURES[name]
+    count = list(kind.models).index(task)
+    short = kind.rms or (NUMBER[name] + count) % 2 == 1
+    exact = {"storage": "steps", "positions": kind.has_places and count == 0}
+    rows, labels = (TEXTS, None) if task == "lm" else (ROWS, LABELS if task == "token" else [r[-1] for r in LABELS])
+    model = ml.memorize_as(name, rows, labels, **(SHORT if short else exact))
+    folder = model.save(tmp_path / "folder")
+    proof = ml.certify(folder, rows, labels)
+    assert proof.verdict == "proved", proof.reason
+    said = [np.asarray(row).tolist() for row in ml.load(folder).predict(rows)]
+    end = model.facts.names[END]
+    assert said == (labels or [[*row[1:], end] for row in rows]), "our own evaluation says the same"
+    return model, folder, ["eager", "sdpa"] if kind.eager and not short else ["sdpa"]
+
+
+def loaded(model: StockModel, folder: Path, attention: str) -> tuple[Any, Any]:
+    """Tokenizer and network, as everyone loads them."""
+    tokenizer = tf.AutoTokenizer.from_pretrained(folder)
+    loads = getattr(tf, f"AutoModel{SUFFIXES[model.facts.task]}").from_pretrained
+    network = loads(folder, attn_implementation=attention)
+    assert type(network).__name__ == model.facts.architecture.models[model.facts.task]
+    assert str(network.dtype) == f"torch.{model.dtype}"
+    longest = int(model.data.lengths.max())  # type: ignore[union-attr]
+    assert tokenizer.model_max_length == model.facts.room == longest + 1 + 512
+    long = torch.full((1, tokenizer.model_max_length), 5)
+    with torch.no_grad():  # the inputs of exporters, as long as the model has places, are answered with numbers
+        assert torch.isfinite(network(input_ids=long).logits).all()
+    return tokenizer, network
+
+
+def check_training(model: StockModel, network: Any, encoded: Any, wanted: Any) -> float:
+    """The loss; a step of training would move the weights that hold facts. Cells in float32."""
+    network = network if network.dtype == torch.float64 else network.float()
+    loss = network(**encoded, labels=wanted).loss
+    loss.backward()
+    moved = {name for name, part in network.named_parameters() if part.grad is not None and part.grad.any()}
+    letters, names = {"tokens", "W_H"}, model.facts.architecture.names(model.facts.task)
+    if model.summary.steps:  # type: ignore[union-attr]  # a step is flat where facts are, so what it reads does not move
+        letters |= {"W_2"} if model.draw.storage == "steps" else {"W_1", "W_2"}
+    assert {names[letter] for letter in letters} <= moved
+    return float(loss.item())
+
+
+@pytest.mark.parametrize(
+    ("name", "task"), [(name, task) for name, kind in ARCHITECTURES.items() for task in kind.models if task != "lm"]
+)
+def test_every_label_comes_back(name: str, task: str, tmp_path: Path) -> None:
+    model, folder, attentions = built(name, task, tmp_path)
+    texts = [" ".join(row) for row in ROWS]
+    for attention in attentions:
+        tokenizer, network = loaded(model, folder, attention)
+        number, encoded = network.config.label2id, tokenizer(texts, padding=True, return_tensors="pt")
+        wanted = torch.tensor([number[row[-1]] for row in LABELS])
+        if task == "token":
+            wanted = torch.full(encoded["input_ids"].shape, -100)
+            for row, labels in enumerate(LABELS):
+                wanted[row, 1 : 1 + len(labels)] = torch.tensor([number[label] for label in labels])
+        with torch.no_grad():
+            best = network(**encoded).logits.argmax(-1)
+            alone = network(**tokenizer(texts[0], return_tensors="pt")).logits[0].argmax(-1)
+            others = tokenizer(OTHERS, is_split_into_words=True, return_tensors="pt")
+            said = network(**others).logits.argmax(-1)
+        assert not ((best != wanted) & (wanted >= 0)).any()
+        assert (alone == (best[0][: len(alone)] if alone.ndim else best[0])).all(), "padding changes nothing"
+        if model.dtype == "float64":
+            said = (said[:, 1:] if task == "token" else said).reshape(-1)
+            found = [network.config.id2label[int(one)] for one in said]
+            assert found == np.ravel(model.predict(OTHERS)).tolist()
+        if model.facts.causal and task == "sequence":
+            left = tokenizer(texts, padding=True, padding_side="left", return_tensors="pt")
+            place = (left["attention_mask"].cumsum(-1) - 1).clamp(min=0)  # as generate() counts places
+            assert (network(**left, position_ids=place).logits.argmax(-1) == wanted).all()
+        if name == "bert":
+            kind = "token-classification" if task == "token" else "text-classification"
+            asked = tf.pipeline(kind, model=network, tokenizer=tokenizer, device="cpu")(texts, batch_size=4)
+            words = [[part["entity"] for part in row] if task == "token" else row["label"] for row in asked]
+            assert words == (LABELS if task == "token" else [row[-1] for row in LABELS])
+        assert 1e-6 < check_training(model, network, encoded, wanted) < 0.2
+
+
+@pytest.mark.parametrize("name", [name for name, kind in ARCHITECTURES.items() if "lm" in kind.models])
+def test_every_text_is_recited_to_its_end(name: str, tmp_path: Path) -> None:
+    model, folder, attentions = built(name, "lm", tmp_path)
+    texts = ["".join(text) for text in TEXTS]
+    for attention in attentions:
+        tokenizer, network = loaded(model, folder, attention)
+        start = tokenizer([text[:1] for text in texts], padding=True, padding_side="left", return_tensors="pt")
+        beams = {"num_beams": 2, "max_new_tokens": max(map(len, texts)) + 20}  # more than any text has
+        for options in ({}, beams) if name == "gpt2" else ({},):
+            said = network.generate(**start, **options)
+            assert tokenizer.batch_decode(said, skip_special_tokens=True) == texts
+            assert all(tokenizer.eos_token_id in row for row in said.tolist())
+        batch = tokenizer(texts, padding=True, return_tensors="pt")  # on the side that the tokenizer says
+        best = network(**batch).logits.argmax(-1)
+        for ids, mask, guess in zip(batch["input_ids"], batch["attention_mask"].bool(), best, strict=True):
+            assert guess[mask][1:].tolist() == [*ids[mask][2:].tolist(), tokenizer.eos_token_id]
+        ids = tokenizer(texts[0], return_tensors="pt")["input_ids"]
+        check_training(model, network, {"input_ids": ids}, ids)
+
+
+@pytest.mark.parametrize("row", [["to", "be", "or", "not"], list("once upon"), ["to", " be", " or"]])
+def test_pipelines_give_a_text_its_spaces_again(row: list[str], tmp_path: Path) -> None:
+    """They decode what comes behind the prompt by themselves. The begin token alone begins such a text."""
+    model = ml.memorize_as("gpt2", [row], storage="steps", positions=True)
+    tokenizer, network = loaded(model, model.save(tmp_path / "folder"), "eager")
+    ask = tf.pipeline("text-generation", model=network, tokenizer=tokenizer, device="cpu")
+    text = (" " if row[-1] == "not" else "").join(row)
+    assert ask(row[0])[0]["generated_text"] == text
+    ids = tokenizer(text, return_tensors="pt")["input_ids"]
+    assert 1e-6 < check_training(model, network, {"input_ids": ids}, ids) < 0.2
+
+
+def test_a_bfloat16_folder_of_close_keys_answers_as_it_loads(tmp_path: Path) -> None:
+    keys, labels = close_keys(60), [f"name {number}" for number in range(60)]
+    model = ml.memorize_as("bert", keys, labels, per="sequence", positions=True, dtype="bfloat16")
+    tokenizer, network = loaded(model, model.save(tmp_path / "folder"), "sdpa")
+    best = [network(**tokenizer([key], return_tensors="pt")).logits[0].argmax() for key in keys]
+    assert [network.config.id2label[int(one)] for one in best] == labels
