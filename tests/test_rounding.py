@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flint import arb
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from monolayer.checker.codes import Reads, read_attention, read_codes, read_stream
@@ -178,6 +178,7 @@ def step(w: float, b: float, z: float, fused: bool) -> float:
     return max(0.0, 1.0 - max(0.0, inner))
 
 
+@example(1.0, 3 * 2.0**-33 - 2.0**20, 0.0)  # 1 − b rounds down
 @given(SLOPES, st.floats(-1e6, 1e6).filter(lambda b: b == 0 or abs(b) > 1e-100), st.floats(0, 1e6))
 @settings(max_examples=60, deadline=None)
 def test_a_step_is_exact_outside_its_thresholds(w: float, b: float, further: float) -> None:
@@ -191,8 +192,9 @@ def test_a_step_is_exact_outside_its_thresholds(w: float, b: float, further: flo
 
 
 def test_thresholds_hold_in_binary32() -> None:
+    """For neurons and for a search, also where ramps are narrower than the floats there are."""
     rng = np.random.default_rng(1)
-    w = rng.uniform(0.1, 1e5, 2000).astype(np.float32)
+    w = (10.0 ** rng.uniform(-1, 9, 2000)).astype(np.float32)
     b = (-w * rng.uniform(-50, 50, 2000)).astype(np.float32)
     low, high = thresholds(w, b)
     # The floats of the format nearest to the thresholds on their outer sides.
@@ -202,6 +204,9 @@ def test_thresholds_hold_in_binary32() -> None:
     assert z_low.dtype == np.float32
     for z, wanted in ((z_low, 1.0), (z_high, 0.0)):
         assert (np.maximum(1 - np.maximum(w * z + b, 0), 0) == wanted).all()
+    passed_from = -b / w + 1 / w
+    assert (z_low < passed_from).all()
+    assert (passed_from <= z_high).all()
 
 
 @given(st.lists(st.integers(-(2**20), 2**20), min_size=1, max_size=40), st.integers(-60, 60), st.integers(0, 2**32))
