@@ -6,7 +6,6 @@ import errno
 import importlib
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from monolayer.cluster.memorize import memorize_files
 from monolayer.cluster.room import HOUSE, Room
 from monolayer.construct.line import draw, separate
 from monolayer.data import read
-from tests.dying import kill_once
 
 
 def write(folder: Path, X: Any, Y: Any, cuts: list[int], name: str = "s", key: str | None = None) -> str:
@@ -49,7 +47,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch, block: int, points: int) -> No
 
 
 def crowd(monkeypatch: pytest.MonkeyPatch, slack: float) -> None:
-    """Steps that need so much room that many points lie too close for one line, in crowds of any size."""
+    """Steps that need more, or as much, room."""
     for module in (separate, cluster_points):
         monkeypatch.setattr(module, "SLACK", slack)
 
@@ -112,54 +110,37 @@ def real(kind: str, size: int) -> tuple[Any, Any, dict[str, Any]]:
     return X, [[one(label) for label in row] if isinstance(row, list) else one(row) for row in Y], options
 
 
+WHOLE = 1 << 20
+
+
 @pytest.mark.parametrize(
-    ("kind", "size", "block", "points"),
+    ("kind", "size", "block", "points", "slack"),
     [
-        *[("ids", 0, 200, 150), ("ids", 2, 1 << 20, 1 << 20), ("sparse ids", 0, 200, 150), ("sparse ids", 2, 700, 800)],
-        *[
-            ("positions", 0, 200, 150),
-            ("positions", 1, 700, 800),
-            ("sequences", 0, 200, 150),
-            ("sequences", 3, 700, 90),
-        ],
-        *[("causal", 0, 200, 150), ("causal", 2, 700, 800), ("next tokens", 0, 200, 150)],
+        *[("ids", 0, 200, 150, 8), ("ids", 2, WHOLE, WHOLE, 8), ("sparse ids", 2, 700, 800, 8)],
+        *[("positions", 0, 200, 150, 8), ("positions", 1, 700, 800, 8), ("sequences", 3, 700, 90, 8)],
+        *[("causal", 0, 200, 150, 8), ("next tokens", 0, 200, 150, 8)],
+        # Steps that need so much room that many points lie too close for one line, in crowds of any size.
+        *[("ids", 0, 1000, 100, 1e11), ("ids", 1, 1000, 700, 1e11), ("positions", 0, 1000, 300, 1e10)],
+        *[("sequences", 0, 1000, 60, 1e11), ("sequences", 2, 1000, 700, 1e11), ("next tokens", 0, 1000, 200, 1e11)],
     ],
 )
 def test_bits_of_files_are_bits_of_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, size: int, block: int, points: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, size: int, block: int, points: int, slack: float
 ) -> None:
     X, Y, options = real(kind, size)
     pattern = write(tmp_path, X, Y, [100, 101, 250], key="label" if kind == "sequences" else None)
     small_pieces(monkeypatch, block, points)
-    out = both(tmp_path, pattern, **options)
-    data = read(pattern)
+    crowd(monkeypatch, slack)
+    if kind == "ids" and slack > 8:  # the end of a range is looked for several times; it looks like contradictions
+        monkeypatch.setattr(cluster_points, "BESIDE", 2)
+        monkeypatch.setattr(parts, "MANY", 20)
+    out, data = both(tmp_path, pattern, **options), read(pattern)
     assert ml.certify(out, data).verdict == "proved"
     assert data.labels is None or (data.labels.classes is None) == (size > 0)
     assert not list(tmp_path.glob(".*"))
-
-
-@pytest.mark.parametrize(
-    ("kind", "size", "slack", "points"),
-    [
-        *[("ids", 0, 1e11, 100), ("ids", 1, 1e11, 700), ("positions", 0, 1e10, 300), ("sequences", 0, 1e11, 60)],
-        *[("sequences", 2, 1e11, 700), ("next tokens", 0, 1e11, 200)],
-    ],
-)
-def test_crowds_of_files_are_crowds_of_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, size: int, slack: float, points: int
-) -> None:
-    X, Y, options = real(kind, size)
-    pattern = write(tmp_path, X, Y, [100, 250], key="label" if kind == "sequences" else None)
-    small_pieces(monkeypatch, 1000, points)
-    crowd(monkeypatch, slack)
-    if kind == "ids":  # the end of a range is looked for several times; it looks as if labels contradicted each other
-        monkeypatch.setattr(cluster_points, "BESIDE", 2)
-        monkeypatch.setattr(parts, "MANY", 20)
-    out = both(tmp_path, pattern, **options)
     rank = json.loads((out / "config.json").read_text())["summary"]["rank"]
-    assert rank > 1
-    assert ml.certify(out, read(pattern)).verdict == "proved"
-    if kind == "sequences":
+    assert (rank > 1) == (slack > 8)
+    if kind == "sequences" and slack > 8:
         with pytest.raises(ml.PrecisionError, match=f"Rank={rank} would hold them"):
             memorize_files(pattern, tmp_path / "one", workers=1, rank=1, **options)
 
@@ -187,11 +168,11 @@ def test_equal_contexts_equal_points_and_few_labels(tmp_path: Path, monkeypatch:
     both(tmp_path, write(tmp_path / "next", rows, None, [30]), causal=True)
 
 
-def test_names_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left beside their tables is for blocks and ranges; too little is an error that says what is enough."""
+def test_memory_is_for_processes_names_and_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces have what processes and tables of names leave; too little is an error that says what is enough."""
     assert [room.size(text) for text in ("2GB", "1.5 GiB", "500m", 7)] == [2 * 10**9, 3 << 29, 5 * 10**8, 7]
     monkeypatch.setattr(room, "resident", lambda: 0)  # whatever other tests have left in this process
-    some = Room.of("1.1GB", 2, room.HOUSE, 10)
+    some = Room.of("1.1GB", 2, HOUSE, 10)
     small = some.beside(100_000, 0)
     assert some.beside(0, 0) == some
     assert some.beside(0, 9).block < some.block
@@ -199,8 +180,12 @@ def test_names_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert 2 * small.block * room.TOKEN + 100_000 * some.name <= some.spare
     with pytest.raises(ml.DataError, match=r"1,000,000 different tokens .*--memory.*fewer workers") as error:
         some.beside(1_000_000, 0)
-    enough = str(error.value).split("'")[1]
-    Room.of(enough, 2, room.HOUSE, 10).beside(1_000_000, 0)
+    Room.of(str(error.value).split("'")[1], 2, HOUSE, 10).beside(1_000_000, 0)
+    for processors, memory, workers in ((64, "2GB", range(4, 64)), (64, "400MB", (1,)), (1, "2GB", (1,))):
+        monkeypatch.setattr("os.cpu_count", lambda processors=processors: processors)
+        assert Room.fitting(memory, None, HOUSE, 1000).workers in workers
+    with pytest.raises(ml.DataError, match=r"64 workers .* fewer workers or smaller files"):
+        Room.fitting("2GB", 64, HOUSE, 1000)
     monkeypatch.setattr(room, "NAME", 10**9)
     with pytest.raises(ml.DataError, match="4 different tokens and classes"):
         memorize_files(write(tmp_path, [["a", "b"]], [[0, 1]], []), tmp_path / "files", workers=1)
@@ -242,16 +227,7 @@ def refused(tmp_path: Path, pattern: str, cuts: list[int], **options: Any) -> No
 
 @pytest.mark.parametrize(
     ("kind", "size", "many"),
-    [
-        *[
-            ("ids", 0, 1 << 12),
-            ("ids", 1, 1 << 12),
-            ("ids", 0, 2),
-            ("positions", 0, 1 << 12),
-            ("sequences", 0, 1 << 12),
-        ],
-        *[("sequences", 2, 1 << 12), ("causal", 0, 1 << 12), ("next tokens", 0, 1 << 12)],
-    ],
+    [("ids", 0, 4096), ("ids", 0, 2), ("positions", 0, 4096), ("sequences", 2, 4096), ("next tokens", 0, 4096)],
 )
 def test_contradictions_are_those_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, size: int, many: int
@@ -268,7 +244,7 @@ def test_contradictions_are_those_of_memory(
 rows = st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=3), st.integers(0, 2)), min_size=2)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows, st.sampled_from([1, 3, 100]), st.booleans(), st.booleans())
 def test_few_tokens_with_labels_of_any_kind(
     tmp_path: Path, data: list[tuple[list[int], int]], size: int, by_token: bool, reals: bool
@@ -304,23 +280,23 @@ def expected(tmp_path: Path, pattern: str) -> Path:
 
 
 class Killing(Processes):
-    """Processes of which one is killed at the first piece of one kind."""
+    """One process, whatever was asked for, which is killed when it starts, the first time."""
 
-    mark = ""
+    killed = False
 
-    def _one(self, function: Any, task: Any) -> None:
-        if function.__name__ == "encode":
-            function, task = kill_once, (self.mark, function, *task)
-        super()._one(function, task)
+    def _start(self) -> Any:
+        process = super()._start()
+        if not self.killed:
+            self.killed = True
+            process.kill()
+        return process
 
 
 def test_a_killed_worker_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pattern = ready(tmp_path, monkeypatch)
-    monkeypatch.setattr(Killing, "mark", str(tmp_path / "killed"))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # the worker imports from the tests
-    monkeypatch.setattr(executors, "Processes", Killing)
+    pattern, pool = ready(tmp_path, monkeypatch), Killing(1)
+    monkeypatch.setattr(executors, "Processes", lambda _: pool)
     out = memorize_files(pattern, tmp_path / "files", workers=2)
-    assert (tmp_path / "killed").exists()
+    assert pool.killed
     same(out, expected(tmp_path, pattern))
 
 
@@ -347,7 +323,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch, kind: str, error: BaseException = F
     monkeypatch.setattr(executors, "here", work)
 
 
-@pytest.mark.parametrize("kind", ["encode", "extent", "part", "alike", "held", "staged"])
+@pytest.mark.parametrize("kind", ["encode", "extent", "part", "staged"])
 def test_a_full_disk_leaves_no_model_and_the_build_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -359,6 +335,9 @@ def test_a_full_disk_leaves_no_model_and_the_build_goes_on(
             memorize_files(pattern, tmp_path / "files", workers=1)
     assert not (tmp_path / "files").exists()
     spill = tmp_path / ".files.building"
+    if kind == "encode":  # what a worker leaves that is killed between two writes, or in one
+        (spill / "encoded-00002.bin").write_text("whole numbers and no facts")
+        (spill / ".encoded-00002.facts.0123abcd").write_text("half of them")
     finished = {path.stem for path in spill.glob("*.facts")} - {f"table-{i:05}" for i in range(3)}
     done: list[str] = []
     here = executors.here
@@ -405,17 +384,15 @@ def test_a_spill_folder_that_holds_something_foreign_is_left_alone(tmp_path: Pat
     else:
         spill.mkdir()
         (spill / "lock").touch()
-        if kind == "file":
-            (spill / "thesis.tex").write_text("ten years")
-        elif kind == "folder":
-            (spill / "encoded-00001.bin").mkdir()
-        else:
-            (spill / "journal.json").symlink_to(thesis / "encoded-00000.bin")
+        make: dict[str, Any] = {
+            "file": lambda: (spill / "thesis.tex").touch(),
+            "folder": lambda: (spill / "encoded-00001.bin").mkdir(),
+            "link": lambda: (spill / "journal.json").symlink_to(thesis / "encoded-00000.bin"),
+        }
+        make[kind]()
     before = sorted(tmp_path.rglob("*"))
     for resume in (False, True):
-        with pytest.raises(
-            ml.DataError, match=r"\.files\.building is where the build keeps its pieces, but it .*: move"
-        ):
+        with pytest.raises(ml.DataError, match=r"\.files\.building is where the build keeps its pieces, but .*: move"):
             memorize_files(pattern, tmp_path / "files", workers=1, resume=resume)
     assert sorted(tmp_path.rglob("*")) == before
     assert (thesis / "encoded-00000.bin").read_text() == "ten years"
@@ -446,27 +423,18 @@ def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     same(tmp_path / "files", expected(tmp_path, pattern))
 
 
-def test_a_damaged_file_is_named_and_the_build_goes_on_when_it_is_mended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("how", ["mended", "touched", "more", "another"])
+def test_resume_takes_a_mended_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     pattern = ready(tmp_path, monkeypatch)
-    damaged = tmp_path / "shards" / "s1.jsonl"
+    first, damaged = tmp_path / "shards" / "s0.jsonl", tmp_path / "shards" / "s1.jsonl"
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-9])
     with pytest.raises(ml.DataError, match=r"s1.jsonl .*When it is mended, go on from what is done with resume=True"):
         memorize_files(pattern, tmp_path / "files", workers=1)
     damaged.write_bytes(whole)
-    same(memorize_files(pattern, tmp_path / "files", workers=1, resume=True), expected(tmp_path, pattern))
-
-
-@pytest.mark.parametrize("how", ["touched", "more", "another"])
-def test_resume_refuses_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    pattern = ready(tmp_path, monkeypatch)
-    with monkeypatch.context() as patch:
-        stopped(patch, "extent")
-        with pytest.raises(OSError, match="is full"):
-            memorize_files(pattern, tmp_path / "files", workers=1)
-    first = tmp_path / "shards" / "s0.jsonl"
+    if how == "mended":
+        same(memorize_files(pattern, tmp_path / "files", workers=1, resume=True), expected(tmp_path, pattern))
+        return
     if how == "touched":
         os.utime(first, ns=(1, 1))
     elif how == "more":
@@ -475,7 +443,6 @@ def test_resume_refuses_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         first.rename(tmp_path / "shards" / "s1a.jsonl")
     with pytest.raises(ml.DataError, match="start anew without resume"):
         memorize_files(pattern, tmp_path / "files", workers=1, resume=True)
-    memorize_files(pattern, tmp_path / "files", workers=1) if how != "more" else None
 
 
 def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -549,16 +516,3 @@ def test_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with distributed.LocalCluster(1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster:
         out = memorize_files(pattern, tmp_path / "files", engine="dask", scheduler=cluster.scheduler_address)
     same(out, expected(tmp_path, pattern))
-
-
-@pytest.mark.parametrize(
-    ("processors", "memory", "workers"), [(64, "2GB", range(4, 64)), (64, "400MB", (1,)), (1, "2GB", (1,))]
-)
-def test_as_many_workers_as_fit_unless_they_were_asked_for(
-    processors: int, memory: str, workers: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: processors)
-    monkeypatch.setattr("monolayer.cluster.room.resident", lambda: 300 << 20)
-    assert Room.fitting(memory, None, HOUSE, 1000).workers in workers
-    with pytest.raises(ml.DataError, match=r"64 workers .* fewer workers or smaller files"):
-        Room.fitting("2GB", 64, HOUSE, 1000)

@@ -43,17 +43,23 @@ def dataset(word: st.SearchStrategy[Any], label: st.SearchStrategy[Any]) -> st.S
     return pairs.map(lambda rows: ([[x for x, _ in row] for row in rows], [[y for _, y in row] for row in rows]))
 
 
+def facts(data: Sequences) -> tuple[Any, ...]:
+    """All of it, to the bit."""
+    labels = data.labels
+    return (
+        data.vocabulary,
+        data.vocabulary and data.vocabulary.unit,
+        data.lengths.tolist(),
+        data.tokens.dtype,
+        data.tokens.tobytes(),
+        labels and (labels.per, labels.classes, labels.scalar, labels.values.tolist()),
+    )
+
+
 def same(left: Sequences, right: Sequences) -> None:
-    """Equal in everything, to the bit."""
-    assert left.vocabulary == right.vocabulary
-    assert left.lengths.tolist() == right.lengths.tolist()
-    assert left.tokens.dtype == right.tokens.dtype
-    assert left.tokens.tobytes() == right.tokens.tobytes()
-    assert (left.labels is None) == (right.labels is None)
-    if left.labels is not None and right.labels is not None:
-        assert (left.labels.per, left.labels.classes) == (right.labels.per, right.labels.classes)
-        assert left.labels.scalar == right.labels.scalar
-        assert left.labels.values.tolist() == right.labels.values.tolist()
+    """Equal in everything but what strings were cut into, which a list of tokens does not tell."""
+    one, two = facts(left), facts(right)
+    assert (one[0], *one[2:]) == (two[0], *two[2:])
 
 
 @pytest.fixture(scope="module")
@@ -159,18 +165,14 @@ GOOD_FILES: list[tuple[str, Any, dict[str, Any], Any, Any]] = [
     ("a.iob", "# id = 1\n#\nEU\tB\n# x\n#\tO\n", {}, [["EU", "#"]], [["B", "O"]]),
     ("a.iob", "# O\n#x O\n\nEU B", {}, [["#", "#x"], ["EU"]], [["O", "O"], ["B"]]),
     ("a.iob", "-DOCSTART- -X- O\n\nEU NN B\n\n-DOCSTART- -X- O\n\nUN NN B\n", {}, [["EU"], ["UN"]], [["B"], ["B"]]),
-    ("a.iob", "-DOCSTART-\n# c\nEU\tB\n", {}, [["EU"]], [["B"]]),
     ("a.iob", "\n\n \nEU B\n\t\n\nUN B \n\n\n", {}, [["EU"], ["UN"]], [["B"], ["B"]]),
     ("a.iob", "a\u00a0b O\nc\u2028d O\n", {}, [["a\u00a0b", "c\u2028d"]], [["O", "O"]]),
-    ("a.iob", "a b\tO\n", {}, [["a b"]], [["O"]]),
     ("a.iob", "EU\nUN\n", {}, [["EU", "UN"]], None),
     ("a.pq", {"tokens": ["a b", "c"], "labels": ["x y", "x"]}, {}, AB, XY),
-    ("a.pq", {"tokens": ["a b", "c"], "labels": XY}, {}, AB, XY),
     ("a.pq", {"tokens": pa.array(AB, LISTS), "labels": ["x y", "x"]}, {}, AB, XY),
     ("a.pq", {"tokens": pa.array(AB, ENCODED), "labels": XY}, {}, AB, XY),
     ("a.pq", {"tokens": FIXED, "tag": [1, 2]}, {"labels": "tag"}, FIXED.to_pylist(), [1, 2]),
     ("a.npz", {"X": np.eye(3, dtype=int), "Y": -np.eye(3, dtype=int)}, {}, np.eye(3, dtype=int), -np.eye(3, dtype=int)),
-    ("a.npz", {"X": np.eye(2, dtype=int)}, {"tokens": "X", "labels": "X"}, [[1, 0], [0, 1]], [[1, 0], [0, 1]]),
     ("a.npz", {"X": np.array([["a", "b"], ["c", ""]]), "lengths": np.array([2, 1]), "more": [1]}, {}, AB, None),
 ]  # fmt: skip
 
@@ -211,24 +213,14 @@ def test_standard_input_and_gzip(
 
 
 def test_no_more_than_a_chunk_of_tokens_waits_to_be_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    count, chunk, row = 30_000, 1 << 10, 100
-    labels = json.dumps(list(range(row)))
-    (tmp_path / "a.jsonl").write_text(f'{{"tokens": "{"abcdefghij" * 10}", "labels": {labels}}}\n' * (count // row))
-    (tmp_path / "a.conll").write_text("".join(f"word{i % 50} {i % 7}\n" + "\n" * (i % 9 == 8) for i in range(count)))
-    monkeypatch.setattr(growing, "CHUNK", chunk)
-    waiting: list[int] = []
-    add = columns.Column.add
-
-    def watched(self: columns.Column, values: Any, place: Any) -> None:
-        waiting.append(len(values))
-        add(self, values, place)
-
-    monkeypatch.setattr(columns.Column, "add", watched)
-    monkeypatch.setattr("monolayer.data.readers.ARROW", False)
-    for name in ("a.jsonl", "a.conll"):
-        assert len(read(tmp_path / name).tokens) == count
-    assert sum(waiting) == 4 * count  # tokens and labels of both
-    assert max(waiting) < chunk + row
+    (tmp_path / "a.jsonl").write_text(f'{{"tokens": "{"abcdefghij" * 10}", "labels": {list(range(100))}}}\n' * 30)
+    monkeypatch.setattr(growing, "CHUNK", 1 << 10)
+    monkeypatch.setattr(readers, "ARROW", False)
+    waiting, add = list[int](), columns.Column.add
+    monkeypatch.setattr(columns.Column, "add", lambda self, *rest: waiting.append(len(rest[0])) or add(self, *rest))
+    assert len(read(tmp_path / "a.jsonl").tokens) == 3000
+    assert sum(waiting) == 6000  # tokens and labels
+    assert max(waiting) < (1 << 10) + 100
 
 
 # -- blocks of text ------------------------------------------------------------------------------------
@@ -239,7 +231,6 @@ JSON = [
     '{"labels": ["y"], "tokens": ["é\\u00e9"], "more": [1, {"tokens": 2}]}',
     '{"tokens": ["a"], "labels": ["x"], "label": "z"}',
     '{"tokens": ["a"], "label": "z"}',
-    '{"tokens": ["a", "label"], "labels": ["z", "z"]}',
     '{"tokens": ["a"]}',
     '{"tokens": ["a"], "labels": null}',
     '{"tokens": ["a"], "labels": [null]}',
@@ -249,13 +240,11 @@ JSON = [
     '{"tokens": [7, 3], "labels": [0, 1]}',
     '{"tokens": [7, 3], "labels": [0, 1.5]}',
     '{"tokens": [7, 3.5], "labels": [0, 1]}',
-    '{"tokens": [7, -3], "labels": [true, false]}',
     '{"tokens": [9223372036854775808], "labels": [1e3]}',
     '{"tokens": [[1, 2], [0.5, -0.0]], "labels": [0.1, -0.0]}',
     '{"tokens": [[1, 2], [3]], "labels": [0.1, 2]}',
     '{"tokens": [[0.5, 2.5], [3, 4]], "labels": [0.1, 2]}',
     '{"tokens": [[1, 2]], "label": [0.25, 1e999]}',
-    '{"tokens": [[1, 2]], "label": [0.25, 3]}',
     '{"tokens": ["a"], "tokens": ["b"], "labels": ["x"]}',
     '{"tokens": ["a"], "labels": ["x"]}{"tokens": ["b"], "labels": ["y"]}',
     '{"tokens": ["a"],',
@@ -263,7 +252,6 @@ JSON = [
     '{"tokens": [NaN], "labels": ["x"]}',
     "[1, 2]",
     "",
-    "   ",
 ]
 CELLS = st.text(st.sampled_from("ab é\u3000\x1c\x85'\\"), max_size=5)
 ODD = st.sampled_from(['"q, r"', 'a"b', "a,b", "\r", "NULL", "2020-01-01", "1", '""'])
@@ -271,17 +259,9 @@ ODD = st.sampled_from(['"q, r"', 'a"b', "a,b", "\r", "NULL", "2020-01-01", "1", 
 
 def outcome(file: Path, **options: Any) -> Any:
     try:
-        data = read(file, **options)
+        return facts(read(file, **options))
     except DataError as error:
-        return re.sub(r"(\d)\.0\b", r"\1", str(error))  # an integer among real numbers may be shown as one of them
-    labels = data.labels
-    return (
-        data.vocabulary,
-        data.vocabulary and data.vocabulary.unit,
-        data.lengths.tolist(),
-        data.tokens.tobytes(),
-        labels and (labels.per, labels.classes, labels.scalar, labels.values.tolist()),
-    )
+        return str(error)
 
 
 def alike(file: Path, chunk: int, **options: Any) -> None:
@@ -298,10 +278,10 @@ def alike(file: Path, chunk: int, **options: Any) -> None:
 @SOME
 @given(st.lists(st.sampled_from(JSON), min_size=1, max_size=6), st.sampled_from(["\n", ""]), st.sampled_from([3, 64]))
 @example([JSON[0]] * 12, "\n", 3)
-@example([JSON[0], JSON[1], JSON[2], JSON[5]], "\n", 64)
-@example([JSON[0], JSON[0], JSON[9]], "\n", 64)
-@example([JSON[22]] * 2, "\n", 64)
-@example([JSON[23]], "\n", 64)
+@example(JSON[:3], "\n", 64)
+@example([JSON[0], JSON[0], JSON[8]], "\n", 64)
+@example([JSON[19]] * 2, "\n", 64)
+@example([JSON[20]], "\n", 64)
 def test_blocks_of_json_lines(tmp_path: Path, rows: list[str], end: str, chunk: int) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text("\n".join(rows) + end, "utf-8", newline="")
@@ -344,26 +324,19 @@ def test_plain_files_do_not_go_line_by_line(tmp_path: Path, name: str, monkeypat
 GOOD = '{"tokens": ["a", "b"], "labels": ["x", "y"]}\n'
 BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict for columns or arrays
     ("a.jsonl", "\n \n", "@ is empty: there is no sequence in it"),
-    ("a.conll", "\n-DOCSTART- O\n", "@ is empty"),
-    ("a.csv", "", "@ is empty"),
     ("a.csv", "tokens,labels\n", "@ is empty"),
     ("a.npz", "", "@ is no npz file"),
-    ("a.parquet", "", "@ is no Parquet file"),
     ("a.txt.gz", GOOD, "@: the suffix '.txt' says nothing of the format. Say it with format= (--format on the command"),
     # cut short
     ("a.jsonl", GOOD + GOOD[:30], "line 2 of @ is not JSON (Unterminated string"),
     ("a.jsonl", GOOD.encode() + '{"tokens": ["é'.encode()[:-1], "line 2 of @ is not UTF-8: byte 0xc3"),
     ("a.jsonl.gz", gzip.compress(GOOD.encode() * 9)[:-9], "@ ends in the middle, at line"),
     ("a.csv", 'tokens,label\na,x\n"b\nc,d\n', "@ ends in the middle, at line 4: a quote opened in the row of line 3"),
-    ("a.tsv", "tokens\tlabel\na\tx\nb", "line 3 of @ has 1 columns, the header has 2: give every row the same"),
-    ("a.conll", "a NN O\nb N\n\n", "line 2 of @ has 2 columns, line 1 has 3: give every line the same columns"),
     # not what it says it is
     ("a.jsonl", GOOD + '{"tokens": [,]}\n' + GOOD, "line 2 of @ is not JSON (Expecting value: line 1 column 13"),
     ("a.json", '{\n  "tokens": ["a"]\n}\n', "line 1 of @ is not JSON"),
     ("a.jsonl", "[" * 10**5, "is not JSON"),
-    ("a.jsonl", "1" * 5000, "every line must be one whole object such as"),
     ("a.jsonl", GOOD + '[["a"]]\n', "line 2 of @ is [['a']], not an object: write"),
-    ("a.jsonl", GOOD + "null\n" + GOOD, "line 2 of @ is None, not an object: write"),
     ("a.jsonl", GOOD.encode() + b'{"tokens": "\xe9a"}\n', "line 2 of @ is not UTF-8: byte 0xe9 at byte 12. Convert"),
     ("a.jsonl.gz", GOOD, "@ is no gzip file, or a damaged one"),
     ("a.npz", "hello there", "@ is no npz file, or a damaged one"),
@@ -373,16 +346,14 @@ BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict
     ("a.jsonl", GOOD + '{"text": "a", "label": 1}\n', "line 2 of @ has no column 'tokens'; it has: text, label"),
     ("a.jsonl", '{"tokens": 7}\n', "line 1 of @, column 'tokens', holds 7: it must be a list, or text"),
     ("a.jsonl", GOOD + '{"tokens": [], "labels": []}', "line 2 of @ is an empty sequence: every sequence"),
-    ("a.jsonl", '{"tokens": ""}', "is an empty sequence"),
-    ("a.jsonl", GOOD + '{"tokens": "abc", "labels": ["x"]}', "has 3 tokens but 1 label: give one per token"),
     ("a.jsonl", '{"tokens": "abc", "labels": "xyz"}', "line 1 of @ has 3 tokens but 1 label"),
     ("a.jsonl", '{"tokens": "abc", "labels": [1, 2, 3], "label": 1}', "has both 'labels' and 'label'"),
     ("a.jsonl", GOOD + '{"tokens": "a"}', "line 2 of @ has no label, but line 1 has: label every sequence, or none"),
     ("a.jsonl", '{"tokens": "a"}\n' + GOOD, "line 2 of @ has 'labels', but line 1 has no label"),
     ("a.jsonl", GOOD + '{"tokens": "a", "label": "x"}', "line 2 of @ has 'label', but line 1 has 'labels'"),
     ("a.jsonl", '{"tokens": "ab", "label": 1}\n{"tokens": "ab", "label": "x"}', "the label of line 2 of @ is a string"),
-    ("a.jsonl", '{"tokens": [1, 2]}\n\n{"tokens": [3, -1]}', "token 1 of line 3 of @ has id -1"),
-    ("a.jsonl", '{"tokens": [1.5]}', "token 0 of line 1 of @ is 1.5 (a real number)"),
+    ("a.jsonl", '{"tokens": [1, 2, 2]}\n\n' * 4 + '{"tokens": [3, -1]}', "token 1 of line 9 of @ has id -1"),
+    ("a.jsonl", GOOD * 4 + '{"tokens": "abc", "labels": ["x", "y", 1]}\n' + GOOD, "token 2 of line 5 of @ is an"),
     ("a.jsonl", '{"tokens": [[1, 2]]}\n{"tokens": [[1, 2], [3]]}', "token 1 of line 2 of @ is [3], not a vector of 2"),
     ("a.jsonl", '{"tokens": [[1, 2]]}\n{"tokens": [[1, NaN]]}', "is [1.0, nan]: NaN and infinity are not allowed"),
     ("a.conll", "a NN O\nb\nc NN O\n", "line 2 of @ has 1 columns, line 1 has 3: give every line the same columns"),
@@ -390,42 +361,29 @@ BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict
     ("a.conll", "a\tO\nb\t\n", "line 2 of @ has an empty label"),
     ("a.csv", "tokens,label\na,x\nb,y,z\n", "line 3 of @ has 3 columns, the header has 2: give every row the same"),
     ("a.csv", "tokens,label\na,x\n,y\n", "line 3 of @ is an empty sequence"),
-    ("a.csv", "tokens,label\na,x\nb,\n", "line 3 of @ has no label, but line 2 has"),
-    ("a.csv", "tokens,labels\na b,x\n", "has 2 tokens but 1 label"),
-    ("a.csv", "tokens,labels,label\na b,x,y\n", "has both 'labels' and 'label'"),
     ("a.csv", "tokens,tokens,label\na b,c d,x\n", "2 columns called 'tokens'"),
     ("a.csv", "text,label\na,x\n", "@ has no column 'tokens'; it has: text, label. Choose with tokens="),
     ("a.csv", "sequence,token,label\n1,a,x\n", "has no column 'tokens'; it has: sequence, token, label. Choose"),
-    ("a.parquet", {"text": ["a"]}, "@ has no column 'tokens'; it has: text"),
     ("a.parquet", {"tokens": [1, 2]}, "row 0 of @, column 'tokens', holds 1: it must be a list, or text"),
-    ("a.parquet", {"tokens": [["a"], []]}, "row 1 of @ is an empty sequence"),
     ("a.parquet", {"tokens": [["a"], None]}, "row 1 of @ is an empty sequence"),
-    ("a.parquet", {"tokens": ["a", None]}, "row 1 of @ is an empty sequence"),
     ("a.parquet", {"tokens": [["a", None]]}, "token 1 of row 0 of @ is None"),
     ("a.parquet", {"tokens": [["a"], ["a", "b"]], "labels": [["x"], ["x"]]}, "row 1 of @ has 2 tokens but 1 label"),
     ("a.parquet", {"tokens": [[1], [2, -2]]}, "token 1 of row 1 of @ has id -2"),
     ("a.parquet", {"tokens": [[[1.0]], [[2.0, 3.0]]]}, "token 0 of row 1 of @ is [2.0, 3.0], not a vector of 1 number"),
-    ("a.parquet", {"tokens": [[[1.0]], [[float("nan")]]]}, "is [nan]: NaN and infinity are not allowed"),
     ("a.parquet", {"tokens": pa.array([], pa.list_(pa.string()))}, "@ is empty: there is no sequence in it"),
     ("a.npz", {"Z": [3]}, "@ has no array 'X'; it has: Z"),
     ("a.npz", {"X": np.array([["a"], None], dtype=object)}, "@ holds an array that cannot be read"),
     ("a.npz", {"X": [[1, -1]]}, "@: token 1 of sequence 0 has id -1"),
-    ("a.npz", {"X": [[1, 2]], "Y": [[1, 2, 3]]}, "@: sequence 0 has 2 tokens but 3 labels"),
 ]  # fmt: skip
 
 
 CHOICES: list[tuple[str, dict[str, Any], str]] = [
     ("a x\nb y\n", {"labels": "3"}, "has 2 columns: there is no column 3. Choose from 1 to 2"),
-    ("a x\n", {"tokens": "-3"}, "there is no column -3"),
     ("a x\n", {"tokens": "word"}, "'word' is no CoNLL column: columns have numbers"),
-    ("a x\n", {"tokens": "0"}, "'0' is no CoNLL column"),
     ("1 x\n", {"vocabulary": Names(range(3))}, "token 0 of sequence 0 is '1', but the tokens of the model are"),
     ("a x\n", {"format": "xml"}, "there is no format 'xml'; the formats are jsonl, conll, csv, tsv"),
-    ("tokens,tag\nb c,y\na b,\n", {"format": "csv", "labels": "tag"}, "has no label, but line 2 has"),
     ("tokens,tag\na b c,y z\n", {"format": "csv", "labels": "tag", "per": "token"}, "has 3 tokens but 2 labels"),
     (GOOD, {"format": "jsonl", "labels": "tags"}, "has no column 'tags'; it has: tokens, labels. Choose with"),
-    (GOOD, {"format": "jsonl", "tokens": "words"}, "has no column 'words'; it has: tokens, labels"),
-    (GOOD, {"format": "npz"}, "is no npz file"),
 ]  # fmt: skip
 
 
@@ -439,33 +397,6 @@ def test_bad_files_are_named(tmp_path: Path, name: str, content: Any, options: d
     for _ in ways():
         with pytest.raises(DataError, match=re.escape(message.replace("@", str(tmp_path / name)))):
             read(tmp_path / name, **options)
-
-
-@FEW
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=9), st.sampled_from(["tokens", "labels", "label"]), st.data())
-def test_the_faulty_line_is_named_wherever_it_is(
-    folder: Path, sizes: list[int], fault: str, draw: st.DataObject
-) -> None:
-    """One value of another kind in JSONL: the message names its place; an unknown token, that in the data."""
-    by_token = [{"tokens": ["a"] * size, "labels": [1] * size} for size in sizes]
-    rows: list[Any] = [{"tokens": ["a"] * size, "label": 1} for size in sizes] if fault == "label" else by_token
-    row = draw.draw(st.integers(0, len(sizes) - 1))
-    token = draw.draw(st.integers(0, sizes[row] - 1))
-    if row == 0 and (token == 0 or fault == "label"):
-        return
-    if fault == "label":
-        rows[row][fault], place = [], f"the label of line {row + 1} of "
-    else:
-        rows[row][fault][token], place = [], f"token {token} of line {row + 1} of "
-    unseen = [["a"] * size for size in sizes]
-    unseen[row][token] = "?"
-    (folder / "fault.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "fault.conll").write_text("\n\n".join("\n".join(row) for row in unseen))
-    for _ in ways():
-        with pytest.raises(DataError, match=rf", (the label of )?{place}.* is a real vector"):
-            read(folder / "fault.jsonl")
-        with pytest.raises(DataError, match=rf"fault.conll: token {token} of sequence {row} is '\?', which the model"):
-            read(folder / "fault.conll", vocabulary=Names(("a",)))
 
 
 PLAINLY: dict[str, Any] = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
@@ -619,26 +550,22 @@ def test_however_it_is_cut(tmp_path: Path, token: Any, label: Any, per: str | No
     same(read(tmp_path / "part-*.jsonl"), read(tmp_path / "whole.jsonl"))
 
 
-def test_formats_may_differ_and_the_order_is_that_of_the_names(tmp_path: Path) -> None:
-    write(tmp_path / "b.jsonl", [{"tokens": ["u"], "labels": ["x"]}])
-    pq.write_table(pa.table({"tokens": [["v", "u"]], "labels": [["y", "x"]]}), tmp_path / "a.parquet")
-    data = read(str(tmp_path / "[ab].*"))
-    same(data, Sequences.of([["v", "u"], ["u"]], [["y", "x"], ["x"]]))
-    assert read(str(tmp_path / "[ab].*"), vocabulary=Names(("w", "v", "u"))).tokens.tolist() == [1, 2, 2]
-
-
 def test_patterns(tmp_path: Path) -> None:
+    """Formats may differ; the order is that of the names; a file of that very name is no pattern."""
     with pytest.raises(DataError, match="matches no file"):
         read(tmp_path / "*.jsonl")
+    write(tmp_path / "b.jsonl", [{"tokens": ["u"], "labels": ["x"]}])
+    pq.write_table(pa.table({"tokens": [["v", "u"]], "labels": [["y", "x"]]}), tmp_path / "a.parquet")
+    same(read(str(tmp_path / "[ab].*")), Sequences.of([["v", "u"], ["u"]], [["y", "x"], ["x"]]))
+    assert read(str(tmp_path / "[ab].*"), vocabulary=Names(("w", "v", "u"))).tokens.tolist() == [1, 2, 2]
     write(tmp_path / "a[1].jsonl", [{"tokens": [1]}])
-    assert len(read(tmp_path / "a[1].jsonl")) == 1, "a file of that very name is no pattern"
+    assert len(read(tmp_path / "a[1].jsonl")) == 1
 
 
 @pytest.mark.parametrize(
     ("second", "words"),
     [
         ({"tokens": [1], "labels": ["x"]}, "integers as tokens and strings as labels, one per token"),
-        ({"tokens": ["u"], "labels": [1]}, "strings as tokens and integers as labels, one per token"),
         ({"tokens": ["u"], "label": "x"}, "strings as labels, one per sequence"),
         ({"tokens": ["u"]}, "strings as tokens and no labels"),
         ({"tokens": [[0.5, 1.5]], "labels": [0.5]}, "vectors of 2 numbers as tokens and real numbers as labels"),
