@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from monolayer.data import Labels, NameBuilder, Names, Sequences
 from monolayer.errors import DataError
 
-CALM = settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])  # machines may be slow
+CALM = settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.too_slow])  # machines may be slow
 IDS = st.one_of(st.integers(0, 5), st.integers(0, 5000), st.integers(0, 2**63 - 1))
 WORDS = st.text(max_size=3)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -80,16 +80,11 @@ def test_what_goes_in_comes_out_whole_or_chosen(
     mask = np.arange(len(X)) % 2 == 0
     assert names_of(data.select(mask)) == X[::2]
     if data.vocabulary is not None:
+        assert len(data.vocabulary) <= 4 * len({token for row in X for token in row}) + 1024
         own = Names(tuple(sorted({token for row in X for token in row}, reverse=True)))
         for again in (Sequences.of(X, vocabulary=own), Sequences.of(data, vocabulary=own)):
             assert again.vocabulary == own
             assert [own.names[row] for row in again.tokens] == [token for row in X for token in row]
-
-
-@CALM
-@given(st.lists(IDS, min_size=1))
-def test_the_table_of_integers_stays_small(row: list[int]) -> None:
-    assert len(Sequences.of([row]).vocabulary or ()) <= 4 * len(set(row)) + 1024
 
 
 @CALM
@@ -123,17 +118,13 @@ STRINGS, NUMBERS_TOO = [["a", "b"], ["b"]], [[1, 0], [1]]
 @pytest.mark.parametrize(
     ("X", "names"),
     [
-        ([np.array(["a", "b"]), np.array(["b"])], STRINGS),
         ([("a", "b"), np.array(["b"], dtype=object)], STRINGS),
-        (np.array([["a", "b"], ["b"]], dtype=object), STRINGS),
         ([[np.str_("a"), "b"], ["b"]], STRINGS),
         ((row for row in [["a", "b"], ["b"]]), STRINGS),
         ([np.array(["a", "b"], dtype=np.dtypes.StringDType()), ["b"]], STRINGS),
         (["ab", "b"], STRINGS),  # a string in the place of a sequence is that of its characters
         (np.array(["ab", "b"]), STRINGS),
-        (np.array(["ab", "b"], dtype=object), STRINGS),
         ([np.array([1, 0], dtype=np.uint8), np.array([1])], NUMBERS_TOO),
-        ([[True, False], [True]], NUMBERS_TOO),
         ([torch.tensor([1, 0]), torch.tensor([1])], NUMBERS_TOO),
         ([[np.int32(1), 0], [torch.tensor(1)]], NUMBERS_TOO),
         ([range(1, -1, -1), [1]], NUMBERS_TOO),
@@ -148,16 +139,12 @@ def test_tokens_in_any_dress(X: Any, names: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("Y", "per", "decoded"),
     [
-        ([["a", "b"], ["a"]], "token", [["a", "b"], ["a"]]),
         ([np.array(["a", "b"]), ["a"]], "token", [["a", "b"], ["a"]]),
         (["ab", "ba"], "sequence", ["ab", "ba"]),
-        (np.array(["ab", "b"]), "sequence", ["ab", "b"]),
-        ([True, False], "sequence", [1, 0]),
         (np.array([True, False]), "sequence", [1, 0]),
         ([torch.tensor(7), torch.tensor(-7)], "sequence", [7, -7]),
         ([10**12, 0], "sequence", [10**12, 0]),
         ([[1, 0.5], [2]], "token", [[1.0, 0.5], [2.0]]),
-        ([1, 0.5], "sequence", [1.0, 0.5]),
         (np.array([[0.5, 1, 2], [3, 4, 5]]), "sequence", [[0.5, 1, 2], [3, 4, 5]]),
         ([[1, 0.5, 0.5], [3.5, 4, 5]], "sequence", [[1, 0.5, 0.5], [3.5, 4, 5]]),
         ([[[0, 1.5], [1, 0]], [[0, 0]]], "token", [[[0, 1.5], [1, 0]], [[0, 0]]]),
@@ -174,19 +161,17 @@ def test_labels_in_any_dress(Y: Any, per: str, decoded: list[Any]) -> None:
 
 
 def test_where_lengths_agree_labels_go_by_token() -> None:
-    data = Sequences.of(np.zeros((2, 3), int), np.ones((2, 3)))
-    assert data.labels is not None
-    assert (data.labels.per, data.labels.scalar, data.labels.values.shape) == ("token", True, (6, 1))
-    vectors = Sequences.of(np.zeros((2, 3), int), np.ones((2, 3, 4), int)).labels
-    assert vectors is not None
-    assert (vectors.per, vectors.scalar, vectors.values.shape) == ("token", False, (6, 4))
+    for Y, scalar, shape in ((np.ones((2, 3)), True, (6, 1)), (np.ones((2, 3, 4), int), False, (6, 4))):
+        labels = Sequences.of(np.zeros((2, 3), int), Y).labels
+        assert labels is not None
+        assert (labels.per, labels.scalar, labels.values.shape) == ("token", scalar, shape)
 
 
 def test_minus_zero_is_zero_to_the_bit() -> None:
     data = Sequences.of([[[-0.0, 1.0]], [[0.0, 1.0]]], [-0.0, 0.0])
     assert data.labels is not None
-    assert data.tokens[0].tobytes() == data.tokens[1].tobytes()
-    assert data.labels.values[0].tobytes() == data.labels.values[1].tobytes()
+    for one, two in (data.tokens, data.labels.values):
+        assert one.tobytes() == two.tobytes()
 
 
 def test_later_changes_to_the_arrays_do_not_reach_the_data() -> None:
@@ -225,50 +210,38 @@ NAN = math.nan
 BAD_X: list[tuple[Any, str]] = [
     ([], "the data are empty"),
     ([["a"], []], "sequence 1 is empty"),
-    (["a", ""], "sequence 1 is empty"),
     ("abc", "X is a str: it must be a list or an array of sequences"),
-    ([1, 2], "sequence 0 is 1 (int): X is a list of sequences"),
     (np.arange(3), "X has shape (3,) and type int64; it must be integer or string tokens (N, n)"),
-    (np.ones((2, 2)), "X has shape (2, 2) and type float64"),
     (np.array([[b"a"]]), "type |S1"),
     ([[0.5, 1.5]], "token 0 of sequence 0 is 0.5 (a real number): a token is an integer, a string or a vector"),
     ([["a"], ["b", b"c"]], "token 1 of sequence 1 is b'c' (bytes): a token is an integer"),
     ([["a", 1]], "mixed token kinds: the first token is a string ('a'), token 1 of sequence 0 is an integer (1)"),
-    ([[1], [2, "1"]], "mixed token kinds: the first token is an integer (1), token 1 of sequence 1 is a string ('1')"),
     ([[1, 2], [0.5]], "token 0 of sequence 1 is a real number (0.5); use one kind throughout"),
     ([[1, 2], [3, -4]], "token 1 of sequence 1 has id -4: ids below zero are not allowed"),
-    (np.array([[1, 2], [-3, -4]]), "token 1 of sequence 1 has id -4: ids below zero"),
     ([[1], [2**63]], "token 0 of sequence 1 is 9223372036854775808, beyond 63 bits: make it a string"),
     (np.array([[1, 2**63]], np.uint64), "token 1 of sequence 0 is 9223372036854775808, beyond 63 bits"),
     ([[[1.0, 2.0]], [[1.0]]], "token 0 of sequence 1 is [1.0], not a vector of 2 numbers: give all one"),
     ([np.ones((2, 2)), np.ones((1, 3))], "token 0 of sequence 1 is array([1., 1., 1.]), not a vector of 2 numbers"),
     ([[[1.0], ["2"]]], "token 1 of sequence 0 is ['2'], not a vector of 1 number"),
-    ([[[1.0], [None]]], "token 1 of sequence 0 is [None], not a vector of 1 number"),
     ([[[1.0], []]], "token 1 of sequence 0 is [], not a vector of 1 number"),
-    ([[[[1.0]]]], "token 0 of sequence 0 is [[1.0]], not a vector of 1 number"),
     ([[[[1.0], [1, 2]]]], "token 0 of sequence 0 is [[1.0], [1, 2]], not a vector of 2 numbers"),
     ([[[1.0], "a"]], "mixed token kinds: the first token is a real vector ([1.0]), token 1 of sequence 0"),
     (np.ones((1, 1, 1), np.longdouble), "of at most 64 bits"),
     ([[[1.0, 2.0], [1.0, NAN]]], "token 1 of sequence 0 is [1.0, nan]: NaN and infinity are not allowed"),
-    (np.full((1, 2, 3), np.inf), "token 0 of sequence 0 is [inf, inf, inf]: NaN and infinity"),
 ]
 BAD_Y: list[tuple[Any, str]] = [  # for X = [["a", "b"], ["c"]]
     (["x"], "X has 2 sequences but Y has 1 row: give one row each"),
     ("xy", "Y is a str: it must be a list or an array, one row per sequence"),
-    ({0: "x", 1: "y"}, "Y is a dict"),
     ([["x", "y"], ["x", "y"]], "sequence 1 has 1 token but 2 labels: give one per token, or one per sequence"),
     (np.array([[1, 2], [3, 4]]), "sequence 1 has 1 token but 2 labels"),
-    (np.zeros((2, 2, 2)), "sequence 1 has 1 token but 2 labels"),
     (np.zeros((2, 2, 2, 2)), "Y has shape (2, 2, 2, 2): give (N,), (N, n), (N, m) or (N, n, m)"),
     ([[0.5, 1.0, 1.0], [0.5]], "sequence 0 has 2 tokens but 3 labels"),
     (["x", ["y"]], "mixed label kinds: sequence 0 has one label, sequence 1 has a list of labels; label every"),
     ([["x", 1], ["y"]], "the first label is a string ('x'), the label of token 1 of sequence 0 is an integer (1)"),
-    ([["x", None], [1]], "is a string ('x'), the label of token 0 of sequence 1 is an integer (1)"),
     ([1, "x"], "mixed label kinds: the first label is an integer (1), the label of sequence 1 is a string ('x')"),
     ([[[1.0], [1.0, 2.0]], [[1.0]]], "the label of token 1 of sequence 0 is [1.0, 2.0], not a vector of 1 number"),
     ([{"x"}, {"y"}], "the label of sequence 0 is {'x'} (set): a label is an integer, a string, a real number"),
     (np.array([1j, 2j]), "the label of sequence 0 is of type complex128"),
-    ([0.5, -math.inf], "the label of sequence 1 is -inf: NaN and infinity are not allowed"),
     ([[0.5, NAN, 1.0]] * 2, "the label of sequence 0 is [0.5, nan, 1.0]: NaN and infinity are not allowed"),
     ([[None, NAN], [None]], "labels are missing: every one is None, NaN or −100"),
     ([2**70, 1], "the label of sequence 0 is 1180591620717411303424, beyond 63 bits"),
@@ -288,7 +261,7 @@ def test_bad_data_are_named(X: Any, Y: Any, message: str) -> None:
             Sequences.of(Sequences.of(X), Y)
 
 
-@pytest.mark.parametrize("lengths", [[1], [1, 4], [0, 1], [1.5, 2.0], ["1", "2"], [[1, 2]]], ids=str)
+@pytest.mark.parametrize("lengths", [[1], [1, 4], [0, 1], [1.5, 2.0], ["1", "2"]], ids=str)
 def test_bad_lengths(lengths: Any) -> None:
     with pytest.raises(DataError, match="lengths must be 2 whole numbers between 1 and 3"):
         Sequences.of(np.zeros((2, 3), int), lengths=lengths)
@@ -304,17 +277,13 @@ def test_bad_lengths(lengths: Any) -> None:
         ([[1], [7]], (1, 10**6), "token 0 of sequence 1 is 7, which the model has never seen"),
         (np.array([[1, 9]]), range(9), "token 1 of sequence 0 is 9, which the model has never seen"),
         ([["1"]], range(9), "token 0 of sequence 0 is '1', but the tokens of the model are integers"),
-        ([[1]], ("1",), "is 1, but the tokens of the model are strings"),
         ([[[1.0]]], ("1",), "is [1.0], but the tokens of the model are strings"),
-        ([[-1]], range(9), "ids below zero are not allowed"),
     ],
 )
 def test_a_token_outside_the_vocabulary_is_named(X: Any, names: Any, message: str) -> None:
-    with pytest.raises(DataError, match=re.escape(message)):
-        Sequences.of(X, vocabulary=Names(names))
-    if "below zero" not in message:
+    for data in (X, Sequences.of(X)):
         with pytest.raises(DataError, match=re.escape(message)):
-            Sequences.of(Sequences.of(X), vocabulary=Names(names))
+            Sequences.of(data, vocabulary=Names(names))
 
 
 IDS_, LENGTHS, TWO = np.array([0, 1, 1]), np.array([2, 1]), Names(range(2))
