@@ -8,15 +8,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 import monolayer as ml
-from monolayer.construct.again import adopted, draw_of
-from monolayer.construct.line.build import Line
-from monolayer.construct.line.draw import Draw, Tokens
-from monolayer.construct.line.stored import LineDraw
-from monolayer.construct.task import Task
-from monolayer.model.shortcut import spread
 
 LINES = ["line", "line reals", "line vectors"]
 CASCADES = [f"cascade {kind}" for kind in ("tokens", "next", "sequences", "reals")]
@@ -90,21 +83,3 @@ def joined(one: ml.Sequences, two: ml.Sequences) -> ml.Sequences:
     if one.labels is not None and two.labels is not None:
         labels = replace(one.labels, values=np.concatenate([one.labels.values, two.labels.values]))
     return ml.Sequences(tokens, lengths, one.vocabulary, labels)
-
-
-def placed(model: ml.Monolayer, data: ml.Sequences) -> tuple[NDArray[np.float64], LineDraw, Draw, Tokens]:
-    """`z` of every labelled place under the draw of a line; the draw as it is stored, as it is used, and its tokens."""
-    stored = draw_of(model)
-    assert isinstance(stored, LineDraw)
-    task = Task.of(
-        adopted(model, data), positions=model.positions is not None, causal=model.card.causal, on_conflict="first"
-    )
-    tokens = Line.again(stored)._tokens(task)
-    draw = stored.drawn(tokens, task.data)
-    context = draw.contexts(tokens)
-    if task.target.per == "sequence":
-        z = stored.kappa * context
-    else:
-        z = draw.codes(tokens) + stored.kappa * (context if tokens.causal else spread(context, tokens.lengths))
-    found = z.numpy() if task.target.place is None else z.numpy().take(task.target.place)
-    return found, stored, draw, tokens

@@ -13,6 +13,7 @@ import pytest
 
 import monolayer as ml
 from monolayer.editing.difference import difference, same
+from monolayer.model.save import config_digest
 from tests.kinds import built, same_bits
 from tests.test_edit import DATA, READINGS, WORDS
 
@@ -88,36 +89,28 @@ def _inside(part: Any) -> list[tuple[Any, Any]]:
     return [found for key in keys for found in ((part, key), *_inside(part[key]))]
 
 
-@pytest.mark.parametrize("kind", ["cascade to line", "names"])
-def test_a_damaged_record_is_refused_with_a_sentence(kind: str, tmp_path: Path) -> None:
+def test_a_damaged_record_is_refused_with_a_sentence(tmp_path: Path) -> None:
     """Whatever stands in the place of a field, also with a digest that fits."""
-    from monolayer.model.save import config_digest as _digest
-
-    if kind == "names":
-        X, Y = [["a", "b"], ["c", "d"], ["b", "e"]], [["x", "y"], ["y", "z"], ["z", "z"]]
-        model = ml.memorize(X, Y, fingerprint=True)
-        new, record = ml.insert(model, [["q", "r"]], [["new", "y"]], (X, Y))
-    else:
-        model, data = built("cascade tokens")
-        new, record = ml.forget(model, np.arange(5, len(data)), data)
+    X, Y = [["a", "b"], ["c", "d"], ["b", "e"]], [["x", "y"], ["y", "z"], ["z", "z"]]
+    model = ml.memorize(X, Y, fingerprint=True)
+    new, record = ml.insert(model, [["q", "r"]], [["new", "y"]], (X, Y))
     path = record.save(tmp_path / "record.json")
     known = json.loads(path.read_text())
-    path.write_text(json.dumps(known | {"facts": known["facts"] + 1}))
-    with pytest.raises(ml.ModelFileError, match="changed after it was written"):
-        ml.Record.load(path)
-    path.write_text(json.dumps(known | {"version": 2}))
-    with pytest.raises(ml.ModelFileError, match="has version 2; this monolayer reads 1"):
-        ml.Record.load(path)
-    path.write_text('{"format": "monolayer-edit"')
-    with pytest.raises(ml.ModelFileError, match="no record of an edit"):
-        ml.Record.load(path)
+    for text, words in (
+        (json.dumps(known | {"facts": known["facts"] + 1}), "changed after it was written"),
+        (json.dumps(known | {"version": 2}), "has version 2; this monolayer reads 1"),
+        ('{"format": "monolayer-edit"', "no record of an edit"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ml.ModelFileError, match=words):
+            ml.Record.load(path)
     del known["digest"]
     random = np.random.default_rng(4)
     spots, refused = _inside(known), 0
-    for number in random.permutation(len(spots))[:15].tolist():
+    for number in random.permutation(len(spots))[:25].tolist():
         part, key = spots[number]
         saved, part[key] = part[key], JUNK[random.integers(len(JUNK))]
-        path.write_text(json.dumps(known | {"digest": _digest(known)}))
+        path.write_text(json.dumps(known | {"digest": config_digest(known)}))
         part[key] = saved
         for act in (lambda found: found.apply(model), lambda found: found.undo(new), lambda found: found.explain()):
             try:
