@@ -192,6 +192,33 @@ def test_a_ramp_below_the_rounding_of_its_place_is_left_to_nobody(tmp_path: Path
     assert ml.load(tmp_path / "below").predict(case.X)[0].tolist() == [0, 1]
 
 
+def test_logits_of_many_classes_round_to_a_tie(tmp_path: Path) -> None:
+    """Of 4,096 classes in float32, 2,048 is nearest to 2,048.375 by more than rounding says."""
+    case, number = two_classes("float32"), np.arange(4096, dtype=np.float32)
+    case.saved.tensors |= {"head.weight": 2 * number[:, None] * np.eye(4, dtype=np.float32)[[LABEL]]}
+    case.saved.tensors |= {"head.bias": -number * number, "feed_forward.bias_2": np.array([2048.375], np.float32)}
+    case.saved.tensors["feed_forward.weight_2"] *= 0
+    case.saved.config["classes"] = {"range": 4096}
+    case.Y = [[2048, 2048], [2048, 2048]]
+    logits = np.sort(evaluate(case.saved, case.X[0], Evil.plain(np.random.default_rng(0)))[1][1])
+    assert logits[-1] == logits[-2]
+    assert judge(case, tmp_path / "model").verdict == "undecided"
+
+
+def test_a_wide_ramp_may_end_behind_a_narrow_one_that_begins_later(tmp_path: Path) -> None:
+    """The steps stand in order; at `z = 1` the second is passed, and the first returns 0.625."""
+    case = two_classes()
+    steps = {"weight_1": np.array([0.5, 4.0]), "bias_1": np.array([-0.125, -1.0])}
+    steps |= {"weight_2": np.array([[-1.0, -1.0]]), "bias_2": np.array([2.0])}
+    case.saved.tensors |= {f"feed_forward.{name}": value for name, value in steps.items()}
+    case.saved.tensors |= {"head.weight": np.diag([0, 2.0, 4.0]) @ np.eye(4)[[LABEL] * 3]}
+    case.saved.tensors["head.bias"] = np.array([0, -1.0, -4.0])
+    case.saved.config |= {"steps": 2, "classes": {"range": 3}}
+    case.Y = [[0, 2], [2, 2]]
+    assert errs(case, Evil.plain(np.random.default_rng(0)))
+    assert judge(case, tmp_path / "model").verdict == "undecided"
+
+
 def test_a_masked_token_without_a_vector_spoils_a_dense_product(tmp_path: Path) -> None:
     case = two_classes()
     saved = case.saved.edited("lift.weight", 2, np.nan)
