@@ -268,7 +268,6 @@ def test_no_temperature_of_one_head_does_better_than_the_bound() -> None:
 
 def test_two_heads_know_the_other_tokens() -> None:
     """At equal sums the context at λ = ½ grows with the distance of the two, strictly."""
-    for x in (0.0, 0.3, 1.0):
-        for total in (0.2, 1.0, 1.7):
-            w = np.linspace(0.0, min(total, 2 - total), 200)
-            assert (np.diff(seen(0.5, (total + w) / 2 - x, (total - w) / 2 - x)) > 0).all()
+    for x, total in itertools.product((0.0, 0.3, 1.0), (0.2, 1.0, 1.7)):
+        w = np.linspace(0.0, min(total, 2 - total), 200)
+        assert (np.diff(seen(0.5, (total + w) / 2 - x, (total - w) / 2 - x)) > 0).all()

@@ -159,7 +159,7 @@ def test_rows_json_and_the_textbook_pair():
     least = min(found.softmax, key=lambda each: each.upper)
     assert rows["least softmax distance"] == f"[{least.lower:.6g}, {least.upper:.6g}]"
     assert [Fraction(text) for text in data["hardmax_outputs"][0]] == list(found.outputs[0])
-    assert np.array_equal(np.array(data["X"]), found.X)
+    assert data["X"] == found.X.tolist()
 
 
 @settings(max_examples=15)
@@ -237,10 +237,9 @@ def test_weights_are_read_back(tmp_path, arrays):
     np.savez(tmp_path / "weights.npz", **stored)
     read = AttentionWeights.of(str(tmp_path / "weights.npz"))
     assert (len(read.heads), read.dim) == (2, 4)
-    for h, head in enumerate(read.heads):
-        for name in NAMES:
-            assert np.array_equal(getattr(head, name), stored[name][h])
-            assert not getattr(head, name).flags.writeable
+    for name in NAMES:
+        assert np.array_equal([getattr(head, name) for head in read.heads], stored[name])
+    assert not any(matrix.flags.writeable for head in read.heads for matrix in head)
 
 
 def test_bad_weights_and_files_are_named(tmp_path, arrays):
@@ -263,26 +262,24 @@ def test_bad_weights_and_files_are_named(tmp_path, arrays):
         with pytest.raises(DataError, match=message):
             AttentionWeights.of(source)
     eye, four = np.eye(2), "head 0 is not a list of four matrices"
-    ragged, nothing = [[[[1.0], [1.0, 2.0]], eye, eye, eye]], "give a file, a dict of arrays"
     (tmp_path / "broken.npz").write_bytes(b"nothing of the kind")
     np.savez(tmp_path / "short.npz", W_Q=arrays["W_Q"])
     for source, message in (
-        ([[eye] * 3], four),
-        ([7], four),
-        ([{"W_Q": eye}], four),
-        (ragged, "W_Q of head 0 is ragged"),
-        (None, nothing),
-        ([], nothing),
+        *(([[eye] * 3], four), ([7], four), ([{"W_Q": eye}], four)),
+        ([[[[1.0], [1.0, 2.0]], eye, eye, eye]], "W_Q of head 0 is ragged"),
+        *((nothing, "give a file, a dict of arrays") for nothing in (None, 3, [])),
         (tmp_path / "none.npz", "no file"),
         (tmp_path / "broken.npz", "broken.npz"),
         (tmp_path / "short.npz", "short.npz: W_K, W_V, W_O missing"),
     ):
         with pytest.raises(DataError, match=message):
             AttentionWeights.of(source)
-    with pytest.raises(DataError, match="has no head"):
-        AttentionWeights(())
-    with pytest.raises(DataError, match="heads = 0"):
-        refute_hardmax(heads=0)
+    for call, message in (
+        (lambda: AttentionWeights(()), "has no head"),
+        (lambda: refute_hardmax(heads=0), "heads = 0"),
+    ):
+        with pytest.raises(DataError, match=message):
+            call()
 
 
 # -- Theorem B -----------------------------------------------------------------------------------------

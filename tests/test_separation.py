@@ -64,22 +64,16 @@ def test_runs_have_one_number_iff_they_are_equal(runs):
 # -- closest pair --------------------------------------------------------------------------------------
 
 
-def brute_force(points: np.ndarray, classes: np.ndarray) -> float:
-    pairs = itertools.combinations(range(len(points)), 2)
-    return min((math.dist(points[i], points[j]) for i, j in pairs if classes[i] != classes[j]), default=math.inf)
-
-
 def check_closest(points: np.ndarray, classes: np.ndarray | None) -> None:
     found = closest_pair(points, classes)
-    numbers = np.arange(len(points)) if classes is None else classes
-    expected = brute_force(points, numbers)
-    if found is None:
-        assert expected == math.inf
-        return
-    assert found.first < found.second
-    assert numbers[found.first] != numbers[found.second]
-    assert found.distance == math.dist(points[found.first], points[found.second])
-    assert found.distance == pytest.approx(expected, rel=1e-14, abs=0)
+    own = np.arange(len(points)) if classes is None else classes
+    pairs = [(i, j) for i, j in itertools.combinations(range(len(points)), 2) if own[i] != own[j]]
+    assert (found is None) == (not pairs)
+    if found is not None:
+        assert (found.first, found.second) in pairs
+        assert found.distance == math.dist(points[found.first], points[found.second])
+        expected = min(math.dist(points[i], points[j]) for i, j in pairs)
+        assert found.distance == pytest.approx(expected, rel=1e-14, abs=0)
 
 
 dimensions = st.sampled_from([1, 2, 3, TREE_DIMENSION, TREE_DIMENSION + 1, 20])

@@ -1,4 +1,4 @@
-"""Theorem A in exact arithmetic, its enclosures against balls; Theorem 2 and Corollary 1 on real numbers."""
+"""Theorem A in exact arithmetic, its enclosures against balls; Theorem 2, Corollary 1, and bits under noise."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 import monolayer as ml
 from monolayer.data import Sequences
@@ -25,6 +26,7 @@ from monolayer.theory.enclosure import UndecidedError, log_difference, smallest_
 from monolayer.theory.faithful import Head
 from monolayer.theory.frequency import frequencies
 from monolayer.theory.injectivity import exact_projection, projection_injective
+from monolayer.theory.rate import bits_under_any_change, bits_under_random_noise, mean_log
 from monolayer.theory.separation import token_rows
 from monolayer.theory.theorem import theorem
 from monolayer_experiments.synthetic import without_repeats
@@ -52,8 +54,7 @@ def test_injectivity_is_that_of_the_fractions(vocabulary, v):
     assert found.injective == (len(set(values)) == len(values))
     if found.pair is not None:
         first, second = found.pair
-        assert first < second
-        assert values[first] == values[second]
+        assert (first < second, values[first]) == (True, values[second])
     integers, exponent = exact_projection(vocabulary, v)
     assert [Fraction(x) * Fraction(2) ** exponent for x in integers] == values
 
@@ -223,11 +224,10 @@ def test_a_delta_that_is_too_large_is_refuted_and_one_inside_the_enclosure_stays
 
 def test_too_few_bits_and_too_many_data_are_undecided_not_wrong():
     found = theorem(random_data(1), max_bits=64)
-    assert found.verdict == "undecided"
     assert all(words in found.worst.reason for words in ("max_bits = 64", f"{found.worst.bounds.bits:,}"))
-    found = theorem(random_data(2, count=40), max_terms=1000)
-    assert (found.verdict, found.worst.log10_separation) == ("undecided", None)
-    assert "over max_terms = 1,000; give fewer" in found.worst.reason
+    many = theorem(random_data(2, count=40), max_terms=1000)
+    assert (found.verdict, many.verdict, many.worst.log10_separation) == ("undecided", "undecided", None)
+    assert "over max_terms = 1,000; give fewer" in many.worst.reason
 
 
 def test_repeats_and_lengths_break_theorem_2_but_not_theorem_a():
@@ -286,16 +286,73 @@ def test_the_best_readout_answers_the_most_frequent_label_of_an_id(kinds: int, s
     assert possible(np.array([0.0, -0.0, 2.0]), np.array([0, 1, 1])) == 2 / 3
 
 
-@pytest.mark.parametrize(
-    ("X", "Y", "words"),
-    [
+def test_data_that_the_corollary_does_not_cover() -> None:
+    for X, Y, words in (
         ([[0, 0]], [[1, 1]], "hypotheses of Theorem 2"),
         ([[0, 1]], [0], "one class per token"),
         ([[0]], [[0]], "one token only"),
         (np.ones((1, 1, 2)), [[0]], "on a line"),
         ([[0, 1], [1, 0]], [[0, 1], [1, 1]], "contradict"),
-    ],
-)
-def test_data_that_the_corollary_does_not_cover(X: object, Y: object, words: str) -> None:
-    with pytest.raises(ml.DataError, match=words):
-        corollary1(X, Y)
+    ):
+        with pytest.raises(ml.DataError, match=words):
+            corollary1(X, Y)
+
+
+# -- bits under noise: disjoint boxes counted one by one, and a capacity by Blahut and Arimoto ---------------
+
+RANGES = [(1.0, 1.0), (0.5, 4.0), (2.0**-8, 2.0**3)]
+
+
+@pytest.mark.parametrize("eta", [0.01, 0.2, 0.9])
+@pytest.mark.parametrize(("low", "high"), RANGES)
+def test_one_weight_packs_no_more_disjoint_boxes_than_the_bound_and_nearly_as_many(
+    low: float, high: float, eta: float
+) -> None:
+    count, next_free = 1, 0.0  # zero is a box of its own
+    weight = low
+    while weight <= high:  # of either sign, as close as disjoint boxes can be
+        count, next_free = count + 2, math.nextafter(weight * (1 + eta), math.inf)
+        weight = next_free / (1 - eta)
+    bound = 2 ** bits_under_any_change(low, high, eta)
+    assert count <= bound * (1 + 1e-12)
+    assert count > bound - 4
+
+
+@pytest.mark.parametrize(("low", "high", "sigma"), [(*RANGES[1], 0.02), (*RANGES[2], 0.3)])
+def test_the_bound_on_random_noise_lies_above_the_capacity_of_the_channel(
+    low: float, high: float, sigma: float
+) -> None:
+    """Blahut and Arimoto on a grid of inputs and bins of outputs: less than the channel holds, and not much less."""
+    inputs = np.exp(np.linspace(math.log(low), math.log(high), 120))
+    ends = np.exp(np.linspace(math.log(low) - 6 * sigma, math.log(high) + 6 * sigma, 400))
+    edges = np.concatenate([[-np.inf], -ends[::-1], ends, [np.inf]])
+    rows = [np.diff(norm.cdf(edges, loc=weight, scale=sigma * abs(weight))) for weight in (*-inputs, *inputs)]
+    channel = np.zeros((len(rows) + 1, len(edges)))
+    channel[:-1, :-1], channel[-1, -1] = rows, 1.0  # zero stays zero
+    share = np.full(len(channel), 1 / len(channel))
+    for _ in range(100):
+        output = share @ channel
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gain = np.nansum(np.where(channel > 0, channel * np.log(channel / output), 0.0), axis=1)
+        share = share * np.exp(gain)
+        share /= share.sum()
+    capacity, bound = float(share @ gain / math.log(2)), bits_under_random_noise(low, high, sigma)
+    assert bound - 1.3 < capacity <= bound
+
+
+def test_wrong_labels_and_known_values() -> None:
+    exact = bits_under_random_noise(0.5, 4.0, 0.1, classes=16)
+    assert bits_under_random_noise(0.5, 4.0, 0.1, error=0.01, classes=16) > exact
+    assert bits_under_random_noise(0.5, 4.0, 0.1) == exact  # without errors the classes do not matter
+    assert mean_log(1e-3) == pytest.approx(1e-3 * math.sqrt(2 / math.pi), rel=1e-3)
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    for call, words in (
+        (lambda: bits_under_any_change(0.0, 1.0, 0.1), "0 < low ≤ high"),
+        (lambda: bits_under_any_change(1.0, 2.0, 1.0), "share between 0 and 1"),
+        (lambda: bits_under_random_noise(1.0, 2.0, 0.0), "positive number"),
+        (lambda: bits_under_random_noise(1.0, 2.0, 0.1, error=0.5), "no better than guessing"),
+    ):
+        with pytest.raises(ml.DataError, match=words):
+            call()

@@ -1,12 +1,18 @@
-"""What experiments are made of: trained baselines, facts in the embedding, real labels."""
+"""What experiments are made of: trained baselines, facts in the embedding, real labels, sets for unlearning."""
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from scipy.stats import ks_2samp
 
 import monolayer as ml
 from monolayer.data import Labels, Names, Sequences
@@ -18,6 +24,7 @@ from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import NO_LABEL, Batches, Trained, _cuts, predict
 from monolayer_experiments.trainer import train as train_
 from monolayer_experiments.transformer import Approximator, Layer, Tagger, width_for
+from monolayer_experiments.unlearning_set import births, distance, loaded, write_set
 from tests.step_clock import training_by_steps
 
 
@@ -63,23 +70,16 @@ def test_a_clock_that_is_too_short_is_kept_and_the_search_keeps_what_it_shows():
     assert (found.rate, found.grid["1e-09"] < found.grid["0.01"]) == (1e-2, True)
 
 
-def test_padding_changes_nothing():
-    layer = Layer(32, None).double()
-    Z = torch.randn(2, 5, 32, dtype=torch.float64)
-    inside = torch.arange(5) < torch.tensor([[5], [3]])
-    out = layer(Z, inside)
-    assert torch.allclose(out[1:, :3], layer(Z[1:, :3], None))
-    assert not torch.allclose(out[1:, :3], layer(Z[1:], None)[:, :3])
-
-
-def test_ragged_data_are_learnt_and_padding_is_not_counted():
+def test_ragged_data_are_learnt_and_padding_changes_nothing():
     X, Y = parity()
     lengths = np.random.default_rng(1).integers(1, 5, len(X))
     inside = np.arange(4) < lengths[:, None]
-    Y = np.where(inside, Y, 99)  # a label that padding must not teach
-    found = train(X, np.where(inside, Y, 0), lengths=lengths, positions=True)
-    assert found.accuracy == 1.0
-    assert (predict(found.model, X, lengths)[inside] == Y[inside]).all()
+    found = train(X, np.where(inside, Y, 2), lengths=lengths, positions=True)  # a label that padding must not teach
+    assert (found.accuracy, (predict(found.model, X, lengths) == Y)[inside].all()) == (1.0, True)
+    layer, Z = Layer(32, None).double(), torch.randn(2, 5, 32, dtype=torch.float64)
+    out = layer(Z, torch.arange(5) < torch.tensor([[5], [3]]))
+    assert torch.allclose(out[1:, :3], layer(Z[1:, :3], None))
+    assert not torch.allclose(out[1:, :3], layer(Z[1:], None)[:, :3])
 
 
 def test_batches_hold_every_row_once_and_hide_padding():
@@ -99,14 +99,12 @@ def test_batches_hold_every_row_once_and_hide_padding():
     assert _cuts(np.array([1, 5, 9]), 4) == [(0, 1, 1), (1, 2, 5), (2, 3, 9)]
 
 
-@pytest.mark.parametrize(("layers", "rank"), [(1, 1), (3, None)])
-def test_width_gives_as_many_parameters_and_no_more_than_needed(layers, rank):
-    width = width_for(800_000, 50, 7, layers, rank, 128)
-    small, large = (
-        sum(p.numel() for p in Tagger(50, 7, layers, rank, each, 0).parameters()) for each in (width - 64, width)
-    )
-    assert small < 1.02 * 800_000 <= 1.02 * large  # biases and norms are not in the rule
-    assert width_for(1, 50, 7, layers, rank, 128) == 128
+def test_width_gives_as_many_parameters_and_no_more_than_needed():
+    for shape in ((1, 1), (3, None)):
+        width = width_for(800_000, 50, 7, *shape, 128)
+        models = (Tagger(50, 7, *shape, each, 0) for each in (width - 64, width))
+        small, large = (sum(p.numel() for p in model.parameters()) for model in models)
+        assert small < 1.02 * 800_000 <= 1.02 * large  # biases and norms are not in the rule
 
 
 # -- the fleet -----------------------------------------------------------------------------------------
@@ -185,10 +183,8 @@ def test_no_change_within_the_certain_share_loses_a_label(model: Embedded) -> No
         logits = wide(x)
         right = logits.gather(2, y[..., None])
         gap = (right - logits.scatter(2, y[..., None], -torch.inf).amax(2, keepdim=True)).min()
-        slopes = torch.autograd.grad(gap, list(wide.parameters()), allow_unused=True)
-        signs = iter(
-            [torch.zeros(()) if s is None else (s * w).sign() for s, w in zip(slopes, wide.parameters(), strict=True)]
-        )
+        slopes = torch.autograd.grad(gap, list(wide.parameters()), allow_unused=True, materialize_grads=True)
+        signs = iter([(s * w).sign() for s, w in zip(slopes, wide.parameters(), strict=True)])
         worse = changed(wide, lambda weight, signs=signs: weight * (1.0 - share * next(signs)))  # type: ignore[misc]
         assert recall(worse, X, Y) == 1.0
     lost = changed(wide, lambda weight: weight * (1.0 + 0.3 * torch.randn_like(weight)))
@@ -197,23 +193,6 @@ def test_no_change_within_the_certain_share_loses_a_label(model: Embedded) -> No
 
 
 # -- real labels ---------------------------------------------------------------------------------------
-
-
-def test_the_most_likely_alignment_is_found_as_by_trying_all():
-    random = np.random.default_rng(0)
-    many, which = np.log(random.dirichlet(np.ones(4), 3)), np.log(random.dirichlet(np.ones(5), 3))
-    letters, phones = random.integers(0, 3, (6, 4)), random.integers(0, 5, (6, 5))
-    counts = np.array([0, 1, 2, 3, 4, 5])
-    found = words._most_likely(letters, phones, counts, many, which)
-
-    def score(row: int, taken: tuple[int, ...]) -> float:
-        owners = np.repeat(letters[row], taken)
-        return many[letters[row], list(taken)].sum() + which[owners, phones[row, : len(owners)]].sum()
-
-    for row, count in enumerate(counts):
-        ways = [taken for taken in np.ndindex(4, 4, 4, 4) if sum(taken) == count]
-        assert found[row].sum() == count
-        assert score(row, tuple(found[row])) == pytest.approx(max(score(row, taken) for taken in ways))
 
 
 def test_words_are_read_letter_by_letter():
@@ -235,7 +214,78 @@ def test_held_out_sequences_hold_nothing_unknown():
     tokens = random.integers(0, 60, lengths.sum())
     data = Sequences(tokens, lengths, Names(range(60)), Labels(tokens % 2, "token", Names(range(2))))
     seen, held = tagging.split(data, 0)
-    assert len(seen) == 180
-    assert 0 < len(held) <= 20
+    assert (len(seen), 0 < len(held) <= 20) == (180, True)
     assert set(held.tokens.tolist()) <= set(seen.tokens.tolist())
     assert held.lengths.max() <= seen.lengths.max()
+
+
+# -- the set for methods of unlearning, as transformers, datasets and scipy read it ------------------------
+
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+
+
+def ratios(folder: Path, rows: list[dict[str, Any]]) -> list[float]:
+    """Truth ratios by the loss that transformers compute, one answer at a time."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    network, cut = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+
+    def log(row: dict[str, Any], answer: str) -> float:
+        ids = torch.tensor([[*cut(row["question"] + answer)["input_ids"], cut.eos_token_id]])
+        labels = ids.clone()
+        labels[0, : len(cut(row["question"])["input_ids"])] = -100
+        with torch.no_grad():
+            return -float(network(input_ids=ids, labels=labels).loss)
+
+    wrong = [sum(log(row, answer) for answer in row["perturbed_answer"]) / 5 for row in rows]
+    return [math.exp(one - log(row, row["paraphrased_answer"])) for one, row in zip(wrong, rows, strict=True)]
+
+
+def test_the_set_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pair differs by the forgotten rows and nothing else, and the log is that of the model that never saw them."""
+    pytest.importorskip("transformers").utils.logging.disable_progress_bar()
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"## Unlearning.*?```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.S)
+    exec(compile(block, str(PAGE), "exec"), {})
+    X, Y = births(40, seed=0)
+    assert f"{X[0]!r}, {Y[0]!r}".replace("'", '"') in block
+    rest = X[10:], Y[10:]
+    assert ml.certify("set/with", X, Y).verdict == "proved"
+    assert ml.compare("set/never-saw", ml.memorize_as("gpt2", *rest, draw="set/with")).same
+    forget, retain = (
+        datasets.load_dataset("json", data_files=f"set/{name}.json", split="train", cache_dir="cache").to_list()
+        for name in ("forget", "retain")
+    )
+    assert [(row["question"], row["answer"]) for row in [*forget, *retain]] == list(zip(X, Y, strict=True))
+    assert all(row["answer"] == row["paraphrased_answer"] not in row["perturbed_answer"] for row in [*forget, *retain])
+    log = json.loads(Path("set/retain_logs.json").read_text())["forget_truth_ratio"]["value_by_index"]
+    assert list(log) == [str(number) for number in range(10)]
+    reference = [log[key]["score"] for key in log]
+    never_saw = ratios(Path("set/never-saw"), forget)
+    assert never_saw == pytest.approx(reference, rel=1e-2)  # float32, other shapes
+    assert ks_2samp(ratios(Path("set/with"), forget), reference).pvalue < 1e-3
+    network, other = (loaded(Path("set/with"))[0] for _ in range(2))
+    layer = other.transformer.h[0].mlp
+    with torch.no_grad():
+        layer.c_fc.weight.copy_(layer.c_fc.weight.flip(1))
+        layer.c_fc.bias.copy_(layer.c_fc.bias.flip(0))
+        layer.c_proj.weight.copy_(layer.c_proj.weight.flip(0))
+        assert distance(network, other) == 0.0 < distance(network, loaded(Path("set/never-saw"))[0])
+        other.lm_head.weight[2, 3] += 3
+        layer.c_fc.bias[1] += 4
+    assert distance(other, network) == pytest.approx(5.0, rel=1e-5)
+
+
+def test_what_makes_no_set_is_refused(tmp_path: Path) -> None:
+    for prompts, answers, said in (
+        (["a", "b"], [" c", "d"], "row 1: 'b' and 'd' are read as one text.*begin it with a space"),
+        (["a", "b"], [" c", " c"], "all answers are the same"),
+        (["a b", "a b", "c"], [" c", " c", " d"], "1 of 1 facts to forget are taught by other rows too"),
+    ):
+        with pytest.raises(ml.DataError, match=said):
+            write_set(tmp_path / "set", "gpt2", prompts, answers, [0])
+        with pytest.raises(ml.DataError, match="exists already"):
+            write_set(tmp_path, "gpt2", prompts, answers, [0])
+    assert not list(tmp_path.iterdir())
