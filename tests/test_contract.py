@@ -13,11 +13,10 @@ from torch import Tensor, nn
 import monolayer as ml
 from monolayer.construct.again import CONSTRUCTIONS as CONSTRUCTIONS_BY_NAME
 from monolayer.construct.line.alphabet import Ids, Proposal
-from monolayer.construct.line.assemble import assemble
+from monolayer.construct.line.assemble import assemble, staircase
 from monolayer.construct.line.build import table_lift
 from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.line.points import contextual_points, ramps_at
-from monolayer.construct.line.steps import staircase
 from monolayer.construct.task import Progress, Task
 from monolayer.model.attention import CODE, KEY, LABEL
 from monolayer.model.card import Summary

@@ -14,13 +14,12 @@ from monolayer.cluster.blocks import Rules
 from monolayer.cluster.crowds import Crowds
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.alphabet import UNIT, Ids
-from monolayer.construct.line.assemble import assemble
+from monolayer.construct.line.assemble import assemble, staircase
 from monolayer.construct.line.build import table_lift
 from monolayer.construct.line.cascade import Stage, further
 from monolayer.construct.line.draw import Draw
 from monolayer.construct.line.points import SLACK, Points
 from monolayer.construct.line.separate import spacing
-from monolayer.construct.line.steps import staircase
 from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.line.values import MOST, Value, averages, draw_value
 from monolayer.construct.target import Target, entropy_bits

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -24,13 +24,8 @@ from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer
 from monolayer.table import plural
 
-
-class Draw(Protocol):
-    """All of a model that does not depend on its labels."""
-
-    @property
-    def by_token(self) -> bool:
-        """Whether every neuron depends on the facts of one token alone, so that `only` saves work."""
+Draw = LineDraw | RobustDraw
+"""All of a model that does not depend on its labels."""
 
 
 def _line(draw: Any, task: Task, report: Progress, model: Monolayer, only: Ints | None) -> Monolayer:

@@ -13,18 +13,16 @@ from typing import Any, Literal, overload
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.cells.function import Function, check_equivariance
 from monolayer.construct.cells.grid import MOST_KNOTS, Box, Lattice, afford, all_rows, first_in_row, multisets
 from monolayer.construct.cells.refine import Errors, Modulus, bound, cells_for, check_modulus, measure, modulus_of
 from monolayer.construct.line.alphabet import Cells
-from monolayer.construct.line.assemble import assemble, copying_lift
+from monolayer.construct.line.assemble import assemble, copying_lift, staircase
 from monolayer.construct.line.draw import Tokens, averaging, check_seed, check_temperature
 from monolayer.construct.line.points import SLACK, ramps_at
 from monolayer.construct.line.separate import DRAWS, Separated, separate
-from monolayer.construct.line.steps import staircase
 from monolayer.construct.target import Target
 from monolayer.construct.uniform import uniform
 from monolayer.errors import DataError, PrecisionError
@@ -135,7 +133,9 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     )
     card = Card(None, None, "token", function.scalar, kind="approximator", grid=grid)
     lift = copying_lift(box.dim, table.shape[1])
-    bos = _bos(codes, box, lift.out_features)
+    bos = torch.zeros(lift.out_features, dtype=torch.float64)  # the lowest corner, less what the quantizer makes of it
+    bos[KEY : CODE + 1] = -codes[:, :, 0].sum(1)
+    bos[-box.dim :] = box.low
     model = assemble(found.draw, found.points.kappa, lift, feed_forward, card, bos, quantizer)
     paper, paper_dense = corollary1_counts(len(table), box.dim, table.shape[1])
     summary = Summary(
@@ -180,14 +180,6 @@ def _centre_values(function: Function, lattice: Lattice, rows: Ints, first: Any,
         done += len(labelled)
         report("asking the function at every centre", 0.1 + 0.4 * min(1.0, block.stop / len(rows)))
     return values.T
-
-
-def _bos(codes: Tensor, box: Box, width: int) -> Tensor:
-    """What the begin token has besides its key: the lowest corner as input, less what the quantizer makes of it."""
-    bos = torch.zeros(width, dtype=torch.float64)
-    bos[KEY : CODE + 1] = -codes[:, :, 0].sum(1)
-    bos[width - box.dim :] = box.low
-    return bos
 
 
 def _collision(found: Separated, lattice: Lattice) -> PrecisionError:

@@ -64,8 +64,6 @@ class Measured:
     l2: float
     range: float
     """Largest minus smallest value of `f` on the points."""
-    on_ramps: int
-    """Points left out because a coordinate lay on a ramp."""
     seconds: float
     """Time that the model took to answer."""
 
@@ -105,7 +103,6 @@ def measure(model: Monolayer | Uniform, f: Callable[..., object], points: int = 
         l1=float(inside.mean()),
         l2=float(np.sqrt(np.square(inside).mean())),
         range=float(np.ptp(wanted)),
-        on_ramps=int((~off).sum()),
         seconds=seconds,
     )
 

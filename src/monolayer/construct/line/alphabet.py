@@ -136,7 +136,7 @@ class Cells:
 
     @property
     def spacing(self) -> float:
-        """`2^−q` with `(2D + 4) 2^q ≤ 2^52`: then no sum of keys rounds, in any order (`steps.py`).
+        """`2^−q` with `(2D + 4) 2^q ≤ 2^52`: then no sum of keys rounds, in any order.
 
         What can come together: `d` times the jumps of a table, `2(D − 1)/d` in all at most, the last entries of
         all tables, 1, the key of a position, 1, and that of the begin token before its own cell is added, 2.

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from monolayer.arrays import Floats
+from monolayer.construct.line.alphabet import UNIT
 from monolayer.construct.line.cascade import KAPPA
 from monolayer.construct.line.draw import Draw
+from monolayer.construct.line.points import size_of_jumps
 from monolayer.construct.line.values import Value
+from monolayer.errors import PrecisionError
 from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention
 from monolayer.model.card import Card
 from monolayer.model.cascade import Cascade, slots, value_slot
@@ -18,6 +23,25 @@ from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.shortcut import plain_head
 from monolayer.model.staircase import Staircase
+
+
+def staircase(slope: Floats, start: Floats, level: Floats, classes: bool, unit: float = UNIT) -> Staircase:
+    """The readout with ramps of this slope and beginning `(R,)`, and labels `level` `(m, R + 1)` between them.
+
+    A run of equal labels costs nothing inside, however many points it holds. `classes`: labels are whole numbers,
+    whose sums must not round in a format with unit roundoff `unit`.
+    """
+    ramps = torch.from_numpy(slope), torch.from_numpy(start)
+    if not classes:
+        return Staircase.from_runs(*ramps, torch.from_numpy(np.ascontiguousarray(level)))
+    jump = np.diff(level, axis=1)
+    most = max(size_of_jumps(row[None]) for row in jump) + max(float(level.max()), -float(level.min()))
+    if most * unit >= 1.0:
+        raise PrecisionError(
+            f"{level.shape[1]:,} runs of labels add up to {most:,.0f}, and sums of whole numbers are exact only below "
+            f"{1.0 / unit:,.0f} in this format: use fewer classes{'' if unit == UNIT else ', or float64'}"
+        )
+    return Staircase.from_steps(*ramps, torch.from_numpy(jump), torch.from_numpy(level[:, -1].copy()))
 
 
 def assemble(

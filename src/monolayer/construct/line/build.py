@@ -18,12 +18,11 @@ from torch import nn
 
 from monolayer.arrays import Ints
 from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors
-from monolayer.construct.line.assemble import assemble, linear_lift, stream
+from monolayer.construct.line.assemble import assemble, linear_lift, staircase, stream
 from monolayer.construct.line.draw import Draw, Tokens, check_seed, check_temperature
 from monolayer.construct.line.points import ramps_at
 from monolayer.construct.line.refusal import check_format, collision
 from monolayer.construct.line.separate import Separated, separate
-from monolayer.construct.line.steps import staircase
 from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.line.values import Value, stages_of
 from monolayer.construct.task import Progress, Task
@@ -77,7 +76,7 @@ class Line:
         given = None if self.draw is None else self.draw.drawn(tokens, task.data)
         found = separate(tokens, task.target, task.settle, self.seed, given=given)
         report("building the staircase", 0.7)
-        readout, values, facts = self._one_line(found) if found.pair is None else self._stages(found, tokens, task)
+        readout, values, facts = self._readout(found, tokens, task)
         lift = lift_of(found.draw, task.context.rows, readout.labels, values)
         drawn = self.draw or LineDraw.of(found.draw, found.points.kappa, tokens.alphabet, self.dtype, self.rank)
         card = task.card(drawn.to_json())
@@ -112,20 +111,17 @@ class Line:
             getattr(torch, self.dtype),
         )
 
-    def _one_line(self, found: Separated) -> Built:
-        """All neighbours with different labels are far enough apart: one staircase."""
-        points, whole = found.points, found.target.classes is not None
-        return staircase(*ramps_at(points.z, found.changes), found.level, whole, points.unit), (), {}
-
-    def _stages(self, found: Separated, tokens: Tokens, task: Task) -> Built:
-        """Some are not: further stages, or an error that says which rank would do."""
+    def _readout(self, found: Separated, tokens: Tokens, task: Task) -> Built:
+        """One staircase; or further stages, or an error that says which rank would do."""
         points, target = found.points, found.target
+        whole = target.classes is not None
+        if found.pair is None:  # all neighbours with different labels are far enough apart
+            return staircase(*ramps_at(points.z, found.changes), found.level, whole, points.unit), (), {}
         if task.vectors is not None:
             raise collision(found, task.context, None)
         stages, values, left = stages_of(points, found.changes, target, found.draw, tokens, self.seed)
         if left or (self.rank != "auto" and len(stages) > self.rank):
             raise collision(found, task.context, None if left else len(stages))
-        whole = target.classes is not None
         stairs = [staircase(part.slope, part.start, part.level, whole, points.unit) for part in stages]
         readout = Cascade(stairs, target.table.shape[1])
         facts: dict[str, Any] = {"margin": min(part.margin for part in stages if part.margin is not None)}

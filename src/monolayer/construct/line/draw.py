@@ -33,11 +33,8 @@ EXP_ULPS = 4
 """How many units in the last place `exp` may be wrong; common libraries are within 1."""
 TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
 """λ, with keys in [−1, 1]: λ times the spread of the keys stays near 1, far from hardmax."""
-
-
 HOTTEST = 700.0
 """The largest |λ|: `e^700` is 10^304, and 17,000 of them add up to a float64."""
-
 SAMPLE = 1 << 20
 """Tokens, about, by which draws are compared."""
 

@@ -2,7 +2,7 @@
 
 In the layout `cells`, κ is so small that the contexts of a token stay inside its own cell: points come
 token by token, and equal labels of one token fall into runs. In the layout `mixed`, codes and contexts
-share the line freely, which asks for less precision. A step stands in the middle of its gap.
+share the line freely, which asks for less precision.
 
 Arrays alone, so that processes that build pieces of a readout do without PyTorch.
 """
@@ -29,12 +29,8 @@ SLACK = 8.0
 The ramp between them takes at most a quarter of the gap, so 3/8 of it stay free on either side: three
 errors. A certificate needs two (docs/proofs.md); the third is room for its stricter count.
 """
-
-
 WORTH_IT = 4
 """Tokens a sequence from which sorting contexts and then codes is faster than sorting points, by measurement."""
-
-
 BLOCK = 1 << 15
 """Points looked at together: their numbers fit into a processor's cache."""
 
@@ -165,7 +161,10 @@ def ramps_at(z: Floats, changes: Ints) -> tuple[Floats, Floats]:
 
 
 def ramps(left: Floats, right: Floats) -> tuple[Floats, Floats]:
-    """Slope and beginning of the ramp between each two neighbours `(R,)`: it depends on these two alone."""
+    """Slope and beginning of the ramp between each two neighbours `(R,)`: it depends on these two alone.
+
+    It sits in the middle of its gap `G` and is `2^−k ≤ G/4` wide, so at least `3G/8` stay free on either side.
+    """
     gap = right - left
     # The bits of the exponent alone are the power of two below: a quarter of it lies between gap/8 and gap/4.
     width = (gap.view(np.int64) & EXPONENT).view(np.float64) * 0.25

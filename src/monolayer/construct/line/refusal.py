@@ -57,20 +57,14 @@ def collision(found: Separated, context: Context, rank: int | None) -> Precision
             f"together than {SLACK:g} rounding errors{none}. They are different points, not a contradiction: another "
             "draw (memorize without draw=) will tell them apart"
         )
-    if vectors and target.per == "token":
-        distance = float(np.linalg.norm(data.tokens[one] - data.tokens[two]))
-        size = float(np.linalg.norm(data.tokens[one]))
-        if 0.0 < distance < 1e-6 * max(size, 1e-300):
-            return PrecisionError(
-                f"{data.where(one)} and {data.where(two)} have different labels and are closer than {name} can "
-                f"separate here: distance {distance:.3g} at norm {size:.3g}. Merge them, or move them apart"
-            )
     reach = float(points.z[-1] - points.z[0])
     holds = int(np.sqrt(reach / (SLACK * float(points.error(points.z).max()))))
     why = f"with rank 1 in {name} about {holds:,} points of this kind can be held, and there are {len(points.z):,}"
     if holds > len(points.z):
         why = f"about {holds:,} points that lie at random could be held, but these {len(points.z):,} crowd together"
     ways = ["split the data over several models, or try another seed if few pairs collide"]
+    if vectors:
+        ways.insert(0, "merge vectors that are nearly equal, or move them apart")
     if name != "float64":
         ways.insert(0, "use dtype='float64'")
     why += none

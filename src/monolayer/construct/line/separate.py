@@ -22,14 +22,12 @@ if TYPE_CHECKING:
 
 DRAWS = 4
 """Draws of directions and temperature that are measured, for each layout."""
-
 HOPELESS = 4
 """Crowds of ids' points, and pairs expected of points at random, from which no other draw of a layout is tried.
 
 Where chance alone puts so many pairs together, a draw with none is no likelier than about e^−4, and a further value of
 the head costs less than to look for it.
 """
-
 UNEVEN = 4
 """How many times as many crowds as points spread evenly would make are still put down to chance."""
 

@@ -122,8 +122,7 @@ class LineDraw:
             raise ValueError("order does not give every token a rank of its own")
         if lift is not None and not (lift.ndim == 2 and len(lift) == 2 and np.isfinite(lift).all()):
             raise ValueError("lift is no matrix of two rows")
-        plain = ("seed", "layout", "number", "temperature", "kappa", "dtype", "rank", "longest", "tokens")
-        return cls(**{name: known[name] for name in plain}, order=order, lift=lift)
+        return cls(**{each.name: known[each.name] for each in fields(cls)} | {"order": order, "lift": lift})
 
 
 _KINDS: dict[str, Callable[[Any], bool]] = {
