@@ -111,25 +111,19 @@ def flaws(view: Opened) -> list[str]:
                                    && a.top > b.top - 1 && a.bottom < b.bottom + 1;
              for (const plot of document.querySelectorAll('.plot, .mini')) {
                const say = (what) => out.push(`${plot.getAttribute('aria-label')}: ${what}`);
-               const frame = box(plot), legend = plot.querySelector('.legend .bg');
-               for (const word of plot.querySelectorAll('.legend .legendtext')) {
-                 if (!within(box(word), box(legend)) || !within(box(word), frame)) say(`cut: ${word.textContent}`);
+               const legend = plot.querySelector('.legend .bg');
+               for (const word of plot.querySelectorAll('.legendtext, .xtitle, .ytitle, .annotation-text')) {
+                 const inside = word.matches('.legendtext') ? [legend, plot] : [plot];
+                 if (!inside.every((one) => within(box(word), box(one)))) say(`cut: ${word.textContent}`);
                }
                for (const letter of 'xy') {
+                 const title = plot.querySelector(`.${letter}title`);
                  const ticks = [...plot.querySelectorAll(`.${letter}tick text`)];
-                 const level = ticks.filter((tick) => !/rotate\\(-?[1-9]/.test(tick.getAttribute('transform')));
+                 const level = ticks.filter((one) => !/rotate\\(-?[1-9]/.test(one.getAttribute('transform')));
                  const near = level.find((tick, k) => k && meet(box(level[k - 1]), box(tick)));
                  if (near) say(`ticks meet at ${near.textContent}`);
-                 const title = plot.querySelector(`.${letter}title`);
-                 if (!title) continue;
-                 if (!within(box(title), frame)) say(`cut: ${title.textContent}`);
-                 for (const tick of plot.querySelectorAll(`.${letter}tick text`)) {
-                   if (meet(box(title), box(tick))) say(`${title.textContent} over ${tick.textContent}`);
-                 }
-                 if (legend && meet(box(legend), box(title))) say(`legend over ${title.textContent}`);
-               }
-               for (const word of plot.querySelectorAll('.annotation-text')) {
-                 if (!within(box(word), frame)) say(`cut: ${word.textContent}`);
+                 const over = title && ticks.concat(legend || []).find((one) => meet(box(title), box(one)));
+                 if (over) say(`${title.textContent} over ${over.textContent}`);
                }
              }
              return out;

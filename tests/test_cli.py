@@ -26,30 +26,13 @@ from monolayer.theory.targets import TARGETS
 
 ROWS = [{"tokens": ["a", "b"], "labels": ["x", "y"]}, {"tokens": ["b", "a", "c"], "labels": ["y", "y", "z"]}]
 TEXT = "".join(json.dumps(row) + "\n" for row in ROWS)
+pytestmark = pytest.mark.usefixtures("here")
 ORDER = '{"tokens": "ab", "labels": [0, 1]}\n{"tokens": "ba", "labels": [0, 1]}\n'
 Said = Callable[..., str]
 
 
 def lines(text: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines()]
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `data.jsonl` and its model `m`, to be copied."""
-    folder = tmp_path_factory.mktemp("built")
-    (folder / "data.jsonl").write_text(TEXT)
-    ml.memorize(ml.read(folder / "data.jsonl")).save(folder / "m")
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def here(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same as the working folder."""
-    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.path", [*sys.path])
-    return tmp_path
 
 
 def test_memorize_then_predict_then_inspect(said: Said) -> None:

@@ -21,16 +21,7 @@ from monolayer.cli.console import json_text, visible
 
 Capture = pytest.CaptureFixture[str]
 Said = Callable[..., str]
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder, with `data.jsonl` and its model `m`."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    Path("data.jsonl").write_text('{"tokens": ["a", "b"], "labels": ["x", "y"]}\n')
-    ml.memorize([["a", "b"]], [["x", "y"]]).save("m")
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 # -- what nobody thought of --------------------------------------------------------------------------------

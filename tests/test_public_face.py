@@ -120,11 +120,3 @@ def test_the_package_runs_as_the_command_and_says_the_version_of_its_source(
     assert left.value.code == 0
     said = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
     assert said["project"]["version"] in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("word", "near"), [("t5", ""), ("brt", "bert")])
-def test_only_what_is_near_is_suggested(word: str, near: str) -> None:
-    with pytest.raises(ml.DataError) as caught:
-        ml.memorize_as(word, X, Y)
-    assert ("did you mean" in str(caught.value)) == bool(near)
-    assert near in str(caught.value)
