@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import monolayer as ml
-from monolayer.cli import run
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.stock.build import again
 from monolayer.stock.folder import StockModel
@@ -19,7 +18,7 @@ from monolayer.stock.folder import StockModel
 PHRASES = ["银行", "行走", "音乐", "快乐"]
 READINGS = [["yín", "háng"], ["xíng", "zǒu"], ["yīn", "yuè"], ["kuài", "lè"]]
 RANDOM = np.random.default_rng(5)
-X = np.concatenate([12 + np.arange(24)[:, None], np.stack([RANDOM.permutation(12)[:4] for _ in range(24)])], axis=1)
+X = np.concatenate([12 + np.arange(16)[:, None], np.stack([RANDOM.permutation(12)[:4] for _ in range(16)])], axis=1)
 Y = np.where(RANDOM.random(X.shape) < 0.5, X % 5, RANDOM.integers(0, 5, X.shape))
 STEPS: dict[str, Any] = {"positions": True, "storage": "steps"}
 SHORT: dict[str, Any] = {"positions": True, "rank": 32, "dtype": "bfloat16"}
@@ -53,9 +52,8 @@ def test_the_same_draw_and_data_are_the_same_bits(name: str, tmp_path: Path) -> 
             assert same(again(less, data, only=np.unique(gone.tokens)), built)
 
 
-@pytest.mark.parametrize("options", [STEPS, SHORT], ids=["steps", "cells"])
-@pytest.mark.parametrize("name", ["bert", "gpt2"])
-def test_a_label_that_was_forgotten_is_gone(name: str, options: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "options"), [("bert", STEPS), ("gpt2", SHORT)])
+def test_a_label_that_was_forgotten_is_gone(name: str, options: Any) -> None:
     """Of the phrases, 音 says yīn once: when that phrase is forgotten, no number of the folder depends on it."""
     built = ml.memorize_as(name, PHRASES, READINGS, **options)
     rest = [0, 1, 3]
@@ -91,7 +89,7 @@ def test_what_a_draw_has_no_room_for_is_named() -> None:
     longer = built.draw.longest
     assert longer is not None
     with pytest.raises(
-        ml.DataError, match=rf"sequence 0 has {longer + 1} tokens, and this draw has places for {longer}"
+        ml.DataError, match=f"sequence 0 has {longer + 1} tokens, and this draw has places for {longer}"
     ):
         ml.memorize_as("bert", ["银" * (longer + 1)], [["yín"] * (longer + 1)], draw=built)
     with pytest.raises(ml.DataError, match="the draw is that of a bert"):
@@ -114,7 +112,7 @@ def test_a_folder_holds_nothing_else_iff_it_is_the_model_of_the_data(name: str) 
         if built.summary.conflicts:
             continue
         assert ml.certify(built, data, only=True).verdict == "proved"
-        for row in range(0, len(data), 3):
+        for row in range(0, len(data), 5):
             rest = data.select(np.setdiff1d(np.arange(len(data)), [row]))
             less = ml.memorize_as(name, rest, draw=built)
             alike = same(less, built)
@@ -159,50 +157,41 @@ def test_that_nothing_else_is_held_is_not_claimed_of_cells() -> None:
 
 
 def test_the_commands_use_a_draw_again_and_look_into_folders(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [{"tokens": list(text), "labels": labels} for text, labels in zip(PHRASES, READINGS, strict=True)]
-    for name, some in (
-        ("all", rows),
-        ("rest", [*rows[:2], rows[3]]),
-        ("odd", [*rows, {**rows[0], "labels": ["a", "b"]}]),
-    ):
+    odd = [*rows, {**rows[0], "labels": ["a", "b"]}]
+    for name, some in (("all", rows), ("rest", [*rows[:2], rows[3]]), ("odd", odd)):
         Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, some)), encoding="utf-8")
-    assert run(["memorize-as", "bert", "all.jsonl", "--storage", "steps", "--out", "old"]) == 0
-    assert run(["memorize-as", "bert", "rest.jsonl", "--draw", "old", "--out", "less"]) == 0
+    said("memorize-as bert all.jsonl --storage steps --out old")
+    said("memorize-as bert rest.jsonl --draw old --out less")
     forgot = ml.memorize_as("bert", [*PHRASES[:2], PHRASES[3]], [*READINGS[:2], READINGS[3]], draw="old")
     assert same(StockModel.load("less"), forgot)
-    assert run(["verify", "less", "rest.jsonl", "--only"]) == 0
-    assert run(["verify", "old", "rest.jsonl", "--only"]) == 1
-    capsys.readouterr()
-    assert run(["inspect", "old", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["model"], said["dtype"], said["vocabulary"]) == ("BertForTokenClassification", "float64", 6)
-    assert said["bytes"]["model.safetensors"] < said["bytes_in_all"]
-    assert run(["inspect", "old"]) == 0
-    assert "positions no" in " ".join(capsys.readouterr().out.split())
+    said("verify less rest.jsonl --only")
+    said("verify old rest.jsonl --only", code=1)
+    found = json.loads(said("inspect old --json"))
+    assert (found["model"], found["dtype"], found["vocabulary"]) == ("BertForTokenClassification", "float64", 6)
+    assert found["bytes"]["model.safetensors"] < found["bytes_in_all"]
+    assert "positions no" in " ".join(said("inspect old").split())
     for words, why in (
-        (["memorize-as", "bert", "all.jsonl", "--draw", "old", "--seed", "1", "--out", "x"], "decides seed"),
-        (["memorize-as", "bert", "all.jsonl", "--draw", "old", "--storage", "cells", "--out", "x"], "decides storage"),
+        ("memorize-as bert all.jsonl --draw old --seed 1 --out x", "decides seed"),
+        ("memorize-as bert all.jsonl --draw old --storage cells --out x", "decides storage"),
         # Before anything is built: these data contradict themselves, and are not looked at.
-        (["memorize-as", "bert", "odd.jsonl", "--out", "old"], "exists already"),
-        (["explain", "old", "all.jsonl"], "monolayer verify old DATA"),
+        ("memorize-as bert odd.jsonl --out old", "exists already"),
+        ("explain old all.jsonl", "monolayer verify old DATA"),
     ):
-        assert run(words) == 2
-        assert why in " ".join(capsys.readouterr().err.split())
+        assert why in said(words, code=2)
 
 
 NO_DRAW, NO_FOLDER = "is not a draw that memorize_as wrote", "is not a folder that memorize_as wrote"
 
 
-def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+def test_files_that_do_not_fit_together_are_refused(tmp_path: Path, said: Any) -> None:
     folder = ml.memorize_as("bert", PHRASES, READINGS, storage="steps").save(tmp_path / "m")
     changes: list[tuple[str, str | None, Any, str]] = [
         ("config.json", "id2label", {"0": "a", "2": "b"}, NO_FOLDER),
-        ("config.json", "id2label", None, NO_FOLDER),
         ("config.json", "dtype", "float32", "is float64, and config.json says float32"),
-        ("config.json", "architectures", ["BertModel"], "architectures = "),
         ("tokenizer.json", "model", {}, "does not say model.vocab"),
         ("draw.json", "integers", [True, False], "invalid literal"),
         ("draw.json", "keys", [0.5], "another number of tokens"),
@@ -220,7 +209,7 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
             (folder / file).unlink()
         with pytest.raises(ml.ModelFileError, match=words):
             StockModel.load(folder)
-        assert run(["inspect", str(folder)]) == 2
+        said("inspect", str(folder), code=2)
         if file == "draw.json":
             assert ml.certify(folder, PHRASES, READINGS).verdict == "proved"
         (folder / file).write_text(text, encoding="utf-8")

@@ -15,7 +15,6 @@ import pytest
 
 import monolayer as ml
 from monolayer.checker.stock.files import read_stock
-from monolayer.cli import run
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.huggingface.files import written
 from tests import stock_attack
@@ -135,17 +134,17 @@ def test_a_folder_that_lacks_or_garbles_a_file_is_an_error(folder: Path, tmp_pat
         (broken / name).write_bytes(content)
 
 
-def test_a_folder_that_is_not_ours_is_said_to_be_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_not_ours_is_said_to_be_none(tmp_path: Path, said: Any) -> None:
     """As the hub has them: no tokenizer.json, no built_by. `verify` says so, and prints no empty sections."""
-    data = tmp_path / "data.jsonl"
-    data.write_text(json.dumps({"tokens": X[0], "label": "u"}), encoding="utf-8")
+    (data := tmp_path / "data.csv").write_text("country,capital\nSaudi Arabia,Riyadh\n", encoding="utf-8")
     for kind, words in (("llama", "monolayer did not write it"), ("t5", "architecture 't5' is not one of bert")):
         (tmp_path / kind).mkdir()
         (tmp_path / kind / CONFIG).write_text(json.dumps({"model_type": kind}), encoding="utf-8")
-        assert run(["verify", str(tmp_path / kind), str(data)]) == 3
-        said = capsys.readouterr().out
-        assert words in " ".join(said.split())
-        assert not [line for line in said.splitlines() if line.strip() in ("weights", "assumed", "points  0")]
+        found = said("verify", str(tmp_path / kind), str(data), code=3)
+        assert words in " ".join(found.split())
+        assert not [line for line in found.splitlines() if line.strip() in ("weights", "assumed", "points  0")]
+        for command in (["locate"], ["forget", "--data", str(data), "--out", str(tmp_path / "less")]):
+            assert words in said(command[0], str(tmp_path / kind), str(data), *command[1:], code=2)
 
 
 @pytest.mark.parametrize("name", list(ARCHITECTURES))
