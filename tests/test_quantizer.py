@@ -40,9 +40,9 @@ def exact(part: Quantizer, x: list[float]) -> list[Fraction]:
 boxes = st.tuples(st.floats(-50, 50), st.floats(0.01, 100)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 9), boxes, st.integers(0, 10**6))
-def test_off_the_ramps_key_and_code_are_those_of_the_cell_exactly(
+def test_off_the_ramps_key_and_code_are_those_of_the_cell_exactly_and_on_them_both_forms_are_the_network(
     dim: int, cells: int, box: tuple[float, float], seed: int
 ) -> None:
     part, lattice, table = block(dim, cells, *box, seed)
@@ -58,19 +58,12 @@ def test_off_the_ramps_key_and_code_are_those_of_the_cell_exactly(
     assert torch.equal(part.dense(torch.from_numpy(x)), wanted)
     assert torch.equal(steps(torch.from_numpy(x)), wanted)
     assert exact(part, x[0].tolist()) == [Fraction(value) for value in wanted[0].tolist()]
-
-
-@settings(max_examples=6, deadline=None)
-@given(st.integers(1, 2), st.integers(2, 7), st.integers(0, 10**6))
-def test_on_the_ramps_both_forms_are_the_network(dim: int, cells: int, seed: int) -> None:
-    part, lattice, _ = block(dim, cells, seed=seed)
-    random = np.random.default_rng(seed)
-    x = lattice.start[random.integers(0, cells - 1, (20, dim))] + lattice.width * random.random((20, dim))
-    steps = part.steps()
-    assert steps is not None
-    dense, fast = part.dense(torch.from_numpy(x)), steps(torch.from_numpy(x))
-    assert torch.allclose(dense, fast, rtol=0, atol=1e-7)
-    assert np.allclose(dense[0].detach().numpy(), [float(value) for value in exact(part, x[0].tolist())], atol=1e-7)
+    if cells > 1:
+        x = lattice.start[random.integers(0, cells - 1, (20, dim))] + lattice.width * random.random((20, dim))
+        dense, fast = part.dense(torch.from_numpy(x)), steps(torch.from_numpy(x))
+        scale = max(1.0, *map(abs, box)) / (box[1] - box[0])  # what rounding of x makes of a ramp
+        assert torch.allclose(dense, fast, rtol=0, atol=1e-7 * scale)
+        assert np.allclose(dense[0].detach().numpy(), [float(x) for x in exact(part, x[0].tolist())], atol=1e-7 * scale)
 
 
 def test_sums_do_not_depend_on_the_order_of_the_neurons_and_would_off_the_grid() -> None:
@@ -79,14 +72,12 @@ def test_sums_do_not_depend_on_the_order_of_the_neurons_and_would_off_the_grid()
     orders = [torch.from_numpy(np.random.default_rng(seed).permutation(len(part.bias_1))) for seed in range(20)]
 
     def answers(weight_2: torch.Tensor) -> list[torch.Tensor]:
-        shuffled = (
-            Quantizer(part.weight_1[order], part.bias_1[order], weight_2[:, order], part.bias_2) for order in orders
-        )
-        return [each.dense(x).detach() for each in shuffled]
+        parts = [(part.weight_1[order], part.bias_1[order], weight_2[:, order], part.bias_2) for order in orders]
+        return [Quantizer(*each).dense(x).detach() for each in parts]
 
     assert all(torch.equal(answer, part.dense(x)) for answer in answers(part.weight_2))
-    off_grid = part.weight_2 * (1.0 + 1e-3)
-    assert not all(torch.equal(answer, answers(off_grid)[0]) for answer in answers(off_grid))
+    first, *others = answers(part.weight_2 * (1.0 + 1e-3))
+    assert not all(torch.equal(answer, first) for answer in others)
 
 
 FAULTS: dict[str, tuple[str, Any, float]] = {
@@ -118,31 +109,22 @@ def off_ramps(part: Quantizer, x: np.ndarray) -> np.ndarray:
 
 
 @settings(max_examples=8, deadline=None)
-@given(boxes, st.integers(1, 40))
-def test_round_numbers_at_the_boundaries_are_off_the_ramps_also_as_float32(
-    box: tuple[float, float], cells: int
+@given(boxes, st.integers(1, 40), st.integers(0, 10**6))
+def test_round_numbers_are_off_the_ramps_and_no_point_there_is_further_from_its_centre_than_the_reach(
+    box: tuple[float, float], cells: int, seed: int
 ) -> None:
-    part, _, _ = block(1, cells, *box)
+    part, lattice, _ = block(1, cells, *box)
     edges = np.linspace(*box, cells + 1)
     single = edges.astype(np.float32).astype(np.float64)
     if 2.0**-24 * max(abs(box[0]), abs(box[1])) > 2.0**-12 * (box[1] - box[0]) / cells:
         single = edges  # a grid too fine for float32
     for x in (edges, single, np.nextafter(edges, -np.inf)):
         assert len(off_ramps(part, x)) == len(x)
-
-
-@settings(max_examples=8, deadline=None)
-@given(boxes, st.integers(1, 40), st.integers(0, 10**6))
-def test_no_point_off_the_ramps_is_further_from_its_centre_than_the_reach(
-    box: tuple[float, float], cells: int, seed: int
-) -> None:
-    part, lattice, _ = block(1, cells, *box)
     random = np.random.default_rng(seed)
-    x = np.concatenate([lattice.box.uniform(200, random), lattice.corners(200, random)]).reshape(-1)
-    x = off_ramps(part, x)
+    x = off_ramps(part, np.concatenate([lattice.box.uniform(200, random), lattice.corners(200, random)]).reshape(-1))
     assert len(x) >= 390  # corners are off the ramps
-    assert (np.abs(x - lattice.rounded(x)) <= lattice.reach).all()
-    assert np.abs(x - lattice.rounded(x)).max() >= 0.99 * lattice.reach
+    away = np.abs(x - lattice.rounded(x))
+    assert 0.99 * lattice.reach <= away.max() <= lattice.reach
     half = (box[1] - box[0]) / cells / 2
     assert half * (1 - 2.0**-19) <= lattice.reach <= half * (1 + 2.0**-11)
     assert (np.diff(lattice.start) > lattice.width).all()
