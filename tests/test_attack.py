@@ -15,8 +15,8 @@ from tests.adversary import EACH, EVALUATIONS, FAMILIES, attack
 from tests.evil import Evil, errs
 from tests.stored_models import random_case
 
-SEEDS = [EACH * kind + number for kind in range(10) for number in range(6)]
-"""Six faults in each of ten models."""
+SEEDS = [EACH * kind + number for kind in range(10) for number in range(4)]
+"""Four faults in each of ten models."""
 
 
 @pytest.mark.parametrize("family", list(FAMILIES))
@@ -27,8 +27,8 @@ def test_no_verdict_is_contradicted(family: str, tmp_path: Path) -> None:
         verdict, contradicted = attack(family, seed, tmp_path, cases)
         assert not contradicted, (family, seed, verdict)
         found[verdict] += 1
-    assert found["proved"] > 6, found
-    assert found["undecided"] + found["refuted"] > 15, found
+    assert found["proved"] > 4, found
+    assert found["undecided"] + found["refuted"] > 10, found
 
 
 def test_the_attack_finds_a_checker_that_forgets_a_rounding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
