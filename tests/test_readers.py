@@ -160,6 +160,7 @@ def test_tables_of_text(folder: Path, data: tuple[Rows, Rows], quoted: str, sepa
     same(read(folder / "a.conll", tokens="3", labels="1"), Sequences.of(Y, X))
 
 
+GOOD = '{"tokens": ["a", "b"], "labels": ["x", "y"]}\n'
 AB, XY = [["a", "b"], ["c"]], [["x", "y"], ["x"]]
 LISTS, ENCODED = pa.large_list(pa.large_string()), pa.list_(pa.dictionary(pa.int8(), pa.string()))
 FIXED = pa.array([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]], pa.list_(pa.list_(pa.float32(), 2)))
@@ -199,23 +200,13 @@ def test_good_files(tmp_path: Path, name: str, content: Any, options: dict[str, 
     reads(tmp_path / name, Sequences.of(X, Y, per=options.get("per")), **options)
 
 
-@pytest.mark.parametrize(
-    ("format", "text"),
-    [
-        (None, '{"tokens": ["a", "b"], "labels": ["x", "y"]}\n'),
-        ("conll", "a x\nb y\n"),
-        ("csv", "tokens,labels\na b,x y\n"),
-        ("tsv", "tokens\tlabels\na b\tx y"),
-    ],
-)
-def test_standard_input_and_gzip(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str | None, text: str
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    same(read("-", format=format), Sequences.of([["a", "b"]], [["x", "y"]]))
-    packed = tmp_path / f"a.{format or 'jsonl'}.gz"
-    packed.write_bytes(gzip.compress(text.encode()))
-    same(read(str(packed)), Sequences.of([["a", "b"]], [["x", "y"]]))
+def test_standard_input_and_gzip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {"jsonl": GOOD, "conll": "a x\nb y\n", "csv": "tokens,labels\na b,x y\n", "tsv": "tokens\tlabels\na b\tx y"}
+    for format, text in texts.items():
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        same(read("-", format=None if format == "jsonl" else format), Sequences.of([["a", "b"]], [["x", "y"]]))
+        (tmp_path / f"a.{format}.gz").write_bytes(gzip.compress(text.encode()))
+        same(read(str(tmp_path / f"a.{format}.gz")), Sequences.of([["a", "b"]], [["x", "y"]]))
 
 
 def test_no_more_than_a_chunk_of_tokens_waits_to_be_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,19 +306,20 @@ def test_blocks_of_tables(tmp_path: Path, header: str, rows: list[list[str]], co
         alike(file, chunk, labels="other")
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
-def test_plain_files_do_not_go_line_by_line(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    row, plain = growing.Growing.row, JSON[0] + "\n" if name == "a.jsonl" else "a b,x y\n"
-    (tmp_path / name).write_text(("tokens,labels\n" if name == "a.csv" else plain) + plain * 9)
-    rows: list[int] = []
+@pytest.mark.parametrize(("name", "first", "slow"), [("a.jsonl", JSON[0], [1]), ("a.csv", "tokens,labels", [])])
+def test_plain_files_do_not_go_line_by_line(
+    tmp_path: Path, name: str, first: str, slow: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of objects only the first one, which says what the keys are."""
+    row, rows = growing.Growing.row, list[int]()
+    (tmp_path / name).write_text("\n".join([first, *[JSON[0] if slow else "a b,x y"] * 9]))
     monkeypatch.setattr(growing.Growing, "row", lambda self, line, *rest: rows.append(line) or row(self, line, *rest))
-    assert read(tmp_path / name).lengths.tolist() == [2] * (10 if name == "a.jsonl" else 9)
-    assert rows == ([1] if name == "a.jsonl" else []), "only the first object, which says what the keys are"
+    assert read(tmp_path / name).lengths.tolist() == [2] * (9 + len(slow))
+    assert rows == slow
 
 
 # -- bad files -----------------------------------------------------------------------------------------
 
-GOOD = '{"tokens": ["a", "b"], "labels": ["x", "y"]}\n'
 BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict for columns or arrays
     ("a.jsonl", "\n \n", "@ is empty: there is no sequence in it"),
     ("a.csv", "tokens,labels\n", "@ is empty"),
@@ -475,17 +467,13 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: py
 PAGE = (Path(__file__).parent.parent / "docs" / "data.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    ("format", "text"),
-    re.findall(r"```(jsonl|conll|csv|tsv)\n(.*?)```", PAGE, re.DOTALL),
-    ids=lambda text: text[:8],
-)
-def test_every_example_of_the_page_is_read_as_the_page_says(tmp_path: Path, format: str, text: str) -> None:
-    (tmp_path / "a").write_text(text, "utf-8")
-    data = read(tmp_path / "a", format=format)
-    assert data.vocabulary is not None
-    assert {"EU", "rejects"} <= set(data.vocabulary.names)
-    assert data.labels is not None
+def test_every_example_of_the_page_is_read_as_the_page_says(tmp_path: Path) -> None:
+    for format, text in re.findall(r"```(jsonl|conll|csv|tsv)\n(.*?)```", PAGE, re.DOTALL):
+        (tmp_path / "a").write_text(text, "utf-8")
+        data = read(tmp_path / "a", format=format)
+        assert data.vocabulary is not None
+        assert {"EU", "rejects"} <= set(data.vocabulary.names)
+        assert data.labels is not None
 
 
 # -- phrases ---------------------------------------------------------------------------------------------
