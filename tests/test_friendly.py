@@ -80,16 +80,13 @@ def test_characters_words_and_per_on_the_command_line(tmp_path: Path, said: Call
 @pytest.mark.parametrize(
     ("message", "shown"),
     [
-        ("pass positions=True. Otherwise", "pass --positions. Otherwise"),
         ("wins: on_conflict='majority' or 'first'.", "wins: --on-conflict majority or first."),
-        ("with tokens= and labels= (--tokens, --labels); go", "with --tokens and --labels; go"),
         ("Say it with format= (--format on the command line): jsonl", "Say it with --format: jsonl"),
         ("ask to overwrite it (overwrite=True, --overwrite)", "ask to overwrite it (--overwrite)"),
         ("proved: tolerance=1.2e-07 (--tolerance)", "proved: --tolerance 1.2e-07"),
         ("per='sequence' or per='token' (--per)", "--per sequence or --per token"),
         ("missing: give Y, or causal=True to memorize", "missing: add labels, or pass --causal to memorize"),
         ("Use path='dense'", "Use --dense"),
-        ("rank= goes with robust=True; the line", "--rank goes with --robust; the line"),
         ("a token = 3 stays (as it is)", "a token = 3 stays (as it is)"),
     ],
 )  # fmt: skip

@@ -1,8 +1,7 @@
-"""The public names are a promise, and a result shows in Python the table that its command prints."""
+"""The public names are a promise, a result shows the table of its command, and scikit-learn takes the classifier."""
 
 from __future__ import annotations
 
-import inspect
 import pkgutil
 import runpy
 import subprocess
@@ -12,6 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import monolayer as ml
 
@@ -56,27 +60,6 @@ def test_a_base_install_can_be_looked_through() -> None:
     assert done.returncode == 0, done.stderr
 
 
-# fmt: off
-PINNED = {
-    "memorize": lambda X, Y=None, *, lengths=None, per=None, unit=None, positions=False, causal=False,
-        temperature=None, robust=False, rank=None, dtype=None, device=None, seed=None,
-        on_conflict="error", fingerprint=False, draw=None, progress=None: ...,
-    "memorize_as": lambda architecture, X, Y=None, *, lengths=None, per=None, unit=None, positions=False,
-        storage=None, rank=None, dtype=None, confidence=None, unknown=None, seed=None,
-        on_conflict="error", draw=None, progress=None: ...,
-    "approximate": lambda f, dim, length, *, cells=None, error=None, norm="mean", domain=(0.0, 1.0),
-        positions=False, lipschitz=None, ramp=2.0**-20, most_knots=2**24, temperature=None, seed=0,
-        device=None, progress=None: ...,
-}
-# fmt: on
-
-
-@pytest.mark.parametrize("name", PINNED)
-def test_signatures_are_pinned(name: str) -> None:
-    said, pinned = (inspect.signature(each).parameters.values() for each in (getattr(ml, name), PINNED[name]))
-    assert [(each.name, each.kind, each.default) for each in said] == [(e.name, e.kind, e.default) for e in pinned]
-
-
 # -- what results show of themselves -----------------------------------------------------------------------
 
 
@@ -101,16 +84,6 @@ def test_a_result_shows_the_table_of_its_command() -> None:
         assert "array(" not in words
 
 
-def test_an_audit_and_an_explanation_show_their_columns() -> None:
-    shown = repr(ml.audit(ml.memorize(np.array([[0, 1], [1, 2]]), np.array([[0, 1], [1, 0]])), [[0, 1], [1, 2]]))
-    assert shown.splitlines()[1].split() == ["part", "width", "r", "δ", "bits", "confused", "QK", "OV"]
-    assert "attention" in shown
-    first, columns, *rows = repr(ml.memorize(X, Y).explain(X)).splitlines()
-    assert first.startswith("λ = ")
-    assert columns.split() == ["row", "token", "key", "weight", "context", "z", "step", "label", "beside", "margin"]
-    assert [row.split()[:2] for row in rows] == [["0", "a"], ["0", "b"], ["1", "b"], ["1", "c"]]
-
-
 def test_the_package_runs_as_the_command_and_says_the_version_of_its_source(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,3 +93,48 @@ def test_the_package_runs_as_the_command_and_says_the_version_of_its_source(
     assert left.value.code == 0
     said = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
     assert said["project"]["version"] in capsys.readouterr().out
+
+
+# -- the classifier ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learns_own_checks_pass() -> None:
+    failed, count = {}, 0
+    for estimator, check in estimator_checks_generator(ml.MonolayerClassifier()):
+        count += 1
+        try:
+            check(estimator)
+        except Exception as error:
+            if type(error).__name__ not in ("SkipTest", "Skipped", "SkipTestWarning"):
+                failed[str(check)] = repr(error)
+    assert count > 40
+    assert failed == {}
+
+
+def test_every_training_label_comes_back_through_a_pipeline() -> None:
+    random = np.random.default_rng(3)
+    X, y = random.standard_normal((300, 4)), random.integers(0, 5, 300)
+    pipeline = make_pipeline(StandardScaler(), ml.MonolayerClassifier(seed=1)).fit(X, y)
+    assert pipeline.score(X, y) == 1.0
+    again = clone(pipeline).fit(X, y)
+    assert np.array_equal(again.predict(X[::-1]), y[::-1])
+    assert again[-1].get_params() == {"positions": False, "on_conflict": "majority", "seed": 1}
+
+
+@pytest.mark.parametrize("X", [["ab", "ba", "abc"], [[3, 4], [4, 3], [7]], np.array([[1, 2], [2, 1], [5, 5]])])
+def test_sequences_are_taken_as_they_are(X: object) -> None:
+    y = ["x", "y", "x"]
+    model = ml.MonolayerClassifier(positions=True).fit(X, y)
+    assert model.predict(X).tolist() == y
+    assert model.classes_.tolist() == ["x", "y"]
+    assert ml.certify(model.model_, X, [0, 1, 0]).verdict == "proved"
+
+
+def test_contradictions_are_settled_or_raised_and_before_fit_there_is_nothing_to_predict() -> None:
+    X, y = [[1.0], [1.0], [1.0]], [0, 1, 1]
+    assert ml.MonolayerClassifier().fit(X, y).predict(X).tolist() == [1, 1, 1]
+    with pytest.raises(ml.ContradictionError):
+        ml.MonolayerClassifier(on_conflict="error").fit(X, y)
+    with pytest.raises(NotFittedError):
+        ml.MonolayerClassifier().predict(X)

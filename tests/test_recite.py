@@ -54,20 +54,6 @@ def test_every_text_is_cut_by_the_least_window_that_tells_and_recited(text: str)
         assert model.generate() == text
 
 
-def test_short_windows_are_those_that_always_go_on_alike() -> None:
-    data, script = windows("one two one three one two one four", "words")
-    assert data.vocabulary is not None
-    seen = data.split(data.vocabulary.decode(data.tokens))
-    short = {
-        "".join(window): label
-        for window, label in zip(seen, data.named_labels(), strict=True)
-        if MARK not in window and len(window) < script.window
-    }
-    assert (short["two"], short["three"], short["four"]) == (" ", " ", MARK)
-    assert " two" in short
-    assert " " not in short  # four words may follow
-
-
 def test_the_raven_is_recited_from_any_place_also_from_its_file_and_proved(raven: ml.Monolayer, tmp_path: Path) -> None:
     loaded = ml.load(raven.save(tmp_path / "raven"))
     assert loaded.card.script == raven.card.script
