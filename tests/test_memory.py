@@ -162,7 +162,7 @@ def test_copies_and_pickles_are_models_of_their_own(model: ml.Monolayer) -> None
 
 def test_memory_does_not_keep_a_model_alive(model: ml.Monolayer) -> None:
     other = copy.deepcopy(model)
-    remembered(other, "test", lambda: 1)
+    remembered(other, lambda: 1)
     gone = ref(other)
     del other
     gc.collect()

@@ -18,7 +18,6 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import ONE
 from monolayer.model.device import recording
-from monolayer.model.memory import remembered
 from monolayer.model.parts import Parts
 from monolayer.table import plural
 
@@ -89,9 +88,9 @@ def _check_ids(model: Parts, X: Tensor, inside: Tensor) -> None:
             f"token {place} of sequence {row} is {int(X[row, place])}: ids go from 0 to {rows - 1}; padding is told "
             "from tokens by lengths, and may then be any number"
         )
-    blank = blank_rows(model)
-    if blank is not None:
-        for row, place in _first(inside & torch.from_numpy(blank).to(X.device)[X.clamp(0, rows - 1)]):
+    if isinstance(model.lift, nn.Embedding):
+        vectors = model.lift.weight.detach()[X.clamp(0, rows - 1)]
+        for row, place in _first(inside & ~vectors.isfinite().all(-1)):
             raise DataError(no_vector(model, f"token {place} of sequence {row}", int(X[row, place])))
 
 
@@ -121,9 +120,7 @@ def unanswerable(model: Parts, data: Sequences) -> dict[int, str]:
     if names is None or theirs is None or names.integers != theirs.integers:
         return {}
     row = names.find(theirs)[data.tokens]
-    blank = blank_rows(model)
-    bad = (row < 0) if blank is None else (row < 0) | blank[row.clip(0)]
-    places = np.flatnonzero(bad)
+    places = np.flatnonzero((row < 0) | blank(model, row.clip(0)))
     sequences, first = np.unique(data.sequence[places], return_index=True)
     said = {}
     for sequence, place in zip(sequences.tolist(), places[first].tolist(), strict=True):
@@ -134,13 +131,12 @@ def unanswerable(model: Parts, data: Sequences) -> dict[int, str]:
     return said
 
 
-def blank_rows(model: Parts) -> Bools | None:
-    """Ids `(V,)` that the model has no finite vector for; None if there are none."""
-
-    def find() -> Bools | None:
-        if not isinstance(model.lift, nn.Embedding):
-            return None
-        blank: Bools = (~model.lift.weight.detach().isfinite().all(dim=1)).cpu().numpy()
-        return blank if blank.any() else None
-
-    return remembered(model, "blank", find)
+def blank(model: Parts, rows: Ints) -> Bools:
+    """Which of these rows `(T,)` of the table have no finite vector: ids that the model never saw, or forgot."""
+    if not isinstance(model.lift, nn.Embedding):
+        return np.zeros(len(rows), dtype=bool)
+    weight = model.lift.weight.detach()
+    few = len(rows) < len(weight)
+    vectors = weight[torch.from_numpy(rows).to(weight.device)] if few else weight
+    lacking: Bools = (~vectors.isfinite().all(dim=1)).cpu().numpy()
+    return lacking if few else lacking[rows]

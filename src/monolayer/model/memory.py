@@ -26,7 +26,7 @@ SAMPLES = 32
 """Numbers of each tensor that are compared, evenly spaced."""
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
-_found: WeakKeyDictionary[Parts, tuple[list[Any], list[Any], dict[str, Any]]] = WeakKeyDictionary()
+_found: WeakKeyDictionary[Parts, tuple[list[Any], list[Any], Any]] = WeakKeyDictionary()
 """By model, so that copies and pickles of a model do not carry it. Holds parts of the model, never the model."""
 
 
@@ -52,15 +52,13 @@ def _state(model: Parts) -> tuple[list[Any], list[Any]]:
     return parts, marks
 
 
-def remembered(model: Parts, name: str, find: Callable[[], T]) -> T:
+def remembered(model: Parts, find: Callable[[], T]) -> T:
     """`find()`, or what it returned last time if the model has not changed since."""
     parts, marks = _state(model)
     then = _found.get(model)
     if then is None or then[1] != marks:
-        then = _found[model] = parts, marks, {}
-    if name not in then[2]:
-        then[2][name] = find()
-    value: T = then[2][name]
+        then = _found[model] = parts, marks, find()
+    value: T = then[2]
     return value
 
 

@@ -23,7 +23,7 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.card import Summary
 from monolayer.model.explain import Explanation, explain
-from monolayer.model.inputs import blank_rows, check_input, check_lengths, no_vector
+from monolayer.model.inputs import blank, check_input, check_lengths, no_vector
 from monolayer.model.parts import Parts
 from monolayer.model.recital import recite
 from monolayer.model.save import save
@@ -163,9 +163,7 @@ class Monolayer(Parts):
         else:
             if data.vocabulary is None:
                 raise DataError("the model takes ids or strings as tokens, not vectors")
-            blank = blank_rows(self)
-            if blank is not None and blank[data.tokens].any():
-                flat = int(np.flatnonzero(blank[data.tokens])[0])
+            for flat in np.flatnonzero(blank(self, data.tokens))[:1].tolist():
                 raise DataError(no_vector(self, data.where(flat), int(data.tokens[flat])))
         check_lengths(self, data.lengths)
         return data

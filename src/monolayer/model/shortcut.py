@@ -80,7 +80,7 @@ class Asked:
 
 def plan(model: Parts) -> Plan | None:
     """How to take the shortcut, or None if weights, hooks, parametrizations or other parts do not allow it."""
-    return remembered(model, "plan", lambda: None if hooked(model) or _replaced(model) else _plan(model))
+    return remembered(model, lambda: None if hooked(model) or _replaced(model) else _plan(model))
 
 
 def _replaced(model: Parts) -> bool:
