@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,6 @@ from torch import nn
 
 import monolayer as ml
 from monolayer.auditing.parts import confused, heads_of
-from monolayer.cli import run
 
 RANDOM = np.random.default_rng(8)
 X = np.stack([RANDOM.permutation(20)[:5] for _ in range(60)])
@@ -103,69 +103,43 @@ def test_the_model_is_left_as_it_was(model: ml.Monolayer) -> None:
 
 
 def test_bad_input_is_named(model: ml.Monolayer) -> None:
-    with pytest.raises(ml.DataError, match="no part 'atention'; near it: attention"):
-        ml.audit(model, X, parts=["atention"])
-    with pytest.raises(ml.DataError, match="of one length"):
-        ml.audit(model, [[1, 2], [3]])
-    with pytest.raises(ml.DataError, match="too many to compare"):
-        ml.audit(model, np.zeros((1 << 12, 5), np.int64) + X[0])
-    with pytest.raises(ml.DataError, match="does not take a tensor of shape"):
-        ml.audit(nn.Sequential(nn.Linear(3, 3)), X)
-    with pytest.raises(ml.DataError, match="strings, such as 'a', and this model takes ids"):
-        ml.audit(nn.Sequential(nn.Embedding(3, 3)), ["ab"])
-    with pytest.raises(ml.DataError, match="no part answered with one vector per token"):
-        ml.audit(nn.Sequential(nn.Flatten(), nn.Linear(10, 2)), RANDOM.standard_normal((4, 5, 2)).astype(np.float32))
+    flat = nn.Sequential(nn.Flatten(), nn.Linear(10, 2))
+    for given, data, options, words in (
+        (model, X, {"parts": ["atention"]}, "no part 'atention'; near it: attention"),
+        (model, [[1, 2], [3]], {}, "of one length"),
+        (model, np.zeros((1 << 12, 5), np.int64) + X[0], {}, "too many to compare"),
+        (nn.Sequential(nn.Linear(3, 3)), X, {}, "does not take a tensor of shape"),
+        (nn.Sequential(nn.Embedding(3, 3)), ["ab"], {}, "strings, such as 'a', and this model takes ids"),
+        (flat, RANDOM.standard_normal((4, 5, 2)).astype(np.float32), {}, "no part answered with one vector per token"),
+    ):
+        with pytest.raises(ml.DataError, match=words):
+            ml.audit(given, data, **options)
 
 
-def test_on_the_command_line(model: ml.Monolayer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = tmp_path / "data.jsonl"
-    data.write_text("".join(json.dumps({"tokens": row.tolist()}) + "\n" for row in X))
-    model.save(tmp_path / "model")
-    assert run(["audit", str(tmp_path / "model"), str(data), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said == json.loads(json.dumps(ml.audit(model, X).to_json()))
-    assert run(["audit", str(tmp_path / "model"), str(data), "--part", "attention"]) == 0
-    assert "attention" in capsys.readouterr().out
-    assert run(["audit", str(tmp_path / "nothing"), str(data)]) == 2
+def test_on_the_command_line(model: ml.Monolayer, tmp_path: Path, monkeypatch: Any, said: Any) -> None:
     from transformers import BertConfig, BertModel
 
+    monkeypatch.chdir(tmp_path)
+    Path("data.jsonl").write_text("".join(json.dumps({"tokens": row.tolist()}) + "\n" for row in X))
+    model.save("model")
+    assert json.loads(said("audit model data.jsonl --json")) == json.loads(json.dumps(ml.audit(model, X).to_json()))
+    assert "attention" in said("audit model data.jsonl --part attention")
+    said("audit nothing data.jsonl", code=2)
     config = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
-    BertModel(config).save_pretrained(tmp_path / "bert")
-    capsys.readouterr()
-    assert run(["audit", str(tmp_path / "bert"), str(data), "--json"]) == 0
-    assert "encoder.layer.0" in {part["name"] for part in json.loads(capsys.readouterr().out)["parts"]}
-    assert run(["audit", str(tmp_path / "bert"), str(data)]) == 0
-    shown, err = capsys.readouterr()
+    BertModel(config).save_pretrained("bert")
+    found = json.loads(said("audit bert data.jsonl --json"))["parts"]
+    assert "encoder.layer.0" in {part["name"] for part in found}
+    shown = said("audit bert data.jsonl")
     assert "encoder.layer.0.attention.self.query\n" in shown  # long names are whole, above their numbers
     assert max(map(len, shown.splitlines())) <= 80
-    assert "Loading weights" not in err
-
-
-def test_code_in_a_folder_is_never_run(
-    model: ml.Monolayer, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, data, ran = tmp_path / "folder", tmp_path / "data.jsonl", tmp_path / "ran"
-    folder.mkdir()
-    data.write_text('{"tokens": [1, 2]}\n')
-    own = {"model_type": "own", "architectures": ["Own"], "auto_map": {"AutoConfig": "own.Own", "AutoModel": "own.Own"}}
-    (folder / "config.json").write_text(json.dumps(own))
-    (folder / "own.py").write_text(f"open({str(ran)!r}, 'w')\nclass Own: pass\n")
+    # Damaged folders are bad input, and code in a folder is never run.
+    folder, weights = Path("bert"), Path("bert/model.safetensors").read_bytes()
+    kept = json.loads((folder / "config.json").read_text())
+    (folder / "model.safetensors").write_bytes(weights[:100])
+    (folder / "own.py").write_text("open('ran', 'w')\nclass Own: pass\n")
     monkeypatch.setattr("builtins.input", lambda *_: "y")  # what somebody pipes in
-    assert run(["audit", str(folder), str(data)]) == 2
-    assert "cannot be loaded by transformers" in capsys.readouterr().err
-    assert not ran.exists()
-
-
-def test_a_damaged_stock_folder_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from transformers import BertConfig, BertModel
-
-    data, folder = tmp_path / "data.jsonl", tmp_path / "bert"
-    data.write_text('{"tokens": [1, 2]}\n')
-    sizes = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
-    BertModel(BertConfig(**sizes, intermediate_size=8)).save_pretrained(folder)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:100])
-    for changed in ({}, {"architectures": 7, "model_type": "none"}, {"hidden_size": "wide"}):
-        (folder / "config.json").write_text(json.dumps(config | changed))
-        assert run(["audit", str(folder), str(data)]) == 2
-        assert "cannot be loaded by transformers" in capsys.readouterr().err
+    own = {"model_type": "own", "architectures": ["Own"], "auto_map": {"AutoConfig": "own.Own", "AutoModel": "own.Own"}}
+    for changed in ({}, {"architectures": 7, "model_type": "none"}, {"hidden_size": "wide"}, own):
+        (folder / "config.json").write_text(json.dumps(kept | changed))
+        assert "cannot be loaded by transformers" in said("audit bert data.jsonl", code=2)
+    assert not Path("ran").exists()

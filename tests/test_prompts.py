@@ -12,7 +12,6 @@ import pytest
 
 import monolayer as ml
 from monolayer.checker.given import confirm
-from monolayer.cli import run
 from monolayer.data.layout import Manner
 from monolayer.data.readers import sequences_of
 from monolayer.stock.folder import StockModel
@@ -172,57 +171,50 @@ def test_tables_of_prompts_are_read_alike(tmp_path: Path) -> None:
         replace(data, prompts=data.lengths + 1)
     with pytest.raises(ml.DataError, match="leave unit out"):
         ml.Sequences.of(PROMPTS, ANSWERS, per="answer", unit="words")
-    for table in ((PROMPTS, ANSWERS), (dict(zip(PROMPTS, ANSWERS, strict=True)),)):
-        keys = ml.memorize_as("gpt2", *table, unit="whole")  # is not passed over: keys of one token, with labels
-        assert (keys.task, keys.facts.names[len(keys.facts.architecture.special) :]) == (
-            "sequence",
-            tuple(sorted(PROMPTS)),
-        )
+    keys = ml.memorize_as("gpt2", PROMPTS, ANSWERS, unit="whole")  # is not passed over: keys of one token, with labels
+    assert (keys.task, keys.vocabulary.names) == ("sequence", tuple(sorted(PROMPTS)))
 
 
-def command(*arguments: Any) -> int:
-    return run([str(argument) for argument in arguments])
-
-
-def test_files_of_prompts_on_the_command_line(tmp_path: Path, capsys: Any) -> None:
+def test_files_of_prompts_on_the_command_line(tmp_path: Path, monkeypatch: Any, said: Any) -> None:
+    monkeypatch.chdir(tmp_path)
     rows = list(zip(PROMPTS, ANSWERS, strict=True))
-    lines, table, bare = tmp_path / "p.jsonl", tmp_path / "qa.csv", tmp_path / "bare.jsonl"
+    lines, table, bare = Path("p.jsonl"), Path("qa.csv"), Path("bare.jsonl")
     lines.write_text("".join(json.dumps({"id": 7, "prompt": p, "completion": a}) + "\n" for p, a in rows))
-    quoted = "".join('"{}","{}"\n'.format(*row) for row in rows)
-    table.write_text(f"question,answer\n{quoted}")
+    table.write_text("question,answer\n" + "".join('"{}","{}"\n'.format(*row) for row in rows))
     bare.write_text("".join(json.dumps({"prompt": p}) + "\n" for p in (*PROMPTS[:2], "The capital of Spain is")))
     for name, data in (("llama", lines), ("gpt2", table)):
-        out = tmp_path / name
-        assert command("memorize-as", name, data, "--out", out) == 0
-        assert command("verify", out, lines) == command("verify", out, table) == 0
-        capsys.readouterr()
-        assert command("predict", out, data, "--json") == 0
-        said = json.loads(capsys.readouterr().out)
-        assert said["answers"] == [{"prompt": prompt, "answer": answer} for prompt, answer in rows]
-        assert (said["right"], said["total"]) == (5, 5)
-        assert command("predict", out, bare) == 0
-        asked = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        said(f"memorize-as {name} {data} --out {name}")
+        said(f"verify {name} {lines if data is table else table}")
+        found = json.loads(said(f"predict {name} {data} --json"))
+        assert found["answers"] == [{"prompt": prompt, "answer": answer} for prompt, answer in rows]
+        assert (found["right"], found["total"]) == (5, 5)
+        asked = [json.loads(line) for line in said(f"predict {name} bare.jsonl").splitlines()]
         assert [row.get("answer") for row in asked] == [*ANSWERS[:2], None]
         assert "' Spain'" in asked[2]["error"]
-    assert command("memorize-as", "gpt2", bare, "--out", tmp_path / "no") == 2
-    assert "sequence 0 is a prompt without an answer" in capsys.readouterr().err
-    assert command("memorize-as", "gpt2", table, "--per", "sequence", "--out", tmp_path / "classes") == 0
-    assert StockModel.load(tmp_path / "classes").task == "sequence"
+    assert "sequence 0 is a prompt without an answer" in said("memorize-as gpt2 bare.jsonl --out no", code=2)
+    said("memorize-as gpt2 qa.csv --per sequence --out classes")
+    assert StockModel.load("classes").task == "sequence"
+    # Facts are edited by their prompts.
+    for name, answer in (("new", "unknown"), ("fact", " Paris"), ("prompt", None)):
+        Path(f"{name}.jsonl").write_text(
+            json.dumps({"prompt": PROMPTS[4], **({"completion": answer} if answer else {})})
+        )
+    assert "'unknown' is new to this draw" in said("edit gpt2 new.jsonl --data p.jsonl --out edited", code=2)
+    said("edit gpt2 fact.jsonl --data p.jsonl --out edited")
+    said("forget gpt2 prompt.jsonl --data p.jsonl --out less")
+    found = json.loads(said("compare edited gpt2 p.jsonl --json"))
+    assert [(each["sequence"], each["one"], each["two"]) for each in found["differing"]] == [(4, " Paris", "Paris")]
 
 
+OTHER = " Wellington, is it Paris?"
 EDITED = {
     "forget": (lambda m, data: ml.forget(m, PROMPTS[1:2], data), [0, 2, 3, 4], [" Wellington, of course", None]),
-    "edit": (
-        lambda m, data: ml.edit(m, PROMPTS[:1], [" Wellington, is it Paris?"], data),
-        [0, 1, 2, 3, 4],
-        [" Paris", None],
-    ),
+    "edit": (lambda m, data: ml.edit(m, PROMPTS[:1], [OTHER], data), [0, 1, 2, 3, 4], [" Paris", None]),
     "insert": (lambda m, data: ml.insert(m, ["Is it"], [" name"], data), [0, 1, 2, 3, 4], [None, " name"]),
 }
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
-@pytest.mark.parametrize("verb", EDITED)
+@pytest.mark.parametrize(("name", "verb"), [("llama", "forget"), ("gpt2", "edit"), ("llama", "insert")])
 def test_facts_are_forgotten_edited_and_inserted(name: str, verb: str) -> None:
     """Bit for bit the folder that the same draw makes of the edited data; the record names prompts and answers."""
     X, Y = [*PROMPTS, PROMPTS[3]], [*ANSWERS, ANSWERS[3]]
@@ -231,7 +223,7 @@ def test_facts_are_forgotten_edited_and_inserted(name: str, verb: str) -> None:
     model, record = change(old, (X, Y))
     rest = [X[row] for row in [*rows, 5]], [Y[row] for row in [*rows, 5]]
     if verb == "edit":
-        rest[1][0] = " Wellington, is it Paris?"
+        rest[1][0] = OTHER
     elif verb == "insert":
         rest[0].append("Is it")
         rest[1].append(" name")
@@ -252,10 +244,7 @@ def test_edits_of_prompts_name_what_does_not_fit(folder: Path) -> None:
     for call, words in (
         (lambda: ml.forget(folder, ["The capital of"], data), "of what is asked for is not in the data"),
         (lambda: ml.forget(folder, PROMPTS[0], data), "must be a list"),
-        (
-            lambda: ml.edit(folder, ["The capital of"], [" Paris"], data),
-            r"'The capital of'\) .*is not in the data .*insert",
-        ),
+        (lambda: ml.edit(folder, ["The capital of"], [" Paris"], data), r"capital of'\) .*is not in the data .*insert"),
         (lambda: ml.insert(folder, PROMPTS[:1], [" name"], data), "with another label .*use edit"),
         (lambda: ml.insert(folder, ["Spain"], ["Madrid"], data), "'Spain' is new to this draw"),
         (lambda: ml.insert(folder, ["France is"], None, data), "holds prompts and answers: give both"),
@@ -269,20 +258,3 @@ def test_edits_of_prompts_name_what_does_not_fit(folder: Path) -> None:
     assert (record.facts, record.shared) == (3, 0)
     assert ml.forget(built, [5, 1], twice)[1].shared == 1
     assert kept.predict(PROMPTS[1:4]).tolist() == ANSWERS[1:4]
-
-
-def test_facts_are_edited_on_the_command_line(folder: Path, tmp_path: Path, capsys: Any) -> None:
-    data, fact, prompt = tmp_path / "p.jsonl", tmp_path / "fact.jsonl", tmp_path / "prompt.jsonl"
-    rows = [{"prompt": p, "completion": a} for p, a in zip(PROMPTS, ANSWERS, strict=True)]
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    fact.write_text(json.dumps({"prompt": PROMPTS[4], "completion": "unknown"}) + "\n")
-    prompt.write_text(json.dumps({"prompt": PROMPTS[4]}) + "\n")
-    assert command("edit", folder, fact, "--data", data, "--out", tmp_path / "edited") == 2
-    assert "'unknown' is new to this draw" in capsys.readouterr().err
-    fact.write_text(json.dumps({"prompt": PROMPTS[4], "completion": " Paris"}) + "\n")
-    assert command("edit", folder, fact, "--data", data, "--out", tmp_path / "edited") == 0
-    assert command("forget", folder, prompt, "--data", data, "--out", tmp_path / "less") == 0
-    capsys.readouterr()
-    assert command("compare", tmp_path / "edited", folder, data, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [(each["sequence"], each["one"], each["two"]) for each in found["differing"]] == [(4, " Paris", "Paris")]

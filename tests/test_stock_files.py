@@ -14,14 +14,10 @@ from typing import Any
 import pytest
 
 import monolayer as ml
-from monolayer.checker.stock.files import read_stock
-from monolayer.huggingface.architectures import ARCHITECTURES
-from monolayer.huggingface.files import written
 from tests import stock_attack
 
 X, Y = [["a", "b"], ["b", "c", "a"]], ["u", "v"]
 CONFIG, TOKENIZER, SETTINGS = "config.json", "tokenizer.json", "tokenizer_config.json"
-STEPS: dict[str, Any] = {"storage": "steps"}
 GONE = object()
 
 
@@ -145,23 +141,6 @@ def test_a_folder_that_is_not_ours_is_said_to_be_none(tmp_path: Path, said: Any)
         assert not [line for line in found.splitlines() if line.strip() in ("weights", "assumed", "points  0")]
         for command in (["locate"], ["forget", "--data", str(data), "--out", str(tmp_path / "less")]):
             assert words in said(command[0], str(tmp_path / kind), str(data), *command[1:], code=2)
-
-
-@pytest.mark.parametrize("name", list(ARCHITECTURES))
-def test_every_folder_is_read_as_it_was_written(name: str, tmp_path: Path) -> None:
-    """Every architecture, task and storage, with and without positions, in one cut or another: the same facts."""
-    kind, number = ARCHITECTURES[name], len(name)
-    cuts = (["ab", "bca"], [["one", "two"], ["two", "three"]], [["one", " two"], ["two\n"]], [["a b", "c"], ["c "]])
-    for task in kind.models:
-        for options in ({"rank": 8}, {"rank": 8, "positions": True}, STEPS, {**STEPS, "positions": kind.has_places}):
-            if kind.rms and options.get("storage"):
-                continue
-            number, rows = number + 1, cuts[number % 4]
-            labels = {"token": [["u", "v", "u"][: len(row)] for row in rows], "sequence": ["u", "v"], "lm": None}[task]
-            built = ml.memorize_as(name, rows, labels, on_conflict="first", **options)
-            folder = built.save(tmp_path / str(number))
-            net = read_stock(folder)  # compares, and raises what differs
-            assert {*written(net), "draw.json"} == {path.name for path in folder.glob("*.json")}
 
 
 def test_what_is_proved_after_a_change_is_loaded_and_right(tmp_path: Path) -> None:

@@ -15,10 +15,9 @@ import pytest
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.huggingface.architecture import BEGIN, DECODER, END
-from monolayer.huggingface.texts import best_cut
+from monolayer.huggingface.architecture import BEGIN, END
 from monolayer.stock.answers import Evaluation
-from monolayer.stock.assemble import SIZES, _logits
+from monolayer.stock.assemble import SIZES
 from monolayer.stock.folder import StockModel
 
 CAPITALS = {"Saudi Arabia": "Riyadh", "Peru": "Lima", "New Zealand": "Wellington"}
@@ -182,17 +181,6 @@ def test_rows_may_say_that_they_are_unknown_and_labels_may_be_integers() -> None
     assert model.predict(np.array([[1, 2], [1, 3], [4, 2], [9, 9]])).tolist() == [7, 5, -1, -1]
 
 
-def test_the_command_line_takes_a_name(tmp_path: Path, said: Any) -> None:
-    data, out = tmp_path / "data.csv", str(tmp_path / "out")
-    data.write_text("country,capital\nFrance,Paris\nSaudi Arabia,Riyadh\nJapan,Tokyo\n", encoding="utf-8")
-    said("memorize-as", "bert", str(data), "--unknown", "no such country", "--out", out)
-    assert "`no such country`" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    asked = tmp_path / "asked.jsonl"
-    asked.write_text('{"tokens": ["Japan"]}\n{"tokens": ["Saudi", "Narnia"]}\n', encoding="utf-8")
-    found = said("predict", out, str(asked)).splitlines()
-    assert [json.loads(line)["label"] for line in found] == ["Tokyo", "no such country"]
-
-
 # -- confidence ------------------------------------------------------------------------------------------------------
 
 IDS_4 = np.stack([np.random.default_rng(row).permutation(12)[:4] for row in range(40)])
@@ -243,20 +231,6 @@ def test_an_edit_keeps_the_size_of_the_head() -> None:
         ml.memorize_as("gpt2", IDS_4, SUMS, draw=model, confidence=0.6)
 
 
-def test_of_many_or_long_sequences_some_facts_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monolayer.stock.assemble.ASKED", 7)
-    monkeypatch.setattr("monolayer.stock.answers.AT_ONCE", 1 << 10)
-    labels: list[Any] = [[None, None, int(row[2]), None] for row in SUMS]
-    for data in (ml.Sequences.of(IDS_4, labels), ml.Sequences.of(IDS_4, SUMS[:, -1]), ml.Sequences.of(IDS_4[:1])):
-        model = ml.memorize_as("gpt2", data, storage="steps")
-        asked = _logits(model.facts, model.arrays, data)
-        assert sum(map(len, asked)) == min(7, len(data.labelled_places))
-        network = Evaluation(model.facts, model.arrays)
-        ids = np.insert(data.tokens.reshape(-1, 4) + 4, 0, BEGIN, axis=1)
-        every = network.logits(ids, network.asked).flatten(0, 1)[data.labelled_places]
-        assert all((np.abs(row - every.numpy()).sum(axis=1) < 1e-9).any() for part in asked for row in part.numpy())
-
-
 # -- exports ---------------------------------------------------------------------------------------------------------
 
 X = [["a", "b", "c"], ["b", "a"], ["c", "c", "b", "a"]]
@@ -300,14 +274,6 @@ def test_a_model_that_recites_needs_no_data(unit: Any, tmp_path: Path) -> None:
     assert "".join(built.data.vocabulary.decode(built.data.tokens)) == TEXT
     assert built.facts.cut == ("pieces" if unit == "words" else "characters")
     assert ml.certify(tmp_path / "raven", built.data).verdict == "proved"
-
-
-def test_spaces_that_are_tokens_are_given_not_cut() -> None:
-    """Cut again, "a b" would be "a" and " b": the tokenizer must take lists."""
-    for row, cut in ((["a", " b", " a"], "pieces"), (["a", " ", "b"], "given"), (["a", " b", " "], "pieces")):
-        data = ml.Sequences.of([row, ["bb", "  "]])
-        assert data.vocabulary is not None
-        assert best_cut(DECODER.values(), data) == cut
 
 
 def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
