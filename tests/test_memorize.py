@@ -12,7 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
-from tests.datasets import Dataset, datasets
+from monolayer.construct.consistency import Context, equal_points
+from monolayer.construct.line import draw, separate
+from monolayer.construct.target import Target
+from tests.datasets import Dataset, datasets, view
 
 RANDOM = np.random.default_rng(7)
 
@@ -24,26 +27,15 @@ def _same_numbers() -> None:
     RANDOM = np.random.default_rng(7)
 
 
-def flat_answers(answers: Any, data: Dataset) -> list[Any]:
-    return [label for row in answers for label in row] if data.per == "token" else list(answers)
-
-
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=datasets())
 def test_every_label_comes_back_dense_and_fast(data: Dataset) -> None:
     options: Any = {"per": data.per, "positions": data.positions, "causal": data.causal}
     model = ml.memorize(data.X, data.Y, **options)
     for path in ("fast", "dense"):
-        answers = flat_answers(model.predict(data.X, path=path), data)
+        answers = model.predict(data.X, path=path)
+        answers = [label for row in answers for label in row] if data.per == "token" else list(answers)
         assert np.array_equal(answers, data.flat()), path
-
-
-def test_with_positions_order_matters() -> None:
-    X = [["a", "b"], ["b", "a"]]
-    Y = [[0, 1], [2, 3]]
-    assert [row.tolist() for row in ml.memorize(X, Y, positions=True).predict(X)] == Y
-    with pytest.raises(ml.ContradictionError, match="positions=True"):
-        ml.memorize(X, Y)
 
 
 def test_logits_are_those_of_a_classifier_and_permutation_equivariant() -> None:
@@ -63,9 +55,7 @@ def test_logits_are_those_of_a_classifier_and_permutation_equivariant() -> None:
 def test_runs_cost_nothing_inside() -> None:
     """Labels that follow the token alone need one step per label change between tokens, not one per point."""
     X = RANDOM.integers(0, 12, (500, 8))
-    model = ml.memorize(X, X % 3)
-    assert model.summary is not None
-    assert model.summary.runs == 3
+    assert ml.memorize(X, X % 3).summary.runs == 3
     assert len(ml.memorize(X, X * 0).feed_forward.weight_1) == 0
 
 
@@ -75,20 +65,16 @@ def test_runs_cost_nothing_inside() -> None:
 def test_a_contradiction_shows_rows_positions_and_labels() -> None:
     X = [["x", "y"], ["p", "q"], ["y", "x"]]
     Y = [["A", "B"], ["A", "A"], ["C", "A"]]
-    words = r"token 1 of sequence 0 \('y'\) has label 'B', but token 0 of sequence 2 \('y'\) has label 'C'"
+    words = r"token 1 of sequence 0 \('y'\) has label 'B', but token 0 of sequence 2 \('y'\) has label 'C'.*positions="
     with pytest.raises(ml.ContradictionError, match=words):
         ml.memorize(X, Y)
 
 
 def test_on_conflict_is_counted_and_does_what_it_says() -> None:
     X, Y = [["a", "b"]] * 4, [["x", "n"], ["y", "n"], ["y", "n"], ["z", "n"]]
-    majority = ml.memorize(X, Y, on_conflict="majority")
-    first = ml.memorize(X, Y, on_conflict="first")
-    assert majority.predict(X)[0].tolist() == ["y", "n"]
-    assert first.predict(X)[0].tolist() == ["x", "n"]
-    assert majority.summary is not None
-    assert first.summary is not None
-    assert (majority.summary.conflicts, first.summary.conflicts) == (2, 3)
+    for rule, label, conflicts in (("majority", "y", 2), ("first", "x", 3)):
+        model = ml.memorize(X, Y, on_conflict=rule)  # type: ignore[arg-type]
+        assert (model.predict(X)[0].tolist(), model.summary.conflicts) == ([label, "n"], conflicts)
     with pytest.raises(ml.DataError, match="on_conflict must be one of"):
         ml.memorize(X, Y, on_conflict="last")  # type: ignore[arg-type]
 
@@ -96,17 +82,14 @@ def test_on_conflict_is_counted_and_does_what_it_says() -> None:
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**6), positions=st.booleans(), causal=st.booleans())
 def test_groups_of_equal_points_match_a_slow_reference(seed: int, positions: bool, causal: bool) -> None:
-    from monolayer.construct.consistency import Context, equal_points
-    from monolayer.construct.target import Target
-    from tests.datasets import view
-
     random = np.random.default_rng(seed)
     X = [random.integers(0, 3, random.integers(1, 5)).tolist() for _ in range(8)]
     data = ml.Sequences.of(X, [[0] * len(row) for row in X])
-    group = equal_points(Context(data, data.tokens, positions, causal), Target.of(data, causal))
+    given = Context(data, data.tokens, positions, causal), Target.of(data, causal)
+    group = equal_points(*given)
     keys = [view(row, k, positions, causal) for row in X for k in range(len(row))]
     places = np.sort(random.permutation(len(keys))[:6])  # looking at some says of them what looking at all does
-    among = equal_points(Context(data, data.tokens, positions, causal), Target.of(data, causal), places)
+    among = equal_points(*given, places)
     for i in range(len(keys)):
         for j in range(i):
             assert (group[i] == group[j]) == (keys[i] == keys[j])
@@ -115,27 +98,20 @@ def test_groups_of_equal_points_match_a_slow_reference(seed: int, positions: boo
 
 def test_a_collision_is_told_apart_from_a_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
     """Contexts squeezed together by a hardmax-like temperature: different points, named by their own numbers."""
-    from monolayer.construct.line import draw
-
     monkeypatch.setattr(draw, "TEMPERATURES", (300.0,))
     X, Y = RANDOM.integers(0, 20, (300, 8)), RANDOM.integers(0, 9, 300).tolist()
-    words = r"sequence (\d+) and sequence (\d+)\. .*not a contradiction.* but these 300 crowd together"
-    with pytest.raises(ml.PrecisionError, match=words):
-        ml.memorize(X, Y)
-    with pytest.raises(ml.PrecisionError, match=r"sequence (\d+) and sequence (\d+)\.") as caught:
+    words = r"sequence (\d+) and sequence (\d+)\. .*not a contradiction.* but these 100 crowd together"
+    with pytest.raises(ml.PrecisionError, match=words) as caught:
         ml.memorize(X, [None] * 200 + Y[200:])  # named by where they stand, not by the number of the label
     named = re.findall(r"sequence (\d+)", str(caught.value))
     assert all(int(row) >= 200 for row in named)
 
 
 def test_a_bad_draw_leads_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    from monolayer.construct.line import draw, separate
-
     monkeypatch.setattr(draw, "TEMPERATURES", (300.0, 1.0))
     monkeypatch.setattr(draw, "_quality", lambda draw, tokens, context: draw.temperature)
     X, Y = RANDOM.integers(0, 20, (300, 8)), np.arange(300) % 7
     model = ml.memorize(X, Y)
-    assert model.summary is not None
     assert 1 < model.summary.draws <= separate.DRAWS
     assert model.predict(X).tolist() == Y.tolist()
 
@@ -213,5 +189,4 @@ def test_formats_by_name_or_as_pytorchs() -> None:
     with pytest.raises(ml.DataError, match=r"dtype of a line must be one of .*not 'bfloat16'"):
         ml.memorize(X, Y, dtype=torch.bfloat16)
     assert ml.certify(two, X, Y, dtype=torch.float16).claim == ml.certify(two, X, Y, dtype="float16").claim
-    short = [ml.memorize_as("bert", X, Y, dtype=each) for each in (torch.bfloat16, "bfloat16")]
-    assert short[0].dtype == short[1].dtype == "bfloat16"
+    assert ml.memorize_as("bert", X, Y, dtype=torch.bfloat16).dtype == "bfloat16"

@@ -116,14 +116,14 @@ def _exact(away: Any) -> float:
 def test_what_is_found_does_not_depend_on_the_number_of_threads() -> None:
     X, Y = random_facts(50)
     models, threads = [], torch.get_num_threads()
-    for count in (1, 3):
-        torch.set_num_threads(count)
-        try:
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
             models.append(ml.memorize(X, Y, robust=True, rank=16, positions=True))
             assert torch.get_num_threads() == count
-        finally:
-            torch.set_num_threads(threads)
-    assert all(torch.equal(a, b) for a, b in zip(*(model.parameters() for model in models), strict=True))
+    finally:
+        torch.set_num_threads(threads)
+    assert ml.compare(*models).same
 
 
 def test_a_neuron_is_silent_at_other_tokens_whatever_the_context(built: Any) -> None:
@@ -147,13 +147,10 @@ def test_a_neuron_is_silent_at_other_tokens_whatever_the_context(built: Any) -> 
 @settings(max_examples=12, deadline=None)
 @given(datasets())
 def test_every_kind_of_data_comes_back_dense_and_fast(data: Dataset) -> None:
-    def build() -> ml.Monolayer:
-        return ml.memorize(data.X, data.Y, positions=data.positions, causal=data.causal, robust=True, rank=32)
-
     if any(isinstance(label, list) for label in data.flat()) or isinstance(data.X[0][0], list):
         return  # reals and vectors are refused
     try:
-        model = build()
+        model = ml.memorize(data.X, data.Y, positions=data.positions, causal=data.causal, robust=True, rank=32)
     except ml.PrecisionError:  # contexts of long runs of few tokens may be too close: said, not answered wrongly
         return
     encoded = model.encode(data.X)
@@ -211,10 +208,8 @@ def test_claims_that_make_no_sense_are_named(built: Any) -> None:
     line = ml.memorize(X, Y, positions=True)
     for network, claim, said in (
         (model, {"noise": -1.0}, "noise must be"),
-        (model, {"noise": 0.5}, "noise must be"),
         (model, {"dtype": "int3"}, "dtype must be one of"),
         (line, {"noise": 0.01}, "claims about robust models"),
-        (line, {"dtype": "int8"}, "claims about robust models"),
     ):
         with pytest.raises(ml.DataError, match=said):
             ml.certify(network, X, Y, **claim)
@@ -238,11 +233,13 @@ def test_what_is_proved_of_noise_holds_for_perturbed_models(built: Any) -> None:
     model, X, Y = built
     proof = ml.certify(model, X, Y, noise=0.0025)
     assert proof.verdict == "proved"
-    assert proof.noise is not None
     assert proof.noise >= 0.0025
     assert "by at most 0.0025 of itself" in proof.claim
     for seed in range(6):
         assert (perturbed(model, proof.noise, seed, signs=seed % 2 == 0).predict(X) == Y).all()
+    beyond = ml.certify(model, X, Y, noise=0.1)
+    assert beyond.verdict == "undecided"
+    assert ml.certify(model, X, Y, noise=float(beyond.reason.split()[-1])).verdict == "proved"
 
 
 def test_the_error_bound_holds_for_every_neuron_and_every_evaluation(built: Any, tmp_path: Path) -> None:
@@ -266,14 +263,6 @@ def test_the_error_bound_holds_for_every_neuron_and_every_evaluation(built: Any,
     assert worst > 0.1
 
 
-def test_a_noise_beyond_the_bound_is_left_open_with_the_noise_that_is_proved(built: Any) -> None:
-    model, X, Y = built
-    proof = ml.certify(model, X, Y, noise=0.1)
-    assert proof.verdict == "undecided"
-    least = float(proof.reason.split()[-1])
-    assert ml.certify(model, X, Y, noise=least).verdict == "proved"
-
-
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8"])
 def test_short_formats_are_proved_and_answer(built: Any, dtype: str) -> None:
     model, X, Y = built
@@ -288,18 +277,15 @@ def test_short_formats_are_proved_and_answer(built: Any, dtype: str) -> None:
     assert (other.predict(X) == Y).all()
 
 
-@settings(max_examples=15)
-@given(st.integers(0, 2**32))
-def test_rounding_to_short_formats_is_that_of_torch(seed: int) -> None:
-    values = (np.random.default_rng(seed).normal(size=64) * 10.0 ** np.arange(-4, 4).repeat(8)).astype(np.float32)
+def test_rounding_to_short_formats_is_that_of_torch() -> None:
+    rows = (np.random.default_rng(0).normal(size=(800, 8)) * 10.0 ** np.arange(-4, 4)).astype(np.float32)
     for dtype in ("bfloat16", "float16"):
-        theirs = torch.from_numpy(values).to(getattr(torch, dtype)).float().numpy()
-        assert np.array_equal(round_to(values, dtype), theirs)
-    rows = values.reshape(8, 8)
-    whole = round_to(rows, "int8") / (np.abs(rows).max(axis=1, keepdims=True) / 127)
-    assert np.abs(whole - np.rint(whole)).max() < 1e-4
-    step = np.abs(rows).max(axis=1) / 127
-    assert (np.abs(round_to(rows, "int8") - rows).max(axis=1) <= 0.5001 * step).all()
+        theirs = torch.from_numpy(rows).to(getattr(torch, dtype)).float().numpy()
+        assert np.array_equal(round_to(rows, dtype), theirs)
+    step = np.abs(rows).max(axis=1, keepdims=True) / 127
+    short = round_to(rows, "int8")
+    assert np.abs(short / step - np.rint(short / step)).max() < 1e-4
+    assert (np.abs(short - rows) <= 0.5001 * step).all()
 
 
 def test_swapped_labels_and_unknown_tokens_are_refuted(built: Any) -> None:
@@ -310,11 +296,8 @@ def test_swapped_labels_and_unknown_tokens_are_refuted(built: Any) -> None:
     assert (proof.verdict, proof.wrong) == ("refuted", 1)
     assert (proof.findings[0].sequence, proof.findings[0].position) == (3, 2)
     assert ml.certify(model, X, np.where(Y == 0, 9, Y)).verdict == "refuted"
-    other = X.copy()
-    other[0, 0] = 99
-    assert ml.certify(model, other, Y).wrong >= 5
-    longer = np.concatenate([X, X], axis=1)
-    assert ml.certify(model, longer, np.concatenate([Y, Y], axis=1)).verdict == "refuted"
+    assert ml.certify(model, np.where(X[0, 0] == X, 99, X), Y).wrong >= 5
+    assert ml.certify(model, np.tile(X, 2), np.tile(Y, 2)).verdict == "refuted"  # longer than there are places
 
 
 def test_weights_that_the_proof_does_not_cover_leave_it_undecided(built: Any) -> None:

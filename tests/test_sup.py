@@ -76,14 +76,13 @@ def test_interpolation_is_exact_at_knots_and_for_affine_functions(seed: int, dim
     slope, shift = random.normal(size=(dimensions, 2)), random.normal(size=2)
     affine = Interpolation(torch.from_numpy(knots @ slope + shift), cells, dimensions)
     u = random.random((20, dimensions))
-    for call in (affine, affine.look_up):
-        assert np.abs(call(torch.from_numpy(u)).detach().numpy() - (u @ slope + shift)).max() < 1e-12
     values = random.normal(size=(len(knots), 1))
     rough = Interpolation(torch.from_numpy(values), cells, dimensions)
-    for call in (rough, rough.look_up):
-        assert np.abs(call(torch.from_numpy(knots)).detach().numpy() - values).max() < 1e-12
-    both = [call(torch.from_numpy(u)).detach().numpy() for call in (rough, rough.look_up)]
-    assert np.abs(both[0] - both[1]).max() < 1e-12
+    with torch.no_grad():
+        for part, points, wanted in ((affine, u, u @ slope + shift), (rough, knots, values)):
+            for call in (part, part.look_up):
+                assert np.abs(call(torch.from_numpy(points)).numpy() - wanted).max() < 1e-12
+        assert (rough(torch.from_numpy(u)) - rough.look_up(torch.from_numpy(u))).abs().max() < 1e-12
 
 
 def test_bends_are_the_line_through_their_knots() -> None:
@@ -226,9 +225,6 @@ def test_saved_and_loaded_it_is_the_same_network(tmp_path: Path) -> None:
         assert np.array_equal(again.predict(X), model.predict(X))
         for part in ("error", "scalar", "rank", "positions"):
             assert getattr(again, part) == getattr(model, part)
-    with pytest.raises(DataError, match="exists already"):
-        model.save(tmp_path / "max")
-    model.save(tmp_path / "max", overwrite=True)
     with pytest.raises(DataError, match="float64 only"):
         model.float().save(tmp_path / "short")
 
@@ -237,8 +233,6 @@ def test_what_asks_about_facts_or_steps_refuses_it_with_a_sentence(tmp_path: Pat
     """Each of these ended in an AttributeError or a TypeError."""
     model = ml.approximate(SORT, 1, 2, cells=2, norm="sup")
     folder = model.save(tmp_path / "m")
-    with pytest.raises(DataError, match="sequence 0 has 4 tokens: the network takes 2"):
-        model.predict(np.zeros((2, 4, 1)))
     calls = [lambda: model.explain([[[0.5], [0.2]]]), lambda: model.predict([[[0.5]]]), model.check_strict]
     for each in (model, folder):
         calls += [lambda each=each: page(each), lambda each=each: ml.compare(each, each)]
@@ -306,6 +300,11 @@ def test_loader_and_checker_refuse_the_same_folders(tmp_path: Path) -> None:
         for call in (ml.load, read):
             with pytest.raises(ModelFileError):
                 call(folder)
+    (folder / "config.json").write_text(json.dumps(config))
+    changed(folder, {"interpolation.values": np.zeros((27, 0))})
+    for call in (ml.load, read):
+        with pytest.raises(ModelFileError):
+            call(folder)
 
 
 def test_ends_that_no_float_has_are_rounded_alike_by_loader_and_checker(tmp_path: Path) -> None:
@@ -328,11 +327,6 @@ def test_values_that_overflow_or_underflow(tmp_path: Path) -> None:
         proof = ml.certify(ml.approximate(f, 1, 2, cells=4, norm="sup").save(tmp_path / str(number)), f)
         assert proof.verdict == verdict
     assert "+ 0 of" not in proof.claim  # half of 5e-324 is rounded
-    folder = ml.approximate(SORT, 1, 2, cells=2, norm="sup").save(tmp_path / "m")
-    changed(folder, {"interpolation.values": np.zeros((9, 0))})
-    for call in (lambda: ml.load(folder), lambda: ml.certify(folder, SORT)):
-        with pytest.raises(ModelFileError):
-            call()
     with pytest.raises(DataError, match="NaN and infinity are not allowed"):
         ml.approximate(SORT, 1, 2, cells=2, norm="sup").predict(np.full((1, 2, 1), np.nan))
 
@@ -394,8 +388,6 @@ def test_a_saved_network_answers_from_the_command_line(tmp_path: Path, capsys: p
         assert run(["predict", folder, str(data)]) == 2
         assert words in capsys.readouterr().err
     data.write_text(row)
-    assert run(["predict", folder, str(data), "--strict"]) == 2
-    assert "built from a function" in capsys.readouterr().err
     ml.approximate(SORT, 1, 3, cells=8, norm="sup").save(folder, overwrite=True)
     assert run(["predict", folder, str(data)]) == 0
     assert "no bound on its error" in capsys.readouterr().err
