@@ -284,8 +284,8 @@ def test_real_labels_and_copies_of_a_sequence_in_several_files(tmp_path: Path) -
     X, Y = np.tile(random.integers(0, 90, (40, 6)), (4, 1)), np.tile(random.normal(size=40).round(1), 4)
     order = random.permutation(len(X))
     X, Y = X[order], Y[order]
-    Y[0] = -0.0
     Y[(X[0] == X).all(axis=1)] = 0.0
+    Y[0] = -0.0
     pattern = write(tmp_path / "data", X.tolist(), Y.tolist(), [50, 100])
     ml.memorize(read(pattern), positions=True).save(tmp_path / "model")
     assert both(tmp_path / "model", pattern).verdict == "proved"

@@ -27,9 +27,7 @@ MOST_NOISE = 0.25
 """Noise up to which the largest that is proved is looked for."""
 HALVINGS = 10
 """Steps of that search, in the logarithm: to within about 1 part in 100 of its decade."""
-LEVELS = {"int8": 127, "int6": 31, "int4": 7}
-"""Largest whole number of each integer format; a row is multiplied by one scale, its largest number over this."""
-SHORT = ("bfloat16", "float16", *LEVELS)
+SHORT = ("bfloat16", "float16", "int8")
 REASONS: dict[Verdict, str] = {
     "proved": "at every point the logit of the label stays the largest, whatever the bound leaves open",
     "refuted": "points get another answer than their label, or none",
@@ -150,7 +148,7 @@ def rounded(stored: Stored, dtype: str) -> Stored:
 def round_to(tensor: NDArray[Any], dtype: str) -> NDArray[np.float32]:
     """`tensor` rounded to `dtype`, through float32 as in torch, to nearest, ties to even.
 
-    Integers: per row of a matrix, or for a whole vector, one scale.
+    int8: whole multiples of one scale per row of a matrix, or for a whole vector, its largest number over 127.
     """
     values = tensor.astype(np.float32)
     if dtype == "float16":
@@ -160,9 +158,8 @@ def round_to(tensor: NDArray[Any], dtype: str) -> NDArray[np.float32]:
         even = (bits >> 16) & 1
         upper = np.where(np.isnan(values), bits, bits + 0x7FFF + even) & np.uint32(0xFFFF0000)
         return upper.astype(np.uint32).view(np.float32)
-    top = LEVELS[dtype]
     largest = np.abs(values).max(axis=-1, keepdims=True, initial=0.0)
-    scale = (largest / top).astype(np.float32)
+    scale = (largest / 127).astype(np.float32)
     steps = np.divide(values, scale, out=np.zeros_like(values), where=scale > 0)
-    found = np.rint(steps).clip(-top, top).astype(np.float32) * scale
+    found = np.rint(steps).clip(-127, 127).astype(np.float32) * scale
     return np.where(np.isnan(values), values, found).astype(np.float32)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Bools, Ints
-from monolayer.checker.locating.writers import MEASURED, UNKNOWN, VERDICTS, Verdict, Writers
+from monolayer.checker.locating.writers import PROVED, UNKNOWN, VERDICTS, Verdict, Writers
 from monolayer.errors import DataError
 from monolayer.table import WIDTH, escape, plural
 
@@ -41,17 +41,10 @@ class Slice:
 
 
 class Others(NamedTuple):
-    """The other facts without a neuron: how many are answered otherwise; of all of them, how many answers are only
-    measured, and how many unknown."""
+    """The other facts without a neuron: how many are answered otherwise, and the least that is known of one."""
 
     changed: int
-    measured: int
-    unknown: int
-
-    @property
-    def verdict(self) -> Verdict:
-        """Of the count: proved if every one of the others is."""
-        return "unknown" if self.unknown else "measured" if self.measured else "proved"
+    verdict: Verdict
 
 
 class Ablation(NamedTuple):
@@ -105,7 +98,7 @@ class Place:
             {
                 **asdict(each.neuron),
                 "without": {"answer": _plain(each.answer), "changes": each.changes, "verdict": each.verdict},
-                "others": {**each.others._asdict(), "verdict": each.others.verdict},
+                "others": each.others._asdict(),
             }
             for each in self.ablations
         ]
@@ -149,10 +142,8 @@ class Location:
     def _ablation(self, number: int, i: int) -> Ablation:
         """Neuron `number` and fact `i`, which it holds."""
         answer, state, changed = self.writers.ablated(number)
-        others = Others(
-            int(changed.sum() - changed[i]),
-            *(int((state == kind).sum() - (state[i] == kind)) for kind in (MEASURED, UNKNOWN)),
-        )
+        least = np.delete(state, i).min(initial=PROVED)
+        others = Others(int(changed.sum() - changed[i]), VERDICTS[least])
         own = bool(changed[i]) if state[i] > UNKNOWN else None
         (named,) = self._named(answer[i : i + 1], state[i : i + 1])
         return Ablation(replace(self.matrix, index=number), named, own, VERDICTS[state[i]], others)
