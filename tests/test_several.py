@@ -23,7 +23,7 @@ from monolayer.cli import run
 from monolayer.cluster.memorize import memorize_files
 from monolayer.data import read
 from monolayer.model.attention import LABEL
-from tests.test_files import crowd, example, small_pieces, write
+from tests.test_files import crowd, data_of, small_pieces, write
 
 INDEX = "model.safetensors.index.json"
 Files = dict[str, bytes]
@@ -31,7 +31,7 @@ Files = dict[str, bytes]
 
 @pytest.fixture(scope="module", params=["line", "cascade", "reals"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    X, Y, _ = example("ids")
+    X, Y, _ = data_of("ids")
     if request.param == "reals":
         Y = [[label / 3 for label in row] for row in Y]
     place = tmp_path_factory.mktemp(request.param)
@@ -182,7 +182,7 @@ def test_parts_in_another_order_are_answered_and_left_undecided(folder: Path, tm
     files[shards(files)[1]], files[shards(files)[2]] = one, two
     indexed(files)
     other = sealed(files, tmp_path / "other")
-    X, Y, _ = example("ids")
+    X, Y, _ = data_of("ids")
     if ml.load(other).feed_forward.readout == "runs":
         Y = [[label / 3 for label in row] for row in Y]
     else:
@@ -198,7 +198,7 @@ PARTS = ["s0.jsonl", "s1.jsonl", "s2.jsonl"]
 
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, slack: float = 8.0) -> tuple[Path, str, Any, Any]:
     """A model in several files, the pattern of its data, and the data themselves."""
-    X, Y, options = example(kind)
+    X, Y, options = data_of(kind)
     pattern = write(tmp_path / "data", X, Y, [100, 250])
     with monkeypatch.context() as patch:
         small_pieces(patch, 500, 300)
