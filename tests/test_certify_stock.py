@@ -119,6 +119,27 @@ def _lopsided(model: Model) -> None:
     written[np.flatnonzero(written.any(axis=1))[2]] *= 64.0
 
 
+def put(row: Any, columns: Any, values: Any) -> Callable[[Any], Any]:
+    return lambda array: array.__setitem__((row, columns), values)
+
+
+def moved(source: Any, target: Any) -> Callable[[Any], Any]:
+    """A token's numbers in other columns: the norm of its row is the same, and what is read of it another."""
+
+    def change(array: Any) -> None:
+        array[5, target], array[5, source] = array[5, source], 0.0
+
+    return change
+
+
+def _another_class(model: Model) -> None:
+    """One more class, which no point has, with the word of the first: their logits are equal."""
+    for part in ("weight", "bias"):
+        array = model["tensors"][f"classifier.{part}"]
+        model["tensors"][f"classifier.{part}"] = np.append(array, array[:1], axis=0)
+    model["config"]["id2label"]["5"], model["config"]["label2id"]["new"] = "new", 5
+
+
 def _far_place(model: Model) -> None:
     """A row that no sequence of the data reaches, and padding may."""
     name = "bert.embeddings.position_embeddings.weight"
@@ -149,6 +170,21 @@ FAULTS: list[tuple[str, str, Callable[[Model], None], str]] = [
     ("bert", "a query that reads", tensor("self.query.weight", first(1e-9)), "undecided"),
     ("bert", "a key with a bias", tensor("self.key.bias", first(1e-9)), "undecided"),
     ("bert", "values unlike keys", tensor("self.value.weight", first(0.25)), "undecided"),
+    # Of its 64 columns 0 and 1 hold keys, 2 to 11 words, 12 and 13 the constant pair, 14 and 15 are the slot, 16 to 19
+    # labels; the others are free.
+    ("bert", "a row with a mean", tensor("word_embeddings.weight", put(5, 20, 2.0**-20)), "undecided"),
+    ("bert", "half a key", tensor("word_embeddings.weight", moved(1, 20)), "undecided"),
+    ("bert", "a key in the slot", tensor("word_embeddings.weight", moved([0, 1], [14, 15])), "undecided"),
+    ("bert", "no constant pair", tensor("word_embeddings.weight", moved([12, 13], [20, 21])), "undecided"),
+    (
+        "bert",
+        "one word for two",
+        tensor("word_embeddings.weight", lambda t: put(0, range(2, 12), t[5, 2:12])(t)),
+        "undecided",
+    ),
+    ("bert", "a neuron that writes beside labels", tensor("layer.0.output.dense.weight", put(20, 0, 0.5)), "undecided"),
+    ("bert", "two classes with one word", _another_class, "undecided"),
+    ("gpt2", "a place among tokens", tensor("wpe.weight", put(1, [0, 1], [2.0**-20, -(2.0**-20)])), "undecided"),
     ("bert", "a head with a bias", tensor("classifier.bias", first(1.0)), "undecided"),
     # Folders that answer wrongly, at least in float32, with padding or behind their own tokenizer: the conditions of
     # Lemma S7 and of the tokenizer are not idle.
