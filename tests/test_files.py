@@ -30,10 +30,9 @@ from monolayer.cluster.points import Piece, Range, in_order
 from monolayer.cluster.room import HOUSE, Room
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line import draw, separate
-from monolayer.construct.line import points as line_points
 from monolayer.construct.line.cascade import cut
 from monolayer.construct.line.points import Points, token_major
-from monolayer.construct.line.separate import SLACK, hopeless
+from monolayer.construct.line.separate import hopeless
 from monolayer.data import read
 
 
@@ -98,10 +97,7 @@ def data_of(kind: str) -> tuple[Any, Any, dict[str, Any]]:
     if kind == "positions":
         return words, [[random.choice(["x", "y"]) for _ in row] for row in words], {"positions": True}
     if kind == "sequences":
-        return words, [str(label) for label in random.integers(0, 9, 300)], {"temperature": 2.0}
-    if kind == "causal":
-        labels = [[int(label) for label in random.integers(0, 4, len(row))] for row in words]
-        return words, labels, {"causal": True, "seed": 3}
+        return words, [str(label) for label in random.integers(0, 9, 300)], {"temperature": 2.0, "seed": 3}
     return words, None, {"causal": True, "positions": True}
 
 
@@ -128,7 +124,7 @@ WHOLE = 1 << 20
     [
         *[("ids", 0, 200, 150, 8), ("ids", 2, WHOLE, WHOLE, 8), ("sparse ids", 2, 700, 800, 8)],
         *[("positions", 0, 200, 150, 8), ("positions", 1, 700, 800, 8), ("sequences", 3, 700, 90, 8)],
-        *[("causal", 0, 200, 150, 8), ("next tokens", 0, 200, 150, 8)],
+        ("next tokens", 0, 200, 150, 8),
         # Steps that need so much room that many points lie too close for one line, in crowds of any size.
         *[("ids", 0, 1000, 100, 1e11), ("ids", 1, 1000, 700, 1e11), ("positions", 0, 1000, 300, 1e10)],
         *[("sequences", 0, 1000, 60, 1e11), ("sequences", 2, 1000, 700, 1e11), ("next tokens", 0, 1000, 200, 1e11)],
@@ -141,6 +137,8 @@ def test_bits_of_files_are_bits_of_memory(
     pattern = write(tmp_path, X, Y, [100, 101, 250], key="label" if kind == "sequences" else None)
     small_pieces(monkeypatch, block, points)
     crowd(monkeypatch, slack)
+    if kind == "positions":  # draws are compared by the same sample
+        monkeypatch.setattr(draw, "SAMPLE", 200)
     if kind == "ids" and slack > 8:  # the end of a range is looked for several times; it looks like contradictions
         monkeypatch.setattr(cluster_points, "BESIDE", 2)
         monkeypatch.setattr(parts, "MANY", 20)
@@ -148,21 +146,18 @@ def test_bits_of_files_are_bits_of_memory(
     assert ml.certify(out, data).verdict == "proved"
     assert data.labels is None or (data.labels.classes is None) == (size > 0)
     assert not list(tmp_path.glob(".*"))
-    rank = json.loads((out / "config.json").read_text())["summary"]["rank"]
+    rank = ml.load(out).summary.rank
     assert (rank > 1) == (slack > 8)
     if kind == "sequences" and slack > 8:
         with pytest.raises(ml.PrecisionError, match=f"Rank={rank} would hold them"):
             memorize_files(pattern, tmp_path / "one", workers=1, rank=1, **options)
 
 
-def test_draws_are_compared_by_the_same_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    X, Y, options = data_of("positions")
-    small_pieces(monkeypatch, 300, 500)
+def test_a_sample_of_data_with_a_rhythm_is_not_all_on_one_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draw, "SAMPLE", 200)
-    both(tmp_path, write(tmp_path, X, Y, [100, 250]), **options)
     rows = draw.sample_rows(1000, 8000)
     assert (rows // 40).tolist() == list(range(25))
-    assert set(rows % 2) == {0, 1}  # data with a rhythm are not seen on one beat
+    assert set(rows % 2) == {0, 1}
 
 
 def test_equal_contexts_and_few_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +214,7 @@ ROWS = st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=3), s
 SEEN: list[dict[str, bool]] = [{}, {"positions": True}, {"causal": True}, {"causal": True, "positions": True}]
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=ROWS,
     size=st.sampled_from([2, 100]),
@@ -279,24 +274,20 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     return Site(tmp_path, write(tmp_path / "shards", X, Y, [150, 300]))
 
 
-class Killing(Processes):
-    """One process, whatever was asked for, which is killed when it starts, the first time."""
-
-    killed = False
-
-    def _start(self) -> Any:
-        process = super()._start()
-        if not self.killed:
-            self.killed = True
-            process.kill()
-        return process
-
-
 def test_a_killed_worker_changes_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = Killing(1)
+    pool, started = Processes(1), list[Any]()
+    start = pool._start
+
+    def starts_and_dies_once() -> Any:
+        started.append(start())
+        if len(started) == 1:
+            started[0].kill()
+        return started[-1]
+
+    monkeypatch.setattr(pool, "_start", starts_and_dies_once)
     monkeypatch.setattr(executors, "Processes", lambda _: pool)
     site.build(workers=2)
-    assert pool.killed
+    assert len(started) == 2
     site.check()
 
 
@@ -464,7 +455,6 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = write(tmp_path / "vectors", [[[1.0, 2.0]], [[3.0, 4.0]]], [[1], [2]], [])
     wrong: list[tuple[Any, dict[str, Any], str]] = [
         (pattern, {"resume": True}, "nothing to resume"),
-        ([], {}, "list of files is empty"),
         ("-", {}, "standard input"),
         ([pattern, real], {}, "s0.jsonl do not go together.*integers as labels.*real numbers as labels"),
         (bare, {}, "no labels: add them, or pass causal=True"),
@@ -475,7 +465,6 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (pattern, {"engine": "ray"}, "engine must be one of"),
         (pattern, {"engine": "dask"}, "needs the address of a scheduler"),
         (pattern, {"engine": "dask", "scheduler": "tcp://127.0.0.1:1"}, "no Dask scheduler at 'tcp://127.0.0.1:1'"),
-        (pattern, {"seed": -1}, "seed must be"),
     ]
     for files, options, words in wrong:
         with pytest.raises(ml.DataError, match=words):
@@ -529,14 +518,11 @@ def test_ranges_are_cut_where_no_crowd_is(
     ends, whole = [-np.inf, *at, np.inf], np.unique(np.stack([z, label]), axis=1)
     for i in range(3):
         spill.write(f"points-{i}", [z[pieces == i], label[pieces == i]])
-    rows = [Points(whole[0], whole[0], 1.0, 0.0)]
     found, count, crowds = [np.zeros((2, 0))], 0, list[tuple[float, float]]()
     for r, (since, until) in enumerate(pairwise(ends)):
-        where = []
-        for i in range(3):
-            own = z[pieces == i]
-            begin, end = (int(np.searchsorted(own, splitter)) for splitter in (since, until))
-            where.append(Piece(f"points-{i}", len(own), begin, end))
+        own = [z[pieces == i] for i in range(3)]
+        places = [np.searchsorted(some, [since, until]).tolist() for some in own]
+        where = [Piece(f"points-{i}", len(own[i]), *places[i]) for i in range(3)]
         range_ = Range(r, since, until, where, np.dtype(np.uint8), 0, 1.0, 0.0, 10)
         some, labels, clean = range_.gather(spill, strict)
         assert clean or not strict
@@ -549,9 +535,9 @@ def test_ranges_are_cut_where_no_crowd_is(
         found.append(np.stack([some[begin:], labels[begin:]]))
         count += len(some) - begin
     assert np.concatenate(found, axis=1).tolist() == whole.tolist()
-    all_cut = cut(rows[0], np.flatnonzero(whole[1, 1:] != whole[1, :-1]))
+    every = cut(Points(whole[0], whole[0], 1.0, 0.0), np.flatnonzero(whole[1, 1:] != whole[1, :-1]))
     if strict:
-        assert crowds == list(zip(whole[0][all_cut.begin].tolist(), whole[0][all_cut.end - 1].tolist(), strict=True))
+        assert crowds == list(zip(whole[0][every.begin].tolist(), whole[0][every.end - 1].tolist(), strict=True))
 
 
 @settings(max_examples=10)
@@ -559,7 +545,6 @@ def test_ranges_are_cut_where_no_crowd_is(
 def test_many_points_are_hopeless_wherever_they_lie(low: float, reach: float, error: float) -> None:
     points = Points(np.zeros(0), np.zeros(0), 1.0, error)
     assert hopeless(10**9, 10**8, points, (low, low + reach))
-    assert SLACK == 8.0  # the figures in docs/construction.md are for this one
 
 
 @settings(max_examples=15, deadline=None)
@@ -576,12 +561,3 @@ def test_contexts_then_codes_is_the_order_of_z(sequences: int, length: int, code
     assert sorted(order.tolist()) == list(range(len(chosen)))
     assert np.array_equal(chosen[order], np.sort(chosen))
     assert token_major(np.array([0.0, 2.0**33]), np.array([0.1, 0.2]), None) is None, "too far apart for a radix sort"
-
-
-def test_both_orders_build_the_same_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    random = np.random.default_rng(0)
-    X, Y = random.integers(0, 30, (200, 6)), random.integers(0, 3, (200, 6))
-    one = ml.memorize(X, Y, positions=True).state_dict()
-    monkeypatch.setattr(line_points, "WORTH_IT", 10**9)
-    two = ml.memorize(X, Y, positions=True).state_dict()
-    assert all(np.array_equal(one[name].numpy(), two[name].numpy(), equal_nan=True) for name in one)

@@ -98,8 +98,7 @@ def reads(file: Path, expected: Sequences, **options: Any) -> None:
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "strings": st.text(max_size=3),
-    "ids": st.integers(0, 2**63 - 1),
-    "small ids": st.integers(0, 9),
+    "ids": st.one_of(st.integers(0, 9), st.integers(0, 2**63 - 1)),
     "vectors": st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2),
 }
 LABELS: dict[str, st.SearchStrategy[Any]] = {
@@ -107,7 +106,6 @@ LABELS: dict[str, st.SearchStrategy[Any]] = {
     "integers": st.integers(-(2**63), 2**63 - 1),
     "reals": st.floats(allow_nan=False, allow_infinity=False),
     "mixed numbers": st.one_of(st.integers(-9, 9), st.floats(-9, 9)),
-    "booleans": st.booleans(),
     "vectors": st.lists(st.floats(-9, 9), min_size=3, max_size=3),
 }
 
@@ -169,10 +167,8 @@ KEYED = [dict(zip(("tokens", "tag", "tags", "label"), row, strict=True)) for row
 ONE = "tokens,tag\na,x\nb c,y z\n"
 GOOD_FILES: list[tuple[str, Any, dict[str, Any], Any, Any]] = [
     ("a.csv", ONE, {"labels": "tag", "per": "token"}, [["a"], ["b", "c"]], [["x"], ["y", "z"]]),
-    ("a.csv", "tokens,tag\na,x\nb c,y\n", {"labels": "tag"}, [["a"], ["b", "c"]], ["x", "y"]),
-    ("a.csv", "tokens,tag\nb c,y z\nc d,z z\n", {"labels": "tag"}, [["b", "c"], ["c", "d"]], ["y z", "z z"]),
+    ("a.csv", "tokens,tag,two,two\nb c,y z,1,2\nc d,z,1,2\n", {"labels": "tag"}, [[*"bc"], [*"cd"]], ["y z", "z"]),
     ("a.csv", "tokens,tags\nb c,y z\n", {}, [["b", "c"]], [["y", "z"]]),
-    ("a.csv", "tokens,tag,two,two\nb c,y,1,2\n", {"labels": "tag"}, [["b", "c"]], ["y"]),
     ("a.csv", "sequence,label\nx y,A\nz,B\n", {"tokens": "sequence"}, [["x", "y"], ["z"]], ["A", "B"]),
     ("a.ndjson", KEYED, {"labels": "tag"}, ["ab", "c"], ["x", "y"]),
     ("a.ndjson", KEYED, {"labels": "tags"}, ["ab", "c"], [["p", "q"], ["p"]]),
@@ -230,18 +226,14 @@ JSON = [
     '{"tokens": ["a"], "label": "z"}',
     '{"tokens": ["a"]}',
     '{"tokens": ["a"], "labels": null}',
-    '{"tokens": ["a"], "labels": [null]}',
     '{"tokens": ["a", "b"], "labels": ["x"]}',
     '{"tokens": [], "labels": []}',
     '{"tokens": "a𝄞b", "labels": ["x", "y", "x"]}',
     '{"tokens": [7, 3], "labels": [0, 1]}',
-    '{"tokens": [7, 3], "labels": [0, 1.5]}',
     '{"tokens": [7, 3.5], "labels": [0, 1]}',
     '{"tokens": [9223372036854775808], "labels": [1e3]}',
     '{"tokens": [[1, 2], [0.5, -0.0]], "labels": [0.1, -0.0]}',
     '{"tokens": [[1, 2], [3]], "labels": [0.1, 2]}',
-    '{"tokens": [[0.5, 2.5], [3, 4]], "labels": [0.1, 2]}',
-    '{"tokens": [[1, 2]], "label": [0.25, 1e999]}',
     '{"tokens": ["a"], "tokens": ["b"], "labels": ["x"]}',
     '{"tokens": ["a"], "labels": ["x"]}{"tokens": ["b"], "labels": ["y"]}',
     '{"tokens": ["a"],',
@@ -276,9 +268,9 @@ def alike(file: Path, chunk: int, **options: Any) -> None:
 @given(st.lists(st.sampled_from(JSON), min_size=1, max_size=6), st.sampled_from(["\n", ""]), st.sampled_from([3, 64]))
 @example([JSON[0]] * 12, "\n", 3)
 @example(JSON[:3], "\n", 64)
-@example([JSON[0], JSON[0], JSON[8]], "\n", 64)
-@example([JSON[19]] * 2, "\n", 64)
-@example([JSON[20]], "\n", 64)
+@example([JSON[0], JSON[0], JSON[7]], "\n", 64)
+@example([JSON[15]] * 2, "\n", 64)
+@example([JSON[16]], "\n", 64)
 def test_blocks_of_json_lines(tmp_path: Path, rows: list[str], end: str, chunk: int) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text("\n".join(rows) + end, "utf-8", newline="")
@@ -323,7 +315,6 @@ def test_plain_files_do_not_go_line_by_line(
 BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict for columns or arrays
     ("a.jsonl", "\n \n", "@ is empty: there is no sequence in it"),
     ("a.csv", "tokens,labels\n", "@ is empty"),
-    ("a.npz", "", "@ is no npz file"),
     ("a.txt.gz", GOOD, "@: the suffix '.txt' says nothing of the format. Say it with format= (--format on the command"),
     # cut short
     ("a.jsonl", GOOD + GOOD[:30], "line 2 of @ is not JSON (Unterminated string"),
@@ -337,8 +328,6 @@ BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict
     ("a.jsonl", GOOD + '[["a"]]\n', "line 2 of @ is [['a']], not an object: write"),
     ("a.jsonl", GOOD.encode() + b'{"tokens": "\xe9a"}\n', "line 2 of @ is not UTF-8: byte 0xe9 at byte 12. Convert"),
     ("a.jsonl.gz", GOOD, "@ is no gzip file, or a damaged one"),
-    ("a.npz", "hello there", "@ is no npz file, or a damaged one"),
-    ("a.parquet", "hello there", "@ is no Parquet file, or a damaged one"),
     ("a.csv", 'tokens,label\n"a"b,x\n', "line 2 of @ is not CSV (',' expected after '\"')"),
     # rows
     ("a.jsonl", GOOD + '{"text": "a", "label": 1}\n', "line 2 of @ has no column 'tokens'; it has: text, label"),
@@ -353,22 +342,17 @@ BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict
     ("a.jsonl", '{"tokens": [1, 2, 2]}\n\n' * 4 + '{"tokens": [3, -1]}', "token 1 of line 9 of @ has id -1"),
     ("a.jsonl", GOOD * 4 + '{"tokens": "abc", "labels": ["x", "y", 1]}\n' + GOOD, "token 2 of line 5 of @ is an"),
     ("a.jsonl", '{"tokens": [[1, 2]]}\n{"tokens": [[1, 2], [3]]}', "token 1 of line 2 of @ is [3], not a vector of 2"),
-    ("a.jsonl", '{"tokens": [[1, 2]]}\n{"tokens": [[1, NaN]]}', "is [1.0, nan]: NaN and infinity are not allowed"),
     ("a.conll", "a NN O\nb\nc NN O\n", "line 2 of @ has 1 columns, line 1 has 3: give every line the same columns"),
     ("a.conll", "a\tO\n\tO\n", "line 2 of @ has an empty token"),
-    ("a.conll", "a\tO\nb\t\n", "line 2 of @ has an empty label"),
     ("a.csv", "tokens,label\na,x\nb,y,z\n", "line 3 of @ has 3 columns, the header has 2: give every row the same"),
     ("a.csv", "tokens,label\na,x\n,y\n", "line 3 of @ is an empty sequence"),
     ("a.csv", "tokens,tokens,label\na b,c d,x\n", "2 columns called 'tokens'"),
-    ("a.csv", "text,label\na,x\n", "@ has no column 'tokens'; it has: text, label. Choose with tokens="),
     ("a.csv", "sequence,token,label\n1,a,x\n", "has no column 'tokens'; it has: sequence, token, label. Choose"),
-    ("a.parquet", {"tokens": [1, 2]}, "row 0 of @, column 'tokens', holds 1: it must be a list, or text"),
     ("a.parquet", {"tokens": [["a"], None]}, "row 1 of @ is an empty sequence"),
     ("a.parquet", {"tokens": [["a", None]]}, "token 1 of row 0 of @ is None"),
     ("a.parquet", {"tokens": [["a"], ["a", "b"]], "labels": [["x"], ["x"]]}, "row 1 of @ has 2 tokens but 1 label"),
     ("a.parquet", {"tokens": [[1], [2, -2]]}, "token 1 of row 1 of @ has id -2"),
     ("a.parquet", {"tokens": [[[1.0]], [[2.0, 3.0]]]}, "token 0 of row 1 of @ is [2.0, 3.0], not a vector of 1 number"),
-    ("a.parquet", {"tokens": pa.array([], pa.list_(pa.string()))}, "@ is empty: there is no sequence in it"),
     ("a.npz", {"Z": [3]}, "@ has no array 'X'; it has: Z"),
     ("a.npz", {"X": np.array([["a"], None], dtype=object)}, "@ holds an array that cannot be read"),
     ("a.npz", {"X": [[1, -1]]}, "@: token 1 of sequence 0 has id -1"),
