@@ -170,16 +170,22 @@ FAULTS: list[tuple[str, str, Callable[[Model], None], str]] = [
     ("bert", "a query that reads", tensor("self.query.weight", first(1e-9)), "undecided"),
     ("bert", "a key with a bias", tensor("self.key.bias", first(1e-9)), "undecided"),
     ("bert", "values unlike keys", tensor("self.value.weight", first(0.25)), "undecided"),
-    # Of its 64 columns 0 and 1 hold keys, 2 to 11 words, 12 and 13 the constant pair, 14 and 15 are the slot, 16 to 19
-    # labels; the others are free.
+    # Of its 64 columns 0 and 1 hold keys, 2 and 3 make all rows equally long, 4 to 11 hold words, 12 and 13 the constant
+    # pair, 14 and 15 are the slot, 16 to 19 labels; the others are free.
     ("bert", "a row with a mean", tensor("word_embeddings.weight", put(5, 20, 2.0**-20)), "undecided"),
+    (
+        "bert",
+        "a longer row",
+        tensor("word_embeddings.weight", lambda t: put(5, [2, 3], 1.00001 * t[5, 2:4])(t)),
+        "undecided",
+    ),
     ("bert", "half a key", tensor("word_embeddings.weight", moved(1, 20)), "undecided"),
     ("bert", "a key in the slot", tensor("word_embeddings.weight", moved([0, 1], [14, 15])), "undecided"),
     ("bert", "no constant pair", tensor("word_embeddings.weight", moved([12, 13], [20, 21])), "undecided"),
     (
         "bert",
         "one word for two",
-        tensor("word_embeddings.weight", lambda t: put(0, range(2, 12), t[5, 2:12])(t)),
+        tensor("word_embeddings.weight", lambda t: put(0, range(4, 12), t[5, 4:12])(t)),
         "undecided",
     ),
     ("bert", "a neuron that writes beside labels", tensor("layer.0.output.dense.weight", put(20, 0, 0.5)), "undecided"),
