@@ -13,8 +13,9 @@ import pytest
 import torch
 
 import monolayer as ml
+from monolayer.checker.gates import EPSILON
 from monolayer.checker.labelled import labelled
-from monolayer.checker.noise import Shares
+from monolayer.checker.noise import Shares, errors
 from monolayer.checker.robust import question_of
 from monolayer.checker.rounding import BINARY64
 from monolayer.checker.stored import read
@@ -109,6 +110,39 @@ def test_no_printed_share_is_above_the_one_that_was_proved(built: ml.Monolayer) 
     for share in (proof.noise, 0.0029996, 1 / 3, 0.0, 2.0**-20):
         said = dict(replace(proof, noise=share).rows())["noise on every weight"]
         assert 0.99 * share <= float(said.split()[2]) <= share
+
+
+def test_noise_that_pushes_a_neuron_as_far_as_it_can_uses_up_its_bound(built: ml.Monolayer, tmp_path: Path) -> None:
+    """Lemma R3: every weight that a neuron depends on moved by all of the noise, with the sign that hurts."""
+    stored, eta = read(built.save(tmp_path / "m")), 2.0**-10
+    points = labelled(stored, ml.Sequences.of(X, Y))
+    asked = question_of(stored, points)
+    gated, found = asked.gated, asked.found
+    error = errors(found, gated, Shares.of(eta, gated, asked.longest, asked.format))
+    logits, used = gated.query[1:3] @ gated.key[:3].T, []
+
+    def read_by(own: Any, v: Any, logit: Any) -> Any:
+        weight = np.exp(logit)
+        z = own + weight @ v / weight.sum()
+        return z / np.sqrt((z**2).sum() + len(z) * EPSILON)
+
+    for q, (flat, j) in enumerate(zip(found.point.tolist(), found.neuron.tolist(), strict=True)):
+        row, place = points.rows[flat], flat % 2
+        own, w = gated.own[row], gated.weight_context[j]
+        v = np.concatenate([gated.begin[None], gated.own[points.rows[flat - place : flat - place + 2]]]) * gated.gain
+        unit = read_by(own, v, logits[place])
+        across = w - (w @ unit) * unit
+        height = v @ across - np.average(v @ across, weights=np.exp(logits[place]))
+        terms = np.append(gated.token[row] * gated.weight_token[j], gated.place[place] * gated.weight_place[j])
+        for sign in (eta, -eta):
+            turned = logits[place] * (1 + sign * np.sign(height * logits[place])) ** 4
+            unit = read_by(own * (1 + sign * np.sign(across * own)), v * (1 + sign * np.sign(across * v)) ** 3, turned)
+            value = (w * (1 + sign * np.sign(w * unit))) @ unit * np.sqrt(len(w))
+            value += (terms * (1 + sign * np.sign(terms)) ** 2).sum() + gated.bias[j] * (
+                1 + sign * np.sign(gated.bias[j])
+            )
+            used.append(abs(value - found.value[q]) / error[q])
+    assert 0.8 < max(used) <= 1.0
 
 
 def test_roundings_of_the_checker_itself_are_counted(built: ml.Monolayer, tmp_path: Path) -> None:
