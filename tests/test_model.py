@@ -271,7 +271,7 @@ def test_ids_that_do_not_fit_are_named(model: ml.Monolayer, tokens: Any, lengths
 )
 def test_vectors_that_do_not_fit_are_named(change: Any, message: str) -> None:
     with pytest.raises(ml.DataError, match=message):
-        ml.memorize(VECTORS, VECTORS[..., 0])(change(torch.from_numpy(VECTORS)))
+        ml.memorize(VECTORS[:3], VECTORS[:3, ..., 0])(change(torch.from_numpy(VECTORS)))
 
 
 LETTERS, HOLES = ([["a", "b"]], [["x", "y"]]), ([[0, 1], [3, 1]], [[0, 1], [1, 1]])
@@ -281,6 +281,7 @@ PAIR = [[[0.0, 1.0]]], [[1]]
 @pytest.mark.parametrize(
     ("data", "asked", "message"),
     [
+        ((X, Y), np.tile(X[:1], (1, 2)), "longer than any"),
         (LETTERS, [["a", "c"]], "token 1 of sequence 0 is 'c', which the model has never seen"),
         (HOLES, [[0, 2]], "token 1 of sequence 0 is 2, which the model has never seen"),
         (HOLES, np.array([[0, 2]]), "token 1 of sequence 0 is 2, which the model has never seen"),
@@ -291,15 +292,11 @@ PAIR = [[[0.0, 1.0]]], [[1]]
     ],
 )
 def test_what_predict_cannot_answer_is_named(data: Any, asked: Any, message: str) -> None:
+    model = ml.memorize(*data, positions=True)
     with pytest.raises(ml.DataError, match=message):
-        ml.memorize(*data).predict(asked)
-
-
-def test_ways_and_lengths_that_are_none_are_named(model: ml.Monolayer) -> None:
-    with pytest.raises(ml.DataError, match="longer than any"):
-        model.predict(np.tile(X[:1], (1, 2)))
+        model.predict(asked)
     with pytest.raises(ml.DataError, match="path must be one of 'auto', 'fast', 'dense', not 'quick'"):
-        model.predict(X, path="quick")  # type: ignore[arg-type]
+        model.predict(data[0], path="quick")  # type: ignore[arg-type]
 
 
 def test_an_unseen_id_is_refused_and_padding_may_be_any_number(model: ml.Monolayer) -> None:
