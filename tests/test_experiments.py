@@ -51,7 +51,7 @@ def frontier_holds(found: Results) -> None:
     robust, held = rows["robust, rank 16"], rows["in the embedding, 32 neurons"]
     assert robust["noise"] > robust["proved"] > 1e-3
     assert held["noise"] > held["proved"] > 1e-4
-    assert held["bits"] / held["parameters"] > 3 * robust["bits"] / robust["parameters"]
+    assert held["bits"] / held["parameters"] > 2 * robust["bits"] / robust["parameters"]
     assert rows["line"]["noise"] < 1e-3
     assert rows["packed, 8,192 classes"]["noise"] is None
 
@@ -83,13 +83,13 @@ SMALL: dict[str, Results] = {
     "shortfall": {"sequences": 16, "clock": 0.05, "seeds": 2, "length": 4, "vocabulary": 14, "width": 32},
     "tagging": {"phrases": 200, "characters": 100, "words": 40, "clock": 0.05},
     "editing": {"phrases": 60, "characters": 100, "edits": (1, 5), "clock": 0.05, "width": 32, "longest": 0.01},
-    "unlearning": {"facts": 24, "forgotten": 8, "rates": (1e-3,), "steps": (1, 10)},
+    "unlearning": {"facts": 24, "forgotten": 8, "rates": (1e-3,), "steps": (1, 2)},
     "quantizer": {"cells": (2, 4, 8), "tested": 1_000, "samples": 1 << 12, "places": 4},
     "equivariant": {"cells": (2, 4, 8), "points": 2_000},
     "functions": {"targets": ("max", "ranks"), "seeds": 2, "cells": 4, "clock": 0.05, "pool": 200, "held_out": 100},
     "uniform": {"most_cells": 4, "points": 1_000},
     "precision": {"vocabularies": (4, 8, 16)},
-    "frontier": {"sequences": 40, "length": 4, "asked": 4, "ranks": (16,), "embedded": ((16, 32),)},
+    "frontier": {"sequences": 24, "length": 4, "asked": 4, "ranks": (16,), "embedded": ((16, 32),)},
 }
 SMALL["editing"]["asked"] = 20
 SMALL["frontier"] |= {"widths": (32,), "clock": 0.05}

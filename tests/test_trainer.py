@@ -131,13 +131,13 @@ def test_members_do_not_learn_from_each_other():
         fleet = Fleet((1, 1, 8, 1, 1), 2, seed=0)
         X = np.random.default_rng(0).random((16, 3, 1))
         Y = np.stack([np.repeat(X.mean(1, keepdims=True), 3, axis=1), target + 3.0 * X])
-        with training_by_steps(1 / 100):
-            sail(fleet, X, Y, [0, 1], [1e-2, rate], 1.0, 16)
+        with training_by_steps(1 / 50):
+            sail(fleet, X, Y, [0, 1], [3e-2, rate], 1.0, 16)
         error = np.sqrt(np.square(fleet.predict(X) - Y).mean(axis=(1, 2, 3))) / Y.std(axis=(1, 2, 3))
-        assert (fleet.steps, error[0] < 1 / 3, error[1] < 1 / 3) == (100, True, rate > 0)
+        assert (fleet.steps, error[0] < 1 / 3, error[1] < 1 / 3) == (50, True, rate > 0)
         return {name: weight.detach() for name, weight in fleet.weights.items()}
 
-    one, other = trained(7.0, 1e-2), trained(5.0, 0.0)  # a rate of nothing learns nothing
+    one, other = trained(7.0, 3e-2), trained(5.0, 0.0)  # a rate of nothing learns nothing
     assert all(torch.allclose(one[name][0], other[name][0], atol=1e-5) for name in one)
     assert not torch.allclose(one["head.weight"][1], other["head.weight"][1])
 
