@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -18,6 +20,16 @@ FORBIDDEN = {
     *((layer, "torch") for layer in ("checker", "theory", "huggingface", "data")),
 }
 """The checker is a stranger to the builder, and what it stands on needs no PyTorch."""
+parsed = cache(ast.parse)
+
+
+def statements(body: list[ast.stmt], types: bool) -> Iterator[ast.stmt]:
+    """All statements of a file, also inside others; maybe those for types."""
+    for node in body:
+        yield node
+        if types or not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+                yield from statements(getattr(node, block, []), types)
 
 
 def modules(source: str, known: set[str] | None = None, types: bool = True) -> set[str]:
@@ -25,12 +37,8 @@ def modules(source: str, known: set[str] | None = None, types: bool = True) -> s
 
     Of what is taken out of a package: the file it is in, if that is `known`, else the package.
     """
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            node.body = node.body if types else []
     found = set()
-    for node in ast.walk(tree):
+    for node in statements(parsed(source).body, types):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
