@@ -253,6 +253,8 @@ def test_approximate_says_what_was_built_predicted_and_measured(said: Said) -> N
         shown = " ".join(said("approximate", *command.split()).split())
         assert all(part in shown for part in words.split("|"))
     assert set(json.loads(said("approximate", "list", "--json"))) == set(TARGETS)
+    known, wider = (json.loads(said(f"approximate max --cells 4 {more} --json")) for more in ("", "--lipschitz 2"))
+    assert wider["predicted"]["sup"] == 2 * known["predicted"]["sup"]  # the library's constant is 1
 
 
 def test_an_approximator_is_saved_answers_and_is_what_python_builds(said: Said) -> None:

@@ -68,6 +68,7 @@ def test_forgetting_gives_the_folder_of_a_model_that_never_knew(how: str, said: 
 def test_edit_insert_and_compare(said: Said) -> None:
     found = json.loads(said("edit old changed.jsonl --data data.jsonl --out exact --json"))
     assert found["proof"]["verdict"] == "proved"
+    assert "nothing else" in found["proof"]["claim"]
     assert found["changes"][0]["after"] == "háng"
     said("insert old more.jsonl --data data.jsonl --out more")
     found = json.loads(said("compare old exact data.jsonl --json"))
