@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -319,18 +318,6 @@ def _online(scores: Any, values: Any, random: np.random.Generator) -> float:
         under, over = under * again + weight[order].sum(), over * again + (weight * values[start:stop])[order].sum()
         most, start = peak, stop
     return float(over * (1.0 / under))
-
-
-def test_on_a_ramp_nothing_is_sure() -> None:
-    """Lemma S5: relu6 rests up to 0 and is settled from 6 on."""
-    one = np.ones(1)
-    arrays = {"b_1": 0.0 * one, "W_2": one[:, None]}
-    net: Any = type("Net", (), {"activation": "relu6", "__getitem__": lambda _, letter: arrays[letter]})()
-    found: Any = SimpleNamespace(slope=one, label=[0], token_of=np.array([0]), place_of=np.array([0]))
-    feature = np.array([-1.0, 0.0, 0.5, 4.0, 5.9, 6.0, 7.0])
-    passed, sure, _ = read_steps(net, found, 1).passed(np.zeros(7, np.int64), feature, np.zeros(7))
-    assert passed[sure].tolist() == [0, 0, 1, 1]
-    assert sure.tolist() == [True, True, False, False, False, True, True]
 
 
 def test_a_point_on_a_ramp_or_at_its_ends_is_unsure(tmp_path: Path) -> None:
