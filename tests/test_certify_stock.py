@@ -169,7 +169,7 @@ FAULTS: list[tuple[str, str, Callable[[Model], None], str]] = [
     ("bert", "a query that reads", tensor("self.query.weight", first(1e-9)), "undecided"),
     ("bert", "a key with a bias", tensor("self.key.bias", first(1e-9)), "undecided"),
     ("bert", "values unlike keys", tensor("self.value.weight", first(0.25)), "undecided"),
-    # Of its 64 columns 0 and 1 hold keys, 2 and 3 make all rows equally long, 4 to 11 hold words, 12 and 13 the constant
+    # Of its 64 columns 0 and 1 hold keys, 2 and 3 make rows equally long, 4 to 11 hold words, 12 and 13 the constant
     # pair, 14 and 15 are the slot, 16 to 19 labels; the others are free.
     ("bert", "a row with a mean", tensor("word_embeddings.weight", put(5, 20, 2.0**-20)), "undecided"),
     (
