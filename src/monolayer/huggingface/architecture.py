@@ -19,11 +19,8 @@ from typing import Any, Literal
 import numpy as np
 
 Task = Literal["token", "sequence", "lm"]
-SUFFIXES: dict[Task, str] = {
-    "token": "ForTokenClassification",
-    "sequence": "ForSequenceClassification",
-    "lm": "ForCausalLM",
-}
+SUFFIXES: dict[Task, str] = {"token": "ForTokenClassification", "sequence": "ForSequenceClassification"}
+SUFFIXES["lm"] = "ForCausalLM"
 SHAPES = {"tokens": "VD", "places": "LD", "types": "TD"}
 SHAPES |= {**dict.fromkeys(("W_Q", "W_K", "W_V", "W_O", "W_P"), "DD"), "W_H": "CD"}
 SHAPES |= dict.fromkeys(("W_1", "W_2", "W_3"), "HD")

@@ -90,9 +90,9 @@ def stock_model(
         unknown = None if job.unknown is None else job.classes[job.unknown]
         whole = kind.arrays(job.kind, kind.tensors(job.kind, arrays))
         size, median = head_size(facts, whole, data, confidence)
-        draw = Draw(
-            numbers, (data.vocabulary.integers, job.class_names.integers), size, data.prompts is not None, unknown
-        )
+        named = None if data.labels is None else data.labels.classes
+        integers = data.vocabulary.integers, named is not None and named.integers
+        draw = Draw(numbers, integers, size, data.prompts is not None, unknown)
     else:
         draw, median = known.draw, None
     arrays["W_H"] *= draw.head

@@ -52,7 +52,7 @@ class Kept:
 @dataclass(frozen=True, eq=False)
 class Draw:
     """`integers`: whether the names of tokens, and those of labels, are integers in the data. `head`: the size of the
-    numbers in the head, a power of two (`stock/confidence.py`). `prompts`: whether the data are prompts and answers.
+    numbers in the head, a power of two (`stock/assemble.py`). `prompts`: whether the data are prompts and answers.
     `unknown`: the class of what the data do not hold, if there is one."""
 
     numbers: Line | Kept

@@ -36,16 +36,8 @@ from monolayer.table import as_table, plural
 
 ONNX = "onnx/model.onnx"
 """Where transformers.js looks for the network."""
-STOCK = Kind(
-    "stock model of monolayer",
-    "built_by",
-    frozenset(
-        {
-            *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"),
-            *("generation_config.json", "README.md", "certificate.json", FILE, ONNX),
-        }
-    ),
-)
+_FILES = "config.json model.safetensors tokenizer.json tokenizer_config.json generation_config.json README.md"
+STOCK = Kind("stock model of monolayer", "built_by", frozenset([*_FILES.split(), "certificate.json", FILE, ONNX]))
 """A folder that `save` may replace when asked to."""
 
 

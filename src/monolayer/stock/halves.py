@@ -12,11 +12,21 @@ second norm all that can arrive lies on a sphere,
 (`K` the squared norm of the stream before the context `c` is added, over `s²`). So `w · z = D/2 − |z − z_f|²/2` with
 `w = (β² u_f, F_f c_f)`, and the half-space of a fact `f` is a cap of that sphere: a ball around it. Its half-width `h`,
 in the units of `w/|w|`, is `NARROW`, or half of what is left to the nearest fact with another label, if that is less.
+
+`misread` asks the facts in the arithmetic of a short format. A plain `from_pretrained` computes in the format that the
+weights are stored in, and no proof covers bfloat16 or float16 arithmetic. So the facts are asked: what arrives is
+computed as such an evaluation does it, sums in float32 and every result rounded to the format, up to the neurons of the
+token that answers. Logits and weights of attention are not rounded, as in the fused kernels that are the default
+(sdpa); eager attention rounds them, and may lose more. Kernels sum and round in different orders, so a neuron must keep
+at least `LEFT` of its margin here, and a multiple of what independent roundings of the numbers that it reads add up to,
+whose sizes may be thousands of margins. What comes behind the neurons is sums of words with cosines of at most 1/4,
+which rounding does not turn; the neurons of other tokens are below −1 whatever the context.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -26,7 +36,9 @@ from monolayer.arrays import Floats, Ints
 from monolayer.construct.robust.build import LOUD, NARROWEST
 from monolayer.construct.robust.cover import Cells, HalfSpaces
 from monolayer.stock.folder import Neurons
-from monolayer.stock.mirror import USUAL, Mirror
+from monolayer.stock.labelled import Points, Work
+from monolayer.stock.mirror import USUAL, Mirror, contexts
+from monolayer.stock.norms import factor
 
 ONE = {"float32": 8.0, "bfloat16": 1.0, "float16": 1.0}
 """How much the `u` behind the places counts beside a coordinate of the context, a power of two. Facts would lie on a
@@ -38,6 +50,12 @@ NARROW = 2.0**-5
 where contexts are some 10 long."""
 AT_ONCE = 1 << 23
 """Products held at a time."""
+LEFT = 0.5
+"""Share of a margin that must be left."""
+UNIT = {"bfloat16": 2.0**-9, "float16": 2.0**-12}
+"""Half the distance of neighbouring numbers at most, as a share."""
+ROUNDINGS = 2.0
+"""A margin must also exceed so many times what independent roundings of all numbers that a neuron reads add up to."""
 SHARP = {"relu6": 1.0, "silu": 32.0}
 """What neurons are multiplied by, so that −1 is silence: silu(−32) is below 10⁻¹²."""
 
@@ -175,3 +193,54 @@ def caps(facts: Cells, mirror: Mirror, one: float) -> HalfSpaces:
         half_width=half_width[chosen],
         worst=int(chosen[half_width[chosen].argmin()]) if len(chosen) else None,
     )
+
+
+def misread(job: Work, mirror: Mirror, half: Half, points: Points, label: Ints, usual: Ints, dtype: str) -> Ints:
+    """Numbers of the labelled points whose answer is wrong, or too close to it, in the arithmetic of `dtype`."""
+    wrong: list[Ints] = []
+    cuts = np.searchsorted(half.cell, np.arange(len(usual) + 1))
+    weight = half.weight
+    for point, feature in _arriving(job, _as_computed(mirror, dtype), points, dtype):
+        token = points.token[point]
+        order = np.argsort(token, kind="stable")
+        names, first = np.unique(token[order], return_index=True)
+        for name, rows in zip(names.tolist(), np.split(order, first[1:]), strict=True):
+            own = slice(int(cuts[name]), int(cuts[name + 1]))
+            if own.start == own.stop:
+                continue
+            value = rounded(feature[rows] @ weight[own].T + half.bias[own], dtype)
+            noise = ROUNDINGS * UNIT[dtype] * np.sqrt(np.square(feature[rows]) @ np.square(weight[own]).T)
+            need = np.maximum(LEFT, noise)
+            mine = half.label[own] == label[point[rows], None]
+            right = np.where(mine, value - need, -np.inf).max(axis=1) >= 0
+            right |= label[point[rows]] == usual[name]
+            quiet = np.where(mine, -np.inf, value + need).max(axis=1) <= 0
+            wrong.append(point[rows[~(right & quiet)]])
+    return np.sort(np.concatenate(wrong)) if wrong else np.zeros(0, np.int64)
+
+
+def _as_computed(mirror: Mirror, dtype: str) -> Mirror:
+    """What the first norm, queries, keys and values are when each of them is rounded."""
+    norm = mirror.rest / mirror.scale**2
+    exact = float(factor(norm, mirror.width, mirror.epsilon))  # of the first norm
+    first = float(rounded(np.array([exact]), dtype)[0])
+    scale = first if mirror.scale == exact else 1.0  # a norm in front of the stream rounds the stream
+    gain = mirror.kept.gain
+    return replace(
+        mirror,
+        query=None if mirror.query is None else rounded(mirror.query, dtype),
+        key=None if mirror.key is None else rounded(mirror.key, dtype),
+        values=gain * rounded(mirror.values / gain * (first / exact), dtype),
+        scale=scale,
+        rest=scale**2 * norm,
+    )
+
+
+def _arriving(job: Work, mirror: Mirror, points: Points, dtype: str) -> Iterator[tuple[Ints, Floats]]:
+    """Numbers of labelled points, and what arrives there on the columns that half-spaces read, rounded step by step."""
+    codes = mirror.place_codes(ONE[dtype])
+    for point, context in contexts(job, mirror):
+        written = rounded(context.double().numpy(), dtype)
+        F = mirror.factor(np.square(written).sum(axis=1))[:, None]
+        u = rounded(F * mirror.scale, dtype)
+        yield point, np.concatenate([u * codes[points.place[point]], rounded(F * written, dtype)], axis=1)

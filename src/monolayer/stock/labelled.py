@@ -69,12 +69,6 @@ class Work:
         return tuple(str(name) for name in self.task.target.classes.names)
 
     @property
-    def class_names(self) -> Names:
-        """The same as the data name them, which may be integers."""
-        labels = self.data.labels
-        return Names(self.names) if labels is None or labels.classes is None else labels.classes
-
-    @property
     def recites_from_nothing(self) -> bool:
         """Whether the begin token alone determines the first token."""
         first = self.data.tokens[self.data.offsets[:-1]]

@@ -29,11 +29,10 @@ from monolayer.data.distinct import distinct_rows, row_keys
 from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.device import one_thread
-from monolayer.stock.arithmetic import misread
 from monolayer.stock.assemble import CONFIDENCE, stock_model
 from monolayer.stock.draw import Kept
 from monolayer.stock.folder import Neurons, StockModel
-from monolayer.stock.halves import ONE, Half, caps, neurons, rounded, settled
+from monolayer.stock.halves import ONE, Half, caps, misread, neurons, rounded, settled
 from monolayer.stock.labelled import Points, Work
 from monolayer.stock.mirror import Mirror, contexts, lay_out
 

@@ -22,7 +22,6 @@ import torch
 
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.task import Progress
-from monolayer.data import Sequences
 from monolayer.errors import PrecisionError
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.attention import contexts
@@ -131,13 +130,12 @@ def _separate(job: Work, label: Ints, usual: Ints, seed: int, line: Line | None)
         return best
     place = best.changes.change[int(np.argmin(best.changes.gap))]
     one, two = (job.where(int(best.changes.order[i])) for i in (place, place + 1))
-    draws = f"each of {len(TEMPERATURES)} draws" if line is None else "this draw"
-    way_out = "Split the data over several models, or try another seed"
+    way_out = "Split the data over several models, or memorize them anew, with another seed and no draw"
     raise PrecisionError(
         f"{int((best.changes.gap < SLACK * best.common).sum()):,} neighbours with different labels fell closer "
-        f"together than {SLACK:g} rounding errors in {draws}, for example {one} and {two}. They are different points, "
-        "not a contradiction: rank 1 in float64 holds about ten million contexts of one token, fewer where sequences "
-        f"are long. {way_out if line is None else 'Memorize the data anew, without the draw'}"
+        f"together than {SLACK:g} rounding errors in every draw, for example {one} and {two}. They are different "
+        "points, not a contradiction: rank 1 in float64 holds about ten million contexts of one token, fewer where "
+        f"sequences are long. {way_out}"
     )
 
 
@@ -156,7 +154,9 @@ def _measured(job: Work, label: Ints, layout: Layout, temperature: float, kept: 
     if place_key is not None:
         key, begin = key + place_key[data.position + 1], float(table[BEGIN] + place_key[0])
     key, begin = first * key, first * begin
-    context = _contexts(key, begin, temperature, data, kind.causal)
+    weight, start = np.exp(temperature * key), float(np.exp(temperature * begin))  # the Boltzmann operator
+    sums, products, lengths = (torch.from_numpy(part) for part in (weight, weight * key, data.lengths))
+    context = contexts(sums, products, lengths, (start, start * begin), kind.causal).numpy()
 
     # Behind attention the stream has this norm, and `one` this size.
     norm, one = (layout.norm * first * first, first) if kind.post_norm else (layout.norm, 1.0)
@@ -189,20 +189,6 @@ def _measured(job: Work, label: Ints, layout: Layout, temperature: float, kept: 
     )
     gap = float(changes.gap.min()) if len(changes.gap) else None
     return Found(layout, place, changes, temperature, reach, silence, gap, worst, common)
-
-
-def _contexts(key: Floats, begin: float, temperature: float, data: Sequences, causal: bool) -> Floats:
-    """The Boltzmann operator over begin token and sequence `(N,)`, or over each prefix `(T,)`."""
-    weight = np.exp(temperature * key)
-    start = float(np.exp(temperature * begin))
-    found: Floats = contexts(
-        torch.from_numpy(weight),
-        torch.from_numpy(weight * key),
-        torch.from_numpy(data.lengths),
-        (start, start * begin),
-        causal,
-    ).numpy()
-    return found
 
 
 def _attention(job: Work, found: Found) -> dict[str, Floats]:
