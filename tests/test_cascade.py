@@ -215,12 +215,12 @@ def test_stages_add_what_is_missing_and_nothing_elsewhere(seed: int, whole: bool
     stretch = np.repeat(crowd, rng.integers(2, 6, 12))
     missing = rng.integers(-3, 4, (1, len(stretch))).astype(float)
     means = {stage: rng.uniform(-1, 1, len(stretch)) for stage in range(2, 9)}
-    stages, left = further(stretch, missing, (-20, 19), lambda j, which: means[j][which], 2 * unit, unit, whole, 8)
+    stages, left = further(stretch, missing, (-20, 19), lambda j, which: means[j][which], 60 * unit, unit, whole, 8)
     assert len(left) == 0
     number, total = stretch.astype(float), np.zeros(len(stretch))
     for j, stage in enumerate(stages, 2):
         z = number + KAPPA * means[j]
-        error = KAPPA * 2 * unit + unit * np.abs(z)
+        error = KAPPA * 60 * unit + unit * np.abs(z)
         end = stage.start + 1.0 / stage.slope
         passed = np.searchsorted(end, z, side="right")
         # Two errors on either side of every point lie on its plateau: a certificate asks for no more.

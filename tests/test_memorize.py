@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import monolayer as ml
 from monolayer.construct.consistency import Context, equal_points
 from monolayer.construct.line import draw, separate
+from monolayer.construct.line.assemble import staircase
 from monolayer.construct.target import Target
 from tests.datasets import Dataset, datasets, view
 
@@ -169,6 +170,13 @@ def test_bad_input_has_its_own_message(X: Any, Y: Any, options: dict[str, Any], 
 def test_what_a_format_does_not_hold_is_named(X: Any, Y: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ml.PrecisionError, match=message):
         ml.memorize(X, Y, **options)
+
+
+def test_labels_whose_sums_would_round_are_refused() -> None:
+    level = np.array([[0.0, 20.0, 0.0]])
+    assert staircase(np.ones(2), np.arange(2.0), level, True, 2.0**-6).step_count == 2
+    with pytest.raises(ml.PrecisionError, match=r"3 runs of labels add up to 60, .* exact only below 32"):
+        staircase(np.ones(2), np.arange(2.0), level, True, 2.0**-5)
 
 
 def test_one_long_causal_sequence_is_told_to_take_positions() -> None:

@@ -36,10 +36,10 @@ seeds = st.integers(0, 2**32 - 1)
 def test_the_bound_holds_everywhere(name: str, dim: int, length: int, cells: int) -> None:
     """The last two need positions: one function is not equivariant, the other has more coordinates."""
     target = TARGETS[name]
-    model = ml.approximate(
-        target.function, dim, length, cells=cells, norm="sup", lipschitz=target.lipschitz(dim, length, -1.0, 2.0),
-        domain=(-1.0, 2.0), positions=(dim, length) not in SHAPES,
-    )  # fmt: skip
+    constant, positions = target.lipschitz(dim, length, -1.0, 2.0), (dim, length) not in SHAPES
+    options: Any = {"cells": cells, "lipschitz": constant, "domain": (-1.0, 2.0), "positions": positions}
+    model = ml.approximate(target.function, dim, length, norm="sup", **options)
+    assert model.error == pytest.approx(3.0 * constant * (1.0 / cells + (0.0 if positions else OTHERS[length])), 1e-12)
     assert ml.certify(model, target.function).verdict == "proved"
     random = np.random.default_rng(1)
     X = random.uniform(-1.0, 2.0, (3_000, length, dim))
