@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from monolayer_experiments.experiment import Results, Table
 from monolayer_experiments.look import table
 
-DEVICES = "Training on a GPU ran in bfloat16 (rank 1: TF32): a shortfall may be one of precision."
+DEVICES = "On a GPU training ran in bfloat16 (rank 1: TF32): a shortfall may be one of precision."
 """What every comparison with training must say."""
 SIGMAS = 3.0
 Made = TypeVar("Made")
@@ -79,11 +79,6 @@ def edge(rows: list[Results]) -> str:
     """In how many runs the largest learning rate was kept: no larger one was tried."""
     largest = max(float(rate) for row in rows for rate in row["grid"])
     clear = [row for row in rows if _clear(row)]
-    text = ""
-    if clear:
-        kept = sum(row["rate"] == largest for row in clear)
-        text = f"The largest rate tried, {largest:g}, was best in {kept} of {len(clear)} runs."
-    if open_ := len(rows) - len(clear):
-        runs = "1 run" if open_ == 1 else f"{open_} runs"
-        text += f" In {runs} the trials did not settle the rate."
-    return text.strip()
+    kept = sum(row["rate"] == largest for row in clear)
+    open_ = f"; {len(rows) - len(clear)} left the rate open" if len(rows) > len(clear) else ""
+    return f"The largest rate tried, {largest:g}, was best in {kept} of {len(rows)} runs{open_}."
