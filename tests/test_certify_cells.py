@@ -85,6 +85,7 @@ FAULTS: dict[str, tuple[str, Any, Callable[[float], float], str]] = {
     "a key off its grid": ("quantizer.weight_2", (0, 1), lambda x: x * (1 + 1e-9), "undecided"),
     "a begin token off the grid": ("bos", 1, lambda x: x * (1 + 1e-9), "undecided"),
     "a begin token on a ramp": ("bos", -1, lambda x: 0.25 - 2.0**-24 - 2.0**-23, "undecided"),
+    "no coordinate": ("quantizer.weight_1", (0, 0), lambda x: 0.0, "undecided"),
     "two coordinates": ("quantizer.weight_1", (0, 1), lambda x: 1.0, "undecided"),
     "a lift that scales": ("lift.weight", (-1, 1), lambda x: 2.0, "undecided"),
     "a lift with a key": ("lift.weight", (1, 1), lambda x: 2.0**-20, "undecided"),

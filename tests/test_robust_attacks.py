@@ -86,6 +86,21 @@ def test_an_answer_at_the_begin_token_has_no_place(tmp_path: Path) -> None:
     assert "proved" not in verdicts[1:]
 
 
+def test_a_begin_token_with_a_key_of_its_own_looks_at_itself(tmp_path: Path) -> None:
+    """Without positions all scores are 0, but where `bos` has a key: a label per sequence is read at its query."""
+    rows, labels = [[0, 1], [1, 2], [2, 0]], [0, 1, 2]
+    model = ml.memorize(rows, labels, robust=True, rank=16)
+    first = model.feed_forward.layout.reads
+
+    def look(tensors: Tensors) -> None:
+        tensors["bos"][first] = 4.0
+        tensors["attention.W_Q"][0, first] = tensors["attention.W_K"][0, first] = 1.0
+
+    folder = edited(model, tmp_path / "m", look)
+    assert (ml.load(folder).predict(rows, path="dense") != labels).any()
+    assert ml.certify(folder, rows, labels).verdict == "undecided"
+
+
 def test_contexts_whose_squares_overflow_are_not_proved(tmp_path: Path) -> None:
     model = ml.memorize(X, Y, positions=True, robust=True, rank=1024)
     context = model.feed_forward.layout.context
