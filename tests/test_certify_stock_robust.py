@@ -11,8 +11,6 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import monolayer as ml
-from monolayer.data import Sequences
-from monolayer.errors import DataError
 from tests import stock_attack
 
 RANDOM = np.random.default_rng(5)
@@ -125,18 +123,3 @@ def test_each_condition_has_a_fault_that_it_sees(tmp_path: Path) -> None:
         save_file(tensors, folder / "model.safetensors")
         proof = ml.certify(folder, SENTENCES, LABELS[task])
         assert (proof.verdict, words in proof.reason) == ("undecided", True), proof.reason
-
-
-@pytest.mark.parametrize("storage", ["cells", "steps"])
-def test_a_fault_in_the_shared_reader_is_caught(storage: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The folder memorizes what was read without a flaw, and what was read is not what was given."""
-    of = Sequences.of
-
-    def faulty(X: Any, Y: Any = None, **options: Any) -> Sequences:
-        data = of(X, Y, **options)
-        return data if isinstance(X, Sequences) else data.select(np.arange(len(data) - 1))
-
-    monkeypatch.setattr(Sequences, "of", faulty)
-    folder = ml.memorize_as("bert", SENTENCES, TAGS, storage=storage, positions=True).save(tmp_path / "model")
-    with pytest.raises(DataError, match="the reader is at fault"):
-        ml.certify(folder, SENTENCES, TAGS)

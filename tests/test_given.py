@@ -65,6 +65,9 @@ def test_a_fault_in_the_shared_reader_is_caught(kind: str, monkeypatch: pytest.M
         monkeypatch.setattr(Sequences, "of", lambda X, Y=None, fault=fault, **options: fault(of(X, Y, **options)))
         with pytest.raises(DataError, match="the reader is at fault"):
             ml.certify(ml.memorize(X, Y), X, Y)
+        if kind == "words":
+            with pytest.raises(DataError, match="the reader is at fault"):
+                ml.certify(ml.memorize_as("bert", X, Y, positions=True), X, Y)
 
 
 def test_a_fault_in_the_table_of_names_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
