@@ -168,7 +168,10 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any
     Path("data.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     said("memorize-as distilbert data.jsonl --out folder --onnx")
     said("memorize data.jsonl --out own")
-    said("export own data.jsonl --to bert --out other --onnx")
+    found = json.loads(said("export own data.jsonl --to bert --out other --onnx --json"))
+    assert (found["model"], found["certificate"]["verdict"]) == ("BertForSequenceClassification", "proved")
+    assert "exists already" in said("export own data.jsonl --to bert --out other", code=2)
+    assert "give the sequences" in said("export own --to bert --out none", code=2)
     for made in map(Path, ("folder", "other")):
         assert (made / "onnx" / "model.onnx").exists()
         assert "nothing is said about onnx/" in (made / "certificate.json").read_text(encoding="utf-8")

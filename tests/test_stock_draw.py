@@ -86,16 +86,15 @@ def test_what_a_draw_has_no_room_for_is_named() -> None:
     ):
         with pytest.raises(ml.DataError, match=words):
             ml.memorize_as("bert", X_, Y_, draw=built)
-    longer = built.draw.longest
-    assert longer is not None
-    with pytest.raises(
-        ml.DataError, match=f"sequence 0 has {longer + 1} tokens, and this draw has places for {longer}"
-    ):
-        ml.memorize_as("bert", ["银" * (longer + 1)], [["yín"] * (longer + 1)], draw=built)
-    with pytest.raises(ml.DataError, match="the draw is that of a bert"):
-        ml.memorize_as("roberta", PHRASES, READINGS, draw=built)
-    with pytest.raises(ml.DataError, match="draw= decides rank and seed: leave them out"):
-        ml.memorize_as("bert", PHRASES, READINGS, draw=built, seed=0, rank=2)
+    longer = "银" * (built.draw.longest + 1)
+    refused: list[tuple[str, Any, Any, dict[str, Any], str]] = [
+        ("bert", [longer], [["yín"] * len(longer)], {}, r"sequence 0 has 3 tokens, and this draw has places for 2"),
+        ("roberta", PHRASES, READINGS, {}, "the draw is that of a bert"),
+        ("bert", PHRASES, READINGS, {"seed": 0, "rank": 2}, "draw= decides rank and seed: leave them out"),
+    ]
+    for name, X_, Y_, options, words in refused:
+        with pytest.raises(ml.DataError, match=words):
+            ml.memorize_as(name, X_, Y_, draw=built, **options)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
