@@ -27,7 +27,6 @@ from monolayer.theory.targets import TARGETS
 ROWS = [{"tokens": ["a", "b"], "labels": ["x", "y"]}, {"tokens": ["b", "a", "c"], "labels": ["y", "y", "z"]}]
 TEXT = "".join(json.dumps(row) + "\n" for row in ROWS)
 pytestmark = pytest.mark.usefixtures("here")
-ORDER = '{"tokens": "ab", "labels": [0, 1]}\n{"tokens": "ba", "labels": [0, 1]}\n'
 Said = Callable[..., str]
 
 
@@ -77,33 +76,28 @@ def test_labels_of_sequences_next_tokens_and_single_labels(said: Said, monkeypat
     assert said("predict", "one", "one.jsonl", errors=True) == "1 of 1 label is right"
 
 
-@pytest.mark.parametrize(
-    ("content", "arguments", "message"),
-    [
-        ("", [], "empty"),
-        ('{"tokens": ["a"], "labels": ["x"]}\n{"tokens": ["a"', [], "line 2 of data.jsonl"),
-        (ORDER, [], "pass --positions"),
-        (ORDER, [], "-conflict majority or first"),
-        ('{"tokens": ["a"]}\n', [], "labels are missing: add labels, or pass --causal"),
-        ('{"words": ["a"]}\n', [], "tokens"),
-        (TEXT, ["--dtype", "best"], "best"),
-        (TEXT, ["--per", "page"], "page"),
-        (TEXT, ["--seed", "-1"], "--seed"),
-    ],
-)
-def test_mistakes_get_a_message_exit_code_2_and_no_output(
-    here: Path, said: Said, content: str, arguments: list[str], message: str
-) -> None:
-    Path("data.jsonl").write_text(content)
-    shown = said("memorize", "data.jsonl", "--out", "new", *arguments, code=2)
-    assert message in shown
-    assert not any(word in shown for word in ("=True", "on_conflict"))
-    assert sorted(path.name for path in here.iterdir()) == ["data.jsonl", "m"]
+FILES = {
+    "empty": "",
+    "half": '{"tokens": ["a"], "labels": ["x"]}\n{"tokens": ["a"',
+    "order": '{"tokens": "ab", "labels": [0, 1]}\n{"tokens": "ba", "labels": [0, 1]}\n',
+    "bare": '{"tokens": ["a"]}\n',
+    "words": '{"words": ["a"]}\n',
+    "strange": '{"tokens": ["a", "nobody"]}\n',
+}
 
 
 @pytest.mark.parametrize(
     ("command", "message"),
     [
+        ("memorize empty.jsonl --out new", "empty"),
+        ("memorize half.jsonl --out new", "line 2 of half.jsonl"),
+        ("memorize order.jsonl --out new", "pass --positions"),
+        ("memorize order.jsonl --out new", "say which label wins: --on-conflict majority or first"),
+        ("memorize bare.jsonl --out new", "labels are missing: add labels, or pass --causal"),
+        ("memorize words.jsonl --out new", "tokens"),
+        ("memorize data.jsonl --out new --dtype best", "best"),
+        ("memorize data.jsonl --out new --per page", "page"),
+        ("memorize data.jsonl --out new --seed -1", "--seed"),
         ("memorize no_such_file --out precious", "exists already"),
         ("memorize data.jsonl --out precious --overwrite", "holds no model"),
         ("predict m data.jsonl --out data.jsonl", "exists already"),
@@ -128,15 +122,19 @@ def test_mistakes_get_a_message_exit_code_2_and_no_output(
         ("approximate ranks --length 3 --error 0.1", "a function that jumps is close in the mean only"),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_the_work(command: str, message: str, said: Said) -> None:
+def test_what_cannot_be_done_is_refused_in_words_of_the_command_line(command: str, message: str, said: Said) -> None:
+    for name, content in FILES.items():
+        Path(f"{name}.jsonl").write_text(content)
     Path("precious").mkdir()
     Path("precious/thing").touch()
-    Path("strange.jsonl").write_text('{"tokens": ["a", "nobody"]}\n')
     weights = Path(shutil.copytree("m", "cut")) / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     (Path(shutil.copytree("m", "deep")) / "config.json").write_text("[" * 100_000)
-    assert message in said(*command.split(), code=2)
-    assert Path("precious/thing").exists()
+    before = sorted(Path().rglob("*"))
+    shown = said(*command.split(), code=2)
+    assert message in shown
+    assert not any(word in shown for word in ("=True", "on_conflict"))
+    assert sorted(Path().rglob("*")) == before
     assert Path("data.jsonl").read_text() == TEXT
 
 

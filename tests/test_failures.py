@@ -24,9 +24,6 @@ Said = Callable[..., str]
 pytestmark = pytest.mark.usefixtures("here")
 
 
-# -- what nobody thought of --------------------------------------------------------------------------------
-
-
 def test_an_unexpected_failure_is_70_and_a_line(said: Said, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RecursionError("deep \x1b[31minside")
@@ -81,9 +78,6 @@ def test_a_full_disk_behind_standard_output_is_70() -> None:
     assert "No space left on device" in done.stderr
 
 
-# -- what users give ---------------------------------------------------------------------------------------
-
-
 OLD_CERTIFICATES: dict[str, Callable[[Path], Any]] = {
     "not UTF-8": lambda old: old.write_bytes(b"\xff\xfe"),
     "deep": lambda old: old.write_text("[" * 100_000),
@@ -126,9 +120,6 @@ def test_garbage_is_never_a_verdict(capsys: Capture) -> None:
         said = capsys.readouterr()
         assert code in (0, 1, 2), said.err
         assert (code == 2) == ("error: " in said.err), "a verdict is given on data that could be read"
-
-
-# -- what is shown -----------------------------------------------------------------------------------------
 
 
 NASTY = "a\x1b[2J\x9b31m\x07\u202etxt\u2028\x7f\ud800\0"

@@ -77,9 +77,8 @@ def test_characters_words_and_per_on_the_command_line(tmp_path: Path, said: Call
     assert first == {"tokens": ["a", "b"], "labels": ["x", "y"]}
 
 
-@pytest.mark.parametrize(
-    ("message", "shown"),
-    [
+def test_keywords_become_flags() -> None:
+    for message, shown in (
         ("wins: on_conflict='majority' or 'first'.", "wins: --on-conflict majority or first."),
         ("Say it with format= (--format on the command line): jsonl", "Say it with --format: jsonl"),
         ("ask to overwrite it (overwrite=True, --overwrite)", "ask to overwrite it (--overwrite)"),
@@ -88,10 +87,8 @@ def test_characters_words_and_per_on_the_command_line(tmp_path: Path, said: Call
         ("missing: give Y, or causal=True to memorize", "missing: add labels, or pass --causal to memorize"),
         ("Use path='dense'", "Use --dense"),
         ("a token = 3 stays (as it is)", "a token = 3 stays (as it is)"),
-    ],
-)  # fmt: skip
-def test_keywords_become_flags(message: str, shown: str) -> None:
-    assert as_flags(message) == shown
+    ):
+        assert as_flags(message) == shown
 
 
 REFUSED: dict[str, tuple[Any, str]] = {

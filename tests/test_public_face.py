@@ -11,8 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -60,9 +58,6 @@ def test_a_base_install_can_be_looked_through() -> None:
     assert done.returncode == 0, done.stderr
 
 
-# -- what results show of themselves -----------------------------------------------------------------------
-
-
 def test_a_result_shows_the_table_of_its_command() -> None:
     model = ml.memorize(X, Y)
     edited, record = ml.edit(model, [["a", "b"]], [[1, 1]], (X, Y))
@@ -95,9 +90,6 @@ def test_the_package_runs_as_the_command_and_says_the_version_of_its_source(
     assert said["project"]["version"] in capsys.readouterr().out
 
 
-# -- the classifier ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learns_own_checks_pass() -> None:
     failed, count = {}, 0
@@ -116,10 +108,7 @@ def test_every_training_label_comes_back_through_a_pipeline() -> None:
     random = np.random.default_rng(3)
     X, y = random.standard_normal((300, 4)), random.integers(0, 5, 300)
     pipeline = make_pipeline(StandardScaler(), ml.MonolayerClassifier(seed=1)).fit(X, y)
-    assert pipeline.score(X, y) == 1.0
-    again = clone(pipeline).fit(X, y)
-    assert np.array_equal(again.predict(X[::-1]), y[::-1])
-    assert again[-1].get_params() == {"positions": False, "on_conflict": "majority", "seed": 1}
+    assert np.array_equal(pipeline.predict(X[::-1]), y[::-1])
 
 
 @pytest.mark.parametrize("X", [["ab", "ba", "abc"], [[3, 4], [4, 3], [7]], np.array([[1, 2], [2, 1], [5, 5]])])
@@ -131,10 +120,8 @@ def test_sequences_are_taken_as_they_are(X: object) -> None:
     assert ml.certify(model.model_, X, [0, 1, 0]).verdict == "proved"
 
 
-def test_contradictions_are_settled_or_raised_and_before_fit_there_is_nothing_to_predict() -> None:
+def test_contradictions_are_settled_or_raised() -> None:
     X, y = [[1.0], [1.0], [1.0]], [0, 1, 1]
     assert ml.MonolayerClassifier().fit(X, y).predict(X).tolist() == [1, 1, 1]
     with pytest.raises(ml.ContradictionError):
         ml.MonolayerClassifier(on_conflict="error").fit(X, y)
-    with pytest.raises(NotFittedError):
-        ml.MonolayerClassifier().predict(X)

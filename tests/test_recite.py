@@ -109,9 +109,6 @@ def test_what_cannot_be_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -
         REFUSED[name][0]()
 
 
-# -- was it seen? ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("rules", [{}, {"positions": True}, {"causal": True, "positions": True}])
 def test_what_was_seen_is_known_and_nothing_else(rules: dict[str, bool]) -> None:
     random = np.random.default_rng(5)
@@ -138,20 +135,12 @@ def test_sequences_are_seen_as_a_whole(tmp_path: Path) -> None:
         assert each.card.fingerprint.false_positives == 2 / 2.0**64
 
 
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        (save({"fingerprints": np.array([3, 3], np.uint64)}), "each larger than the one before"),
-        (b"no", "cannot be read"),
-    ],
-)
-def test_a_garbled_memory_is_refused(raven: ml.Monolayer, content: bytes, complaint: str) -> None:
+def test_a_garbled_memory_is_refused(raven: ml.Monolayer) -> None:
     config, names = described(raven)
-    with pytest.raises(ml.ModelFileError, match=complaint):
-        model_from(config, names, dict(raven.state_dict()), content)
-
-
-# -- the command line ------------------------------------------------------------------------------------
+    twice = save({"fingerprints": np.array([3, 3], np.uint64)})
+    for content, complaint in ((twice, "each larger than the one before"), (b"no", "cannot be read")):
+        with pytest.raises(ml.ModelFileError, match=complaint):
+            model_from(config, names, dict(raven.state_dict()), content)
 
 
 def test_a_book_on_the_command_line(tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
