@@ -46,10 +46,10 @@ class Crowds:
 
 def looked_up(
     spill: Spill, block: Block, rules: Rules, points: str, wanted: Floats
-) -> tuple[Floats, NDArray[Any], Sequences, Ints]:
-    """The labelled places `(Q,)` of a block whose `z` lies in one of the stretches `wanted` `(2, J)`.
+) -> tuple[Floats, NDArray[Any], Sequences, Ints, Ints]:
+    """The labelled places `(Q,)` of a block whose `z` lies in one of the stretches `wanted` `(2, J)`, in order.
 
-    `z`, label, the sequences of the block, and which of its tokens or sequences they are, in order.
+    `z`, label, their sequences, and which tokens or sequences they are, of these and of the whole block.
     """
     total, size = int(spill.facts(points)["bounds"][-1]), max(1, rules.reals)
     file, kind = spill.numbers(points), rules.label_type
@@ -59,15 +59,22 @@ def looked_up(
     label = label.reshape(-1, size) if rules.reals else label
     number = np.fromfile(file, np.int32, total, offset=(8 + kind.itemsize * size) * total)[there].astype(np.int64)
     order = np.argsort(number)
-    there, number = there[order], number[order]
-    data = block.data(spill, rules)
-    place = rules.places(data)
-    return z[there], label[there], data, number if place is None else place[number]
+    there, row = there[order], number[order]
+    lengths, position = block.lengths(spill), row - row
+    if rules.per == "token":
+        ends = np.cumsum(lengths - rules.next_token)
+        number, row = row, np.searchsorted(ends, row, side="right")
+        position = number - (ends - lengths + rules.next_token)[row]
+    rows, own = np.unique(row, return_inverse=True)
+    data = block.data(spill, rules, rows if len(rows) else np.zeros(1, np.int64))
+    if rules.per == "sequence":
+        return z[there], label[there], data, own, row
+    return z[there], label[there], data, data.offsets[own] + position, (np.cumsum(lengths) - lengths)[row] + position
 
 
 def held(spill: Spill, name: str, block: Block, rules: Rules, points: str, wanted: Floats) -> None:
     """The points of a block in crowds `wanted` `(2, J)`, with their sequences."""
-    z, label, data, row = looked_up(spill, block, rules, points, wanted)
+    z, label, data, row, _ = looked_up(spill, block, rules, points, wanted)
     position = row[:0]
     if rules.per == "token":
         place, row = row, np.searchsorted(data.offsets, row, side="right") - 1

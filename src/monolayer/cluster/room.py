@@ -42,7 +42,9 @@ class Room:
     @classmethod
     def of(cls, memory: str | int | float, workers: int, house: int, largest: int) -> Room:
         """What fits into `memory`; `house`: bytes that a worker needs besides; `largest`: tokens of a file, about."""
-        total, houses = size(memory), max(HOUSE, resident()) + workers * house
+        here = max(HOUSE, resident())
+        # A worker holds what we do before we hold data: PyTorch for CUDA takes more than that for processors.
+        total, houses = size(memory), here + workers * (house and min(here, 2 * house))
         least = houses + workers * max(LEAST * max(TOKEN, POINT), largest * READ)
         if total < least:
             way = "; fewer workers or smaller files would need less" if workers > 1 or largest * READ > LEAST else ""

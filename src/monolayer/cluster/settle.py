@@ -47,13 +47,13 @@ def refuse_contradictions(work: Work, found: Found, pieces: list[Block]) -> None
 
 def alike(spill: Spill, name: str, block: Block, rules: Rules, points: str, near: Floats) -> None:
     """The places of a block in stretches `near` `(2, J)`, as columns."""
-    _, label, data, place = looked_up(spill, block, rules, points, near)
+    _, label, data, place, flat = looked_up(spill, block, rules, points, near)
     context = Context(data, data.tokens, rules.positions, rules.causal)
     # Labels are numbers `(P,)`, or reals `(P, m)` as the words that they are.
     words = [label] if label.ndim == 1 else list(np.ascontiguousarray(label).view(np.uint64).T)
     key = signatures(context, rules.target(place), rules.vocabulary, rules.longest)
     first = block.row if rules.per == "sequence" else block.token
-    columns = [column.astype(np.uint64) for column in (*key, *words, first + place)]
+    columns = [column.astype(np.uint64) for column in (*key, *words, first + flat)]
     order = np.argsort(columns[0])
     spill.write(name, [column[order] for column in columns], places=len(order))
 

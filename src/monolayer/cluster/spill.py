@@ -48,11 +48,7 @@ class PausedError(DataError):
 class Spill:
     """An open spill folder. Picklable, so that workers find it."""
 
-    folder: str
-
-    @property
-    def path(self) -> Path:
-        return Path(self.folder)
+    path: Path
 
     def numbers(self, name: str) -> Path:
         """Where the numbers of a piece lie."""
@@ -133,7 +129,7 @@ def opened(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[tuple[S
         with new_file(folder / JOURNAL) as file:
             json.dump(journal, file, indent=1, sort_keys=True)
         try:
-            yield Spill(str(folder)), journal
+            yield Spill(folder), journal
         except (PausedError, OutOfMemoryError):
             raise
         except MonolayerError:  # the data cannot be built as they are: nothing to go on from
