@@ -513,7 +513,7 @@ def test_ranges_are_cut_where_no_crowd_is(
     label = np.array(data.draw(st.lists(st.integers(0, 1), min_size=len(z), max_size=len(z))), dtype=np.uint8)
     order = np.lexsort((label, z))
     z, label = z[order], label[order]
-    spill, pieces = Spill(str(tmp_path_factory.mktemp("spill"))), np.arange(len(z)) % 3
+    spill, pieces = Spill(tmp_path_factory.mktemp("spill")), np.arange(len(z)) % 3
     at = sorted(data.draw(st.lists(st.sampled_from(z.tolist()), max_size=4)))
     ends, whole = [-np.inf, *at, np.inf], np.unique(np.stack([z, label]), axis=1)
     for i in range(3):
