@@ -210,3 +210,19 @@ def test_what_a_causal_model_does_not_see_decides_nothing(tmp_path: Path) -> Non
     blind = edited(model, tmp_path / "m", lambda tensors: None, causal=True)
     assert (ml.load(blind).predict(rows) != np.array(labels)).any()
     assert ml.certify(blind, rows, labels).verdict == "refuted"
+
+
+def test_a_stream_wider_than_its_parts_is_refused(built: ml.Monolayer, tmp_path: Path) -> None:
+    """All tensors agree on one coordinate more, which belongs to no part."""
+
+    def widen(tensors: Tensors) -> None:
+        for name, axis in {"bos": 0, "lift.weight": 1, "positions.weight": 1, "head.weight": 1}.items():
+            tensors[name] = np.insert(tensors[name], tensors[name].shape[axis], 0.0, axis=axis)
+        for letter, axis in {"Q": 1, "K": 1, "V": 1, "O": 0}.items():
+            matrix = tensors[f"attention.W_{letter}"]
+            tensors[f"attention.W_{letter}"] = np.insert(matrix, matrix.shape[axis], 0.0, axis=axis)
+
+    folder = edited(built, tmp_path / "m", widen, width=built.feed_forward.layout.width + 1)
+    for reader in (read, ml.load):
+        with pytest.raises(ml.ModelFileError, match="width"):
+            reader(folder)
