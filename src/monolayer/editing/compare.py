@@ -9,12 +9,11 @@ import numpy as np
 
 from monolayer.data import Sequences
 from monolayer.editing.difference import UNHASHED, Content, bits, config_change, difference, same
+from monolayer.editing.record import SHOWN
 from monolayer.editing.subject import Subject, subject_of
 from monolayer.errors import DataError
 from monolayer.table import as_table
 
-SHOWN = 100
-"""Answers that a comparison names; the rest it counts."""
 NAMED = frozenset({"names", "vocabulary", "classes", "id2label", "label2id"})
 """Keys of a configuration that only say names."""
 
@@ -90,12 +89,7 @@ def compare(one: Any, two: Any, X: Any = None, *, lengths: Any = None) -> Compar
     old, new = (subject.content for subject in subjects)
     only = difference(old.tensors, new.tensors, {**old.blocks, **new.blocks})[1].values()
     config = config_change(old.config, new.config)
-    asked = answers = None
-    differing: list[Answer] = []
-    if X is not None:
-        card = subjects[0].model.card
-        given = Sequences.of(X, lengths=lengths, per="answer" if card.prompts else None, like=card.manner)
-        asked, answers, differing = _answers(subjects, given)
+    asked, answers, differing = (None, None, []) if X is None else _answers(subjects, X, lengths)
     return Comparison(
         weights=_weights(old, new),
         config={
@@ -123,7 +117,10 @@ def _weights(old: Content, new: Content) -> dict[str, int | None]:
     return found
 
 
-def _answers(subjects: list[Subject], asked: Sequences) -> tuple[int, int, list[Answer]]:
+def _answers(subjects: list[Subject], X: Any, lengths: Any) -> tuple[int, int, list[Answer]]:
+    """How many answers there are, how many differ, and the first of these."""
+    card = subjects[0].model.card
+    asked = Sequences.of(X, lengths=lengths, per="answer" if card.prompts else None, like=card.manner)
     per = [subject.per for subject in subjects]
     if per[0] != per[1]:
         raise DataError(f"one model answers per {per[0]}, the other per {per[1]}: their answers cannot be compared")

@@ -20,7 +20,7 @@ from monolayer.table import as_table
 Kind = Literal["forget", "edit", "insert"]
 FORMAT, VERSION = "monolayer-edit", 1
 SHOWN = 100
-"""Facts that a record names; the rest it counts."""
+"""Facts that a record, and answers that a comparison, names; the rest it counts."""
 _BACK = {"before": "after", "after": "before"}
 ARRAYS = ("out", "put", "before", "after")
 """Fields of a splice that are arrays."""
