@@ -362,7 +362,7 @@ def test_pieces_keep_the_sizes_that_they_had(site: Site, monkeypatch: pytest.Mon
     monkeypatch.setattr(memorize, "Room", Room)
     for name, value in (("HOUSE", 0), ("TOKEN", 1), ("POINT", 1), ("READ", 0), ("LEAST", 1), ("NAME", 0)):
         monkeypatch.setattr(room, name, value)
-    monkeypatch.setattr(memorize, "HOUSE", 0)
+    monkeypatch.setattr(memorize, "HUT", 0)
     monkeypatch.setattr(room, "resident", lambda: 10_000)
     with stopped("part"), pytest.raises(OSError, match="is full"):
         site.build(memory=10_700)

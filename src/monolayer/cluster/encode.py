@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from monolayer.arrays import Ints
 from monolayer.cluster.blocks import Rules
 from monolayer.cluster.executor import Options, Work
-from monolayer.cluster.finish import Found
 from monolayer.cluster.spill import PausedError, Spill, identity
-from monolayer.construct.line.build import by_label
 from monolayer.data import Names, Sequences, read
 from monolayer.data.labels import Per
 from monolayer.data.shards import kinds, numbered, strangers, used
 from monolayer.errors import DataError
+
+if TYPE_CHECKING:  # workers do without PyTorch
+    from monolayer.cluster.finish import Found
 
 
 def encode(spill: Spill, name: str, shard: dict[str, Any], reading: dict[str, Any], causal: bool) -> None:
@@ -114,6 +115,9 @@ def _total(size: int, rows: list[Ints], counts: list[Ints]) -> Ints:
 
 def survey(work: Work, reading: dict[str, Any], options: Options) -> Found:
     """Every file to numbers; names and counts of all of them together, and the order of the tokens."""
+    from monolayer.cluster.finish import Found
+    from monolayer.construct.line.build import by_label
+
     spill, files = work.spill, [shard["name"] for shard in work.shards]
     tasks = {f"encoded-{i:05}": (shard, reading, options.causal) for i, shard in enumerate(work.shards)}
     work.do("reading files", (0.0, 0.2), encode, tasks)

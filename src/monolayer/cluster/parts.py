@@ -11,19 +11,21 @@ A part is written as one of a line. Where there are crowds, `staged` makes it on
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
-from monolayer.cluster.finish import Found
 from monolayer.cluster.points import Range, differ
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut, least_label
 from monolayer.construct.line.points import Points, ramps_at, size_of_jumps, weights
 from monolayer.construct.line.separate import apart, margins
 from monolayer.model.sharded import FIRST_STAGE, LINE, part_header
+
+if TYPE_CHECKING:  # workers do without PyTorch
+    from monolayer.cluster.finish import Found
 
 NEAR = 1 << 10
 """Stretches of a range, at the most, that are looked at for contradictions."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from monolayer.errors import DataError
 
-HOUSE = 300 << 20
-"""Bytes of a process before it holds any data: the interpreter, NumPy, PyArrow and PyTorch."""
+HOUSE, HUT = 300 << 20, 130 << 20
+"""Bytes of a process before it holds any data: the interpreter, NumPy and PyTorch; without PyTorch, with PyArrow."""
 TOKEN = 96
 """Bytes per token of a block that is worked on, at the most (bench/out_of_core_within_two_gigabytes.py)."""
 POINT = 80
@@ -42,9 +42,7 @@ class Room:
     @classmethod
     def of(cls, memory: str | int | float, workers: int, house: int, largest: int) -> Room:
         """What fits into `memory`; `house`: bytes that a worker needs besides; `largest`: tokens of a file, about."""
-        here = max(HOUSE, resident())
-        # A worker holds what we do before we hold data: PyTorch for CUDA takes more than that for processors.
-        total, houses = size(memory), here + workers * (house and min(here, 2 * house))
+        total, houses = size(memory), max(HOUSE, resident()) + workers * house
         least = houses + workers * max(LEAST * max(TOKEN, POINT), largest * READ)
         if total < least:
             way = "; fewer workers or smaller files would need less" if workers > 1 or largest * READ > LEAST else ""

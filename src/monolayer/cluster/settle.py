@@ -10,7 +10,7 @@ it (`parts.near`). Places near such changes are looked at, and no others.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,13 @@ from monolayer.arrays import Floats
 from monolayer.cluster.blocks import Block, Rules
 from monolayer.cluster.crowds import looked_up
 from monolayer.cluster.executor import Work
-from monolayer.cluster.finish import Found
 from monolayer.cluster.spill import Spill
 from monolayer.construct.consistency import Context, contradiction, signatures
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
+
+if TYPE_CHECKING:  # workers do without PyTorch
+    from monolayer.cluster.finish import Found
 
 
 def refuse_contradictions(work: Work, found: Found, pieces: list[Block]) -> None:
