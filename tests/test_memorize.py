@@ -174,7 +174,6 @@ def test_what_a_format_does_not_hold_is_named(X: Any, Y: Any, options: dict[str,
 
 def test_labels_whose_sums_would_round_are_refused() -> None:
     level = np.array([[0.0, 20.0, 0.0]])
-    assert staircase(np.ones(2), np.arange(2.0), level, True, 2.0**-6).step_count == 2
     with pytest.raises(ml.PrecisionError, match=r"3 runs of labels add up to 60, .* exact only below 32"):
         staircase(np.ones(2), np.arange(2.0), level, True, 2.0**-5)
 

@@ -269,8 +269,7 @@ def test_planted_faults_are_found(name: str, place: Any, verdict: str, words: st
     tensor = load_file(folder / "model.safetensors")[name]
     tensor[place] += 2.0**-40
     found = ml.certify(changed(folder, {name: tensor}), SORT)
-    assert found.verdict == verdict
-    assert words in found.reason
+    assert (found.verdict, words in found.reason) == (verdict, True)
     if verdict == "refuted":
         assert "another value" in str(found.findings[0])
         assert ml.certify(folder, SORT, tolerance=1e-9).verdict == "proved"
@@ -360,9 +359,7 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert run(["verify", folder, "nearest"]) == 0
     assert run(["verify", folder, "max"]) == 1
     assert run(["inspect", folder]) == 0
-    shown = capsys.readouterr().out
-    assert "approximator in the maximum norm" in shown
-    assert "W_V 2" in shown
+    assert "approximator in the maximum norm" in capsys.readouterr().out
     places = ["approximate", "sort-in-place", "--length", "4", "--norm", "sup", "--positions", "--cells", "2"]
     assert run([*places, "--out", folder, "--overwrite"]) == 0
     assert "bound on the error  0.5, everywhere" in capsys.readouterr().out

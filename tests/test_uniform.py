@@ -152,8 +152,7 @@ def test_other_shapes(name: str, dim: int, length: int) -> None:
 
 def test_from_a_folder_and_with_positions(tmp_path: Path) -> None:
     model = ml.approximate(SORT, 1, 3, cells=4, positions=True)
-    model.save(tmp_path / "m")
-    one, two = ml.confuse(model, SORT), ml.confuse(tmp_path / "m", SORT)
+    one, two = ml.confuse(model, SORT), ml.confuse(model.save(tmp_path / "m"), SORT)
     assert one.error == two.error >= 0.2499
 
 
