@@ -165,6 +165,7 @@ FIXED = pa.array([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]], pa.list_(pa.list_(pa.
 KEYED = [dict(zip(("tokens", "tag", "tags", "label"), row, strict=True)) for row in
          (("ab", "x", ["p", "q"], [1, 2.5]), ("c", "y", ["p"], [0, 0]))]  # fmt: skip
 ONE = "tokens,tag\na,x\nb c,y z\n"
+UNIVERSAL = "# id = 1\n1-2\tVamonos\t_\t_\n1\tVamos\tir\tVERB\n2\tnos\ttú\tPRON\n2.1\ty\ty\tX\n"
 GOOD_FILES: list[tuple[str, Any, dict[str, Any], Any, Any]] = [
     ("a.csv", ONE, {"labels": "tag", "per": "token"}, [["a"], ["b", "c"]], [["x"], ["y", "z"]]),
     ("a.csv", "tokens,tag,two,two\nb c,y z,1,2\nc d,z,1,2\n", {"labels": "tag"}, [[*"bc"], [*"cd"]], ["y z", "z"]),
@@ -181,6 +182,8 @@ GOOD_FILES: list[tuple[str, Any, dict[str, Any], Any, Any]] = [
     ("a.iob", "\n\n \nEU B\n\t\n\nUN B \n\n\n", {}, [["EU"], ["UN"]], [["B"], ["B"]]),
     ("a.iob", "a\u00a0b O\nc\u2028d O\n", {}, [["a\u00a0b", "c\u2028d"]], [["O", "O"]]),
     ("a.iob", "EU\nUN\n", {}, [["EU", "UN"]], None),
+    ("a.conllu", UNIVERSAL, {}, [["Vamos", "nos"]], [["VERB", "PRON"]]),
+    ("a.conllu", UNIVERSAL, {"labels": "3"}, [["Vamos", "nos"]], [["ir", "tú"]]),
     ("a.pq", {"tokens": ["a b", "c"], "labels": ["x y", "x"]}, {}, AB, XY),
     ("a.pq", {"tokens": pa.array(AB, LISTS), "labels": ["x y", "x"]}, {}, AB, XY),
     ("a.pq", {"tokens": pa.array(AB, ENCODED), "labels": XY}, {}, AB, XY),
@@ -363,7 +366,7 @@ CHOICES: list[tuple[str, dict[str, Any], str]] = [
     ("a x\nb y\n", {"labels": "3"}, "has 2 columns: there is no column 3. Choose from 1 to 2"),
     ("a x\n", {"tokens": "word"}, "'word' is no CoNLL column: columns have numbers"),
     ("1 x\n", {"vocabulary": Names(range(3))}, "token 0 of sequence 0 is '1', but the tokens of the model are"),
-    ("a x\n", {"format": "xml"}, "there is no format 'xml'; the formats are jsonl, conll, csv, tsv"),
+    ("a x\n", {"format": "xml"}, "there is no format 'xml'; the formats are jsonl, conll, conllu, csv, tsv"),
     ("tokens,tag\na b c,y z\n", {"format": "csv", "labels": "tag", "per": "token"}, "has 3 tokens but 2 labels"),
     (GOOD, {"format": "jsonl", "labels": "tags"}, "has no column 'tags'; it has: tokens, labels. Choose with"),
 ]  # fmt: skip

@@ -40,7 +40,7 @@ class Reading:
 
     format: Annotated[
         str | None,
-        typer.Option(help="jsonl, conll, csv, tsv, parquet or npz; by default what the file's name says."),
+        typer.Option(help="jsonl, conll, conllu, csv, tsv, parquet or npz; by default what the file's name says."),
     ] = None
     tokens: Annotated[str | None, typer.Option(help="Column that holds the tokens.")] = None
     labels: Annotated[str | None, typer.Option(help="Column that holds the labels.")] = None

@@ -36,6 +36,7 @@ from monolayer.errors import DataError
 SUFFIXES = {
     "jsonl": (".jsonl", ".ndjson", ".json"),
     "conll": (".conll", ".iob", ".iob2", ".bio", ".bioes"),
+    "conllu": (".conllu",),
     "csv": (".csv",),
     "tsv": (".tsv",),
     "parquet": (".parquet", ".pq"),
@@ -62,7 +63,7 @@ def read(
 
     A pattern such as `shards/*.parquet` stands for all files that match it, in the order of their names, and a list of
     paths for all of them: one dataset.
-    `format` overrules the suffix: jsonl, conll, csv, tsv, parquet, npz. `tokens` and `labels` choose columns:
+    `format` overrules the suffix: jsonl, conll, conllu, csv, tsv, parquet, npz. `tokens` and `labels` choose columns:
     keys of JSONL rows, numbers of CoNLL columns, names of CSV and Parquet columns and of npz arrays. `unit` is what a
     string is: its `characters` (the default in JSONL), its `words` (the default in tables), or one token, `whole`.
     `per`, `token` or `sequence`, is what a label belongs to; by default the data say it; `answer` says that there are
@@ -83,9 +84,9 @@ def _read(format: str | None, columns: Columns, name: str) -> Sequences:
     """The sequences of one file."""
     standard_input, file = name == "-", Path(name)
     format = _format(file, standard_input, format)
-    if columns.per == "sequence" and format == "conll":
+    if columns.per == "sequence" and format in ("conll", "conllu"):
         raise DataError(f"{file} is read as CoNLL, which has one label per token: they cannot be one per sequence")
-    if columns.per == "answer" and format in ("conll", "npz"):
+    if columns.per == "answer" and format in ("conll", "conllu", "npz"):
         raise DataError(f"{file} is read as {format}, and prompts and answers are columns of text: use JSONL or CSV")
     if format in ("npz", "parquet"):
         if standard_input or file.suffix.lower() == ".gz":
@@ -107,8 +108,8 @@ def _read(format: str | None, columns: Columns, name: str) -> Sequences:
         if format == "jsonl":
             rows = ((lines.number, _object(line, lines, growing)) for line in lines if not line.isspace())
             _objects(rows, growing, columns, arrow and partial(arrow.read_json_blocks, lines))
-        elif format == "conll":
-            _conll(lines, growing, columns)
+        elif format in ("conll", "conllu"):
+            _conll(lines, growing, columns, universal=format == "conllu")
         else:
             read_table(lines, growing, columns, tabs=format == "tsv", blocks=arrow and arrow.read_table_blocks)
         return Sequences(*growing.finish())
@@ -235,13 +236,17 @@ def _document(file: Path, columns: Columns) -> Sequences | None:
 # -- CoNLL columns -------------------------------------------------------------------------------------
 
 
-def _conll(lines: Lines, growing: Growing, columns: Columns) -> None:
-    """One token per line, columns by tabs or spaces, sequences by blank lines."""
+def _conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool) -> None:
+    """One token per line, columns by tabs or spaces, sequences by blank lines.
+
+    `universal` is CoNLL-U: FORM and UPOS are columns 2 and 4, and lines of multiword tokens (`1-2`) and of
+    empty nodes (`1.1`) are passed over, as they repeat or add to the words themselves.
+    """
     # A line that starts with # is a comment or a token, as tabs or spaces separate columns: it waits for the answer.
-    held, tabs = list[tuple[int, str]](), False
+    held, tabs = list[tuple[int, str]](), universal
     for line in lines:
         held.append((lines.number, line))
-        tabs = "\t" in line
+        tabs = universal or "\t" in line
         if tabs or not (line.isspace() or line.startswith(("#", "-DOCSTART-"))):
             break
     width = first = at_token = 0
@@ -264,14 +269,16 @@ def _conll(lines: Lines, growing: Growing, columns: Columns) -> None:
         fields = text.split("\t") if tabs else [field for field in text.split(" ") if field]
         if not width:
             width, first = len(fields), number
-            at_token = _index(columns.tokens or "1", width, growing.at(number))
+            at_token = _index(columns.tokens or ("2" if universal else "1"), width, growing.at(number))
             if columns.labels is not None or width > 1:
-                at_label = _index(columns.labels or "-1", width, growing.at(number))
+                at_label = _index(columns.labels or ("4" if universal else "-1"), width, growing.at(number))
         if len(fields) != width:
             raise DataError(
                 f"{growing.at(number)} has {len(fields)} columns, line {first} has {width}: give every line the same "
                 "columns. Lines that start with # are comments only where columns are separated by tabs"
             )
+        if universal and not fields[0].isdigit():
+            continue
         token, label = fields[at_token], None if at_label is None else fields[at_label]
         if not token or label == "":
             raise DataError(f"{growing.at(number)} has an empty {'label' if token else 'token'}")
