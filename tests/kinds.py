@@ -10,11 +10,16 @@ import numpy as np
 import torch
 
 import monolayer as ml
+from monolayer.stock.folder import StockModel
 
 LINES = ["line", "line reals", "line vectors"]
 CASCADES = [f"cascade {kind}" for kind in ("tokens", "next", "sequences", "reals")]
 ROBUST = [f"robust {kind}" for kind in ("positions", "bfloat16", "causal", "words", "sequences", "next")]
-KINDS = [*LINES, *CASCADES, *ROBUST]
+STOCK: dict[str, tuple[str, dict[str, Any]]] = {
+    "stock steps": ("bert", {"positions": True, "storage": "steps"}),
+    "stock cells": ("llama", {"positions": True, "dtype": "bfloat16", "rank": 32}),
+}
+KINDS = [*LINES, *CASCADES, *ROBUST, *STOCK]
 WORDS = ["银行", "行走", "音乐", "快乐"], [["b", "h"], ["x", "z"], ["y", "yue"], ["k", "le"]]
 
 
@@ -31,7 +36,7 @@ def _data(kind: str) -> tuple[Any, Any]:
         "cascade tokens": lambda: (X, Y),
         "line reals": lambda: (X[:12, :4], random.standard_normal((12, 4))),
         "line vectors": lambda: (random.standard_normal((12, 4, 3)), Y[:12, :4] / 8.0),
-        "robust causal": lambda: (small, (small.cumsum(axis=1) * (1 + np.arange(5))) % 4),
+        **dict.fromkeys(["robust causal", *STOCK], lambda: (small, (small.cumsum(axis=1) * (1 + np.arange(5))) % 4)),
         "robust words": lambda: WORDS,
         "robust sequences": lambda: (small, classes[:, 0]),
         "robust next": lambda: (np.concatenate([np.arange(8)[:, None], other.integers(8, 20, (8, 7))], axis=1), None),
@@ -54,9 +59,12 @@ def _options(kind: str) -> dict[str, Any]:
 
 
 @cache
-def built(kind: str) -> tuple[ml.Monolayer, ml.Sequences]:
+def built(kind: str) -> tuple[Any, ml.Sequences]:
     """A model of some kind, without a summary, and its data; labels do not contradict each other."""
     X, Y = _data(kind)
+    if kind in STOCK:
+        name, options = STOCK[kind]
+        return ml.memorize_as(name, X, Y, **options), ml.Sequences.of(X, Y)
     model = ml.memorize(X, Y, on_conflict="first", **_options(kind))
     assert (model.feed_forward.readout == "cascade") == kind.startswith("cascade")
     assert (model.feed_forward.readout == "gates") == kind.startswith("robust")
@@ -64,7 +72,17 @@ def built(kind: str) -> tuple[ml.Monolayer, ml.Sequences]:
     return model, ml.Sequences.of(X, Y)
 
 
-def same_bits(one: ml.Monolayer, two: ml.Monolayer) -> bool:
+def anew(model: Any, data: ml.Sequences, draw: Any = None) -> Any:
+    """What memorizing `data` with the draw of a model gives; `draw`: its folder."""
+    draw = model if draw is None else draw
+    if isinstance(model, StockModel):
+        return ml.memorize_as(model.architecture, data, draw=draw)
+    return ml.memorize(data, draw=draw)
+
+
+def same_bits(one: Any, two: Any) -> bool:
+    if isinstance(one, StockModel):
+        return ml.compare(one, two).same
     a, b = one.state_dict(), two.state_dict()
     equal = a.keys() == b.keys() and all(_equal(a[name], b[name]) for name in a)
     parts = ("attention", "feed_forward", "lift")

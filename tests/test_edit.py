@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.construct.consistency import equal_points
-from monolayer.construct.task import Task
 from monolayer.data import Sequences
+from monolayer.editing.subject import subject_of
 from tests import kinds
 from tests.datasets import Dataset, datasets
-from tests.kinds import KINDS, built, joined, same_bits
+from tests.kinds import KINDS, anew, built, joined, same_bits
 
 WORDS = ["银行", "行走", "音乐", "快乐", "乐音"]
 READINGS = [["yín", "háng"], ["xíng", "zǒu"], ["yīn", "yuè"], ["kuài", "lè"], ["yuè", "yīn"]]
@@ -32,11 +32,10 @@ def words() -> ml.Monolayer:
     return ml.memorize(WORDS, READINGS, positions=True)
 
 
-def check(model: ml.Monolayer, new: ml.Monolayer, record: ml.Record, data: ml.Sequences, folder: Path) -> None:
+def check(model: Any, new: Any, record: ml.Record, data: ml.Sequences, folder: Path) -> None:
     """The edited model is that of the edited data, proved; its record goes both ways, through a file too."""
-    assert same_bits(new, ml.memorize(data, draw=model))
-    readout = new.feed_forward.readout
-    assert ml.certify(new, data, only=readout in ("exact", "runs")).verdict == "proved"
+    assert same_bits(new, anew(model, data))
+    assert ml.certify(new, data, only=subject_of(new).only).verdict == "proved"
     loaded = ml.Record.load(record.save(folder / "record.json"))
     assert same_bits(loaded.apply(model), new)
     assert same_bits(loaded.undo(new), model)
@@ -53,7 +52,7 @@ def test_forgetting_is_memorizing_the_rest(kind: str, tmp_path: Path) -> None:
     """And the draw gives the model itself, every tensor, whatever the order of the rows, through a file too."""
     model, data = built(kind)
     mixed = data.select(np.random.default_rng(0).permutation(len(data)))
-    assert same_bits(ml.memorize(mixed, draw=model.save(tmp_path / "model")), model)
+    assert same_bits(anew(model, mixed, model.save(tmp_path / "model")), model)
     new, record = ml.forget(model, [1, 3], data)
     rest = data.select(np.setdiff1d(np.arange(len(data)), [1, 3]))
     check(model, new, record, rest, tmp_path)
@@ -72,7 +71,7 @@ def test_inserting_is_memorizing_all(kind: str, tmp_path: Path) -> None:
     """New tokens too: a causal model has never seen those of the last rows."""
     model, data = built(kind)
     first, later = data.select(np.arange(len(data) - 2)), data.select(np.array([len(data) - 2, len(data) - 1]))
-    part = ml.memorize(first, draw=model)
+    part = anew(model, first)
     new, record = ml.insert(part, later, None, first)
     check(part, new, record, data, tmp_path)
     assert {change.before for change in record.changes} == {None}
@@ -87,7 +86,7 @@ def test_editing_is_memorizing_the_edited_data(kind: str, tmp_path: Path) -> Non
     value = (values[place] + 1) % len(data.labels.classes) if data.labels.classes is not None else 3.0
     values[place] = value
     asked = replace(data, labels=replace(data.labels, values=values)).select(np.array([2]))
-    task = Task.of(data, positions=model.positions is not None, causal=model.card.causal, on_conflict="first")
+    task = subject_of(model).task(data)
     group = equal_points(task.context, task.target)
     values = data.labels.values.copy()
     values[group == group[place]] = value
