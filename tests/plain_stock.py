@@ -15,23 +15,23 @@ from monolayer.stock.answers import Evaluation
 JSON = ("config", "tokenizer", "tokenizer_config", "generation_config")
 
 
-def read(folder: Path) -> dict[str, Any]:
+class Stock(dict[str, Any]):
     """The files by their names without endings, `tensors`, and the facts that an evaluation needs."""
+
+    def write(self, folder: Path) -> Path:
+        folder.mkdir(exist_ok=True)
+        tensors = {name: np.ascontiguousarray(value) for name, value in self["tensors"].items()}
+        save_file(tensors, folder / "model.safetensors")
+        for name in self.keys() & set(JSON):
+            (folder / f"{name}.json").write_text(json.dumps(self[name]), encoding="utf-8")
+        return folder
+
+    def evaluation(self) -> Evaluation:
+        facts = self["facts"]
+        return Evaluation(facts, facts.architecture.arrays(facts.task, self["tensors"]))
+
+
+def read(folder: Path) -> Stock:
     files = {name: folder / f"{name}.json" for name in JSON}
     found = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in files.items() if path.exists()}
-    return {**found, "tensors": load_file(folder / "model.safetensors"), "facts": read_folder(folder).facts}
-
-
-def write(model: dict[str, Any], folder: Path) -> Path:
-    folder.mkdir(exist_ok=True)
-    tensors = {name: np.ascontiguousarray(value) for name, value in model["tensors"].items()}
-    save_file(tensors, folder / "model.safetensors")
-    for name in JSON:
-        if name in model:
-            (folder / f"{name}.json").write_text(json.dumps(model[name]), encoding="utf-8")
-    return folder
-
-
-def evaluation(model: dict[str, Any]) -> Evaluation:
-    facts = model["facts"]
-    return Evaluation(facts, facts.architecture.arrays(facts.task, model["tensors"]))
+    return Stock(found, tensors=load_file(folder / "model.safetensors"), facts=read_folder(folder).facts)

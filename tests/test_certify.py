@@ -21,12 +21,14 @@ from monolayer.errors import DataError, ModelFileError
 from tests.adversary import relabelled
 from tests.evil import TOLERANCE, Evil, errs, evaluate
 from tests.stored_models import CODE, KEY, LABEL, ONE, Case, Saved, random_case
+from tests.verdicts import expect
 
 PLAIN = {"tokens": "ids", "positions": False, "causal": False, "per": "token", "readout": "exact", "target": "classes"}
 
 
-def judge(case: Case, folder: Path, **options: Any) -> Certificate:
-    return certify(case.saved.write(folder), case.X, case.Y, tolerance=TOLERANCE, **options)
+def judge(verdict: str, words: str, case: Case, changed: Any = None) -> Certificate:
+    """The certificate of a case, or of its data with a changed model, after a look at verdict and reason."""
+    return expect(verdict, words, changed or case.saved, case.X, case.Y, tolerance=TOLERANCE)
 
 
 # -- proofs --------------------------------------------------------------------------------------------
@@ -37,8 +39,8 @@ def test_models_without_fault_are_proved_and_every_evaluation_agrees(tmp_path: P
     short = {"dtype": "float32", "target": "classes", "readout": "exact", "count": 2, "longest": 3, "vocabulary": 4}
     for seed in range(34):
         case = random_case(seed) if seed < 28 else random_case(seed, **short)
-        proof = judge(case, tmp_path / str(seed))
-        assert proof.verdict == "proved", (seed, proof.explain())
+        folder = case.saved.write(tmp_path / str(seed))
+        proof = judge("proved", "", case, folder)
         assert proof.wrong == proof.unsure == 0
         assert proof.margin is None or proof.margin > 1
         assert ("binary32" in proof.assumptions[0]) == (seed >= 28)
@@ -50,23 +52,19 @@ def test_models_without_fault_are_proved_and_every_evaluation_agrees(tmp_path: P
         assert proof.label_error is not None
         assert (proof.label_error == 0) == exact
         if config["target"] == "classes" and config["tokens"] == "ids":
-            said = ml.load(tmp_path / str(seed)).predict(case.X, path="dense")  # PyTorch
+            said = ml.load(folder).predict(case.X, path="dense")  # PyTorch
             assert [np.asarray(row).tolist() for row in said] == case.Y
     assert len(kinds) == 12
     assert min(kinds.values()) > 2
 
 
-def test_next_token_models(tmp_path: Path) -> None:
+def test_next_token_models() -> None:
     case = random_case(1, **PLAIN | {"positions": True, "causal": True}, next_token=True, vocabulary=5,
                        classes=5, count=1, longest=8)  # fmt: skip
-    proof = judge(case, tmp_path / "next")
-    assert (proof.verdict, proof.points) == ("proved", len(case.X[0]) - 1)
+    assert judge("proved", "", case).points == len(case.X[0]) - 1
     last = [*case.X[0][:-1], (case.X[0][-1] + 1) % 5]
-    proof = certify(tmp_path / "next", [last])
-    assert (proof.verdict, proof.wrong, proof.findings[0].position) == ("refuted", 1, len(last) - 2)
-    plain = random_case(0, **PLAIN)
-    with pytest.raises(DataError, match="give Y"):
-        certify(plain.saved.write(tmp_path / "plain"), plain.X)
+    proof = expect("refuted", "", case.saved, [last])
+    assert (proof.wrong, proof.findings[0].position) == (1, len(last) - 2)
 
 
 # -- weights that the proof does not cover ---------------------------------------------------------------
@@ -103,36 +101,27 @@ def test_next_token_models(tmp_path: Path) -> None:
     ],
 )
 def test_weights_that_the_proof_does_not_cover_are_left_undecided(
-    name: str, place: Any, value: Any, words: str, tmp_path: Path
+    name: str, place: Any, value: Any, words: str
 ) -> None:
     case = random_case(4, **PLAIN)
-    assert judge(case, tmp_path / "whole").verdict == "proved"
-    proof = judge(replace(case, saved=case.saved.edited(name, place, value)), tmp_path / "edited")
-    assert proof.verdict == "undecided"
-    assert words in proof.reason
-    assert not proof
+    assert not judge("undecided", words, case, case.saved.edited(name, place, value))
 
 
-def test_slopes_that_are_no_powers_of_two_are_judged_by_what_they_do_and_heads_of_reals_must_copy(
-    tmp_path: Path,
-) -> None:
+def test_slopes_that_are_no_powers_of_two_are_judged_by_what_they_do_and_heads_of_reals_must_copy() -> None:
     case = random_case(4, **PLAIN)
     w, b = (case.saved.tensors[f"feed_forward.{name}"] for name in ("weight_1", "bias_1"))
     odd = replace(case, saved=case.saved.changed(feed_forward__weight_1=w * 1.1, feed_forward__bias_1=b * 1.1))
-    assert judge(odd, tmp_path / "odd").verdict == "proved"
+    judge("proved", "", odd)
     assert not errs(odd, Evil.draw(np.random.default_rng(0)))
     reals = random_case(4, **PLAIN | {"target": "reals"})
-    other = replace(reals, saved=reals.saved.changed(head__weight=2 * reals.saved.tensors["head.weight"]))
-    proof = judge(other, tmp_path / "reals")
-    assert (proof.verdict, "copy" in proof.reason) == ("undecided", True)
+    judge("undecided", "copy", reals, reals.saved.changed(head__weight=2 * reals.saved.tensors["head.weight"]))
 
 
-def test_points_between_two_classes_are_unsure(tmp_path: Path) -> None:
+def test_points_between_two_classes_are_unsure() -> None:
     case = random_case(4, **PLAIN)
-    half = case.saved.edited("feed_forward.bias_2", 0, case.saved.tensors["feed_forward.bias_2"][0] + 0.5)
-    proof = judge(replace(case, saved=half), tmp_path / "half")
-    assert (proof.verdict, proof.findings[0].kind) == ("undecided", "unsure")
-    assert proof.unsure > 0
+    last = case.saved.tensors["feed_forward.bias_2"]
+    proof = judge("undecided", "", case, case.saved.changed(feed_forward__bias_2=last + 0.5))
+    assert (proof.findings[0].kind, proof.unsure > 0) == ("unsure", True)
 
 
 # -- models that some allowed evaluation, or PyTorch, answers wrongly -----------------------------------
@@ -156,43 +145,39 @@ def two_classes(dtype: str = "float64", codes: tuple[float, float] = (0.0, 1.0))
 def test_a_key_that_the_data_lack_may_still_shift_the_softmax(tmp_path: Path) -> None:
     """An evaluation may take the largest score of the whole table off: with one of 2,000 all others underflow."""
     case = two_classes()
-    assert judge(case, tmp_path / "good").verdict == "proved"
+    judge("proved", "", case)
     for key in (2000.0, np.inf):
-        bad = case.saved.edited("lift.weight", (2, KEY), key)
-        proof = judge(replace(case, saved=bad), tmp_path / str(key))
-        assert (proof.verdict, "scores reach" in proof.reason) == ("undecided", True)
-        assert ml.load(tmp_path / str(key)).predict(case.X)[0].tolist() == [0, 1]  # ours looks at rows in use
+        folder = case.saved.edited("lift.weight", (2, KEY), key).write(tmp_path / str(key))
+        judge("undecided", "scores reach", case, folder)
+        assert ml.load(folder).predict(case.X)[0].tolist() == [0, 1]  # ours looks at rows in use
 
 
-def test_places_shift_scores_too(tmp_path: Path) -> None:
+def test_places_shift_scores_too() -> None:
     """Keys are sums of a token's and a place's; with a score of 2,000 and no shift `exp` overflows."""
     case = two_classes()
     case.saved.config["positions"] = True
-    for key, verdict in ((0.5, "proved"), (2000.0, "undecided")):
-        places = np.array([[0, 0, 0, 0], [0, key, 0, 0]])
-        proof = judge(replace(case, saved=case.saved.changed(positions__weight=places)), tmp_path / verdict)
-        assert (proof.verdict, "scores reach" in proof.reason) == (verdict, verdict == "undecided")
+    for key, verdict, words in ((0.5, "proved", ""), (2000.0, "undecided", "scores reach")):
+        judge(verdict, words, case, case.saved.changed(positions__weight=np.array([[0] * 4, [0, key, 0, 0]])))
 
 
-def test_a_line_in_float16_is_not_covered(tmp_path: Path) -> None:
-    proof = judge(two_classes("float16"), tmp_path / "model")
-    assert (proof.verdict, "covered in float64 and float32" in proof.reason) == ("undecided", True)
+def test_a_line_in_float16_is_not_covered() -> None:
+    judge("undecided", "covered in float64 and float32", two_classes("float16"))
 
 
 def test_a_ramp_below_the_rounding_of_its_place_is_left_to_nobody(tmp_path: Path) -> None:
     """At `z = 1` the neuron `2^60 z − 2^60` rests, but a search for `1 + 2^-60` would find `1` and pass it."""
     case = two_classes(codes=(1.0, 1.5))
     case.saved = case.saved.edited("feed_forward.weight_1", 0, 2.0**60).edited("feed_forward.bias_1", 0, -(2.0**60))
-    assert judge(case, tmp_path / "at").verdict == "undecided"
-    model = ml.load(tmp_path / "at")
+    model = ml.load(case.saved.write(tmp_path / "at"))
+    judge("undecided", "", case)
     assert model.feed_forward.steps() is None, "the shortcut refuses what it cannot tell from a point"
     assert [model.predict(case.X, path=path)[0].tolist() for path in ("dense", "auto")] == [[0, 1], [0, 1]]
     below = case.saved.edited("lift.weight", (0, CODE), 1 - 2.0**-40)
-    assert judge(replace(case, saved=below), tmp_path / "below").verdict == "proved"
-    assert ml.load(tmp_path / "below").predict(case.X)[0].tolist() == [0, 1]
+    judge("proved", "", case, below)
+    assert ml.load(below.write(tmp_path / "below")).predict(case.X)[0].tolist() == [0, 1]
 
 
-def test_logits_of_many_classes_round_to_a_tie(tmp_path: Path) -> None:
+def test_logits_of_many_classes_round_to_a_tie() -> None:
     """Of 4,096 classes in float32, 2,048 is nearest to 2,048.375 by more than rounding says."""
     case, number = two_classes("float32"), np.arange(4096, dtype=np.float32)
     case.saved.tensors |= {"head.weight": 2 * number[:, None] * np.eye(4, dtype=np.float32)[[LABEL]]}
@@ -202,10 +187,10 @@ def test_logits_of_many_classes_round_to_a_tie(tmp_path: Path) -> None:
     case.Y = [[2048, 2048], [2048, 2048]]
     logits = np.sort(evaluate(case.saved, case.X[0], Evil.plain(np.random.default_rng(0)))[1][1])
     assert logits[-1] == logits[-2]
-    assert judge(case, tmp_path / "model").verdict == "undecided"
+    judge("undecided", "", case)
 
 
-def test_a_wide_ramp_may_end_behind_a_narrow_one_that_begins_later(tmp_path: Path) -> None:
+def test_a_wide_ramp_may_end_behind_a_narrow_one_that_begins_later() -> None:
     """The steps stand in order; at `z = 1` the second is passed, and the first returns 0.625."""
     case = two_classes()
     steps = {"weight_1": np.array([0.5, 4.0]), "bias_1": np.array([-0.125, -1.0])}
@@ -216,7 +201,7 @@ def test_a_wide_ramp_may_end_behind_a_narrow_one_that_begins_later(tmp_path: Pat
     case.saved.config |= {"steps": 2, "classes": {"range": 3}}
     case.Y = [[0, 2], [2, 2]]
     assert errs(case, Evil.plain(np.random.default_rng(0)))
-    assert judge(case, tmp_path / "model").verdict == "undecided"
+    judge("undecided", "", case)
 
 
 def test_a_masked_token_without_a_vector_spoils_a_dense_product(tmp_path: Path) -> None:
@@ -226,17 +211,17 @@ def test_a_masked_token_without_a_vector_spoils_a_dense_product(tmp_path: Path) 
     saved.tensors |= {"head.weight": np.eye(4)[[LABEL] * 3] * [[0], [2], [4]], "head.bias": np.array([0, -1.0, -4.0])}
     saved.tensors["feed_forward.weight_2"], saved.tensors["feed_forward.bias_2"] = np.array([[-2.0]]), np.array([2.0])
     saved.tensors["bos"][CODE] = 1.0
-    proof = certify(saved.write(tmp_path / "model"), [[1, 2]])
-    assert (proof.verdict, "0 times NaN" in proof.findings[0].why) == ("undecided", True)
-    assert ml.locate(tmp_path / "model", [[1, 2]])[0].verdict == "unknown"
-    model = ml.load(tmp_path / "model")
+    folder = saved.write(tmp_path / "model")
+    assert "0 times NaN" in expect("undecided", "", folder, [[1, 2]]).findings[0].why
+    assert ml.locate(folder, [[1, 2]])[0].verdict == "unknown"
+    model = ml.load(folder)
     with torch.no_grad():
         Z = model.attention(*model.stream(torch.tensor([[1, 2]])))  # what the parts themselves make of it
     assert Z[:, 1].isnan().any()
 
 
 @pytest.mark.parametrize(("weight", "x"), [(1e-310, 1e308), (1e308, 1e-309)])
-def test_subnormal_operands_may_be_flushed(weight: float, x: float, tmp_path: Path) -> None:
+def test_subnormal_operands_may_be_flushed(weight: float, x: float) -> None:
     case = two_classes()
     lift = np.zeros((4, 1))
     lift[CODE] = weight
@@ -244,15 +229,13 @@ def test_subnormal_operands_may_be_flushed(weight: float, x: float, tmp_path: Pa
     saved.config |= {"tokens": "vectors", "vocabulary": None}
     step = 2.0 ** np.ceil(np.log2(4 / (weight * x)))
     saved.tensors["feed_forward.weight_1"] = np.array([step])
-    X, Y = [[[x], [0.0]]], [[1, 0]]
-    assert certify(saved.write(tmp_path / "model"), X, Y).verdict == "undecided"
-    fair = saved.changed(lift__weight=lift / weight)
-    assert certify(fair.write(tmp_path / "fair"), [[[weight * x], [0.0]]], Y).verdict == "proved"
-    entry = saved.changed(attention__W_O=saved.tensors["attention.W_O"] * 1e-310, lift__weight=lift / weight)
-    assert "subnormal" in certify(entry.write(tmp_path / "entry"), [[[weight * x], [0.0]]], Y).reason
+    expect("undecided", "", saved, [[[x], [0.0]]], [[1, 0]])
+    fair, data = saved.changed(lift__weight=lift / weight), ([[[weight * x], [0.0]]], [[1, 0]])
+    expect("proved", "", fair, *data)
+    expect("undecided", "subnormal", fair.changed(attention__W_O=fair.tensors["attention.W_O"] * 1e-310), *data)
 
 
-def test_keys_whose_terms_cancel_depend_on_the_order_of_their_sum(tmp_path: Path) -> None:
+def test_keys_whose_terms_cancel_depend_on_the_order_of_their_sum() -> None:
     """`2^48 + 2^-6 − 2^48` is `2^-6` or 0, and a step stands between what these make of the context."""
     lift = np.zeros((4, 3))
     lift[KEY] = 1.0
@@ -261,9 +244,9 @@ def test_keys_whose_terms_cancel_depend_on_the_order_of_their_sum(tmp_path: Path
     saved.tensors |= {"bos": np.array([1.0, 0, 0, 0]), "feed_forward.weight_1": np.array([2.0**9])}
     X, rng = [[[2.0**48, 2.0**-6, -(2.0**48)]]], np.random.default_rng(0)
     assert {int(evaluate(saved, X[0], Evil.draw(rng))[1][1].argmax()) for _ in range(20)} == {0, 1}
-    folder = saved.write(tmp_path / "model")
-    assert [certify(folder, X, [[label]]).verdict for label in (0, 1)] == ["undecided", "undecided"]
-    assert certify(folder, [[[2.0**-6, 0.0, 0.0]]], [[1]]).verdict == "proved"
+    for label in (0, 1):
+        expect("undecided", "", saved, X, [[label]])
+    expect("proved", "", saved, [[[2.0**-6, 0.0, 0.0]]], [[1]])
 
 
 # -- data that do not fit ------------------------------------------------------------------------------
@@ -281,42 +264,40 @@ def named_case() -> tuple[Saved, list[list[str]], list[list[str]]]:
     return saved, X, [[saved.names["classes"][c] for c in y] for y in case.Y]
 
 
-def test_names_are_translated_and_strangers_are_named(tmp_path: Path) -> None:
+def test_names_are_translated_and_strangers_are_named() -> None:
     saved, X, Y = named_case()
-    folder = saved.write(tmp_path / "m")
-    assert certify(folder, X, Y).verdict == "proved"
-    assert certify(folder, Sequences.of(X, Y)).verdict == "proved"
-    proof = certify(folder, [["stranger", *X[0][1:]], *X[1:]], Y)
-    assert (proof.verdict, proof.findings[0].token, proof.findings[0].got) == ("refuted", "stranger", None)
+    expect("proved", "", saved, X, Y)
+    expect("proved", "", saved, Sequences.of(X, Y))
+    proof = expect("refuted", "", saved, [["stranger", *X[0][1:]], *X[1:]], Y)
+    assert (proof.findings[0].token, proof.findings[0].got) == ("stranger", None)
     assert proof.wrong >= len(X[0])
     assert "token 0 ('stranger') of sequence 0: got None" in proof.explain()
     wrong = next(name for name in saved.names["classes"] if name != Y[1][0])
     for name, got, why in (("no such class", Y[1][0], "the model has no such class"), (wrong, Y[1][0], "the stored")):
-        proof = certify(folder, X, [Y[0], [name, *Y[1][1:]], *Y[2:]])
-        assert (proof.verdict, proof.wrong, proof.unsure) == ("refuted", 1, 0)
+        proof = expect("refuted", "", saved, X, [Y[0], [name, *Y[1][1:]], *Y[2:]])
+        assert (proof.wrong, proof.unsure) == (1, 0)
         found = proof.findings[0]
         assert (found.sequence, found.position, found.token, found.expected, found.got) == (1, 0, X[1][0], name, got)
         assert found.why.startswith(why)
-    proof = certify(folder, X, [["no such class"] * len(y) for y in Y])
+    proof = expect("refuted", "", saved, X, [["no such class"] * len(y) for y in Y])
     assert proof.wrong == sum(map(len, Y)) > len(proof.findings) == 10
     places = [(i, k) for i, y in enumerate(Y) for k in range(len(y))]
     assert [(f.sequence, f.position) for f in proof.findings] == places[:10]
 
 
-def test_a_sequence_beyond_the_positions_is_refuted(tmp_path: Path) -> None:
+def test_a_sequence_beyond_the_positions_is_refuted() -> None:
     case = random_case(4, **PLAIN | {"positions": True})
     assert case.Y is not None
     longest = max(map(len, case.X))
     X, Y = [*case.X, [case.X[0][0]] * (longest + 1)], [*case.Y, [0] * (longest + 1)]
-    proof = certify(case.saved.write(tmp_path), X, Y)
-    assert proof.verdict == "refuted"
-    assert {f.sequence for f in proof.findings} == {len(case.X)}
+    assert {found.sequence for found in expect("refuted", "", case.saved, X, Y).findings} == {len(case.X)}
 
 
 def test_data_of_another_kind_are_an_error(tmp_path: Path) -> None:
     case, vectors = random_case(4, **PLAIN), random_case(4, **PLAIN | {"tokens": "vectors"})
     folder = case.saved.write(tmp_path / "m")
     for model, X, Y, words in (
+        (folder, case.X, None, "give Y"),
         (folder, case.X, [0] * len(case.X), "one per sequence"),
         (folder, case.X, [[0.5] * len(x) for x in case.X], "labels are reals"),
         (folder, [[[0.5, 0.1]] * len(x) for x in case.X], case.Y, "hold vectors"),
@@ -326,12 +307,10 @@ def test_data_of_another_kind_are_an_error(tmp_path: Path) -> None:
             certify(model, X, Y)
 
 
-def test_real_labels_have_a_stated_error(tmp_path: Path) -> None:
+def test_real_labels_have_a_stated_error() -> None:
     case = random_case(6, **PLAIN | {"target": "reals"})
-    folder = case.saved.write(tmp_path)
-    assert certify(folder, case.X, case.Y).verdict == "refuted", "labels were rounded to 2^-20: far more than 2^-50"
-    proof = certify(folder, case.X, case.Y, tolerance=2.0**-20)
-    assert proof.verdict == "proved"
+    expect("refuted", "", case.saved, case.X, case.Y)  # labels were rounded to 2^-20: far more than 2^-50
+    proof = expect("proved", "", case.saved, case.X, case.Y, tolerance=2.0**-20)
     assert proof.label_error is not None
     assert 2.0**-26 < proof.label_error <= 2.0**-21
     assert "to within 9.54e-07" in proof.claim
@@ -386,10 +365,9 @@ def test_the_data_digest_depends_on_what_is_said_alone() -> None:
 def test_a_damaged_row_in_use_is_refuted_and_predict_refuses_it(coordinate: int, value: float, tmp_path: Path) -> None:
     """NaN anywhere in a used row spoils every product with it, also where the weight beside it is 0."""
     case = two_classes()
-    damaged = case.saved.edited("lift.weight", (1, coordinate), value)
-    verdict = judge(replace(case, saved=damaged), tmp_path / "m").verdict
-    assert verdict == ("undecided" if coordinate != LABEL and value == np.inf else "refuted")
-    model = ml.load(tmp_path / "m")
+    damaged = case.saved.edited("lift.weight", (1, coordinate), value).write(tmp_path / "m")
+    judge("undecided" if coordinate != LABEL and value == np.inf else "refuted", "", case, damaged)
+    model = ml.load(damaged)
     for path in ("auto", "dense"):
         with pytest.raises(DataError, match=r"row 1 of lift\.weight, which holds NaN or infinity"):
             model.predict(case.X, path=path)  # type: ignore[arg-type]
