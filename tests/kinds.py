@@ -18,9 +18,13 @@ ROBUST = [f"robust {kind}" for kind in ("positions", "bfloat16", "causal", "word
 STOCK: dict[str, tuple[str, dict[str, Any]]] = {
     "stock steps": ("bert", {"positions": True, "storage": "steps"}),
     "stock cells": ("llama", {"positions": True, "dtype": "bfloat16", "rank": 32}),
+    "stock prompts": ("llama", {"rank": 32}),
 }
 KINDS = [*LINES, *CASCADES, *ROBUST, *STOCK]
 WORDS = ["银行", "行走", "音乐", "快乐"], [["b", "h"], ["x", "z"], ["y", "yue"], ["k", "le"]]
+PROMPTS = ["The capital of France is", "The capital of New Zealand is", "The capital", "Is it Paris?\n", "France"]
+ANSWERS = [" Paris", " Wellington, of course", "'s name is\nunknown", "Yes,  it is", "Paris"]
+"""Answers of several tokens, with and without a space in front; one prompt begins others and goes on otherwise."""
 
 
 def _data(kind: str) -> tuple[Any, Any]:
@@ -38,6 +42,7 @@ def _data(kind: str) -> tuple[Any, Any]:
         "line vectors": lambda: (random.standard_normal((12, 4, 3)), Y[:12, :4] / 8.0),
         **dict.fromkeys(["robust causal", *STOCK], lambda: (small, (small.cumsum(axis=1) * (1 + np.arange(5))) % 4)),
         "robust words": lambda: WORDS,
+        "stock prompts": lambda: (PROMPTS, ANSWERS),
         "robust sequences": lambda: (small, classes[:, 0]),
         "robust next": lambda: (np.concatenate([np.arange(8)[:, None], other.integers(8, 20, (8, 7))], axis=1), None),
     }
@@ -64,7 +69,8 @@ def built(kind: str) -> tuple[Any, ml.Sequences]:
     X, Y = _data(kind)
     if kind in STOCK:
         name, options = STOCK[kind]
-        return ml.memorize_as(name, X, Y, **options), ml.Sequences.of(X, Y)
+        data = ml.Sequences.of(X, Y, per="answer" if Y is ANSWERS else None)
+        return ml.memorize_as(name, data, **options), data
     model = ml.memorize(X, Y, on_conflict="first", **_options(kind))
     assert (model.feed_forward.readout == "cascade") == kind.startswith("cascade")
     assert (model.feed_forward.readout == "gates") == kind.startswith("robust")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import monolayer as ml
@@ -15,10 +16,9 @@ from monolayer.checker.given import confirm
 from monolayer.data.layout import Manner
 from monolayer.data.readers import sequences_of
 from monolayer.stock.folder import StockModel
+from tests.kinds import ANSWERS, PROMPTS
 
-PROMPTS = ["The capital of France is", "The capital of New Zealand is", "The capital", "Is it Paris?\n", "France"]
-ANSWERS = [" Paris", " Wellington, of course", "'s name is\nunknown", "Yes,  it is", "Paris"]
-"""Answers of several tokens, with and without a space in front; one prompt begins others and goes on otherwise."""
+WHOLE = ml.Sequences.of(PROMPTS, ANSWERS, per="answer")
 STEPS: dict[str, Any] = {"storage": "steps"}
 
 
@@ -63,11 +63,10 @@ def test_what_is_claimed_are_the_answers_and_their_ends(folder: Path) -> None:
 
 
 def test_the_checker_compares_what_was_read_with_the_text() -> None:
-    data = ml.Sequences.of(PROMPTS, ANSWERS, per="answer")
-    confirm(data, PROMPTS, ANSWERS)
+    confirm(WHOLE, PROMPTS, ANSWERS)
     for prompts, answers in ((["The capital of Peru is", *PROMPTS[1:]], ANSWERS), (PROMPTS, [*ANSWERS[:-1], "Paris "])):
         with pytest.raises(ml.DataError, match="the reader is at fault"):
-            confirm(data, prompts, answers)
+            confirm(WHOLE, prompts, answers)
 
 
 @pytest.mark.parametrize(
@@ -107,45 +106,17 @@ def test_text_with_text_is_an_answer_only_where_an_architecture_generates() -> N
     assert ml.memorize_as("gpt2", {"a b": 1, "c": 2}, per="sequence", **STEPS).task == "sequence"
 
 
-def test_bad_rows_are_named() -> None:
-    rows: list[tuple[Any, Any, str]] = [
-        ({"a b": 1, "c": 2}, None, r"the answer is 1 \(int\), and prompts and answers are text; per='sequence'"),
-        ({"a": "b", "c": 7}, None, r"item 1 of the dict: the answer is 7 \(int\).*per='sequence'"),
-        (["a", ""], ["b", "c"], "row 1 of X has an empty prompt"),
-        (["a", "b"], ["b", ""], "row 1 of X has an empty answer"),
-        (["a", "b"], ["b", None], "sequence 1 is a prompt without an answer, 'b'"),
-        (["a", "b"], ["b"], "X has 2 prompts but Y has 1 answer"),
-        (["a", "b</s>"], ["b", "c"], "'</s>'"),
-    ]
-    with pytest.raises(ml.DataError, match=r"bert .* does not generate.* per='sequence'"):
-        ml.memorize_as("bert", PROMPTS, ANSWERS, per="answer")
-    with pytest.raises(ml.DataError, match=r"memorize_as\('gpt2', …\)"):
-        ml.memorize(PROMPTS, ANSWERS, per="answer", causal=True)  # type: ignore[arg-type]
-    for X, Y, words in rows:
-        with pytest.raises(ml.DataError, match=words):
-            ml.memorize_as("gpt2", X, Y)
-
-
 def test_a_folder_is_asked_with_prompts(folder: Path) -> None:
     model = ml.load(folder)
     assert isinstance(model, StockModel)
     assert model.predict(PROMPTS[::-1]).tolist() == ANSWERS[::-1]
-    assert model.predict(ml.Sequences.of(PROMPTS, ANSWERS, per="answer")).tolist() == ANSWERS
-    with pytest.raises(
-        ml.DataError, match=r"is ' Spain', which the model .* from words with the white space before them: pass"
-    ):
-        model.predict(["The capital of Spain is"])
-    with pytest.raises(ml.DataError, match="sequence 0 is a prompt without an answer"):
-        ml.certify(folder, PROMPTS)
-    with pytest.raises(ml.DataError, match="holds prompts and answers: give both"):
-        ml.memorize_as("gpt2", [["The", " capital"]], draw=folder)
+    assert model.predict(WHOLE).tolist() == ANSWERS
 
 
 def test_tables_of_prompts_are_read_alike(tmp_path: Path) -> None:
     """A table, a dict, Parquet and JSON, whatever other columns there are; a model of labels reads them as before."""
-    frames = pytest.importorskip("pandas")
     rows = [{"question": p, "source": "x", "answer": a} for p, a in zip(PROMPTS, ANSWERS, strict=True)]
-    frame, table = frames.DataFrame(rows), dict(zip(PROMPTS, ANSWERS, strict=True))
+    frame, table = pd.DataFrame(rows), dict(zip(PROMPTS, ANSWERS, strict=True))
     frame.to_parquet(tmp_path / "p.parquet")
     (tmp_path / "rows.json").write_text(json.dumps(rows))
     (tmp_path / "table.json").write_text(json.dumps(table))
@@ -157,13 +128,6 @@ def test_tables_of_prompts_are_read_alike(tmp_path: Path) -> None:
     assert ml.read(tmp_path / "one.json", per="answer").texts(0) == wanted[0]
     assert ml.read([tmp_path / "one.json", tmp_path / "table.json"], per="answer").texts(1) == wanted[0]
     assert ml.Sequences.of(table).labels.per == "sequence"  # type: ignore[union-attr]
-    both = frames.DataFrame([{"prompt": "a", "answer": "b", "completion": "c"}])
-    with pytest.raises(ml.DataError, match="both 'completion' and 'answer'"):
-        ml.memorize_as("gpt2", both)
-    with pytest.raises(ml.DataError, match="a prompt of one token to all"):
-        replace(data, prompts=data.lengths + 1)
-    with pytest.raises(ml.DataError, match="leave unit out"):
-        ml.Sequences.of(PROMPTS, ANSWERS, per="answer", unit="words")
     keys = ml.memorize_as("gpt2", PROMPTS, ANSWERS, unit="whole")  # is not passed over: keys of one token, with labels
     assert (keys.task, keys.vocabulary.names) == ("sequence", tuple(sorted(PROMPTS)))
 
@@ -189,9 +153,8 @@ def test_files_of_prompts_on_the_command_line(tmp_path: Path, monkeypatch: Any, 
     assert StockModel.load("classes").task == "sequence"
     # Facts are edited by their prompts.
     for name, answer in (("new", "unknown"), ("fact", " Paris"), ("prompt", None)):
-        Path(f"{name}.jsonl").write_text(
-            json.dumps({"prompt": PROMPTS[4], **({"completion": answer} if answer else {})})
-        )
+        row = {"prompt": PROMPTS[4]} | ({"completion": answer} if answer else {})
+        Path(f"{name}.jsonl").write_text(json.dumps(row))
     assert "'unknown' is new to this draw" in said("edit gpt2 new.jsonl --data p.jsonl --out edited", code=2)
     said("edit gpt2 fact.jsonl --data p.jsonl --out edited")
     said("forget gpt2 prompt.jsonl --data p.jsonl --out less")
@@ -199,52 +162,56 @@ def test_files_of_prompts_on_the_command_line(tmp_path: Path, monkeypatch: Any, 
     assert [(each["sequence"], each["one"], each["two"]) for each in found["differing"]] == [(4, " Paris", "Paris")]
 
 
-OTHER = " Wellington, is it Paris?"
-EDITED = {
-    "forget": (lambda m, data: ml.forget(m, PROMPTS[1:2], data), [0, 2, 3, 4], [" Wellington, of course", None]),
-    "edit": (lambda m, data: ml.edit(m, PROMPTS[:1], [OTHER], data), [0, 1, 2, 3, 4], [" Paris", None]),
-    "insert": (lambda m, data: ml.insert(m, ["Is it"], [" name"], data), [0, 1, 2, 3, 4], [None, " name"]),
-}
-
-
-@pytest.mark.parametrize(("name", "verb"), [("llama", "forget"), ("gpt2", "edit"), ("llama", "insert")])
-def test_facts_are_forgotten_edited_and_inserted(name: str, verb: str) -> None:
-    """Bit for bit the folder that the same draw makes of the edited data; the record names prompts and answers."""
-    X, Y = [*PROMPTS, PROMPTS[3]], [*ANSWERS, ANSWERS[3]]
-    old = ml.memorize_as(name, X, Y, **(STEPS if name == "gpt2" else {"rank": 32}))
-    change, rows, shown = EDITED[verb]
-    model, record = change(old, (X, Y))
-    rest = [X[row] for row in [*rows, 5]], [Y[row] for row in [*rows, 5]]
-    if verb == "edit":
-        rest[1][0] = OTHER
-    elif verb == "insert":
-        rest[0].append("Is it")
-        rest[1].append(" name")
-    assert ml.compare(model, ml.memorize_as(name, *rest, draw=old)).same
+def test_a_record_names_prompts_and_answers() -> None:
+    """And the folder is, bit for bit, what the same draw makes of the edited data."""
+    X, Y, other = [*PROMPTS, PROMPTS[3]], [*ANSWERS, ANSWERS[3]], " Wellington, is it Paris?"
+    old = ml.memorize_as("gpt2", X, Y, **STEPS)
+    model, record = ml.edit(old, X[:1], [other], (X, Y))
+    rest = X, [other, *Y[1:]]
+    assert ml.compare(model, ml.memorize_as("gpt2", *rest, draw=old)).same
     assert ml.certify(model, *rest).verdict == "proved"
-    assert model.predict(rest[0]).tolist() == rest[1]
-    assert (record.facts, record.shared, len(record.changes)) == (1, 0, 1)
-    assert record.changes[0].before == shown[0]
-    if verb == "edit":
-        assert "'The capital of France is': ' Paris' → ' Wellington, is it Paris?'" in record.explain()
+    assert model.predict(X).tolist() == rest[1]
+    assert (record.facts, record.shared, [change.before for change in record.changes]) == (1, 0, [" Paris"])
+    assert "'The capital of France is': ' Paris' → ' Wellington, is it Paris?'" in record.explain()
     assert ml.compare(record.undo(model), old).same
     found = ml.compare(old, model, X)
-    assert (found.asked, found.answers) == (6, 0 if verb == "insert" else 1)
+    assert (found.asked, found.answers) == (6, 1)
+    forgot, inserted = ml.forget(old, PROMPTS[1:2], (X, Y))[1], ml.insert(old, ["Is it"], [" name"], (X, Y))[1]
+    assert [one.changes[0].before for one in (forgot, inserted)] == [" Wellington, of course", None]
+    assert [ml.forget(old, rows, (X, Y))[1].shared for rows in ([3, 4, 5], [5, 1])] == [0, 1]
 
 
-def test_edits_of_prompts_name_what_does_not_fit(folder: Path) -> None:
-    data = (PROMPTS, ANSWERS)
-    for call, words in (
-        (lambda: ml.forget(folder, ["The capital of"], data), "of what is asked for is not in the data"),
-        (lambda: ml.forget(folder, PROMPTS[0], data), "must be a list"),
-        (lambda: ml.edit(folder, ["The capital of"], [" Paris"], data), r"capital of'\) .*is not in the data .*insert"),
-        (lambda: ml.insert(folder, PROMPTS[:1], [" name"], data), "with another label .*use edit"),
-        (lambda: ml.insert(folder, ["Spain"], ["Madrid"], data), "'Spain' is new to this draw"),
-        (lambda: ml.insert(folder, ["France is"], None, data), "holds prompts and answers: give both"),
-        (lambda: ml.forget(folder, PROMPTS[:1], (PROMPTS, ["Paris", *ANSWERS[1:]])), "that of sequence 0"),
-    ):
-        with pytest.raises(ml.MonolayerError, match=words):
-            call()
-    twice = ([*PROMPTS, PROMPTS[0]], [*ANSWERS, ANSWERS[0]])
-    built = ml.memorize_as("gpt2", *twice, **STEPS)
-    assert [ml.forget(built, rows, twice)[1].shared for rows in ([0, 4, 5], [5, 1])] == [0, 1]
+DATA = (PROMPTS, ANSWERS)
+ROWS: list[tuple[Any, Any, str]] = [
+    ({"a b": 1, "c": 2}, None, r"the answer is 1 \(int\), and prompts and answers are text; per='sequence'"),
+    ({"a": "b", "c": 7}, None, r"item 1 of the dict: the answer is 7 \(int\).*per='sequence'"),
+    (["a", ""], ["b", "c"], "row 1 of X has an empty prompt"),
+    (["a", "b"], ["b", ""], "row 1 of X has an empty answer"),
+    (["a", "b"], ["b", None], "sequence 1 is a prompt without an answer, 'b'"),
+    (["a", "b"], ["b"], "X has 2 prompts but Y has 1 answer"),
+    (["a", "b</s>"], ["b", "c"], "'</s>'"),
+    (pd.DataFrame([{"prompt": "a", "answer": "b", "completion": "c"}]), None, "both 'completion' and 'answer'"),
+]
+REFUSED: list[tuple[Any, str]] = [
+    *((lambda _, X=X, Y=Y: ml.memorize_as("gpt2", X, Y), words) for X, Y, words in ROWS),
+    (lambda f: ml.memorize_as("bert", *DATA, per="answer"), r"bert .* does not generate.* per='sequence'"),
+    (lambda f: ml.memorize(*DATA, per="answer", causal=True), r"memorize_as\('gpt2', …\)"),  # type: ignore[arg-type]
+    (lambda f: ml.Sequences.of(*DATA, per="answer", unit="words"), "leave unit out"),
+    (lambda f: replace(WHOLE, prompts=WHOLE.lengths + 1), "a prompt of one token to all"),
+    (lambda f: ml.load(f).predict(["The Spain"]), "is ' Spain', .* words with the white space before them: pass"),
+    (lambda f: ml.certify(f, PROMPTS), "sequence 0 is a prompt without an answer"),
+    (lambda f: ml.memorize_as("gpt2", [["The", " capital"]], draw=f), "holds prompts and answers: give both"),
+    (lambda f: ml.forget(f, ["The capital of"], DATA), "of what is asked for is not in the data"),
+    (lambda f: ml.forget(f, PROMPTS[0], DATA), "must be a list"),
+    (lambda f: ml.edit(f, ["The capital of"], [" Paris"], DATA), r"capital of'\) .*is not in the data .*insert"),
+    (lambda f: ml.insert(f, PROMPTS[:1], [" name"], DATA), "with another label .*use edit"),
+    (lambda f: ml.insert(f, ["Spain"], ["Madrid"], DATA), "'Spain' is new to this draw"),
+    (lambda f: ml.insert(f, ["France is"], None, DATA), "holds prompts and answers: give both"),
+    (lambda f: ml.forget(f, PROMPTS[:1], (PROMPTS, ["Paris", *ANSWERS[1:]])), "that of sequence 0"),
+]
+
+
+def test_what_does_not_fit_is_named(folder: Path) -> None:
+    for call, words in REFUSED:
+        with pytest.raises(ml.DataError, match=words):
+            call(folder)
