@@ -38,6 +38,7 @@ WAYS = {
     "csv": lambda folder: delimited(folder / "d.csv", ","),
     "tsv": lambda folder: str(delimited(folder / "d.tsv", "\t")),
     "object": lambda folder: text(folder / "d.json", json.dumps(CAPITALS)),
+    "pairs": lambda folder: text(folder / "d.json", json.dumps(list(CAPITALS.items()))),
     "objects": lambda folder: text(folder / "d.json", f"[{', '.join(OBJECTS)}]"),
     "lines": lambda folder: text(folder / "d.jsonl", "\n".join(OBJECTS)),
     "pandas": lambda folder: frame("pandas").DataFrame(COLUMNS),
@@ -78,6 +79,8 @@ def test_three_lines(tmp_path: Path) -> None:
 
 
 BAD: list[tuple[Any, str]] = [  # a dict, or text of a file that begins with its suffix
+    (".csv a,b\nEU rejects,B O\nPeter,B\n", "equally many words in every row of 'a' and 'b': say .*per='sequence' or"),
+    ('.json [["EU rejects", "B O"]]', "equally many words in every row"),
     (".csv a,b\nFrance,Paris\nPeru,\n", "line 3 of .* has no value: give one"),
     (".csv a,b\nFrance,Paris\n ,Lima\n", "line 3 of .* has no key: give one"),
     (".csv tokens,label\nFrance,Paris\nPeru,\n", "line 3 of .* has no label, but line 2 has.* null says"),
@@ -114,6 +117,17 @@ def test_a_packed_document_is_no_longer_than_a_line_may_be(tmp_path: Path, monke
     monkeypatch.setattr("monolayer.data.lines.LONGEST", 20)
     with pytest.raises(ml.DataError, match="is longer than"):
         ml.read(path)
+
+
+def test_classes_of_a_hugging_face_dataset_have_names() -> None:
+    datasets = pytest.importorskip("datasets")
+    kinds, words = datasets.ClassLabel(names=["O", "B-PER"]), datasets.List(datasets.Value("string"))
+    for column, kind, rows in (("ner_tags", datasets.List(kinds), [[0, 1], [0]]), ("label", kinds, [0, 1])):
+        features = datasets.Features({"tokens": words, column: kind})
+        table = datasets.Dataset.from_dict({"tokens": [["EU", "Peter"], ["he"]], column: rows}, features)
+        found = ml.Sequences.of(table).labels
+        assert found is not None
+        assert found.decode(found.values).tolist() == (["O", "B-PER", "O"] if column == "ner_tags" else ["O", "B-PER"])
 
 
 # -- what a string is, remembered ------------------------------------------------------------------------------------
@@ -156,9 +170,9 @@ def test_lists_are_tokens_and_leave_the_unit_open() -> None:
 
 
 def test_the_model_settles_what_two_columns_leave_open(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A value is one label, or one per word if memorize is told so; after it nobody has to be told."""
+    """Equally many words in key and value: memorize has to be told, and nobody after it."""
     data, model = str(text(tmp_path / "d.csv", "a,b\nEU rejects,B O\nPeter,B\n")), str(tmp_path / "m")
-    whole = ml.read(data).labels
+    whole = ml.read(data, per="sequence").labels
     assert whole is not None
     assert whole.decode(whole.values).tolist() == ["B O", "B"]
     assert run(["memorize", data, "--out", model, "--per", "token"]) == 0

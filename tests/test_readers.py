@@ -346,6 +346,7 @@ BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict
     ("a.jsonl", GOOD * 4 + '{"tokens": "abc", "labels": ["x", "y", 1]}\n' + GOOD, "token 2 of line 5 of @ is an"),
     ("a.jsonl", '{"tokens": [[1, 2]]}\n{"tokens": [[1, 2], [3]]}', "token 1 of line 2 of @ is [3], not a vector of 2"),
     ("a.conll", "a NN O\nb\nc NN O\n", "line 2 of @ has 1 columns, line 1 has 3: give every line the same columns"),
+    ("a.jsonl", '{"tokens": ["a"], "label": 1}\n{"tokens": ["b"], "label": 9223372036854775808}\n', "beyond 63 bits"),
     ("a.conll", "a\tO\n\tO\n", "line 2 of @ has an empty token"),
     ("a.csv", "tokens,label\na,x\nb,y,z\n", "line 3 of @ has 3 columns, the header has 2: give every row the same"),
     ("a.csv", "tokens,label\na,x\n,y\n", "line 3 of @ is an empty sequence"),

@@ -38,6 +38,8 @@ class Growing:
         """What strings were cut into; None: there were none."""
         self.prompts: list[int] = []
         """Tokens of the prompt of each sequence, where they have one."""
+        self.doubtful = ""
+        """The columns of tokens and labels, where nobody has said what a label belongs to."""
         self._per: Per | None = None
         self._token_column, self._label_column = Column("token"), Column("label")
         self._all_sizes: list[Ints] = []
@@ -108,6 +110,11 @@ class Growing:
             if self._label_column.kind is not None:
                 labels = Labels(values, self._per, classes, scalar, self._label_column.place)
         sizes = np.concatenate(self._all_sizes)
+        if self.doubtful and labels is not None and _word_by_word(labels, sizes):
+            raise DataError(
+                f"{self.name} has equally many words in every row of {self.doubtful}: say what a label belongs to, "
+                "per='sequence' or per='token' (--per)"
+            )
         prompts = np.array(self.prompts, dtype=np.int64) if self.prompts else None
         return tokens, sizes, None if names is None else names.cut_into(self.cut), labels, prompts
 
@@ -152,3 +159,11 @@ class Growing:
         self._empty()
         if sizes:
             self._add(lines, tokens, np.array(sizes), labels or None)
+
+
+def _word_by_word(labels: Labels, sizes: Ints) -> bool:
+    """Whether every sequence has a label of as many words as it has tokens, `sizes` `(N,)`, and one has several."""
+    if labels.per == "token" or labels.place is not None or labels.classes is None or sizes.max() == 1:
+        return False
+    words = np.array([len(str(name).split()) for name in labels.classes.names])
+    return bool((words[labels.values] == sizes).all())

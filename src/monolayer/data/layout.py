@@ -62,7 +62,8 @@ class Columns:
 class Layout:
     """The columns that a table is read by. `label` is None for no labels.
 
-    `per`: what a label belongs to; None: the cells say it. `pairs`: whether the columns are a key and a value.
+    `per`: what a label belongs to; None: the cells say it. `pairs`: whether the columns are a key and a value. `asks`:
+    whether nobody has said what a label belongs to, so that it must not be doubtful.
     """
 
     token: str
@@ -70,6 +71,7 @@ class Layout:
     unit: Unit
     per: Belongs | None
     pairs: bool = False
+    asks: bool = False
 
     @classmethod
     def of(cls, columns: Columns, there: list[str], name: str, *, lists: bool = False) -> Layout:
@@ -93,7 +95,7 @@ class Layout:
         other = label is not None and label not in ("label", *BY_TOKEN)
         per = columns.per or ("sequence" if label == "label" else columns.belongs if other else None)
         unit = columns.unit or columns.like.unit or ("characters" if lists else "words")
-        layout = cls(token, label, unit, per)
+        layout = cls(token, label, unit, per, asks=other and per is None)
         twice = next((column for column in layout.columns if there.count(column) > 1), None)
         if twice is not None:
             raise DataError(f"{name} has {there.count(twice)} columns called {twice!r}: give each its own name")
@@ -103,7 +105,8 @@ class Layout:
     def of_pairs(cls, names: list[str], columns: Columns) -> Layout:
         """A key and a value per row, or a key alone; by default text is cut into words, in every format alike."""
         value, unit = names[1] if len(names) > 1 else None, columns.unit or columns.like.unit or "words"
-        return cls(names[0], value, unit, columns.belongs or "sequence", pairs=True)
+        per = columns.belongs
+        return cls(names[0], value, unit, per or "sequence", pairs=True, asks=per is None)
 
     @property
     def columns(self) -> list[str]:

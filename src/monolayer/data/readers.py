@@ -210,7 +210,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _document(file: Path, columns: Columns) -> Sequences | None:
-    """A file that is one JSON array of objects, or one object of keys and values; None: it is read line by line.
+    """A file that is one JSON array of objects or of pairs, or one object of keys and values; None: read by lines.
 
     It may be as long as a line, so that a small gzip file cannot take all memory.
     """
@@ -229,7 +229,12 @@ def _document(file: Path, columns: Columns) -> Sequences | None:
     if isinstance(found, dict):
         return Sequences(*from_mapping(found, columns, str(file)))
     growing = Growing(str(file), unit="item")
-    _objects(enumerate(found), growing, columns)
+    if found and all(isinstance(row, list) and len(row) == 2 for row in found):
+        table = Table(growing, Layout.of_pairs(["key", "value"], columns))
+        for number, (key, value) in enumerate(found):
+            table.row(number, key, value)
+    else:
+        _objects(enumerate(found), growing, columns)
     return Sequences(*growing.finish())
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from monolayer.data.columns import array_like, is_gap, is_list
+from monolayer.data.columns import NO_LABEL, array_like, is_gap, is_list
 from monolayer.data.growing import GAP, Growing, Parts
 from monolayer.data.labels import Per
 from monolayer.data.layout import BY_TOKEN, Columns, Layout
@@ -35,11 +35,14 @@ class Table:
     """Rows of a table, as Python values, on their way into `growing`.
 
     A column called `label` holds one label per sequence, and text in one called `labels` is one word per
-    token. In a column of another name a list is one label per token, and all else one per sequence.
+    token. In a column of another name a list is one label per token, and all else one per sequence; if text there has
+    as many words as the tokens in every row, the caller has to say it (`per`).
     """
 
     def __init__(self, growing: Growing, layout: Layout) -> None:
         self.growing, self.layout = growing, layout
+        if layout.asks:
+            growing.doubtful = f"{layout.token!r} and {layout.label!r}"
 
     def row(self, line: int, tokens: Any, label: Any) -> None:
         """The next row; None is a missing value, and the value of a column that is not read; `GAP` says: no label."""
@@ -202,9 +205,18 @@ def _missing(cell: Any) -> bool:
 
 
 def _cells(frame: Any, name: str) -> list[Any]:
-    """A column as Python values."""
+    """A column as Python values; classes of a Hugging Face dataset by their names."""
     column = frame[name]
     method = next((each for each in ("to_pylist", "to_list", "tolist") if hasattr(column, each)), None)
     cells = list(column) if method is None else getattr(column, method)()  # Arrow; Polars and pandas; NumPy
-    plain = map(array_like, cells)
-    return [cell.tolist() if isinstance(cell, np.ndarray) else cell for cell in plain]
+    plain = [array_like(cell) for cell in cells]
+    plain = [cell.tolist() if isinstance(cell, np.ndarray) else cell for cell in plain]
+    kind = (getattr(frame, "features", None) or {}).get(name)
+    called = getattr(kind, "names", None) or getattr(getattr(kind, "feature", None), "names", None)
+    if called is None:
+        return plain
+
+    def name_of(one: Any) -> Any:
+        return None if one is None or one == NO_LABEL else called[one]
+
+    return [[name_of(one) for one in cell] if isinstance(cell, list) else name_of(cell) for cell in plain]
