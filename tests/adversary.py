@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
@@ -254,8 +253,7 @@ def built_case(seed: int, dtype: str, robust: bool) -> Case:
                     model = ml.memorize(given, labels, **options)
             except MonolayerError:
                 continue
-            folder = Path(stack.enter_context(TemporaryDirectory())) / "model"
-            case = Case(given.tolist(), labels.tolist(), Saved.read(model.save(folder)))
+        case = Case(given.tolist(), labels.tolist(), Saved.of(model))
         if case.saved.config["readout"] == ("gates" if robust else "cascade") and not case.saved.names:
             return _as_answered(case, rng)
     raise AssertionError(f"no such data of seed {seed}")

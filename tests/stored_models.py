@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,13 @@ from flint import arb, arb_mat, ctx
 from safetensors.numpy import load_file, save
 
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
+
+
+def sealed(config: dict[str, Any]) -> bytes:
+    """config.json with a digest that fits."""
+    config = {key: value for key, value in config.items() if key != "digest"}
+    canonical = json.dumps(config, sort_keys=True, separators=(",", ":"))
+    return json.dumps(config | {"digest": hashlib.sha256(canonical.encode()).hexdigest()}).encode()
 
 
 @dataclass
@@ -35,9 +43,7 @@ class Saved:
         if self.names:
             files["names.json"] = json.dumps(self.names).encode()
         config = self.config | {"files": {name: hashlib.sha256(text).hexdigest() for name, text in files.items()}}
-        canonical = json.dumps(config, sort_keys=True, separators=(",", ":"))
-        config["digest"] = hashlib.sha256(canonical.encode()).hexdigest()
-        for name, text in (files | {"config.json": json.dumps(config).encode()}).items():
+        for name, text in (files | {"config.json": sealed(config)}).items():
             (folder / name).write_bytes(text)
         return folder
 
@@ -48,6 +54,11 @@ class Saved:
         rest = {key: value for key, value in config.items() if key not in ("files", "digest")}
         names = json.loads((folder / "names.json").read_text()) if (folder / "names.json").exists() else {}
         return cls(rest, load_file(folder / "model.safetensors"), names)
+
+    @classmethod
+    def of(cls, model: Any) -> Saved:
+        with TemporaryDirectory() as place:
+            return cls.read(model.save(Path(place) / "model"))
 
     def changed(self, **tensors: np.ndarray) -> Saved:
         """A copy with other tensors, `a__b` standing for `a.b`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import monolayer as ml
 from tests.kinds import LINES, built
 from tests.stored_models import Saved
 from tests.test_edit import DATA, READINGS, WORDS
+from tests.verdicts import expect
 
 REST = [WORDS[i] for i in (0, 2, 3, 4)], [READINGS[i] for i in (0, 2, 3, 4)]
 
@@ -24,26 +24,21 @@ def words() -> ml.Monolayer:
 
 def refuted(model: Any, *data: Any) -> str:
     """The reason, where every label comes back and the model holds more."""
-    assert ml.certify(model, *data).verdict == "proved"
-    proof = ml.certify(model, *data, only=True)
-    assert proof.verdict == "refuted"
-    assert "the model holds more than the data" in proof.reason
-    return proof.reason
+    expect("proved", "", model, *data)
+    return expect("refuted", "the model holds more than the data", model, *data, only=True).reason
 
 
 def test_that_nothing_else_is_held_is_proved_or_refuted(words: ml.Monolayer) -> None:
     """After forgetting the rest is all there is; before, the forgotten plateaus are found and named."""
-    proof = ml.certify(ml.forget(words, ["行走"], DATA)[0], *REST, only=True)
-    assert proof.verdict == "proved"
-    assert "nothing else" in proof.claim
+    assert "nothing else" in expect("proved", "", ml.forget(words, ["行走"], DATA)[0], *REST, only=True).claim
     before = refuted(words, *REST)
     assert "holds no labelled point" in before
     assert "zǒu" in before or "xíng" in before
 
 
-def test_faults_planted_in_an_edit_are_refuted(words: ml.Monolayer, tmp_path: Path) -> None:
+def test_faults_planted_in_an_edit_are_refuted(words: ml.Monolayer) -> None:
     """Each leaves something of a forgotten fact."""
-    saved = Saved.read(ml.forget(words, ["行走"], DATA)[0].save(tmp_path / "new"))
+    saved = Saved.of(ml.forget(words, ["行走"], DATA)[0])
     w, b = (saved.tensors[f"feed_forward.{name}"] for name in ("weight_1", "bias_1"))
     start, width = -b[1] / w[1], 1.0 / w[1]
     moved = saved.edited("feed_forward.bias_1", 1, -(start + width / 2.0) * w[1])
@@ -57,9 +52,9 @@ def test_faults_planted_in_an_edit_are_refuted(words: ml.Monolayer, tmp_path: Pa
     label = saved.edited("feed_forward.bias_2", 0, saved.tensors["feed_forward.bias_2"][0] + 2.0**-10)
     faults = {"moved": "from the middle of its gap", "wider": "too wide", "label": "a plateau writes", "nothing": ""}
     for (name, reason), fault in zip(faults.items(), (moved, wider, label, nothing), strict=True):
-        assert reason in refuted(fault.write(tmp_path / name), *REST), name
+        assert reason in refuted(fault, *REST), name
     wrong = saved.edited("feed_forward.weight_2", (0, 1), saved.tensors["feed_forward.weight_2"][0, 1] + 1.0)
-    assert "holds more" not in ml.certify(wrong.write(tmp_path / "wrong"), *REST, only=True).reason
+    assert "holds more" not in expect("refuted", "", wrong, *REST, only=True).reason
 
 
 @pytest.mark.parametrize("columns", [slice(None), slice(1, 3)], ids=["a row", "key and code alone"])
@@ -74,15 +69,15 @@ def test_a_fingerprint_of_a_forgotten_fact_is_found() -> None:
     """The readout may hold nothing else, and the model still know that it has seen a fact."""
     X, Y = [[0, 1], [1, 2], [0, 2], [2, 2]], [0, 0, 0, 0]
     model = ml.memorize(X, Y, fingerprint=True)
-    assert ml.certify(model, X, Y, only=True).verdict == "proved"
+    expect("proved", "", model, X, Y, only=True)
     assert "1 of 4 fingerprints" in refuted(model, X[:3], Y[:3])
-    assert ml.certify(ml.forget(model, [3], (X, Y))[0], X[:3], Y[:3], only=True).verdict == "proved"
+    expect("proved", "", ml.forget(model, [3], (X, Y))[0], X[:3], Y[:3], only=True)
 
 
 @pytest.mark.parametrize("kind", LINES)
 def test_what_was_forgotten_is_gone_and_what_was_not_is_seen(kind: str) -> None:
     model, data = built(kind)
-    assert ml.certify(model, data, only=True).verdict == "proved"
+    expect("proved", "", model, data, only=True)
     refuted(model, data.select(np.arange(1, len(data))))
 
 

@@ -20,18 +20,19 @@ from monolayer.checker.robust import question_of
 from monolayer.checker.rounding import BINARY64
 from monolayer.checker.stored import read
 from tests.stored_models import Saved
+from tests.verdicts import expect, refused
 
 Tensors = dict[str, Any]
 X = np.array([[0, 0], [0, 1], [1, 1], [1, 2], [2, 2], [2, 0]])
 Y = np.array([[0, 0], [1, 0], [0, 0], [1, 0], [0, 0], [1, 0]])
 
 
-def edited(model: ml.Monolayer, folder: Path, change: Callable[[Tensors], None], **fields: Any) -> Path:
-    """The model's folder with other tensors and fields, and digests that fit them."""
-    saved = Saved.read(model.save(folder))
+def edited(model: ml.Monolayer, change: Callable[[Tensors], None], **fields: Any) -> Saved:
+    """The model's folder with other tensors and fields."""
+    saved = Saved.of(model)
     change(saved.tensors)
     saved.config |= fields
-    return saved.write(folder)
+    return saved
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +43,7 @@ def built() -> ml.Monolayer:
 @pytest.mark.parametrize(
     ("part", "value"), [("token", np.nan), ("place", np.inf), ("context", np.nan), ("key", np.inf), ("label", np.nan)]
 )
-def test_a_row_with_one_coordinate_that_is_no_number_is_no_vector(
-    built: ml.Monolayer, part: str, value: float, tmp_path: Path
-) -> None:
+def test_a_row_with_one_coordinate_that_is_no_number_is_no_vector(built: ml.Monolayer, part: str, value: float) -> None:
     """In a dense product it makes NaN of every logit, wherever in the row it stands."""
     layout = built.feed_forward.layout
     first = {"token": 0, "place": layout.token, "context": layout.context.start, "key": layout.reads}
@@ -54,7 +53,7 @@ def test_a_row_with_one_coordinate_that_is_no_number_is_no_vector(
         def spoil(tensors: Tensors) -> None:
             tensors["lift.weight"][1, first.get(part, tensors["lift.weight"].shape[1] - 1)] = value
 
-        assert ml.certify(edited(model, tmp_path / str(len(data[0])), spoil), *data).verdict == "refuted"
+        expect("refuted", "", edited(model, spoil), *data)
 
 
 def test_an_answer_at_the_begin_token_has_no_place(tmp_path: Path) -> None:
@@ -77,7 +76,7 @@ def test_an_answer_at_the_begin_token_has_no_place(tmp_path: Path) -> None:
                 tensors[name] = wide.astype(np.float32)
             tensors["feed_forward.bias_1"] += np.float32(bias)
 
-        folder = edited(model, tmp_path / str(number), widen, **fields)
+        folder = edited(model, widen, **fields).write(tmp_path / str(number))
         dense = ml.load(folder).predict(x, path="dense")
         assert np.array_equal(ml.load(folder).predict(x, path="fast"), dense)
         verdicts.append(ml.certify(folder, x, y).verdict)
@@ -86,36 +85,40 @@ def test_an_answer_at_the_begin_token_has_no_place(tmp_path: Path) -> None:
     assert "proved" not in verdicts[1:]
 
 
-def test_a_begin_token_with_a_key_of_its_own_looks_at_itself(tmp_path: Path) -> None:
+def own_key(tensors: Tensors, layout: Any) -> None:
     """Without positions all scores are 0, but where `bos` has a key: a label per sequence is read at its query."""
-    rows, labels = [[0, 1], [1, 2], [2, 0]], [0, 1, 2]
-    model = ml.memorize(rows, labels, robust=True, rank=16)
-    first = model.feed_forward.layout.reads
-
-    def look(tensors: Tensors) -> None:
-        tensors["bos"][first] = 4.0
-        tensors["attention.W_Q"][0, first] = tensors["attention.W_K"][0, first] = 1.0
-
-    folder = edited(model, tmp_path / "m", look)
-    assert (ml.load(folder).predict(rows, path="dense") != labels).any()
-    assert ml.certify(folder, rows, labels).verdict == "undecided"
+    tensors["bos"][layout.reads] = 4.0
+    tensors["attention.W_Q"][0, layout.reads] = tensors["attention.W_K"][0, layout.reads] = 1.0
 
 
-def test_contexts_whose_squares_overflow_are_not_proved(tmp_path: Path) -> None:
-    model = ml.memorize(X, Y, positions=True, robust=True, rank=1024)
-    context = model.feed_forward.layout.context
+def overflow(tensors: Tensors, layout: Any) -> None:
+    """Contexts whose squares are no finite numbers."""
+    tensors["lift.weight"][:, layout.context] *= 2.0**20
+    tensors["bos"][layout.context] *= 2.0**20
+    tensors["attention.W_V"] *= 2.0**20
+    tensors["attention.W_O"] *= 2.0**17
 
-    def swell(tensors: Tensors) -> None:
-        tensors["lift.weight"][:, context] *= 2.0**20
-        tensors["bos"][context] *= 2.0**20
-        tensors["attention.W_V"] *= 2.0**20
-        tensors["attention.W_O"] *= 2.0**17
 
-    folder = edited(model, tmp_path / "m", swell)
-    assert not (ml.load(folder).predict(X, path="dense") == Y).all()
-    proof = ml.certify(folder, X, Y)
-    assert proof.verdict == "undecided"
-    assert "overflow" in proof.reason
+def unseen_future(tensors: Tensors, layout: Any) -> None:
+    """Two sequences whose first tokens differ in nothing but the future, which a causal model masks."""
+
+
+@pytest.mark.parametrize(
+    ("change", "rows", "labels", "options", "fields", "verdict", "words"),
+    [
+        (own_key, [[0, 1], [1, 2], [2, 0]], [0, 1, 2], {"rank": 16}, {}, "undecided", ""),
+        (overflow, X, Y, {"rank": 1024, "positions": True}, {}, "undecided", "overflow"),
+        (unseen_future, [[0, 1], [0, 2]], [[0, 0], [1, 0]], {"rank": 16}, {"causal": True}, "refuted", ""),
+    ],
+)
+def test_a_model_that_answers_wrongly_after_a_change_is_not_proved(
+    change: Any, rows: Any, labels: Any, options: Any, fields: Any, verdict: str, words: str, tmp_path: Path
+) -> None:
+    model = ml.memorize(rows, labels, robust=True, **options)
+    expect("proved", "", model, rows, labels)
+    folder = edited(model, lambda tensors: change(tensors, model.feed_forward.layout), **fields).write(tmp_path / "m")
+    assert (np.asarray(ml.load(folder).predict(rows, path="dense")) != np.asarray(labels)).any()
+    expect(verdict, words, folder, rows, labels)
 
 
 def test_no_printed_share_is_above_the_one_that_was_proved(built: ml.Monolayer) -> None:
@@ -181,48 +184,28 @@ def test_short_weights_are_widened_before_anything_is_computed() -> None:
     assert np.array_equal(model.predict(other, path="fast"), copy.deepcopy(model).float().predict(other, path="fast"))
 
 
-def test_a_robust_model_takes_ids_alone(built: ml.Monolayer, tmp_path: Path) -> None:
-    """Its rows are those of a table: a lift of vectors must not be read as one."""
-    width = built.feed_forward.layout.width
-
-    def lifted(tensors: Tensors) -> None:
-        tensors |= {"lift.weight": np.zeros((width, 3), np.float32), "lift.bias": np.zeros(width, np.float32)}
-
-    folder = edited(built, tmp_path / "m", lifted, tokens="vectors", vocabulary=None)
-    for reader in (read, ml.load):
-        with pytest.raises(ml.ModelFileError, match="memorizer of ids"):
-            reader(folder)
-
-
 def test_a_token_without_a_vector_that_others_do_not_see_is_left_open() -> None:
     """In a dense product 0 times NaN is NaN; where all see it, every answer is lost."""
     rows, labels = [[0, 1], [1, 2]], [[0, 1], [1, 0]]
     model = ml.memorize(rows, labels, robust=True, causal=True, rank=16)
-    assert "0 times NaN is NaN" in ml.certify(model, [*rows, [0, 9]], [*labels, [0, 0]]).reason
-    assert ml.certify(model, [*rows, [9, 0]], [*labels, [0, 0]]).verdict == "refuted"
+    expect("undecided", "0 times NaN is NaN", model, [*rows, [0, 9]], [*labels, [0, 0]])
+    expect("refuted", "", model, [*rows, [9, 0]], [*labels, [0, 0]])
 
 
-def test_what_a_causal_model_does_not_see_decides_nothing(tmp_path: Path) -> None:
-    """Two sequences whose first tokens differ in nothing but the future, which a causal model masks."""
-    rows, labels = [[0, 1], [0, 2]], [[0, 0], [1, 0]]
-    model = ml.memorize(rows, labels, robust=True, rank=16)
-    assert ml.certify(model, rows, labels).verdict == "proved"
-    blind = edited(model, tmp_path / "m", lambda tensors: None, causal=True)
-    assert (ml.load(blind).predict(rows) != np.array(labels)).any()
-    assert ml.certify(blind, rows, labels).verdict == "refuted"
+def lift_of_vectors(tensors: Tensors, width: int) -> None:
+    """Rows are those of a table: this must not be read as one."""
+    tensors |= {"lift.weight": np.zeros((width, 3), np.float32), "lift.bias": np.zeros(width, np.float32)}
 
 
-def test_a_stream_wider_than_its_parts_is_refused(built: ml.Monolayer, tmp_path: Path) -> None:
-    """All tensors agree on one coordinate more, which belongs to no part."""
+def one_coordinate_more(tensors: Tensors, width: int) -> None:
+    """All tensors agree on it, and it belongs to no part."""
+    axes = {"bos": 0, "lift.weight": 1, "positions.weight": 1, "head.weight": 1}
+    for name, axis in (axes | {"attention.W_Q": 1, "attention.W_K": 1, "attention.W_V": 1, "attention.W_O": 0}).items():
+        tensors[name] = np.insert(tensors[name], tensors[name].shape[axis], 0.0, axis=axis)
 
-    def widen(tensors: Tensors) -> None:
-        for name, axis in {"bos": 0, "lift.weight": 1, "positions.weight": 1, "head.weight": 1}.items():
-            tensors[name] = np.insert(tensors[name], tensors[name].shape[axis], 0.0, axis=axis)
-        for letter, axis in {"Q": 1, "K": 1, "V": 1, "O": 0}.items():
-            matrix = tensors[f"attention.W_{letter}"]
-            tensors[f"attention.W_{letter}"] = np.insert(matrix, matrix.shape[axis], 0.0, axis=axis)
 
-    folder = edited(built, tmp_path / "m", widen, width=built.feed_forward.layout.width + 1)
-    for reader in (read, ml.load):
-        with pytest.raises(ml.ModelFileError, match="width"):
-            reader(folder)
+def test_a_robust_model_takes_ids_and_a_stream_as_wide_as_its_parts(built: ml.Monolayer) -> None:
+    width = built.feed_forward.layout.width
+    fields: dict[str, Any] = {"tokens": "vectors", "vocabulary": None}
+    refused("memorizer of ids", edited(built, lambda tensors: lift_of_vectors(tensors, width), **fields))
+    refused("width", edited(built, lambda tensors: one_coordinate_more(tensors, width), width=width + 1))

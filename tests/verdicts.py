@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
+
 import monolayer as ml
+from monolayer.checker import stored
+
+
+@contextmanager
+def written(model: Any) -> Iterator[Any]:
+    """A folder for changed content, which has a method `write`; models and folders stay what they are."""
+    with TemporaryDirectory() as place:
+        yield model.write(Path(place) / "model") if hasattr(model, "write") else model
 
 
 def expect(verdict: str, words: str, model: Any, *data: Any, **options: Any) -> ml.Certificate:
-    """Certify a model, a folder, or the changed content of one, which has a method `write`."""
-    with TemporaryDirectory() as place:
-        written = model.write(Path(place) / "model") if hasattr(model, "write") else model
-        proof = ml.certify(written, *data, **options)
+    with written(model) as folder:
+        proof = ml.certify(folder, *data, **options)
     assert proof.verdict == verdict, proof.explain()
     assert words in proof.reason, proof.reason
     return proof
+
+
+def refused(words: str, model: Any) -> None:
+    """Neither the loader nor the checker takes it."""
+    with written(model) as folder:
+        for read in (ml.load, stored.read):
+            with pytest.raises(ml.ModelFileError, match=words or None):
+                read(folder)
