@@ -119,12 +119,8 @@ def first(value: float) -> Callable[[Any], Any]:
     return lambda array: array.reshape(-1).__setitem__(0, value)
 
 
-def swap(array: Any) -> None:
-    array[[4, 5]] = array[[5, 4]]
-
-
-def swap_classes(array: Any) -> None:
-    array[[0, 1]] = array[[1, 0]]
+def swap(one: int, two: int) -> Callable[[Any], Any]:
+    return lambda array: array.__setitem__([one, two], array[[two, one]])
 
 
 def _lopsided(model: Stock) -> None:
@@ -144,6 +140,14 @@ def moved(source: Any, target: Any) -> Callable[[Any], Any]:
         array[5, target], array[5, source] = array[5, source], 0.0
 
     return change
+
+
+def _longer(array: Any) -> None:
+    array[5, 2:4] *= 1.00001
+
+
+def _one_word(array: Any) -> None:
+    array[0, 4:12] = array[5, 4:12]
 
 
 def _loud(model: Stock) -> None:
@@ -181,7 +185,7 @@ WHOLE: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
     "letters": ("gpt2", TEXTS, [list(text[::-1]) for text in TEXTS], {"positions": True}),
 }
 FAULTS: list[tuple[str, str, Callable[[Stock], None], str]] = [
-    ("bert", "two classes swapped in the head", tensor("classifier.weight", swap_classes), "refuted"),
+    ("bert", "two classes swapped in the head", tensor("classifier.weight", swap(0, 1)), "refuted"),
     ("bert", "neurons silenced", tensor("layer.0.output.dense.weight", lambda array: 0.0 * array), "refuted"),
     ("bert", "thresholds moved", tensor("intermediate.dense.bias", lambda array: array + 1e12), "undecided"),
     ("bert", "a norm with a weight", tensor("embeddings.LayerNorm.weight", first(1.0 + 2.0**-52)), "undecided"),
@@ -193,21 +197,11 @@ FAULTS: list[tuple[str, str, Callable[[Stock], None], str]] = [
     # Of its 64 columns 0 and 1 hold keys, 2 and 3 make rows equally long, 4 to 11 hold words, 12 and 13 the constant
     # pair, 14 and 15 are the slot, 16 to 19 labels; the others are free.
     ("bert", "a row with a mean", tensor("word_embeddings.weight", put(5, 20, 2.0**-20)), "undecided"),
-    (
-        "bert",
-        "a longer row",
-        tensor("word_embeddings.weight", lambda t: put(5, [2, 3], 1.00001 * t[5, 2:4])(t)),
-        "undecided",
-    ),
+    ("bert", "a longer row", tensor("word_embeddings.weight", _longer), "undecided"),
     ("bert", "half a key", tensor("word_embeddings.weight", moved(1, 20)), "undecided"),
     ("bert", "a key in the slot", tensor("word_embeddings.weight", moved([0, 1], [14, 15])), "undecided"),
     ("bert", "no constant pair", tensor("word_embeddings.weight", moved([12, 13], [20, 21])), "undecided"),
-    (
-        "bert",
-        "one word for two",
-        tensor("word_embeddings.weight", lambda t: put(0, range(4, 12), t[5, 4:12])(t)),
-        "undecided",
-    ),
+    ("bert", "one word for two", tensor("word_embeddings.weight", _one_word), "undecided"),
     ("bert", "a neuron that writes beside labels", tensor("layer.0.output.dense.weight", put(20, 0, 0.5)), "undecided"),
     ("bert", "two classes with one word", _another_class, "undecided"),
     ("gpt2", "a place among tokens", tensor("wpe.weight", put(1, [0, 1], [2.0**-20, -(2.0**-20)])), "undecided"),
@@ -220,11 +214,11 @@ FAULTS: list[tuple[str, str, Callable[[Stock], None], str]] = [
     ("bert", "logits below float32", tensor("classifier.weight", lambda array: 1e-50 * array), "undecided"),
     ("two", "squares beyond float64", tensor("0.output.dense.weight", lambda array: 2.0**510 * array), "undecided"),
     ("bert", "a place of padding that is not finite", _far_place, "undecided"),
-    ("gpt2", "two words swapped in the head", tensor("lm_head.weight", swap), "refuted"),
-    ("gpt2", "two words swapped in the embedding", tensor("wte.weight", swap), "refuted"),
+    ("gpt2", "two words swapped in the head", tensor("lm_head.weight", swap(4, 5)), "refuted"),
+    ("gpt2", "two words swapped in the embedding", tensor("wte.weight", swap(4, 5)), "refuted"),
     ("gpt2", "an embedding that is the head", config(tie_word_embeddings=True), "undecided"),
     ("gpt2", "places one further", tensor("wpe.weight", lambda array: np.roll(array, 1, axis=0)), "undecided"),
-    ("opt", "two words swapped in the head", tensor("lm_head.weight", swap), "refuted"),
+    ("opt", "two words swapped in the head", tensor("lm_head.weight", swap(4, 5)), "refuted"),
     ("opt", "places one further", tensor("positions.weight", lambda array: np.roll(array, 1, axis=0)), "undecided"),
     ("opt", "norms behind their blocks", config(do_layer_norm_before=False), "undecided"),
     ("opt", "no last norm", config(_remove_final_layer_norm=True), "undecided"),
@@ -233,7 +227,7 @@ FAULTS: list[tuple[str, str, Callable[[Stock], None], str]] = [
     ("starcoder2", "angles that turn the key", config(rope_parameters={"rope_theta": 1e4}), "undecided"),
     ("starcoder2", "a window", config(sliding_window=4), "undecided"),
     ("gpt_neox", "attention beside the neurons", config(use_parallel_residual=True), "undecided"),
-    ("gpt_neox", "two words swapped in the head", tensor("lm_head.weight", swap), "refuted"),
+    ("gpt_neox", "two words swapped in the head", tensor("lm_head.weight", swap(4, 5)), "refuted"),
     ("robust", "a token type", tensor("token_type_embeddings.weight", first(0.5)), "undecided: token types"),
     ("robust", "a large row", tensor("word_embeddings.weight", first(2.0**21)), "undecided: stored numbers are larger"),
     ("robust", "loud scores", _loud, "undecided: the bounds cover"),

@@ -28,6 +28,7 @@ from tests.verdicts import expect, refused
 
 INDEX = "model.safetensors.index.json"
 Files = dict[str, bytes]
+Part = dict[str, Any]
 
 
 @pytest.fixture(scope="module", params=["line", "cascade", "reals"])
@@ -46,12 +47,19 @@ def shards(files: Files) -> list[str]:
     return sorted(name for name in files if name.startswith("model-"))
 
 
-def indexed(files: Files) -> None:
-    """An index that tells the truth."""
-    parts = {name: load(files[name]) for name in shards(files)}
-    where = {key: name for name, part in parts.items() for key in part}
-    size = sum(values.nbytes for part in parts.values() for values in part.values())
-    files[INDEX] = json.dumps({"metadata": {"total_size": size}, "weight_map": where}).encode()
+def parts(change: Callable[[list[Part]], Any]) -> Callable[[Files], None]:
+    """Other tensors in some parts, and an index that tells the truth about them."""
+
+    def fault(files: Files) -> None:
+        names = shards(files)
+        found = [load(files[name]) for name in names]
+        change(found)
+        size = sum(values.nbytes for part in found for values in part.values())
+        where = {key: name for name, part in zip(names, found, strict=True) for key in part}
+        files[INDEX] = json.dumps({"metadata": {"total_size": size}, "weight_map": where}).encode()
+        files.update({name: save(part) for name, part in zip(names, found, strict=True)})
+
+    return fault
 
 
 def written(files: Files, folder: Path) -> Path:
@@ -74,42 +82,42 @@ def index(change: Callable[[dict[str, Any]], Any]) -> Callable[[Files], None]:
 
 
 def first_also(tensor: str) -> Callable[[Files], None]:
-    """One more tensor in the first file; the index says so."""
+    """One more tensor in the first file."""
 
-    def fault(files: Files) -> None:
-        first = load(files[shards(files)[0]])
-        block = "feed_forward.stages.0" if any("stages" in name for name in first) else "feed_forward"
-        files[shards(files)[0]] = save(first | {f"{block}.{tensor}": np.zeros(1)})
-        indexed(files)
+    def change(found: list[Part]) -> None:
+        block = "feed_forward.stages.0" if any("stages" in name for name in found[0]) else "feed_forward"
+        found[0][f"{block}.{tensor}"] = np.zeros(1)
 
-    return fault
+    return parts(change)
 
 
-def renamed(files: Files, of: int, to: int) -> bytes:
-    part = load(files[shards(files)[of]])
-    return save({f"{name.rsplit('.', 1)[0]}.{to}": values for name, values in part.items()})
+def renamed(part: Part, to: int) -> Part:
+    return {f"{name.rsplit('.', 1)[0]}.{to}": values for name, values in part.items()}
 
 
-def part_twice(files: Files) -> None:
-    names = shards(files)
-    other = next(i for i in range(2, len(names)) if len(files[names[i]]) != len(files[names[1]]))
-    files[names[other]] = renamed(files, 1, other)
-    indexed(files)
+def part_twice(found: list[Part]) -> None:
+    other = next(i for i in range(2, len(found)) if len(save(found[i])) != len(save(found[1])))
+    found[other] = renamed(found[1], other)
 
 
 def moved(tensor: str) -> Callable[[Files], None]:
     """The last number of a tensor in the next part: together they are the same, but steps are torn apart."""
 
-    def fault(files: Files) -> None:
-        one, two = (load(files[name]) for name in shards(files)[1:3])
+    def change(found: list[Part]) -> None:
+        one, two = found[1:3]
         (mine,), (other,) = ([key for key in part if f".{tensor}." in key] for part in (one, two))
-        both = np.concatenate([one[mine], two[other]], axis=-1)
-        cut = one[mine].shape[-1] - 1
+        both, cut = np.concatenate([one[mine], two[other]], axis=-1), one[mine].shape[-1] - 1
         one[mine], two[other] = both[..., :cut].copy(), both[..., cut:].copy()
-        files[shards(files)[1]], files[shards(files)[2]] = save(one), save(two)
-        indexed(files)
 
-    return fault
+    return parts(change)
+
+
+def short(found: list[Part]) -> None:
+    found[1] = {name: values.astype(np.float32) for name, values in found[1].items()}
+
+
+def swapped(found: list[Part]) -> None:
+    found[1], found[2] = renamed(found[2], 1), renamed(found[1], 2)
 
 
 def header(**change: Any) -> Callable[[Files], None]:
@@ -130,18 +138,12 @@ def a_file(content: bytes) -> Callable[[Files], None]:
     return lambda files: files.__setitem__(shards(files)[1], content)
 
 
-def short(files: Files) -> None:
-    part = load(files[shards(files)[1]])
-    files[shards(files)[1]] = save({name: values.astype(np.float32) for name, values in part.items()})
-    indexed(files)
-
-
 FAULTS: dict[str, Callable[[Files], Any]] = {
-    "another type": short,
+    "another type": parts(short),
     "steps in the first file too": first_also("weight_1"),
     "a part in the first file too": first_also("weight_1.1"),
     "a tensor that nobody knows": first_also("more"),
-    "a part twice": part_twice,
+    "a part twice": parts(part_twice),
     "a bias in the part behind its step": moved("bias_1"),
     "a step in the part behind its bias": moved("weight_1"),
     "a label in the part behind its step": moved("weight_2"),
@@ -174,9 +176,7 @@ def test_a_faulty_folder_is_refused_by_all(folder: Path, fault: str, tmp_path: P
 def test_parts_in_another_order_are_answered_and_left_undecided(folder: Path, tmp_path: Path) -> None:
     """Steps that do not rise one after the other: no search, the same answers, and no proof."""
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    one, two = renamed(files, 2, 1), renamed(files, 1, 2)
-    files[shards(files)[1]], files[shards(files)[2]] = one, two
-    indexed(files)
+    parts(swapped)(files)
     other = written(files, tmp_path / "other")
     X, Y, _ = data_of("ids")
     if ml.load(other).feed_forward.readout == "runs":
