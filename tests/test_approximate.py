@@ -150,8 +150,10 @@ def test_cells_are_refined_until_the_measured_error_holds_and_the_model_says_tha
 def test_an_error_out_of_reach_names_the_cell_that_misses() -> None:
     with pytest.raises(ml.DataError, match=r"out of reach: .* at \[\[.* the centre of that cell, \[\[.*, it is \[\["):
         ml.approximate(spike(3e-4), 1, 2, error=0.1, most_knots=10_000)
-    with pytest.raises(ml.DataError, match="a function that jumps is close in the mean only"):
-        ml.approximate(TARGETS["ranks"], 1, 3, error=0.1)
+    steps: list[F] = [lambda X: (X[..., 0] > 0.5) * 1.0, lambda X: 10 * X[..., 0] + 0.5 * (X[..., 0] > 0.37)]
+    for f, length in ((steps[0], 1), (steps[1], 1), (TARGETS["ranks"], 3)):
+        with pytest.raises(ml.DataError, match=r"f is not continuous: between \[.* it jumps from .*error=0.1"):
+            ml.approximate(f, 1, length, error=0.1)
 
 
 @pytest.mark.parametrize("norm", ["mean", "sup"])

@@ -119,7 +119,7 @@ FILES = {
         ("approximate sort --length 9 --cells 400", "cells fit"),
         ("approximate sort --cells 4 --domain 1 0", "low < high"),
         ("approximate sort-in-place --cells 4", "positions"),
-        ("approximate ranks --length 3 --error 0.1", "a function that jumps is close in the mean only"),
+        ("approximate ranks --length 3 --error 0.1", "f is not continuous"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_words_of_the_command_line(command: str, message: str, said: Said) -> None:

@@ -28,6 +28,8 @@ from monolayer.model.uniform import Uniform
 
 Modulus = Callable[[float], float]
 """`ω(h)`: a bound on how much any output changes when no input changes by more than `h`."""
+HALVINGS = 64
+"""Enough that two floats of one size become neighbours."""
 POINTS = 20_000
 """Fresh points of either kind on which the error of a finished model is measured."""
 
@@ -190,21 +192,44 @@ def cells_for(f: Function, error: float, modulus: Modulus | None, ramp: float, m
         def sampled(cells: int, hard: Floats = hard) -> Errors:
             return Errors.sampled(f, Lattice.of(f.box, cells, ramp), seed, hard)
 
-        cells = smallest(last + 1, lambda cells: cells >= most or sampled(cells).worst <= error)
+        cells = smallest(last + 1, lambda cells: _holds(f, sampled(cells), error) or cells >= most)
         found = sampled(cells)
         if found.worst > error:
             raise _out_of_reach(f, error, found.worst, most, found.words(f))
         lattice = Lattice.of(f.box, cells, ramp)
         missed = Errors.at(f, lattice, fresh_points(lattice, POINTS, seed=1)).largest(KEPT)
-        if missed.worst <= error:
+        if _holds(f, missed, error):
             return cells
         hard, last = np.concatenate([hard, missed.X]), cells
     raise _out_of_reach(f, error, missed.worst, most, missed.words(f))
 
 
+def _holds(f: Function, found: Errors, error: float) -> bool:
+    """Whether no error is larger. A refusal if one is because the function jumps there: no number of cells will help.
+
+    The way from a point to its centre is halved, towards the larger change, until the change is within `error`. A
+    continuous function comes to that. One that has not when the ends are neighbouring floats has a jump there.
+    """
+    left = found.error > error
+    one, two = found.X[left], found.centre[left]
+    for _ in range(HALVINGS):
+        if not len(one):
+            return not left.any()
+        middle = one + (two - one) / 2.0
+        ends = np.abs(f(one) - f(middle)).max(axis=(1, 2)), np.abs(f(two) - f(middle)).max(axis=(1, 2))
+        nearer = (ends[0] >= ends[1])[:, None, None]
+        one, two = np.where(nearer, one, middle), np.where(nearer, middle, two)
+        far = np.maximum(*ends) > error
+        one, two = one[far], two[far]
+    raise DataError(
+        f"f is not continuous: between {show(one[0])} and a point {float(np.abs(one[0] - two[0]).max()):.1g} away it "
+        f"jumps from {show(f(one[:1])[0])} to {show(f(two[:1])[0])}. No grid comes within error={error:g} of a jump; "
+        "with cells= the model is close in the mean only"
+    )
+
+
 def _out_of_reach(f: Function, error: float, least: float, most: int, where: str) -> DataError:
     return DataError(
         f"an error of {error:g} is out of reach: with {most} cells per coordinate, the most that fit "
-        f"({f.box.knots(most):,} knots), it is {least:.3g}: {where}. {smaller(f.box)}; a "
-        "function that jumps is close in the mean only, with cells="
+        f"({f.box.knots(most):,} knots), it is {least:.3g}: {where}. {smaller(f.box)}"
     )
