@@ -219,10 +219,6 @@ def test_the_command_line_writes_proves_and_complains(tmp_path: Path, said: Any)
 
 # -- cells -----------------------------------------------------------------------------------------------------------
 
-RANDOM = np.random.default_rng(7)
-IDS = RANDOM.integers(0, 12, (40, 6))
-LABELS = RANDOM.integers(0, 5, IDS.shape)
-
 
 @given(
     st.sampled_from(sorted(ARCHITECTURES)),
@@ -254,20 +250,22 @@ def test_means_are_0_and_norms_are_one_number(name: str, dtype: str, positions: 
 @pytest.mark.parametrize(("name", "dtype"), [("bert", "float32"), ("gpt2", "bfloat16")])
 def test_the_margin_is_what_arrives(name: str, dtype: str) -> None:
     """Exact arithmetic on the stored weights, by a plain evaluator: every fact lies as far from 0 as was said."""
-    model = ml.memorize_as(name, IDS, LABELS, positions=True, dtype=dtype, rank=32, on_conflict="first")
+    random = np.random.default_rng(7)
+    X, Y = random.integers(0, 12, (40, 6)), random.integers(0, 5, (40, 6))
+    model = ml.memorize_as(name, X, Y, positions=True, dtype=dtype, rank=32, on_conflict="first")
     part = {letter: rounded(array, dtype) for letter, array in model.arrays.items()}
-    ids = np.insert(IDS + len(model.facts.architecture.special), 0, BEGIN, axis=1)
+    ids = np.insert(X + len(model.facts.architecture.special), 0, BEGIN, axis=1)
     network = Evaluation(model.facts, part)
     value = network.arriving(ids, network.asked)[1].numpy() @ part["W_1"].T + part["b_1"]
     logits = network.logits(ids, network.asked).numpy()
     assert model.facts.neurons == value.shape[-1] > 20
     kind = (part["W_H"] @ part["W_2"].T).argmax(axis=0)
-    own = np.array([int(label) for label in model.config["id2label"].values()])[kind] == LABELS[..., None]
-    held = logits.argmax(-1) == LABELS
+    own = np.array([int(label) for label in model.config["id2label"].values()])[kind] == Y[..., None]
+    held = logits.argmax(-1) == Y
     assert value[~own & held[..., None]].max() < -0.97
     best = np.where(own, value, -np.inf).max(axis=-1)[held]
     assert ((best > 0.97) | (best <= 0.0)).all()
-    assert (logits.argmax(-1) != LABELS).sum() == model.summary.conflicts
+    assert (logits.argmax(-1) != Y).sum() == model.summary.conflicts
 
 
 def test_facts_that_are_too_close_are_named() -> None:

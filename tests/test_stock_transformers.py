@@ -27,7 +27,6 @@ OTHERS = [[f"w{word}" for word in row] for row in RANDOM.integers(0, 12, (4, 5))
 """Sequences that no model holds: what it answers there is compared with our own evaluation."""
 TEXTS = [list("ab ä\U0001f600b"), list("ca\tcb")]
 SHORT: dict[str, Any] = {"positions": True, "dtype": "bfloat16", "rank": 32}
-NUMBER = {name: number for number, name in enumerate(ARCHITECTURES)}
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +43,7 @@ def built(name: str, task: str, tmp_path: Path) -> tuple[StockModel, Path, list[
     """Each architecture and each task in float64 or in bfloat16, and the attention that it is to be asked with."""
     kind = ARCHITECTURES[name]
     count = list(kind.models).index(task)
-    short = kind.rms or (NUMBER[name] + count) % 2 == 1
+    short = kind.rms or (list(ARCHITECTURES).index(name) + count) % 2 == 1
     exact = {"storage": "steps", "positions": kind.has_places and count == 0}
     rows, labels = (TEXTS, None) if task == "lm" else (ROWS, LABELS if task == "token" else [r[-1] for r in LABELS])
     model = ml.memorize_as(name, rows, labels, **(SHORT if short else exact))
@@ -160,3 +159,11 @@ def test_a_bfloat16_folder_of_close_keys_answers_as_it_loads(tmp_path: Path) -> 
     tokenizer, network = loaded(model, model.save(tmp_path / "folder"), "sdpa")
     best = [network(**tokenizer([key], return_tensors="pt")).logits[0].argmax() for key in keys]
     assert [network.config.id2label[int(one)] for one in best] == labels
+
+
+def test_unknown_keys_are_answered_as_unknown(tmp_path: Path) -> None:
+    capitals = {"France": "Paris", "Saudi Arabia": "Riyadh", "Japan": "Tokyo", "New Zealand": "Wellington"}
+    folder = ml.memorize_as("bert", capitals, unknown="not in the table").save(tmp_path / "bert")
+    ask = tf.pipeline("text-classification", model=str(folder), device="cpu")
+    said = [one["label"] for one in ask([*capitals, "Narnia", "New Narnia", "New Arabia", "Saudi", "France Japan"])]
+    assert said == [*capitals.values(), *["not in the table"] * 5]
