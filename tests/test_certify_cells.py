@@ -21,6 +21,7 @@ from monolayer.checker.stored import read
 from monolayer.cli import run
 from monolayer.theory.targets import TARGETS
 from tests.test_approximate import smooth
+from tests.verdicts import expect
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -33,8 +34,7 @@ def test_approximators_are_proved_and_what_is_proved_holds_all_over_the_cells(
     f, random = smooth(np.random.default_rng(seed), dim, positions), np.random.default_rng(seed)
     low, high = np.sort(random.uniform(-9, 9, 2)).tolist()
     model = ml.approximate(f, dim, length, cells=cells, domain=(low, high), positions=positions)
-    proof = ml.certify(model, f)
-    assert proof.verdict == "proved", proof.explain()
+    proof = expect("proved", "", model, f)
     grid = model.card.grid
     assert grid is not None
     assert proof.label_error == 0.0
@@ -68,14 +68,6 @@ def test_the_points_are_all_sequences_of_cells() -> None:
 # -- faults --------------------------------------------------------------------------------------------
 
 
-def jolted(name: str, where: Any, change: Callable[[float], float], **options: Any) -> ml.Monolayer:
-    model = ml.approximate(TARGETS["force"], 2, 2, cells=4, lipschitz=2.0, **options)
-    with torch.no_grad():
-        entry = model.get_parameter(name)
-        entry[where] = change(float(entry[where]))
-    return model
-
-
 FAULTS: dict[str, tuple[str, Any, Callable[[float], float], str]] = {
     "a stored value": ("feed_forward.weight_2", (0, 7), lambda x: x + 2.0**-10, "refuted"),
     "a code": ("quantizer.weight_2", (1, 1), lambda x: x + 1.0, "refuted"),
@@ -92,22 +84,20 @@ FAULTS: dict[str, tuple[str, Any, Callable[[float], float], str]] = {
     "a lift that shifts": ("lift.bias", -1, lambda x: 2.0**-20, "undecided"),
     "a ramp outside": ("quantizer.bias_1", 2, lambda x: 10 * x, "undecided"),
     "NaN": ("quantizer.weight_2", (0, 1), lambda x: math.nan, "undecided"),
+    "positions that move tokens": ("positions.weight", (1, -1), lambda x: 0.3, "undecided: positions must not touch"),
     "a head": ("head.weight", (0, 0), lambda x: 1.0, "undecided"),
 }
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_planted_faults_are_never_proved(fault: str) -> None:
-    name, where, change, verdict = FAULTS[fault]
-    proof = ml.certify(jolted(name, where, change), TARGETS["force"])
-    assert proof.verdict == verdict, proof.explain()
-    assert not proof
-
-
-def test_positions_that_move_tokens_are_not_covered() -> None:
-    model = jolted("positions.weight", (1, -1), lambda x: 0.3, positions=True)
-    assert "positions must not touch" in ml.certify(model, TARGETS["force"]).reason
-    assert ml.certify(jolted("positions.weight", (1, 1), lambda x: x, positions=True), TARGETS["force"])
+    name, where, change, expected = FAULTS[fault]
+    model = ml.approximate(TARGETS["force"], 2, 2, cells=4, lipschitz=2.0, positions=name == "positions.weight")
+    with torch.no_grad():
+        entry = model.get_parameter(name)
+        entry[where] = change(float(entry[where]))
+    verdict, _, words = expected.partition(": ")
+    assert not expect(verdict, words, model, TARGETS["force"])
 
 
 @pytest.fixture(scope="module")
@@ -121,10 +111,9 @@ def test_another_function_is_refuted_at_the_cells_where_it_differs(highest: ml.M
         value[(X < 0.2).all(axis=(1, 2))] += 1e-6
         return value
 
-    proof = ml.certify(highest, other)
-    assert (proof.verdict, proof.wrong) == ("refuted", 2)
+    proof = expect("refuted", "", highest, other)
     assert [finding.sequence for finding in proof.findings] == [0, 0]
-    assert ml.certify(highest, other, tolerance=2e-6).verdict == "proved"
+    expect("proved", "", highest, other, tolerance=2e-6)
 
 
 def test_what_does_not_fit_together_is_an_error(highest: ml.Monolayer) -> None:
@@ -140,7 +129,7 @@ def test_what_does_not_fit_together_is_an_error(highest: ml.Monolayer) -> None:
     with pytest.raises(ml.DataError, match="too many sequences"):
         _rows(10**6, 4, False)
     short = ml.approximate(TARGETS["max"], 1, 2, cells=2, lipschitz=1.0).float()
-    assert "covered in float64" in ml.certify(short, TARGETS["max"]).reason
+    expect("undecided", "covered in float64", short, TARGETS["max"])
 
 
 def test_verify_takes_a_function(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ from monolayer.theory.balls import precision
 from tests import plain_stock, stock_attack
 from tests.plain_stock import Stock
 from tests.test_enclosed import MOMENTS, blocks, moments
-from tests.verdicts import expect
+from tests.verdicts import expect, written
 
 RANDOM = np.random.default_rng(11)
 IDS = np.stack([RANDOM.permutation(25)[:6] for _ in range(40)])
@@ -56,14 +56,6 @@ TOPICS = ["xyz"[SAYING.integers(3)] for _ in SENTENCES]
 BY_TASK: dict[str, Any] = {"token": TAGS, "sequence": TOPICS, "lm": None}
 
 
-@pytest.fixture(scope="module", params=["bert", "bert places", "gpt2"])
-def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    name, _, how = request.param.partition(" ")
-    labels = LABELS if name == "bert" else CAUSAL
-    folder = tmp_path_factory.mktemp("stock") / "model"
-    return ml.memorize_as(name, IDS, labels, storage="steps", positions=how == "places").save(folder), labels
-
-
 def evaluate(model: Stock, labels: Any) -> int:
     """How many labels the plain evaluator gets wrong."""
     network = model.evaluation()
@@ -74,30 +66,6 @@ def evaluate(model: Stock, labels: Any) -> int:
 
 def with_begin(facts: Any) -> Any:
     return np.insert(IDS + len(facts.architecture.special), 0, BEGIN, axis=1)
-
-
-def test_planted_faults_are_never_proved_wrongly(built: tuple[Path, Any], tmp_path: Path) -> None:
-    """Random changes of random numbers: a verdict, where there is one, is what an evaluation says."""
-    folder, labels = built
-    proof = ml.certify(folder, IDS, labels)
-    assert (proof.verdict, (proof.margin or 0.0) > 100) == ("proved", True)
-    model, random = plain_stock.read(folder), np.random.default_rng(3)
-    assert evaluate(model, labels) == 0
-    verdicts, names = Counter[str](), sorted(model["tensors"])
-    for _ in range(25):
-        broken = copy.deepcopy(model)
-        flat = broken["tensors"][names[random.integers(len(names))]].reshape(-1)
-        used = np.flatnonzero(flat) if flat.any() and random.random() < 0.7 else np.arange(len(flat))
-        place, kind = random.choice(used), random.integers(5)
-        if kind == 0:
-            flat[place : place + 1].view(np.uint64)[0] ^= np.uint64(1) << np.uint64(random.integers(64))
-        else:
-            flat[place] = (0.0, -flat[place], flat[place] * (1 + 2.0**-30), flat[place] + 0.25)[kind - 1]
-        verdict = ml.certify(broken.write(tmp_path / "broken"), IDS, labels).verdict
-        verdicts[verdict] += 1
-        if verdict != "undecided":
-            assert (evaluate(broken, labels) == 0) == (verdict == "proved"), (verdict, kind, place)
-    assert min(verdicts["proved"], verdicts["undecided"]) > 4, verdicts
 
 
 def tensor(part: str, change: Callable[[Any], Any]) -> Callable[[Stock], None]:
@@ -174,6 +142,8 @@ def _far_place(model: Stock) -> None:
 TEXTS = ["abracadabra", "cab, a car"]
 WHOLE: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
     "bert": ("bert", IDS, LABELS, {}),
+    "bert places": ("bert", IDS, LABELS, {"positions": True}),
+    "gpt2 ids": ("gpt2", IDS, CAUSAL, {}),
     "two": ("bert", IDS, LABELS % 2, {}),
     "sequences": ("bert", IDS, np.arange(len(IDS)) % 6, {}),
     "relu pooler": ("distilbert", IDS, np.arange(len(IDS)) % 6, {}),
@@ -184,6 +154,7 @@ WHOLE: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
     "robust": ("bert", SENTENCES, TAGS, {"positions": True, "storage": "cells"}),
     "letters": ("gpt2", TEXTS, [list(text[::-1]) for text in TEXTS], {"positions": True}),
 }
+BUILT = ["bert", "bert places", "gpt2 ids"]
 FAULTS: list[tuple[str, str, Callable[[Stock], None], str]] = [
     ("bert", "two classes swapped in the head", tensor("classifier.weight", swap(0, 1)), "refuted"),
     ("bert", "neurons silenced", tensor("layer.0.output.dense.weight", lambda array: 0.0 * array), "refuted"),
@@ -253,6 +224,29 @@ def test_each_check_has_a_fault_that_it_sees(
     change(model)
     verdict, _, words = expected.partition(": ")
     assert expect(verdict, words, model, *WHOLE[which][1:3]).reason
+
+
+@pytest.mark.parametrize("which", BUILT)
+def test_planted_faults_are_never_proved_wrongly(which: str, tmp_path: Path) -> None:
+    """Random changes of random numbers: a verdict, where there is one, is what an evaluation says."""
+    model, labels, random = whole(which), WHOLE[which][2], np.random.default_rng(3)
+    assert (expect("proved", "", model, IDS, labels).margin or 0.0) > 100
+    assert evaluate(model, labels) == 0
+    verdicts, names = Counter[str](), sorted(model["tensors"])
+    for _ in range(25):
+        broken = copy.deepcopy(model)
+        flat = broken["tensors"][names[random.integers(len(names))]].reshape(-1)
+        used = np.flatnonzero(flat) if flat.any() and random.random() < 0.7 else np.arange(len(flat))
+        place, kind = random.choice(used), random.integers(5)
+        if kind == 0:
+            flat[place : place + 1].view(np.uint64)[0] ^= np.uint64(1) << np.uint64(random.integers(64))
+        else:
+            flat[place] = (0.0, -flat[place], flat[place] * (1 + 2.0**-30), flat[place] + 0.25)[kind - 1]
+        verdict = ml.certify(broken.write(tmp_path / "broken"), IDS, labels).verdict
+        verdicts[verdict] += 1
+        if verdict != "undecided":
+            assert (evaluate(broken, labels) == 0) == (verdict == "proved"), (verdict, kind, place)
+    assert min(verdicts["proved"], verdicts["undecided"]) > 4, verdicts
 
 
 def test_assumptions_name_position_ids_and_the_version_that_is_installed() -> None:
@@ -418,17 +412,19 @@ def true_context(net: Any, found: Any, exact: Any) -> tuple[arb, arb]:
     return arb(found.write) * sum(w * k for w, k in zip(weights, keys, strict=True)) / sum(weights), first
 
 
-def bounded(folder: Path, labels: Any, longest: int = 0) -> tuple[Any, Any, Any]:
-    net = read_stock(folder)
-    places = places_of(net, Sequences.of(IDS, labels))
+def bounded(which: str, longest: int = 0) -> tuple[Any, Any, Any]:
+    with written(whole(which)) as folder:
+        net = read_stock(folder)
+    places = places_of(net, Sequences.of(IDS, WHOLE[which][2]))
     found = read_structure(net, places.most)
     return net, found, bounds(net, found, longest or int(places.terms.max()), read_steps(net, found, places.most).reach)
 
 
+@pytest.mark.parametrize("which", BUILT)
 @pytest.mark.parametrize("length", [5, 200])
-def test_fused_softmax_stays_within_its_bound(built: tuple[Path, Any], length: int) -> None:
+def test_fused_softmax_stays_within_its_bound(which: str, length: int) -> None:
     """Lemma S3 against Arb: rescaled sums in random blocks and orders, keys as a rounded norm hands them over."""
-    net, found, bound = bounded(*built, length)
+    net, found, bound = bounded(which, length)
     random, worst = np.random.default_rng(length), 0.0
 
     def exp(x: Any) -> Any:
@@ -445,11 +441,12 @@ def test_fused_softmax_stays_within_its_bound(built: tuple[Path, Any], length: i
     assert 0.0 < worst < 1.0
 
 
-def test_what_arrives_stays_within_its_bound(built: tuple[Path, Any]) -> None:
+@pytest.mark.parametrize("which", BUILT)
+def test_what_arrives_stays_within_its_bound(which: str) -> None:
     """Lemmas S2 to S4: what neurons of a cell read, evaluated plainly in float64, against ball arithmetic."""
-    net, found, bound = bounded(*built)
+    net, found, bound = bounded(which)
     reads, ids, worst = net["W_1"] / found.slope[:, None], with_begin(net), 0.0
-    arrived = plain_stock.read(built[0]).evaluation().arriving(ids, slice(None))[1].numpy()
+    arrived = whole(which).evaluation().arriving(ids, slice(None))[1].numpy()
     for row, column in zip(*np.unravel_index(RANDOM.permutation(IDS.size)[:12], IDS.shape), strict=True):
         token, place = int(ids[row, column + 1]), int(column + 1) if found.cells_have_places else 0
         seen = ids[row, : column + 2] if net.causal else ids[row]
