@@ -201,12 +201,13 @@ function contradiction(keys, values) {
   return null;
 }
 
-/* How many steps went, came and stayed, by their three weights, and which tokens have no vector any more. */
+/* The steps that went and came, as their three weights, how many stayed, and which tokens have no vector any more. */
 function difference(old, now) {
-  const steps = (model) => new Set(model.slope.map((w, j) => JSON.stringify([w, model.bias[j], model.jump[j]])));
-  const before = steps(old), after = steps(now), kept = [...before].filter((one) => after.has(one)).length;
+  const steps = (model) => new Set(model.slope.map((w, j) => `weight_1 ${w}, bias_1 ${model.bias[j]}, weight_2 ${model.jump[j]}`));
+  const before = steps(old), after = steps(now), lack = (these, those) => [...these].filter((one) => !those.has(one));
+  const gone = lack(before, after), came = lack(after, before);
   const tokens = old.names.filter((_, token) => old.present.has(token) && !now.present.has(token));
-  return { gone: before.size - kept, came: after.size - kept, kept, tokens };
+  return { gone, came, kept: before.size - gone.length, tokens };
 }
 
 /* The model as network.js and view.js take it (payload.py). */

@@ -90,6 +90,7 @@
 
   function rebuild() {
     said($("went"));
+    $("weights").textContent = "";
     try {
       const found = read();
       now = { ...found, model: build(found.keys, found.values), first: null, forgotten: [] };
@@ -111,9 +112,10 @@
     now = { ...old, keys, values, model, first: old.first || old, forgotten: [...old.forgotten, key] };
     $("source").value = keys.map((one, row) => `${spell(one)} → ${values[row]}`).join("\n");
     const { gone, came, kept, tokens } = difference(old.model, model);
-    said($("went"), "Forgot ", make("b", {}, `${spell(key)} → ${value}`), `. ${count(gone, "step")} went, ${came.toLocaleString("en")} came, ${kept.toLocaleString("en")} stayed to the bit. `,
+    said($("went"), "Forgot ", make("b", {}, `${spell(key)} → ${value}`), `. ${count(gone.length, "step")} went, ${came.length.toLocaleString("en")} came, ${kept.toLocaleString("en")} stayed to the bit. `,
       tokens.length ? `Without a vector now: ${tokens.join(", ")}. ` : "",
       "The weights are those of a model that never saw it.");
+    $("weights").textContent = [...gone.map((one) => `− ${one}`), ...came.map((one) => `+ ${one}`)].join("\n");
     show();
   }
 
