@@ -62,8 +62,11 @@ class Case:
     @property
     def texts(self) -> list[Any]:
         """What a tokenizer takes."""
-        glue = {"characters": "", "pieces": "", "words": " "}
-        return self.rows if self.cut == "given" else [glue[self.cut].join(row) for row in self.rows]
+        return self.rows if self.cut == "given" else [self.glue.join(row) for row in self.rows]
+
+    @property
+    def glue(self) -> str:
+        return " " if self.cut == "words" else ""
 
     @property
     def labels(self) -> Any:
@@ -339,8 +342,7 @@ def _piped(case: Case, tokenizer: Any, model: Any) -> Iterator[str]:
 
     ask = transformers.pipeline(PIPELINES[case.task], model=model, tokenizer=tokenizer)
     if case.task == "lm":
-        glue = {"characters": "", "pieces": "", "words": " "}[case.cut]
-        prompts = [glue.join(row[: 1 + number]) for number, row in enumerate(case.rows)]
+        prompts = [case.glue.join(row[: 1 + number]) for number, row in enumerate(case.rows)]
         got = [one[0]["generated_text"] for one in ask(prompts, batch_size=3)]
         wanted: Any = case.texts
     elif case.task == "token":

@@ -379,9 +379,9 @@ def test_predict_never_answers_from_nan(tmp_path: Path) -> None:
     for name in ("bos", "attention.W_O", "feed_forward.weight_2", "feed_forward.bias_1", "head.bias"):
         for place in range(0, case.saved.tensors[name].size, 3):
             saved = case.saved.changed()
-            saved.tensors[name].reshape(-1)[place] = np.nan
+            saved.tensors[name].flat[place] = np.nan
             folder = saved.write(tmp_path / f"{name}{place}")
-            assert certify(folder, case.X, case.Y).verdict != "proved"
+            assert not certify(folder, case.X, case.Y)
             for path in ("auto", "dense"):
                 with pytest.raises(DataError, match="the network gives no number at"):
                     ml.load(folder).predict(case.X, path=path)  # type: ignore[arg-type]

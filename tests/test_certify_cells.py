@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 import monolayer as ml
 from monolayer.checker.cells import _rows, read_cells
 from monolayer.checker.stored import read
-from monolayer.cli import run
 from monolayer.theory.targets import TARGETS
 from tests.test_approximate import smooth
 from tests.verdicts import expect
@@ -132,15 +131,13 @@ def test_what_does_not_fit_together_is_an_error(highest: ml.Monolayer) -> None:
     expect("undecided", "covered in float64", short, TARGETS["max"])
 
 
-def test_verify_takes_a_function(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_takes_a_function(tmp_path: Path, said: Any) -> None:
     folder = str(tmp_path / "m")
-    assert run(["approximate", "nearest", "--length", "3", "--cells", "6", "--out", folder]) == 0
-    assert run(["verify", folder, "nearest", "--save"]) == 0
-    assert "modulus of continuity" in " ".join(capsys.readouterr().out.split())
-    assert run(["verify", folder, "nearest"]) == 0
-    assert "are those of certificate.json" in " ".join(capsys.readouterr().out.split())
-    assert run(["verify", folder, "median"]) == 1
-    assert run(["verify", folder, "math:nothing"]) == 2
+    said("approximate", "nearest", "--length", "3", "--cells", "6", "--out", folder)
+    assert "modulus of continuity" in " ".join(said("verify", folder, "nearest", "--save").split())
+    assert "are those of certificate.json" in " ".join(said("verify", folder, "nearest").split())
+    said("verify", folder, "median", code=1)
+    said("verify", folder, "math:nothing", code=2)
 
 
 # -- the order of tokens -----------------------------------------------------------------------------------

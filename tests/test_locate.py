@@ -7,6 +7,7 @@ import json
 from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 import monolayer as ml
 from monolayer.checker.locating.location import Location
-from monolayer.cli import console, run
+from monolayer.cli import console
 from tests import kinds, plain_stock
 
 transformers = pytest.importorskip("transformers")
@@ -30,24 +31,20 @@ AUTO = {"token": "TokenClassification", "sequence": "SequenceClassification", "l
 
 
 @cache
-def stock(kind: str, place: Path) -> tuple[Path, Any]:
-    """A folder, and its network in transformers."""
+def stock(kind: str) -> tuple[Any, Any, Any]:
+    """A model, its network in transformers, and its facts."""
     name, labels = STOCK[kind]
     model = ml.memorize_as(name, X, labels, on_conflict="first")
-    folder = model.save(place / kind.replace(" ", "-"))
-    network = getattr(transformers, f"AutoModelFor{AUTO[model.task]}").from_pretrained(folder).eval()
-    return folder, network
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("stock")
+    with TemporaryDirectory() as place:
+        folder = model.save(Path(place) / "model")
+        network = getattr(transformers, f"AutoModelFor{AUTO[model.task]}").from_pretrained(folder).eval()
+        return model, network, plain_stock.read(folder)["facts"]
 
 
 @torch.no_grad()
-def answered(folder: Path, network: Any, silent: Any = None, rows: NDArray[Any] = X) -> list[str]:
+def answered(kind: str, silent: Any = None, rows: NDArray[Any] = X) -> list[str]:
     """What transformers answers at every fact, with one neuron set to 0 on its way out of the activation."""
-    facts = plain_stock.read(folder)["facts"]
+    _, network, facts = stock(kind)
     number = {name: row for row, name in enumerate(facts.names)}
     ids = torch.tensor([[2, *(number[str(token)] for token in row)] for row in rows.tolist()])
 
@@ -87,28 +84,25 @@ def held(places: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", STOCK)
-def test_without_a_neuron_transformers_answers_as_claimed(kind: str, home: Path) -> None:
-    folder, network = stock(kind, home)
-    found = ml.locate(folder, X, STOCK[kind][1])
-    places, before = list(found), answered(folder, network)
+def test_without_a_neuron_transformers_answers_as_claimed(kind: str) -> None:
+    found = ml.locate(stock(kind)[0], X, STOCK[kind][1])
+    places, before = list(found), answered(kind)
     assert [(str(one.answer), one.verdict) for one in places][: len(before)] == [(one, "proved") for one in before]
     neurons = held(places)
     assert len(neurons) > 1
     for neuron in neurons:
-        after = answered(folder, network, neuron)
-        assert contradicted(found, places, neuron, before, after) == []
+        assert contradicted(found, places, neuron, before, answered(kind, neuron)) == []
         assert set(found.ablate(neuron).verdicts) == {"proved"}
 
 
-def test_what_was_never_seen_is_claimed_as_far_as_margins_go(home: Path) -> None:
+def test_what_was_never_seen_is_claimed_as_far_as_margins_go() -> None:
     """Points anywhere, beside half-spaces too: what is proved is so, and not all is."""
-    folder, network = stock("bert", home)
     rows = np.random.default_rng(5).permuted(np.tile(np.arange(9), (60, 1)), axis=1)[:, :4]
-    found = ml.locate(folder, rows)
-    places, before = list(found), answered(folder, network, rows=rows)
+    found = ml.locate(stock("bert")[0], rows)
+    places, before = list(found), answered("bert", rows=rows)
     assert {place.verdict for place in places} == {"proved", "measured"}
     for neuron in held(places)[::6]:
-        assert contradicted(found, places, neuron, before, answered(folder, network, neuron, rows)) == []
+        assert contradicted(found, places, neuron, before, answered("bert", neuron, rows)) == []
 
 
 @pytest.mark.parametrize("kind", ["line", "line reals", "robust sequences", "robust next"])
@@ -135,19 +129,18 @@ def test_without_a_neuron_our_own_network_answers_as_claimed(kind: str) -> None:
     assert (several > 0) == (kind == "robust sequences")
 
 
-def test_a_wrong_claim_is_caught(home: Path) -> None:
+def test_a_wrong_claim_is_caught() -> None:
     """The claims about one folder, held against another, and against another neuron."""
-    folder, network = stock("bert", home)
-    found, before = ml.locate(folder, X, Y), answered(folder, network)
+    found, before = ml.locate(stock("bert")[0], X, Y), answered("bert")
     one, two = held(list(found))[:2]
-    assert contradicted(found, list(found), one, before, answered(folder, network, two)) != []
+    assert contradicted(found, list(found), one, before, answered("bert", two)) != []
     other = ml.locate(ml.memorize_as("bert", X, Y[::-1], on_conflict="first"), X)
-    assert contradicted(other, list(other), one, before, answered(folder, network, one)) != []
+    assert contradicted(other, list(other), one, before, answered("bert", one)) != []
 
 
-def test_a_place_names_tensors_rows_and_directions(home: Path) -> None:
-    folder, network = stock("bert", home)
-    found = ml.locate(folder, X)  # without labels every answer is a fact
+def test_a_place_names_tensors_rows_and_directions() -> None:
+    model, network, facts = stock("bert")
+    found = ml.locate(model, X)  # without labels every answer is a fact
     assert len(found) == X.size
     place = next(place for place in found if place.neurons)
     (neuron,) = place.neurons
@@ -156,7 +149,7 @@ def test_a_place_names_tensors_rows_and_directions(home: Path) -> None:
     assert "array(" not in repr(place)
     token, position = place.rows
     assert token.tensor == "bert.embeddings.word_embeddings.weight"
-    assert plain_stock.read(folder)["facts"].names[token.index] == str(X[place.sequence, place.position])
+    assert facts.names[token.index] == str(X[place.sequence, place.position])
     assert position.index == place.position + 1  # behind the begin token
     assert place.label == place.answer
     with pytest.raises(ml.DataError, match="no neuron 9999"):
@@ -180,33 +173,26 @@ def test_facts_are_the_labelled_places() -> None:
         ml.locate(rows, labels)
 
 
-def test_the_command_prints_a_table_or_json(
-    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_prints_a_table_or_json(tmp_path: Path, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console.out, "width", 200)  # COLUMNS is read once, when a console is made
-    folder, data = str(stock("bert", home)[0]), tmp_path / "facts.jsonl"
+    folder, data = str(stock("bert")[0].save(tmp_path / "model")), tmp_path / "facts.jsonl"
     rows = [json.dumps({"tokens": row, "labels": labels}) for row, labels in zip(X.tolist(), Y.tolist(), strict=True)]
     data.write_text("\n".join(rows), encoding="utf-8")
-    assert run(["locate", folder, str(data), "--first", "3"]) == 0
-    shown, found = capsys.readouterr(), ml.locate(folder, X, Y)
-    assert "3 of 48 facts" in shown.err
-    one, two = ([line.split() for line in text.splitlines()[1:5]] for text in (shown.out, repr(found)))
+    shown, found = said("locate", folder, str(data), "--first", "3"), ml.locate(folder, X, Y)
+    one, two = ([line.split() for line in text.splitlines()[1:5]] for text in (shown, repr(found)))
     assert one == two
-    assert run(["locate", folder, str(data), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said == {"folder": folder, **json.loads(json.dumps(found.to_json()))}
-    assert said["facts"][0]["neurons"][0]["without"]["verdict"] == "proved"
+    assert "3 of 48 facts" in said("locate", folder, str(data), "--first", "3", errors=True)
+    told = json.loads(said("locate", folder, str(data), "--json"))
+    assert told == {"folder": folder, **json.loads(json.dumps(found.to_json()))}
+    assert told["facts"][0]["neurons"][0]["without"]["verdict"] == "proved"
 
 
 @pytest.mark.parametrize("build", [ml.memorize, partial(ml.memorize_as, "bert")])
-def test_an_unknown_key_is_refused_as_predict_refuses_it(
-    build: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_key_is_refused_as_predict_refuses_it(build: Any, tmp_path: Path, said: Any) -> None:
     folder = str(build({"France": "Paris", "Peru": "Lima"}).save(tmp_path / "m"))
     (tmp_path / "keys.csv").write_text("key\nPeru\nNarnia\n", encoding="utf-8")
-    assert run(["locate", folder, str(tmp_path / "keys.csv")]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "token 0 of sequence 1 is 'Narnia', which the model has never seen; the model was built from" in said
+    words = "token 0 of sequence 1 is 'Narnia', which the model has never seen; the model was built from"
+    assert words in said("locate", folder, str(tmp_path / "keys.csv"), code=2)
 
 
 def test_what_holds_no_facts_is_refused() -> None:

@@ -201,13 +201,12 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, slack: flo
         return memorize_files(pattern, tmp_path / "model", workers=1, **options), pattern, X, Y
 
 
-def both(model: Path, pattern: str) -> ml.Certificate:
+def both(verdict: str, words: str, model: Path, pattern: str) -> ml.Certificate:
     """The certificate, after both ways gave the same one."""
-    folder = Path(pattern).parent
-    one = ml.verify(model, read(pattern))
-    two = verify_files(model, [str(folder / name) for name in PARTS])
+    two = verify_files(model, [str(Path(pattern).parent / name) for name in PARTS])
     assert two is not None
-    assert two.to_json() == one.to_json()
+    assert two.to_json() == ml.verify(model, read(pattern)).to_json()
+    assert (two.verdict, words in two.reason) == (verdict, True), two.explain()
     return two
 
 
@@ -216,9 +215,9 @@ def both(model: Path, pattern: str) -> ml.Certificate:
 )
 def test_the_same_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, slack: float) -> None:
     model, pattern, X, Y = built(tmp_path, monkeypatch, kind, slack)
-    assert both(model, pattern).verdict == "proved"
+    both("proved", "", model, pattern)
     ml.load(model).save(tmp_path / "one")  # in one file
-    assert both(tmp_path / "one", pattern).verdict == "proved"
+    both("proved", "", tmp_path / "one", pattern)
     if Y is None:
         return
     classes = sorted({label for row in Y for label in row}) if isinstance(Y[0], list) else sorted(set(Y))
@@ -228,25 +227,20 @@ def test_the_same_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
         Y[row] = [other, *Y[row][1:]] if isinstance(Y[row], list) else "?"
     X[260] = ["never seen" if isinstance(X[0][0], str) else 999, *X[260][1:]]
     write(tmp_path / "data", X, Y, [100, 250])
-    found = both(model, pattern)
-    assert found.verdict == "refuted"
+    found = both("refuted", "", model, pattern)
     assert found.wrong >= 4
     assert [finding.sequence for finding in found.findings][:3] == [3, 120, 121]
 
 
-def test_on_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
     model, pattern, X, Y = built(tmp_path, monkeypatch, "ids")
     monkeypatch.setattr("monolayer.cli.reading.Reading.read", lambda *_, **__: pytest.fail("all files at once"))
-    assert run(["verify", str(model), pattern, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["points"] == 2400
+    assert json.loads(said("verify", str(model), pattern, "--json"))["points"] == 2400
     Y[0][0] = (Y[0][0] + 1) % 5
     write(tmp_path / "data", X, Y, [100, 250])
-    assert run(["verify", str(model), pattern]) == 1
+    said("verify", str(model), pattern, code=1)
     (tmp_path / "data" / "s1.jsonl").write_text('{"tokens": ["a"], "labels": [1]}\n')
-    assert run(["verify", str(model), pattern]) == 2
-    assert "do not go together" in capsys.readouterr().err
+    assert "do not go together" in said("verify", str(model), pattern, code=2)
 
 
 def test_the_largest_value_of_a_later_stage_in_another_file(tmp_path: Path, demanding: Callable[[float], None]) -> None:
@@ -259,9 +253,7 @@ def test_the_largest_value_of_a_later_stage_in_another_file(tmp_path: Path, dema
     with torch.no_grad():
         model.lift.weight[7, LABEL + 1] = 2.0**100  # every other point errs by its share at most
     model.save(tmp_path / "model")
-    found = both(tmp_path / "model", pattern)
-    assert found.unsure > 0
-    assert found.verdict != "proved"
+    assert both("refuted", "", tmp_path / "model", pattern).unsure > 0
 
 
 def test_short_formats_and_vectors_are_held_at_once(tmp_path: Path) -> None:
@@ -283,9 +275,7 @@ def test_real_labels_and_copies_of_a_sequence_in_several_files(tmp_path: Path) -
     Y[0] = -0.0
     pattern = write(tmp_path / "data", X.tolist(), Y.tolist(), [50, 100])
     ml.memorize(read(pattern), positions=True).save(tmp_path / "model")
-    assert both(tmp_path / "model", pattern).verdict == "proved"
+    both("proved", "", tmp_path / "model", pattern)
     Y[-1] += 1e-6
     write(tmp_path / "data", X.tolist(), Y.tolist(), [50, 100])
-    found = both(tmp_path / "model", pattern)
-    assert found.verdict == "refuted"
-    assert "to within 1.01e-06 it would be proved" in found.reason
+    both("refuted", "to within 1.01e-06 it would be proved", tmp_path / "model", pattern)
