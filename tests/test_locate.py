@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
@@ -42,9 +43,11 @@ def stock(kind: str) -> tuple[Any, Any, Any]:
 
 
 @torch.no_grad()
-def answered(kind: str, silent: Any = None, rows: NDArray[Any] = X) -> list[str]:
-    """What transformers answers at every fact, with one neuron set to 0 on its way out of the activation."""
+def answered(kind: str, silent: Any = None, rows: NDArray[Any] = X, other: Any = None) -> list[str]:
+    """What transformers answers at every fact, with one neuron set to 0 on its way out of the activation, or what
+    another network does."""
     _, network, facts = stock(kind)
+    network = network if other is None else other
     number = {name: row for row, name in enumerate(facts.names)}
     ids = torch.tensor([[2, *(number[str(token)] for token in row)] for row in rows.tolist()])
 
@@ -105,18 +108,20 @@ def test_what_was_never_seen_is_claimed_as_far_as_margins_go() -> None:
         assert contradicted(found, places, neuron, before, answered("bert", neuron, rows)) == []
 
 
+def own_words(model: ml.Monolayer, data: ml.Sequences, places: list[Any], network: ml.Monolayer) -> list[str]:
+    """What `network`, which is `model` with other weights, answers at every fact."""
+    asked, tokens = model.encode(data), model.card.per == "token"
+    at = [int(asked.offsets[one.sequence]) + int(one.position or 0) if tokens else one.sequence for one in places]
+    values: NDArray[Any] = model.card.decode(network.labels(asked, path="dense"))[at]
+    return [str(value) for value in values.tolist()]
+
+
 @pytest.mark.parametrize("kind", ["line", "line reals", "robust sequences", "robust next"])
 def test_without_a_neuron_our_own_network_answers_as_claimed(kind: str) -> None:
     model, data = kinds.built(kind)
     found = ml.locate(model, data)
-    places, asked = list(found), model.encode(data)
-    tokens = model.card.per == "token"
-    at = [int(asked.offsets[one.sequence]) + int(one.position or 0) if tokens else one.sequence for one in places]
-
-    def words(network: ml.Monolayer) -> list[str]:
-        values: NDArray[Any] = model.card.decode(network.labels(asked, path="dense"))[at]
-        return [str(value) for value in values.tolist()]
-
+    places = list(found)
+    words = partial(own_words, model, data, places)
     before = words(model)
     assert [(str(place.answer), place.verdict) for place in places] == [(one, "proved") for one in before]
     neurons = held(places)
@@ -136,6 +141,42 @@ def test_a_wrong_claim_is_caught() -> None:
     assert contradicted(found, list(found), one, before, answered("bert", two)) != []
     other = ml.locate(ml.memorize_as("bert", X, Y[::-1], on_conflict="first"), X)
     assert contradicted(other, list(other), one, before, answered("bert", one)) != []
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2 next", "line", "robust next"])
+def test_the_graph_is_what_circuit_tools_read_and_enough_for_the_answer(kind: str) -> None:
+    words: Callable[[Any], list[str]]
+    if kind in STOCK:
+        model, network, _ = stock(kind)
+        found, words = ml.locate(model, X, STOCK[kind][1]), lambda other: answered(kind, other=other)
+    else:
+        network, data = kinds.built(kind)
+        found = ml.locate(network, data)
+        words = partial(own_words, network, data, list(found))
+    before, graph = words(network), json.loads(json.dumps(found.graph()))
+    # What `Graph.from_json` of EAP-IG looks up, for one layer and one head.
+    assert {"n_layers", "n_heads", "parallel_attn_mlp", "d_model"} == set(graph["cfg"])
+    assert set(graph["nodes"]) == {"input", "a0.h0", "m0", "logits"}
+    inner = [f"input->a0.h0<{letter}>" for letter in "qkv"]
+    assert set(graph["edges"]) == {*inner, "input->m0", "a0.h0->m0", "input->logits", "a0.h0->logits", "m0->logits"}
+    assert all(isinstance(edge["score"], float) and type(edge["in_graph"]) is bool for edge in graph["edges"].values())
+    for name in ("input", "a0.h0", "m0"):
+        assert [type(one) for one in graph["nodes"][name]["neurons"]] == [bool] * graph["cfg"]["d_model"]
+    # All other neurons set to 0, and attention too where it is left out: the answer stays.
+    for i in (0, 11):
+        own = found.graph(i)["nodes"]
+        kept = {neuron["index"] for neuron in own["m0"]["hidden"]}
+        assert {neuron.index for neuron in found[i].neurons} <= kept < set(range(len(found.writers.start)))
+        assert own["m0"]["in_graph"] == own["a0.h0"]["in_graph"] == bool(kept)
+        bare = copy.deepcopy(network)
+        with torch.no_grad():
+            matrix = bare.get_parameter(found.matrix.tensor)
+            for gone in set(range(matrix.shape[found.matrix.axis])) - kept:
+                matrix.select(found.matrix.axis, gone).zero_()
+            assert sum(own["m0"]["neurons"]) == int(matrix.any(dim=found.matrix.axis).sum())
+            if not kept:
+                bare.attention.W_O.zero_()
+        assert words(bare)[i] == before[i]
 
 
 def test_a_place_names_tensors_rows_and_directions() -> None:

@@ -161,7 +161,8 @@ def locate(
 ) -> None:
     """Show which neurons and rows hold each fact of DATA, and which answers change without each of the neurons.
 
-    Without labels in DATA, every place where the model answers is a fact (docs/locate.md).
+    Without labels in DATA, every place where the model answers is a fact. With --json, all facts, and the graph that
+    circuit benchmarks read (docs/locate.md).
     """
     from monolayer.checker.locating.locate import locate as find
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from monolayer.arrays import Bools
 from monolayer.checker.check import asked_data, assumed
 from monolayer.checker.labelled import Labelled, labelled, real
+from monolayer.checker.locating.circuit import own_wires, stock_wires
 from monolayer.checker.locating.location import Fact, Location, Slice
 from monolayer.checker.locating.writers import cells_writers, line_writers, robust_writers
 from monolayer.checker.rounding import UnhandledError
@@ -82,6 +84,7 @@ def _in_own(stored: Stored, data: Sequences) -> Location:
         writers,
         Slice("feed_forward.weight_2", axis=1),
         lambda fact: _own_rows(stored, points, facts[fact]),
+        partial(own_wires, stored),
         _own_names(stored),
         f"{stored.format.name}, weights in {stored.config['dtype']}",
         assumed(stored),
@@ -130,6 +133,7 @@ def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
         lambda fact: tuple(
             Slice(tensors[letter], first + int(rows[fact])) for letter, first, rows in tables if letter in net
         ),
+        partial(stock_wires, net),
         lambda numbers: [typed.get(net.classes[number], net.classes[number]) for number in numbers.tolist()],
         f"binary32, weights in {net.dtype}",
         assumed_of_stock(net, data),

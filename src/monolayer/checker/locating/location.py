@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Bools, Ints
+from monolayer.checker.locating.circuit import Wires, circuit
 from monolayer.checker.locating.writers import PROVED, UNKNOWN, VERDICTS, Verdict, Writers
 from monolayer.errors import DataError
 from monolayer.table import WIDTH, escape, plural
@@ -118,6 +119,8 @@ class Location:
     """What the neurons write with: each is a slice of this tensor along this axis."""
     rows: Callable[[int], tuple[Slice, ...]]
     """Of a fact."""
+    wires: Callable[[Ints], Wires]
+    """Of some neurons."""
     names: Callable[[Any], list[Any]]
     """Class numbers, or real rows, to what users call them: `(K, …)` to a list."""
     arithmetic: str
@@ -156,10 +159,17 @@ class Location:
         answer, state, changed = self.writers.ablated(number)
         return Ablated(self._named(answer, state), changed, [VERDICTS[one] for one in state.tolist()])
 
+    def graph(self, i: int | None = None) -> dict[str, Any]:
+        """The circuit of fact `i`, or of all facts, with all neurons that write there (docs/locate.md)."""
+        writers, which = self.writers, np.arange(len(self)) if i is None else np.array([range(len(self))[i]])
+        there = np.append(0, np.cumsum(np.isin(writers.order, which)))
+        numbers = np.flatnonzero(there[writers.stop] > there[writers.start])
+        return circuit(self.wires(numbers), [asdict(replace(self.matrix, index=one)) for one in numbers.tolist()])
+
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines."""
-        facts = [place.to_json() for place in self]
-        return {"arithmetic": self.arithmetic, "assumptions": list(self.assumptions), "facts": facts}
+        about = {"arithmetic": self.arithmetic, "assumptions": list(self.assumptions)}
+        return {**about, "facts": [place.to_json() for place in self], "graph": self.graph()}
 
     def table(self, first: int = SHOWN) -> Table:
         """A table for the terminal: a line per fact and neuron."""
