@@ -95,8 +95,12 @@ def test_rounding_can_use_up_a_good_part_of_the_bound() -> None:
     total = f32(0)
     for term in x[0]:
         total = total + term
-    found = Linear(np.ones((1, 4096)))(Enclosed.of(x.astype(float), np.zeros(x.shape)))
+    exact = Enclosed.of(x.astype(float), np.zeros(x.shape))
+    found = Linear(np.ones((1, 4096)))(exact)
     assert 0.1 < abs(total - found.middle[0, 0]) / found.radius[0, 0] < 1.0
+    less = x - total / f32(4096)  # what a norm scales
+    assert inside(enclosed.centred(exact, False), less)
+    assert np.abs(less).max() / enclosed.centred(exact, False).shift[0, 0] > 0.1
 
 
 def moments(random: np.random.Generator, x: Any, kind: str) -> tuple[Any, Any]:
