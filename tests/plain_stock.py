@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from monolayer.huggingface.reading import read_folder
+from monolayer.huggingface.reading import read_folder, stock_files
 from monolayer.stock.answers import Evaluation
 
 JSON = ("config", "tokenizer", "tokenizer_config", "generation_config")
@@ -34,4 +34,4 @@ class Stock(dict[str, Any]):
 def read(folder: Path) -> Stock:
     files = {name: folder / f"{name}.json" for name in JSON}
     found = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in files.items() if path.exists()}
-    return Stock(found, tensors=load_file(folder / "model.safetensors"), facts=read_folder(folder).facts)
+    return Stock(found, tensors=load_file(folder / "model.safetensors"), facts=read_folder(stock_files(folder)).facts)

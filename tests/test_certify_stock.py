@@ -30,6 +30,7 @@ from monolayer.checker.stock.readout import read_steps
 from monolayer.checker.stock.structure import read_structure
 from monolayer.data import Sequences
 from monolayer.huggingface.architecture import BEGIN
+from monolayer.huggingface.reading import stock_files
 from monolayer.theory.balls import precision
 from tests import plain_stock, stock_attack
 from tests.plain_stock import Stock
@@ -257,7 +258,7 @@ def test_assumptions_name_position_ids_and_the_version_that_is_installed() -> No
 
 def test_label_columns_are_not_those_that_attention_writes_to(tmp_path: Path) -> None:
     ml.memorize_as("bert", IDS, LABELS % 2, storage="steps").save(tmp_path / "whole")
-    net = read_stock(tmp_path / "whole")
+    net = read_stock(stock_files(tmp_path / "whole"))
     out = int(np.flatnonzero(net["W_O"].any(axis=1))[0])
     label = np.flatnonzero(net["W_H"].any(axis=0))
     for table in (net["W_H"], net["W_2"]):
@@ -394,7 +395,7 @@ def test_a_point_on_a_ramp_or_at_its_ends_is_unsure(tmp_path: Path) -> None:
     """The one neuron of a folder moved so that it reads these numbers at one of its two points, up to rounding."""
     rows, labels = [["a", "b"], ["a", "c"]], [["x", "x"], ["y", "x"]]
     folder = ml.memorize_as("bert", rows, labels, storage="steps").save(tmp_path / "whole")
-    net, model = read_stock(folder), plain_stock.read(folder)
+    net, model = read_stock(stock_files(folder)), plain_stock.read(folder)
     ids = np.array([[BEGIN, *(net.names.index(token) for token in row)] for row in rows])
     arrived = model.evaluation().arriving(ids, slice(None))[1].numpy()[0, 1]
     near = [(reads + by, "undecided") for reads in (0.0, 6.0) for by in (-1e-10, 0.0, 1e-10)]
@@ -414,7 +415,7 @@ def true_context(net: Any, found: Any, exact: Any) -> tuple[arb, arb]:
 
 def bounded(which: str, longest: int = 0) -> tuple[Any, Any, Any]:
     with written(whole(which)) as folder:
-        net = read_stock(folder)
+        net = read_stock(stock_files(folder))
     places = places_of(net, Sequences.of(IDS, WHOLE[which][2]))
     found = read_structure(net, places.most)
     return net, found, bounds(net, found, longest or int(places.terms.max()), read_steps(net, found, places.most).reach)

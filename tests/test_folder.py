@@ -42,9 +42,11 @@ def save(folder: Path, text: bytes) -> None:
 
 def content(folder: Path) -> bytes:
     """What was saved, once both files agree."""
-    found = read_together(folder, "config.json", lambda _: ["model.safetensors"])
-    assert found["config.json"] == b'{"format": "monolayer", "is": "%s"}' % found["model.safetensors"]
-    return found["model.safetensors"]
+    config, weights = read_together(
+        folder, lambda opened: (opened.read("config.json"), opened.read("model.safetensors"))
+    )
+    assert config == b'{"format": "monolayer", "is": "%s"}' % weights
+    return weights
 
 
 def names(folder: Path) -> list[str]:

@@ -139,11 +139,19 @@ class Certificate:
     def read(cls, folder: str | os.PathLike[str]) -> Certificate | None:
         """The certificate beside a model, or None if there is none."""
         try:
-            return cls.from_json(read_regular(Path(folder) / FILE).decode())
-        except FileNotFoundError:
-            return None
+            return cls.of(read_regular(Path(folder) / FILE))
         except OSError as error:
-            raise ModelFileError(f"it cannot be read: {error.strerror}") from None
+            return cls.of(error)
+
+    @classmethod
+    def of(cls, content: bytes | OSError) -> Certificate | None:
+        """The certificate in a file, given its bytes, or why they cannot be read; None if there is no such file."""
+        if isinstance(content, FileNotFoundError):
+            return None
+        if isinstance(content, OSError):
+            raise ModelFileError(f"it cannot be read: {content.strerror}")
+        try:
+            return cls.from_json(content.decode())
         except UnicodeDecodeError:
             raise ModelFileError("it is no UTF-8 text") from None
 

@@ -30,7 +30,7 @@ from monolayer.checker.line import Points, judge_line
 from monolayer.checker.robust import MOST_NOISE, check_gates, rounded
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stock.check import judge_stock
-from monolayer.checker.stored import Stored, folder_of, read
+from monolayer.checker.stored import Stored, opened
 from monolayer.checker.uniform import judge_uniform
 from monolayer.data import Names, Sequences
 from monolayer.data import read as read_data
@@ -42,7 +42,7 @@ from monolayer.data.readers import sequences_of
 from monolayer.data.shards import kinds, strangers
 from monolayer.data.tabular import is_frame
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.reading import asked_as, is_stock
+from monolayer.huggingface.reading import Files, asked_as
 
 LABEL_CLAIM = "every evaluation returns the label at each of the {:,} labelled points"
 CELL_CLAIM = (
@@ -117,37 +117,38 @@ def certify(
     def data(names: Names | None, answers: Belongs | None) -> Sequences:
         return asked_data(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
 
-    with folder_of(model) as folder:
-        if is_stock(folder):
-            claims.check({})
-            return judge_stock(folder, data(*asked_as(folder)), only=only)
-        stored = read(folder)
-        claims.check(stored.config)
-        if stored.config["kind"] == "interpolator":
-            return judge_uniform(stored, X, tolerance)
-        if claims.dtype is not None:
-            stored = rounded(stored, claims.dtype)
-        if stored.raw and not callable(X):
-            raise DataError("an approximator is compared with its function: give that in place of data")
-        if callable(X):
-            return judge(stored, lambda: _cells(stored, X), claims, CELL_CLAIM)
-        asked = data(stored.vocabulary, stored.config["per"])
-        return judge(stored, lambda: Asked([lambda: asked]), claims)
+    stored = opened(model)
+    if isinstance(stored, Files):
+        claims.check({})
+        return judge_stock(stored, data(*asked_as(stored)), only=only)
+    claims.check(stored.config)
+    if stored.config["kind"] == "interpolator":
+        return judge_uniform(stored, X, tolerance)
+    if claims.dtype is not None:
+        stored = rounded(stored, claims.dtype)
+    if stored.raw and not callable(X):
+        raise DataError("an approximator is compared with its function: give that in place of data")
+    if callable(X):
+        cells = partial(_cells, stored, X)
+        return judge(stored, cells, claims, CELL_CLAIM)
+    asked = data(stored.vocabulary, stored.config["per"])
+    return judge(stored, lambda: Asked([lambda: asked]), claims)
 
 
-def verify(folder: str | os.PathLike[str], X: Any, Y: Any = None, **options: Any) -> Certificate:
+def verify(folder: str | os.PathLike[str] | Stored | Files, X: Any, Y: Any = None, **options: Any) -> Certificate:
     """`certify`, with a note on what has changed since the certificate in the folder was written."""
-    if not isinstance(folder, str | os.PathLike):
+    if not isinstance(folder, str | os.PathLike | Stored | Files):
         raise DataError(
             f"verify takes the folder of a saved model, not a {type(folder).__name__}: certify takes models"
         )
-    return compared_with_old(folder, certify(folder, X, Y, **options))
+    stored = opened(folder)
+    return compared_with_old(stored, certify(stored, X, Y, **options))
 
 
-def compared_with_old(folder: str | os.PathLike[str], new: Certificate) -> Certificate:
-    """A certificate with a note on the one in the folder."""
+def compared_with_old(stored: Stored | Files, new: Certificate) -> Certificate:
+    """A certificate with a note on the one that lay in the same folder."""
     try:
-        old = Certificate.read(folder)
+        old = Certificate.of(stored.content[FILE] if isinstance(stored, Files) else stored.certificate)
     except ModelFileError as error:
         return replace(new, notes=(*new.notes, f"{FILE} in this folder is passed over: {error}"))
     if old is None:
@@ -159,7 +160,7 @@ def compared_with_old(folder: str | os.PathLike[str], new: Certificate) -> Certi
 
 
 def verify_files(
-    folder: str | os.PathLike[str],
+    folder: str | os.PathLike[str] | Stored | Files,
     files: list[str],
     *,
     progress: Callable[[str, float], None] = lambda stage, share: None,
@@ -170,10 +171,8 @@ def verify_files(
     Files are read once, and kept in a temporary folder. None where all data must be held at once: for stock folders,
     robust models, vectors, and files without a next token.
     """
-    if is_stock(Path(folder)):
-        return None
-    stored = read(folder)
-    if stored.config.get("tokens") != "ids" or stored.config["readout"] == "gates":
+    stored = opened(folder)
+    if isinstance(stored, Files) or stored.config.get("tokens") != "ids" or stored.config["readout"] == "gates":
         return None
     with tempfile.TemporaryDirectory() as scratch:
         parts: list[Load] = []
@@ -193,7 +192,7 @@ def verify_files(
             parts.append(partial(_load, kept))
         progress("checking", 0.5)
         found = judge(stored, lambda: Asked(parts), Claims())
-    return compared_with_old(folder, found)
+    return compared_with_old(stored, found)
 
 
 def _load(kept: Path) -> Sequences:

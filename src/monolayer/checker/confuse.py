@@ -30,8 +30,9 @@ import numpy as np
 from monolayer.arrays import Floats, Ints
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.seen import Entries, Interval, Seen, ball
-from monolayer.checker.stored import folder_of, read
+from monolayer.checker.stored import opened
 from monolayer.errors import DataError, PrecisionError
+from monolayer.huggingface.reading import Files
 from monolayer.theory.balls import Ball, precision
 
 BITS = 256
@@ -89,9 +90,8 @@ def confuse(model: Any, f: Callable[[Any], Any], *, lipschitz: float = 0.0) -> C
     errors are those against the values of `f` at the nearest floats. For one output and three tokens or more the pair
     is that of a rectangle; where the contexts have none, and for more outputs, it is that of the walk.
     """
-    with folder_of(model) as folder:
-        stored = read(folder)
-    if not stored.raw or stored.config["readout"] != "runs":
+    stored = opened(model)
+    if isinstance(stored, Files) or not stored.raw or stored.config["readout"] != "runs":
         raise DataError("only an approximator with the readout 'runs' is walked around: build one with ml.approximate")
     try:
         seen = Seen.of(stored)

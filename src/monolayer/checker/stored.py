@@ -9,9 +9,8 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +32,9 @@ from monolayer.checker.format import (
 )
 from monolayer.checker.rounding import BINARY32, BINARY64, Format
 from monolayer.data import Names
-from monolayer.data.folder import read_together
+from monolayer.data.folder import OpenFolder, read_together
 from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.reading import Files, stock_files
 
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
 Arrays = dict[str, NDArray[Any]]
@@ -55,6 +55,8 @@ class Stored:
     format: Format
     memory: NDArray[Any] | None = None
     """Fingerprints `(M,)`, where the model keeps any."""
+    certificate: bytes | OSError = field(default_factory=FileNotFoundError)
+    """The certificate that lay beside the model, or why it could not be read."""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.tensors[name]
@@ -78,17 +80,21 @@ class Stored:
         return int(self.config["grid"]["dim"]) if self.config["kind"] == "approximator" else 0
 
 
-@contextmanager
-def folder_of(model: Any) -> Iterator[Path]:
-    """The folder of a saved model, or a temporary one with what `model.save` writes."""
+def opened(model: Any) -> Stored | Files:
+    """What lies in the folder of a model, read once: a model of ours, or the files of a stock one.
+
+    `model`: a folder, anything with `save(folder)`, which writes a temporary one, or what this function returned.
+    """
+    if isinstance(model, Stored | Files):
+        return model
     if isinstance(model, str | os.PathLike):
-        yield Path(model)
-        return
+        files = stock_files(model)
+        return read(model) if files is None else files
     if not callable(getattr(model, "save", None)):
         raise DataError(f"a {type(model).__name__} is no model of monolayer: give one, or the folder of a saved one")
     with tempfile.TemporaryDirectory() as scratch:
         model.save(Path(scratch) / "model")
-        yield Path(scratch) / "model"
+        return opened(Path(scratch) / "model")
 
 
 def read(folder: str | os.PathLike[str]) -> Stored:
@@ -105,9 +111,20 @@ def read(folder: str | os.PathLike[str]) -> Stored:
 
 
 def _read(folder: Path) -> Stored:
-    files = read_together(
-        folder, "config.json", lambda content: _config(content)["files"], lambda name: name.startswith("model-")
-    )
+    files, certificate = read_together(folder, _files)
+    return replace(_stored(files), certificate=certificate)
+
+
+def _files(opened: OpenFolder) -> tuple[dict[str, Any], bytes | OSError]:
+    """`config.json` and the files that it names, bytes or a map of them; and the certificate beside them."""
+    content = opened.read("config.json")
+    files: dict[str, Any] = {"config.json": content}
+    for name in _config(content)["files"]:
+        files[name] = opened.map(name) if name.startswith("model-") else opened.read(name)
+    return files, opened.attempt("certificate.json")
+
+
+def _stored(files: dict[str, Any]) -> Stored:
     config = _config(files["config.json"])
     for name, digest in config["files"].items():
         if hashlib.sha256(files[name]).hexdigest() != digest:

@@ -85,11 +85,13 @@ def compare(
     Two stock folders, too.
     """
     from monolayer.editing.compare import compare as find
+    from monolayer.stock.folder import load
 
     with progress(as_json) as step:
-        asked = reading.read(data, step, one) if data else None
+        first, second = load(one), load(two)
+        asked = reading.read(data, step, first.card.manner) if data else None
         step("comparing", 0.5)
-        found = find(one, two, asked)
+        found = find(first, second, asked)
     show(as_json, found.to_json(), f"{one} and {two}", found.rows())
 
 
@@ -110,7 +112,7 @@ def _run(
     from monolayer.data.folder import MODEL, check_output
     from monolayer.editing import facts as facts_of
     from monolayer.huggingface.reading import is_stock
-    from monolayer.stock.folder import STOCK
+    from monolayer.stock.folder import STOCK, load
 
     if data is None:
         raise DataError(facts_of.NEEDED)
@@ -118,8 +120,9 @@ def _run(
         check_file(record, overwrite)
     check_output(out, overwrite=overwrite, kind=STOCK if is_stock(folder) else MODEL)  # better known before the work
     with progress(as_json) as step:
-        known = facts_of.known(folder, reading.read(data, step, folder))
-        asked = chosen if facts is None else reading.read(facts, step, folder)
+        model = load(folder)
+        known = facts_of.known(model, reading.read(data, step, model.card.manner))
+        asked = chosen if facts is None else reading.read(facts, step, model.card.manner)
         step("editing", 0.5)
         new, found = getattr(facts_of, verb)(known, asked, *(() if verb == "forget" else (None,)))
         step("writing", 0.7)

@@ -10,7 +10,7 @@ import typer
 
 from monolayer.cli.building import summary_rows
 from monolayer.cli.console import Json, Overwrite, app, check_file, err, out, print_json, progress, show, table, wrote
-from monolayer.cli.reading import PLAIN, Data, Reading, book, reads
+from monolayer.cli.reading import PLAIN, Data, Reading, book, manner, reads
 from monolayer.errors import DataError
 from monolayer.table import number, plural
 
@@ -26,14 +26,15 @@ Stored = Annotated[Path, typer.Argument(help="A saved model, or a stock folder."
 @app.command()
 def inspect(folder: Stored, as_json: Json = False) -> None:
     """Show what a saved model is: kinds, sizes, ranks, narrowest step, and what its builder measured."""
-    from monolayer.huggingface.reading import is_stock
+    from monolayer.huggingface.reading import stock_files
     from monolayer.model.load import load
     from monolayer.stock.folder import StockModel
 
     built: Summary | None = None
-    if is_stock(folder):
-        stored = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
-        facts = {**StockModel.load(folder).sizes, "bytes": stored, "bytes_in_all": sum(stored.values())}
+    files = stock_files(folder)
+    if files is not None:
+        stored = {name: size for name, size in files.sizes.items() if size is not None}
+        facts = {**StockModel.of(files).sizes, "bytes": stored, "bytes_in_all": sum(stored.values())}
     else:
         model = load(folder)
         facts, built = describe(model), model.summary
@@ -165,13 +166,15 @@ def locate(
     circuit benchmarks read (docs/locate.md).
     """
     from monolayer.checker.locating.locate import locate as find
+    from monolayer.checker.stored import opened
 
     with progress(as_json) as step:
-        facts = book(folder, data)
+        stored = opened(folder)
+        facts = book(stored, data)
         if facts is None:
-            facts = reading.read(data, step, folder)
+            facts = reading.read(data, step, manner(stored))
         step("locating", 0.5)
-        found = find(folder, facts)
+        found = find(stored, facts)
     if as_json:
         print_json({"folder": str(folder), **found.to_json()})
         return
@@ -199,7 +202,7 @@ def page(
 
     Without a model the page builds one: type facts, see the weights, forget a fact, add noise.
     """
-    from monolayer.checker import verify
+    from monolayer.checker import certify
     from monolayer.data.aside import new_file
     from monolayer.model.load import load_monolayer
     from monolayer.page import page as write
@@ -210,11 +213,11 @@ def page(
     model, title = (None, "monolayer") if folder is None else (load_monolayer(folder), folder.resolve().name)
     sequences, verdict = None, None
     with progress(as_json) as step:
-        if data is not None and model is not None and folder is not None:
+        if data is not None and model is not None:
             sequences = reading.read(data, step, model)
             if sequences.labels is not None:
                 step("certifying", 0.5)
-                verdict = verify(folder, sequences).verdict
+                verdict = certify(model, sequences).verdict  # what the page shows, and no later save of the folder
         step("writing", 0.9)
         text = write(model, sequences, title=title, verdict=verdict)
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -48,14 +48,16 @@ def memorize(
     """
     from monolayer.construct.memorize import memorize as build
     from monolayer.data.folder import check_output
+    from monolayer.model.load import load_monolayer
 
     check_output(out, overwrite=overwrite)  # better known before the work than after it
     options = given(positions=positions, causal=causal, rank=building.rank_of(rank), dtype=dtype, seed=seed)
     options |= given(robust=robust, on_conflict=on_conflict, fingerprint=fingerprint)
     with progress(as_json) as step:
-        sequences = reading.read(data, step, draw)
+        drawn = None if draw is None else load_monolayer(draw)
+        sequences = reading.read(data, step, None if drawn is None else drawn.card.manner)
         began = time.perf_counter()
-        model = build(sequences, draw=draw, progress=step, **options)
+        model = build(sequences, draw=drawn, progress=step, **options)
         found = building.checked(model, sequences, began, step)
         step("writing", 1.0)
         model.save(out, overwrite=overwrite)

@@ -44,20 +44,22 @@ def verify(
     """
     from monolayer.checker import verify as check
     from monolayer.checker.check import verify_files
+    from monolayer.checker.stored import opened
     from monolayer.cli.approximate import is_function, load_function
     from monolayer.data.shards import files
 
     with progress(as_json) as step:
-        wanted: Any = load_function(data[0]) if len(data) == 1 and is_function(data[0]) else book(folder, data)
+        stored = opened(folder)  # once: the data are read as this model reads them, whoever saves another one meanwhile
+        wanted: Any = load_function(data[0]) if len(data) == 1 and is_function(data[0]) else book(stored, data)
         certificate = None
         plain = tolerance is None and not only and noise is None and dtype is None
         if wanted is None and plain and len(names := files(data)) > 1:
             # None of them need fit into memory with another, if the model is of a kind that can be asked that way.
-            certificate = verify_files(folder, names, progress=step, like=manner(folder), **reading.keywords)
+            certificate = verify_files(stored, names, progress=step, like=manner(stored), **reading.keywords)
         if certificate is None:
-            wanted = reading.read(data, step, folder) if wanted is None else wanted
+            wanted = reading.read(data, step, manner(stored)) if wanted is None else wanted
             step("checking", 0.5)
-            certificate = check(folder, wanted, tolerance=tolerance, only=only, noise=noise, dtype=dtype)
+            certificate = check(stored, wanted, tolerance=tolerance, only=only, noise=noise, dtype=dtype)
     if save:
         certificate.save(folder)
     if as_json:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
@@ -16,9 +15,11 @@ from monolayer.data.labels import Belongs
 from monolayer.data.names import Unit
 
 if TYPE_CHECKING:
+    from monolayer.checker.stored import Stored
     from monolayer.data import Sequences
     from monolayer.data.layout import Manner
     from monolayer.data.text import Script
+    from monolayer.huggingface.reading import Files
     from monolayer.model.monolayer import Monolayer
     from monolayer.model.uniform import Uniform
     from monolayer.stock.folder import StockModel
@@ -67,10 +68,10 @@ class Reading:
         self,
         data: str | list[str],
         step: Callable[[str, float], None],
-        model: Answering | Manner | Path | None = None,
+        model: Answering | Manner | None = None,
         known: bool = True,
     ) -> Sequences:
-        """Data files as `model`, or the one in that folder, reads what the options leave open.
+        """Data files as `model` reads what the options leave open.
 
         With a model, and unless not `known`, tokens that it lacks are an error.
         """
@@ -78,9 +79,8 @@ class Reading:
         from monolayer.data.layout import Manner
 
         step("reading", 0.0)
-        if model is None or isinstance(model, Path | Manner):
-            like = manner(model) if isinstance(model, Path) else model
-            return read(data, like=like, **self.keywords)
+        if model is None or isinstance(model, Manner):
+            return read(data, like=model, **self.keywords)
         card, text = model.card, only_text(data)
         if card.script is not None and self.format is None and text is not None:
             return cut_text(text, card.script)
@@ -114,21 +114,13 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def manner(folder: Path) -> Manner:
-    """How the model in a folder reads, by its `config.json` or its tokenizer; whoever loads it says what is wrong."""
-    from monolayer.data.aside import read_regular
+def manner(stored: Stored | Files) -> Manner:
+    """How the model that was opened reads data."""
     from monolayer.data.layout import Manner
-    from monolayer.huggingface.reading import asked_as, is_stock
+    from monolayer.huggingface.reading import Files, asked_as
 
-    if is_stock(folder):
-        names, answers = asked_as(folder)
-        return Manner(None if names is None else names.cuts, answers)
-    try:
-        said = json.loads(read_regular(folder / "config.json"))
-        unit, per = said["unit"], said["per"]
-        return Manner(unit if unit in get_args(Unit) else None, per if per in get_args(Belongs) else None)
-    except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        return Manner()
+    names, per = asked_as(stored) if isinstance(stored, Files) else (stored.vocabulary, stored.config.get("per"))
+    return Manner(None if names is None else names.cuts, per)
 
 
 def only_text(data: str | list[str]) -> str | None:
@@ -137,19 +129,14 @@ def only_text(data: str | list[str]) -> str | None:
     return name if Path(name).suffix == ".txt" else None
 
 
-def book(folder: Path, data: list[str]) -> Sequences | None:
-    """The windows of a text file, cut as the model in `folder` cuts its text; None for other models and other files."""
-    path = only_text(data)
-    if path is None:
-        return None
-    from monolayer.data.aside import read_regular
+def book(stored: Stored | Files, data: list[str]) -> Sequences | None:
+    """The windows of a text file, cut as the model that was opened cuts its text; None for other models and files."""
     from monolayer.data.text import Script
+    from monolayer.huggingface.reading import Files
 
-    try:
-        script = Script(**json.loads(read_regular(folder / "config.json"))["script"])
-    except (OSError, ValueError, RecursionError, KeyError, TypeError):  # no such model: whoever loads it says why
-        return None
-    return cut_text(path, script)
+    path = only_text(data)
+    script = None if isinstance(stored, Files) else stored.config.get("script")
+    return None if path is None or script is None else cut_text(path, Script(**script))
 
 
 def cut_text(path: str, script: Script) -> Sequences:

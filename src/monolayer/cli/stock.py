@@ -61,13 +61,15 @@ def memorize_as(
     """
     from monolayer.stock.build import manner_of
     from monolayer.stock.build import memorize_as as build
+    from monolayer.stock.folder import StockModel
 
     options = given(positions=positions, storage=storage, rank=rank, dtype=dtype, seed=seed)
     options |= given(confidence=confidence, unknown=unknown)
     with progress(as_json) as step:
         kind = _check(architecture, out, overwrite)
-        sequences = reading.read(data, step, manner_of(kind) if draw is None else draw)
-        model = build(architecture, sequences, on_conflict=on_conflict, draw=draw, progress=step, **options)
+        drawn = None if draw is None else StockModel.load(draw)
+        sequences = reading.read(data, step, manner_of(kind) if drawn is None else drawn.card.manner)
+        model = build(architecture, sequences, on_conflict=on_conflict, draw=drawn, progress=step, **options)
         step("writing", 0.9)
         model.save(out, overwrite=overwrite, onnx=onnx)
         _finish(model, out, data, step, as_json)

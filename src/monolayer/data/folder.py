@@ -9,7 +9,8 @@ leaves is cleared by the next save of NAME, once its lock is free; and if NAME i
 moves the old folder back.
 
 Whoever read `config.json` before a save and the weights after it would mix two models. So `read_together` opens the
-folder once and files inside it, and if one is gone because the folder was replaced, it reads all again.
+folder once and files inside it, and if one is gone because the folder was replaced, it reads all again. Nothing else
+reads two files of a folder.
 """
 
 from __future__ import annotations
@@ -17,29 +18,35 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import mmap
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from monolayer.data.aside import map_regular, read_regular
 from monolayer.errors import DataError
 
+Found = TypeVar("Found")
 _TRIES = 1000
 """How often a folder may be replaced while it is read."""
+_ASIDE = re.compile(r"\.(.+)\.[0-9a-f]{8}")
+"""A file that `data/aside.py` is writing: hidden, with eight random digits. Other hidden files are the user's."""
+_SCRATCH = re.compile(r"\..+\.[0-9a-f]{8}\.(saving|old)")
+"""A folder that a save is writing, or has moved out of the way."""
 
 
 @dataclass(frozen=True)
 class Kind:
     """How to know a folder that may be replaced: `config.json` says `key: "monolayer"`, and all its files are known.
 
-    A file written aside, `.FILE.…`, counts as FILE. `numbered`: a pattern of names that are among them too. Files may
-    lie in folders, "onnx/model.onnx".
+    A file written aside, `.FILE.3f9a01bc`, counts as FILE. `numbered`: a pattern of names that are among them too.
+    Files may lie in folders, "onnx/model.onnx".
     """
 
     name: str
@@ -68,7 +75,8 @@ class Kind:
         In an `unfinished` one may lie what a library writes aside (safetensors: `.tmp…`) and renames in the end.
         """
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-            aside = entry.name.startswith(".") and self._own(entry.name[1:].rpartition(".")[0])
+            beside = _ASIDE.fullmatch(entry.name)
+            aside = beside is not None and self._own(beside[1])
             aside |= unfinished and entry.name.startswith(".tmp")
             if entry.is_dir(follow_symlinks=False):
                 own = {file for file in self.files if file.startswith(f"{entry.name}/")}
@@ -120,6 +128,12 @@ def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind:
 def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False, kind: Kind = MODEL) -> Path:
     """Refuse a folder that exists, unless it may be replaced; bring back one that a killed process left aside."""
     final = Path(folder)
+    scratch = next((above for above in final.resolve().parents if _SCRATCH.fullmatch(above.name)), None)
+    if scratch is not None:  # it is locked as long as that save lasts, and then it has another name
+        raise DataError(
+            f"{final} cannot be made: {scratch.name} is a folder that another save is writing or replacing. Save this "
+            "one elsewhere"
+        )
     with _alone(final.resolve()):
         _check(final, overwrite, kind)
     above = next(parent for parent in final.absolute().parents if parent.exists())
@@ -233,36 +247,76 @@ def _unlock(lock: int | None) -> None:
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def read_together(
-    folder: Path,
-    first: str,
-    others: Callable[[bytes], Iterable[str]],
-    mapped: Callable[[str], bool] = lambda name: False,
-) -> dict[str, Any]:
-    """The file `first` of a folder and those that `others` finds named in it, all out of one save; regular files only.
+class OpenFolder:
+    """A folder that was opened once: all that is read from it lay there together, whatever its name leads to by now."""
 
-    Bytes; of files that are `mapped` a map of their bytes, which takes no memory before it is read. `OSError`, with the
-    full path, for one that is missing or cannot be read. What `others` raises goes through.
+    def __init__(self, path: Path, handle: int) -> None:
+        self.path = path
+        self._handle = handle
+        # Whether something was not found, or all was listed: a folder that was replaced loses file after file.
+        self._asked_what_is_there = False
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a regular file; `OSError`, with the full path, if it is missing or cannot be read."""
+        return self._file(read_regular, name)
+
+    def map(self, name: str) -> mmap.mmap:
+        """A map of the bytes of a regular file, which takes no memory before it is read; errors as for `read`."""
+        return self._file(map_regular, name)
+
+    def attempt(self, name: str) -> bytes | OSError:
+        """The bytes of a regular file that may be missing, or why it cannot be read."""
+        try:
+            return self.read(name)
+        except OSError as error:
+            return error
+
+    def sizes(self) -> dict[str, int | None]:
+        """Everything in the folder by its name: the size of a regular file, None for anything else."""
+        self._asked_what_is_there = True
+        found: dict[str, int | None] = {}
+        for entry in sorted(os.scandir(self._handle), key=lambda entry: entry.name):
+            try:
+                found[entry.name] = entry.stat().st_size if entry.is_file() else None
+            except OSError:  # a link that leads nowhere, or a file that was being written aside
+                found[entry.name] = None
+        return found
+
+    def _file(self, reader: Callable[..., Found], name: str) -> Found:
+        try:
+            return reader(name, inside=self._handle)
+        except OSError as error:
+            self._asked_what_is_there = True
+            raise OSError(error.errno, error.strerror, str(self.path / name)) from None
+
+    def is_whole(self) -> bool:
+        """Whether nothing that was read or missed depends on when the folder was replaced, if it was."""
+        return not self._asked_what_is_there or _names(self.path, self._handle)
+
+
+def read_together(folder: Path, reader: Callable[[OpenFolder], Found]) -> Found:
+    """What `reader` makes of a folder that is opened once, so of files out of one save.
+
+    If one was gone because the folder was replaced meanwhile, `reader` is asked again. A folder that a killed save left
+    aside is brought back first. What `reader` raises, and `OSError` for a folder that cannot be opened, goes through.
     """
-
     for _ in range(_TRIES):
         try:
-            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
             if recover(folder.resolve()):  # it was being replaced, or a save was killed
                 continue
             raise
-        name = first
+        opened = OpenFolder(folder, handle)
         try:
-            found: dict[str, Any] = {first: read_regular(first, inside=opened)}
-            for name in others(found[first]):
-                found[name] = (map_regular if mapped(name) else read_regular)(name, inside=opened)
-            return found
-        except OSError as error:
-            if _names(folder, opened):
-                raise OSError(error.errno, error.strerror, str(folder / name)) from None
+            found = reader(opened)
+            if opened.is_whole():
+                return found
+        except Exception:
+            if opened.is_whole():
+                raise
         finally:
-            os.close(opened)
+            os.close(handle)
     raise OSError(errno.EBUSY, "it is replaced again and again while it is read", str(folder))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -18,15 +17,14 @@ from monolayer.data import Sequences
 from monolayer.data.sequences import Per
 from monolayer.editing.difference import Content, array_of, tensor_of
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.reading import is_stock
 from monolayer.model.card import Fingerprint
 from monolayer.model.inputs import unanswerable
-from monolayer.model.load import load, load_monolayer, model_from
+from monolayer.model.load import load_monolayer, model_from
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import described
 from monolayer.model.uniform import Uniform
 from monolayer.stock.build import adopt, again, job_of
-from monolayer.stock.folder import StockModel
+from monolayer.stock.folder import StockModel, load
 
 DRAW, NAMES = "draw.json", "names"
 """Stand among the keys of the configuration for the file of that name, and for the names of tokens and classes."""
@@ -209,7 +207,7 @@ Subject = Own | Stock
 def subject_of(model: Any) -> Subject:
     """The subject of a model, or of the model in a folder."""
     if isinstance(model, str | os.PathLike):
-        model = StockModel.load(model) if is_stock(Path(model)) else load(model)
+        model = load(model)
     if isinstance(model, StockModel):
         return Stock(model)
     if isinstance(model, Monolayer | Uniform):

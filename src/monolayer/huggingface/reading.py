@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,17 +15,20 @@ from safetensors import SafetensorError, deserialize
 
 from monolayer.arrays import Floats
 from monolayer.data import Names
-from monolayer.data.aside import read_regular
+from monolayer.data.folder import OpenFolder, read_together
 from monolayer.data.labels import Belongs
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.architecture import Architecture, Task
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.huggingface.files import BUILT_BY, Facts, written
-from monolayer.huggingface.strict import ForeignError, demand_equal, file_bytes, part_of, read_json
+from monolayer.huggingface.strict import ForeignError, demand_equal, part_of, read_json
 from monolayer.huggingface.texts import CUTS, UNIT_OF, Cut
 
 STORED = {"float64": ("F64", "<f8"), "float32": ("F32", "<f4"), "bfloat16": ("BF16", "<u2"), "float16": ("F16", "<f2")}
 """Types that `config.json` may name, as safetensors and NumPy call them."""
+_JSON = ("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json")
+READ = (*_JSON, "model.safetensors", "draw.json", "certificate.json")
+"""The files of a stock folder that monolayer reads. Some may be missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,16 +46,60 @@ class Folder:
         return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
-def is_stock(folder: Any) -> bool:
+@dataclass(frozen=True, eq=False)
+class Files:
+    """The files of a stock folder that monolayer reads, all out of one save: their bytes, or why there are none.
+
+    `sizes`: everything that lies in the folder, with the sizes of regular files, None for the others.
+    """
+
+    folder: Path
+    content: Mapping[str, bytes | OSError]
+    sizes: Mapping[str, int | None]
+
+    def demand(self, name: str) -> bytes:
+        """The bytes of a file that must be there."""
+        found = self.content[name]
+        if isinstance(found, OSError):
+            raise ModelFileError(f"{self.folder / name} cannot be read: {found.strerror}")
+        return found
+
+    def object(self, name: str) -> dict[str, Any]:
+        """The object in a JSON file that must be there (`read_json`)."""
+        return read_json(self.folder / name, self.demand(name))
+
+
+def is_stock(folder: str | os.PathLike[str]) -> bool:
     """Whether a folder has a `config.json` of Hugging Face's kind rather than ours."""
     try:
-        config = json.loads(read_regular(Path(folder) / "config.json"))
-    except (OSError, ValueError, RecursionError):
+        return read_together(Path(folder), _says_stock)
+    except (OSError, ValueError):
+        return False
+
+
+def stock_files(folder: str | os.PathLike[str]) -> Files | None:
+    """The files of a stock folder, read together; None for any other folder, and for none."""
+    try:
+        return read_together(Path(folder), _files)
+    except (OSError, ValueError):  # ValueError: NUL or half of a surrogate pair in the path
+        return None
+
+
+def _files(opened: OpenFolder) -> Files | None:
+    if not _says_stock(opened):
+        return None
+    return Files(opened.path, {name: opened.attempt(name) for name in READ}, opened.sizes())
+
+
+def _says_stock(opened: OpenFolder) -> bool:
+    try:
+        config = json.loads(opened.read("config.json"))
+    except (ValueError, RecursionError):
         return False
     return isinstance(config, dict) and "model_type" in config and "format" not in config
 
 
-def asked_as(folder: Path) -> tuple[Names | None, Belongs | None]:
+def asked_as(files: Files) -> tuple[Names | None, Belongs | None]:
     """Names of the tokens of a folder, special ones aside, and what a label of it belongs to; None where `read_folder`
     would say what is wrong.
 
@@ -59,9 +107,7 @@ def asked_as(folder: Path) -> tuple[Names | None, Belongs | None]:
     data that come along are read.
     """
     try:
-        config, tokenizer = (
-            read_json(path, file_bytes(path)) for path in (folder / "config.json", folder / "tokenizer.json")
-        )
+        config, tokenizer = files.object("config.json"), files.object("tokenizer.json")
         kind = ARCHITECTURES[config["model_type"]]
         names = Names(_names(tokenizer)[len(kind.special) :], UNIT_OF.get(_cut(tokenizer)))
     except (ForeignError, ModelFileError, KeyError, TypeError):
@@ -69,20 +115,19 @@ def asked_as(folder: Path) -> tuple[Names | None, Belongs | None]:
     task = _task(kind, config)
     if task is None or not BUILT_BY.items() <= config.items():
         return names, None
-    return names, task if task != "lm" else "answer" if _of_prompts(folder) else "token"
+    return names, task if task != "lm" else "answer" if _of_prompts(files) else "token"
 
 
-def _of_prompts(folder: Path) -> bool:
+def _of_prompts(files: Files) -> bool:
     try:
-        return json.loads(read_regular(folder / "draw.json")).get("prompts") is True
-    except (OSError, ValueError, RecursionError, AttributeError):
+        return json.loads(files.demand("draw.json")).get("prompts") is True
+    except (ModelFileError, ValueError, RecursionError, AttributeError):
         return False
 
 
-def read_folder(folder: Path) -> Folder:
-    """What lies in `folder`; files that say anything but what `memorize_as` writes are a `ForeignError`."""
-    content = {"config.json": file_bytes(folder / "config.json")}
-    config = read_json(folder / "config.json", content["config.json"])
+def read_folder(files: Files) -> Folder:
+    """What lies in a stock folder; files that say anything but what `memorize_as` writes are a `ForeignError`."""
+    config = files.object("config.json")
     name = config.get("model_type")
     if not isinstance(name, str) or name not in ARCHITECTURES:
         raise ForeignError(f"the architecture {name!r} is not one of {', '.join(ARCHITECTURES)}")
@@ -96,19 +141,21 @@ def read_folder(folder: Path) -> Folder:
     if task is None:
         raise ForeignError(f"config.json says architectures = {config.get('architectures')!r}")
     beside = ("tokenizer.json", "tokenizer_config.json", *(("generation_config.json",) if task == "lm" else ()))
-    content |= {file: file_bytes(folder / file) for file in ("model.safetensors", *beside)}
-    files = {"config.json": config, **{file: read_json(folder / file, content[file]) for file in beside}}
+    content = {file: files.demand(file) for file in ("config.json", "model.safetensors", *beside)}
+    said = {"config.json": config, **{file: files.object(file) for file in beside}}
     try:
         tensors = _tensors(content["model.safetensors"], config.get("dtype"))
         arrays = kind.arrays(task, tensors)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, SafetensorError) as error:
-        raise ModelFileError(f"{folder} lacks or garbles a tensor that {name} has: {error!r}") from None
-    facts = _facts(files, kind, task, arrays)
+        raise ModelFileError(f"{files.folder} lacks or garbles a tensor that {name} has: {error!r}") from None
+    facts = _facts(said, kind, task, arrays)
     for key, count in (("tokens", len(facts.names)), ("W_H", len(facts.classes))):
         if len(arrays[key]) != count:
-            raise ModelFileError(f"{folder}: {key} has {len(arrays[key]):,} rows, and the files have {count:,} names")
+            raise ModelFileError(
+                f"{files.folder}: {key} has {len(arrays[key]):,} rows, and the files have {count:,} names"
+            )
     for file, wanted in written(facts).items():
-        demand_equal(file, files[file], wanted)
+        demand_equal(file, said[file], wanted)
     return Folder(facts, tensors, arrays, content)
 
 

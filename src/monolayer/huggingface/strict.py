@@ -12,7 +12,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from monolayer.data.aside import read_regular
 from monolayer.errors import ModelFileError
 
 
@@ -22,14 +21,6 @@ class ForeignError(Exception):
 
 DEEPEST = 32
 """Levels of lists and objects: parsers have limits, and transformers copies what it reads by recursion."""
-
-
-def file_bytes(path: Path) -> bytes:
-    """The bytes of a file that must be there."""
-    try:
-        return read_regular(path)
-    except OSError as error:
-        raise ModelFileError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def read_json(path: Path, content: bytes) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from monolayer.arrays import Words
 from monolayer.data import Names
-from monolayer.data.folder import read_together
+from monolayer.data.folder import OpenFolder, read_together
 from monolayer.data.names import Unit
 from monolayer.data.text import Script
 from monolayer.errors import DataError, ModelFileError
@@ -129,7 +129,7 @@ def _names(entry: dict[str, Any] | None, lists: dict[str, list[Any]], unit: Unit
 def _open(folder: Path) -> tuple[Config, dict[str, list[Any]], dict[str, Any]]:
     """Config and names of a folder and its files, once all digests agree."""
     try:
-        files = read_together(folder, CONFIG, lambda content: _config(content)["files"], is_shard)
+        files = read_together(folder, _files)
     except (OSError, ValueError) as error:
         if isinstance(error, ModelFileError):
             raise
@@ -141,6 +141,13 @@ def _open(folder: Path) -> tuple[Config, dict[str, list[Any]], dict[str, Any]]:
         if found != digest:
             raise ModelFileError(f"{name} is truncated or was changed after it was written: its digest does not match")
     return config, parse(NAMES, files[NAMES]) if NAMES in files else {}, files
+
+
+def _files(opened: OpenFolder) -> dict[str, Any]:
+    """`config.json` and the files that it names: bytes, or a map of the bytes of a shard."""
+    content = opened.read(CONFIG)
+    named = _config(content)["files"]
+    return {CONFIG: content} | {name: opened.map(name) if is_shard(name) else opened.read(name) for name in named}
 
 
 def _tensors(files: dict[str, Any], config: Config) -> dict[str, Tensor]:

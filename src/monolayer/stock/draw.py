@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -18,9 +17,9 @@ import numpy as np
 from monolayer.arrays import Floats
 from monolayer.construct.robust.codes import code_for
 from monolayer.data import Names
-from monolayer.data.aside import read_regular
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.files import Facts
+from monolayer.huggingface.reading import Files
 
 FILE = "draw.json"
 Storage = Literal["cells", "steps"]
@@ -105,22 +104,22 @@ class Draw:
         return json.dumps(said, allow_nan=False, default=np.ndarray.tolist) + "\n"
 
     @classmethod
-    def read(cls, folder: Path) -> Draw:
+    def read(cls, files: Files) -> Draw:
         """The draw of a folder; what is no draw of ours is an error that says so."""
-        path = folder / FILE
+        content = files.content[FILE]
+        if isinstance(content, OSError):
+            raise ModelFileError(
+                f"{files.folder} has no draw to use again: {FILE} cannot be read ({content.strerror}). memorize_as "
+                "writes it beside the weights; without it, memorize the data anew"
+            )
         try:
-            said = json.loads(read_regular(path))
+            said = json.loads(content)
             numbers = {"cells": _cells, "steps": _line}[said["storage"]](said)
             tokens, labels = map(bool, said["integers"])
             unknown = None if said["unknown"] is None else str(said["unknown"])
             return cls(numbers, (tokens, labels), _positive(said, "head"), bool(said["prompts"]), unknown)
-        except OSError as error:
-            raise ModelFileError(
-                f"{folder} has no draw to use again: {FILE} cannot be read ({error.strerror}). memorize_as writes it "
-                "beside the weights; without it, memorize the data anew"
-            ) from None
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ModelFileError(f"{path} is not a draw that memorize_as wrote: {error}") from None
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise ModelFileError(f"{files.folder / FILE} is not a draw that memorize_as wrote: {error}") from None
 
 
 def _positive(said: Mapping[str, Any], name: str) -> float:

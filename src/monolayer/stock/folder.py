@@ -21,7 +21,7 @@ from monolayer.data.labels import Per
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architecture import UNKNOWN
 from monolayer.huggingface.files import Facts, config, written
-from monolayer.huggingface.reading import is_stock, read_folder
+from monolayer.huggingface.reading import Files, read_folder, stock_files
 from monolayer.huggingface.strict import ForeignError
 from monolayer.huggingface.texts import UNIT_OF
 from monolayer.model.card import Card
@@ -65,14 +65,24 @@ class StockModel:
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> StockModel:
         """A folder that `save` wrote, read back: its weights and its draw."""
-        folder = Path(folder)
+        files = stock_files(folder)
+        if files is None:
+            raise ModelFileError(
+                f"{folder} is not a folder that memorize_as wrote: it does not exist, or has no config.json that names "
+                "a model_type"
+            )
+        return cls.of(files)
+
+    @classmethod
+    def of(cls, files: Files) -> StockModel:
+        """The model in the files of a folder."""
         try:
-            read, draw = read_folder(folder), Draw.read(folder)
+            read, draw = read_folder(files), Draw.read(files)
             draw.check(read.facts)
         except (ForeignError, ValueError) as error:
             if isinstance(error, ModelFileError):
                 raise
-            raise ModelFileError(f"{folder} is not a folder that memorize_as wrote: {error}") from None
+            raise ModelFileError(f"{files.folder} is not a folder that memorize_as wrote: {error}") from None
         return cls(read.facts, read.tensors, draw)
 
     @property
@@ -263,8 +273,9 @@ def load(
 
     A folder that `memorize_as` or `export` wrote gives a `StockModel`, which takes no `device`.
     """
-    if not is_stock(folder):
+    files = stock_files(folder)
+    if files is None:
         return load_own(folder, device=device)
     if device is not None:
         raise DataError(f"{folder} is a stock folder, which monolayer asks on the CPU: for a device use transformers")
-    return StockModel.load(folder)
+    return StockModel.of(files)

@@ -19,7 +19,7 @@ from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.check import assumed as assumed_of_stock
 from monolayer.checker.stock.files import Network, read_stock
 from monolayer.checker.stock.places import places_of
-from monolayer.checker.stored import Stored, folder_of, read
+from monolayer.checker.stored import Stored, opened
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
@@ -27,7 +27,7 @@ from monolayer.data.names import Unit
 from monolayer.data.sequences import Per
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, UNKNOWN
-from monolayer.huggingface.reading import asked_as, is_stock
+from monolayer.huggingface.reading import Files, asked_as
 from monolayer.huggingface.strict import ForeignError
 
 BEFORE = 16
@@ -48,12 +48,12 @@ def locate(
     def data(names: Names | None, answers: Belongs | None) -> Sequences:
         return asked_data(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
 
-    with folder_of(model) as folder, np.errstate(all="ignore"):
+    stored = opened(model)
+    with np.errstate(all="ignore"):
         try:
-            if is_stock(folder):
-                net, (names, answers) = read_stock(folder), asked_as(folder)
+            if isinstance(stored, Files):
+                net, (names, answers) = read_stock(stored), asked_as(stored)
                 return _in_stock(net, names, data(names, answers))
-            stored = read(folder)
             if stored.config["kind"] == "interpolator":
                 raise DataError(
                     "a network for the maximum norm interpolates between knots and holds no facts: give locate a model "

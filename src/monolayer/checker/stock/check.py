@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +36,7 @@ from monolayer.checker.stock.structure import Structure, read_structure
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN
+from monolayer.huggingface.reading import Files
 from monolayer.huggingface.strict import ForeignError
 
 CLAIM = "every evaluation returns the label at each of the {:,} labelled points: the logit of its class is the largest"
@@ -61,12 +61,12 @@ ROBUST: dict[Verdict, str] = {
 }
 
 
-def judge_stock(folder: Path, data: Sequences, *, only: bool = False) -> Certificate:
+def judge_stock(files: Files, data: Sequences, *, only: bool = False) -> Certificate:
     """The certificate of a Hugging Face folder for these data; `only`: also whether it holds nothing else."""
     question = Certificate("undecided", CLAIM.replace("each of the {:,}", "each of the"), data_digest=data_digest(data))
     try:
         with np.errstate(all="ignore"):
-            net = read_stock(folder)
+            net = read_stock(files)
             question = replace(question, weights_digest=net.digest, assumptions=assumed(net, data))
             places = places_of(net, data)
             count = len(places.wanted)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from monolayer.arrays import Floats
 from monolayer.checker.rounding import UnhandledError
 from monolayer.huggingface.files import Facts
-from monolayer.huggingface.reading import read_folder
+from monolayer.huggingface.reading import Files, read_folder
 
 BESIDE = frozenset({"README.md", "certificate.json", "draw.json", "onnx"})
 """What transformers does not read."""
@@ -36,14 +35,14 @@ class Network(Facts):
         return letter in self.arrays
 
 
-def read_stock(folder: Path) -> Network:
-    """The network in `folder`, in which nothing else may lie: adapters, templates, code and other weights are read
+def read_stock(files: Files) -> Network:
+    """The network in a folder, in which nothing else may lie: adapters, templates, code and other weights are read
     where they are found."""
-    read = read_folder(folder)
+    read = read_folder(files)
     known = {*read.content, *BESIDE}
-    more = sorted(path.name for path in folder.iterdir() if path.name not in known and not path.name.startswith("."))
+    more = [name for name in files.sizes if name not in known and not name.startswith(".")]
     if more:
         raise UnhandledError(f"{more[0]} lies beside its files, and transformers may read it: move it elsewhere")
     none = {f"shift_{n}": np.zeros(read.facts.width) for n in (1, 2, 3)} | {"b_H": np.zeros(len(read.facts.classes))}
     arrays = {**none, **read.arrays}
-    return Network(**vars(read.facts), arrays=arrays, digest=read.digest(), has_onnx=(folder / "onnx").exists())
+    return Network(**vars(read.facts), arrays=arrays, digest=read.digest(), has_onnx="onnx" in files.sizes)
