@@ -142,4 +142,6 @@ def test_on_the_command_line(model: ml.Monolayer, tmp_path: Path, monkeypatch: A
     for changed in ({}, {"architectures": 7, "model_type": "none"}, {"hidden_size": "wide"}, own):
         (folder / "config.json").write_text(json.dumps(kept | changed))
         assert "cannot be loaded by transformers" in said("audit bert data.jsonl", code=2)
+    (folder / "config.json").write_text("[" * 100_000)
+    assert "its config.json cannot be read" in said("audit bert data.jsonl", code=2)
     assert not Path("ran").exists()

@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from monolayer.cluster.executor import Processes
 from monolayer.cluster.memorize import memorize_files
 from monolayer.cluster.points import Piece, Range, in_order
 from monolayer.cluster.room import HOUSE, Room
-from monolayer.cluster.spill import Spill
+from monolayer.cluster.spill import PACKAGE, Spill, code
 from monolayer.construct.line import draw, separate
 from monolayer.construct.line.cascade import cut
 from monolayer.construct.line.points import Points, token_major
@@ -447,6 +448,33 @@ def test_a_file_that_changes(site: Site, monkeypatch: pytest.MonkeyPatch, module
     assert not (site.folder / "files").exists()
 
 
+def test_a_build_is_not_resumed_by_any_other_code(tmp_path: Path) -> None:
+    """A change of any layer, or of a name, is another version: pieces depend on how data are read as well."""
+    package = tmp_path / "monolayer"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    assert code(package) == code()
+    layers = sorted({file.parent for file in package.rglob("*.py")})
+    assert {"cluster", "data", "line", "construct", "model"} <= {layer.name for layer in layers}
+    for layer in layers:
+        file = max(layer.glob("*.py"))
+        before = file.read_bytes()
+        file.write_bytes(before + b"#")
+        assert code(package) != code(), file
+        file.write_bytes(before)
+    (package / "table.py").rename(package / "tables.py")
+    assert code(package) != code()
+
+
+NO_MEMORY = ("much", "0GB", "1ib", "9" * 400, 0, True, float("inf"), float("nan"), 1e300)
+JOURNALS = {
+    "[]": "its journal cannot be read",
+    "[" * 100_000: "its journal cannot be read",
+    '{"sizes": [1e999, 1, 1], "shards": []}': "sizes are not three whole numbers",
+    '{"sizes": [1, 1, 1], "shards": [3]}': "shards are not a list of files",
+    '{"code": "other", "sizes": [1, 1, 1], "shards": []}': "another version of monolayer.*start anew without resume",
+}
+
+
 def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "PATIENCE", 0.2)
     pattern, out = write(tmp_path / "good", [[1, 2]], [[0, 1]], []), tmp_path / "files"
@@ -460,7 +488,7 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (bare, {}, "no labels: add them, or pass causal=True"),
         (vectors, {}, "are vectors: memorize_files takes ids and strings"),
         (pattern, {"memory": "100MB"}, r"too little: 1 workers .* need at least [\d,]+MB"),
-        (pattern, {"memory": "much"}, "memory must be a number of bytes"),
+        *((pattern, {"memory": memory}, "memory must be a number of bytes") for memory in NO_MEMORY),
         (pattern, {"workers": 0}, "workers must be"),
         (pattern, {"engine": "ray"}, "engine must be one of"),
         (pattern, {"engine": "dask"}, "needs the address of a scheduler"),
@@ -469,10 +497,10 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for files, options, words in wrong:
         with pytest.raises(ml.DataError, match=words):
             memorize_files(files, out, **{"workers": 1, **options})
-    for journal in ("[]", '{"code": "other"}'):
+    for journal, words in JOURNALS.items():
         (tmp_path / ".files.building").mkdir(exist_ok=True)
         (tmp_path / ".files.building" / "journal.json").write_text(journal)
-        with pytest.raises(ml.DataError, match=r"another version of monolayer.*start anew without resume"):
+        with pytest.raises(ml.DataError, match=words):
             memorize_files(pattern, out, workers=1, resume=True)
     assert not out.exists()
     long = tmp_path / ("n" * 250)  # with .building it is too long

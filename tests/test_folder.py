@@ -8,11 +8,17 @@ leaves nothing else behind. Without PyTorch, so that a fork costs a millisecond;
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import partial
+from io import StringIO
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,14 +26,18 @@ from typing import Any
 import pytest
 
 import monolayer as ml
+from monolayer.cli import run
 from monolayer.data import folder as folders
 from monolayer.data.folder import read_together
 from monolayer.errors import DataError
+from monolayer.huggingface.reading import is_stock
+from monolayer.stock.folder import STOCK
 
 ROOT = Path(__file__).parent.parent
 
 
 SYSTEM = {"posix", "fcntl", "_io"}
+BOTH = ("config.json", "model.safetensors")
 
 
 def fill(scratch: Path, text: bytes) -> None:
@@ -42,9 +52,7 @@ def save(folder: Path, text: bytes) -> None:
 
 def content(folder: Path) -> bytes:
     """What was saved, once both files agree."""
-    config, weights = read_together(
-        folder, lambda opened: (opened.read("config.json"), opened.read("model.safetensors"))
-    )
+    config, weights = read_together(folder, lambda opened: [opened.read(name) for name in BOTH])
     assert config == b'{"format": "monolayer", "is": "%s"}' % weights
     return weights
 
@@ -56,7 +64,10 @@ def names(folder: Path) -> list[str]:
 # -- what is not ours --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("foreign", ["thesis.tex", ".git/HEAD", "certificate.json/of marriage"])
+@pytest.mark.parametrize(
+    "foreign",
+    ["thesis.tex", ".git/HEAD", "certificate.json/of marriage", ".config.json.notes", ".config.json.0123ABCD"],
+)
 def test_a_model_with_something_foreign_beside_it_is_not_replaced(tmp_path: Path, foreign: str) -> None:
     save(tmp_path / "m", b"old")
     (tmp_path / "m" / foreign).parent.mkdir(exist_ok=True)
@@ -172,6 +183,120 @@ def test_what_the_dead_left_goes_and_what_the_living_and_strangers_have_stays(tm
     assert names(tmp_path) == [stranger.name, ".m.v2.0123abcd.old", "m"]
     assert names(stranger) == ["photo.jpg"]
     assert content(tmp_path / "m.v2") == b"other"
+
+
+KEYS = ["Saudi Arabia", "Peru", "New Zealand"]
+CAPITALS, WORDS = ["Riyadh", "Lima", "Wellington"], ["a", "b", "c"]
+"""Labels of the keys: their numbers in the order of names differ, so classes of one model beside weights of the other
+are wrong answers that no check of shapes would notice."""
+REPLACED: dict[str, Callable[[Any], Any]] = {
+    "memorize": ml.memorize,
+    "memorize_as": partial(ml.memorize_as, "bert", rank=16),
+}
+Call = Callable[[Path], Any]
+
+
+def shown(*words: Any) -> Call:
+    """A command, with @ for the folder: its exit code and what it prints."""
+
+    def call(folder: Path) -> Any:
+        with redirect_stdout(StringIO()) as text:
+            return run([str(folder) if word == "@" else str(word) for word in words]), text.getvalue()
+
+    return call
+
+
+def readers(data: Path, still: Path) -> dict[str, Call]:
+    """Everything that reads several files of a folder; `still`: another folder, that nobody replaces."""
+    rows = [{"tokens": key, "label": label} for key, label in zip(KEYS, CAPITALS, strict=True)]
+    data.write_text("\n".join(map(json.dumps, rows)))
+    return {
+        "predict": lambda folder: ml.load(folder).predict(KEYS).tolist(),
+        "certify": lambda folder: ml.verify(folder, KEYS, CAPITALS).to_json(),
+        "locate": lambda folder: ml.locate(folder, KEYS, CAPITALS).to_json(),
+        "compare": lambda folder: ml.compare(folder, still, KEYS).to_json(),
+        "forget": lambda folder: ml.forget(folder, [1], (KEYS, CAPITALS))[1].to_json(),
+        "monolayer verify": shown("verify", "@", data, "--json"),
+        "monolayer inspect": shown("inspect", "@", "--json"),
+    }
+
+
+def mixtures(call: Call, saved: list[Path], folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What `call` finds in the first of two saved folders that the second replaces before a file is opened, and finds
+    in neither of them: once for each file that it opens."""
+
+    def put(source: Path) -> None:
+        with folders.new_folder(folder, overwrite=True, kind=STOCK if is_stock(source) else folders.MODEL) as scratch:
+            shutil.copytree(source, scratch, dirs_exist_ok=True)
+
+    def found(replaced_at: int) -> tuple[str, int]:
+        put(saved[0])
+        opened, count = os.open, 0
+
+        def interrupted(*given: Any, **options: Any) -> int:
+            nonlocal count
+            if count == replaced_at:
+                with monkeypatch.context() as inner:
+                    inner.setattr(os, "open", opened)
+                    put(saved[1])
+            count += 1
+            return opened(*given, **options)
+
+        with monkeypatch.context() as outer:
+            outer.setattr(os, "open", interrupted)
+            try:
+                return repr(call(folder)), count
+            except ml.MonolayerError as error:
+                return str(error), count
+
+    before, opens = found(-1)
+    after, _ = found(0)
+    assert before != after
+    assert opens > 3
+    results = [found(number)[0] for number in range(1, opens)]
+    return [result for result in results if result not in (before, after)]
+
+
+@pytest.mark.parametrize("kind", REPLACED)
+def test_a_folder_that_is_replaced_while_it_is_read_is_one_or_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(folders, "_sync", lambda path: None)
+    saved = [REPLACED[kind](KEYS, labels, unit="words").save(tmp_path / labels[0]) for labels in (CAPITALS, WORDS)]
+    calls = readers(tmp_path / "data.jsonl", shutil.copytree(saved[0], tmp_path / "still"))
+    ml.certify(saved[0], KEYS, CAPITALS).save(saved[0])  # one of them has a certificate beside it
+    if kind == "memorize":
+        del calls["monolayer inspect"]  # these two models have the same sizes
+    for name, call in calls.items():
+        assert mixtures(call, saved, tmp_path / "m", monkeypatch) == [], name
+    # Read by their paths, the files of two models come together, and that is noticed.
+    monkeypatch.setattr(folders.OpenFolder, "_file", lambda opened, reader, name: reader(opened.path / name))
+    monkeypatch.setattr(folders.OpenFolder, "is_whole", lambda opened: True)
+    for name in ("predict", "certify", "monolayer verify"):
+        assert mixtures(calls[name], saved, tmp_path / "m", monkeypatch) != [], name
+
+
+@pytest.mark.parametrize("kind", REPLACED)
+@pytest.mark.parametrize("way", ["load", "certify", "inspect"])
+def test_a_folder_that_a_killed_save_left_aside_is_found_at_once(tmp_path: Path, kind: str, way: str) -> None:
+    REPLACED[kind](KEYS, CAPITALS, unit="words").save(tmp_path / "m").rename(tmp_path / ".m.0123abcd.old")
+    if way == "load":
+        assert ml.load(tmp_path / "m").predict(KEYS).tolist() == CAPITALS
+    elif way == "certify":
+        assert ml.certify(tmp_path / "m", KEYS, CAPITALS)
+    else:
+        assert shown("inspect", "@")(tmp_path / "m")[0] == 0
+    assert names(tmp_path) == ["m"]
+
+
+def test_a_save_inside_a_folder_that_is_being_saved_is_refused_and_does_not_wait(tmp_path: Path) -> None:
+    with folders.new_folder(tmp_path / "m") as scratch:
+        for inner in (scratch / "inner", scratch / "onnx" / "inner"):
+            with pytest.raises(DataError, match=r"inner cannot be made: \.m\.[0-9a-f]{8}\.saving is .* Save this one"):
+                save(inner, b"new")
+        fill(scratch, b"whole")
+    assert content(tmp_path / "m") == b"whole"
+    assert names(tmp_path) == ["m"]
 
 
 def test_a_new_folder_has_the_permissions_that_the_user_asks_for(tmp_path: Path) -> None:

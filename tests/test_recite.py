@@ -186,3 +186,8 @@ def test_strict_on_the_command_line(tmp_path: Path, said: Said, monkeypatch: pyt
     counted = said("predict model known.jsonl other.jsonl --strict", errors=True)
     assert counted == "5 of 5 labels are right not seen: 2 of 5 sequences"
     assert json.loads(said("predict model unknown.jsonl --strict --json"))["unseen"] == 1  # also where no row is known
+    # A row of which only the beginning was seen counts as not seen.
+    said("memorize known.jsonl --out causal --causal --fingerprint")
+    Path("partly.jsonl").write_text('{"tokens": ["a", "a"]}\n')
+    partly = json.loads(said("predict causal partly.jsonl --strict --json"))
+    assert (partly["answers"][0]["seen"], partly["unseen"]) == ([True, False], 1)

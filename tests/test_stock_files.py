@@ -6,8 +6,10 @@ Each change here once was proved, or ended in a traceback; `bench/no_false_proof
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +106,44 @@ def test_text_that_parsers_read_in_different_ways_is_undecided(folder: Path) -> 
         (CONFIG, b": 1,", b": " + b"[" * 99 + b"]" * 99 + b",", "32 levels deep"),
     ):
         refused(folder, name, (folder / name).read_bytes().replace(old, new, 1), words)
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+NO_NUMBERS = ("1e999", "-1e999", "NaN", "1" + "0" * 400, "1" * 5000, "-1", DEEP)
+
+
+@pytest.mark.parametrize("storage", ["cells", "steps"])
+def test_a_draw_with_numbers_that_are_none_is_refused_with_a_sentence(storage: Any, tmp_path: Path) -> None:
+    saved = ml.memorize_as("bert", X, Y, storage=storage, rank=16 if storage == "cells" else None).save(tmp_path / "m")
+    path = saved / "draw.json"
+    whole = json.loads(path.read_text())
+    keys = ("longest", "size", "gain") if storage == "cells" else ("temperature", "reach", "silence", "keys")
+    for key in (*keys, "head"):
+        for text in NO_NUMBERS:
+            path.write_text(json.dumps(whole | {key: "@"}).replace('"@"', text))
+            with pytest.raises(ml.ModelFileError, match=r"draw\.json is not a draw that memorize_as wrote"):
+                ml.load(saved)
+    if storage == "cells":
+        path.write_text(json.dumps(whole | {"longest": 10**9}))
+        with pytest.raises(
+            ml.ModelFileError, match=r"for sequences of 1,000,000,000 tokens, and config\.json has places for"
+        ):
+            ml.load(saved)
+
+
+def test_files_with_numbers_that_are_none_or_nested_too_deep_are_no_traceback(folder: Path, tmp_path: Path) -> None:
+    broken = shutil.copytree(folder, tmp_path / "broken")
+    for name in (CONFIG, TOKENIZER, SETTINGS):
+        content = (broken / name).read_text(encoding="utf-8")
+        for text in NO_NUMBERS:
+            (broken / name).write_text(re.sub(r": (\d+|true|false)", f": {text}", content, count=1), encoding="utf-8")
+            assert (broken / name).read_text(encoding="utf-8") != content
+            with pytest.raises(ml.ModelFileError):
+                ml.load(broken)
+            with suppress(ml.ModelFileError):  # for what is no JSON that Python reads
+                assert ml.certify(broken, X, Y).verdict == "undecided"
+        (broken / name).write_text(content, encoding="utf-8")
+    assert ml.certify(broken, X, Y).verdict == "proved"
 
 
 def test_a_file_that_transformers_may_read_is_undecided(folder: Path) -> None:

@@ -162,7 +162,8 @@ def examine_names(config: dict[str, Any], lists: dict[str, Any]) -> dict[str, Na
         else:
             names = lists.pop(key, None)
             good = isinstance(names, list) and len(names) > 0 and all(_is_name(name) for name in names)
-            _demand(good, f"{key} in names.json is no list of strings and integers", "names.json")
+            good = good and len({type(name) for name in names}) == 1
+            _demand(good, f"{key} in names.json is no list of strings, and none of integers", "names.json")
             assert isinstance(names, list)  # just demanded
             _demand(len(set(names)) == len(names), f"{key} in names.json holds a name twice", "names.json")
             found[key] = Names(tuple(names), config["unit"] if key == "vocabulary" else None)

@@ -97,10 +97,11 @@ def audit(
 
 def _model(folder: Path) -> nn.Module:
     """One of ours, or what Hugging Face's config names; nothing is downloaded and no code of the folder is run."""
-    config = folder / "config.json"
+    from monolayer.data.folder import read_together
+
     try:
-        said: Any = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        said: Any = json.loads(read_together(folder, lambda opened: opened.read("config.json")))
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{folder} is no folder of a model: its config.json cannot be read ({error})") from None
     if not isinstance(said, dict) or "architectures" not in said:
         from monolayer.model.load import load_monolayer

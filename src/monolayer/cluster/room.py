@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import reprlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +23,8 @@ NAME, COPY = 450, 320
 LEAST, MOST = 1 << 16, 1 << 20
 """Tokens of a block and points of a range: fewer are not worth a piece, more do not make it faster."""
 
+ADDRESSABLE = 1 << 64
+"""Bytes that a machine can address at all: more cannot be meant."""
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
@@ -100,9 +103,13 @@ def resident() -> int:
 
 def size(memory: str | int | float) -> int:
     """A number of bytes, as people write it: 2GB, 500 MB, 1.5GiB, or a number."""
-    if isinstance(memory, int | float) and not isinstance(memory, bool) and memory > 0:
-        return int(memory)
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?i?)b?\s*", str(memory).lower())
-    if found is None or found[2] == "i" or not float(found[1]):
-        raise DataError(f"memory must be a number of bytes such as '2GB' or '500MB', not {memory!r}")
-    return int(float(found[1]) * _UNITS[found[2]])
+    if isinstance(memory, int | float) and not isinstance(memory, bool):
+        number: float = memory
+    else:
+        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?i?)b?\s*", str(memory).lower())
+        number = float(found[1]) * _UNITS[found[2]] if found is not None and found[2] in _UNITS else 0.0
+    if not 0 < number <= ADDRESSABLE:  # NaN is not
+        raise DataError(
+            f"memory must be a number of bytes such as '2GB' or '500MB', up to 2^64, not {reprlib.repr(memory)}"
+        )
+    return int(number)

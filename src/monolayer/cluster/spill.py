@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from monolayer.data.aside import new_bytes, new_file
 from monolayer.errors import DataError, MonolayerError, OutOfMemoryError
 
+PACKAGE = Path(__file__).parents[1]
 JOURNAL, LOCK = "journal.json", "lock"
 _PIECE = r"lock|journal\.json|[a-z]+-[A-Za-z0-9_.+-]*\.(bin|facts)"
 _OWN = re.compile(rf"{_PIECE}|\.({_PIECE})\.[0-9a-f]{{8}}")
@@ -177,10 +178,11 @@ def _compare(folder: Path, journal: dict[str, Any], out: Path) -> dict[str, Any]
     """What the build began with; refuse to go on with other options or other files."""
     try:
         then = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        _check_journal(then)
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"the build of {out} cannot be resumed: its journal cannot be read ({error})") from None
     now = json.loads(json.dumps(journal))
-    if not isinstance(then, dict) or then.get("code") != now["code"]:
+    if then.get("code") != now["code"]:
         raise DataError(
             f"the build of {out} was begun by another version of monolayer, whose pieces are others: start anew "
             "without resume"
@@ -202,12 +204,25 @@ def _compare(folder: Path, journal: dict[str, Any], out: Path) -> dict[str, Any]
     return dict(then)
 
 
-def code() -> str:
-    """What tells that pieces were made by the code that is here, and hold what it expects."""
+def _check_journal(then: Any) -> None:
+    """A `ValueError` unless this is what `memorize_files` writes, as far as `_compare` and its caller use it."""
+    sizes = then.get("sizes") if isinstance(then, dict) else None
+    if not isinstance(sizes, list) or len(sizes) != 3 or not all(type(size) is int and size >= 0 for size in sizes):
+        raise ValueError("sizes are not three whole numbers")
+    shards = then.get("shards")
+    if not isinstance(shards, list) or not all(isinstance(shard, dict) and "name" in shard for shard in shards):
+        raise ValueError("shards are not a list of files")
+
+
+def code(package: Path = PACKAGE) -> str:
+    """What tells that pieces were made by the code that is here, and hold what it expects: a digest of the package.
+
+    All of it, since a piece depends on how data are read and contexts are computed as much as on this folder.
+    """
     digest = hashlib.sha256()
-    for folder in (Path(__file__).parent, Path(__file__).parents[1] / "construct" / "line"):
-        for file in sorted(folder.glob("*.py")):
-            digest.update(file.read_bytes())
+    for file in sorted(package.rglob("*.py")):
+        name, content = str(file.relative_to(package)).encode(), file.read_bytes()
+        digest.update(hashlib.sha256(name).digest() + hashlib.sha256(content).digest())
     return digest.hexdigest()
 
 

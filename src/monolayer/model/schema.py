@@ -317,7 +317,8 @@ def check_names(config: Config, names: dict[str, Any]) -> None:
     if set(names) != wanted:
         raise ModelFileError(f"{NAMES} must hold the lists {sorted(wanted)}, and holds {sorted(names)}")
     for key, values in names.items():
-        if type(values) is not list or not values or not all(type(name) in (str, int) for name in values):
-            raise ModelFileError(f"{NAMES}: {key} must be a list of strings and integers")
+        kinds = {type(name) for name in values} if type(values) is list else set()
+        if kinds not in ({str}, {int}):
+            raise ModelFileError(f"{NAMES}: {key} must be a list of strings, or of integers")
         if len(set(values)) < len(values) or any(type(name) is int and abs(name) >= 2**63 for name in values):
             raise ModelFileError(f"{NAMES}: the names of {key} must be different, and integers below 2^63")

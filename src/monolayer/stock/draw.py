@@ -83,12 +83,18 @@ class Draw:
         self.names(facts.names[len(facts.architecture.special) :])
         if facts.task != "lm":
             self.names(facts.classes, labels=True)
+        elif self.integers[1]:
+            raise ValueError(f"{FILE} says that labels are integers, and a language model has none")
         if isinstance(self.numbers, Kept):
             fits = self.numbers.mixture.shape[1] == code_for(len(facts.names)).generator.shape[1]
         else:
             fits = len(self.numbers.keys) == len(facts.names)
         if not fits:
             raise ValueError(f"{FILE} is for another number of tokens than the tokenizer has")
+        if self.longest is not None and self.longest >= facts.room:  # the begin token has a place too
+            raise ValueError(
+                f"{FILE} is for sequences of {self.longest:,} tokens, and config.json has places for {facts.room - 1:,}"
+            )
         if self.unknown is not None and self.unknown not in facts.classes:
             raise ValueError(f"{FILE} names a class {self.unknown!r} that config.json lacks")
         if (self.storage == "steps") != (facts.dtype == "float64"):
@@ -141,4 +147,7 @@ def _cells(said: Mapping[str, Any]) -> Line | Kept:
     signs = np.array([[{"+": 1.0, "-": -1.0}[sign] for sign in row] for row in said["mixture"]])
     if signs.ndim != 2:
         raise ValueError("the mixture must be rows of signs")
-    return Kept(int(said["longest"]), _positive(said, "size") * signs, _positive(said, "gain"))
+    longest = said["longest"]
+    if type(longest) is not int or not 1 <= longest < 2**31:
+        raise ValueError("longest must be a whole number from 1 to 2^31")
+    return Kept(longest, _positive(said, "size") * signs, _positive(said, "gain"))
