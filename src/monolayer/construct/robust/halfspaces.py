@@ -147,9 +147,7 @@ def _hardest(T: Tensor, found: Slabs, settled: Tensor, chosen: Tensor, rows: int
     return hardest
 
 
-def _iterate(
-    Z: Tensor, T: Tensor, start: Tensor, enough: float, check: Callable[[], None]
-) -> tuple[Tensor, Tensor]:
+def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float, check: Callable[[], None]) -> tuple[Tensor, Tensor]:
     """`w` `(B, p, G)`, and which columns `(B, G)` cannot be as wide as `enough`."""
     one = torch.full_like(Z[..., :1], INTERCEPT) * T.any(2, keepdim=True)
     Za = torch.cat([Z, one], dim=2)
