@@ -195,8 +195,15 @@ def test_a_place_names_tensors_rows_and_directions() -> None:
     assert place.label == place.answer
     with pytest.raises(ml.DataError, match="no neuron 9999"):
         found.ablate(type(neuron)(neuron.tensor, 9999, neuron.axis))
-    with pytest.raises(IndexError, match="numbered from 0 to 47"):
-        found[48]
+    with pytest.raises(ml.DataError, match="one of those that a fact lists"):
+        found.ablate(7)  # type: ignore[arg-type]
+    for ask in (found.__getitem__, found.graph):
+        for number in (48, -49):
+            with pytest.raises(IndexError, match=f"there is no fact {number}: they are numbered from 0 to 47"):
+                ask(number)
+        with pytest.raises(TypeError, match="by its number, from 0 to 47, not by 'x'"):
+            ask("x")  # type: ignore[arg-type]
+    assert found.graph(-1) == found.graph(47)
 
 
 def test_facts_are_the_labelled_places() -> None:

@@ -49,11 +49,13 @@ def test_every_label_is_pythons(kind: str, tmp_path: Path, monkeypatch: pytest.M
             "monolayer.given.examples.tokens.map((row) => monolayer.run(row))"
             ".flatMap(({ context, answers }) => answers.map((one) => ({ ...one, context })))"
         )
-        assert [one["label"] for one in told] == explained.label
+        assert [one["label"] for one in told] == list(map(str, explained.label))
         assert [one["z"] for one in told] == pytest.approx(explained.z, rel=1e-14, abs=1e-14)
         assert [one["context"] for one in told] == pytest.approx(explained.context, rel=1e-13, abs=1e-14)
-        for name in ("step", "left", "right"):
-            assert [one[name] for one in told] == list(getattr(explained, name))
+        assert [one["step"] for one in told] == list(explained.step)
+        for name in ("left", "right"):
+            wanted = [None if label is None else str(label) for label in getattr(explained, name)]
+            assert [one[name] for one in told] == wanted
         assert [one["margin"] or np.inf for one in told] == pytest.approx(explained.margin, rel=1e-3)
         back = "monolayer.given.examples.tokens.map((row) => JSON.stringify(monolayer.parse(monolayer.spelled(row))))"
         assert view.call(back) == view.call("monolayer.given.examples.tokens.map((row) => JSON.stringify(row))")
@@ -195,6 +197,36 @@ def test_what_has_no_page_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(DataError, match=words):
             page(model)
+
+
+def test_integers_that_floats_cannot_tell_apart_keep_their_names(tmp_path: Path) -> None:
+    """From 2^53 on, two neighbours are one number in JavaScript."""
+    big = 2**53
+    data = ml.Sequences.of([[big, big + 1], [big + 1, big + 3]], [[big + 1, big], [big, None]])
+    model = ml.memorize(data)
+    with opened(write(model, tmp_path / "page.html", data)) as view:
+        assert "of the data: 3 of 3" in view.page.text_content("#score")
+        for ids in ([big, big + 1], [big + 1, big + 3]):
+            view.page.fill("#text", " ".join(map(str, ids)))
+            shown = view.page.locator("#answer .label").all_text_contents()
+            assert shown == [str(label) for label in model.predict([ids])[0]]
+        view.page.fill("#text", str(big + 2))
+        assert f"{big + 2} is not in the vocabulary" in view.page.text_content("#problem")
+        assert view.messages == []
+
+
+def test_half_of_a_surrogate_pair_is_refused_and_named(tmp_path: Path, said: Callable[..., str]) -> None:
+    """A browser would show every one of them as the same replacement character."""
+    for number, (tokens, labels) in enumerate(((["\ud800", "b"], ["x", "y"]), (["a", "b"], ["x", "\udfff"]))):
+        model, data = tmp_path / f"m{number}", tmp_path / "data.jsonl"
+        data.write_text(json.dumps({"tokens": tokens, "labels": labels}))
+        ml.memorize(ml.read(data)).save(model)
+        name = r"the token '\ud800'" if number == 0 else r"the label '\udfff'"
+        for more in ([], ["--data", str(data)]):
+            shown = said("page", str(model), "--out", str(tmp_path / "page.html"), *more, code=2)
+            assert f"{name} holds half of a surrogate pair, no character: rename it" in shown
+    assert not (tmp_path / "page.html").exists()
+    assert r"<title>\udcff" in page(ml.memorize(X, Y), title="\udcff")
 
 
 def test_names_are_text_whatever_they_hold(tmp_path: Path) -> None:

@@ -442,6 +442,23 @@ def test_a_line_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest
             read(tmp_path / name)
 
 
+@pytest.mark.parametrize(("name", "reader"), [("a.jsonl", "pjson.read_json"), ("a.csv", "pcsv.read_csv")])
+def test_a_read_that_arrow_cancels_is_an_interrupt(
+    name: str, reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow hears Ctrl-C while it reads; it must not be taken for a block that Arrow cannot read."""
+
+    def cancelled(*_: Any) -> None:
+        raise pa.ArrowCancelled("Operation cancelled")
+
+    rows = {"a.jsonl": '{"tokens": ["a"], "labels": ["x"]}\n' * 9, "a.csv": "tokens,labels\na,x\n"}
+    (tmp_path / name).write_text(rows[name])
+    monkeypatch.setattr(readers, "ARROW", True)
+    monkeypatch.setattr(f"monolayer.data.arrow.{reader}", cancelled)
+    with pytest.raises(KeyboardInterrupt):
+        read(tmp_path / name)
+
+
 def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pq.write_table(pa.table({"tokens": ["a"]}), tmp_path / "a.parquet")
     monkeypatch.delitem(sys.modules, "monolayer.data.arrow")

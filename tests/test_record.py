@@ -106,12 +106,33 @@ def test_a_damaged_record_is_refused_with_a_sentence(tmp_path: Path) -> None:
         saved, part[key] = part[key], JUNK[random.integers(len(JUNK))]
         path.write_text(json.dumps(known | {"digest": config_digest(known)}))
         part[key] = saved
-        for act in (lambda found: found.apply(model), lambda found: found.undo(new), lambda found: found.explain()):
+        for act in (lambda found: found.apply(model), lambda found: found.undo(new), repr):
             try:
                 act(ml.Record.load(path))
             except ml.MonolayerError:
                 refused += 1
     assert refused > 10
+    path.write_text(json.dumps(known | {"claim": 5, "digest": config_digest(known | {"claim": 5})}))
+    with pytest.raises(ml.ModelFileError, match="no record of an edit: claim of this record is damaged"):
+        ml.Record.load(path)
+    repr(record)
+    change, splice = record.changes[0], record.splices[0]
+    for field, junk in {
+        "kind": ["forgive"],
+        "claim": [None],
+        "facts": ["x", 1.5],
+        "changes": [5, (5,), [change]],
+        "splices": [(1,), (replace(splice, tensor=None),), (replace(splice, put=None),)],
+        "blocks": [None, {"a": 1}, {"a": (1, "x")}, {1: (1, 1)}],
+        "config": [None, {"a": 1}, {"a": {"later": 1}}],
+        "source": [None],
+    }.items():
+        for one in junk:
+            with pytest.raises(ml.DataError, match=f"^{field} of this record is damaged"):
+                replace(record, **{field: one})
+    for field, one in (("position", 99), ("position", -1), ("tokens", None)):
+        with pytest.raises(ml.DataError, match=r"^changes: "):
+            replace(change, **{field: one})
 
 
 def test_a_record_tells_what_changes_and_counts_what_stays(words: ml.Monolayer) -> None:

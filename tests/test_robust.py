@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from monolayer.checker.labelled import labelled
 from monolayer.checker.noise import Shares, errors
 from monolayer.checker.robust import question_of, round_to
 from monolayer.checker.stored import read
+from monolayer.construct.robust import cover as covering
 from monolayer.construct.robust import hull
 from monolayer.construct.robust.codes import largest_cosine, words
 from monolayer.construct.robust.cover import Cells, cover
@@ -89,6 +92,53 @@ def test_what_covers_a_cell_depends_on_its_own_facts_alone(seed: int, count: int
         assert torch.equal(alone.normal, found.normal[torch.from_numpy(mine)])
         assert np.array_equal(alone.centre, found.centre[mine])
         assert np.array_equal(alone.half_width, found.half_width[mine])
+
+
+@pytest.mark.parametrize("command", ["memorize data.jsonl --robust", "memorize-as bert data.jsonl"])
+def test_an_interrupt_ends_the_batches_that_run_and_begins_no_other(
+    command: str, tmp_path: Path, said: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, Y = random_facts()
+    rows = [json.dumps({"tokens": x, "labels": y}) for x, y in zip(X.tolist(), Y.tolist(), strict=True)]
+    (tmp_path / "data.jsonl").write_text("\n".join(rows))
+    monkeypatch.chdir(tmp_path)
+    solve, cut, batches, ended = covering._solve, covering._batches, list[Any](), list[Any]()
+
+    def listed(*given: Any) -> Any:
+        batches.extend(cut(*given))
+        return batches
+
+    def solved(cells: Any, enough: float, stopped: Any, part: Any) -> Any:
+        if part is not batches[0]:
+            assert stopped.wait(60), "this batch would have run to its end"
+        found = solve(cells, enough, stopped, part)
+        ended.append(part)
+        return found
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(covering, "AT_ONCE", 1)
+    monkeypatch.setattr(covering, "_batches", listed)
+    monkeypatch.setattr(covering, "_solve", solved)
+    monkeypatch.setattr(covering, "_settle", interrupted)  # while the result of the first batch is looked at
+    shown = said(*command.split(), "--positions", "--out", "new", code=130, errors=True)
+    assert shown == "error: interrupted; nothing is half-written"
+    assert (len(batches) > 10, len(ended)) == (True, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["data.jsonl"]
+
+
+def test_a_batch_looks_between_its_iterations_whether_it_is_wanted() -> None:
+    looks = iter([None, CancelledError()])
+
+    def check() -> None:
+        if (error := next(looks)) is not None:
+            raise error
+
+    Z = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 24, 2))).float()
+    T = torch.where(Z[..., :1] > 0.0, 1.0, -1.0)  # they can be told apart, by less than is asked for
+    with pytest.raises(CancelledError):
+        widest(Z, T, 1.01 * float(widest(Z, T, 9.0).half_width), check)
 
 
 def test_the_search_for_a_slab_sees_few_of_a_crowd_and_misses_none(monkeypatch: pytest.MonkeyPatch) -> None:

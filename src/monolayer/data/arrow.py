@@ -167,6 +167,8 @@ def read_table_blocks(lines: Lines, table: Table, names: list[str], tabs: bool) 
         try:
             options = pcsv.ReadOptions(column_names=numbers, block_size=len(block) + 1)
             found = pcsv.read_csv(pa.BufferReader(block), options, parse, convert)
+        except pa.ArrowCancelled:  # Ctrl-C in Arrow's words: not a block that it cannot read
+            raise KeyboardInterrupt from None
         except (pa.ArrowException, UnicodeDecodeError):
             return False
         cells = {name: found.column(number).combine_chunks() for name, number in used.items()}
@@ -189,6 +191,8 @@ def read_json_blocks(lines: Lines, table: Table) -> None:
         try:
             found = pjson.read_json(pa.BufferReader(block), pjson.ReadOptions(block_size=len(block) + 1))
             found.validate(full=True)
+        except pa.ArrowCancelled:
+            raise KeyboardInterrupt from None
         except (pa.ArrowException, UnicodeDecodeError):
             return False
         there = set(found.column_names)

@@ -33,6 +33,15 @@ def cut_text(text: str, unit: Unit) -> list[str]:
     return text.split() if unit == "words" else list(text)
 
 
+def check_utf8(what: str, names: Iterable[Name]) -> None:
+    """Half of a surrogate pair is no character, and no file in UTF-8 can hold it: an error that names it."""
+    for name in names:
+        try:
+            str(name).encode("utf-8")
+        except UnicodeEncodeError:
+            raise DataError(f"the {what} {name!r} holds half of a surrogate pair, no character: rename it") from None
+
+
 @dataclass(frozen=True)
 class Names:
     """An ordered set of distinct names; row `i` of a table belongs to `names[i]`.

@@ -46,6 +46,11 @@ class Change:
     after: Any
     refused: bool = False
 
+    def __post_init__(self) -> None:
+        place = self.position
+        _demand(type(self.tokens) is list, "changes: tokens")
+        _demand(place is None or (type(place) is int and 0 <= place < len(self.tokens)), "changes: position")
+
     @property
     def stays(self) -> bool:
         """Whether the answer is the one of before."""
@@ -87,6 +92,17 @@ class Record:
     splices: tuple[Splice, ...]
     blocks: dict[str, tuple[int, int]]
     config: dict[str, dict[str, Any]]
+
+    def __post_init__(self) -> None:
+        _demand(self.kind in get_args(Kind), "kind")
+        for name in ("claim", "source", "result"):
+            _demand(type(getattr(self, name)) is str, name)
+        for name in ("facts", "shared"):
+            _demand(type(getattr(self, name)) is int, name)
+        _demand(type(self.changes) is tuple and all(isinstance(one, Change) for one in self.changes), "changes")
+        _demand(type(self.splices) is tuple and all(map(_is_splice, self.splices)), "splices")
+        _demand(type(self.blocks) is dict and all(map(_is_block, self.blocks.items())), "blocks")
+        _demand(type(self.config) is dict and all(map(_is_setting, self.config.items())), "config")
 
     def apply(self, model: Any) -> Any:
         """The edited model, of the model (or the folder of it) that this record was made from."""
@@ -207,23 +223,16 @@ class Record:
 
     @classmethod
     def _read(cls, known: dict[str, Any]) -> Record:
-        _turned(known["config"])  # an error if it is no such object
-        splices = []
-        for entry in known["splices"]:
-            arrays = [_from_json(entry[name]) for name in ARRAYS]
-            _demand(isinstance(entry["tensor"], str) and entry["axis"] in (None, 0, 1), "splices: tensor, axis")
-            _demand(all(part.dtype == np.int64 and part.ndim == 1 for part in arrays[:2]), "splices: rows")
-            splices.append(Splice(entry["tensor"], entry["axis"], *arrays))
-        found = cls(
+        return cls(
             **{name: known[name] for name in SAID},
             changes=tuple(Change(**change) for change in known["changes"]),
-            splices=tuple(splices),
-            blocks={str(name): (int(out), int(put)) for name, (out, put) in known["blocks"].items()},
+            splices=tuple(
+                Splice(entry["tensor"], entry["axis"], *(_from_json(entry[name]) for name in ARRAYS))
+                for entry in known["splices"]
+            ),
+            blocks={name: tuple(sizes) for name, sizes in known["blocks"].items()},
             config=known["config"],
         )
-        _demand(type(found.source) is type(found.result) is str and found.kind in get_args(Kind), "kind or digests")
-        found.rows()  # what cannot be shown is none either
-        return found
 
 
 def _turned(changes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -233,7 +242,28 @@ def _turned(changes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def _demand(holds: bool, field: str) -> None:
     if not holds:
-        raise ValueError(f"{field} is not such as an edit writes it")
+        raise DataError(f"{field} of this record is damaged: not what an edit writes there")
+
+
+def _is_splice(part: Any) -> bool:
+    """Whether this is a splice, its rows numbered by integers."""
+    if not (isinstance(part, Splice) and type(part.tensor) is str and part.axis in (None, 0, 1)):
+        return False
+    return all(
+        isinstance(rows, np.ndarray) and rows.dtype == np.int64 and rows.ndim == 1 for rows in (part.out, part.put)
+    )
+
+
+def _is_block(entry: tuple[Any, Any]) -> bool:
+    """Whether this is the name of a block, and how many neurons were taken out of it and put in."""
+    name, sizes = entry
+    return type(name) is str and type(sizes) is tuple and [type(size) for size in sizes] == [int, int]
+
+
+def _is_setting(entry: tuple[Any, Any]) -> bool:
+    """Whether this is a key of the configuration, and its values before and after, or one of the two."""
+    name, sides = entry
+    return type(name) is str and type(sides) is dict and sides.keys() <= _BACK.keys()
 
 
 def _to_json(array: Array | None) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from monolayer.data import Sequences
 from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
 from monolayer.page.payload import model_json
+from monolayer.table import visible
 
 
 def page(
@@ -24,15 +25,16 @@ def page(
 
     `data`: sequences to pick from, maybe labelled; `verdict`: what a certificate says of them.
     """
+    title = escape(visible(title))  # the name of a folder may hold bytes that are no text
     if model is None:
         start = _file("build.js") + _file("builder.js")
-        return _filled(escape(title), doing="built and running", builder=_file("builder.html"), start=start)
+        return _filled(title, doing="built and running", builder=_file("builder.html"), start=start)
     given = model_json(load_monolayer(model), data, verdict)
     text = json.dumps(given, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # Inside a script element only "</" and "<!--" could end or confuse it; JSON reads \u003c as "<".
     stored = '<script type="application/json" id="model">' + text.replace("<", "\\u003c") + "</script>"
     start = 'view.load(JSON.parse(document.getElementById("model").textContent));'
-    return _filled(escape(title), model=stored, start=start)
+    return _filled(title, model=stored, start=start)
 
 
 def _filled(title: str, **parts: str) -> str:

@@ -218,7 +218,7 @@ function payloadOf(model) {
   return {
     per: "sequence", temperature: drawn.temperature, kappa: 1, begin: { key: drawn.begin, code: 0 },
     positions: { key: drawn.place, code: drawn.place.map((_, i) => i) },
-    tokens: { names: kept.map((i) => model.names[i]), key: kept.map((i) => drawn.key[i]), code: kept.map((i) => model.code[i]) },
+    tokens: { integers: false, names: kept.map((i) => model.names[i]), key: kept.map((i) => drawn.key[i]), code: kept.map((i) => model.code[i]) },
     readout: { slope, bias, level }, classes: model.classes, parameters: model.parameters, verdict: null,
     examples: {
       given: true, tokens: model.rows.map((row) => row.map((token) => rowOf.get(token))), labels: model.label.map((one) => model.classes[one]),

@@ -2,7 +2,8 @@
 
 JSON writes a float with as many digits as tell it from its neighbours, and JavaScript reads it back to the bit; its
 numbers are IEEE binary64, so the page computes what Python does, but for the order of sums and the last bits of `exp`:
-the differences that a certificate allows.
+the differences that a certificate allows. Names of tokens and classes are strings there, integers too: from 2⁵³ on,
+two integers would be one number in JavaScript.
 
 Notation: `z = t + κ c` with the context `c`; step `j` has the slope `w_j`, the bias `−w_j a_j`, and the levels `j` and
 `j + 1` on its left and right.
@@ -10,6 +11,7 @@ Notation: `z = t + κ c` with the context `c`; step `j` has the slope `w_j`, the
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from torch import nn
 
 from monolayer.arrays import Ints
 from monolayer.data import Sequences
+from monolayer.data.names import check_utf8
 from monolayer.errors import DataError
 from monolayer.model.attention import CODE, KEY, ONE
 from monolayer.model.monolayer import Monolayer
@@ -57,15 +60,21 @@ def model_json(model: Monolayer, data: Sequences | None, verdict: str | None) ->
             "answers, or memorize a part of the data for a page"
         )
     names = card.vocabulary.decode(known).tolist()
+    check_utf8("token", names)
+    check_utf8("label", card.classes.names)
     return {
         "per": card.per,
         "temperature": way.temperature,
         "kappa": way.stages[0].kappa,
         "begin": {"key": float(model.bos[KEY]), "code": float(model.bos[CODE])},
         "positions": None if model.positions is None else _columns(model.positions.weight),
-        "tokens": {"names": names, **_columns(model.lift.weight[torch.from_numpy(known)])},
+        "tokens": {
+            "integers": card.vocabulary.integers,
+            "names": [str(name) for name in names],
+            **_columns(model.lift.weight[torch.from_numpy(known)]),
+        },
         "readout": {"slope": steps.slope.tolist(), "bias": steps.bias.tolist(), "level": steps.level[:, 0].tolist()},
-        "classes": list(card.classes.names),
+        "classes": [str(name) for name in card.classes.names],
         "parameters": sum(each.numel() for each in model.parameters()),
         "verdict": verdict,
         "examples": _examples(model, data, known),
@@ -87,8 +96,11 @@ def _examples(model: Monolayer, data: Sequences | None, known: Ints) -> dict[str
         rows = np.unique(np.linspace(0, len(data) - 1, min(EXAMPLES, len(data))).round().astype(np.int64))
         some = model.encode(data).select(rows)
         # Labels can be shown beside the model's own only if they are of the same kind.
-        given = some.labels is not None and some.labels.per == card.per
+        given = some.labels is not None and some.labels.per == card.per and some.labels.classes is not None
     answers: Any = some.named_labels() if given else card.decode(model.labels(some))
-    labels = answers.tolist() if card.per == "sequence" else [row.tolist() for row in some.split(answers)]
+    named = [None if name is None else str(name) for name in answers.tolist()]
+    check_utf8("label", filter(None, named))
+    cuts = pairwise(some.offsets.tolist())
+    labels = named if card.per == "sequence" else [named[start:end] for start, end in cuts]
     tokens = some.split(np.searchsorted(known, some.tokens))
     return {"given": given, "tokens": [row.tolist() for row in tokens], "labels": labels}

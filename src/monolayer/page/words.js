@@ -32,9 +32,9 @@ const visible = (text) => (/^\s|\s$/.test(text) ? text.replace(/[ \n\r\t]/g, (on
 
 /* How this model's tokens and labels are written and read. */
 function speech(given) {
-  const names = given.tokens.names.map(String);
+  const { names, integers } = given.tokens;
   const rows = new Map(names.map((name, row) => [name, row]));
-  const characters = names.every((name) => Array.from(name).length === 1) && typeof given.tokens.names[0] === "string";
+  const characters = !integers && names.every((name) => Array.from(name).length === 1);
   const token = (one) => visible(names[one]) || "⟨empty⟩";
   // Where a name holds a space, or nothing at all, a bar stands between tokens.
   const barred = !characters && names.some((name) => !name || /\s/.test(name));

@@ -7,7 +7,7 @@ the model are rows of the data's vocabulary behind the special tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from monolayer.construct.consistency import Context, OnConflict
 from monolayer.construct.target import Target
 from monolayer.construct.task import Task
 from monolayer.data import Names, Sequences
+from monolayer.data.names import check_utf8
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, END, Architecture
 from monolayer.huggingface.architecture import Task as Kind
@@ -236,12 +237,3 @@ def token_names(vocabulary: Names, special: Mapping[str, str]) -> tuple[str, ...
         )
     check_utf8("token", words)
     return (*special.values(), *words)
-
-
-def check_utf8(what: str, names: Iterable[str | int]) -> None:
-    """Half of a surrogate pair is no character, and no file in UTF-8 can hold it: an error that names it."""
-    for name in names:
-        try:
-            str(name).encode("utf-8")
-        except UnicodeEncodeError:
-            raise DataError(f"the {what} {name!r} holds half of a surrogate pair, no character: rename it") from None

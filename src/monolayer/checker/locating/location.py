@@ -133,14 +133,20 @@ class Location:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, i: int) -> Place:
-        if not -len(self) <= i < len(self):
-            raise IndexError(f"there is no fact {i}: they are numbered from 0 to {len(self) - 1}")
-        i %= len(self)
+        i = self._fact(i)
         numbers = self.writers.neuron[slice(*np.searchsorted(self.writers.fact, [i, i + 1]))]
         answer, (sequence, position, text, label) = self._answers[i], self.facts[i]
         verdict, label = VERDICTS[self.writers.state[i]], answer if label is None else label
         ablations = tuple(self._ablation(int(number), i) for number in numbers)
         return Place(sequence, position, text, label, answer, verdict, self.rows(i), ablations)
+
+    def _fact(self, i: int) -> int:
+        """The number of a fact, from 0 on, where negative ones count from the end."""
+        if not isinstance(i, int | np.integer):
+            raise TypeError(f"a fact is asked for by its number, from 0 to {len(self) - 1}, not by {i!r}")
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"there is no fact {i}: they are numbered from 0 to {len(self) - 1}")
+        return int(i) % len(self)
 
     def _ablation(self, number: int, i: int) -> Ablation:
         """Neuron `number` and fact `i`, which it holds."""
@@ -153,6 +159,8 @@ class Location:
 
     def ablate(self, neuron: Slice) -> Ablated:
         """Every fact without `neuron`."""
+        if not isinstance(neuron, Slice):
+            raise DataError(f"a neuron is one of those that a fact lists (location[i].neurons), not {neuron!r}")
         number = neuron.index
         if neuron.tensor != self.matrix.tensor or number is None or not 0 <= number < len(self.writers.start):
             raise DataError(f"this model has no neuron {number} in {neuron.tensor}")
@@ -161,7 +169,7 @@ class Location:
 
     def graph(self, i: int | None = None) -> dict[str, Any]:
         """The circuit of fact `i`, or of all facts, with all neurons that write there (docs/locate.md)."""
-        writers, which = self.writers, np.arange(len(self)) if i is None else np.array([range(len(self))[i]])
+        writers, which = self.writers, np.arange(len(self)) if i is None else np.array([self._fact(i)])
         there = np.append(0, np.cumsum(np.isin(writers.order, which)))
         numbers = np.flatnonzero(there[writers.stop] > there[writers.start])
         return circuit(self.wires(numbers), [asdict(replace(self.matrix, index=one)) for one in numbers.tolist()])

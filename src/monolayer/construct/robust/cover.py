@@ -10,10 +10,12 @@ wide enough (`hull.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from threading import Event
 from typing import NamedTuple
 
 import numpy as np
@@ -88,21 +90,39 @@ def cover(cells: Cells, enough: float, progress: Callable[[float], None] = lambd
     total = max(1, sum(len(group.facts) for group in groups))
     found: list[Found] = []
     single: list[Group] = []
-    threads = torch.get_num_threads()
+    threads, stopped = torch.get_num_threads(), Event()
     # Batches are small, and threads that share one wait for one another at every product. A batch alone on one thread
     # also gives the same bits whatever the number of threads is.
-    with one_thread(), ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with (
+        one_thread(),
+        ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+        _stopping(pool, stopped),
+    ):
         while groups:
             single += [group for group in groups if len(group.facts) == 1]
             several = [group for group in groups if len(group.facts) > 1]
             groups = []
-            for slabs in pool.map(partial(_solve, cells, enough), _batches(cells, several)):
+            for slabs in pool.map(partial(_solve, cells, enough, stopped), _batches(cells, several)):
                 for slab in slabs:
                     _settle(cells, slab, enough, found, groups)
             progress(1.0 - (len(single) + sum(len(group.facts) for group in groups)) / total)
         left = len(single) / total  # single facts take most of the time
         found += _alone(cells, single, enough, lambda share: progress(1.0 - (1.0 - share) * left))
     return _pack(cells, found)
+
+
+@contextmanager
+def _stopping(pool: ThreadPoolExecutor, stopped: Event) -> Iterator[None]:
+    """When the block fails or is interrupted, the pool begins no further batch, and `stopped` ends those that run.
+
+    A pool waits for all of its work before it lets an exception through, so Ctrl-C would be heard after the last batch.
+    """
+    try:
+        yield
+    except BaseException:
+        stopped.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
 
 
 def _first_groups(cells: Cells) -> Iterator[Group]:
@@ -138,7 +158,12 @@ Slab = tuple[Group, Tensor, float, NDArray[np.float32]]
 """The slab of a group: its normal `(p,)`, its lower end, and the heights of the group's facts `(F,)`."""
 
 
-def _solve(cells: Cells, enough: float, part: list[list[Group]]) -> list[Slab]:
+def _solve(cells: Cells, enough: float, stopped: Event, part: list[list[Group]]) -> list[Slab]:
+    def check() -> None:
+        if stopped.is_set():
+            raise CancelledError
+
+    check()
     place = [cells.own(groups[0].cell) for groups in part]
     rows, columns = padded(place[0].stop - place[0].start), padded(len(part[0]))  # the same for all of them
     index = np.full((len(part), rows), -1)
@@ -154,7 +179,7 @@ def _solve(cells: Cells, enough: float, part: list[list[Group]]) -> list[Slab]:
         for column, group in enumerate(groups):
             sign[i, group.facts, column] = 1.0
     Z = cells.feature[torch.from_numpy(index.clip(0))] * torch.from_numpy(index >= 0)[:, :, None]
-    found = widest(Z, torch.from_numpy(sign).to(Z), enough)
+    found = widest(Z, torch.from_numpy(sign).to(Z), enough, check)
     normal, low, height = found.normal, found.low, found.height.numpy()
     return [
         (group, normal[i, :, column].clone(), float(low[i, 0, column]), height[i, group.facts, column])

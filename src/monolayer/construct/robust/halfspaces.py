@@ -15,7 +15,7 @@ Letters: `B` cells, `N` points in each (padded), `p` features, `G` columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -59,11 +59,11 @@ class Slabs(NamedTuple):
         return Slabs(*(own.index_copy(0, cells, new) for own, new in zip(self, other, strict=True)))
 
 
-def widest(Z: Tensor, T: Tensor, enough: float) -> Slabs:
+def widest(Z: Tensor, T: Tensor, enough: float, check: Callable[[], None] = lambda: None) -> Slabs:
     """Slabs for points `Z` `(B, N, p)` with signs `T` `(B, N, G)`, as wide as they come, or at least `enough`.
 
     Rows of padding are zero in `Z` and `T`; so are columns without a problem. What comes out for a cell depends on the
-    cell alone, not on the others of the batch.
+    cell alone, not on the others of the batch. `check` is called every few iterations, and may raise to give up.
     """
     # The start: a least squares fit of the signs, every kind with the same weight.
     weight = T.abs() / (T > 0).sum(1, keepdim=True).clamp_min(1) * (T > 0) + (T < 0) / (T < 0).sum(
@@ -89,7 +89,7 @@ def widest(Z: Tensor, T: Tensor, enough: float) -> Slabs:
             index = column[:, None].expand(-1, Z.shape[2], -1)
             signs = Tr[some].gather(2, column[:, None].expand(-1, Tr.shape[1], -1))
             signs = signs * unsettled[some].gather(1, column)[:, None]
-            w, hopeless = _iterate(Zr[some], signs, normal[some].gather(2, index), enough)
+            w, hopeless = _iterate(Zr[some], signs, normal[some].gather(2, index), enough, check)
             normal[some] = normal[some].scatter(2, index, w)
             unsettled[some] = unsettled[some] & ~torch.zeros_like(unsettled[some]).scatter(1, column, hopeless)
         found = _look(Z, T, normal)
@@ -147,7 +147,7 @@ def _hardest(T: Tensor, found: Slabs, settled: Tensor, chosen: Tensor, rows: int
     return hardest
 
 
-def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float) -> tuple[Tensor, Tensor]:
+def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float, check: Callable[[], None]) -> tuple[Tensor, Tensor]:
     """`w` `(B, p, G)`, and which columns `(B, G)` cannot be as wide as `enough`."""
     one = torch.full_like(Z[..., :1], INTERCEPT) * T.any(2, keepdim=True)
     Za = torch.cat([Z, one], dim=2)
@@ -164,6 +164,7 @@ def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float) -> tuple[Tensor
     cell, done = torch.arange(len(Z)), 0
     found, lost = start.clone(), torch.zeros_like(T[:, 0], dtype=torch.bool)
     for look in LOOKS:
+        check()
         for _ in range(look - done):
             aim = q.abs().add_(1.0).mul_(T)
             w = factor @ (aim if free is None else aim.addcmul_(free, height))
