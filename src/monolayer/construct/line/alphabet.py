@@ -12,6 +12,7 @@ PyTorch is imported where it is used: processes that build pieces of a model (`c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -90,10 +91,14 @@ class Vectors:
         """Keys and codes along two directions, and a bound on the rounding error of the map."""
         vectors = self.vectors
         weight, bias = self._directions(random, share) if self.lift is None else (self.lift[:, :-1], self.lift[:, -1])
+        seen, size = np.empty((2, len(vectors))), 0.0
+        for row, here, product in _products(vectors, weight):
+            seen[row, here] = product.sum(axis=1)
+            size = max(size, float(np.abs(product, out=product).sum(axis=1).max() + abs(bias[row])))
+        key, code = seen + bias[:, None]
         # A bound on the rounding of that map, in any order of summation.
-        size = images(np.abs(vectors), np.abs(weight)) + np.abs(bias)[:, None]
-        error = float((vectors.shape[1] + 2) * UNIT * size.max())
-        return Proposal(*lifted(vectors, weight, bias), (tensor(weight), tensor(bias)), error)
+        error = (vectors.shape[1] + 2) * UNIT * size
+        return Proposal(tensor(key), tensor(code), (tensor(weight), tensor(bias)), error)
 
     def _directions(self, random: np.random.Generator, share: float) -> tuple[Floats, Floats]:
         """Two random directions, scaled and shifted so that keys and codes of the data fill [−share, share]."""
@@ -103,31 +108,26 @@ class Vectors:
         # One that never changes tells nothing apart and gets no weight.
         extent = np.ptp(self.vectors, axis=0)
         direction = np.where(extent > 0.0, direction / np.where(extent > 0.0, extent, 1.0), 0.0)
-        seen = images(self.vectors, direction)
-        low, high = seen.min(axis=1), seen.max(axis=1)
+        low, high = np.full(2, np.inf), np.full(2, -np.inf)
+        for row, _, product in _products(self.vectors, direction):
+            seen = product.sum(axis=1)
+            low[row], high[row] = min(low[row], seen.min()), max(high[row], seen.max())
         scale = 2.0 * share / np.where(high > low, high - low, 1.0)
         return direction * scale[:, None], -(low + high) / 2.0 * scale
 
 
-def lifted(vectors: Floats, weight: Floats, bias: Floats) -> tuple[Tensor, Tensor]:
-    """Keys and codes `(V,)` of `vectors` `(V, d)` under `weight` `(2, d)` and `bias` `(2,)`."""
-    key, code = images(vectors, weight) + bias[:, None]
-    return tensor(key), tensor(code)
+def _products(vectors: Floats, weight: Floats) -> Iterator[tuple[int, slice, Floats]]:
+    """Row of `weight` `(2, d)`, which `vectors` `(V, d)`, and their products `w ∘ x`, some vectors at a time.
 
-
-def images(vectors: Floats, weight: Floats) -> Floats:
-    """`W xᵀ` `(2, V)` of `vectors` `(V, d)` under `weight` `(2, d)`.
-
-    Row by row: what a vector gives has the same bits whatever vectors stand beside it, which an edit relies on, and on
-    every processor. A matrix product promises neither.
+    Rows are summed one by one: what a vector gives has the same bits whatever vectors stand beside it, which an edit
+    relies on, and on every processor. A matrix product promises neither.
     """
-    out = np.empty((len(weight), len(vectors)))
     step = max(1, _AT_ONCE // max(1, vectors.shape[1]))
     for start in range(0, len(vectors), step):
-        block = np.ascontiguousarray(vectors[start : start + step])
-        for row in range(len(weight)):
-            out[row, start : start + step] = (block * weight[row]).sum(axis=1)
-    return out
+        here = slice(start, start + step)
+        product = np.empty(vectors[here].shape)  # in the order of C, so that rows are always summed in one order
+        for row, factors in enumerate(weight):
+            yield row, here, np.multiply(vectors[here], factors, out=product)
 
 
 @dataclass(frozen=True, eq=False)
