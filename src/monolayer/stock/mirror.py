@@ -201,6 +201,7 @@ def contexts(job: Work, mirror: Mirror) -> Iterator[tuple[Ints, Tensor]]:
     number[data.offsets[1:][there] - 1 if job.kind == "sequence" and causal else there] = np.arange(len(there))
     for at, mixed in mixtures(places, values, values[BEGIN], torch.from_numpy(data.lengths), rows):
         point = number[at.numpy()]
-        yield point[point >= 0], mixed[torch.from_numpy(point >= 0)]
+        if (point >= 0).any():  # else all sequences of one length lack labels
+            yield point[point >= 0], mixed[torch.from_numpy(point >= 0)]
     if job.recites_from_nothing:
         yield np.array([len(data.tokens)]), values[BEGIN][None]
