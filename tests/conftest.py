@@ -1,6 +1,7 @@
 """One setting for all property tests: the same examples in every run, and no clock; and what several files share.
 
-`HYPOTHESIS_PROFILE=explore make test` draws new examples instead.
+`HYPOTHESIS_PROFILE=explore make test` draws new examples instead. `pytest --shift-seeds 3` shifts every seed, those of
+the library included: what then fails had hung on the luck of a seed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis.core
+import numpy as np
 import pytest
+import torch
 from hypothesis import settings
 
 import monolayer as ml
@@ -21,6 +25,43 @@ from monolayer.cli import run
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+APART = 1_000
+"""How far a shift moves a seed: further than the seeds of one test are apart."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shift-seeds", type=int, default=0, metavar="K", help="move every fixed seed by K thousand")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Shift seeds where they are used: in the generators of NumPy and PyTorch and in hypothesis."""
+    config.addinivalue_line("markers", "one_seed: about the bits of a seed, so skipped where seeds are shifted")
+    shift = config.getoption("--shift-seeds")
+    if not shift:
+        return
+    settings.register_profile("shifted", deadline=None, derandomize=False, database=None)
+    settings.load_profile("shifted")
+    hypothesis.core.global_force_seed = shift
+    numpy_generator, torch_seed = np.random.default_rng, torch.manual_seed
+
+    def shifted_generator(seed: object = None) -> np.random.Generator:
+        if isinstance(seed, int | np.integer):
+            seed = int(seed) + APART * shift
+        elif isinstance(seed, list | tuple):
+            seed = [int(seed[0]) + APART * shift, *seed[1:]]
+        return numpy_generator(seed)
+
+    np.random.default_rng = shifted_generator
+    torch.manual_seed = lambda seed: torch_seed(int(seed) + APART * shift)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--shift-seeds"):
+        for item in items:
+            if item.get_closest_marker("one_seed"):
+                item.add_marker(pytest.mark.skip(reason="about the bits of one seed"))
+
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell has what it runs in the background ignore Ctrl-C, which some tests send.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -22,8 +23,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
-from monolayer.checker.rounding import EXP_ULPS, UnhandledError
-from monolayer.checker.stock.bounds import MEAN, UNIT, VARIANCE, bounds
+from monolayer.checker.rounding import EXP_ULPS, PADDING, UnhandledError
+from monolayer.checker.stock.bounds import BLOCK, MEAN, UNIT, VARIANCE, bounds
 from monolayer.checker.stock.files import read_stock
 from monolayer.checker.stock.places import places_of
 from monolayer.checker.stock.readout import read_steps
@@ -440,6 +441,27 @@ def test_fused_softmax_stays_within_its_bound(which: str, length: int) -> None:
             off = abs(arb(got) - true_context(net, found, exact)[0])
             worst = max(worst, float(off.upper()) / float(bound.context[length]))
     assert 0.0 < worst < 1.0
+
+
+@pytest.mark.parametrize("which", BUILT)
+def test_the_bound_of_attention_counts_every_rounding_of_a_score(which: str) -> None:
+    """Lemma S3: from one R to another the bound grows by `2 ds` and by `32 u S'` per unit, over `|ω|`.
+
+    No evaluation shows it, since `ds`, the error of norms, is far larger. It is read off at R near 0.
+    """
+    net, found, bound = bounded(which)
+    S = bound.first * float(np.abs(found.key).max() + np.abs(found.place_key).max())  # up to a rounding
+
+    def seen(R: float) -> float:
+        cold = replace(found, query=R / S)
+        return float(bounds(net, cold, 1, 0.0).context[1]) / (PADDING * abs(found.write) * S)
+
+    terms = 2.0 * EXP_ULPS + (2.0 + 1.0 / BLOCK) * (2.0 * EXP_ULPS + 2.0)
+    key_error = (
+        seen(2.0**-40) - (2.0 * terms + 8.0) * UNIT
+    )  # at R = 0: n = 1 term, six operations more above than below
+    slope = (seen(32.0) - seen(16.0)) / 16.0
+    assert 31.9 * UNIT < slope - 2.0 * PADDING * key_error < 34.0 * UNIT
 
 
 @pytest.mark.parametrize("which", BUILT)

@@ -1,19 +1,24 @@
-"""The bounds on rounding that a construction places its points by."""
+"""The bounds on rounding that a construction places its points by, and the functions that decide its weights."""
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from flint import arb
+from hypothesis import given
+from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.construct.line.alphabet import Ids
 from monolayer.construct.line.draw import EXP_ULPS, Tokens, drawn
 from monolayer.construct.line.exponential import exponential
 from monolayer.construct.line.values import averages, draw_value
+from monolayer.construct.powers import power_above, power_below, power_near
 from monolayer.construct.target import Target
 from monolayer.theory.balls import precision
 
@@ -64,3 +69,37 @@ def test_contexts_with_places_are_within_their_bound(temperature: float, dtype: 
             assert abs(arb(found[row]) - _mean(seen, seen, draw.temperature)) < draw.context_error(tokens)
             values = [arb(value.bos), *map(arb, each[6 * row : 6 * row + 6])]
             assert abs(arb(means[row]) - _mean(seen, values, draw.temperature)) < draw.context_error(tokens)
+
+
+@given(st.floats(2.0**-1000, 2.0**1000), st.integers(-1, 1))
+def test_powers_of_two_are_those_beside_a_number(value: float, ulps: int) -> None:
+    """Also right beside a power of two, where `log2` rounds to a whole number."""
+    for x in (value, float(power_below(value)) * (1.0 + ulps * 2.0**-53)):
+        below, above, near = (float(found(x)) for found in (power_below, power_above, power_near))
+        assert {np.frexp(power)[0] for power in (below, above, near)} == {0.5}
+        assert below <= x < 2.0 * below
+        assert above / 2.0 < x <= above
+        assert near in (below, above)
+        assert near / 1.4142135623731 < x < near * 1.4142135623731
+
+
+LIBRARY = {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh", "pow", "power", "cbrt"}
+NO_WEIGHTS = {
+    "construct/cells/grid.py": "a number in an error message",
+    "construct/target.py": "bits of labels, a figure",
+    "construct/robust/stream.py": "of balls, the same on every machine",
+    "stock/answers.py": "the network is asked",
+    "stock/assemble.py": "a probability, compared with what was asked for",
+    "stock/mirror.py": "of a small whole number",
+}
+
+
+def test_no_weight_depends_on_a_function_of_the_math_library() -> None:
+    """IEEE 754 defines sums, products, quotients and roots; of everything else libraries differ in the last bit."""
+    package, found = Path(ml.__file__).parent, set()
+    for layer in ("construct", "stock", "cluster", "editing"):
+        for file in (package / layer).rglob("*.py"):
+            nodes = ast.walk(ast.parse(file.read_text()))
+            if any(isinstance(node, ast.Attribute) and node.attr in LIBRARY for node in nodes):
+                found.add(file.relative_to(package).as_posix())
+    assert found == set(NO_WEIGHTS)

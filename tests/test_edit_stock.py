@@ -59,6 +59,13 @@ def test_the_same_draw_and_data_are_the_same_bits(name: str, tmp_path: Path) -> 
             assert same_bits(again(less, data, only=np.unique(gone.tokens)), built)
 
 
+def test_texts_that_share_tokens_with_an_edit_say_nothing_of_the_begin_token() -> None:
+    """All of those begin with `b`; the embedding of the begin token holds `a`, the first of all texts."""
+    texts = ["acd", "bgh", "ijg"]
+    built = ml.memorize_as("gpt2", texts, rank=16)
+    assert same_bits(ml.forget(built, ["ijg"], texts)[0], ml.memorize_as("gpt2", texts[:2], draw=built))
+
+
 @pytest.mark.parametrize(("name", "options"), [("bert", STEPS), ("gpt2", SHORT)])
 def test_a_label_that_was_forgotten_is_gone(name: str, options: Any) -> None:
     """Of the phrases, 音 says yīn once: when that phrase is forgotten, no number of the folder depends on it."""

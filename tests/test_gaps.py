@@ -204,6 +204,15 @@ def test_where_all_labels_are_missing(tmp_path: Path) -> None:
             ask()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(("name", "Y"), [("bert", [["x", "y"], ["y", "y"], None]), ("gpt2", ["x", "y", None])])
+def test_all_sequences_of_one_length_may_lack_labels(name: str, Y: Any, dtype: str) -> None:
+    """A short format asks every fact, length by length."""
+    X = [["a", "b"], ["b", "a"], ["a", "b", "c"]]
+    model = ml.memorize_as(name, X, Y, positions=True, dtype=dtype, rank=16)
+    assert ml.certify(model, X, Y).verdict == "proved"
+
+
 @pytest.mark.parametrize("kind", ["robust", "bert cells"])
 def test_tokens_of_which_only_gaps_are_left(kind: str) -> None:
     X, Y = [["q", "a"], ["a", "q"], ["c", "d"], ["d", "c"]], [["x", "y"], None, ["x", "y"], ["x", "x"]]

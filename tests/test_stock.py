@@ -19,7 +19,7 @@ from monolayer.huggingface.files import written
 from monolayer.model.load import load_monolayer
 from monolayer.stock import mirror
 from monolayer.stock.answers import Evaluation
-from monolayer.stock.halves import rounded
+from monolayer.stock.halves import Half, _gate, rounded
 from monolayer.stock.labelled import token_names, work
 from monolayer.stock.layout import balanced, draw_keys, lay_out, word_length
 from monolayer.stock.norms import arriving, factor
@@ -266,6 +266,37 @@ def test_the_margin_is_what_arrives(name: str, dtype: str) -> None:
     best = np.where(own, value, -np.inf).max(axis=-1)[held]
     assert ((best > 0.97) | (best <= 0.0)).all()
     assert (logits.argmax(-1) != Y).sum() == model.summary.conflicts
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_a_gate_silences_its_neuron_at_every_other_token(name: str) -> None:
+    """`A u (1 − cos) ≥ u P + F |w| r + b + 1` for every length `r` of a context, whichever term is the largest."""
+    random, H = np.random.default_rng(9), 200
+    data = ml.Sequences.of([list(range(9))], [[0] * 9])
+    assert data.vocabulary is not None
+    names = token_names(data.vocabulary, ARCHITECTURES[name].special)
+    job = work(ARCHITECTURES[name], data, names, positions=True, on_conflict="error", storage="cells")
+    layout = mirror.lay_out(job, np.zeros(len(names), int), 8, 0, lambda array: rounded(array, "float32"))
+    p = layout.place.stop - layout.place.start + 1
+    sizes = np.exp2(random.uniform(-6, 6, (3, H)))
+    half = Half(
+        cell=np.sort(random.integers(0, len(names), H)),
+        label=np.zeros(H, int),
+        coarse=random.normal(size=(H, p + 8)) * sizes[0, :, None],
+        slight=np.zeros((H, p + 8)),
+        bias=random.choice([-1.0, 1.0], H) * sizes[1],
+        width=np.ones(H),
+        place=sizes[2],
+    )
+    gate = _gate(layout, half, p)
+    radius = np.linspace(0.0, float(np.linalg.norm(layout.values, axis=1).max()), 300)
+    F = layout.factor(radius**2)
+    u, length = F * layout.scale, np.linalg.norm(half.weight[:, p:], axis=1)[:, None]
+    need = half.place[:, None] * u + length * F * radius + half.bias[:, None] + 1.0
+    have = (gate * (1.0 - layout.cosine(half.cell)))[:, None] * u
+    assert (have >= need * (1.0 - 1e-12)).all()
+    # The least power of two, up to what the pieces of radii are coarse by.
+    assert (0.4 * have < need).any(axis=1)[gate > 0.0].all()
 
 
 def test_facts_that_are_too_close_are_named() -> None:

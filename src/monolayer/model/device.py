@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -32,6 +33,20 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def no_notice_of_kernels(dtype: torch.dtype) -> Iterator[None]:
+    """Leave out PyTorch's warning that a processor lacks instructions for a short format and takes another kernel.
+
+    It asks for nothing: answers are right either way. Other formats do not bring it about.
+    """
+    if dtype not in (torch.bfloat16, torch.float16):
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*mkldnn")
+        yield
 
 
 def recording() -> bool:

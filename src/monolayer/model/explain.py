@@ -167,6 +167,10 @@ def explain(model: Parts, data: Sequences) -> Explanation:
         )
     asked, steps = Asked.of(model, data), way.stages[0].steps
     met = traced(model, asked, way)
+    if met is None:
+        raise DataError(
+            "the scores of these tokens are too far apart for an explanation: only the dense network answers"
+        )
     z, level = next(lines(model, asked, way, met))
     edge = torch.full_like(z[:1], torch.inf)
     below, above = torch.cat([-edge, steps.end]), torch.cat([steps.start, edge])

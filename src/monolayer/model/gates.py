@@ -35,12 +35,13 @@ class RankAttention(RankOneAttention):
     """`Z + softmax(Q Kᵀ) V W_Oᵀ`, one head: `W_Q`, `W_K` `(2, D)`, `W_V` `(k, D)`, `W_O` `(D, k)`."""
 
     @classmethod
-    def over_places(cls, layout: Layout, temperature: float, turn: float, gain: float) -> RankAttention:
-        """Logits `λ cos(ω (i − l) + φ)` from the keys of two places, `turn` the angle φ; values times `gain`."""
+    def over_places(cls, layout: Layout, temperature: float, turn: Tensor, gain: float) -> RankAttention:
+        """Logits `λ cos(ω (i − l) + φ)` from the keys of two places; values times `gain`.
+
+        `turn` `(2, 2)` is the rotation by the angle φ.
+        """
         W_Q, W_K = torch.zeros(2, KEYS, layout.width, dtype=torch.float64).unbind()
-        angle = torch.tensor(turn, dtype=torch.float64)
-        rotation = torch.stack([torch.stack([angle.cos(), -angle.sin()]), torch.stack([angle.sin(), angle.cos()])])
-        W_Q[:, layout.key] = temperature * rotation
+        W_Q[:, layout.key] = temperature * turn
         W_K[:, layout.key] = torch.eye(KEYS, dtype=torch.float64)
         W_V = torch.zeros(layout.rank, layout.width, dtype=torch.float64)
         W_V[:, layout.context] = torch.eye(layout.rank, dtype=torch.float64)

@@ -22,6 +22,7 @@ from torch import Tensor
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.card import Summary
+from monolayer.model.device import no_notice_of_kernels
 from monolayer.model.explain import Explanation, explain
 from monolayer.model.inputs import blank, check_input, check_lengths, no_vector
 from monolayer.model.parts import Parts
@@ -173,16 +174,17 @@ class Monolayer(Parts):
         """Label values of encoded data, flat: class numbers `(P,)` or reals `(P, m)`."""
         if path not in get_args(Path_):
             raise DataError(f"path must be one of {', '.join(map(repr, get_args(Path_)))}, not {path!r}")
-        # A subclass may compute something else.
-        label = fast_labels(self, data) if path != "dense" and type(self) is Monolayer else None
-        if label is not None:
-            return self._values(label, data)
-        if path == "fast":
-            raise DataError(
-                "the fast path needs the network as it was built: weights or parts were changed, or hooks registered. "
-                "Use path='dense'"
-            )
-        return self._dense_labels(data)
+        with no_notice_of_kernels(self.bos.dtype):
+            # A subclass may compute something else.
+            label = fast_labels(self, data) if path != "dense" and type(self) is Monolayer else None
+            if label is not None:
+                return self._values(label, data)
+            if path == "fast":
+                raise DataError(
+                    "the fast path needs the network as it was built, and scores within the range of its format: "
+                    "weights or parts were changed, hooks registered, or temperature is too high. Use path='dense'"
+                )
+            return self._dense_labels(data)
 
     def _values(self, label: Tensor, data: Sequences) -> NDArray[Any]:
         if bool(label.isnan().any()):

@@ -22,6 +22,8 @@ from monolayer.model.shortcut import plan
 
 TOKENS = {"words": "words, spaces and signs", "characters": "characters"}
 """What a text is counted in."""
+MOST = 700.0
+"""Scores up to this size are added up as they are: `e^700` is 10^304, and 17,000 of them add up to a float64."""
 Labels = Callable[[Sequences], "np.ndarray[tuple[int], np.dtype[np.int64]]"]
 
 
@@ -89,6 +91,9 @@ def _answer(model: Parts, labels: Labels) -> Callable[[list[int]], int]:
     place = model.positions.weight.detach()[:, KEY].cpu().numpy()
     start, end, level = (part.cpu().numpy() for part in (steps.start, steps.end, steps.level[:, 0]))
     code, last = float(bos[CODE]), len(level) - 1
+    largest = max(abs(float(bos[KEY])), float(np.nanmax(np.abs(key))) + float(np.abs(place).max()))
+    if not abs(way.temperature) * largest <= MOST:
+        return slow  # weights were changed: `exp` might overflow
     keys = np.empty(len(place) + 1)
 
     def fast(rows: list[int]) -> int:

@@ -7,6 +7,7 @@ dense form.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -146,9 +147,12 @@ def _fresh_plan(model: Parts, tokens: int) -> Plan | None:
     return plan(model)
 
 
-def labels_by(model: Parts, asked: Asked, way: Plan) -> Tensor:
-    """Label coordinates `(P, m)`: the sum of what the stages write."""
-    labels, stages = model.feed_forward.labels, lines(model, asked, way, traced(model, asked, way))
+def labels_by(model: Parts, asked: Asked, way: Plan) -> Tensor | None:
+    """Label coordinates `(P, m)`: the sum of what the stages write. None where scores are too far apart for that."""
+    met = traced(model, asked, way)
+    if met is None:
+        return None
+    labels, stages = model.feed_forward.labels, lines(model, asked, way, met)
     z, level = next(stages)
     total, lacking = level[:, :labels], z.isnan()
     for _, level in stages:
@@ -190,8 +194,8 @@ class Traced:
     context: Tensor
 
 
-def traced(model: Parts, asked: Asked, way: Plan) -> Traced:
-    """The numbers of every token and answering place, by segment sums."""
+def traced(model: Parts, asked: Asked, way: Plan) -> Traced | None:
+    """The numbers of every token and answering place, by segment sums; None: scores are too far apart for them."""
     temperature, bos_key, bos_code = way.temperature, model.bos[KEY], model.bos[CODE]
     written: tuple[Tensor, ...] | None = None
     if way.cells is not None:
@@ -200,16 +204,35 @@ def traced(model: Parts, asked: Asked, way: Plan) -> Traced:
         bos_key, bos_code = bos_key + own[0], bos_code + own[1]
         written = way.cells(asked.tokens).unbind(1)
     key, code = (_column(model, asked, slot, written) for slot in (KEY, CODE))
-    # One common factor e^(−top) cancels in the quotient; it keeps exp from overflowing. Only tokens in use count: a
-    # stray large key in another row of the table would push all of theirs to 0.
+    # Only tokens in use count: a stray large key in another row of the table would push all of theirs to 0.
     score, bos_score = temperature * key, temperature * bos_key
-    top = max(float(score.max()), float(bos_score))
+    top = _common_factor(score, float(bos_score), key, asked.lengths)
+    if top is None:
+        return None
     weight, begin = score.sub_(top).exp_(), torch.exp(bos_score - top)
     first = float(begin), float(bos_key * begin)
     context = contexts(weight, key * weight, asked.lengths, first, model.card.causal)
     if model.card.per == "sequence":
         code = bos_code.detach().expand(len(context))
     return Traced(key, weight, first[0], code, context)
+
+
+def _common_factor(score: Tensor, begin: float, key: Tensor, lengths: Tensor) -> float | None:
+    """`top`, so that weights `e^(score − top)` of tokens `(T,)` and of the begin token are good in all sequences.
+
+    The factor cancels in quotients of sums. It is the largest score of all, unless the begin token's weight, which
+    every sum holds, would then be below 16 times the least normal number. From there on what other weights lose by
+    underflow, half of the least number above 0 each, is at most 1/16 of a rounding of the sum each. None: then sums
+    would overflow.
+    """
+    floats = torch.finfo(score.dtype)
+    largest = max(float(score.max()), begin)
+    top = min(largest, begin - math.log(16.0 * floats.tiny))
+    if top < largest:
+        room = math.log(floats.max) - math.log((float(lengths.max()) + 1.0) * max(1.0, float(key.abs().max())))
+        if largest - top > room:
+            return None
+    return top
 
 
 def _column(model: Parts, asked: Asked, slot: int, written: tuple[Tensor, ...] | None = None) -> Tensor:

@@ -33,6 +33,7 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Floats, Ints
+from monolayer.construct.powers import power_above
 from monolayer.construct.robust.build import LOUD, NARROWEST
 from monolayer.construct.robust.cover import Cells, HalfSpaces
 from monolayer.stock.folder import Neurons
@@ -95,7 +96,7 @@ def settled(
     """
     p = codes.shape[1]
     wide = np.maximum(found.half_width, NARROWEST)
-    wish = np.exp2(np.ceil(-np.log2(wide)))  # a power of two: margins of 1 to 2, and no new rounding
+    wish = power_above(1.0 / wide)  # a power of two: margins of 1 to 2, and no new rounding
     exact = found.normal.double().numpy() * wish[:, None]
     coarse = rounded(exact, dtype)
     slight = rounded(exact - coarse, dtype)
@@ -163,7 +164,7 @@ def _gate(mirror: Mirror, half: Half, p: int) -> Floats:
     lift = half.bias[:, None] + 1.0
     most = np.linalg.norm(half.weight[:, p:], axis=1)[:, None] * radius[1:]
     most = (most + np.where(lift > 0.0, lift * over[1:], lift * over[:-1])).max(axis=1) / mirror.scale + half.place
-    return np.where(most > 0.0, np.exp2(np.ceil(np.log2(np.maximum(most, 1e-30) / apart))), 0.0)
+    return np.where(most > 0.0, power_above(np.maximum(most, 1e-30) / apart), 0.0)
 
 
 def caps(facts: Cells, mirror: Mirror, one: float) -> HalfSpaces:

@@ -26,9 +26,10 @@ import torch
 from torch import Tensor
 
 from monolayer.arrays import Floats, Ints
+from monolayer.construct.powers import power_near
 from monolayer.construct.robust.codes import largest_cosine, words
 from monolayer.construct.robust.stored import ONES
-from monolayer.construct.robust.stream import TEMPERATURE, period
+from monolayer.construct.robust.stream import TEMPERATURE, circle, period, rotations
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.places import Places, mixtures
 from monolayer.stock.draw import Kept
@@ -133,9 +134,8 @@ def lay_out(job: Work, usual: Ints, rank: int, seed: int, rounded: Rounding, kep
     rows[:, parts[0]], rows[:, parts[1]], rows[:, parts[5]] = code, 1.0, USUAL * label[usual]
     tokens, places, norm = mirrored(rows), np.zeros((0, D)), 2.0 * (sizes[0] + sizes[1] + USUAL**2 * sizes[5])
     omega = 2.0 * math.pi / period(longest)
-    angle = omega * np.arange(longest + 1)
-    key = rounded(np.stack([np.cos(angle), np.sin(angle)], axis=1))
-    key[np.abs(key) < 2.0**-30] = 0.0  # a cosine of π/2 is 0, not a rounding error
+    angle = omega * np.arange(longest + 1, dtype=np.float64)
+    key = rounded(circle(angle))
     if table:
         there = np.zeros((longest + 1, half))
         there[:, parts[2]], there[:, parts[3]] = place, key
@@ -147,7 +147,8 @@ def lay_out(job: Work, usual: Ints, rank: int, seed: int, rounded: Rounding, kep
         signs = 1.0 - 2.0 * np.random.default_rng([seed, 29]).integers(0, 2, (rank, sizes[0]))
         # The average of n values of length √k is about √(k/n) long: it shall weigh as much as the rest of the stream.
         seen = float(np.median(job.data.lengths)) / (2.0 if kind.causal else 1.0) + 1.0
-        gain = float(np.exp2(np.rint(np.log2(scale / first * np.sqrt(norm / 2.0 * seen / rank)))))
+        gain = float(power_near(scale / first * np.sqrt(norm / 2.0 * seen / rank)))
+        # `log2` of a small whole number is exact, or far from where `rint` would change.
         kept = Kept(longest, np.exp2(-np.rint(np.log2(sizes[0]) / 2.0)) * signs, gain)
     mixture, gain = kept.mixture, kept.gain
     W_Q, W_K, W_V, W_O = np.zeros((4, D, D))
@@ -157,7 +158,7 @@ def lay_out(job: Work, usual: Ints, rank: int, seed: int, rounded: Rounding, kep
     W_O[parts[4].start + index, index], W_O[half + parts[4].start + index, index] = gain, -gain
     theta = query = read = None
     turn = omega / 4.0
-    rotation = np.array([[math.cos(turn), -math.sin(turn)], [math.sin(turn), math.cos(turn)]])
+    rotation = rotations(np.array([turn]))[0]
     if table:
         W_Q[:KEYS, parts[3]] = rounded(temperature * math.sqrt(D) / first**2 * rotation)
         W_K[:KEYS, parts[3]] = np.eye(KEYS)
@@ -165,9 +166,9 @@ def lay_out(job: Work, usual: Ints, rank: int, seed: int, rounded: Rounding, kep
     elif positions:
         # Pair j of a head of width D turns by θ^(−2j/D) a place: at j = D/4 that is ω for θ = ω⁻².
         pair = np.array([D // 4, D // 4 + half])
-        theta = omega**-2.0
+        theta = 1.0 / (omega * omega)
         b_Q[pair], b_K[pair] = rounded(temperature * math.sqrt(D) * rotation[:, 0]), [1.0, 0.0]
-        whole = np.stack([np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle)], axis=1).reshape(-1, 2, 2)
+        whole = rotations(angle)
         query, read = whole @ b_Q[pair] / math.sqrt(D), whole @ b_K[pair]
     return Mirror(
         tokens=tokens,
@@ -200,6 +201,7 @@ def contexts(job: Work, mirror: Mirror) -> Iterator[tuple[Ints, Tensor]]:
     number[data.offsets[1:][there] - 1 if job.kind == "sequence" and causal else there] = np.arange(len(there))
     for at, mixed in mixtures(places, values, values[BEGIN], torch.from_numpy(data.lengths), rows):
         point = number[at.numpy()]
-        yield point[point >= 0], mixed[torch.from_numpy(point >= 0)]
+        if (point >= 0).any():  # else all sequences of one length lack labels
+            yield point[point >= 0], mixed[torch.from_numpy(point >= 0)]
     if job.recites_from_nothing:
         yield np.array([len(data.tokens)]), values[BEGIN][None]

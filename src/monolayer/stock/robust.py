@@ -27,7 +27,6 @@ from monolayer.construct.target import Target
 from monolayer.construct.task import Progress
 from monolayer.data.distinct import distinct_rows, row_keys
 from monolayer.errors import ContradictionError, DataError, PrecisionError
-from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.device import one_thread
 from monolayer.stock.assemble import CONFIDENCE, stock_model
 from monolayer.stock.draw import Kept
@@ -107,9 +106,10 @@ def _recovered(job: Work, mirror: Mirror, usual: Ints, dtype: str, old: Neurons,
 
     The neurons of a token are a function of the draw and of that token's own facts, and they stand together, in the
     order of the tokens. So taking the touched ones out and putting new ones in gives the same bits as building
-    everything.
+    everything. The begin token is none of them: where it answers for every sequence nothing is recovered, and what
+    comes first in a text is one fact at most, which its embedding holds.
     """
-    ids = np.unique(np.append(tokens + job.shift, np.full(int(job.kind == "lm"), BEGIN)))
+    ids = np.unique(tokens + job.shift)
     rows = np.unique(job.data.sequence[np.isin(job.data.tokens + job.shift, ids)])
     cell, block = np.zeros(0, np.int64), Neurons(*(part[:0] for part in old))
 

@@ -21,6 +21,8 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Floats, Ints
+from monolayer.construct.line.exponential import boltzmann_terms
+from monolayer.construct.powers import power_above
 from monolayer.construct.task import Progress
 from monolayer.errors import PrecisionError
 from monolayer.huggingface.architecture import BEGIN
@@ -154,9 +156,10 @@ def _measured(job: Work, label: Ints, layout: Layout, temperature: float, kept: 
     if place_key is not None:
         key, begin = key + place_key[data.position + 1], float(table[BEGIN] + place_key[0])
     key, begin = first * key, first * begin
-    weight, start = np.exp(temperature * key), float(np.exp(temperature * begin))  # the Boltzmann operator
-    sums, products, lengths = (torch.from_numpy(part) for part in (weight, weight * key, data.lengths))
-    context = contexts(sums, products, lengths, (start, start * begin), kind.causal).numpy()
+    sums, products = boltzmann_terms(torch.from_numpy(key), temperature)
+    first_sum, first_product = boltzmann_terms(torch.tensor(begin, dtype=torch.float64), temperature)
+    lengths, of_begin = torch.from_numpy(data.lengths), (float(first_sum), float(first_product))
+    context = contexts(sums, products, lengths, of_begin, kind.causal).numpy()
 
     # Behind attention the stream has this norm, and `one` this size.
     norm, one = (layout.norm * first * first, first) if kind.post_norm else (layout.norm, 1.0)
@@ -165,7 +168,7 @@ def _measured(job: Work, label: Ints, layout: Layout, temperature: float, kept: 
     least = float(factor(norm + 2.0 * np.max(g * g), layout.width, kind.epsilon))
     reach = float(feature.max() - feature.min()) or 1.0
     # `G`, a power of two with `4 G |one| ≥ 2 reach`: other cells fall below what is read here by more than `reach`.
-    silence = float(np.exp2(np.ceil(np.log2(reach / (2.0 * one * least)))))
+    silence = float(power_above(reach / (2.0 * one * least)))
     if kept is not None:
         # Other cells fall by 4 G |one| below what arrives there; the lowest step stands less than half of the reach
         # that was kept below what arrives here.
@@ -214,7 +217,7 @@ def _neurons(job: Work, found: Found, usual: Ints) -> Neurons:
     after = np.append(label[changes.change + 1], label[enters])
     who = who[np.append(changes.change, enters)]
     # A power of two, so that products with it are exact; the ramp takes at most a quarter of its gap.
-    slope = np.exp2(np.ceil(np.log2(4.0 * DONE / gap)))
+    slope = power_above(4.0 * DONE / gap)
     cell = layout.tokens[token[who]] + layout.places[found.place[who]]
     # Every direction sums to 0, so whatever LayerNorm's mean is wrong by cancels.
     reads, writes = np.zeros((2, len(slope), layout.width))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
+from monolayer.construct.powers import power_below
 from monolayer.errors import DataError
 
 
@@ -80,7 +81,7 @@ class Lattice:
     @classmethod
     def of(cls, box: Box, cells: int, ramp: float) -> Lattice:
         """Ramps whose width is a power of two and at most `ramp` of a cell."""
-        return cls.with_width(box, cells, float(np.exp2(np.floor(np.log2(ramp * (box.high - box.low) / cells)))))
+        return cls.with_width(box, cells, float(power_below(ramp * (box.high - box.low) / cells)))
 
     @classmethod
     def with_width(cls, box: Box, cells: int, width: float) -> Lattice:

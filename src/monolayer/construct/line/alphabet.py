@@ -12,6 +12,7 @@ PyTorch is imported where it is used: processes that build pieces of a model (`c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Floats
+from monolayer.construct.powers import power_above
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -89,37 +91,43 @@ class Vectors:
         """Keys and codes along two directions, and a bound on the rounding error of the map."""
         vectors = self.vectors
         weight, bias = self._directions(random, share) if self.lift is None else (self.lift[:, :-1], self.lift[:, -1])
+        seen, size = np.empty((2, len(vectors))), 0.0
+        for row, here, product in _products(vectors, weight):
+            seen[row, here] = product.sum(axis=1)
+            size = max(size, float(np.abs(product, out=product).sum(axis=1).max() + abs(bias[row])))
+        key, code = seen + bias[:, None]
         # A bound on the rounding of that map, in any order of summation.
-        size = np.abs(vectors) @ np.abs(weight).T + np.abs(bias)
-        error = float((vectors.shape[1] + 2) * UNIT * size.max())
-        return Proposal(*lifted(vectors, weight, bias), (tensor(weight), tensor(bias)), error)
+        error = (vectors.shape[1] + 2) * UNIT * size
+        return Proposal(tensor(key), tensor(code), (tensor(weight), tensor(bias)), error)
 
     def _directions(self, random: np.random.Generator, share: float) -> tuple[Floats, Floats]:
         """Two random directions, scaled and shifted so that keys and codes of the data fill [−share, share]."""
-        direction = random.standard_normal((2, self.vectors.shape[1]))
+        # Not normal numbers: the rare large ones of NumPy depend on the `log` of the math library.
+        direction = random.uniform(-1.0, 1.0, (2, self.vectors.shape[1]))
         # Coordinates of very different size would drown each other: each is first scaled to its own range.
         # One that never changes tells nothing apart and gets no weight.
         extent = np.ptp(self.vectors, axis=0)
         direction = np.where(extent > 0.0, direction / np.where(extent > 0.0, extent, 1.0), 0.0)
-        seen = self.vectors @ direction.T
-        low, high = seen.min(axis=0), seen.max(axis=0)
+        low, high = np.full(2, np.inf), np.full(2, -np.inf)
+        for row, _, product in _products(self.vectors, direction):
+            seen = product.sum(axis=1)
+            low[row], high[row] = min(low[row], seen.min()), max(high[row], seen.max())
         scale = 2.0 * share / np.where(high > low, high - low, 1.0)
         return direction * scale[:, None], -(low + high) / 2.0 * scale
 
 
-def lifted(vectors: Floats, weight: Floats, bias: Floats) -> tuple[Tensor, Tensor]:
-    """Keys and codes `(V,)` of `vectors` `(V, d)` under `weight` `(2, d)` and `bias` `(2,)`.
+def _products(vectors: Floats, weight: Floats) -> Iterator[tuple[int, slice, Floats]]:
+    """Row of `weight` `(2, d)`, which `vectors` `(V, d)`, and their products `w ∘ x`, some vectors at a time.
 
-    Row by row: those of a vector are the same bits whatever vectors stand beside it, which a matrix product does not
-    promise and an edit relies on.
+    Rows are summed one by one: what a vector gives has the same bits whatever vectors stand beside it, which an edit
+    relies on, and on every processor. A matrix product promises neither.
     """
-    out = np.empty((2, len(vectors)))
     step = max(1, _AT_ONCE // max(1, vectors.shape[1]))
     for start in range(0, len(vectors), step):
-        block = np.ascontiguousarray(vectors[start : start + step])
-        for row in range(2):
-            out[row, start : start + step] = (block * weight[row]).sum(axis=1) + bias[row]
-    return tensor(out[0]), tensor(out[1])
+        here = slice(start, start + step)
+        product = np.empty(vectors[here].shape)  # in the order of C, so that rows are always summed in one order
+        for row, factors in enumerate(weight):
+            yield row, here, np.multiply(vectors[here], factors, out=product)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,11 +149,12 @@ class Cells:
         What can come together: `d` times the jumps of a table, `2(D − 1)/d` in all at most, the last entries of
         all tables, 1, the key of a position, 1, and that of the begin token before its own cell is added, 2.
         """
-        return float(np.exp2(np.ceil(np.log2(2.0 * self.cells + 4.0)) - 52.0))
+        return float(power_above(2.0 * self.cells + 4.0)) * 2.0**-52
 
     def propose(self, random: np.random.Generator, share: float, stride: int) -> Proposal:
         """`d` tables of `D` random keys in `[−share/d, share/d]`; codes are the cell numbers, with 0 in the middle."""
-        key = random.uniform(-share / self.dim, share / self.dim, (self.dim, self.cells))
+        # Multiplied here: inside `uniform` some compilers fuse product and sum, and the last bit differs.
+        key = random.uniform(-1.0, 1.0, (self.dim, self.cells)) * (share / self.dim)
         key = np.round(key / self.spacing) * self.spacing
         weight = float(stride) * float(self.cells) ** np.arange(self.dim - 1, -1, -1)
         code = weight[:, None] * np.arange(self.cells)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.line.alphabet import UNIT
+from monolayer.construct.powers import power_below
 from monolayer.construct.target import Target
 
 if TYPE_CHECKING:  # what is sorted already is looked at without PyTorch
@@ -104,7 +105,7 @@ def scale(room: float, reach: float, error: float) -> float:
 
     Those that differ by no more than both their rounding errors may all be equal: then there is nothing to scale.
     """
-    return power_of_two(0.5 * room / reach) if reach > 2.0 * error else 1.0
+    return float(power_below(0.5 * room / reach)) if reach > 2.0 * error else 1.0
 
 
 def token_major(code: Floats, context: Floats, place: Ints | None) -> NDArray[Any] | None:
@@ -142,15 +143,6 @@ def code_gap(draw: Draw, code: Floats) -> float:
     return float(gap.min()) if len(gap) else 1.0
 
 
-def power_of_two(value: float) -> float:
-    """The largest power of two up to `value`: scaling by it is exact."""
-    return float(np.exp2(np.floor(np.log2(value))))
-
-
-EXPONENT = np.int64(0x7FF0000000000000)
-"""Where a float64 keeps its exponent. Gaps are normal numbers: they exceed rounding errors of numbers that are."""
-
-
 def ramps_at(z: Floats, changes: Ints) -> tuple[Floats, Floats]:
     """Slopes and beginnings of the ramps `(R,)`, a stretch at a time."""
     slope, start = np.empty(len(changes)), np.empty(len(changes))
@@ -166,8 +158,8 @@ def ramps(left: Floats, right: Floats) -> tuple[Floats, Floats]:
     It sits in the middle of its gap `G` and is `2^−k ≤ G/4` wide, so at least `3G/8` stay free on either side.
     """
     gap = right - left
-    # The bits of the exponent alone are the power of two below: a quarter of it lies between gap/8 and gap/4.
-    width = (gap.view(np.int64) & EXPONENT).view(np.float64) * 0.25
+    # Between gap/8 and gap/4. Gaps are normal numbers: they exceed rounding errors of numbers that are.
+    width = power_below(gap) * 0.25
     return 1.0 / width, left + (gap - width) * 0.5
 
 

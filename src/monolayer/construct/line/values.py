@@ -17,7 +17,7 @@ from torch import Tensor
 from monolayer.arrays import Ints
 from monolayer.construct.line.cascade import Stage, cut, further, least_label, stage
 from monolayer.construct.line.draw import Draw, Tokens
-from monolayer.construct.line.exponential import boltzmann_terms
+from monolayer.construct.line.exponential import boltzmann_terms, exponential
 from monolayer.construct.line.points import Points
 from monolayer.construct.line.separate import margins
 from monolayer.construct.target import Target
@@ -63,7 +63,7 @@ def averages(value: Value, draw: Draw, tokens: Tokens, target: Target, places: I
     if position is not None and value.position is not None:
         each = each.add_(pick(value.position, position))
     weight, _ = boltzmann_terms(draw.keys(rows, position), draw.temperature)
-    first = float(np.exp(draw.temperature * draw.bos_key))
+    first = float(exponential(torch.tensor(draw.temperature * draw.bos_key, dtype=torch.float64)))
     begin = first, first * value.bos
     found = contexts(weight, weight * each.double(), torch.from_numpy(size), begin, tokens.causal).numpy()
     at = start[which] + flat - offsets[row] if tokens.causal and target.per == "token" else which

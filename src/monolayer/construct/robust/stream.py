@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from flint import arb
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -24,6 +25,7 @@ from monolayer.construct.task import Task
 from monolayer.model.gates import RankAttention
 from monolayer.model.layers import embedding
 from monolayer.model.places import Layout, mixtures, read_places, unit
+from monolayer.theory.balls import precision
 
 GAIN = 8.0
 """How much louder than its own value a token hears what attention returns."""
@@ -85,8 +87,8 @@ def draw_stream(task: Task, draw: RobustDraw) -> Stream:
         rows[:, layout.key] = key[1:]
         positions = embedding(_rounded(rows, dtype))
     strength = TEMPERATURE if task.context.positions else 0.0
-    turn = math.pi / 2.0 / period(len(key) - 1)
-    attention = RankAttention.over_places(layout, strength, turn, GAIN).to(dtype).to(torch.float64)
+    turn = rotations(np.array([math.pi / 2.0 / period(len(key) - 1)]))[0]
+    attention = RankAttention.over_places(layout, strength, torch.from_numpy(turn), GAIN).to(dtype).to(torch.float64)
     return Stream(draw, layout, lift, positions, _rounded(bos, dtype), attention, label, code, base)
 
 
@@ -124,10 +126,25 @@ def _places(task: Task, longest: int | None) -> tuple[Floats, Floats]:
         return np.zeros((0, 0)), np.zeros((1, 2))
     # The begin token has no place code, and where it answers no token's place is read.
     code = words(longest) if task.target.per == "token" else np.zeros((longest, 0))
-    angle = 2.0 * math.pi / period(longest) * np.arange(longest + 1)
-    key = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    key[np.abs(key) < 2.0**-30] = 0.0
-    return code, key  # a cosine of π/2 is 0, not a rounding error
+    angle = 2.0 * math.pi / period(longest) * np.arange(longest + 1, dtype=np.float64)
+    return code, circle(angle)
+
+
+def circle(angle: Floats) -> Floats:
+    """Cosine and sine of each angle `(L, 2)`.
+
+    By balls of 128 bits, so that no weight depends on the last bits of a math library.
+    """
+    with precision(128):
+        found = np.array([[float(arb(x).cos()), float(arb(x).sin())] for x in angle.tolist()])
+    found[np.abs(found) < 2.0**-30] = 0.0  # a cosine of π/2 is 0, not a rounding error
+    return found
+
+
+def rotations(angle: Floats) -> Floats:
+    """The rotation of the plane by each angle `(L, 2, 2)`."""
+    cos, sin = circle(angle).T
+    return np.stack([cos, -sin, sin, cos], axis=1).reshape(-1, 2, 2)
 
 
 def period(longest: int) -> float:

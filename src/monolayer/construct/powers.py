@@ -1,0 +1,35 @@
+"""Powers of two near a number, from the bits of its exponent.
+
+Exact on every machine: `log2` of a math library may round a number just below a power of two up to it. For positive
+normal float64 numbers, or arrays of them; infinity stays. Products with what is returned are exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from monolayer.arrays import Floats
+
+EXPONENT = np.int64(0x7FF0000000000000)
+"""Where a float64 keeps its exponent: without its other bits it is the power of two below."""
+
+
+def power_below(value: Any) -> Floats:
+    """The largest power of two that is at most `value`."""
+    found: Floats = (np.asarray(value, dtype=np.float64).view(np.int64) & EXPONENT).view(np.float64)
+    return found
+
+
+def power_above(value: Any) -> Floats:
+    """The least power of two that is at least `value`."""
+    below = power_below(value)
+    return np.where(below < value, 2.0 * below, below)
+
+
+def power_near(value: Any) -> Floats:
+    """The power of two whose ratio to `value` is nearest to 1: at most `√2` either way."""
+    below = power_below(value)
+    share = value / below
+    return np.where(share * share > 2.0, 2.0 * below, below)
