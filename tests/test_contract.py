@@ -18,6 +18,7 @@ from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.line.points import contextual_points, ramps_at
 from monolayer.construct.task import Progress, Task
 from monolayer.model.card import Summary
+from monolayer.model.cascade import Cascade
 
 CONSTRUCTIONS: dict[str, dict[str, Any]] = {"exact": {}, "robust": {"robust": True}, "float32": {"dtype": "float32"}}
 """Options, as `memorize` takes them, that choose each construction."""
@@ -40,7 +41,7 @@ class Even:
         tokens = Tokens(torch.from_numpy(rows), torch.from_numpy(data.lengths), Ids(len(count)), None, False)
         points = contextual_points(draw, tokens, target)
         changes, level = target.runs(points.order)
-        readout = staircase(*ramps_at(points.z, changes), level, True)
+        readout = Cascade([staircase(*ramps_at(points.z, changes), level, True)])
         card = task.card({"construction": "even"})
         model = assemble(draw, points.kappa, table_lift(draw, count, readout.labels), readout, card)
         known = {"sequences": len(data), "labelled": len(points.z), "points": len(points.z), "vocabulary": len(count)}

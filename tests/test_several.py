@@ -85,8 +85,7 @@ def first_also(tensor: str) -> Callable[[Files], None]:
     """One more tensor in the first file."""
 
     def change(found: list[Part]) -> None:
-        block = "feed_forward.stages.0" if any("stages" in name for name in found[0]) else "feed_forward"
-        found[0][f"{block}.{tensor}"] = np.zeros(1)
+        found[0][f"feed_forward.stages.0.{tensor}"] = np.zeros(1)
 
     return parts(change)
 

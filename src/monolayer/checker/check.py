@@ -52,7 +52,6 @@ CELL_CLAIM = (
 """For an approximator and its function; `CellFunction.condition` says what of it holds in which order of the tokens."""
 ONLY_LINES = {
     "gates": "a half-space of a robust model holds many facts, and its weights do not show which",
-    "cascade": "this model is a cascade",
 }
 
 
@@ -73,9 +72,11 @@ class Claims(NamedTuple):
             raise DataError("noise, dtype and only are claims about memorizers; this network approximates a function")
         if short and readout != "gates":
             raise DataError("noise and short formats are claims about robust models: memorize with robust=True")
-        if self.only and readout in ONLY_LINES:
+        stages = len(config.get("steps", [0]))
+        if self.only and (readout in ONLY_LINES or stages > 1):
+            why = ONLY_LINES.get(str(readout), f"this model has {stages} stages")
             raise DataError(
-                f"only= asks what the steps of one line hold; {ONLY_LINES[readout]}. That a model holds nothing else "
+                f"only= asks what the steps of one line hold; {why}. That a model holds nothing else "
                 "is shown by equality: compare(model, memorize(X, Y, draw=model)).same"
             )
         if self.only and kind == "approximator":

@@ -18,10 +18,10 @@ from monolayer.errors import ModelFileError
 
 Tensors = dict[str, NDArray[Any]]
 
-VERSION = 1
+VERSION = 2
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _NUMBERED = re.compile(r"model-([0-9]{5})-of-([0-9]{5})\.safetensors")
-READOUTS = ("exact", "runs", "gates", "cascade")
+READOUTS = ("exact", "runs", "gates")
 WORDS = {
     "format": ("monolayer",),
     "kind": ("memorizer", "approximator"),
@@ -32,18 +32,17 @@ WORDS = {
     "dtype": ("float64", "float32", "float16", "bfloat16"),
 }
 SWITCHES = ("scalar", "causal", "next_token", "positions")
-COUNTS = {"width": 4, "labels": 1, "steps": 0}
+COUNTS = {"width": 4, "labels": 1}
 UNITS = (None, "characters", "words", "whole")
-OTHERS = ("version", "vocabulary", "unit", "classes", "script", "grid", "draw", "summary", "files", "digest")
+OTHERS = ("version", "steps", "vocabulary", "unit", "classes", "script", "grid", "draw", "summary", "files", "digest")
 GRID_COUNTS = ("dim", "length", "cells")
 GRID_REALS = ("low", "high", "ramp", "error", "spread")
 
 
 def examine_config(config: dict[str, Any]) -> None:
     """Every field is there, with a value that it may have, and they fit together."""
-    gated, staged = config.get("readout") == "gates", config.get("readout") == "cascade"
-    own = ["gates"] * gated + ["cascade"] * staged
-    known = {*WORDS, *SWITCHES, *COUNTS, *OTHERS, *own}
+    gated = config.get("readout") == "gates"
+    known = {*WORDS, *SWITCHES, *COUNTS, *OTHERS, *["gates"] * gated}
     _demand(set(config) == known, f"fields {sorted(set(config) ^ known)} are missing or unknown")
     for key, words in WORDS.items():
         _demand(isinstance(config[key], str) and config[key] in words, f"{key} is not one of {', '.join(words)}")
@@ -51,7 +50,9 @@ def examine_config(config: dict[str, Any]) -> None:
         _demand(config[key] is True or config[key] is False, f"{key} is not true or false")
     for key, least in COUNTS.items():
         _demand(_is_count(config[key], least), f"{key} is no whole number from {least}")
-    grid, summary, files = (config[key] for key in ("grid", "summary", "files"))
+    steps, grid, summary, files = (config[key] for key in ("steps", "grid", "summary", "files"))
+    whole = isinstance(steps, list) and len(steps) > 0 and all(_is_count(each, 0) for each in steps)
+    _demand(whole, "steps is no list of whole numbers, one for each stage")
     _demand(summary is None or isinstance(summary, dict), "summary is no object")
     _demand(config["draw"] is None or isinstance(config["draw"], dict), "draw is no object")  # no proof depends on it
     _demand(isinstance(files, dict) and all(isinstance(x, str) for x in files.values()), "files holds no digests")
@@ -60,7 +61,7 @@ def examine_config(config: dict[str, Any]) -> None:
     listed = {WEIGHTS}
     if INDEX in files:
         listed = {INDEX, *numbered(list(files))}
-        plain = config["readout"] in ("exact", "runs", "cascade") and config["kind"] == "memorizer"
+        plain = config["readout"] in ("exact", "runs") and config["kind"] == "memorizer"
         plain = plain and config["dtype"] == "float64" and len(listed) > 2
         _demand(plain, "weights in several files are the numbered files of a line of a memorizer in float64")
     for key, needed in (("vocabulary", reads_ids), ("classes", names_classes)):
@@ -82,8 +83,6 @@ def examine_config(config: dict[str, Any]) -> None:
     _demand(listed <= set(files) <= listed | optional, f"files must be {sorted(listed)}")
     if gated:
         _examine_gates(config)
-    if staged:
-        _examine_cascade(config)
     if names_classes and not gated:
         _demand(config["labels"] == 1 and not config["scalar"], "classes have one label slot, and are no numbers")
     _demand(not config["scalar"] or config["labels"] == 1, "scalar answers have one label slot")
@@ -92,8 +91,8 @@ def examine_config(config: dict[str, Any]) -> None:
         _demand(config["causal"] and reads_ids and names_classes, "next tokens are classes of a causal model of ids")
     _demand((grid is not None) == (config["kind"] == "approximator"), "approximators, and only they, have a grid")
     if grid is None:
-        fits = gated or staged or config["width"] == 3 + config["labels"]
-        _demand(fits, "width is not 3 + labels")
+        fits = gated or config["width"] == 1 + config["labels"] + 2 * len(steps)
+        _demand(fits, "width is not 3 + labels + 2 (stages − 1)")
     else:
         _examine_grid(config, grid)
 
@@ -112,18 +111,9 @@ def _examine_gates(config: dict[str, Any]) -> None:
     _demand(whole, "gates has not the widths token, place and rank")
     _demand(config["target"] == "classes" and not config["scalar"], "gates answer with classes")
     _demand(config["kind"] == "memorizer" and config["tokens"] == "ids", "gates belong to a memorizer of ids")
+    _demand(len(config["steps"]) == 1, "gates have one stage")
     fits = config["width"] == sum(parts.values()) + 2 + config["labels"]
     _demand(fits, "width is not token + place + rank + 2 + labels")
-
-
-def _examine_cascade(config: dict[str, Any]) -> None:
-    stages = config["cascade"]
-    steps: Any = stages["steps"] if isinstance(stages, dict) and set(stages) == {"steps"} else None
-    whole = isinstance(steps, list) and len(steps) > 1 and all(_is_count(each, 0) for each in steps)
-    _demand(whole, "cascade has not the one field steps, of two or more stages")
-    _demand(sum(steps) == config["steps"], "steps is not what the stages have together")
-    fits = config["kind"] == "memorizer" and config["width"] == 1 + config["labels"] + 2 * len(steps)
-    _demand(fits, "a cascade belongs to a memorizer, and width is 3 + labels + 2 (stages − 1)")
 
 
 def _examine_grid(config: dict[str, Any], grid: Any) -> None:
@@ -136,6 +126,7 @@ def _examine_grid(config: dict[str, Any], grid: Any) -> None:
     _demand(isinstance(grid["guaranteed"], bool), "grid: guaranteed is not true or false")
     spread = float(grid["high"]) - float(grid["low"])
     _demand(0 < spread < math.inf and grid["ramp"] > 0, "grid: low must be below high, and the ramp positive")
+    _demand(len(config["steps"]) == 1, "an approximator has one stage")
     _demand(config["width"] == 3 + config["labels"] + grid["dim"], "width is not 3 + labels + dim")
     plain = config["tokens"] == "vectors" and config["per"] == "token" and not config["causal"]
     _demand(plain, "an approximator takes vectors, answers at tokens and is not causal")
@@ -184,7 +175,7 @@ def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tens
 
 def _shapes(config: dict[str, Any], names: dict[str, Names | None], tensors: Tensors) -> dict[str, tuple[int, ...]]:
     """Shapes by name. Only positions and coordinates of a memorizer's vectors are counted in the tensors."""
-    D, m, H = config["width"], config["labels"], config["steps"]
+    D, m, steps = config["width"], config["labels"], config["steps"]
     vocabulary, classes, grid = names["vocabulary"], names["classes"], config["grid"]
     C = m if classes is None else len(classes)
     wanted: dict[str, tuple[int, ...]] = {"bos": (D,), "head.weight": (C, D), "head.bias": (C,)}
@@ -203,15 +194,13 @@ def _shapes(config: dict[str, Any], names: dict[str, Names | None], tensors: Ten
     if config["readout"] == "gates":
         k, reads = config["gates"]["rank"], sum(config["gates"].values())
         wanted |= {"attention.W_Q": (2, D), "attention.W_K": (2, D), "attention.W_V": (k, D), "attention.W_O": (D, k)}
-        return wanted | _block("feed_forward", (H, reads), H, m)
-    if config["readout"] == "cascade":
-        # Every stage but the last writes the number of a stretch beside the label; runs have one more label than steps.
-        steps, more = config["cascade"]["steps"], int(classes is None)
-        for stage, count in enumerate(steps):
-            writes = m + (stage < len(steps) - 1)
-            wanted |= _block(f"feed_forward.stages.{stage}", (count,), count + more, writes)
-        return wanted
-    return wanted | _block("feed_forward", (H,), H + (config["readout"] == "runs"), m)
+        return wanted | _block("feed_forward", (steps[0], reads), steps[0], m)
+    # Every stage but the last writes the number of a stretch beside the label; runs have one more label than steps.
+    for stage, count in enumerate(steps):
+        writes = m + (stage < len(steps) - 1)
+        columns = count + (config["readout"] == "runs")
+        wanted |= _block(f"feed_forward.stages.{stage}", (count,), columns, writes)
+    return wanted
 
 
 def _block(name: str, first: tuple[int, ...], columns: int, writes: int) -> dict[str, tuple[int, ...]]:

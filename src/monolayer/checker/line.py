@@ -1,4 +1,4 @@
-"""The verdict on a line or a cascade: every labelled point through the readout, its answer beside its label.
+"""The verdict on a line: every labelled point through the readout, its answer beside its label.
 
 Data are a list of parts; one is the common case. A point is judged by itself, given the staircases, so files are judged
 one after the other, and what a certificate says of all points together (counts, the tightest margin, the first few

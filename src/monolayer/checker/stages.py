@@ -1,4 +1,4 @@
-"""From labelled points to label coordinates, stage by stage: most models have one, a cascade has as many as its rank.
+"""From labelled points to label coordinates, stage by stage: as many as the value rank, mostly one.
 
     stage 1   z₁ = t + y₁    on one plateau in every evaluation?   adds a label and writes a number, both exact
     stage j   z_j = number + y_j    likewise                        adds to the label, writes the next number

@@ -59,14 +59,19 @@ class Stored:
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.tensors[name]
 
+    @property
+    def block(self) -> str:
+        """The block with the first neurons of the readout: that of its first stage, or the whole of one without."""
+        return "feed_forward.stages.0" if "feed_forward.stages.0.bias_1" in self.tensors else "feed_forward"
+
     def steps(self, block: str) -> Steps:
         """`weight_1`, `bias_1` and `weight_2` of a block of the readout."""
         return self[f"{block}.weight_1"], self[f"{block}.bias_1"], self[f"{block}.weight_2"]
 
     @property
     def stages(self) -> int:
-        """Stages of a cascade, its value rank; 1 for every other readout."""
-        return len(self.config["cascade"]["steps"]) if self.config["readout"] == "cascade" else 1
+        """Stages of the readout, which for a line is its value rank."""
+        return len(self.config["steps"])
 
     def value(self, stage: int) -> int:
         """The coordinate of the stream that stage `stage`, from 2, averages; its code stands behind it."""
@@ -118,7 +123,7 @@ def _read(folder: Path) -> Stored:
         return Stored(tensors, config, None, None, BINARY64)
     names = examine_names(config, _object("names.json", files["names.json"]) if "names.json" in files else {})
     if INDEX in files:
-        tensors = _several(files, config["readout"] == "cascade")
+        tensors = _several(files)
     else:
         reader = _widened if config["dtype"] == "bfloat16" else load
         tensors = _tensors("model.safetensors", files["model.safetensors"], reader)
@@ -178,9 +183,9 @@ def _widened(content: bytes) -> Arrays:
     return found
 
 
-def _several(files: dict[str, Any], cascade: bool) -> Arrays:
-    """The tensors of weights in several files: the steps, of a cascade those of the first stage, are parted."""
-    keys = [f"feed_forward.{'stages.0.' if cascade else ''}{key}" for key in ("weight_1", "bias_1", "weight_2")]
+def _several(files: dict[str, Any]) -> Arrays:
+    """The tensors of weights in several files: the steps of the first stage are parted."""
+    keys = [f"feed_forward.stages.0.{key}" for key in ("weight_1", "bias_1", "weight_2")]
     names, index = numbered(list(files)), _object(INDEX, files[INDEX])
     held = [_tensors(name, bytes(files[name])) for name in names]
     where = {key: name for name, tensors in zip(names, held, strict=True) for key in tensors}

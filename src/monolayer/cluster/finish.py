@@ -154,16 +154,13 @@ def _line(found: Found) -> Monolayer:
     last = torch.tensor(found.last, dtype=torch.float64)
     sizes = nothing.expand(steps), nothing.expand(steps), nothing.expand(len(last), steps + (not whole))
     first = Staircase(*sizes, last if whole else torch.zeros_like(last), "exact" if whole else "runs")
-    readout: Staircase | Cascade = first
     margin = [float(part["margin"]) for part in found.parts if int(part["steps"])]
-    more: dict[str, Any] = {"runs": steps + 1}
-    if found.stages and found.crowds is not None:
-        readout = Cascade(
-            [first, *(staircase(stage.slope, stage.start, stage.level, whole, UNIT) for stage in found.stages)], labels
-        )
-        margin += [stage.margin for stage in found.stages if stage.margin is not None]
-        contested = [len(found.crowds.low), *(stage.crowds for stage in found.stages[:-1])]
-        more = {"runs": 1 + readout.step_count, "rank": readout.rank, "contested": contested}
+    margin += [stage.margin for stage in found.stages if stage.margin is not None]
+    later = [staircase(stage.slope, stage.start, stage.level, whole, UNIT) for stage in found.stages]
+    readout = Cascade([first, *later])
+    more: dict[str, Any] = {"runs": 1 + readout.step_count, "rank": readout.rank}
+    if found.crowds is not None:
+        more["contested"] = [len(found.crowds.low), *(stage.crowds for stage in found.stages[:-1])]
     lift = table_lift(draw, found.token_count, labels, found.values)
     card = Card(found.vocabulary, found.classes, rules.per, found.scalar, rules.causal, rules.next_token)
     stored = LineDraw.of(draw, found.kappa, Ids(rules.vocabulary, rules.order))

@@ -28,6 +28,7 @@ from monolayer.construct.uniform import uniform
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.attention import CODE, KEY
 from monolayer.model.card import Card, Grid, Summary
+from monolayer.model.cascade import Cascade
 from monolayer.model.device import check_device
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
@@ -116,7 +117,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
         raise _collision(found, lattice)
 
     report("building the staircase", 0.8)
-    feed_forward = staircase(*ramps_at(found.points.z, found.changes), found.level, False)
+    feed_forward = Cascade([staircase(*ramps_at(found.points.z, found.changes), found.level, False)])
 
     (codes,) = found.draw.proposal.lift
     quantizer = Quantizer.from_steps(1.0 / lattice.width, torch.from_numpy(lattice.start), codes)

@@ -112,9 +112,7 @@ class Own:
     """A model that `memorize` built."""
 
     model: Monolayer
-    may_change: ClassVar = frozenset(
-        {"steps", "width", "cascade", "readout", "vocabulary", "classes", NAMES, "draw", "summary"}
-    )
+    may_change: ClassVar = frozenset({"steps", "width", "vocabulary", "classes", NAMES, "draw", "summary"})
     """Keys of the configuration that an edit may change."""
 
     @property
@@ -138,7 +136,7 @@ class Own:
     @property
     def only(self) -> bool:
         """Whether `certify(only=True)` can prove from the weights that the model holds nothing else."""
-        return self.model.feed_forward.readout in ("exact", "runs")
+        return len(self.model.feed_forward.stairs) == 1
 
     @cached_property
     def content(self) -> Content:

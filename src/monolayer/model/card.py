@@ -54,7 +54,7 @@ class Summary:
     rank: int = 1
     """Rank of `W_V`."""
     contested: list[int] | None = None
-    """Stretches of the line that each stage of a cascade left to the next; None at rank 1 and for robust models."""
+    """Stretches of the line that each stage left to the next; None at rank 1 and for robust models."""
     half_width: float | None = None
     """Half-width of the narrowest slab between facts, contexts having length √rank; None on the line."""
 

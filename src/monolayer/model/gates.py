@@ -95,8 +95,8 @@ class Gates(Readout):
         return None if classes is None else classes[:, None].double()
 
     def to_json(self) -> dict[str, Any]:
-        """The widths of the stream."""
-        return {"gates": self.layout.to_json()}
+        """Its neurons, and the widths of the stream."""
+        return {"steps": [len(self.weight_1)], "gates": self.layout.to_json()}
 
     @classmethod
     def stored(cls, config: dict[str, Any], block: Block) -> Gates:

@@ -42,7 +42,7 @@ from monolayer.model.schema import (
     check_tensors,
     parse,
 )
-from monolayer.model.sharded import INDEX, is_shard, join, split_block
+from monolayer.model.sharded import INDEX, is_shard, join
 from monolayer.model.uniform import Uniform
 
 _OWN = (CONFIG, WEIGHTS, NAMES, MEMORY, INDEX)
@@ -54,7 +54,7 @@ def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = 
     model: Monolayer | Uniform
     try:
         config, names, files = _open(Path(folder))
-        tensors = _tensors(files, config)
+        tensors = _tensors(files)
         if config["kind"] == "interpolator":
             check_tensors(config, names, shapes_of(tensors))
             model = Uniform.stored(config, tensors)
@@ -143,10 +143,10 @@ def _open(folder: Path) -> tuple[Config, dict[str, list[Any]], dict[str, Any]]:
     return config, parse(NAMES, files[NAMES]) if NAMES in files else {}, files
 
 
-def _tensors(files: dict[str, Any], config: Config) -> dict[str, Tensor]:
+def _tensors(files: dict[str, Any]) -> dict[str, Tensor]:
     if INDEX in files:
         shards = {name: files[name] for name in files if is_shard(name)}
-        joined = join(parse(INDEX, files[INDEX]), shards, split_block(config["readout"]))
+        joined = join(parse(INDEX, files[INDEX]), shards)
         return {name: torch.from_numpy(value) for name, value in joined.items()}
     try:
         return load_tensors(files[WEIGHTS])

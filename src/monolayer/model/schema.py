@@ -22,7 +22,7 @@ Check = tuple[Callable[[Any], bool], str]
 Shape = tuple[str | int, ...]
 """Sizes: numbers, or letters that must mean the same number in every tensor."""
 
-VERSION = 1
+VERSION = 2
 CONFIG, WEIGHTS, NAMES, MEMORY = "config.json", "model.safetensors", "names.json", "memory.safetensors"
 _NAMES_OR_NULL = 'null, {"range": number} or {"names": its own name}'
 
@@ -65,7 +65,10 @@ FIELDS: dict[str, Check] = {
     "tokens": _one_of("ids", "vectors"),
     "width": _whole(4),
     "labels": _whole(1),
-    "steps": _whole(0),
+    "steps": (
+        (lambda value: type(value) is list and len(value) > 0 and all(_whole(0)[0](steps) for steps in value)),
+        "a list of one or more whole numbers",
+    ),
     "per": _one_of("token", "sequence"),
     "target": _one_of("classes", "reals"),
     "scalar": _BOOLEAN,
@@ -83,12 +86,6 @@ FIELDS: dict[str, Check] = {
     "summary": _OBJECT_OR_NULL,
     "files": (_digests, "an object of digests"),
     "digest": ((lambda value: type(value) is str), "a digest"),
-}
-CASCADE: dict[str, Check] = {
-    "steps": (
-        (lambda value: type(value) is list and len(value) > 1 and all(_whole(0)[0](steps) for steps in value)),
-        "a list of two or more whole numbers",
-    )
 }
 GATES: dict[str, Check] = {"token": _whole(1), "place": _whole(0), "rank": _whole(1)}
 INTERPOLATOR: dict[str, Check] = {
@@ -126,8 +123,10 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
         lambda c: c["target"] == "classes" if _gated(c) else c["target"] == "reals" or c["labels"] == 1,
     ),
     ("gates belong to a memorizer of ids", lambda c: not _gated(c) or (c["kind"], c["tokens"]) == ("memorizer", "ids")),
-    ("a cascade belongs to a memorizer", lambda c: not _stages(c) or c["kind"] == "memorizer"),
-    ("steps are those of all stages", lambda c: not _stages(c) or c["steps"] == sum(_stages(c))),
+    (
+        "several stages belong to a line of a memorizer",
+        lambda c: len(c["steps"]) == 1 or (c["kind"] == "memorizer" and not _gated(c)),
+    ),
     ("scalar means reals with one label slot", lambda c: not c["scalar"] or (c["target"], c["labels"]) == ("reals", 1)),
     ("a causal model answers at tokens", lambda c: not c["causal"] or c["per"] == "token"),
     (
@@ -163,16 +162,11 @@ def _gated(config: Config) -> bool:
     return bool(config["readout"] == "gates")
 
 
-def _stages(config: Config) -> list[int]:
-    """Steps of every stage of a cascade; none for other readouts."""
-    return list(config["cascade"]["steps"]) if config["readout"] == "cascade" else []
-
-
 def _width(config: Config) -> int:
     if _gated(config):
         return int(sum(config["gates"].values()) + 2 + config["labels"])
     dim = 0 if config["grid"] is None else config["grid"]["dim"]
-    return int(3 + config["labels"] + dim + 2 * max(0, len(_stages(config)) - 1))
+    return int(3 + config["labels"] + dim + 2 * (len(config["steps"]) - 1))
 
 
 def _interval(grid: dict[str, Any]) -> bool:
@@ -184,7 +178,7 @@ def _files(config: Config) -> set[str]:
     weights = {WEIGHTS}
     if INDEX in config["files"]:  # in several files: then they are numbered, and hold the steps of a line
         count = sum(name.startswith("model-") for name in config["files"])
-        line = config["kind"] == "memorizer" and config["readout"] in ("exact", "runs", "cascade")
+        line = config["kind"] == "memorizer" and config["readout"] in ("exact", "runs")
         whole = line and config["dtype"] == "float64" and count > 1
         weights = {INDEX, *shard_names(count)} if whole else set()
     return weights | ({NAMES} if named else set())
@@ -193,13 +187,28 @@ def _files(config: Config) -> set[str]:
 # -- readouts and tensors -----------------------------------------------------------------------------------
 
 
-READOUTS: dict[str, Callable[[int], dict[str, Shape]]] = {
-    "exact": lambda R: {"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R), "bias_2": ("m",)},
-    "runs": lambda R: {"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R + 1), "bias_2": ("m",)},
-    "gates": lambda H: {"weight_1": (H, "reads"), "bias_1": (H,), "weight_2": ("m", H), "bias_2": ("m",)},
-    "cascade": lambda R: {},
+def _stages(config: Config, more: int) -> dict[str, Shape]:
+    """The tensors of every stage; `more`: columns of `weight_2` beyond its steps."""
+    found: dict[str, Shape] = {}
+    for number, steps in enumerate(config["steps"], 1):
+        writes = "m" if number == len(config["steps"]) else "m + 1"  # the label, and the number of a stretch
+        stage: dict[str, Shape] = {"weight_1": (steps,), "bias_1": (steps,), "bias_2": (writes,)}
+        stage["weight_2"] = (writes, steps + more)
+        found |= {f"stages.{number - 1}.{name}": shape for name, shape in stage.items()}
+    return found
+
+
+def _gates(config: Config) -> dict[str, Shape]:
+    (H,) = config["steps"]
+    return {"weight_1": (H, "reads"), "bias_1": (H,), "weight_2": ("m", H), "bias_2": ("m",)}
+
+
+READOUTS: dict[str, Callable[[Config], dict[str, Shape]]] = {
+    "exact": lambda config: _stages(config, 0),
+    "runs": lambda config: _stages(config, 1),
+    "gates": _gates,
 }
-"""Kinds of readout: their tensors `feed_forward.…` for `R` steps. A cascade has those of its stages."""
+"""Kinds of readout: their tensors `feed_forward.…`."""
 
 
 def shapes(config: Config) -> dict[str, Shape]:
@@ -213,13 +222,7 @@ def shapes(config: Config) -> dict[str, Shape]:
     if _gated(config):
         found = {"attention.W_Q": (2, "D"), "attention.W_K": (2, "D"), "attention.W_V": ("k", "D")}
         found["attention.W_O"] = ("D", "k")
-    found |= {f"feed_forward.{name}": shape for name, shape in READOUTS[config["readout"]](config["steps"]).items()}
-    for number, steps in enumerate(_stages(config)):
-        more = config["target"] == "reals"
-        writes = "m" if number == len(_stages(config)) - 1 else "m + 1"  # the label, and the number of a stretch
-        stage: dict[str, Shape] = {"weight_1": (steps,), "bias_1": (steps,), "bias_2": (writes,)}
-        stage["weight_2"] = (writes, steps + more)
-        found |= {f"feed_forward.stages.{number}.{name}": shape for name, shape in stage.items()}
+    found |= {f"feed_forward.{name}": shape for name, shape in READOUTS[config["readout"]](config).items()}
     found |= {"bos": ("D",), "head.weight": ("C", "D"), "head.bias": ("C",)}
     found |= (
         {"lift.weight": ("V", "D")} if config["tokens"] == "ids" else {"lift.weight": ("D", "d"), "lift.bias": ("D",)}
@@ -292,7 +295,7 @@ def check_config(config: Config, digest: str) -> None:
     fields, rules = FIELDS, RULES
     if config.get("kind") == "interpolator":
         fields, rules = INTERPOLATOR, INTERPOLATOR_RULES
-    inner = {"gates": GATES, "cascade": CASCADE}
+    inner = {"gates": GATES}
     kind = str(config.get("readout"))
     _check_fields(CONFIG, config, fields | ({kind: _OBJECT} if kind in inner else {}))
     for key, known in (inner | {"grid": GRID}).items():

@@ -82,7 +82,7 @@ def _in_own(stored: Stored, data: Sequences) -> Location:
     return Location(
         facts,
         writers,
-        Slice("feed_forward.weight_2", axis=1),
+        Slice(f"{stored.block}.weight_2", axis=1),
         lambda fact: _own_rows(stored, points, facts[fact]),
         partial(own_wires, stored),
         _own_names(stored),
@@ -97,7 +97,8 @@ def _own_rows(stored: Stored, points: Labelled, fact: Fact) -> tuple[Slice, ...]
     if position is not None:
         row = None if points.rows is None else int(points.rows[points.data.offsets[sequence] + position])
         found = [Slice("lift.weight", row)] + [Slice("positions.weight", position)] * stored.config["positions"]
-    return (*found, *[Slice("feed_forward.bias_2")] * bool(stored["feed_forward.bias_2"].any()))
+    bias = f"{stored.block}.bias_2"
+    return (*found, *[Slice(bias)] * bool(stored[bias].any()))
 
 
 def _own_names(stored: Stored) -> Callable[[Any], list[Any]]:

@@ -26,7 +26,7 @@ from monolayer.model.staircase import Staircase
 
 
 def staircase(slope: Floats, start: Floats, level: Floats, classes: bool, unit: float = UNIT) -> Staircase:
-    """The readout with ramps of this slope and beginning `(R,)`, and labels `level` `(m, R + 1)` between them.
+    """A stage with ramps of this slope and beginning `(R,)`, and labels `level` `(m, R + 1)` between them.
 
     A run of equal labels costs nothing inside, however many points it holds. `classes`: labels are whole numbers,
     whose sums must not round in a format with unit roundoff `unit`.
@@ -48,7 +48,7 @@ def assemble(
     draw: Draw,
     kappa: float,
     lift: nn.Embedding | nn.Linear,
-    feed_forward: Staircase | Cascade,
+    feed_forward: Cascade,
     card: Card,
     bos: Tensor | None = None,
     quantizer: Quantizer | None = None,
