@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import monolayer as ml
-from monolayer.checker import Certificate, certify, data_digest, verify
+from monolayer.checker import Certificate, certify, data_digest
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError, ModelFileError
 from tests.adversary import relabelled
@@ -330,20 +330,20 @@ def test_real_labels_have_a_stated_error() -> None:
 # -- files ---------------------------------------------------------------------------------------------
 
 
-def test_certificates_travel_as_json_and_verify_says_what_changed(tmp_path: Path) -> None:
+def test_certificates_travel_as_json_and_say_what_changed(tmp_path: Path) -> None:
     case = random_case(4, **PLAIN)
     assert case.Y is not None
     folder = case.saved.write(tmp_path / "m")
-    proof = verify(folder, case.X, case.Y)
+    proof = certify(folder, case.X, case.Y)
     assert proof.notes == ()
     assert proof.save(folder) == folder / "certificate.json"
     assert sorted(path.name for path in folder.iterdir()) == ["certificate.json", "config.json", "model.safetensors"]
-    assert verify(folder, case.X, case.Y).notes[0].endswith("proved then")
-    other = verify(folder, case.X[1:], case.Y[1:])
+    assert certify(folder, case.X, case.Y).notes[0].endswith("proved then")
+    other = certify(folder, case.X[1:], case.Y[1:])
     assert (other.verdict, other.notes) == ("proved", ("the data are not those of certificate.json in this folder",))
-    refuted = verify(folder, case.X, relabelled(case, np.random.default_rng(0)).Y)
+    refuted = certify(folder, case.X, relabelled(case, np.random.default_rng(0)).Y)
     case.saved.edited("feed_forward.stages.0.bias_2", 0, 77.0).write(folder)
-    other = verify(folder, case.X, case.Y)
+    other = certify(folder, case.X, case.Y)
     note = "the weights are not those of certificate.json in this folder"
     assert (other.verdict, other.notes) == ("refuted", (note,))
     assert note in other.explain()

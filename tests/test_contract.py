@@ -17,7 +17,6 @@ from monolayer.construct.line.build import table_lift
 from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.line.points import contextual_points, ramps_at
 from monolayer.construct.task import Progress, Task
-from monolayer.model.card import Summary
 from monolayer.model.cascade import Cascade
 
 CONSTRUCTIONS: dict[str, dict[str, Any]] = {"exact": {}, "robust": {"robust": True}, "float32": {"dtype": "float32"}}
@@ -44,11 +43,8 @@ class Even:
         readout = Cascade([staircase(*ramps_at(points.z, changes), level, True)])
         card = task.card({"construction": "even"})
         model = assemble(draw, points.kappa, table_lift(draw, count, readout.labels), readout, card)
-        known = {"sequences": len(data), "labelled": len(points.z), "points": len(points.z), "vocabulary": len(count)}
-        unknown = dict.fromkeys(("gap", "expected_gap", "margin"))
-        known |= {"draws": 1, "runs": len(changes) + 1, "corollary_1": 0, "conflicts": conflicts} | model.counts()
-        bits = len(points.z) * target.entropy_bits()
-        model.card = card.with_summary(Summary(**known, **unknown, temperature=1.0, layout="cells", label_bits=bits))
+        facts = {"temperature": 1.0, "layout": "cells", "runs": len(changes) + 1, "conflicts": conflicts}
+        model.card = card.with_summary(task.summary(model, target, 1, **facts))
         return model
 
 

@@ -293,7 +293,7 @@ def test_a_summary_with_other_fields_is_none(tmp_path: Path, other: dict[str, An
     assert ml.load(folder).summary == model.summary
     rewrite(folder, lambda config: config["summary"].update(other))
     assert ml.load(folder).summary is None
-    assert ml.verify(folder, ["ab"], [["x", "y"]]).verdict == "proved"
+    assert ml.certify(folder, ["ab"], [["x", "y"]]).verdict == "proved"
 
 
 def test_a_model_that_has_no_place_in_the_format_is_not_saved(tmp_path: Path) -> None:
@@ -397,7 +397,7 @@ def test_names_that_are_no_valid_text_come_back(tmp_path: Path) -> None:
     X, Y = ["\ud800é"], [["\udfff", "x"]]
     folder = ml.memorize(X, Y).save(tmp_path / "m")
     assert ml.load(folder).predict(X)[0].tolist() == Y[0]
-    assert ml.verify(folder, X, Y).verdict == "proved"
+    assert ml.certify(folder, X, Y).verdict == "proved"
 
 
 def test_a_model_can_be_overwritten_from_inside_and_through_a_link(

@@ -108,7 +108,8 @@ def certify(
     `unit`: as for `memorize`; what is left out is as the model has it. A next-token model needs no labels. For an
     approximator `X` is the function itself, NumPy in and out: the claim is about every sequence off the ramps.
     Real answers must equal their labels, unless `tolerance` says how far off they may be. `only`: also whether the
-    readout holds nothing but these data (docs/editing.md).
+    readout holds nothing but these data (docs/editing.md). Of a folder that holds a certificate, a note says whether
+    weights or data have changed since.
 
     For a robust model, `noise` claims it for every change of each weight by at most that share of itself, and `dtype`
     for the weights rounded to `bfloat16`, `float16` or `int8` (whole multiples of one scale per row).
@@ -119,34 +120,32 @@ def certify(
         return asked_data(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
 
     with folder_of(model) as folder:
-        if is_stock(folder):
-            claims.check({})
-            return judge_stock(folder, data(*asked_as(folder)), only=only)
-        stored = read(folder)
-        claims.check(stored.config)
-        if stored.config["kind"] == "interpolator":
-            return judge_uniform(stored, X, tolerance)
-        if claims.dtype is not None:
-            stored = rounded(stored, claims.dtype)
-        if stored.raw and not callable(X):
-            raise DataError("an approximator is compared with its function: give that in place of data")
-        if callable(X):
-            return judge(stored, lambda: _cells(stored, X), claims, CELL_CLAIM)
-        asked = data(stored.vocabulary, stored.config["per"])
-        return judge(stored, lambda: Asked([lambda: asked]), claims)
+        return compared_with_old(folder, _judged(folder, X, data, claims))
 
 
-def verify(folder: str | os.PathLike[str], X: Any, Y: Any = None, **options: Any) -> Certificate:
-    """`certify`, with a note on what has changed since the certificate in the folder was written."""
-    if not isinstance(folder, str | os.PathLike):
-        raise DataError(
-            f"verify takes the folder of a saved model, not a {type(folder).__name__}: certify takes models"
-        )
-    return compared_with_old(folder, certify(folder, X, Y, **options))
+def _judged(
+    folder: Path, X: Any, data: Callable[[Names | None, Belongs | None], Sequences], claims: Claims
+) -> Certificate:
+    """The certificate of whatever lies in a folder; `data`: what was asked, as a model with these names reads it."""
+    if is_stock(folder):
+        claims.check({})
+        return judge_stock(folder, data(*asked_as(folder)), only=claims.only)
+    stored = read(folder)
+    claims.check(stored.config)
+    if stored.config["kind"] == "interpolator":
+        return judge_uniform(stored, X, claims.tolerance)
+    if claims.dtype is not None:
+        stored = rounded(stored, claims.dtype)
+    if stored.raw and not callable(X):
+        raise DataError("an approximator is compared with its function: give that in place of data")
+    if callable(X):
+        return judge(stored, lambda: _cells(stored, X), claims, CELL_CLAIM)
+    asked = data(stored.vocabulary, stored.config["per"])
+    return judge(stored, lambda: Asked([lambda: asked]), claims)
 
 
 def compared_with_old(folder: str | os.PathLike[str], new: Certificate) -> Certificate:
-    """A certificate with a note on the one in the folder."""
+    """A certificate with a note on the one that lies in the folder, if there is one."""
     try:
         old = Certificate.read(folder)
     except ModelFileError as error:
@@ -159,14 +158,14 @@ def compared_with_old(folder: str | os.PathLike[str], new: Certificate) -> Certi
     return replace(new, notes=new.notes + notes)
 
 
-def verify_files(
+def certify_files(
     folder: str | os.PathLike[str],
     files: list[str],
     *,
     progress: Callable[[str, float], None] = lambda stage, share: None,
     **options: Any,
 ) -> Certificate | None:
-    """`verify` of a saved model and the labelled data in `files`, read with `options`, a file at a time.
+    """`certify` of a saved model and the labelled data in `files`, read with `options`, a file at a time.
 
     Files are read once, and kept in a temporary folder. None where all data must be held at once: for stock folders,
     robust models, vectors, and files without a next token.

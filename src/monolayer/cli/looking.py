@@ -199,7 +199,7 @@ def page(
 
     Without a model the page builds one: type facts, see the weights, forget a fact, add noise.
     """
-    from monolayer.checker import verify
+    from monolayer.checker import certify
     from monolayer.data.aside import new_file
     from monolayer.model.load import load_monolayer
     from monolayer.page import page as write
@@ -214,7 +214,7 @@ def page(
             sequences = reading.read(data, step, model)
             if sequences.labels is not None:
                 step("certifying", 0.5)
-                verdict = verify(folder, sequences).verdict
+                verdict = certify(folder, sequences).verdict
         step("writing", 0.9)
         text = write(model, sequences, title=title, verdict=verdict)
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,6 @@ from monolayer.model.cascade import Cascade
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import save
 from monolayer.model.staircase import Staircase
-from monolayer.theory.bounds import corollary1_counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,18 +172,15 @@ def _with_summary(model: Monolayer, found: Found, more: dict[str, Any]) -> Monol
     """The model with what was found out; `more` goes before what all models say."""
     count, least = sum(int(part["count"]) for part in found.parts), min(float(part["least"]) for part in found.parts)
     low, high = found.ends
-    counted, multiplied = corollary1_counts(found.labelled, 1, max(1, found.rules.reals))
-    facts: dict[str, Any] = spacing(count, least, high - low) | more
-    summary = Summary(
+    summary = Summary.of(
+        model.counts(),
         sequences=found.sequences,
         labelled=found.labelled,
-        **facts,
-        conflicts=0,
         vocabulary=int(np.count_nonzero(found.token_count)),
-        **model.counts(),
-        corollary_1=counted,
-        label_bits=None if found.classes is None else found.labelled * entropy_bits(found.label_count),
-        corollary_1_dense=multiplied,
+        dim=1,
+        labels=max(1, found.rules.reals),
+        entropy=None if found.classes is None else entropy_bits(found.label_count),
+        **spacing(count, least, high - low) | more,
     )
     model.card = model.card.with_summary(summary)
     return model

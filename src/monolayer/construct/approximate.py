@@ -33,7 +33,6 @@ from monolayer.model.device import check_device
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.uniform import Uniform
-from monolayer.theory.bounds import corollary1_counts
 
 RAMP = 2.0**-20
 """Width of a ramp as a share of a cell: then one point in a million or fewer, a coordinate, lies on one."""
@@ -138,16 +137,15 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     bos[KEY : CODE + 1] = -codes[:, :, 0].sum(1)
     bos[-box.dim :] = box.low
     model = assemble(found.draw, found.points.kappa, lift, feed_forward, card, bos, quantizer)
-    paper, paper_dense = corollary1_counts(len(table), box.dim, table.shape[1])
-    summary = Summary(
+    summary = Summary.of(
+        model.counts(),
         sequences=len(rows),
         labelled=len(table),
-        **found.measure(),
         vocabulary=tokens.alphabet.size,
-        **model.counts(),
-        corollary_1=paper,
-        label_bits=None,
-        corollary_1_dense=paper_dense,
+        dim=box.dim,
+        labels=table.shape[1],
+        entropy=None,
+        **found.measure(),
     )
     model.card = model.card.with_summary(summary)
     if error is not None:

@@ -16,7 +16,6 @@ from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.model.card import Card, Summary
 from monolayer.model.monolayer import Monolayer
-from monolayer.theory.bounds import corollary1_counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,16 +60,14 @@ class Task:
 
     def summary(self, model: Monolayer, target: Target, labels: int, **facts: Any) -> Summary:
         """What a builder found out: `facts`, and what is known of every model with `labels` numbers per label."""
-        labelled, dimension = len(target.number), 1 if self.vectors is None else self.vectors.shape[1]  # ids: on a line
-        counted, multiplied = corollary1_counts(labelled, dimension, labels)
-        return Summary(
+        return Summary.of(
+            model.counts(),
             sequences=len(self.data),
-            labelled=labelled,
+            labelled=len(target.number),
             vocabulary=int(np.count_nonzero(np.bincount(self.context.rows))),
-            corollary_1=counted,
-            corollary_1_dense=multiplied,
-            label_bits=None if target.classes is None else labelled * target.entropy_bits(),
-            **model.counts(),
+            dim=1 if self.vectors is None else self.vectors.shape[1],  # ids: on a line
+            labels=labels,
+            entropy=None if target.classes is None else target.entropy_bits(),
             **facts,
         )
 
