@@ -175,7 +175,10 @@ def test_what_was_forgotten_is_gone_and_what_was_not_is_seen(kind: str) -> None:
 
 
 def test_what_is_no_line_is_refused() -> None:
-    for kind, words in (("cascade tokens", "this model has 2 stages"), ("robust positions", "holds many facts")):
+    for kind, words in (
+        ("cascade tokens", "this model has 2 stages"),
+        ("robust positions", "do not show which facts they hold"),
+    ):
         model, data = built(kind)
         with pytest.raises(ml.DataError, match=rf"only= asks what the steps of one line hold; .*{words}.*draw=model"):
             ml.certify(model, data, only=True)

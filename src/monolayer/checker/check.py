@@ -23,14 +23,15 @@ import numpy as np
 
 from monolayer.arrays import dtype_name
 from monolayer.checker.cells import cell_function, read_cells
-from monolayer.checker.certificate import FILE, Certificate
+from monolayer.checker.certificate import FILE, Certificate, Claims
+from monolayer.checker.format import READOUTS
 from monolayer.checker.given import again, confirm
-from monolayer.checker.labelled import Labelled, Load, data_digest, labelled
-from monolayer.checker.line import Points, judge_line
-from monolayer.checker.robust import MOST_NOISE, check_gates, rounded
+from monolayer.checker.labelled import Labelled, Load, Points, data_digest, labelled
+from monolayer.checker.network import Stored
+from monolayer.checker.robust import MOST_NOISE, rounded
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stock.check import judge_stock
-from monolayer.checker.stored import Stored, folder_of, read
+from monolayer.checker.stored import folder_of, read
 from monolayer.checker.uniform import judge_uniform
 from monolayer.data import Names, Sequences
 from monolayer.data import read as read_data
@@ -50,37 +51,30 @@ CELL_CLAIM = (
     "{:,} tokens of all sequences of cells"
 )
 """For an approximator and its function; `CellFunction.condition` says what of it holds in which order of the tokens."""
-ONLY_LINES = {
-    "gates": "a half-space of a robust model holds many facts, and its weights do not show which",
-}
 
 
-class Claims(NamedTuple):
-    """What is claimed besides the labels: how near, nothing else held; of robust models, noise and a short format."""
-
-    tolerance: float | None = None
-    only: bool = False
-    noise: float | None = None
-    dtype: str | None = None
-
-    def check(self, config: dict[str, Any]) -> None:
-        """Raise an error where the claims make no sense, or not for a model with this config, empty for a stock one."""
-        _check_number("tolerance", self.tolerance, np.inf, "a finite number from 0 on, or None for equality")
-        _check_number("noise", self.noise, MOST_NOISE, f"a share of each weight from 0 to {MOST_NOISE}")
-        short, kind, readout = self.noise or self.dtype, config.get("kind"), config.get("readout")
-        if kind == "interpolator" and (short or self.only):
-            raise DataError("noise, dtype and only are claims about memorizers; this network approximates a function")
-        if short and readout != "gates":
-            raise DataError("noise and short formats are claims about robust models: memorize with robust=True")
-        stages = len(config.get("steps", [0]))
-        if self.only and (readout in ONLY_LINES or stages > 1):
-            why = ONLY_LINES.get(str(readout), f"this model has {stages} stages")
-            raise DataError(
-                f"only= asks what the steps of one line hold; {why}. That a model holds nothing else "
-                "is shown by equality: compare(model, memorize(X, Y, draw=model)).same"
-            )
-        if self.only and kind == "approximator":
-            raise DataError("only= asks whether a memorizer holds nothing but its data; this model is an approximator")
+def _check_claims(claims: Claims, stored: Stored | None) -> None:
+    """Raise an error where claims make no sense, or not for this model; None stands for one in a stock folder."""
+    _check_number("tolerance", claims.tolerance, np.inf, "a finite number from 0 on, or None for equality")
+    _check_number("noise", claims.noise, MOST_NOISE, f"a share of each weight from 0 to {MOST_NOISE}")
+    short, kind = claims.noise or claims.dtype, None if stored is None else stored.config["kind"]
+    if kind == "interpolator" and (short or claims.only):
+        raise DataError("noise, dtype and only are claims about memorizers; this network approximates a function")
+    row = None if stored is None or kind == "interpolator" else READOUTS[stored.config["readout"]]
+    if short and (row is None or not row.noise):
+        raise DataError("noise and short formats are claims about robust models: memorize with robust=True")
+    if stored is None or row is None or not claims.only:  # of stock folders their own judge says what it proves
+        return
+    if not row.only or stored.stages > 1:
+        why = f"this model has {stored.stages} stages"
+        if not row.only:
+            why = f"the weights of the readout {stored.config['readout']!r} do not show which facts they hold"
+        raise DataError(
+            f"only= asks what the steps of one line hold; {why}. That a model holds nothing else "
+            "is shown by equality: compare(model, memorize(X, Y, draw=model)).same"
+        )
+    if kind == "approximator":
+        raise DataError("only= asks whether a memorizer holds nothing but its data; this model is an approximator")
 
 
 def _check_number(name: str, value: Any, most: float, words: str) -> None:
@@ -128,10 +122,10 @@ def _judged(
 ) -> Certificate:
     """The certificate of whatever lies in a folder; `data`: what was asked, as a model with these names reads it."""
     if is_stock(folder):
-        claims.check({})
+        _check_claims(claims, None)
         return judge_stock(folder, data(*asked_as(folder)), only=claims.only)
     stored = read(folder)
-    claims.check(stored.config)
+    _check_claims(claims, stored)
     if stored.config["kind"] == "interpolator":
         return judge_uniform(stored, X, claims.tolerance)
     if claims.dtype is not None:
@@ -173,7 +167,7 @@ def certify_files(
     if is_stock(Path(folder)):
         return None
     stored = read(folder)
-    if stored.config.get("tokens") != "ids" or stored.config["readout"] == "gates":
+    if stored.config.get("tokens") != "ids" or not READOUTS[stored.config["readout"]].in_parts:
         return None
     with tempfile.TemporaryDirectory() as scratch:
         parts: list[Load] = []
@@ -233,11 +227,7 @@ def judge(stored: Stored, ask: Callable[[], Asked], claims: Claims, claim: str =
                 data_digest=data_digest(*asked.parts),
                 notes=asked.notes,
             )
-            if stored.config["readout"] == "gates":
-                (points,) = parts  # of several only lines are judged
-                found = check_gates(stored, points(), claims.noise, question)
-            else:
-                found = judge_line(stored, parts, question, claims.tolerance, claims.only)
+            found = READOUTS[stored.config["readout"]].judge(stored, parts, question, claims)
             return replace(found, claim=found.claim + asked.condition)
     except UnhandledError as why:
         return replace(question, reason=f"the proof does not cover these weights: {why}")
@@ -282,7 +272,7 @@ def _cells(stored: Stored, f: Callable[[Any], Any]) -> Asked:
 
 def assumed(stored: Stored) -> tuple[str, ...]:
     """What an evaluation is, in words."""
-    fmt, gated = stored.format, stored.config["readout"] == "gates"
+    fmt = stored.format
     short = stored.config["dtype"] not in ("float64", "float32")
     return (
         (
@@ -299,6 +289,6 @@ def assumed(stored: Stored) -> tuple[str, ...]:
             "rescaling on the way; masked places count as 0"
         ),
         "NumPy on the checking machine keeps to the same rules",
-        *((f"reciprocal square root within {EXP_ULPS} units in the last place",) if gated else ()),
+        *READOUTS[stored.config["readout"]].assumes,
         *((f"weights in {stored.config['dtype']}, turned into {fmt.name} without change",) if short else ()),
     )

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Bools, Floats, Ints
+from monolayer.checker.network import LABEL, Steps, Stored
 from monolayer.checker.rounding import PADDING, Format, UnhandledError
-from monolayer.checker.stored import LABEL, Steps, Stored
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,9 @@ from flint import arb
 from monolayer.arrays import Floats
 from monolayer.checker.cells import read_cells
 from monolayer.checker.codes import check_stream, read_attention
+from monolayer.checker.network import CODE, KEY, Stored
 from monolayer.checker.readout import copies, read_staircase
 from monolayer.checker.rounding import UnhandledError
-from monolayer.checker.stored import CODE, KEY, Stored
 from monolayer.theory.balls import Ball, interval
 
 Interval = tuple[Fraction, Fraction]

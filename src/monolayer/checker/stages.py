@@ -16,9 +16,9 @@ import numpy as np
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.codes import Codes, Reads, Stream, read_attention, read_codes, read_coordinate
 from monolayer.checker.labelled import Labelled
+from monolayer.checker.network import Stored
 from monolayer.checker.readout import Staircase
 from monolayer.checker.rounding import UnhandledError
-from monolayer.checker.stored import Stored
 
 
 class Stage(NamedTuple):

@@ -11,12 +11,10 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import load
 
@@ -31,56 +29,10 @@ from monolayer.checker.format import (
     examine_tensors,
     numbered,
 )
-from monolayer.checker.rounding import BINARY32, BINARY64, Format
-from monolayer.data import Names
+from monolayer.checker.network import Arrays, Stored
+from monolayer.checker.rounding import BINARY32, BINARY64
 from monolayer.data.folder import read_together
 from monolayer.errors import DataError, ModelFileError
-
-ONE, KEY, CODE, LABEL = 0, 1, 2, 3
-Arrays = dict[str, NDArray[Any]]
-Steps = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
-
-
-@dataclass(frozen=True, eq=False)
-class Stored:
-    """The tensors of a saved model by their names, and what its `config.json` says of them.
-
-    `format`: the arithmetic that a claim is about; short formats are formats of weights only.
-    """
-
-    tensors: Arrays
-    config: dict[str, Any]
-    vocabulary: Names | None
-    classes: Names | None
-    format: Format
-    memory: NDArray[Any] | None = None
-    """Fingerprints `(M,)`, where the model keeps any."""
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        return self.tensors[name]
-
-    @property
-    def block(self) -> str:
-        """The block with the first neurons of the readout: that of its first stage, or the whole of one without."""
-        return "feed_forward.stages.0" if "feed_forward.stages.0.bias_1" in self.tensors else "feed_forward"
-
-    def steps(self, block: str) -> Steps:
-        """`weight_1`, `bias_1` and `weight_2` of a block of the readout."""
-        return self[f"{block}.weight_1"], self[f"{block}.bias_1"], self[f"{block}.weight_2"]
-
-    @property
-    def stages(self) -> int:
-        """Stages of the readout, which for a line is its value rank."""
-        return len(self.config["steps"])
-
-    def value(self, stage: int) -> int:
-        """The coordinate of the stream that stage `stage`, from 2, averages; its code stands behind it."""
-        return LABEL + int(self.config["labels"]) + 2 * (stage - 2)
-
-    @property
-    def raw(self) -> int:
-        """Coordinates of the stream behind the label slots, where an approximator keeps the token itself."""
-        return int(self.config["grid"]["dim"]) if self.config["kind"] == "approximator" else 0
 
 
 @contextmanager

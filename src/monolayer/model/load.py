@@ -26,6 +26,7 @@ from monolayer.data.text import Script
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card, Fingerprint, Grid, Summary
 from monolayer.model.device import check_device
+from monolayer.model.fields import Config
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
@@ -36,7 +37,6 @@ from monolayer.model.schema import (
     MEMORY,
     NAMES,
     WEIGHTS,
-    Config,
     check_config,
     check_names,
     check_tensors,
@@ -104,13 +104,13 @@ def model_from(
         fingerprint=None if memory is None else Fingerprint(_fingerprints(memory), config["per"], config["causal"]),
     )
     four = (tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
-    readout, attention = READOUTS[config["readout"]]
+    row = READOUTS[config["readout"]]
     return Monolayer(
         table("lift") if config["tokens"] == "ids" else layer("lift"),
         table("positions") if config["positions"] else None,
         tensors["bos"],
-        attention(*four),
-        readout.stored(config, block),
+        row.attention(*four),
+        row.readout.stored(config, block),
         layer("head"),
         card,
         None if grid is None else Quantizer(*block("quantizer")),

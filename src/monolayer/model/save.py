@@ -23,8 +23,9 @@ from monolayer.data import Names
 from monolayer.data.folder import new_folder
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card
+from monolayer.model.fields import Config
 from monolayer.model.parts import Parts
-from monolayer.model.schema import CONFIG, MEMORY, NAMES, VERSION, WEIGHTS, Config, check_config, check_tensors
+from monolayer.model.schema import CONFIG, MEMORY, NAMES, VERSION, WEIGHTS, check_config, check_tensors
 from monolayer.model.sharded import INDEX, SPLIT, index_json, shard_names
 
 SAME = ("kind", "per", "scalar", "causal", "next_token", "draw")

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Bools, Ints
+from monolayer.checker.network import CODE, KEY, LABEL, Stored
 from monolayer.checker.stock.files import Network
-from monolayer.checker.stored import CODE, KEY, LABEL, Stored
 
 Wires = tuple[list[Bools], list[Bools]]
 """Coordinates `(D,)` of the stream that neurons, attention and input write, and that query, key, value, neurons and
@@ -39,8 +39,8 @@ def circuit(wires: Wires, hidden: list[dict[str, Any]]) -> dict[str, Any]:
 
 def own_wires(stored: Stored, neurons: Ints) -> Wires:
     """Of a model of monolayer, with some of its neurons."""
-    D, gated = len(stored["bos"]), stored.config["readout"] == "gates"
     weight_1, _, weight_2 = stored.steps(stored.block)
+    D, gated = len(stored["bos"]), weight_1.ndim == 2  # a step reads one number, a half-space many
     first, where = (D - len(weight_2), slice(weight_1.shape[1])) if gated else (LABEL, slice(CODE, CODE + 1))
     read, written = np.zeros((2, D), dtype=bool)
     read[where] = _used(weight_1[neurons]) if gated else len(neurons) > 0

@@ -19,6 +19,7 @@ from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.codes import read_attention, read_stream
 from monolayer.checker.gates import Gated, Pairs
 from monolayer.checker.labelled import Labelled
+from monolayer.checker.network import Stored
 from monolayer.checker.noise import Shares, answers, errors, silent
 from monolayer.checker.readout import answers as line_answers
 from monolayer.checker.readout import copies, read_staircase
@@ -30,7 +31,6 @@ from monolayer.checker.stock.evaluate import Program, batches
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.neurons import AT_ONCE, Returned
 from monolayer.checker.stock.places import Places
-from monolayer.checker.stored import Stored
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 
