@@ -20,7 +20,7 @@ from monolayer.checker.labelled import UNSURE, Labelled, Points, real
 from monolayer.checker.network import Stored
 from monolayer.checker.only import CLAIM as CLAIM_ONLY
 from monolayer.checker.only import leftover, remembered
-from monolayer.checker.readout import answers, copies, read_staircase
+from monolayer.checker.readout import Staircase, answers, copies, read_staircase
 from monolayer.checker.rounding import PADDING, UnhandledError
 from monolayer.checker.stages import Evaluated, evaluate
 
@@ -34,9 +34,16 @@ BESIDE = "a masked token has no finite vector, and 0 times NaN is NaN in a dense
 
 def judge_line(stored: Stored, parts: list[Points], question: Certificate, claims: Claims) -> Certificate:
     """The certificate for all parts; `question` is what is still open. `only` is asked of one part alone."""
-    tolerance = claims.tolerance
     read_attention(stored)  # which says more plainly than the readout what is wrong
     stairs = [read_staircase(stored, stage) for stage in range(1, stored.stages + 1)]
+    return judge_stairs(stored, stairs, parts, question, claims)
+
+
+def judge_stairs(
+    stored: Stored, stairs: list[Staircase], parts: list[Points], question: Certificate, claims: Claims
+) -> Certificate:
+    """The same for any readout whose stages are constant between thresholds, as `stairs` says."""
+    tolerance = claims.tolerance
     judged, before = [], 0
     for part in parts:
         points = part()

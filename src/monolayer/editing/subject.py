@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Ints
-from monolayer.construct.again import Draw, adopted, draw_of, rebuilt
-from monolayer.construct.task import Task
+from monolayer.construct.again import adopted, draw_of, rebuilt
+from monolayer.construct.task import Draw, Task
 from monolayer.data import Sequences
 from monolayer.data.sequences import Per
 from monolayer.editing.difference import Content, array_of, tensor_of

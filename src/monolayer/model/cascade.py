@@ -13,13 +13,13 @@ share a stretch of their own, and stage `j + 1` tells them apart; all other stre
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from torch import Tensor, nn
 
 from monolayer.model.attention import CODE, KEY, LABEL, Slots, onto
-from monolayer.model.staircase import Block, Readout, Staircase
+from monolayer.model.staircase import BLOCK, Readout, Staircase
 
 
 def value_slot(stage: int, labels: int) -> int:
@@ -70,10 +70,10 @@ class Cascade(Readout):
         return self.stairs[0].layers() if self.rank == 1 else None
 
     @classmethod
-    def stored(cls, config: dict[str, Any], block: Block) -> Cascade:
+    def stored(cls, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> Cascade:
         """The readout of a file."""
-        stages = range(len(config["steps"]))
-        return cls([Staircase(*block(f"feed_forward.stages.{number}"), config["readout"]) for number in stages])
+        blocks = [[tensors[f"stages.{number}.{name}"] for name in BLOCK] for number in range(len(config["steps"]))]
+        return cls([Staircase(one, two, three, four, config["readout"]) for one, two, three, four in blocks])
 
     def extra_repr(self) -> str:
         return f"rank={self.rank}, labels={self.labels}"

@@ -89,9 +89,9 @@ def model_from(
     def table(prefix: str) -> nn.Embedding:
         return embedding(tensors[f"{prefix}.weight"])
 
-    def block(prefix: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        one, two, three, four = (tensors[f"{prefix}.{name}"] for name in ("weight_1", "bias_1", "weight_2", "bias_2"))
-        return one, two, three, four
+    def under(prefix: str) -> dict[str, Tensor]:
+        own = f"{prefix}."
+        return {name.removeprefix(own): tensor for name, tensor in tensors.items() if name.startswith(own)}
 
     grid, summary = config["grid"], config["summary"]
     card = Card(
@@ -110,10 +110,10 @@ def model_from(
         table("positions") if config["positions"] else None,
         tensors["bos"],
         row.attention(*four),
-        row.readout.stored(config, block),
+        row.readout.stored(config, under("feed_forward")),
         layer("head"),
         card,
-        None if grid is None else Quantizer(*block("quantizer")),
+        None if grid is None else Quantizer(**under("quantizer")),
     )
 
 

@@ -19,7 +19,7 @@ comes out, whatever float it is. (`h_0 = 0` and `h_{R+1} = 1`.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -34,8 +34,8 @@ from monolayer.model.device import recording
 
 Form = Literal["exact", "runs"]
 
-Block = Callable[[str], tuple[Tensor, Tensor, Tensor, Tensor]]
-"""By the name of a block in a file, its `weight_1`, `bias_1`, `weight_2` and `bias_2`."""
+BLOCK = ("weight_1", "bias_1", "weight_2", "bias_2")
+"""The tensors of a block of neurons."""
 
 CELLS_AT_ONCE = 1 << 22
 """Points times neurons held at a time by the dense readout: 32 MiB in float64."""
@@ -158,8 +158,8 @@ class Readout(nn.Module):
         return {"steps": [stage.step_count for stage in self.stairs]}
 
     @classmethod
-    def stored(cls, config: dict[str, Any], block: Block) -> Self:
-        """The readout that a file describes."""
+    def stored(cls, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+        """The readout that a file describes; `tensors` by their names without `feed_forward.`."""
         raise NotImplementedError
 
 
