@@ -25,7 +25,8 @@ def main() -> None:
         answer = model.predict(row)[0]
         spent.append(time.perf_counter() - began)
         assert np.array_equal(answer, wanted)
-    readout = (model.feed_forward.weight_1, model.feed_forward.bias_1, model.feed_forward.weight_2)
+    (stage,) = model.feed_forward.stairs
+    readout = (stage.weight_1, stage.bias_1, stage.weight_2)
     scan = seconds(lambda: [float(weight.detach().sum()) for weight in readout])[0]
     steps = model.summary.runs - 1
     print(f"steps                   {steps:,}")

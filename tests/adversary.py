@@ -50,8 +50,9 @@ def number(case: Case, rng: Random) -> Case:
 
 def _blocks(case: Case) -> list[str]:
     """The blocks of the readout, one per stage."""
-    stages = len(case.saved.config.get("cascade", {}).get("steps", []))
-    return [f"feed_forward.stages.{stage}" for stage in range(stages)] or ["feed_forward"]
+    if case.saved.config["readout"] == "gates":
+        return ["feed_forward"]
+    return [f"feed_forward.stages.{stage}" for stage in range(len(case.saved.config["steps"]))]
 
 
 def swapped_neurons(case: Case, rng: Random) -> Case:
@@ -94,12 +95,13 @@ def crossed(case: Case, rng: Random) -> Case:
 def without_a_neuron(case: Case, rng: Random) -> Case:
     """One step fewer, of a line."""
     saved = case.saved.changed()
-    if saved.config["readout"] in ("cascade", "gates") or saved.config["steps"] == 0:
+    steps, (block, *more) = saved.config["steps"], _blocks(case)
+    if saved.config["readout"] == "gates" or more or steps == [0]:
         return case
-    gone = rng.integers(saved.config["steps"])
+    gone = rng.integers(steps[0])
     for name in ("weight_1", "bias_1", "weight_2"):
-        saved.tensors[f"feed_forward.{name}"] = np.delete(saved.tensors[f"feed_forward.{name}"], gone, axis=-1)
-    saved.config["steps"] -= 1
+        saved.tensors[f"{block}.{name}"] = np.delete(saved.tensors[f"{block}.{name}"], gone, axis=-1)
+    saved.config["steps"] = [steps[0] - 1]
     return replace(case, saved=saved)
 
 
@@ -254,7 +256,8 @@ def built_case(seed: int, dtype: str, robust: bool) -> Case:
             except MonolayerError:
                 continue
         case = Case(given.tolist(), labels.tolist(), Saved.of(model))
-        if case.saved.config["readout"] == ("gates" if robust else "cascade") and not case.saved.names:
+        wanted = case.saved.config["readout"] == "gates" if robust else len(case.saved.config["steps"]) > 1
+        if wanted and not case.saved.names:
             return _as_answered(case, rng)
     raise AssertionError(f"no such data of seed {seed}")
 

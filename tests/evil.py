@@ -116,18 +116,15 @@ def evaluate(saved: Any, x: Any, how: Evil) -> tuple[np.ndarray, np.ndarray]:
     how.met = [z]
     if saved.config["readout"] == "gates":
         Z[:, -m:] = how.normal(Z[:, -m:] + _half_spaces(saved, Z, how))
-    elif saved.config["readout"] == "cascade":
-        form, code = "exact" if saved.config["target"] == "classes" else "runs", CODE
-        for stage in range(len(saved.config["cascade"]["steps"])):
+    else:
+        code = CODE
+        for stage in range(len(saved.config["steps"])):
             how.met += [Z[:, code]] * (stage > 0)
-            written = _written(t, f"feed_forward.stages.{stage}", form, Z[:, code], how)
+            written = _written(t, f"feed_forward.stages.{stage}", saved.config["readout"], Z[:, code], how)
             Z[:, LABEL : LABEL + m] = how.normal(Z[:, LABEL : LABEL + m] + written[:, :m])
             code = LABEL + m + 2 * stage + 1
             later = slice(code, code + written.shape[1] - m)
             Z[:, later] = how.normal(Z[:, later] + written[:, m:])
-    else:
-        written = _written(t, "feed_forward", saved.config["readout"], z, how)
-        Z = np.concatenate([Z[:, :LABEL], how.normal(Z[:, LABEL:] + written)], axis=1)
     return z, how.normal(how.times(t["head.weight"], Z) + t["head.bias"])
 
 

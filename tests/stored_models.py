@@ -109,7 +109,7 @@ def random_case(seed: int, *, dtype: str = "float64", **options: Any) -> Case:
     labels = _labels(kind, sequences, rng)
     tensors = _front(kind, sequences, vectors, rng, dtype)
     config = {
-        "format": "monolayer", "version": 1,
+        "format": "monolayer", "version": 2,
         "kind": "memorizer", "tokens": str(kind["tokens"]),
         "width": len(tensors["bos"]), "labels": len(tensors["bos"]) - LABEL, "per": kind["per"],
         "target": kind["target"], "scalar": kind["target"] == "reals", "readout": kind["readout"],
@@ -127,8 +127,8 @@ def random_case(seed: int, *, dtype: str = "float64", **options: Any) -> Case:
         z = [z for row in codes for z in row[1:-1]]
         flat = [int(t) for s in sequences for t in s[1:]]
     steps = _steps(z, flat, kind, dtype)
-    tensors |= {f"feed_forward.{name}": value for name, value in steps.items()}
-    saved.config["steps"] = len(steps["weight_1"])
+    tensors |= {f"feed_forward.stages.0.{name}": value for name, value in steps.items()}
+    saved.config["steps"] = [len(steps["weight_1"])]
     return Case(X, None if kind["next_token"] else labels, saved)
 
 

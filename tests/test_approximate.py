@@ -196,7 +196,7 @@ def spoils_its_input(X: Any) -> Any:
 )
 def test_functions_of_all_kinds(f: F, dim: int, outputs: int) -> None:
     model = ml.approximate(f, dim, 2, cells=3)
-    assert len(model.feed_forward.bias_2) == outputs
+    assert len(model.feed_forward.stages[0].bias_2) == outputs
     assert measure(model, f, 500).sup <= 1.0
     answer = model.predict(np.zeros((5, 2, dim)))
     assert answer.shape == ((5, 2) if model.card.scalar else (5, 2, outputs))

@@ -81,7 +81,7 @@ def test_every_number_of_the_dense_pass_is_counted_on_the_same_points():
     X, Y = [[0, 1, 2], [2, 1, 3]], [[0, 1, 0], [1, 1, 0]]
     for labels in (Y, np.array(Y) / 2):
         model = ml.memorize(X, labels)
-        found, steps = model.summary, len(model.feed_forward.weight_1)
+        found, steps = model.summary, len(model.feed_forward.stages[0].weight_1)
         stored = sum(value.numel() for value in model.state_dict().values())
         # Real labels have a third layer, h_{r+1} − h_r: h_0 = 0 and h_{R+1} = 1 are no neurons; and one bias.
         third = np.count_nonzero(np.diff(np.eye(steps + 2)[1:-1], axis=1)) + 1 if labels is not Y else 0

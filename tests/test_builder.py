@@ -60,10 +60,10 @@ def differing(view: Opened, model: ml.Monolayer) -> list[str]:
         "key": ([drawn["key"][row] for row in kept], lift[kept, 1]),
         "code": ([page["code"][row] for row in kept], lift[kept, 2]),
         "temperature": ([drawn["temperature"]], state["attention.W_Q"][1, :1]),
-        "slope": (page["slope"], state["feed_forward.weight_1"]),
-        "bias": (page["bias"], state["feed_forward.bias_1"]),
-        "jump": (page["jump"], state["feed_forward.weight_2"][0]),
-        "level": (page["level"][-1:], state["feed_forward.bias_2"]),
+        "slope": (page["slope"], state["feed_forward.stages.0.weight_1"]),
+        "bias": (page["bias"], state["feed_forward.stages.0.bias_1"]),
+        "jump": (page["jump"], state["feed_forward.stages.0.weight_2"][0]),
+        "level": (page["level"][-1:], state["feed_forward.stages.0.bias_2"]),
         "place": (drawn["place"], state["positions.weight"][:, 1]),
     }
     return [name for name, (ours, theirs) in pairs.items() if np.array(ours, float).tobytes() != theirs.tobytes()]
@@ -98,7 +98,7 @@ def test_forgetting_is_pythons_and_shows_the_weights_that_went(view: Opened) -> 
     assert printed == "proved\nproved\n"
 
     def steps(model: ml.Monolayer) -> set[tuple[float, ...]]:
-        weights = dict(model.feed_forward.named_parameters())
+        weights = dict(model.feed_forward.stages[0].named_parameters())
         return set(zip(*(weights[name].flatten().tolist() for name in ("weight_1", "bias_1", "weight_2")), strict=True))
 
     gone, came = steps(before) - steps(after), steps(after) - steps(before)

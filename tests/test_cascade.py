@@ -19,7 +19,6 @@ from monolayer.checker import stored as checker_stored
 from monolayer.construct.line.cascade import KAPPA, cut, further
 from monolayer.construct.line.points import SLACK, Points
 from monolayer.construct.line.separate import crowds
-from monolayer.model.cascade import Cascade
 from monolayer.model.load import load
 from monolayer.page import page
 from tests import kinds
@@ -46,7 +45,6 @@ def saved(model: ml.Monolayer, folder: Path) -> Saved:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_crowded_line_gets_stages_and_every_label_is_proved(kind: str, tmp_path: Path) -> None:
     model, X, Y = built(kind)
-    assert isinstance(model.feed_forward, Cascade)
     assert model.bos.dtype == torch.float32
     data = model.encode(X)
     answers = model.labels(data, path="fast")
@@ -136,8 +134,8 @@ def test_labels_that_add_up_to_a_subnormal_number_may_be_flushed(
     case = saved(ml.memorize(X, Y, positions=True, dtype="float32"), tmp_path / "m")
     tiny = float(np.finfo(np.float32).tiny)
     for total, verdict in ((tiny / 2, "undecided"), (tiny, "proved")):
-        labels = [tiny + total, -tiny, *[0.0] * len(case.config["cascade"]["steps"])]
-        for stage in range(len(case.config["cascade"]["steps"])):
+        labels = [tiny + total, -tiny, *[0.0] * len(case.config["steps"])]
+        for stage in range(len(case.config["steps"])):
             case = case.edited(f"feed_forward.stages.{stage}.weight_2", 0, labels[stage])
         proof = ml.certify(case.write(tmp_path / verdict), X, np.full(X.shape, total))
         assert proof.verdict == verdict
@@ -150,12 +148,12 @@ def test_labels_that_add_up_to_a_subnormal_number_may_be_flushed(
 def test_loader_and_checker_take_the_same_folders(tmp_path: Path) -> None:
     model, _, _ = built("tokens")
     whole = saved(model, tmp_path / "m")
-    steps = whole.config["cascade"]["steps"]
+    steps = whole.config["steps"]
     weird: list[Any] = [None, [], steps[:1], [*steps, 0], [steps[0] + 1, *steps[1:]], [*steps[:-1], -1], "x", 3, True]
-    changes: list[dict[str, Any]] = [{"cascade": {"steps": value}} for value in weird]
-    changes += [{"cascade": value} for value in (None, {}, [], {"steps": steps, "more": 1})]
-    changes += [{"readout": "exact"}, {"version": 4}, {"width": 9}, {"labels": 2}, {"target": "reals"}]
-    changes += [{"steps": sum(steps) + 1}, {"gates": {}}, {"kind": "approximator"}]
+    weird += [{"steps": steps}, [float(steps[0]), *steps[1:]], [steps, 0], sum(steps)]
+    changes: list[dict[str, Any]] = [{"steps": value} for value in weird]
+    changes += [{"readout": "runs"}, {"readout": "cascade"}, {"version": 4}, {"width": 9}, {"labels": 2}]
+    changes += [{"target": "reals"}, {"cascade": {"steps": steps}}, {"gates": {}}, {"kind": "approximator"}]
     folders = [Saved(whole.config | change, whole.tensors, whole.names) for change in changes]
     for name in ("feed_forward.stages.0.bias_2", "feed_forward.stages.1.weight_2", "attention.W_V"):
         smaller = {**whole.tensors, name: whole.tensors[name][:-1]}
@@ -164,7 +162,7 @@ def test_loader_and_checker_take_the_same_folders(tmp_path: Path) -> None:
     for number, folder in enumerate([whole, *folders]):
         path = folder.write(tmp_path / str(number))
         if number == 0:
-            assert isinstance(load(path).feed_forward, Cascade)
+            assert load(path).feed_forward.rank == len(steps)
             assert checker_stored.read(path).stages == len(steps)
             continue
         with pytest.raises(ml.ModelFileError):

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import monolayer as ml
-from monolayer.checker import Certificate, certify, data_digest, verify
+from monolayer.checker import Certificate, certify, data_digest
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError, ModelFileError
 from tests.adversary import relabelled
@@ -87,14 +87,14 @@ def test_next_token_models() -> None:
         ("lift.weight", (0, LABEL), 1.0, "lift.weight must be finite"),
         ("lift.weight", (0, ONE), 0.5, "lift.weight must be finite"),
         ("lift.weight", (0, CODE), 1e60, "codes go beyond"),
-        ("feed_forward.weight_1", 0, 0.0, "weight_1 goes outside"),
-        ("feed_forward.weight_1", 0, np.nan, "weight_1 goes outside"),
-        ("feed_forward.bias_1", 0, np.inf, "bias_1 goes outside"),
-        ("feed_forward.weight_1", 0, -1.0, "must rise, and stand in order"),
-        ("feed_forward.bias_1", slice(None), np.arange(10.0), "must rise, and stand in order"),
-        ("feed_forward.weight_2", (0, 0), 5e-324, "weight_2 or bias_2 goes outside"),
-        ("feed_forward.weight_2", (0, 0), 0.1, "sums of what feed_forward writes may round"),
-        ("feed_forward.bias_2", 0, np.nan, "weight_2 or bias_2 goes outside"),
+        ("feed_forward.stages.0.weight_1", 0, 0.0, "weight_1 goes outside"),
+        ("feed_forward.stages.0.weight_1", 0, np.nan, "weight_1 goes outside"),
+        ("feed_forward.stages.0.bias_1", 0, np.inf, "bias_1 goes outside"),
+        ("feed_forward.stages.0.weight_1", 0, -1.0, "must rise, and stand in order"),
+        ("feed_forward.stages.0.bias_1", slice(None), np.arange(10.0), "must rise, and stand in order"),
+        ("feed_forward.stages.0.weight_2", (0, 0), 5e-324, "weight_2 or bias_2 goes outside"),
+        ("feed_forward.stages.0.weight_2", (0, 0), 0.1, "sums of what feed_forward.stages.0 writes may round"),
+        ("feed_forward.stages.0.bias_2", 0, np.nan, "weight_2 or bias_2 goes outside"),
         ("head.weight", (0, CODE), 1.0, "label slot alone"),
         ("head.weight", slice(None), np.eye(4)[[LABEL] * 3] * [[4], [2], [0]], "2 j y − j²"),
         ("head.bias", 0, np.nan, "label slot alone"),
@@ -109,8 +109,11 @@ def test_weights_that_the_proof_does_not_cover_are_left_undecided(
 
 def test_slopes_that_are_no_powers_of_two_are_judged_by_what_they_do_and_heads_of_reals_must_copy() -> None:
     case = random_case(4, **PLAIN)
-    w, b = (case.saved.tensors[f"feed_forward.{name}"] for name in ("weight_1", "bias_1"))
-    odd = replace(case, saved=case.saved.changed(feed_forward__weight_1=w * 1.1, feed_forward__bias_1=b * 1.1))
+    w, b = (case.saved.tensors[f"feed_forward.stages.0.{name}"] for name in ("weight_1", "bias_1"))
+    odd = replace(
+        case,
+        saved=case.saved.changed(feed_forward__stages__0__weight_1=w * 1.1, feed_forward__stages__0__bias_1=b * 1.1),
+    )
     judge("proved", "", odd)
     assert not errs(odd, Evil.draw(np.random.default_rng(0)))
     reals = random_case(4, **PLAIN | {"target": "reals"})
@@ -119,8 +122,8 @@ def test_slopes_that_are_no_powers_of_two_are_judged_by_what_they_do_and_heads_o
 
 def test_points_between_two_classes_are_unsure() -> None:
     case = random_case(4, **PLAIN)
-    last = case.saved.tensors["feed_forward.bias_2"]
-    proof = judge("undecided", "", case, case.saved.changed(feed_forward__bias_2=last + 0.5))
+    last = case.saved.tensors["feed_forward.stages.0.bias_2"]
+    proof = judge("undecided", "", case, case.saved.changed(feed_forward__stages__0__bias_2=last + 0.5))
     assert (proof.findings[0].kind, proof.unsure > 0) == ("unsure", True)
 
 
@@ -135,9 +138,9 @@ def two_classes(dtype: str = "float64", codes: tuple[float, float] = (0.0, 1.0))
     tensors |= {"bos": np.array([1, 2.0**-70, 0, 0])}
     tensors |= {"lift.weight": np.array([[1, 2.0**-70, codes[0], 0], [1, -(2.0**-71), codes[1], 0], [1, 0, 9, 0]])}
     tensors |= {"head.weight": np.array([[0, 0, 0, 0], [0, 0, 0, 2.0]]), "head.bias": np.array([0, -1.0])}
-    tensors |= {"feed_forward.weight_1": np.array([4.0]), "feed_forward.bias_1": np.array([-1.0])}
-    tensors |= {"feed_forward.weight_2": np.array([[-1.0]]), "feed_forward.bias_2": np.array([1.0])}
-    config = random_case(4, **PLAIN).saved.config | {"dtype": dtype, "steps": 1, "grid": None}
+    tensors |= {"feed_forward.stages.0.weight_1": np.array([4.0]), "feed_forward.stages.0.bias_1": np.array([-1.0])}
+    tensors |= {"feed_forward.stages.0.weight_2": np.array([[-1.0]]), "feed_forward.stages.0.bias_2": np.array([1.0])}
+    config = random_case(4, **PLAIN).saved.config | {"dtype": dtype, "steps": [1], "grid": None}
     config |= {"vocabulary": {"range": 3}, "classes": {"range": 2}}
     return Case([[0, 1], [1, 1]], [[0, 1], [1, 1]], Saved(config, {k: v.astype(dtype) for k, v in tensors.items()}))
 
@@ -167,10 +170,12 @@ def test_a_line_in_float16_is_not_covered() -> None:
 def test_a_ramp_below_the_rounding_of_its_place_is_left_to_nobody(tmp_path: Path) -> None:
     """At `z = 1` the neuron `2^60 z − 2^60` rests, but a search for `1 + 2^-60` would find `1` and pass it."""
     case = two_classes(codes=(1.0, 1.5))
-    case.saved = case.saved.edited("feed_forward.weight_1", 0, 2.0**60).edited("feed_forward.bias_1", 0, -(2.0**60))
+    case.saved = case.saved.edited("feed_forward.stages.0.weight_1", 0, 2.0**60).edited(
+        "feed_forward.stages.0.bias_1", 0, -(2.0**60)
+    )
     model = ml.load(case.saved.write(tmp_path / "at"))
     judge("undecided", "", case)
-    assert model.feed_forward.steps() is None, "the shortcut refuses what it cannot tell from a point"
+    assert model.feed_forward.stages[0].steps() is None, "the shortcut refuses what it cannot tell from a point"
     assert [model.predict(case.X, path=path)[0].tolist() for path in ("dense", "auto")] == [[0, 1], [0, 1]]
     below = case.saved.edited("lift.weight", (0, CODE), 1 - 2.0**-40)
     judge("proved", "", case, below)
@@ -181,8 +186,11 @@ def test_logits_of_many_classes_round_to_a_tie() -> None:
     """Of 4,096 classes in float32, 2,048 is nearest to 2,048.375 by more than rounding says."""
     case, number = two_classes("float32"), np.arange(4096, dtype=np.float32)
     case.saved.tensors |= {"head.weight": 2 * number[:, None] * np.eye(4, dtype=np.float32)[[LABEL]]}
-    case.saved.tensors |= {"head.bias": -number * number, "feed_forward.bias_2": np.array([2048.375], np.float32)}
-    case.saved.tensors["feed_forward.weight_2"] *= 0
+    case.saved.tensors |= {
+        "head.bias": -number * number,
+        "feed_forward.stages.0.bias_2": np.array([2048.375], np.float32),
+    }
+    case.saved.tensors["feed_forward.stages.0.weight_2"] *= 0
     case.saved.config["classes"] = {"range": 4096}
     case.Y = [[2048, 2048], [2048, 2048]]
     logits = np.sort(evaluate(case.saved, case.X[0], Evil.plain(np.random.default_rng(0)))[1][1])
@@ -195,10 +203,10 @@ def test_a_wide_ramp_may_end_behind_a_narrow_one_that_begins_later() -> None:
     case = two_classes()
     steps = {"weight_1": np.array([0.5, 4.0]), "bias_1": np.array([-0.125, -1.0])}
     steps |= {"weight_2": np.array([[-1.0, -1.0]]), "bias_2": np.array([2.0])}
-    case.saved.tensors |= {f"feed_forward.{name}": value for name, value in steps.items()}
+    case.saved.tensors |= {f"feed_forward.stages.0.{name}": value for name, value in steps.items()}
     case.saved.tensors |= {"head.weight": np.diag([0, 2.0, 4.0]) @ np.eye(4)[[LABEL] * 3]}
     case.saved.tensors["head.bias"] = np.array([0, -1.0, -4.0])
-    case.saved.config |= {"steps": 2, "classes": {"range": 3}}
+    case.saved.config |= {"steps": [2], "classes": {"range": 3}}
     case.Y = [[0, 2], [2, 2]]
     assert errs(case, Evil.plain(np.random.default_rng(0)))
     judge("undecided", "", case)
@@ -209,7 +217,10 @@ def test_a_masked_token_without_a_vector_spoils_a_dense_product(tmp_path: Path) 
     saved = case.saved.edited("lift.weight", 2, np.nan)
     saved.config |= {"causal": True, "next_token": True, "classes": {"range": 3}}
     saved.tensors |= {"head.weight": np.eye(4)[[LABEL] * 3] * [[0], [2], [4]], "head.bias": np.array([0, -1.0, -4.0])}
-    saved.tensors["feed_forward.weight_2"], saved.tensors["feed_forward.bias_2"] = np.array([[-2.0]]), np.array([2.0])
+    saved.tensors["feed_forward.stages.0.weight_2"], saved.tensors["feed_forward.stages.0.bias_2"] = (
+        np.array([[-2.0]]),
+        np.array([2.0]),
+    )
     saved.tensors["bos"][CODE] = 1.0
     folder = saved.write(tmp_path / "model")
     assert "0 times NaN" in expect("undecided", "", folder, [[1, 2]]).findings[0].why
@@ -228,7 +239,7 @@ def test_subnormal_operands_may_be_flushed(weight: float, x: float) -> None:
     saved = case.saved.changed(lift__weight=lift, lift__bias=np.array([1.0, 0, 0, 0]))
     saved.config |= {"tokens": "vectors", "vocabulary": None}
     step = 2.0 ** np.ceil(np.log2(4 / (weight * x)))
-    saved.tensors["feed_forward.weight_1"] = np.array([step])
+    saved.tensors["feed_forward.stages.0.weight_1"] = np.array([step])
     expect("undecided", "", saved, [[[x], [0.0]]], [[1, 0]])
     fair, data = saved.changed(lift__weight=lift / weight), ([[[weight * x], [0.0]]], [[1, 0]])
     expect("proved", "", fair, *data)
@@ -241,7 +252,7 @@ def test_keys_whose_terms_cancel_depend_on_the_order_of_their_sum() -> None:
     lift[KEY] = 1.0
     saved = two_classes().saved.changed(lift__weight=lift, lift__bias=np.array([1.0, 0, 0, 0]))
     saved.config |= {"tokens": "vectors", "vocabulary": None}
-    saved.tensors |= {"bos": np.array([1.0, 0, 0, 0]), "feed_forward.weight_1": np.array([2.0**9])}
+    saved.tensors |= {"bos": np.array([1.0, 0, 0, 0]), "feed_forward.stages.0.weight_1": np.array([2.0**9])}
     X, rng = [[[2.0**48, 2.0**-6, -(2.0**48)]]], np.random.default_rng(0)
     assert {int(evaluate(saved, X[0], Evil.draw(rng))[1][1].argmax()) for _ in range(20)} == {0, 1}
     for label in (0, 1):
@@ -319,20 +330,20 @@ def test_real_labels_have_a_stated_error() -> None:
 # -- files ---------------------------------------------------------------------------------------------
 
 
-def test_certificates_travel_as_json_and_verify_says_what_changed(tmp_path: Path) -> None:
+def test_certificates_travel_as_json_and_say_what_changed(tmp_path: Path) -> None:
     case = random_case(4, **PLAIN)
     assert case.Y is not None
     folder = case.saved.write(tmp_path / "m")
-    proof = verify(folder, case.X, case.Y)
+    proof = certify(folder, case.X, case.Y)
     assert proof.notes == ()
     assert proof.save(folder) == folder / "certificate.json"
     assert sorted(path.name for path in folder.iterdir()) == ["certificate.json", "config.json", "model.safetensors"]
-    assert verify(folder, case.X, case.Y).notes[0].endswith("proved then")
-    other = verify(folder, case.X[1:], case.Y[1:])
+    assert certify(folder, case.X, case.Y).notes[0].endswith("proved then")
+    other = certify(folder, case.X[1:], case.Y[1:])
     assert (other.verdict, other.notes) == ("proved", ("the data are not those of certificate.json in this folder",))
-    refuted = verify(folder, case.X, relabelled(case, np.random.default_rng(0)).Y)
-    case.saved.edited("feed_forward.bias_2", 0, 77.0).write(folder)
-    other = verify(folder, case.X, case.Y)
+    refuted = certify(folder, case.X, relabelled(case, np.random.default_rng(0)).Y)
+    case.saved.edited("feed_forward.stages.0.bias_2", 0, 77.0).write(folder)
+    other = certify(folder, case.X, case.Y)
     note = "the weights are not those of certificate.json in this folder"
     assert (other.verdict, other.notes) == ("refuted", (note,))
     assert note in other.explain()
@@ -376,7 +387,7 @@ def test_a_damaged_row_in_use_is_refuted_and_predict_refuses_it(coordinate: int,
 
 def test_predict_never_answers_from_nan(tmp_path: Path) -> None:
     case = two_classes()
-    for name in ("bos", "attention.W_O", "feed_forward.weight_2", "feed_forward.bias_1", "head.bias"):
+    for name in ("bos", "attention.W_O", "feed_forward.stages.0.weight_2", "feed_forward.stages.0.bias_1", "head.bias"):
         for place in range(0, case.saved.tensors[name].size, 3):
             saved = case.saved.changed()
             saved.tensors[name].flat[place] = np.nan

@@ -68,7 +68,7 @@ def test_the_points_are_all_sequences_of_cells() -> None:
 
 
 FAULTS: dict[str, tuple[str, Any, Callable[[float], float], str]] = {
-    "a stored value": ("feed_forward.weight_2", (0, 7), lambda x: x + 2.0**-10, "refuted"),
+    "a stored value": ("feed_forward.stages.0.weight_2", (0, 7), lambda x: x + 2.0**-10, "refuted"),
     "a code": ("quantizer.weight_2", (1, 1), lambda x: x + 1.0, "refuted"),
     "a key": ("quantizer.weight_2", (0, 1), lambda x: x + 0.25, "refuted"),
     "the context": ("attention.W_O", (2, 1), lambda x: x * 4.0, "refuted"),

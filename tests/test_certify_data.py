@@ -127,21 +127,26 @@ def test_that_nothing_else_is_held_is_proved_or_refuted(words: ml.Monolayer) -> 
 def test_faults_planted_in_an_edit_are_refuted(words: ml.Monolayer) -> None:
     """Each leaves something of a forgotten fact."""
     saved = Saved.of(ml.forget(words, ["行走"], DATA)[0])
-    w, b = (saved.tensors[f"feed_forward.{name}"] for name in ("weight_1", "bias_1"))
+    w, b = (saved.tensors[f"feed_forward.stages.0.{name}"] for name in ("weight_1", "bias_1"))
     start, width = -b[1] / w[1], 1.0 / w[1]
-    moved = saved.edited("feed_forward.bias_1", 1, -(start + width / 2.0) * w[1])
-    wider = saved.edited("feed_forward.weight_1", 1, w[1] / 2.0)
-    wider = wider.edited("feed_forward.bias_1", 1, -(start - width / 2.0) * w[1] / 2.0)
+    moved = saved.edited("feed_forward.stages.0.bias_1", 1, -(start + width / 2.0) * w[1])
+    wider = saved.edited("feed_forward.stages.0.weight_1", 1, w[1] / 2.0)
+    wider = wider.edited("feed_forward.stages.0.bias_1", 1, -(start - width / 2.0) * w[1] / 2.0)
     parts = {"weight_1": w[1], "bias_1": b[1], "weight_2": 0.0}  # a step that changes nothing
-    more = {f"feed_forward__{k}": np.insert(saved.tensors[f"feed_forward.{k}"], 2, x, -1) for k, x in parts.items()}
+    more = {
+        f"feed_forward__stages__0__{k}": np.insert(saved.tensors[f"feed_forward.stages.0.{k}"], 2, x, -1)
+        for k, x in parts.items()
+    }
     nothing = saved.changed(**more)
-    nothing.config["steps"] += 1
+    nothing.config["steps"] = [nothing.config["steps"][0] + 1]
     # A plateau whose number only rounds to its label: what it is off by could say something.
-    label = saved.edited("feed_forward.bias_2", 0, saved.tensors["feed_forward.bias_2"][0] + 2.0**-10)
+    label = saved.edited("feed_forward.stages.0.bias_2", 0, saved.tensors["feed_forward.stages.0.bias_2"][0] + 2.0**-10)
     faults = {"moved": "from the middle of its gap", "wider": "too wide", "label": "a plateau writes", "nothing": ""}
     for (name, reason), fault in zip(faults.items(), (moved, wider, label, nothing), strict=True):
         assert reason in refuted(fault, *REST), name
-    wrong = saved.edited("feed_forward.weight_2", (0, 1), saved.tensors["feed_forward.weight_2"][0, 1] + 1.0)
+    wrong = saved.edited(
+        "feed_forward.stages.0.weight_2", (0, 1), saved.tensors["feed_forward.stages.0.weight_2"][0, 1] + 1.0
+    )
     assert "holds more" not in expect("refuted", "", wrong, *REST, only=True).reason
 
 
@@ -170,7 +175,10 @@ def test_what_was_forgotten_is_gone_and_what_was_not_is_seen(kind: str) -> None:
 
 
 def test_what_is_no_line_is_refused() -> None:
-    for kind, words in (("cascade tokens", "this model is a cascade"), ("robust positions", "holds many facts")):
+    for kind, words in (
+        ("cascade tokens", "this model has 2 stages"),
+        ("robust positions", "do not show which facts they hold"),
+    ):
         model, data = built(kind)
         with pytest.raises(ml.DataError, match=rf"only= asks what the steps of one line hold; .*{words}.*draw=model"):
             ml.certify(model, data, only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,45 +11,17 @@ import pytest
 import torch
 
 import monolayer as ml
-from monolayer.construct.again import CONSTRUCTIONS as CONSTRUCTIONS_BY_NAME
-from monolayer.construct.line.alphabet import Ids, Proposal
-from monolayer.construct.line.assemble import assemble, staircase
-from monolayer.construct.line.build import table_lift
-from monolayer.construct.line.draw import Draw, Tokens
-from monolayer.construct.line.points import contextual_points, ramps_at
-from monolayer.construct.task import Progress, Task
-from monolayer.model.card import Summary
+from monolayer.model.readouts import READOUTS
+from tests.toys import Even, Jumps, known
 
-CONSTRUCTIONS: dict[str, dict[str, Any]] = {"exact": {}, "robust": {"robust": True}, "float32": {"dtype": "float32"}}
+CONSTRUCTIONS: dict[str, dict[str, Any]] = {
+    "exact": {},
+    "robust": {"robust": True},
+    "float32": {"dtype": "float32"},
+    "a toy": {"construction": Even()},
+    "a toy readout": {"construction": Even(jumps=True)},
+}
 """Options, as `memorize` takes them, that choose each construction."""
-
-
-class Even:
-    """A toy construction, the one that docs/extending.md walks through: keys at equal distances, nothing drawn."""
-
-    by_token = False
-
-    def build(self, task: Task, report: Progress) -> ml.Monolayer:
-        task, conflicts = task.settled()
-        data, target, rows = task.data, task.target, task.context.rows
-        if data.vocabulary is None or target.classes is None or task.context.positions or task.context.causal:
-            raise ml.DataError("this toy takes ids or strings with classes, without positions, not causal")
-        count = np.bincount(rows, minlength=len(data.vocabulary))
-        code = torch.arange(len(count), dtype=torch.float64)
-        key = 2.0 * code / len(count) - 1.0
-        draw = Draw(Proposal(key, code), None, None, 0.123, 1.0, "cells", True)
-        tokens = Tokens(torch.from_numpy(rows), torch.from_numpy(data.lengths), Ids(len(count)), None, False)
-        points = contextual_points(draw, tokens, target)
-        changes, level = target.runs(points.order)
-        readout = staircase(*ramps_at(points.z, changes), level, True)
-        card = task.card({"construction": "even"})
-        model = assemble(draw, points.kappa, table_lift(draw, count, readout.labels), readout, card)
-        known = {"sequences": len(data), "labelled": len(points.z), "points": len(points.z), "vocabulary": len(count)}
-        unknown = dict.fromkeys(("gap", "expected_gap", "margin"))
-        known |= {"draws": 1, "runs": len(changes) + 1, "corollary_1": 0, "conflicts": conflicts} | model.counts()
-        bits = len(points.z) * target.entropy_bits()
-        model.card = card.with_summary(Summary(**known, **unknown, temperature=1.0, layout="cells", label_bits=bits))
-        return model
 
 
 RANDOM = np.random.default_rng(11)
@@ -88,21 +61,26 @@ def _labels(model: ml.Monolayer, X: Any, Y: Any) -> tuple[list[Any], list[Any]]:
     return [label for row in answers for label in np.ravel(row).tolist()], flat
 
 
-PAIRS = [(c, d) for c in CONSTRUCTIONS for d in DATA if c == "exact" or d != "vectors"]
-PAIRS += [("a toy", "sequences"), ("a toy", "ragged strings")]
+SMALL = {"sequences", "ragged strings"}
+"""What the toys take."""
+PAIRS = [
+    (c, d)
+    for c in CONSTRUCTIONS
+    for d in DATA
+    if (d in SMALL if c.startswith("a toy") else c == "exact" or d != "vectors")
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tables() -> Iterator[None]:
+    with known():
+        yield
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: " on ".join(pair))
 def built(request: pytest.FixtureRequest) -> tuple[ml.Monolayer, Any, Any]:
     X, Y, rules = DATA[request.param[1]]
-    if request.param[0] == "a toy":
-        return toy(X, Y), X, Y
     return ml.memorize(X, Y, **rules, **CONSTRUCTIONS[request.param[0]]), X, Y
-
-
-def toy(X: Any, Y: Any) -> ml.Monolayer:
-    task = Task.of(ml.Sequences.of(X, Y), positions=False, causal=False, on_conflict="error")
-    return Even().build(task, lambda stage, share: None)
 
 
 def test_every_label_comes_back_on_either_path_and_from_a_file(built: Any, tmp_path: Path) -> None:
@@ -143,13 +121,36 @@ def test_contradictions_are_named_and_can_be_settled(options: dict[str, Any]) ->
     assert [row.tolist() for row in settled.predict(X)] == [[0, 1], [1, 0], [0, 1]]
 
 
-def test_edits_of_a_new_construction_fall_out(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("jumps", [False, True])
+def test_edits_of_a_new_construction_fall_out(jumps: bool) -> None:
     """It says how its draw is read and built with; an edit is a build."""
-    build = lambda draw, task, report, model, only: draw.build(task, report)  # noqa: E731
-    monkeypatch.setitem(CONSTRUCTIONS_BY_NAME, "even", (lambda stored: Even(), build))
     X, Y, _ = DATA["sequences"]
-    model = toy(X, Y)
+    model = ml.memorize(X, Y, construction=Even(jumps))
     assert ml.compare(ml.memorize(X, Y, draw=model), model).same
     edited, record = ml.forget(model, [0], (X, Y))
     assert ml.certify(edited, X[1:], Y[1:]).verdict == "proved"
     assert ml.compare(record.undo(edited), model).same
+
+
+def test_what_a_readout_does_not_allow_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    """Its row allows nothing that it does not name: a claim that no judge was written for is no verdict."""
+    X, Y, _ = DATA["sequences"]
+    model = ml.memorize(X, Y, construction=Even(jumps=True))
+    assert isinstance(ml.load(model.save(tmp_path / "model")).feed_forward, Jumps)
+    asked: dict[str, Callable[[], Any]] = {
+        "do not show which facts they hold": lambda: ml.certify(model, X, Y, only=True),
+        "claims about robust models": lambda: ml.certify(model, X, Y, noise=0.1),
+        "does not say which neurons write": lambda: ml.locate(model, X),
+        "the readout 'jumps' of this model has none": lambda: model.explain(X),
+        "fast path": lambda: model.predict(X, path="fast"),
+        "is no chain of affine maps": lambda: ml.export(model, tmp_path / "a.onnx", "onnx", part="readout"),
+    }
+    for words, question in asked.items():
+        with pytest.raises(ml.DataError, match=words):
+            question()
+    with known(), pytest.MonkeyPatch.context() as patch:
+        patch.delitem(READOUTS, "jumps")
+        with pytest.raises(ml.DataError, match=r"no place in the format.*a kind of readout that this version knows"):
+            model.save(tmp_path / "unknown")
+    with pytest.raises(ml.DataError, match="a construction has its own options: leave seed out"):
+        ml.memorize(X, Y, construction=Even(), seed=1)

@@ -66,7 +66,7 @@ def test_the_numbers_are_those_of_the_model_and_of_its_dense_layer(data: Dataset
 def test_within_the_margin_the_label_stays_and_beyond_the_edges_it_goes(data: Dataset, part: float) -> None:
     model = build(data)
     found = model.explain(data.X)
-    steps = model.feed_forward.steps()
+    steps = model.feed_forward.stages[0].steps()
     assert steps is not None
     assert not found.on_ramp.any()
     assert (found.margin > 0).all()
@@ -99,10 +99,10 @@ def test_a_place_on_a_ramp_is_named() -> None:
     model = ml.memorize(X, Y)
     before = model.explain(X)
     order = np.argsort(before.z)
-    steps = model.feed_forward.steps()
+    steps = model.feed_forward.stages[0].steps()
     shift = float(before.z[order[1]] - (steps.start[1] + steps.end[1]) / 2)
     with torch.no_grad():
-        model.feed_forward.bias_1[1] -= model.feed_forward.weight_1[1] * shift
+        model.feed_forward.stages[0].bias_1[1] -= model.feed_forward.stages[0].weight_1[1] * shift
     found = model.explain(X)
     assert np.flatnonzero(found.on_ramp).tolist() == [order[1]]
     assert found.margin[order[1]] == 0.0

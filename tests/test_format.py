@@ -77,6 +77,7 @@ def related_fields(saved: Saved, rng: np.random.Generator) -> None:
             {"unit": "words", "window": 0},
         ],
         "readout": ["exact", "runs"],
+        "steps": [[0], [1], [3, 0], [], 3],
         "kind": ["memorizer", "approximator"],
         "positions": [True, False],
         "dtype": ["float32", "float64", "float16", "bfloat16"],
@@ -263,7 +264,7 @@ def test_the_page_names_every_field_and_every_tensor() -> None:
     assert set(fields) == set(schema.FIELDS)
     ours = (checker_format.WORDS, checker_format.SWITCHES, checker_format.COUNTS, checker_format.OTHERS)
     assert set(fields) == {key for part in ours for key in part}
-    for key, words in checker_format.WORDS.items():
+    for key, words in {**checker_format.WORDS, "readout": checker_format.READOUTS}.items():
         assert set(re.findall(r'`"([^"]*)"`', fields[key])) == set(words)
     for key, least in checker_format.COUNTS.items():
         assert fields[key].startswith(f"whole, from {least}")
@@ -274,12 +275,12 @@ def test_the_page_names_every_field_and_every_tensor() -> None:
         first, *others = re.findall("`([^`]+)`", row[0])
         tensors |= {first, *(f"{first.split('.')[0]}.{name}" for name in others)}
     configs = [
-        {"kind": "memorizer", "tokens": tokens, "readout": "exact", "steps": 3, "positions": True}
+        {"kind": "memorizer", "tokens": tokens, "readout": "exact", "steps": [3], "positions": True}
         for tokens in ("ids", "vectors")
     ]
     known = {name for config in configs for name in schema.shapes({**config, "grid": {"dim": 1}})}
-    assert tensors == known
-    assert set(schema.READOUTS) == set(checker_format.READOUTS) == set(READOUTS)
+    assert {name.replace(".j.", ".0.") for name in tensors} == known
+    assert set(checker_format.READOUTS) == set(READOUTS)
     assert set(schema.INTERPOLATOR) - {"files", "digest"} == checker_format.INTERPOLATOR
     assert set(schema.INTERPOLATOR) <= named("### A network for the maximum norm", "Its tensors are finite")
 
@@ -292,7 +293,7 @@ def test_a_summary_with_other_fields_is_none(tmp_path: Path, other: dict[str, An
     assert ml.load(folder).summary == model.summary
     rewrite(folder, lambda config: config["summary"].update(other))
     assert ml.load(folder).summary is None
-    assert ml.verify(folder, ["ab"], [["x", "y"]]).verdict == "proved"
+    assert ml.certify(folder, ["ab"], [["x", "y"]]).verdict == "proved"
 
 
 def test_a_model_that_has_no_place_in_the_format_is_not_saved(tmp_path: Path) -> None:
@@ -370,13 +371,13 @@ MISSING = r"is missing|No such file"
         *((change(store.CONFIG, lambda raw, text=text: text), "config") for text in NO_JSON),
         *((change(store.NAMES, lambda raw, text=text: text, fits=True), "names") for text in NO_JSON),
         *((edit("files", files, fits=True), "files") for files in FILES),
-        *((edit("version", value, fits=True), "version 1") for value in (0, 2, 1.0, True, None, "1")),
+        *((edit("version", value, fits=True), "version 2") for value in (0, 1, 2.0, True, None, "2")),
         (change(store.WEIGHTS, lambda raw: b"not safetensors", fits=True), "cannot be read"),
         (edit("causal", True), "config.json was changed after it was written"),
         (edit("format", "other"), "written by monolayer"),
         (edit("kind", "other", fits=True), "kind"),
         (edit("width", 5, fits=True), "width"),
-        (edit("steps", 1000, fits=True), "weight_1"),
+        (edit("steps", [1000], fits=True), "weight_1"),
         (edit("dtype", "float32", fits=True), "float64"),
         (edit("positions", True, fits=True), "positions.weight"),
         (edit("classes", None, fits=True), "classes"),
@@ -396,7 +397,7 @@ def test_names_that_are_no_valid_text_come_back(tmp_path: Path) -> None:
     X, Y = ["\ud800é"], [["\udfff", "x"]]
     folder = ml.memorize(X, Y).save(tmp_path / "m")
     assert ml.load(folder).predict(X)[0].tolist() == Y[0]
-    assert ml.verify(folder, X, Y).verdict == "proved"
+    assert ml.certify(folder, X, Y).verdict == "proved"
 
 
 def test_a_model_can_be_overwritten_from_inside_and_through_a_link(

@@ -104,8 +104,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "number": (lambda: ml.approximate(np.copy, 1, 2, cells=2, device=3.5), "cannot be used here"),
     "module": (lambda: ml.refute_hardmax(nn.MultiheadAttention(4, 1)), "weights are a MultiheadAttention; give a file"),
     "model": (
-        lambda: ml.verify(ml.memorize(X, Y), X, Y),
-        "takes the folder of a saved model, not a Monolayer: certify",
+        lambda: ml.certify(nn.Linear(2, 2), X, Y),
+        "a Linear is no model of monolayer: give one, or the folder of a saved one",
     ),
 }
 

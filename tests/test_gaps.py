@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 import monolayer as ml
-from monolayer.checker.check import verify_files
+from monolayer.checker.check import certify_files
 from monolayer.checker.given import confirm
 from monolayer.cli import run
 from monolayer.data.shards import join
@@ -68,10 +68,10 @@ def test_a_gap_is_no_contradiction_and_nothing_is_claimed_there(kind: str, tmp_p
     Y = np.where(gaps, np.nan if Y.dtype.kind == "f" else -100, Y)
     model, labelled = made(kind, X, Y), int((~gaps).sum())
     stock = KINDS[kind][0] is not None
-    assert stock or (model.feed_forward.readout == "cascade") == (kind == "cascade")
+    assert stock or (len(model.feed_forward.stairs) > 1) == (kind == "cascade")
     model.save(folder := tmp_path / "model")
     only = not {"robust", "cells", "cascade"} & set(kind.split())
-    for judged in (ml.certify(model, X, Y, only=only), ml.verify(folder, X, Y)):
+    for judged in (ml.certify(model, X, Y, only=only), ml.certify(folder, X, Y)):
         assert (judged.verdict, judged.points) == ("proved", labelled), judged.reason
     planted, spot = Y.copy(), (8, 3)[: Y.ndim]
     planted[spot] = Y[spot] + 0.25 if Y.dtype.kind == "f" else (Y[spot] + 1) % 5
@@ -164,11 +164,11 @@ def test_null_in_json(key: str, labels: list[Any], wanted: list[Any], tmp_path: 
     assert int(np.concatenate([np.atleast_1d(row) for row in model.seen(data)]).sum()) == labelled
     model.save(tmp_path / "model")
     several = [str(tmp_path / file) for file in ("a.jsonl", "more.jsonl")]
-    whole = ml.verify(tmp_path / "model", join([ml.read(file) for file in several]))
-    found = verify_files(tmp_path / "model", several)
+    whole = ml.certify(tmp_path / "model", join([ml.read(file) for file in several]))
+    found = certify_files(tmp_path / "model", several)
     assert found is not None
     assert (found.verdict, found.data_digest) == ("proved", whole.data_digest)
-    assert found.data_digest != ml.verify(tmp_path / "model", data).data_digest
+    assert found.data_digest != ml.certify(tmp_path / "model", data).data_digest
     with pytest.raises(DataError, match=r"sequence 0 of .*jsonl has no label: memorize_files takes a label for each"):
         ml.memorize_files(several, tmp_path / "large", workers=1)
 
@@ -183,7 +183,7 @@ def test_gaps_are_neither_counted_nor_exported(tmp_path: Path, capsys: pytest.Ca
     said = json.loads(capsys.readouterr().out)
     assert (said["right"], said["total"]) == (3, 3)
     ml.export(model, tmp_path / "bert", "bert", ml.Sequences.of(X, Y), storage="steps")
-    judged = ml.verify(tmp_path / "bert", X, Y, only=True)
+    judged = ml.certify(tmp_path / "bert", X, Y, only=True)
     assert (judged.verdict, judged.points) == ("proved", 3)
 
 

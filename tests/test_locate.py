@@ -251,7 +251,7 @@ def test_what_holds_no_facts_is_refused() -> None:
     for refused, words in (
         (flat, "interpolates between knots and holds no facts"),
         (model, r"not as a certificate covers them.*attention\.W_Q"),
-        (kinds.built("cascade reals")[0], "this readout is 'cascade': memorize with robust=True"),
+        (kinds.built("cascade reals")[0], "this readout has 2 stages: memorize with robust=True"),
         (ml.memorize_as("bert", X, Y, storage="steps"), "locate looks into folders of cells"),
     ):
         with pytest.raises(ml.DataError, match=words):

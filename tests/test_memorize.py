@@ -57,7 +57,7 @@ def test_runs_cost_nothing_inside() -> None:
     """Labels that follow the token alone need one step per label change between tokens, not one per point."""
     X = RANDOM.integers(0, 12, (500, 8))
     assert ml.memorize(X, X % 3).summary.runs == 3
-    assert len(ml.memorize(X, X * 0).feed_forward.weight_1) == 0
+    assert len(ml.memorize(X, X * 0).feed_forward.stages[0].weight_1) == 0
 
 
 # -- contradictions and collisions ---------------------------------------------------------------------

@@ -32,7 +32,7 @@ def model() -> ml.Monolayer:
 
 def _in_place(model: Any) -> None:
     with torch.no_grad():
-        model.feed_forward.weight_2[0, 3] += 1.0
+        model.feed_forward.stages[0].weight_2[0, 3] += 1.0
 
 
 class Halved(nn.Module):
@@ -60,9 +60,13 @@ def _wrap(part: str) -> Callable[[Any], object]:
 
 CHANGES: dict[str, Callable[[Any], object]] = {
     "in place": _in_place,
-    "new parameter": lambda m: setattr(m.feed_forward, "weight_2", nn.Parameter(-m.feed_forward.weight_2.detach())),
-    "new data": lambda m: setattr(m.feed_forward.weight_2, "data", -m.feed_forward.weight_2.detach()),
-    "past the version counter": lambda m: m.feed_forward.weight_2.data.neg_(),
+    "new parameter": lambda m: setattr(
+        m.feed_forward.stages[0], "weight_2", nn.Parameter(-m.feed_forward.stages[0].weight_2.detach())
+    ),
+    "new data": lambda m: setattr(
+        m.feed_forward.stages[0].weight_2, "data", -m.feed_forward.stages[0].weight_2.detach()
+    ),
+    "past the version counter": lambda m: m.feed_forward.stages[0].weight_2.data.neg_(),
     "new module": lambda m: setattr(m, "head", nn.Linear(m.head.in_features, 4, dtype=torch.float64)),
     "hook": lambda m: m.feed_forward.register_forward_hook(lambda module, inputs, output: -output),
     "pre-hook": lambda m: m.attention.register_forward_pre_hook(lambda module, given: (2.0 * given[0], given[1])),
@@ -72,6 +76,8 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "wrapped head": _wrap("head"),
     "wrapped lift": _wrap("lift"),
     "wrapped readout": _wrap("feed_forward"),
+    "wrapped stage": lambda m: m.feed_forward.stages.__setitem__(0, Wrapped(m.feed_forward.stages[0])),
+    "hook on a stage": lambda m: m.feed_forward.stages[0].register_forward_hook(lambda *given: -given[2]),
     "another class": lambda m: setattr(m.head, "__class__", Contrary),
     "another model": lambda m: setattr(
         m, "__class__", type("C", (ml.Monolayer,), {"forward": lambda s, X, n=None: -ml.Monolayer.forward(s, X, n)})
@@ -81,8 +87,8 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "W_O": lambda m: m.attention.W_O.data[3, 1].fill_(9.0),
     "one": lambda m: m.lift.weight.data[:20, 0].fill_(2.0),
     "label slot": lambda m: m.positions.weight.data[0, 3].fill_(1.0),
-    "slope": lambda m: m.feed_forward.weight_1.data[0].neg_(),
-    "order": lambda m: m.feed_forward.bias_1.data.copy_(m.feed_forward.bias_1.data.flip(0)),
+    "slope": lambda m: m.feed_forward.stages[0].weight_1.data[0].neg_(),
+    "order": lambda m: m.feed_forward.stages[0].bias_1.data.copy_(m.feed_forward.stages[0].bias_1.data.flip(0)),
 }
 """Ways to change a model so that it answers otherwise."""
 
@@ -130,7 +136,7 @@ def test_one_number_changed_behind_the_counters_is_noticed_by_many_answers_and_e
     model: ml.Monolayer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit that `memory.py` states, and the way out."""
-    weight = model.feed_forward.weight_2
+    weight = model.feed_forward.stages[0].weight_2
     with monkeypatch.context() as patched:
         patched.setattr(shortcut, "SCAN", 0)  # as if the model were large beside the question
         weight.data[0, _unseen(weight)] += 1.0
@@ -147,7 +153,7 @@ def test_inference_tensors_have_no_counters_and_are_not_remembered() -> None:
     with torch.inference_mode():
         model = ml.memorize(X, Y, positions=True)
         assert np.array_equal(model.predict(X), Y)
-        model.feed_forward.weight_2.neg_()
+        model.feed_forward.stages[0].weight_2.neg_()
         assert not np.array_equal(model.predict(X), Y)
 
 

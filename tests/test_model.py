@@ -129,7 +129,7 @@ def test_dense_and_table_agree_with_rational_arithmetic(seed: int) -> None:
     on_ramps = start + np.exp2(exponent) * random.uniform(0, 1, steps)
     z = torch.from_numpy(np.concatenate([points, start, start + np.exp2(exponent), on_ramps, random.uniform(-3, 3, 9)]))
     wanted = torch.tensor([float(exact_label(readout, value)) for value in z.tolist()], dtype=torch.float64)
-    for found in (readout.dense(z)[:, 0].detach(), table(z)[:, 0]):
+    for found in (readout(z)[:, 0].detach(), table(z)[:, 0]):
         assert torch.allclose(found, wanted, rtol=0, atol=1e-10)
         assert torch.equal(found[: steps + 1], torch.from_numpy(level))
 
@@ -137,7 +137,7 @@ def test_dense_and_table_agree_with_rational_arithmetic(seed: int) -> None:
 def test_neither_a_rough_order_nor_blocks_of_points_change_a_label(
     model: ml.Monolayer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps, z = model.feed_forward.steps(), torch.from_numpy(RANDOM.uniform(-200.0, 200.0, 5000))
+    steps, z = model.feed_forward.stages[0].steps(), torch.from_numpy(RANDOM.uniform(-200.0, 200.0, 5000))
     plain, whole = steps(z), model(torch.from_numpy(X))
     monkeypatch.setattr(staircase, "_LARGE", 10)
     monkeypatch.setattr(staircase, "CELLS_AT_ONCE", 1000)
@@ -151,7 +151,7 @@ def test_a_ramp_that_floats_cannot_see_is_no_step_for_the_shortcut() -> None:
     one = torch.ones(1, dtype=torch.float64)
     steep = Staircase.from_steps(one * 2.0**60, one.clone(), one[None].clone(), one)
     assert steep.steps() is None
-    assert steep.dense(one).item() == 0.0
+    assert steep(one).item() == 0.0
 
 
 def test_a_stray_key_in_a_row_that_is_not_asked_for_changes_nothing() -> None:
@@ -205,11 +205,11 @@ def test_gradients_reach_every_weight_that_the_answer_depends_on() -> None:
     model = ml.memorize(VECTORS, VECTORS[..., 0])
     with torch.no_grad():
         # Wide ramps all over the range, so that the answer is not locally constant.
-        model.feed_forward.weight_1.fill_(0.25)
-        model.feed_forward.bias_1.fill_(0.5)
+        model.feed_forward.stages[0].weight_1.fill_(0.25)
+        model.feed_forward.stages[0].bias_1.fill_(0.5)
     x = torch.from_numpy(VECTORS).requires_grad_()
     model(x).square().sum().backward()
-    names = ("lift.weight", "attention.W_K", "attention.W_V", "attention.W_O", "feed_forward.weight_2")
+    names = ("lift.weight", "attention.W_K", "attention.W_V", "attention.W_O", "feed_forward.stages.0.weight_2")
     for name, gradient in [("x", x.grad), *((name, model.get_parameter(name).grad) for name in names)]:
         assert gradient is not None, name
         assert gradient.abs().sum() > 0, name

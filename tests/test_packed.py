@@ -52,8 +52,8 @@ def test_all_labels_come_back_and_one_bit_too_many_is_refused() -> None:
     assert (model.predict(X) == Y).all()
     assert ml.certify(model.body, X, pack(Y, 10)).verdict == "proved"
     with torch.no_grad():
-        model.body.feed_forward.weight_2[0, 3] += 1.0  # the last bit of a packed number
-        model.body.feed_forward.weight_2[0, 3] += 2.0 ** (BITS - 10)
+        model.body.feed_forward.stages[0].weight_2[0, 3] += 1.0  # the last bit of a packed number
+        model.body.feed_forward.stages[0].weight_2[0, 3] += 2.0 ** (BITS - 10)
     assert (model.predict(X) != Y).any()
     with pytest.raises(ml.DataError, match="below 2"):
         memorize_packed(X, Y, 9)

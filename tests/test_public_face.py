@@ -21,7 +21,7 @@ PUBLIC = """
 Certificate ContradictionError DataError Facts ModelFileError Monolayer MonolayerClassifier MonolayerError
 OutOfMemoryError PrecisionError Record Sequences Uniform __version__ approximate attention audit certify
 compare confuse contextual_mapping edit export forget insert load locate memorize memorize_as memorize_files
-memorize_text read refute_hardmax separation theorem verify
+memorize_text read refute_hardmax separation theorem
 """
 NAMES = set(PUBLIC.split())
 X, Y = [["a", "b"], ["b", "c"]], [[0, 1], [1, 0]]

@@ -90,7 +90,7 @@ def test_on_ramps_fast_and_dense_agree_between_two_labels() -> None:
     readout = Staircase.from_runs(slope, start, torch.from_numpy(random.normal(size=(2, 40))))
     z = (start[:, None] + torch.linspace(0, 1, 9, dtype=torch.float64) / slope[:, None]).flatten()
     with torch.no_grad():
-        assert (readout.dense(z) - readout.steps()(z)).abs().max() < 1e-12
+        assert (readout(z) - readout.steps()(z)).abs().max() < 1e-12
     one, ends = torch.ones(1, dtype=torch.float64), torch.tensor([[-1.7e308, 1.7e308]], dtype=torch.float64)
     assert Staircase.from_runs(one, 0.0 * one, ends).steps()(one / 2.0).item() == 0.0
 
@@ -113,7 +113,7 @@ def test_planted_faults_are_never_proved(tmp_path: Path) -> None:
     """The attack plants faults at random; these are the checks of this readout, one after the other."""
     X, Y = np.arange(12).reshape(3, 4), np.random.default_rng(1).normal(size=(3, 4))
     saved = Saved.read(ml.memorize(X, Y).save(tmp_path / "m"))
-    labels, w, b = (saved.tensors[f"feed_forward.{name}"] for name in ("weight_2", "weight_1", "bias_1"))
+    labels, w, b = (saved.tensors[f"feed_forward.stages.0.{name}"] for name in ("weight_2", "weight_1", "bias_1"))
     for name, place, value, verdict in (
         ("weight_2", (0, 3), np.nextafter(labels[0, 3], np.inf), "refuted"),
         ("bias_1", 3, b[3] - 8.0 * w[3], "undecided"),  # out of order
@@ -122,5 +122,5 @@ def test_planted_faults_are_never_proved(tmp_path: Path) -> None:
         ("weight_2", (0, 3), np.inf, "undecided"),
         ("weight_2", (0, 3), 1e-310, "undecided"),  # may be flushed
     ):
-        fault = saved.edited(f"feed_forward.{name}", place, value).write(tmp_path / "fault")
+        fault = saved.edited(f"feed_forward.stages.0.{name}", place, value).write(tmp_path / "fault")
         assert ml.certify(fault, X, Y).verdict == verdict, (name, value)

@@ -17,7 +17,7 @@ import torch
 from safetensors.numpy import load, save
 
 import monolayer as ml
-from monolayer.checker.check import verify_files
+from monolayer.checker.check import certify_files
 from monolayer.cli import run
 from monolayer.cluster.memorize import memorize_files
 from monolayer.data import read
@@ -85,8 +85,7 @@ def first_also(tensor: str) -> Callable[[Files], None]:
     """One more tensor in the first file."""
 
     def change(found: list[Part]) -> None:
-        block = "feed_forward.stages.0" if any("stages" in name for name in found[0]) else "feed_forward"
-        found[0][f"{block}.{tensor}"] = np.zeros(1)
+        found[0][f"feed_forward.stages.0.{tensor}"] = np.zeros(1)
 
     return parts(change)
 
@@ -203,9 +202,9 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, slack: flo
 
 def both(verdict: str, words: str, model: Path, pattern: str) -> ml.Certificate:
     """The certificate, after both ways gave the same one."""
-    two = verify_files(model, [str(Path(pattern).parent / name) for name in PARTS])
+    two = certify_files(model, [str(Path(pattern).parent / name) for name in PARTS])
     assert two is not None
-    assert two.to_json() == ml.verify(model, read(pattern)).to_json()
+    assert two.to_json() == ml.certify(model, read(pattern)).to_json()
     assert (two.verdict, words in two.reason) == (verdict, True), two.explain()
     return two
 
@@ -262,7 +261,7 @@ def test_short_formats_and_vectors_are_held_at_once(tmp_path: Path) -> None:
     assert run(["verify", str(tmp_path / "half"), write(tmp_path / "ids", X, Y, [1])]) == 3
     pattern = write(tmp_path / "vectors", [[[1.0, 2.0]], [[3.0, 4.0]]], [[1], [2]], [1])
     ml.memorize(read(pattern)).save(tmp_path / "model")
-    assert verify_files(tmp_path / "model", [str(tmp_path / "vectors" / f"s{i}.jsonl") for i in range(2)]) is None
+    assert certify_files(tmp_path / "model", [str(tmp_path / "vectors" / f"s{i}.jsonl") for i in range(2)]) is None
 
 
 def test_real_labels_and_copies_of_a_sequence_in_several_files(tmp_path: Path) -> None:

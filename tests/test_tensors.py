@@ -29,7 +29,7 @@ def test_look_ups_by_tensors_alone_are_the_look_ups(options: dict[str, Any]) -> 
     model = ml.memorize(X, Y, **{name: value for name, value in options.items() if name != "per"})
     assert torch.equal(labels_there(model, torch.from_numpy(X)), torch.from_numpy(Y))
     with torch.no_grad():
-        model.feed_forward.bias_2 += 1.0
+        model.feed_forward.stages[0].bias_2 += 1.0
     assert np.array_equal(labels_there(model, torch.from_numpy(X)).numpy(), model.predict(X))
 
 

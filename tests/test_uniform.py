@@ -175,7 +175,7 @@ def test_weights_that_answer_otherwise_than_is_evaluated_are_refused(tmp_path: P
     folder = ml.approximate(bowl, 1, 3, cells=4, positions=True).save(tmp_path / "m")
     tensors = load_file(folder / "model.safetensors")
     parts = ("lift.weight", "lift.bias", "positions.weight", "head.weight", "head.bias", "attention.W_O")
-    for name in (*parts, "feed_forward.weight_1", "feed_forward.bias_2"):
+    for name in (*parts, "feed_forward.stages.0.weight_1", "feed_forward.stages.0.bias_2"):
         with pytest.raises(DataError, match="not those of an approximator as it was built"):
             ml.confuse(changed(folder, tensors | {name: tensors[name] - 2.0**60}), bowl)
 

@@ -52,7 +52,7 @@ def test_the_file_computes_what_the_readout_does(Y: Any, options: Any, layers: i
         steps = readout.stairs[0].steps()
         edges = torch.cat([steps.start, steps.end]).sort().values
         seen = torch.cat([edges, (edges[1:] + edges[:-1]) / 2, edges[:1] - 1, edges[-1:] + 1])[:, None]
-        wanted = readout.dense(seen[:, 0])
+        wanted = readout.stairs[0](seen[:, 0])
     else:
         seen = torch.randn(50, weight.shape[1], generator=torch.manual_seed(0)).to(dtype)
         wanted = torch.relu(seen @ readout.weight_1.T + readout.bias_1) @ readout.weight_2.T + readout.bias_2

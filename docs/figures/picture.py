@@ -67,7 +67,7 @@ def picture() -> str:
     model = ml.memorize(X, Y, positions=True)
     data = model.encode(X)
     z, number = model.explain(X).z, model.labels(data)
-    steps = model.feed_forward.steps()
+    steps = model.feed_forward.stages[0].steps()
     assert steps is not None
     order = np.argsort(z)
     points = z[order]

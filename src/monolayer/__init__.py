@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from monolayer.auditing import audit as audit
     from monolayer.checker.certificate import Certificate as Certificate
     from monolayer.checker.check import certify as certify
-    from monolayer.checker.check import verify as verify
     from monolayer.checker.confuse import confuse as confuse
     from monolayer.checker.locating.locate import locate as locate
     from monolayer.cluster.memorize import memorize_files as memorize_files
@@ -57,7 +56,7 @@ _HOMES = {
     "editing.compare": "compare",
     "editing.record": "Record",
     "checker.locating.locate": "locate",
-    "checker.check": "certify verify",
+    "checker.check": "certify",
     "checker.certificate": "Certificate",
     "checker.confuse": "confuse",
     "model.rank_one": "attention",

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from monolayer.arrays import Floats, Ints
+from monolayer.checker.network import CODE, KEY, LABEL, Stored
 from monolayer.checker.readout import Staircase, staircase, sums_are_exact
 from monolayer.checker.rounding import BINARY64, UnhandledError
-from monolayer.checker.stored import CODE, KEY, LABEL, Stored
 from monolayer.data import Labels, Sequences
 from monolayer.errors import DataError
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from decimal import ROUND_DOWN, Context
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from monolayer.data.aside import new_file, read_regular
 from monolayer.errors import ModelFileError
@@ -19,6 +19,15 @@ VERSION = 1
 Verdict = Literal["proved", "refuted", "undecided"]
 NAMED = 10
 """Points that a certificate names; the rest it counts."""
+
+
+class Claims(NamedTuple):
+    """What is claimed besides the labels: how near, nothing else held; of robust models, noise and a short format."""
+
+    tolerance: float | None = None
+    only: bool = False
+    noise: float | None = None
+    dtype: str | None = None
 
 
 @dataclass(frozen=True)

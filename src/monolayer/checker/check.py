@@ -23,14 +23,15 @@ import numpy as np
 
 from monolayer.arrays import dtype_name
 from monolayer.checker.cells import cell_function, read_cells
-from monolayer.checker.certificate import FILE, Certificate
+from monolayer.checker.certificate import FILE, Certificate, Claims
+from monolayer.checker.format import READOUTS
 from monolayer.checker.given import again, confirm
-from monolayer.checker.labelled import Labelled, Load, data_digest, labelled
-from monolayer.checker.line import Points, judge_line
-from monolayer.checker.robust import MOST_NOISE, check_gates, rounded
+from monolayer.checker.labelled import Labelled, Load, Points, data_digest, labelled
+from monolayer.checker.network import Stored
+from monolayer.checker.robust import MOST_NOISE, rounded
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stock.check import judge_stock
-from monolayer.checker.stored import Stored, opened
+from monolayer.checker.stored import opened
 from monolayer.checker.uniform import judge_uniform
 from monolayer.data import Names, Sequences
 from monolayer.data import read as read_data
@@ -50,36 +51,30 @@ CELL_CLAIM = (
     "{:,} tokens of all sequences of cells"
 )
 """For an approximator and its function; `CellFunction.condition` says what of it holds in which order of the tokens."""
-ONLY_LINES = {
-    "gates": "a half-space of a robust model holds many facts, and its weights do not show which",
-    "cascade": "this model is a cascade",
-}
 
 
-class Claims(NamedTuple):
-    """What is claimed besides the labels: how near, nothing else held; of robust models, noise and a short format."""
-
-    tolerance: float | None = None
-    only: bool = False
-    noise: float | None = None
-    dtype: str | None = None
-
-    def check(self, config: dict[str, Any]) -> None:
-        """Raise an error where the claims make no sense, or not for a model with this config, empty for a stock one."""
-        _check_number("tolerance", self.tolerance, np.inf, "a finite number from 0 on, or None for equality")
-        _check_number("noise", self.noise, MOST_NOISE, f"a share of each weight from 0 to {MOST_NOISE}")
-        short, kind, readout = self.noise or self.dtype, config.get("kind"), config.get("readout")
-        if kind == "interpolator" and (short or self.only):
-            raise DataError("noise, dtype and only are claims about memorizers; this network approximates a function")
-        if short and readout != "gates":
-            raise DataError("noise and short formats are claims about robust models: memorize with robust=True")
-        if self.only and readout in ONLY_LINES:
-            raise DataError(
-                f"only= asks what the steps of one line hold; {ONLY_LINES[readout]}. That a model holds nothing else "
-                "is shown by equality: compare(model, memorize(X, Y, draw=model)).same"
-            )
-        if self.only and kind == "approximator":
-            raise DataError("only= asks whether a memorizer holds nothing but its data; this model is an approximator")
+def _check_claims(claims: Claims, stored: Stored | None) -> None:
+    """Raise an error where claims make no sense, or not for this model; None stands for one in a stock folder."""
+    _check_number("tolerance", claims.tolerance, np.inf, "a finite number from 0 on, or None for equality")
+    _check_number("noise", claims.noise, MOST_NOISE, f"a share of each weight from 0 to {MOST_NOISE}")
+    short, kind = claims.noise or claims.dtype, None if stored is None else stored.config["kind"]
+    if kind == "interpolator" and (short or claims.only):
+        raise DataError("noise, dtype and only are claims about memorizers; this network approximates a function")
+    row = None if stored is None or kind == "interpolator" else READOUTS[stored.config["readout"]]
+    if short and (row is None or not row.noise):
+        raise DataError("noise and short formats are claims about robust models: memorize with robust=True")
+    if stored is None or row is None or not claims.only:  # of stock folders their own judge says what it proves
+        return
+    if not row.only or stored.stages > 1:
+        why = f"this model has {stored.stages} stages"
+        if not row.only:
+            why = f"the weights of the readout {stored.config['readout']!r} do not show which facts they hold"
+        raise DataError(
+            f"only= asks what the steps of one line hold; {why}. That a model holds nothing else "
+            "is shown by equality: compare(model, memorize(X, Y, draw=model)).same"
+        )
+    if kind == "approximator":
+        raise DataError("only= asks whether a memorizer holds nothing but its data; this model is an approximator")
 
 
 def _check_number(name: str, value: Any, most: float, words: str) -> None:
@@ -107,7 +102,8 @@ def certify(
     `unit`: as for `memorize`; what is left out is as the model has it. A next-token model needs no labels. For an
     approximator `X` is the function itself, NumPy in and out: the claim is about every sequence off the ramps.
     Real answers must equal their labels, unless `tolerance` says how far off they may be. `only`: also whether the
-    readout holds nothing but these data (docs/editing.md).
+    readout holds nothing but these data (docs/editing.md). Of a folder that holds a certificate, a note says whether
+    weights or data have changed since.
 
     For a robust model, `noise` claims it for every change of each weight by at most that share of itself, and `dtype`
     for the weights rounded to `bfloat16`, `float16` or `int8` (whole multiples of one scale per row).
@@ -118,35 +114,31 @@ def certify(
         return asked_data(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
 
     stored = opened(model)
+    return compared_with_old(stored, _judged(stored, X, data, claims))
+
+
+def _judged(
+    stored: Stored | Files, X: Any, data: Callable[[Names | None, Belongs | None], Sequences], claims: Claims
+) -> Certificate:
+    """The certificate of what was read; `data`: what was asked, as a model with these names reads it."""
     if isinstance(stored, Files):
-        claims.check({})
-        return judge_stock(stored, data(*asked_as(stored)), only=only)
-    claims.check(stored.config)
+        _check_claims(claims, None)
+        return judge_stock(stored, data(*asked_as(stored)), only=claims.only)
+    _check_claims(claims, stored)
     if stored.config["kind"] == "interpolator":
-        return judge_uniform(stored, X, tolerance)
+        return judge_uniform(stored, X, claims.tolerance)
     if claims.dtype is not None:
         stored = rounded(stored, claims.dtype)
     if stored.raw and not callable(X):
         raise DataError("an approximator is compared with its function: give that in place of data")
     if callable(X):
-        cells = partial(_cells, stored, X)
-        return judge(stored, cells, claims, CELL_CLAIM)
+        return judge(stored, partial(_cells, stored, X), claims, CELL_CLAIM)
     asked = data(stored.vocabulary, stored.config["per"])
     return judge(stored, lambda: Asked([lambda: asked]), claims)
 
 
-def verify(folder: str | os.PathLike[str] | Stored | Files, X: Any, Y: Any = None, **options: Any) -> Certificate:
-    """`certify`, with a note on what has changed since the certificate in the folder was written."""
-    if not isinstance(folder, str | os.PathLike | Stored | Files):
-        raise DataError(
-            f"verify takes the folder of a saved model, not a {type(folder).__name__}: certify takes models"
-        )
-    stored = opened(folder)
-    return compared_with_old(stored, certify(stored, X, Y, **options))
-
-
 def compared_with_old(stored: Stored | Files, new: Certificate) -> Certificate:
-    """A certificate with a note on the one that lay in the same folder."""
+    """A certificate with a note on the one that lies in the folder, if there is one."""
     try:
         old = Certificate.of(stored.content[FILE] if isinstance(stored, Files) else stored.certificate)
     except ModelFileError as error:
@@ -159,20 +151,22 @@ def compared_with_old(stored: Stored | Files, new: Certificate) -> Certificate:
     return replace(new, notes=new.notes + notes)
 
 
-def verify_files(
+def certify_files(
     folder: str | os.PathLike[str] | Stored | Files,
     files: list[str],
     *,
     progress: Callable[[str, float], None] = lambda stage, share: None,
     **options: Any,
 ) -> Certificate | None:
-    """`verify` of a saved model and the labelled data in `files`, read with `options`, a file at a time.
+    """`certify` of a saved model and the labelled data in `files`, read with `options`, a file at a time.
 
     Files are read once, and kept in a temporary folder. None where all data must be held at once: for stock folders,
     robust models, vectors, and files without a next token.
     """
     stored = opened(folder)
-    if isinstance(stored, Files) or stored.config.get("tokens") != "ids" or stored.config["readout"] == "gates":
+    if isinstance(stored, Files):
+        return None
+    if stored.config.get("tokens") != "ids" or not READOUTS[stored.config["readout"]].in_parts:
         return None
     with tempfile.TemporaryDirectory() as scratch:
         parts: list[Load] = []
@@ -232,11 +226,7 @@ def judge(stored: Stored, ask: Callable[[], Asked], claims: Claims, claim: str =
                 data_digest=data_digest(*asked.parts),
                 notes=asked.notes,
             )
-            if stored.config["readout"] == "gates":
-                (points,) = parts  # of several only lines are judged
-                found = check_gates(stored, points(), claims.noise, question)
-            else:
-                found = judge_line(stored, parts, question, claims.tolerance, claims.only)
+            found = READOUTS[stored.config["readout"]].judge(stored, parts, question, claims)
             return replace(found, claim=found.claim + asked.condition)
     except UnhandledError as why:
         return replace(question, reason=f"the proof does not cover these weights: {why}")
@@ -281,7 +271,7 @@ def _cells(stored: Stored, f: Callable[[Any], Any]) -> Asked:
 
 def assumed(stored: Stored) -> tuple[str, ...]:
     """What an evaluation is, in words."""
-    fmt, gated = stored.format, stored.config["readout"] == "gates"
+    fmt = stored.format
     short = stored.config["dtype"] not in ("float64", "float32")
     return (
         (
@@ -298,6 +288,6 @@ def assumed(stored: Stored) -> tuple[str, ...]:
             "rescaling on the way; masked places count as 0"
         ),
         "NumPy on the checking machine keeps to the same rules",
-        *((f"reciprocal square root within {EXP_ULPS} units in the last place",) if gated else ()),
+        *READOUTS[stored.config["readout"]].assumes,
         *((f"weights in {stored.config['dtype']}, turned into {fmt.name} without change",) if short else ()),
     )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
 from monolayer.checker.cells import read_cells
+from monolayer.checker.network import CODE, KEY, LABEL, ONE, Stored
 from monolayer.checker.rounding import (
     BINARY64,
     Attention,
@@ -23,7 +24,6 @@ from monolayer.checker.rounding import (
     context_error,
     lift_error,
 )
-from monolayer.checker.stored import CODE, KEY, LABEL, ONE, Stored
 from monolayer.data import Sequences
 
 

@@ -1,49 +1,71 @@
 """Whether a folder's parts are a model of docs/format.md, worked out from the tensors. The loader has its own reading.
 
-Letters: `D` the width of the stream, `m` label coordinates, `H` steps, `C` outputs, `d` coordinates of a vector. A new
-kind of readout is an entry of `READOUTS`.
+Letters: `D` the width of the stream, `m` label coordinates, `H` steps, `C` outputs, `d` coordinates of a vector. What
+depends on the readout, here and in every judgement, is in its row of `READOUTS`.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.checker.certificate import Certificate, Claims
+from monolayer.checker.labelled import Labelled, Points
+from monolayer.checker.line import judge_line
+from monolayer.checker.locating.writers import Writers, line_writers, robust_writers
+from monolayer.checker.network import Stored
+from monolayer.checker.robust import judge_gates
+from monolayer.checker.rounding import EXP_ULPS
 from monolayer.data import Names
 from monolayer.errors import ModelFileError
 
 Tensors = dict[str, NDArray[Any]]
 
-VERSION = 1
+VERSION = 2
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _NUMBERED = re.compile(r"model-([0-9]{5})-of-([0-9]{5})\.safetensors")
-READOUTS = ("exact", "runs", "gates", "cascade")
 WORDS = {
     "format": ("monolayer",),
     "kind": ("memorizer", "approximator"),
     "tokens": ("ids", "vectors"),
     "per": ("token", "sequence"),
     "target": ("classes", "reals"),
-    "readout": READOUTS,
     "dtype": ("float64", "float32", "float16", "bfloat16"),
 }
 SWITCHES = ("scalar", "causal", "next_token", "positions")
-COUNTS = {"width": 4, "labels": 1, "steps": 0}
+COUNTS = {"width": 4, "labels": 1}
 UNITS = (None, "characters", "words", "whole")
-OTHERS = ("version", "vocabulary", "unit", "classes", "script", "grid", "draw", "summary", "files", "digest")
+OTHERS = (
+    "version",
+    "readout",
+    "steps",
+    "vocabulary",
+    "unit",
+    "classes",
+    "script",
+    "grid",
+    "draw",
+    "summary",
+    "files",
+    "digest",
+)
 GRID_COUNTS = ("dim", "length", "cells")
 GRID_REALS = ("low", "high", "ramp", "error", "spread")
 
 
 def examine_config(config: dict[str, Any]) -> None:
     """Every field is there, with a value that it may have, and they fit together."""
-    gated, staged = config.get("readout") == "gates", config.get("readout") == "cascade"
-    own = ["gates"] * gated + ["cascade"] * staged
-    known = {*WORDS, *SWITCHES, *COUNTS, *OTHERS, *own}
+    readout = config.get("readout")
+    _demand(isinstance(readout, str) and readout in READOUTS, f"readout is not one of {', '.join(READOUTS)}")
+    row = READOUTS[str(readout)]
+    known = {*WORDS, *SWITCHES, *COUNTS, *OTHERS, *([str(readout)] if row.own_field else [])}
     _demand(set(config) == known, f"fields {sorted(set(config) ^ known)} are missing or unknown")
     for key, words in WORDS.items():
         _demand(isinstance(config[key], str) and config[key] in words, f"{key} is not one of {', '.join(words)}")
@@ -51,7 +73,9 @@ def examine_config(config: dict[str, Any]) -> None:
         _demand(config[key] is True or config[key] is False, f"{key} is not true or false")
     for key, least in COUNTS.items():
         _demand(_is_count(config[key], least), f"{key} is no whole number from {least}")
-    grid, summary, files = (config[key] for key in ("grid", "summary", "files"))
+    steps, grid, summary, files = (config[key] for key in ("steps", "grid", "summary", "files"))
+    whole = isinstance(steps, list) and len(steps) > 0 and all(_is_count(each, 0) for each in steps)
+    _demand(whole, "steps is no list of whole numbers, one for each stage")
     _demand(summary is None or isinstance(summary, dict), "summary is no object")
     _demand(config["draw"] is None or isinstance(config["draw"], dict), "draw is no object")  # no proof depends on it
     _demand(isinstance(files, dict) and all(isinstance(x, str) for x in files.values()), "files holds no digests")
@@ -60,7 +84,7 @@ def examine_config(config: dict[str, Any]) -> None:
     listed = {WEIGHTS}
     if INDEX in files:
         listed = {INDEX, *numbered(list(files))}
-        plain = config["readout"] in ("exact", "runs", "cascade") and config["kind"] == "memorizer"
+        plain = row.split and config["kind"] == "memorizer"
         plain = plain and config["dtype"] == "float64" and len(listed) > 2
         _demand(plain, "weights in several files are the numbered files of a line of a memorizer in float64")
     for key, needed in (("vocabulary", reads_ids), ("classes", names_classes)):
@@ -80,22 +104,15 @@ def examine_config(config: dict[str, Any]) -> None:
         _demand(cut, "script is no way to cut a text into named tokens")
     optional = {"memory.safetensors"} if reads_ids else set()
     _demand(listed <= set(files) <= listed | optional, f"files must be {sorted(listed)}")
-    if gated:
-        _examine_gates(config)
-    if staged:
-        _examine_cascade(config)
-    if names_classes and not gated:
-        _demand(config["labels"] == 1 and not config["scalar"], "classes have one label slot, and are no numbers")
+    _demand(not (names_classes and config["scalar"]), "classes are no numbers")
     _demand(not config["scalar"] or config["labels"] == 1, "scalar answers have one label slot")
     _demand(not (config["causal"] and config["per"] == "sequence"), "a causal model has no answer for a sequence")
     if config["next_token"]:
         _demand(config["causal"] and reads_ids and names_classes, "next tokens are classes of a causal model of ids")
     _demand((grid is not None) == (config["kind"] == "approximator"), "approximators, and only they, have a grid")
-    if grid is None:
-        fits = gated or staged or config["width"] == 3 + config["labels"]
-        _demand(fits, "width is not 3 + labels")
-    else:
+    if grid is not None:
         _examine_grid(config, grid)
+    row.examine(config)
 
 
 def numbered(names: list[str]) -> list[str]:
@@ -105,25 +122,24 @@ def numbered(names: list[str]) -> list[str]:
     return found if found == wanted and len(found) > 1 else []
 
 
+def _examine_line(config: dict[str, Any]) -> None:
+    _demand(config["target"] == "reals" or config["labels"] == 1, "classes have one label slot")
+    stages, raw = len(config["steps"]), 0 if config["grid"] is None else config["grid"]["dim"]
+    _demand(stages == 1 or config["grid"] is None, "an approximator has one stage")
+    fits = config["width"] == 3 + config["labels"] + raw + 2 * (stages - 1)
+    _demand(fits, "width is not 3 + labels + dim + 2 (stages − 1)")
+
+
 def _examine_gates(config: dict[str, Any]) -> None:
     parts, least = config["gates"], {"token": 1, "place": 0, "rank": 1}
     whole = isinstance(parts, dict) and set(parts) == set(least)
     whole = whole and all(_is_count(parts[key], count) for key, count in least.items())
     _demand(whole, "gates has not the widths token, place and rank")
-    _demand(config["target"] == "classes" and not config["scalar"], "gates answer with classes")
+    _demand(config["target"] == "classes", "gates answer with classes")
     _demand(config["kind"] == "memorizer" and config["tokens"] == "ids", "gates belong to a memorizer of ids")
+    _demand(len(config["steps"]) == 1, "gates have one stage")
     fits = config["width"] == sum(parts.values()) + 2 + config["labels"]
     _demand(fits, "width is not token + place + rank + 2 + labels")
-
-
-def _examine_cascade(config: dict[str, Any]) -> None:
-    stages = config["cascade"]
-    steps: Any = stages["steps"] if isinstance(stages, dict) and set(stages) == {"steps"} else None
-    whole = isinstance(steps, list) and len(steps) > 1 and all(_is_count(each, 0) for each in steps)
-    _demand(whole, "cascade has not the one field steps, of two or more stages")
-    _demand(sum(steps) == config["steps"], "steps is not what the stages have together")
-    fits = config["kind"] == "memorizer" and config["width"] == 1 + config["labels"] + 2 * len(steps)
-    _demand(fits, "a cascade belongs to a memorizer, and width is 3 + labels + 2 (stages − 1)")
 
 
 def _examine_grid(config: dict[str, Any], grid: Any) -> None:
@@ -136,7 +152,6 @@ def _examine_grid(config: dict[str, Any], grid: Any) -> None:
     _demand(isinstance(grid["guaranteed"], bool), "grid: guaranteed is not true or false")
     spread = float(grid["high"]) - float(grid["low"])
     _demand(0 < spread < math.inf and grid["ramp"] > 0, "grid: low must be below high, and the ramp positive")
-    _demand(config["width"] == 3 + config["labels"] + grid["dim"], "width is not 3 + labels + dim")
     plain = config["tokens"] == "vectors" and config["per"] == "token" and not config["causal"]
     _demand(plain, "an approximator takes vectors, answers at tokens and is not causal")
 
@@ -185,7 +200,7 @@ def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tens
 
 def _shapes(config: dict[str, Any], names: dict[str, Names | None], tensors: Tensors) -> dict[str, tuple[int, ...]]:
     """Shapes by name. Only positions and coordinates of a memorizer's vectors are counted in the tensors."""
-    D, m, H = config["width"], config["labels"], config["steps"]
+    D, m = config["width"], config["labels"]
     vocabulary, classes, grid = names["vocabulary"], names["classes"], config["grid"]
     C = m if classes is None else len(classes)
     wanted: dict[str, tuple[int, ...]] = {"bos": (D,), "head.weight": (C, D), "head.bias": (C,)}
@@ -201,18 +216,24 @@ def _shapes(config: dict[str, Any], names: dict[str, Names | None], tensors: Ten
         d, Q = grid["dim"], grid["dim"] * (grid["cells"] - 1)
         wanted |= {"quantizer.weight_1": (Q, d), "quantizer.bias_1": (Q,)}
         wanted |= {"quantizer.weight_2": (2, Q), "quantizer.bias_2": (2,)}
-    if config["readout"] == "gates":
-        k, reads = config["gates"]["rank"], sum(config["gates"].values())
-        wanted |= {"attention.W_Q": (2, D), "attention.W_K": (2, D), "attention.W_V": (k, D), "attention.W_O": (D, k)}
-        return wanted | _block("feed_forward", (H, reads), H, m)
-    if config["readout"] == "cascade":
-        # Every stage but the last writes the number of a stretch beside the label; runs have one more label than steps.
-        steps, more = config["cascade"]["steps"], int(classes is None)
-        for stage, count in enumerate(steps):
-            writes = m + (stage < len(steps) - 1)
-            wanted |= _block(f"feed_forward.stages.{stage}", (count,), count + more, writes)
-        return wanted
-    return wanted | _block("feed_forward", (H,), H + (config["readout"] == "runs"), m)
+    return wanted | READOUTS[config["readout"]].shapes(config)
+
+
+def _line_shapes(config: dict[str, Any], more: int) -> dict[str, tuple[int, ...]]:
+    """The stages of a line, whose `weight_2` has `more` columns than steps."""
+    wanted: dict[str, tuple[int, ...]] = {}
+    for stage, count in enumerate(config["steps"]):
+        # Every stage but the last writes the number of a stretch beside the label.
+        writes = config["labels"] + (stage < len(config["steps"]) - 1)
+        wanted |= _block(f"feed_forward.stages.{stage}", (count,), count + more, writes)
+    return wanted
+
+
+def _gates_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The neurons of half-spaces, and the attention before them."""
+    D, (H,), k = config["width"], config["steps"], config["gates"]["rank"]
+    wanted = {"attention.W_Q": (2, D), "attention.W_K": (2, D), "attention.W_V": (k, D), "attention.W_O": (D, k)}
+    return wanted | _block("feed_forward", (H, sum(config["gates"].values())), H, config["labels"])
 
 
 def _block(name: str, first: tuple[int, ...], columns: int, writes: int) -> dict[str, tuple[int, ...]]:
@@ -226,6 +247,53 @@ def _size(tensors: Tensors, name: str, axis: int) -> int:
     _demand(len(shape) > axis and shape[axis] > 0, f"{name} is missing, or has too few axes or rows", WEIGHTS)
     return int(shape[axis])
 
+
+@dataclass(frozen=True)
+class Row:
+    """What a file with some readout must hold, and what may be asked of it. Nothing is allowed that it does not allow.
+
+    `shapes`: its tensors, and those of attention that are not `(D, D)`; `examine`: an error where its fields do not fit
+    together; `own_field`: whether the config has a field of its name. `judge`: the verdict on labelled points, in one
+    part or, if `in_parts`, in several. `writers`: which neurons write at which facts (`locate`); None: it does not say.
+    `only`: whether one stage shows what it holds besides the data; `noise`: whether noise and short formats may be
+    claimed; `split`: whether its steps may lie in several files. `assumes`: what an evaluation is, beyond what all are.
+    """
+
+    shapes: Callable[[dict[str, Any]], dict[str, tuple[int, ...]]]
+    examine: Callable[[dict[str, Any]], None]
+    judge: Callable[[Stored, list[Points], Certificate, Claims], Certificate]
+    own_field: bool = False
+    writers: Callable[[Stored, Labelled], Writers] | None = None
+    in_parts: bool = False
+    only: bool = False
+    noise: bool = False
+    split: bool = False
+    assumes: tuple[str, ...] = ()
+
+
+_LINE = Row(
+    partial(_line_shapes, more=0),
+    _examine_line,
+    judge_line,
+    writers=line_writers,
+    in_parts=True,
+    only=True,
+    split=True,
+)
+READOUTS: dict[str, Row] = {
+    "exact": _LINE,
+    "runs": replace(_LINE, shapes=partial(_line_shapes, more=1)),
+    "gates": Row(
+        _gates_shapes,
+        _examine_gates,
+        judge_gates,
+        own_field=True,
+        writers=robust_writers,
+        noise=True,
+        assumes=(f"reciprocal square root within {EXP_ULPS} units in the last place",),
+    ),
+}
+"""By the name of the readout in files."""
 
 INTERPOLATOR = {"dim", "length", "cells", "low", "high", "positions", "error", "scalar", "format", "version", "kind"}
 MOST_KNOTS = 1 << 48

@@ -18,8 +18,8 @@ import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.labelled import Labelled
+from monolayer.checker.network import Stored
 from monolayer.checker.rounding import UnhandledError
-from monolayer.checker.stored import Stored
 
 EPSILON = 2.0**-20
 """What the network adds to a mean square before its root (docs/format.md)."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from monolayer.arrays import Ints
 from monolayer.checker.certificate import Finding
-from monolayer.checker.stored import Stored
+from monolayer.checker.network import Stored
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
 from monolayer.table import plural
@@ -64,6 +64,10 @@ class Labelled:
             why = "the model has no finite vector for a token here"
         where = place_of(self.data, answering, self.per_token)
         return Finding(kind, *where, self.expected(label), got, why)
+
+
+Points = Callable[[], Labelled]
+"""A part of the labelled points, read anew every time it is asked for."""
 
 
 def place_of(data: Sequences, answering: int, per_token: bool) -> tuple[int, int | None, Any]:

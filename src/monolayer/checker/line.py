@@ -1,4 +1,4 @@
-"""The verdict on a line or a cascade: every labelled point through the readout, its answer beside its label.
+"""The verdict on a line: every labelled point through the readout, its answer beside its label.
 
 Data are a list of parts; one is the common case. A point is judged by itself, given the staircases, so files are judged
 one after the other, and what a certificate says of all points together (counts, the tightest margin, the first few
@@ -14,18 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
+from monolayer.checker.certificate import NAMED, Certificate, Claims, Finding, Verdict
 from monolayer.checker.codes import read_attention, read_stream
-from monolayer.checker.labelled import UNSURE, Labelled, real
+from monolayer.checker.labelled import UNSURE, Labelled, Points, real
+from monolayer.checker.network import Stored
 from monolayer.checker.only import CLAIM as CLAIM_ONLY
 from monolayer.checker.only import leftover, remembered
-from monolayer.checker.readout import answers, copies, read_staircase
+from monolayer.checker.readout import Staircase, answers, copies, read_staircase
 from monolayer.checker.rounding import PADDING, UnhandledError
 from monolayer.checker.stages import Evaluated, evaluate
-from monolayer.checker.stored import Stored
 
-Points = Callable[[], Labelled]
-"""A part of the labelled points, read anew every time it is asked for."""
 REASONS: dict[Verdict, str] = {
     "proved": "all evaluations of a point end on one plateau of the readout, and it has the right label",
     "refuted": "points get another answer than their label, or none, in every evaluation",
@@ -34,12 +32,18 @@ REASONS: dict[Verdict, str] = {
 BESIDE = "a masked token has no finite vector, and 0 times NaN is NaN in a dense product"
 
 
-def judge_line(
-    stored: Stored, parts: list[Points], question: Certificate, tolerance: float | None, only: bool
-) -> Certificate:
+def judge_line(stored: Stored, parts: list[Points], question: Certificate, claims: Claims) -> Certificate:
     """The certificate for all parts; `question` is what is still open. `only` is asked of one part alone."""
     read_attention(stored)  # which says more plainly than the readout what is wrong
     stairs = [read_staircase(stored, stage) for stage in range(1, stored.stages + 1)]
+    return judge_stairs(stored, stairs, parts, question, claims)
+
+
+def judge_stairs(
+    stored: Stored, stairs: list[Staircase], parts: list[Points], question: Certificate, claims: Claims
+) -> Certificate:
+    """The same for any readout whose stages are constant between thresholds, as `stairs` says."""
+    tolerance = claims.tolerance
     judged, before = [], 0
     for part in parts:
         points = part()
@@ -51,7 +55,7 @@ def judge_line(
     if stored.config["target"] == "reals":
         claim = f" to within {tolerance:.3g}" if tolerance else ": the answer equals it"
     decided = _joined(replace(question, claim=question.claim + claim), judged)
-    return _nothing_else(stored, points, found, decided) if only else decided
+    return _nothing_else(stored, points, found, decided) if claims.only else decided
 
 
 def _nothing_else(stored: Stored, points: Labelled, found: Evaluated, decided: Certificate) -> Certificate:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from monolayer.arrays import Floats, Ints
+from monolayer.checker.network import Stored
 from monolayer.checker.stages import Stage
-from monolayer.checker.stored import Stored
 from monolayer.data import Sequences
 from monolayer.data.fingerprint import contained, fingerprints
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Bools, Floats, Ints
+from monolayer.checker.network import LABEL, Steps, Stored
 from monolayer.checker.rounding import PADDING, Format, UnhandledError
-from monolayer.checker.stored import LABEL, Steps, Stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +55,9 @@ class Staircase:
 
 
 def read_staircase(stored: Stored, stage: int = 1) -> Staircase:
-    """The stored readout, or one stage of a cascade, from 1."""
-    form, block = stored.config["readout"], "feed_forward"
-    if form == "cascade":
-        form, block = "exact" if stored.config["target"] == "classes" else "runs", f"feed_forward.stages.{stage - 1}"
-    return staircase(stored.steps(block), stored[f"{block}.bias_2"], stored.format, form, block)
+    """One stage of the stored readout, from 1."""
+    block = f"feed_forward.stages.{stage - 1}"
+    return staircase(stored.steps(block), stored[f"{block}.bias_2"], stored.format, stored.config["readout"], block)
 
 
 def staircase(steps: Steps, bias_2: NDArray[Any], fmt: Format, form: str, block: str) -> Staircase:

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
-from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict, rounded_down
+from monolayer.checker.certificate import NAMED, Certificate, Claims, Finding, Verdict, rounded_down
 from monolayer.checker.gates import Gated, Pairs, live, pairs, read_gates
-from monolayer.checker.labelled import Labelled
+from monolayer.checker.labelled import Labelled, Points
+from monolayer.checker.network import Stored
 from monolayer.checker.noise import Answers, Shares, answers, errors, silent
 from monolayer.checker.rounding import BINARY32, Format, UnhandledError
-from monolayer.checker.stored import Stored
 from monolayer.errors import DataError
 
 MOST_NOISE = 0.25
@@ -76,8 +76,10 @@ class Question:
         return low
 
 
-def check_gates(stored: Stored, points: Labelled, noise: float | None, claim: Certificate) -> Certificate:
-    """The certificate for a robust model; `claim` is what is still open."""
+def judge_gates(stored: Stored, parts: list[Points], claim: Certificate, claims: Claims) -> Certificate:
+    """The certificate for a robust model and data in one part; `claim` is what is still open."""
+    (part,), noise = parts, claims.noise
+    points = part()
     question = question_of(stored, points)
     seen = question.ask(noise or 0.0)
     wrong = seen.wrong | (question.rows < 0) | (points.wanted < 0)

@@ -18,9 +18,9 @@ from flint import arb
 from monolayer.arrays import Floats
 from monolayer.checker.cells import read_cells
 from monolayer.checker.codes import check_stream, read_attention
+from monolayer.checker.network import CODE, KEY, Stored
 from monolayer.checker.readout import copies, read_staircase
 from monolayer.checker.rounding import UnhandledError
-from monolayer.checker.stored import CODE, KEY, Stored
 from monolayer.theory.balls import Ball, interval
 
 Interval = tuple[Fraction, Fraction]
@@ -42,7 +42,7 @@ class Seen:
         """After checking that nothing else is stored than is evaluated here."""
         for check in (read_attention, check_stream, read_cells, read_staircase):
             check(stored)
-        if not copies(stored) or stored["feed_forward.bias_2"].any():
+        if not copies(stored) or stored["feed_forward.stages.0.bias_2"].any():
             raise UnhandledError("the head does not copy the label slots, or the readout adds a bias")
         grid = stored.config["grid"]
         low, high = Fraction(float(grid["low"])), Fraction(float(grid["high"]))
@@ -110,8 +110,7 @@ class Seen:
         z = ball(self.block(token, CODE)) + context
         if self.stored.config["positions"]:
             z += arb(float(self.stored["positions.weight"][0, CODE]))
-        slope, bias = (self.stored[f"feed_forward.{name}"] for name in ("weight_1", "bias_1"))
-        level = self.stored["feed_forward.weight_2"]
+        slope, bias, level = self.stored.steps("feed_forward.stages.0")
         start = -bias / slope
         # Steps within a billionth are looked at in balls: far more than the rounding of `start`.
         room = 1e-9 * max(1.0, abs(float(z.mid())))

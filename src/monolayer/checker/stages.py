@@ -1,4 +1,4 @@
-"""From labelled points to label coordinates, stage by stage: most models have one, a cascade has as many as its rank.
+"""From labelled points to label coordinates, stage by stage: as many as the value rank, mostly one.
 
     stage 1   z₁ = t + y₁    on one plateau in every evaluation?   adds a label and writes a number, both exact
     stage j   z_j = number + y_j    likewise                        adds to the label, writes the next number
@@ -16,9 +16,9 @@ import numpy as np
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.codes import Codes, Reads, Stream, read_attention, read_codes, read_coordinate
 from monolayer.checker.labelled import Labelled
+from monolayer.checker.network import Stored
 from monolayer.checker.readout import Staircase
 from monolayer.checker.rounding import UnhandledError
-from monolayer.checker.stored import Stored
 
 
 class Stage(NamedTuple):

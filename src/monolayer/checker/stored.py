@@ -10,12 +10,11 @@ import json
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import load
 
@@ -30,54 +29,11 @@ from monolayer.checker.format import (
     examine_tensors,
     numbered,
 )
-from monolayer.checker.rounding import BINARY32, BINARY64, Format
-from monolayer.data import Names
+from monolayer.checker.network import Arrays, Stored
+from monolayer.checker.rounding import BINARY32, BINARY64
 from monolayer.data.folder import OpenFolder, read_together
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.reading import Files, stock_files
-
-ONE, KEY, CODE, LABEL = 0, 1, 2, 3
-Arrays = dict[str, NDArray[Any]]
-Steps = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
-
-
-@dataclass(frozen=True, eq=False)
-class Stored:
-    """The tensors of a saved model by their names, and what its `config.json` says of them.
-
-    `format`: the arithmetic that a claim is about; short formats are formats of weights only.
-    """
-
-    tensors: Arrays
-    config: dict[str, Any]
-    vocabulary: Names | None
-    classes: Names | None
-    format: Format
-    memory: NDArray[Any] | None = None
-    """Fingerprints `(M,)`, where the model keeps any."""
-    certificate: bytes | OSError = field(default_factory=FileNotFoundError)
-    """The certificate that lay beside the model, or why it could not be read."""
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        return self.tensors[name]
-
-    def steps(self, block: str) -> Steps:
-        """`weight_1`, `bias_1` and `weight_2` of a block of the readout."""
-        return self[f"{block}.weight_1"], self[f"{block}.bias_1"], self[f"{block}.weight_2"]
-
-    @property
-    def stages(self) -> int:
-        """Stages of a cascade, its value rank; 1 for every other readout."""
-        return len(self.config["cascade"]["steps"]) if self.config["readout"] == "cascade" else 1
-
-    def value(self, stage: int) -> int:
-        """The coordinate of the stream that stage `stage`, from 2, averages; its code stands behind it."""
-        return LABEL + int(self.config["labels"]) + 2 * (stage - 2)
-
-    @property
-    def raw(self) -> int:
-        """Coordinates of the stream behind the label slots, where an approximator keeps the token itself."""
-        return int(self.config["grid"]["dim"]) if self.config["kind"] == "approximator" else 0
 
 
 def opened(model: Any) -> Stored | Files:
@@ -135,7 +91,7 @@ def _stored(files: dict[str, Any]) -> Stored:
         return Stored(tensors, config, None, None, BINARY64)
     names = examine_names(config, _object("names.json", files["names.json"]) if "names.json" in files else {})
     if INDEX in files:
-        tensors = _several(files, config["readout"] == "cascade")
+        tensors = _several(files)
     else:
         reader = _widened if config["dtype"] == "bfloat16" else load
         tensors = _tensors("model.safetensors", files["model.safetensors"], reader)
@@ -195,9 +151,9 @@ def _widened(content: bytes) -> Arrays:
     return found
 
 
-def _several(files: dict[str, Any], cascade: bool) -> Arrays:
-    """The tensors of weights in several files: the steps, of a cascade those of the first stage, are parted."""
-    keys = [f"feed_forward.{'stages.0.' if cascade else ''}{key}" for key in ("weight_1", "bias_1", "weight_2")]
+def _several(files: dict[str, Any]) -> Arrays:
+    """The tensors of weights in several files: the steps of the first stage are parted."""
+    keys = [f"feed_forward.stages.0.{key}" for key in ("weight_1", "bias_1", "weight_2")]
     names, index = numbered(list(files)), _object(INDEX, files[INDEX])
     held = [_tensors(name, bytes(files[name])) for name in names]
     where = {key: name for name, tensors in zip(names, held, strict=True) for key in tensors}

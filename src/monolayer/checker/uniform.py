@@ -29,8 +29,8 @@ from monolayer.arrays import Floats
 from monolayer.checker.cells import asked
 from monolayer.checker.certificate import NAMED, Certificate, Finding
 from monolayer.checker.format import BENDS
+from monolayer.checker.network import Stored
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, UnhandledError
-from monolayer.checker.stored import Stored
 from monolayer.errors import DataError
 
 U = BINARY64.unit

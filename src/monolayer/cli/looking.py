@@ -76,7 +76,7 @@ def _knots(model: Uniform) -> dict[str, Any]:
 
 
 def _steps(model: Monolayer) -> dict[str, Any]:
-    """What attention weighs by, and the steps of the readout; of the stages of a cascade, by their numbers."""
+    """What attention weighs by, and the steps of the readout; of several stages, by their numbers."""
     shortcut = model.attention.shortcuts(model.feed_forward.slots)
     slopes = [table.slope.double() for table in model.feed_forward.tables() or ()]
     cells = None if model.quantizer is None else model.quantizer.steps()

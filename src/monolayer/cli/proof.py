@@ -42,8 +42,7 @@ def verify(
     function at the centres of its cells everywhere off the ramps; of one built with --norm sup, that it is near it
     everywhere. Exit code 0: proved, 1: refuted, 3: undecided; others are no verdicts.
     """
-    from monolayer.checker import verify as check
-    from monolayer.checker.check import verify_files
+    from monolayer.checker.check import certify, certify_files
     from monolayer.checker.stored import opened
     from monolayer.cli.approximate import is_function, load_function
     from monolayer.data.shards import files
@@ -55,11 +54,11 @@ def verify(
         plain = tolerance is None and not only and noise is None and dtype is None
         if wanted is None and plain and len(names := files(data)) > 1:
             # None of them need fit into memory with another, if the model is of a kind that can be asked that way.
-            certificate = verify_files(stored, names, progress=step, like=manner(stored), **reading.keywords)
+            certificate = certify_files(stored, names, progress=step, like=manner(stored), **reading.keywords)
         if certificate is None:
             wanted = reading.read(data, step, manner(stored)) if wanted is None else wanted
             step("checking", 0.5)
-            certificate = check(stored, wanted, tolerance=tolerance, only=only, noise=noise, dtype=dtype)
+            certificate = certify(stored, wanted, tolerance=tolerance, only=only, noise=noise, dtype=dtype)
     if save:
         certificate.save(folder)
     if as_json:

@@ -30,7 +30,6 @@ from monolayer.model.cascade import Cascade
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import save
 from monolayer.model.staircase import Staircase
-from monolayer.theory.bounds import corollary1_counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,16 +153,13 @@ def _line(found: Found) -> Monolayer:
     last = torch.tensor(found.last, dtype=torch.float64)
     sizes = nothing.expand(steps), nothing.expand(steps), nothing.expand(len(last), steps + (not whole))
     first = Staircase(*sizes, last if whole else torch.zeros_like(last), "exact" if whole else "runs")
-    readout: Staircase | Cascade = first
     margin = [float(part["margin"]) for part in found.parts if int(part["steps"])]
-    more: dict[str, Any] = {"runs": steps + 1}
-    if found.stages and found.crowds is not None:
-        readout = Cascade(
-            [first, *(staircase(stage.slope, stage.start, stage.level, whole, UNIT) for stage in found.stages)], labels
-        )
-        margin += [stage.margin for stage in found.stages if stage.margin is not None]
-        contested = [len(found.crowds.low), *(stage.crowds for stage in found.stages[:-1])]
-        more = {"runs": 1 + readout.step_count, "rank": readout.rank, "contested": contested}
+    margin += [stage.margin for stage in found.stages if stage.margin is not None]
+    later = [staircase(stage.slope, stage.start, stage.level, whole, UNIT) for stage in found.stages]
+    readout = Cascade([first, *later])
+    more: dict[str, Any] = {"runs": 1 + readout.step_count, "rank": readout.rank}
+    if found.crowds is not None:
+        more["contested"] = [len(found.crowds.low), *(stage.crowds for stage in found.stages[:-1])]
     lift = table_lift(draw, found.token_count, labels, found.values)
     card = Card(found.vocabulary, found.classes, rules.per, found.scalar, rules.causal, rules.next_token)
     stored = LineDraw.of(draw, found.kappa, Ids(rules.vocabulary, rules.order))
@@ -176,18 +172,15 @@ def _with_summary(model: Monolayer, found: Found, more: dict[str, Any]) -> Monol
     """The model with what was found out; `more` goes before what all models say."""
     count, least = sum(int(part["count"]) for part in found.parts), min(float(part["least"]) for part in found.parts)
     low, high = found.ends
-    counted, multiplied = corollary1_counts(found.labelled, 1, max(1, found.rules.reals))
-    facts: dict[str, Any] = spacing(count, least, high - low) | more
-    summary = Summary(
+    summary = Summary.of(
+        model.counts(),
         sequences=found.sequences,
         labelled=found.labelled,
-        **facts,
-        conflicts=0,
         vocabulary=int(np.count_nonzero(found.token_count)),
-        **model.counts(),
-        corollary_1=counted,
-        label_bits=None if found.classes is None else found.labelled * entropy_bits(found.label_count),
-        corollary_1_dense=multiplied,
+        dim=1,
+        labels=max(1, found.rules.reals),
+        entropy=None if found.classes is None else entropy_bits(found.label_count),
+        **spacing(count, least, high - low) | more,
     )
     model.card = model.card.with_summary(summary)
     return model

@@ -3,9 +3,9 @@
     z       ──────●────○────●──────       a step between neighbours with different labels
     classes       │ Δ  │ Δ  │             a part has the jump at each of its steps
     reals     y0     y1   y2    y3        … or the label left of each, and `closing` has the one right of all
-    number    −1     −1   0     1         in the first stage of a cascade also the stretches
+    number    −1     −1   0     1         where other stages follow also the stretches
 
-A part is written as one of a line. Where there are crowds, `staged` makes it one of a first stage.
+A part is written as one of the only stage. Where there are crowds, `staged` makes it one of the first of several.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut, least_label
 from monolayer.construct.line.points import Points, ramps_at, size_of_jumps, weights
 from monolayer.construct.line.separate import apart, margins
-from monolayer.model.sharded import FIRST_STAGE, LINE, part_header
+from monolayer.model.sharded import part_header
 
 if TYPE_CHECKING:  # workers do without PyTorch
     from monolayer.cluster.finish import Found
@@ -68,12 +68,12 @@ def part(spill: Spill, name: str, range_: Range, strict: bool) -> None:
     tensors = (slope, -slope * start, levels[:, :-1]) if range_.reals else weights(slope, start, jump)
     facts |= {"steps": len(steps), "margin": np.inf if margin is None else margin, "last": levels[:, -1:]}
     facts["size"] = 0.0 if range_.reals else size_of_jumps(jump)
-    spill.write(name, [_begin(range_.number, len(steps), LINE, len(levels)), *tensors], hashed=True, **facts)
+    spill.write(name, [_begin(range_.number, len(steps), len(levels)), *tensors], hashed=True, **facts)
 
 
-def _begin(number: int, steps: int, block: str, rows: int, columns: int | None = None) -> NDArray[np.uint8]:
+def _begin(number: int, steps: int, rows: int, columns: int | None = None) -> NDArray[np.uint8]:
     """What stands before the tensors of a part."""
-    return np.frombuffer(part_header(number + 1, steps, block, rows, columns), dtype=np.uint8)
+    return np.frombuffer(part_header(number + 1, steps, rows, columns), dtype=np.uint8)
 
 
 def near(points: Points, close: Ints) -> Floats:
@@ -94,7 +94,7 @@ def near(points: Points, close: Ints) -> Floats:
 
 
 def staged(spill: Spill, name: str, part: str, number: int, reals: int, first: int) -> None:
-    """A part as one of the first stage of a cascade: with the numbers of its stretches, of which `first` is the first.
+    """A part as one of the first of several stages: with the numbers of its stretches, of which `first` is the first.
 
     In place, and the same however often it is done: another header of the same length, and one row more.
     """
@@ -102,7 +102,7 @@ def staged(spill: Spill, name: str, part: str, number: int, reals: int, first: i
     steps, rows = int(facts["steps"]), max(1, reals)
     jump = np.zeros(steps)
     jump[facts["bounds"]] = 1.0
-    header = _begin(number, steps, FIRST_STAGE, rows + 1)
+    header = _begin(number, steps, rows + 1)
     with file.open("r+b") as out:
         out.write(header.data)
         out.seek(len(header) + 8 * steps * (2 + rows))
@@ -115,7 +115,7 @@ def staged(spill: Spill, name: str, part: str, number: int, reals: int, first: i
 
 def closing(spill: Spill, found: Found) -> dict[str, Any]:
     """The part with what stands right of all steps, of real labels."""
-    name, block = f"closing-{found.name}", LINE if found.crowds is None else FIRST_STAGE
-    blocks = [_begin(len(found.parts), 0, block, len(found.last), 1), np.array(found.last)]
+    name = f"closing-{found.name}"
+    blocks = [_begin(len(found.parts), 0, len(found.last), 1), np.array(found.last)]
     spill.write(name, blocks, hashed=True, steps=0, count=0, least=np.inf, ends=np.zeros(0), margin=np.inf, size=0.0)
     return {"name": name, **spill.facts(name)}

@@ -5,42 +5,22 @@ With a draw fixed, a model is a function of its data, bit for bit (docs/editing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from torch import nn
 
 from monolayer.arrays import Ints
-from monolayer.construct.line.build import Line
-from monolayer.construct.line.stored import LineDraw
-from monolayer.construct.robust.again import renewed
-from monolayer.construct.robust.build import Robust
-from monolayer.construct.robust.stored import RobustDraw
-from monolayer.construct.task import Progress, Task
+from monolayer.construct.line.again import LineAgain
+from monolayer.construct.robust.again import RobustAgain
+from monolayer.construct.task import Draw, Progress, Task
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer
 from monolayer.table import plural
 
-Draw = LineDraw | RobustDraw
-"""All of a model that does not depend on its labels."""
-
-
-def _line(draw: Any, task: Task, report: Progress, model: Monolayer, only: Ints | None) -> Monolayer:
-    return Line.again(draw).build(task, report)
-
-
-def _robust(draw: Any, task: Task, report: Progress, model: Monolayer, only: Ints | None) -> Monolayer:
-    return Robust.again(draw).build(task, report) if only is None else renewed(model, draw, task, only, report)
-
-
-CONSTRUCTIONS: dict[str, tuple[Callable[[Any], Draw], Callable[..., Monolayer]]] = {
-    "line": (LineDraw.from_json, _line),
-    "robust": (RobustDraw.from_json, _robust),
-}
-"""By its name in files: how the draw of a construction is read, and how it is built with."""
+CONSTRUCTIONS: dict[str, type[Draw]] = {"line": LineAgain, "robust": RobustAgain}
+"""By the name of a construction in files: how its draw is read and built with."""
 
 
 def draw_of(model: Monolayer) -> Draw:
@@ -51,8 +31,8 @@ def draw_of(model: Monolayer) -> Draw:
     if stored is None:
         raise DataError("this model has no draw to use again: its file holds none, so memorize the data anew")
     try:
-        draw = CONSTRUCTIONS[stored["construction"]][0](stored)
-        if isinstance(draw, LineDraw | RobustDraw) and not draw.fits(model):
+        draw = CONSTRUCTIONS[stored["construction"]].from_json(stored)
+        if not draw.fits(model):
             raise ValueError("it is for a model of other sizes")
         return draw
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -64,9 +44,7 @@ def rebuilt(model: Monolayer, task: Task, report: Progress, only: Ints | None = 
 
     `only`: tokens whose facts changed since `model` was built, where that is known and neurons belong to tokens.
     """
-    draw = draw_of(model)
-    assert model.card.draw is not None  # it was read
-    new = CONSTRUCTIONS[model.card.draw["construction"]][1](draw, task, report, model, only)
+    new = draw_of(model).build(task, report, model, only)
     new.card = replace(new.card, script=model.card.script)
     return new
 

@@ -28,11 +28,11 @@ from monolayer.construct.uniform import uniform
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.attention import CODE, KEY
 from monolayer.model.card import Card, Grid, Summary
+from monolayer.model.cascade import Cascade
 from monolayer.model.device import check_device
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.uniform import Uniform
-from monolayer.theory.bounds import corollary1_counts
 
 RAMP = 2.0**-20
 """Width of a ramp as a share of a cell: then one point in a million or fewer, a coordinate, lies on one."""
@@ -116,7 +116,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
         raise _collision(found, lattice)
 
     report("building the staircase", 0.8)
-    feed_forward = staircase(*ramps_at(found.points.z, found.changes), found.level, False)
+    feed_forward = Cascade([staircase(*ramps_at(found.points.z, found.changes), found.level, False)])
 
     (codes,) = found.draw.proposal.lift
     quantizer = Quantizer.from_steps(1.0 / lattice.width, torch.from_numpy(lattice.start), codes)
@@ -137,16 +137,15 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     bos[KEY : CODE + 1] = -codes[:, :, 0].sum(1)
     bos[-box.dim :] = box.low
     model = assemble(found.draw, found.points.kappa, lift, feed_forward, card, bos, quantizer)
-    paper, paper_dense = corollary1_counts(len(table), box.dim, table.shape[1])
-    summary = Summary(
+    summary = Summary.of(
+        model.counts(),
         sequences=len(rows),
         labelled=len(table),
-        **found.measure(),
         vocabulary=tokens.alphabet.size,
-        **model.counts(),
-        corollary_1=paper,
-        label_bits=None,
-        corollary_1_dense=paper_dense,
+        dim=box.dim,
+        labels=table.shape[1],
+        entropy=None,
+        **found.measure(),
     )
     model.card = model.card.with_summary(summary)
     if error is not None:

@@ -47,6 +47,7 @@ def memorize(
     on_conflict: OnConflict = "error",
     fingerprint: bool = False,
     draw: Monolayer | str | os.PathLike[str] | None = None,
+    construction: Construction | None = None,
     progress: Progress | None = None,
 ) -> Monolayer:
     """A `Monolayer` that gives every token, or every sequence, of the data its label.
@@ -73,6 +74,9 @@ def memorize(
     `robust=True` builds another network, of ids and classes, which survives noise and short formats (docs/robust.md).
     Its `rank` is a number (64); its `dtype` `float32`, `bfloat16`, `float16` or `float64`.
 
+    `construction`: another way from data to weights, an object with `build(task, report)` (docs/extending.md); what it
+    decides is its own: leave `seed`, `dtype`, `rank`, `robust`, `temperature` and `draw` out.
+
     `device`: where the model goes; None: to where `X` is, if that is a tensor. It is built on the processor.
     """
     report = progress or (lambda stage, share: None)
@@ -91,7 +95,12 @@ def memorize(
     for name, option in options.items():
         if draw is not None and option is not None:
             raise DataError(f"a draw decides {name}: leave {name} out, or the draw")
-    construction = _construction(temperature, robust, rank, dtype_name(dtype), 0 if seed is None else seed)
+    if construction is None:
+        construction = _construction(temperature, robust, rank, dtype_name(dtype), 0 if seed is None else seed)
+    else:
+        own = options | {"positions": None, "causal": None, "draw": draw}
+        for name in (name for name, option in own.items() if option is not None):
+            raise DataError(f"a construction has its own options: leave {name} out, or the construction")
 
     report("reading the data", 0.0)
     data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=None if draw is None else draw.card.manner)

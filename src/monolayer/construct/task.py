@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.model.card import Card, Summary
 from monolayer.model.monolayer import Monolayer
-from monolayer.theory.bounds import corollary1_counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,16 +60,14 @@ class Task:
 
     def summary(self, model: Monolayer, target: Target, labels: int, **facts: Any) -> Summary:
         """What a builder found out: `facts`, and what is known of every model with `labels` numbers per label."""
-        labelled, dimension = len(target.number), 1 if self.vectors is None else self.vectors.shape[1]  # ids: on a line
-        counted, multiplied = corollary1_counts(labelled, dimension, labels)
-        return Summary(
+        return Summary.of(
+            model.counts(),
             sequences=len(self.data),
-            labelled=labelled,
+            labelled=len(target.number),
             vocabulary=int(np.count_nonzero(np.bincount(self.context.rows))),
-            corollary_1=counted,
-            corollary_1_dense=multiplied,
-            label_bits=None if target.classes is None else labelled * target.entropy_bits(),
-            **model.counts(),
+            dim=1 if self.vectors is None else self.vectors.shape[1],  # ids: on a line
+            labels=labels,
+            entropy=None if target.classes is None else target.entropy_bits(),
             **facts,
         )
 
@@ -80,7 +77,28 @@ Progress = Callable[[str, float], None]
 
 
 class Construction(Protocol):
-    """A way from data to weights. Its wishes (a seed, a readout, a rank) are its fields, checked when it is made."""
+    """A way from data to weights. Its options (a seed, a readout, a rank) are its fields, checked when it is made."""
 
     def build(self, task: Task, report: Progress) -> Monolayer:
         """A model whose card has a summary; `ContradictionError` or `PrecisionError` where the data do not fit."""
+
+
+class Draw(Protocol):
+    """All of a model that does not depend on its labels: with it, a model is a function of its data, bit for bit."""
+
+    @property
+    def by_token(self) -> bool:
+        """Whether every neuron depends on the facts of one token alone."""
+
+    @classmethod
+    def from_json(cls, known: Mapping[str, Any]) -> Self:
+        """The draw that a card holds; a `ValueError`, `KeyError` or `TypeError` where it is none."""
+
+    def fits(self, model: Monolayer) -> bool:
+        """Whether this model could be made of it: a file may say anything."""
+
+    def build(self, task: Task, report: Progress, model: Monolayer, only: Ints | None) -> Monolayer:
+        """The model of other data, without a summary: two ways to one model must give one file.
+
+        `only`: tokens whose facts changed since `model` was built, where that is known; given only if `by_token`.
+        """

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Ints
-from monolayer.construct.again import Draw, adopted, draw_of, rebuilt
-from monolayer.construct.task import Task
+from monolayer.construct.again import adopted, draw_of, rebuilt
+from monolayer.construct.task import Draw, Task
 from monolayer.data import Sequences
 from monolayer.data.sequences import Per
 from monolayer.editing.difference import Content, array_of, tensor_of
@@ -110,9 +110,7 @@ class Own:
     """A model that `memorize` built."""
 
     model: Monolayer
-    may_change: ClassVar = frozenset(
-        {"steps", "width", "cascade", "readout", "vocabulary", "classes", NAMES, "draw", "summary"}
-    )
+    may_change: ClassVar = frozenset({"steps", "width", "vocabulary", "classes", NAMES, "draw", "summary"})
     """Keys of the configuration that an edit may change."""
 
     @property
@@ -136,7 +134,7 @@ class Own:
     @property
     def only(self) -> bool:
         """Whether `certify(only=True)` can prove from the weights that the model holds nothing else."""
-        return self.model.feed_forward.readout in ("exact", "runs")
+        return len(self.model.feed_forward.stairs) == 1
 
     @cached_property
     def content(self) -> Content:

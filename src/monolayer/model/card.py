@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.sequences import Per
 from monolayer.data.text import Script
+from monolayer.theory.bounds import corollary1_counts
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,40 @@ class Summary:
     rank: int = 1
     """Rank of `W_V`."""
     contested: list[int] | None = None
-    """Stretches of the line that each stage of a cascade left to the next; None at rank 1 and for robust models."""
+    """Stretches of the line that each stage left to the next; None at rank 1 and for robust models."""
     half_width: float | None = None
     """Half-width of the narrowest slab between facts, contexts having length √rank; None on the line."""
+
+    @classmethod
+    def of(
+        cls,
+        counts: Mapping[str, int],
+        *,
+        sequences: int,
+        labelled: int,
+        vocabulary: int,
+        dim: int,
+        labels: int,
+        entropy: float | None,
+        **facts: Any,
+    ) -> Summary:
+        """What every builder says, from a few sizes; `facts` are the other fields, as far as they are known.
+
+        `counts`: as `Monolayer.counts` gives them. `dim`: numbers per token, 1 for ids; `labels`: numbers per label;
+        `entropy`: bits per label, None for reals.
+        """
+        counted, multiplied = corollary1_counts(labelled, dim, labels)
+        unknown: dict[str, Any] = dict.fromkeys(("gap", "expected_gap", "margin"))
+        usual = {"points": labelled, "draws": 1, "conflicts": 0}
+        return cls(
+            sequences=sequences,
+            labelled=labelled,
+            vocabulary=vocabulary,
+            corollary_1=counted,
+            corollary_1_dense=multiplied,
+            label_bits=None if entropy is None else labelled * entropy,
+            **(unknown | usual | facts | dict(counts)),
+        )
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Summary | None:

@@ -1,6 +1,7 @@
-"""Value rank k: one softmax returns k numbers, and a readout in k stages uses one after the other.
+"""The readout of a line: one softmax returns k numbers, and a readout in k stages uses one after the other.
 
-The stream of a line, `(one, key, code, label …)`, goes on with a value and a code for each further stage:
+Most models have one stage (k = 1). The stream, `(one, key, code, label …)`, goes on with a value and a code for each
+further one:
 
     one  key  code  label …  value_2  code_2  value_3  code_3 …
 
@@ -12,13 +13,13 @@ share a stretch of their own, and stage `j + 1` tells them apart; all other stre
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from torch import Tensor, nn
 
 from monolayer.model.attention import CODE, KEY, LABEL, Slots, onto
-from monolayer.model.staircase import Block, Form, Readout, Staircase
+from monolayer.model.staircase import BLOCK, Readout, Staircase
 
 
 def value_slot(stage: int, labels: int) -> int:
@@ -39,16 +40,15 @@ def slots(rank: int, labels: int) -> Slots:
 class Cascade(Readout):
     """Residual feed-forward blocks, one per stage: `labels` coordinates each, and a stretch's number but for the last.
 
-    Every stage is the staircase of the line, `exact` for classes and `runs` for real labels. A label is the sum of what
-    the stages write: whole numbers for classes; for real labels all but one are 0.
+    Its name in files is the form of its stages, `exact` for classes and `runs` for real labels. A label is the sum of
+    what the stages write: whole numbers for classes; for real labels all but one are 0.
     """
 
-    readout = "cascade"
-
-    def __init__(self, stages: Sequence[Staircase], labels: int) -> None:
+    def __init__(self, stages: Sequence[Staircase]) -> None:
         super().__init__()
         self.stages = nn.ModuleList(stages)
-        self.rank, self.labels, self.slots = len(stages), labels, slots(len(stages), labels)
+        self.readout, self.rank, self.labels = stages[0].form, len(stages), len(stages[-1].bias_2)
+        self.slots = slots(self.rank, self.labels)
 
     @property
     def stairs(self) -> list[Staircase]:
@@ -58,23 +58,22 @@ class Cascade(Readout):
     def forward(self, Z: Tensor) -> Tensor:
         """`(…, D)` to `(…, D)`, stage by stage."""
         for stage, (_, code), after in zip(self.stairs, self.slots, [*self.slots[1:], None], strict=True):
-            found = stage.dense(Z[..., code].flatten())
+            found: Tensor = stage(Z[..., code].flatten())
             found = found.view(*Z.shape[:-1], found.shape[-1])
-            Z = onto(Z, found[..., : self.labels], LABEL)
-            if after is not None:
-                Z = onto(Z, found[..., self.labels :], after[1])
+            if after is None:
+                return onto(Z, found, LABEL)
+            Z = onto(onto(Z, found[..., : self.labels], LABEL), found[..., self.labels :], after[1])
         return Z
 
-    def to_json(self) -> dict[str, Any]:
-        """The steps of every stage."""
-        return {"cascade": {"steps": [stage.step_count for stage in self.stairs]}}
+    def layers(self) -> list[tuple[Tensor, Tensor]] | None:
+        """Those of the one stage; several are no chain."""
+        return self.stairs[0].layers() if self.rank == 1 else None
 
     @classmethod
-    def stored(cls, config: dict[str, Any], block: Block) -> Cascade:
-        """The readout of a file: `exact` stages for classes, `runs` for reals."""
-        form: Form = "exact" if config["target"] == "classes" else "runs"
-        stages = range(len(config["cascade"]["steps"]))
-        return cls([Staircase(*block(f"feed_forward.stages.{number}"), form) for number in stages], config["labels"])
+    def stored(cls, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> Cascade:
+        """The readout of a file."""
+        blocks = [[tensors[f"stages.{number}.{name}"] for name in BLOCK] for number in range(len(config["steps"]))]
+        return cls([Staircase(one, two, three, four, config["readout"]) for one, two, three, four in blocks])
 
     def extra_repr(self) -> str:
         return f"rank={self.rank}, labels={self.labels}"

@@ -58,10 +58,10 @@ def write_readout(model: Monolayer, file: str | os.PathLike[str], *, overwrite: 
         )
     layers = readout.layers()
     if layers is None:
-        raise DataError(
-            f"the readout has {len(readout.stairs)} stages, of which each reads what the one before wrote: a file for "
-            "verifiers takes one stage. Build with rank=1"
-        )
+        why = f"the readout {readout.readout!r} is no chain of affine maps with relu between them"
+        if readout.stairs:
+            why = f"the readout has {len(readout.stairs)} stages, of which each reads what the one before wrote"
+        raise DataError(f"{why}: a file for verifiers takes one stage of a line, or half-spaces. Build with rank=1")
     nodes, constants, seen = [], [], "X"
     for count, (weight, bias) in enumerate(layers):
         names = f"weight_{count + 1}", f"bias_{count + 1}"

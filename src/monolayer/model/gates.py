@@ -10,7 +10,7 @@ weights as they are, whatever was done to them: a silent neuron adds exactly 0, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from monolayer.errors import DataError
 from monolayer.model.attention import RankOneAttention, onto
 from monolayer.model.parts import Parts
 from monolayer.model.places import KEYS, Layout, mixtures, read_places, unit
-from monolayer.model.staircase import Block, Readout
+from monolayer.model.staircase import BLOCK, Readout
 
 _HIDDEN_AT_ONCE = 1 << 24
 """Hidden numbers held at a time by the dense readout: 64 MiB in float32."""
@@ -96,13 +96,14 @@ class Gates(Readout):
         return None if classes is None else classes[:, None].double()
 
     def to_json(self) -> dict[str, Any]:
-        """The widths of the stream."""
-        return {"gates": self.layout.to_json()}
+        """Its neurons, and the widths of the stream."""
+        return {"steps": [len(self.weight_1)], "gates": self.layout.to_json()}
 
     @classmethod
-    def stored(cls, config: dict[str, Any], block: Block) -> Gates:
+    def stored(cls, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> Gates:
         """The readout of a file."""
-        return cls(*block("feed_forward"), Layout(**config["gates"], label=config["labels"]))
+        one, two, three, four = (tensors[name] for name in BLOCK)
+        return cls(one, two, three, four, Layout(**config["gates"], label=config["labels"]))
 
     def extra_repr(self) -> str:
         return f"readout=gates, neurons={len(self.weight_1)}, {self.layout}"

@@ -26,6 +26,7 @@ from monolayer.data.text import Script
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card, Fingerprint, Grid, Summary
 from monolayer.model.device import check_device
+from monolayer.model.fields import Config
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
@@ -36,13 +37,12 @@ from monolayer.model.schema import (
     MEMORY,
     NAMES,
     WEIGHTS,
-    Config,
     check_config,
     check_names,
     check_tensors,
     parse,
 )
-from monolayer.model.sharded import INDEX, is_shard, join, split_block
+from monolayer.model.sharded import INDEX, is_shard, join
 from monolayer.model.uniform import Uniform
 
 _OWN = (CONFIG, WEIGHTS, NAMES, MEMORY, INDEX)
@@ -54,7 +54,7 @@ def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = 
     model: Monolayer | Uniform
     try:
         config, names, files = _open(Path(folder))
-        tensors = _tensors(files, config)
+        tensors = _tensors(files)
         if config["kind"] == "interpolator":
             check_tensors(config, names, shapes_of(tensors))
             model = Uniform.stored(config, tensors)
@@ -89,9 +89,9 @@ def model_from(
     def table(prefix: str) -> nn.Embedding:
         return embedding(tensors[f"{prefix}.weight"])
 
-    def block(prefix: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        one, two, three, four = (tensors[f"{prefix}.{name}"] for name in ("weight_1", "bias_1", "weight_2", "bias_2"))
-        return one, two, three, four
+    def under(prefix: str) -> dict[str, Tensor]:
+        own = f"{prefix}."
+        return {name.removeprefix(own): tensor for name, tensor in tensors.items() if name.startswith(own)}
 
     grid, summary = config["grid"], config["summary"]
     card = Card(
@@ -104,16 +104,16 @@ def model_from(
         fingerprint=None if memory is None else Fingerprint(_fingerprints(memory), config["per"], config["causal"]),
     )
     four = (tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
-    readout, attention = READOUTS[config["readout"]]
+    row = READOUTS[config["readout"]]
     return Monolayer(
         table("lift") if config["tokens"] == "ids" else layer("lift"),
         table("positions") if config["positions"] else None,
         tensors["bos"],
-        attention(*four),
-        readout.stored(config, block),
+        row.attention(*four),
+        row.readout.stored(config, under("feed_forward")),
         layer("head"),
         card,
-        None if grid is None else Quantizer(*block("quantizer")),
+        None if grid is None else Quantizer(**under("quantizer")),
     )
 
 
@@ -150,10 +150,10 @@ def _files(opened: OpenFolder) -> dict[str, Any]:
     return {CONFIG: content} | {name: opened.map(name) if is_shard(name) else opened.read(name) for name in named}
 
 
-def _tensors(files: dict[str, Any], config: Config) -> dict[str, Tensor]:
+def _tensors(files: dict[str, Any]) -> dict[str, Tensor]:
     if INDEX in files:
         shards = {name: files[name] for name in files if is_shard(name)}
-        joined = join(parse(INDEX, files[INDEX]), shards, split_block(config["readout"]))
+        joined = join(parse(INDEX, files[INDEX]), shards)
         return {name: torch.from_numpy(value) for name, value in joined.items()}
     try:
         return load_tensors(files[WEIGHTS])

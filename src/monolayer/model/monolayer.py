@@ -140,7 +140,7 @@ class Monolayer(Parts):
     def explain(self, X: Any, *, lengths: Any = None) -> Explanation:
         """Why it answers so: key, attention weight, context, `z`, step, neighbours and margin of every token of `X`.
 
-        `.json()` for machines, `.table()` for a terminal. For models with one line: not for cascades or robust models.
+        `.json()` for machines, `.table()` for a terminal. For models of rank 1, not for robust ones.
         """
         return explain(self, self.encode(X, lengths=lengths))
 

@@ -47,7 +47,7 @@ def staircase_of(model: Parts) -> Staircase:
     if not stairs:
         raise DataError(
             f"this works on the steps of a line, and the readout {model.feed_forward.readout!r} of this model has "
-            "none: a robust model has half-spaces instead"
+            "none (a robust model has half-spaces instead)"
         )
     if len(stairs) > 1:
         raise DataError(

@@ -85,7 +85,7 @@ def _answer(model: Parts, labels: Labels) -> Callable[[list[int]], int]:
 
     way = plan(model)
     if way is None or len(way.stages) != 1 or model.positions is None or model.bos.dtype != torch.float64:
-        return slow  # changed, a cascade, or in another format
+        return slow  # changed, of several stages, or in another format
     (kappa, _, steps), bos = way.stages[0], model.bos.detach().cpu().numpy()
     key = model.lift.weight.detach()[:, KEY].cpu().numpy()
     place = model.positions.weight.detach()[:, KEY].cpu().numpy()

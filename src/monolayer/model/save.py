@@ -23,9 +23,10 @@ from monolayer.data import Names
 from monolayer.data.folder import new_folder
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card
+from monolayer.model.fields import Config
 from monolayer.model.parts import Parts
-from monolayer.model.schema import CONFIG, MEMORY, NAMES, VERSION, WEIGHTS, Config, check_config, check_tensors
-from monolayer.model.sharded import INDEX, SPLIT, index_json, shard_names, split_block
+from monolayer.model.schema import CONFIG, MEMORY, NAMES, VERSION, WEIGHTS, check_config, check_tensors
+from monolayer.model.sharded import INDEX, SPLIT, index_json, shard_names
 
 SAME = ("kind", "per", "scalar", "causal", "next_token", "draw")
 """Fields of `config.json` that a card has under the same name."""
@@ -53,9 +54,8 @@ def write(
     parts: Sequence[tuple[Path, str]] = (),
     overwrite: bool = False,
 ) -> Path:
-    """A folder with this config, which lacks its digests yet, these tensors, some in `parts`, and these names."""
-    block, digests = split_block(config.get("readout", "")), {}
-    split = {f"{block}.{name}" for name in SPLIT} if parts else set()
+    """Write config, tensors and names as a folder, and add the digests. Tensors in `parts` already lie in files."""
+    digests, split = {}, SPLIT if parts else ()
     tensors = {name: value.detach().cpu().contiguous() for name, value in state.items() if name not in split}
     shards = shard_names(len(parts) + 1) if parts else [WEIGHTS]
     with new_folder(folder, overwrite=overwrite) as scratch:
@@ -71,7 +71,7 @@ def write(
             digests[name] = digest
         if parts:
             size = sum(value.numel() * value.element_size() for value in state.values())
-            (scratch / INDEX).write_text(index_json(list(tensors), len(parts), size, block), encoding="utf-8")
+            (scratch / INDEX).write_text(index_json(list(tensors), len(parts), size), encoding="utf-8")
         if card is not None and card.fingerprint is not None:
             save_numbers({"fingerprints": card.fingerprint.words}, scratch / MEMORY)
         if names:
@@ -98,7 +98,6 @@ def described(model: Parts) -> tuple[Config, dict[str, list[Any]]]:
         "tokens": "ids" if isinstance(model.lift, nn.Embedding) else "vectors",
         "width": model.bos.numel(),
         "labels": readout.labels,
-        "steps": readout.step_count,
         "target": "reals" if card.classes is None else "classes",
         "readout": readout.readout,
         "positions": model.positions is not None,

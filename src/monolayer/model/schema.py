@@ -1,57 +1,51 @@
 """The format of a saved model as the loader demands it: docs/format.md, line by line. The checker reads it on its own.
 
-A new kind of readout is an entry of `READOUTS`; a new field is a line of `FIELDS`, a condition on several fields a line
-of `RULES`.
+A new field is a line of `FIELDS`, a condition on several fields a line of `RULES`. What depends on the readout is in
+its row (`readouts.py`).
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any, get_args
 
 from monolayer.data.names import Unit
 from monolayer.data.text import Unit as TextUnit
 from monolayer.errors import ModelFileError
+from monolayer.model.fields import (
+    BOOLEAN,
+    END,
+    NUMBER,
+    OBJECT,
+    OBJECT_OR_NULL,
+    Check,
+    Config,
+    Rule,
+    Shape,
+    one_of,
+    whole,
+    whole_numbers,
+)
+from monolayer.model.readouts import ATTENTION, READOUTS
 from monolayer.model.sharded import INDEX, shard_names
 
-Config = dict[str, Any]
-Check = tuple[Callable[[Any], bool], str]
-"""Whether a value will do, and what it must be."""
-Shape = tuple[str | int, ...]
-"""Sizes: numbers, or letters that must mean the same number in every tensor."""
-
-VERSION = 1
+VERSION = 2
 CONFIG, WEIGHTS, NAMES, MEMORY = "config.json", "model.safetensors", "names.json", "memory.safetensors"
 _NAMES_OR_NULL = 'null, {"range": number} or {"names": its own name}'
-
-
-def _one_of(*values: str) -> Check:
-    return (lambda value: type(value) is str and value in values), " or ".join(map(json.dumps, values))
-
-
-def _whole(least: int, end: int = 2**48) -> Check:
-    return (lambda value: type(value) is int and least <= value < end), f"a whole number from {least}, below {end:,}"
-
-
-_BOOLEAN = (lambda value: type(value) is bool), "true or false"
-_NUMBER = (lambda value: type(value) in (int, float) and abs(value) <= 2.0**1023), "a number of ordinary size"
-_END = (lambda value: type(value) in (int, float) and abs(value) <= 2.0**1000), "a number up to 2^1000"
-_OBJECT = (lambda value: type(value) is dict), "an object"
-_OBJECT_OR_NULL = (lambda value: value is None or type(value) is dict), "an object or null"
 
 
 def _names(value: Any, key: str) -> bool:
     if type(value) is not dict:
         return value is None
-    return value == {"names": key} or (list(value) == ["range"] and _whole(1)[0](value["range"]))
+    return value == {"names": key} or (list(value) == ["range"] and whole(1)[0](value["range"]))
 
 
 def _script(value: Any) -> bool:
     if type(value) is not dict or set(value) != {"unit", "window"}:
         return value is None
-    return value["unit"] in get_args(TextUnit) and _whole(1)[0](value["window"])
+    return value["unit"] in get_args(TextUnit) and whole(1)[0](value["window"])
 
 
 def _digests(value: Any) -> bool:
@@ -59,61 +53,54 @@ def _digests(value: Any) -> bool:
 
 
 FIELDS: dict[str, Check] = {
-    "format": _one_of("monolayer"),
+    "format": one_of("monolayer"),
     "version": ((lambda value: value == VERSION), str(VERSION)),
-    "kind": _one_of("memorizer", "approximator"),
-    "tokens": _one_of("ids", "vectors"),
-    "width": _whole(4),
-    "labels": _whole(1),
-    "steps": _whole(0),
-    "per": _one_of("token", "sequence"),
-    "target": _one_of("classes", "reals"),
-    "scalar": _BOOLEAN,
+    "kind": one_of("memorizer", "approximator"),
+    "tokens": one_of("ids", "vectors"),
+    "width": whole(4),
+    "labels": whole(1),
+    "steps": (whole_numbers, "a list of one or more whole numbers"),
+    "per": one_of("token", "sequence"),
+    "target": one_of("classes", "reals"),
+    "scalar": BOOLEAN,
     "readout": ((lambda value: type(value) is str and value in READOUTS), "a kind of readout that this version knows"),
-    "causal": _BOOLEAN,
-    "next_token": _BOOLEAN,
-    "positions": _BOOLEAN,
-    "dtype": _one_of("float64", "float32", "float16", "bfloat16"),
+    "causal": BOOLEAN,
+    "next_token": BOOLEAN,
+    "positions": BOOLEAN,
+    "dtype": one_of("float64", "float32", "float16", "bfloat16"),
     "vocabulary": ((lambda value: _names(value, "vocabulary")), _NAMES_OR_NULL),
     "unit": ((lambda value: value is None or value in get_args(Unit)), "null, characters, words or whole"),
     "classes": ((lambda value: _names(value, "classes")), _NAMES_OR_NULL),
     "script": (_script, "null, or how a text was cut: unit words or characters, and window"),
-    "grid": _OBJECT_OR_NULL,
-    "draw": _OBJECT_OR_NULL,
-    "summary": _OBJECT_OR_NULL,
+    "grid": OBJECT_OR_NULL,
+    "draw": OBJECT_OR_NULL,
+    "summary": OBJECT_OR_NULL,
     "files": (_digests, "an object of digests"),
     "digest": ((lambda value: type(value) is str), "a digest"),
 }
-CASCADE: dict[str, Check] = {
-    "steps": (
-        (lambda value: type(value) is list and len(value) > 1 and all(_whole(0)[0](steps) for steps in value)),
-        "a list of two or more whole numbers",
-    )
-}
-GATES: dict[str, Check] = {"token": _whole(1), "place": _whole(0), "rank": _whole(1)}
 INTERPOLATOR: dict[str, Check] = {
     **{key: FIELDS[key] for key in ("format", "version", "scalar", "files", "digest")},
-    "kind": _one_of("interpolator"),
-    "dim": _whole(1, 25),
-    "length": _whole(2, 49),
-    "cells": _whole(1, 2**24),
-    "low": _END,
-    "high": _END,
-    "positions": _BOOLEAN,
-    "error": ((lambda value: value is None or _END[0](value)), "null or a number up to 2^1000"),
+    "kind": one_of("interpolator"),
+    "dim": whole(1, 25),
+    "length": whole(2, 49),
+    "cells": whole(1, 2**24),
+    "low": END,
+    "high": END,
+    "positions": BOOLEAN,
+    "error": ((lambda value: value is None or END[0](value)), "null or a number up to 2^1000"),
 }
 """All fields of a network for the maximum norm."""
 GRID: dict[str, Check] = {
-    **dict.fromkeys(("dim", "length", "cells"), _whole(1)),
-    **dict.fromkeys(("low", "high", "ramp", "error", "spread"), _NUMBER),
-    "guaranteed": _BOOLEAN,
+    **dict.fromkeys(("dim", "length", "cells"), whole(1)),
+    **dict.fromkeys(("low", "high", "ramp", "error", "spread"), NUMBER),
+    "guaranteed": BOOLEAN,
 }
-INTERPOLATOR_RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
+INTERPOLATOR_RULES: tuple[Rule, ...] = (
     ("such dim, length and cells are built", lambda c: _built(c["dim"], c["length"], c["cells"], c["positions"])),
     ("low is below high", lambda c: float(c["low"]) < float(c["high"])),
     ("files are the weights", lambda c: set(c["files"]) == {WEIGHTS}),
 )
-RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
+RULES: tuple[Rule, ...] = (
     ("ids have a vocabulary, vectors have none", lambda c: (c["tokens"] == "ids") == (c["vocabulary"] is not None)),
     (
         "what a string is, is said of named tokens",
@@ -121,22 +108,11 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
     ),
     ("a text is cut into named tokens", lambda c: c["script"] is None or c["vocabulary"] == {"names": "vocabulary"}),
     ("classes are named, reals are not", lambda c: (c["target"] == "classes") == (c["classes"] is not None)),
-    (
-        "classes have one label slot, but for gates, which answer with classes",
-        lambda c: c["target"] == "classes" if _gated(c) else c["target"] == "reals" or c["labels"] == 1,
-    ),
-    ("gates belong to a memorizer of ids", lambda c: not _gated(c) or (c["kind"], c["tokens"]) == ("memorizer", "ids")),
-    ("a cascade belongs to a memorizer", lambda c: not _stages(c) or c["kind"] == "memorizer"),
-    ("steps are those of all stages", lambda c: not _stages(c) or c["steps"] == sum(_stages(c))),
     ("scalar means reals with one label slot", lambda c: not c["scalar"] or (c["target"], c["labels"]) == ("reals", 1)),
     ("a causal model answers at tokens", lambda c: not c["causal"] or c["per"] == "token"),
     (
         "next_token means a causal model of ids that answers with classes",
         lambda c: not c["next_token"] or (c["causal"] and c["tokens"] == "ids" and c["target"] == "classes"),
-    ),
-    (
-        "width is 3 + labels + dim + 2 (stages − 1), for gates token + place + rank + 2 + labels",
-        lambda c: c["width"] == _width(c),
     ),
     (
         "an approximator has a grid, a memorizer none",
@@ -159,22 +135,6 @@ def _built(dim: int, length: int, cells: int, positions: bool) -> bool:
     return (cells + 1) ** (dim * length) < 1 << 48 if positions else (dim, length) in ((1, 2), (1, 3), (2, 2))
 
 
-def _gated(config: Config) -> bool:
-    return bool(config["readout"] == "gates")
-
-
-def _stages(config: Config) -> list[int]:
-    """Steps of every stage of a cascade; none for other readouts."""
-    return list(config["cascade"]["steps"]) if config["readout"] == "cascade" else []
-
-
-def _width(config: Config) -> int:
-    if _gated(config):
-        return int(sum(config["gates"].values()) + 2 + config["labels"])
-    dim = 0 if config["grid"] is None else config["grid"]["dim"]
-    return int(3 + config["labels"] + dim + 2 * max(0, len(_stages(config)) - 1))
-
-
 def _interval(grid: dict[str, Any]) -> bool:
     return bool(grid["low"] < grid["high"] and grid["high"] - grid["low"] < math.inf and grid["ramp"] > 0)
 
@@ -184,42 +144,24 @@ def _files(config: Config) -> set[str]:
     weights = {WEIGHTS}
     if INDEX in config["files"]:  # in several files: then they are numbered, and hold the steps of a line
         count = sum(name.startswith("model-") for name in config["files"])
-        line = config["kind"] == "memorizer" and config["readout"] in ("exact", "runs", "cascade")
-        whole = line and config["dtype"] == "float64" and count > 1
-        weights = {INDEX, *shard_names(count)} if whole else set()
+        split = config["kind"] == "memorizer" and READOUTS[config["readout"]].split
+        fits = split and config["dtype"] == "float64" and count > 1
+        weights = {INDEX, *shard_names(count)} if fits else set()
     return weights | ({NAMES} if named else set())
 
 
-# -- readouts and tensors -----------------------------------------------------------------------------------
-
-
-READOUTS: dict[str, Callable[[int], dict[str, Shape]]] = {
-    "exact": lambda R: {"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R), "bias_2": ("m",)},
-    "runs": lambda R: {"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R + 1), "bias_2": ("m",)},
-    "gates": lambda H: {"weight_1": (H, "reads"), "bias_1": (H,), "weight_2": ("m", H), "bias_2": ("m",)},
-    "cascade": lambda R: {},
-}
-"""Kinds of readout: their tensors `feed_forward.…` for `R` steps. A cascade has those of its stages."""
+# -- tensors -----------------------------------------------------------------------------------
 
 
 def shapes(config: Config) -> dict[str, Shape]:
     """All tensors that a config asks for, and no others."""
-    found: dict[str, Shape] = {f"attention.W_{letter}": ("D", "D") for letter in "QKVO"}
     if config["kind"] == "interpolator":
+        found = dict(ATTENTION)
         bends = ("square", "total", "root") if config["length"] == 3 and not config["positions"] else ()
         found |= {f"{bend}.{name}": (bend,) for bend in bends for name in ("knots", "values")}
         knots = (config["cells"] + 1) ** (config["dim"] * config["length"])
         return found | {"interpolation.values": (knots * (config["length"] if config["positions"] else 1), "m")}
-    if _gated(config):
-        found = {"attention.W_Q": (2, "D"), "attention.W_K": (2, "D"), "attention.W_V": ("k", "D")}
-        found["attention.W_O"] = ("D", "k")
-    found |= {f"feed_forward.{name}": shape for name, shape in READOUTS[config["readout"]](config["steps"]).items()}
-    for number, steps in enumerate(_stages(config)):
-        more = config["target"] == "reals"
-        writes = "m" if number == len(_stages(config)) - 1 else "m + 1"  # the label, and the number of a stretch
-        stage: dict[str, Shape] = {"weight_1": (steps,), "bias_1": (steps,), "bias_2": (writes,)}
-        stage["weight_2"] = (writes, steps + more)
-        found |= {f"feed_forward.stages.{number}.{name}": shape for name, shape in stage.items()}
+    found = READOUTS[config["readout"]].shapes(config)
     found |= {"bos": ("D",), "head.weight": ("C", "D"), "head.bias": ("C",)}
     found |= (
         {"lift.weight": ("V", "D")} if config["tokens"] == "ids" else {"lift.weight": ("D", "d"), "lift.bias": ("D",)}
@@ -254,8 +196,6 @@ def _sizes(config: Config, names: dict[str, list[Any]]) -> dict[str, int]:
         return {"D": (2 * config["length"] - 2) * config["dim"]}
     labels, grid = config["labels"], config["grid"]
     size = {"D": config["width"], "m": labels, "m + 1": labels + 1, "C": labels}
-    if _gated(config):
-        size |= {"k": config["gates"]["rank"], "reads": sum(config["gates"].values())}
     for letter, key in (("V", "vocabulary"), ("C", "classes")):
         if config[key] is not None:
             size[letter] = config[key].get("range") or len(names[key])
@@ -292,18 +232,19 @@ def check_config(config: Config, digest: str) -> None:
     fields, rules = FIELDS, RULES
     if config.get("kind") == "interpolator":
         fields, rules = INTERPOLATOR, INTERPOLATOR_RULES
-    inner = {"gates": GATES, "cascade": CASCADE}
-    kind = str(config.get("readout"))
-    _check_fields(CONFIG, config, fields | ({kind: _OBJECT} if kind in inner else {}))
+    name = str(config.get("readout"))
+    row = READOUTS.get(name)
+    inner: dict[str, Mapping[str, Check]] = {} if row is None or not row.fields else {name: row.fields}
+    _check_fields(CONFIG, config, fields | dict.fromkeys(inner, OBJECT))
     for key, known in (inner | {"grid": GRID}).items():
         if config.get(key) is not None:
             _check_fields(f"{key} in {CONFIG}", config[key], known)
-    for rule, holds in rules:
+    for rule, holds in rules if row is None else rules + row.rules:
         if not holds(config):
             raise ModelFileError(f"{CONFIG} contradicts itself: {rule}")
 
 
-def _check_fields(where: str, value: dict[str, Any], fields: dict[str, Check]) -> None:
+def _check_fields(where: str, value: dict[str, Any], fields: Mapping[str, Check]) -> None:
     if set(value) != set(fields):
         raise ModelFileError(f"{where} lacks or should not have the fields {sorted(set(value) ^ set(fields))}")
     for key, (fits, meaning) in fields.items():

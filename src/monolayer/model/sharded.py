@@ -1,8 +1,8 @@
 """Weights in several files: `model-00001-of-00004.safetensors` and so on, and the index that says what lies where.
 
-The first file holds all but the steps of the readout, of a cascade those of its first stage. Each other holds some of
-these, in order: the tensor `feed_forward.weight_1` is its parts `feed_forward.weight_1.1`, `.2`, … one after the other,
-and so are `bias_1` and `weight_2`. The index is the one that Hugging Face uses (docs/format.md).
+The first file holds all but the steps of the first stage of the readout. Each other holds some of these, in order: the
+tensor `feed_forward.stages.0.weight_1` is its parts `feed_forward.stages.0.weight_1.1`, `.2`, … one after the other; so
+are `bias_1` and `weight_2`. The index is the one that Hugging Face uses (docs/format.md).
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from monolayer.errors import ModelFileError
 
 INDEX = "model.safetensors.index.json"
-SPLIT = ("weight_1", "bias_1", "weight_2")
-LINE, FIRST_STAGE = "feed_forward", "feed_forward.stages.0"
-"""The block whose steps are split: the readout of a line, or the first stage of a cascade."""
+SPLIT = tuple(f"feed_forward.stages.0.{name}" for name in ("weight_1", "bias_1", "weight_2"))
+"""The tensors that are split, along their last axis: the steps of the first stage."""
 _HEADER = 504
 """Bytes of a header of a part."""
 
@@ -30,18 +29,13 @@ def shard_names(count: int) -> list[str]:
     return [f"model-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1)]
 
 
-def split_block(readout: str) -> str:
-    """The block whose steps lie in several files."""
-    return FIRST_STAGE if readout == "cascade" else LINE
-
-
 def is_shard(name: str) -> bool:
     """Whether a file holds weights, one of several."""
     return name.startswith("model-")
 
 
-def part_header(number: int, steps: int, block: str, rows: int, columns: int | None = None) -> bytes:
-    """The beginning of a safetensors file with part `number` of the steps of a block; its three tensors follow it.
+def part_header(number: int, steps: int, rows: int, columns: int | None = None) -> bytes:
+    """The beginning of a safetensors file with part `number` of the steps; its three tensors follow it.
 
     `rows`, `columns`: of `weight_2`, by default one column per step. Of one length for all of them, so that a header
     can be replaced.
@@ -49,19 +43,19 @@ def part_header(number: int, steps: int, block: str, rows: int, columns: int | N
     columns = steps if columns is None else columns
     entries, end = {}, 0
     for name in SPLIT:
-        shape = [rows, columns] if name == "weight_2" else [steps]
+        shape = [rows, columns] if name.endswith("weight_2") else [steps]
         begin, end = end, end + 8 * math.prod(shape)
-        entries[f"{block}.{name}.{number}"] = {"dtype": "F64", "shape": shape, "data_offsets": [begin, end]}
+        entries[f"{name}.{number}"] = {"dtype": "F64", "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(entries, separators=(",", ":")).encode().ljust(_HEADER)
     return len(text).to_bytes(8, "little") + text
 
 
-def index_json(first: list[str], parts: int, size: int, block: str) -> str:
+def index_json(first: list[str], parts: int, size: int) -> str:
     """The index of a model whose first file holds the tensors `first`, the others parts; `size` bytes in all."""
     names = shard_names(parts + 1)
     where = dict.fromkeys(first, names[0])
     for number in range(1, parts + 1):
-        where |= {f"{block}.{name}.{number}": names[number] for name in SPLIT}
+        where |= {f"{name}.{number}": names[number] for name in SPLIT}
     return json.dumps({"metadata": {"total_size": size}, "weight_map": where}, indent=1, sort_keys=True) + "\n"
 
 
@@ -89,7 +83,7 @@ def views(content: Any, file: str) -> Tensors:
     return found
 
 
-def join(index: dict[str, Any], files: dict[str, Any], block: str) -> Tensors:
+def join(index: dict[str, Any], files: dict[str, Any]) -> Tensors:
     """All tensors, in memory of their own. `files`: contents by name, all of those that the index names."""
     names = shard_names(len(files))
     if sorted(files) != names:
@@ -101,14 +95,14 @@ def join(index: dict[str, Any], files: dict[str, Any], block: str) -> Tensors:
         raise ModelFileError(f"{INDEX} does not say what {names[0]} and the others hold")
     parts = []
     for number, name in enumerate(names[1:], 1):
-        keys = {f"{block}.{key}.{number}": f"{block}.{key}" for key in SPLIT}
+        keys = {f"{key}.{number}": key for key in SPLIT}
         if set(held[name]) != set(keys):
             raise ModelFileError(f"{name} must hold {', '.join(keys)} and nothing else")
         sizes = {tensor.shape[-1:] for tensor in held[name].values()}
         if len(sizes) > 1 and name != names[-1]:
             raise ModelFileError(f"{name} must hold as many numbers of each of {', '.join(keys)}")
         parts.append({keys[key]: tensor for key, tensor in held[name].items()})
-    twice = set(held[names[0]]) & {f"{block}.{key}" for key in SPLIT}
+    twice = set(held[names[0]]) & set(SPLIT)
     if twice:
         raise ModelFileError(f"{names[0]} holds {', '.join(sorted(twice))}, whose parts are in the other files")
     try:

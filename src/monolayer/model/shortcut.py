@@ -90,9 +90,10 @@ def _replaced(model: Parts) -> bool:
     Not a subclass either: what it does in its forward pass is not in the weights.
     """
     readout: Any = model.feed_forward
-    if getattr(readout, "readout", None) not in READOUTS:
+    row = READOUTS.get(getattr(readout, "readout", ""))
+    if row is None:
         return True
-    parts: list[tuple[Any, type]] = list(zip((readout, model.attention), READOUTS[readout.readout], strict=True))
+    parts: list[tuple[Any, type]] = [(readout, row.readout), (model.attention, row.attention)]
     parts += [(stage, Staircase) for stage in getattr(readout, "stairs", ())]
     parts += [(model.lift, nn.Linear if model.card.vocabulary is None else nn.Embedding), (model.head, nn.Linear)]
     parts += [] if model.positions is None else [(model.positions, nn.Embedding)]

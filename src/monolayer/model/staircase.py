@@ -1,4 +1,4 @@
-"""The readout: a feed-forward block that turns the number `z` of a point into its label.
+"""A staircase: the neurons of one stage, which turn the number `z` of a point into its label; and what a readout is.
 
 Notation: `R` steps; step `j` rises over the ramp `[a_j, a_j + 1/w_j]` by the jump `Δ_j` in `R^m`, from the label of
 one run of points to that of the next. Run `r`, from 0 to `R`, lies between step `r` and step `r + 1`.
@@ -19,7 +19,7 @@ comes out, whatever float it is. (`h_0 = 0` and `h_{R+1} = 1`.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -29,13 +29,13 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.data import Sequences
-from monolayer.model.attention import CODE, KEY, LABEL, Slots, onto
+from monolayer.model.attention import Slots
 from monolayer.model.device import recording
 
 Form = Literal["exact", "runs"]
 
-Block = Callable[[str], tuple[Tensor, Tensor, Tensor, Tensor]]
-"""By the name of a block in a file, its `weight_1`, `bias_1`, `weight_2` and `bias_2`."""
+BLOCK = ("weight_1", "bias_1", "weight_2", "bias_2")
+"""The tensors of a block of neurons."""
 
 CELLS_AT_ONCE = 1 << 22
 """Points times neurons held at a time by the dense readout: 32 MiB in float64."""
@@ -114,11 +114,11 @@ def _rough_order(z: Tensor) -> Tensor:
 class Readout(nn.Module):
     """A residual feed-forward block that turns what attention wrote into the label; `(…, D)` to `(…, D)`.
 
-    What is not overridden is what a readout without steps has.
+    The defaults are those of a readout without steps.
     """
 
     readout: str
-    """Its name in files."""
+    """Its name in files (`readouts.py`)."""
     labels: int
     """`m`: label coordinates that it writes."""
     slots: Slots = ()
@@ -132,7 +132,8 @@ class Readout(nn.Module):
     @property
     def step_count(self) -> int:
         """Steps of all stages, or neurons."""
-        return sum(stage.step_count for stage in self.stairs)
+        # Whoever put another module in the place of a stage gets the dense pass, not an error.
+        return sum(getattr(stage, "step_count", 0) for stage in self.stairs)
 
     @property
     def later_numbers(self) -> int:
@@ -153,33 +154,33 @@ class Readout(nn.Module):
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """What `config.json` says of it besides its name."""
-        return {}
+        """What `config.json` says of it besides its name: the steps of every stage, or how many neurons it has."""
+        return {"steps": [stage.step_count for stage in self.stairs]}
 
     @classmethod
-    def stored(cls, config: dict[str, Any], block: Block) -> Self:
-        """The readout that a file describes."""
+    def stored(cls, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+        """The readout that a file describes; `tensors` by their names without `feed_forward.`."""
         raise NotImplementedError
 
 
-class Staircase(Readout):
-    """Residual feed-forward block that reads `code` and adds the label onto the label slots of the stream.
+class Staircase(nn.Module):
+    """One stage of a readout: it reads a number `z` and writes `w` numbers, the label and maybe that of a stretch.
 
-    `weight_1`, `bias_1` `(H,)` are the one column of the first matrix that is not zero and its bias;
-    `weight_2` `(m, H)`, of `runs` `(m, H + 1)`, and `bias_2` `(m,)` write the label. Not stored: the second hidden
+    `weight_1`, `bias_1` `(R,)` are the one column of the first matrix that is not zero and its bias;
+    `weight_2` `(w, R)`, of `runs` `(w, R + 1)`, and `bias_2` `(w,)` write. Not stored: the second hidden
     layer of `exact` and `runs`, `relu(1 − h)`, minus the identity and ones; the third of `runs`, `relu(h_{r+1} − h_r)`,
     whose matrix has 1 on the diagonal and −1 beside it.
     """
 
-    def __init__(self, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor, bias_2: Tensor, readout: Form) -> None:
+    def __init__(self, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor, bias_2: Tensor, form: Form) -> None:
         super().__init__()
         self.weight_1, self.bias_1 = nn.Parameter(weight_1), nn.Parameter(bias_1)
         self.weight_2, self.bias_2 = nn.Parameter(weight_2), nn.Parameter(bias_2)
-        self.readout, self.labels, self.slots = readout, len(bias_2), ((KEY, CODE),)
+        self.form = form
 
     @classmethod
     def from_steps(cls, slope: Tensor, start: Tensor, jump: Tensor, last: Tensor) -> Staircase:
-        """The readout `exact`: ramps that begin at `start` `(R,)` with power-of-two `slope` `(R,)`, and jumps `(m, R)`.
+        """A stage of `exact`: ramps that begin at `start` `(R,)` with power-of-two `slope` `(R,)`, and jumps `(m, R)`.
 
         `last` `(m,)` is the label right of all steps. All four are handed over: they become the weights, and `start`
         and `jump` are overwritten on the way.
@@ -190,16 +191,11 @@ class Staircase(Readout):
 
     @classmethod
     def from_runs(cls, slope: Tensor, start: Tensor, level: Tensor) -> Staircase:
-        """The readout `runs`: ramps as in `from_steps`, and the labels `level` `(m, R + 1)` between them."""
+        """A stage of `runs`: ramps as in `from_steps`, and the labels `level` `(m, R + 1)` between them."""
         return cls(slope, -slope * start, level, torch.zeros(len(level), dtype=level.dtype), "runs")
 
-    def forward(self, Z: Tensor) -> Tensor:
-        """`(…, D)` to `(…, D)`, by dense operations, in blocks of points."""
-        label = self.dense(Z[..., CODE].flatten())
-        return onto(Z, label.view(*Z.shape[:-1], label.shape[-1]), LABEL)
-
-    def dense(self, z: Tensor) -> Tensor:
-        """Labels `(P, m)` of `z` `(P,)`: every neuron is evaluated at every point."""
+    def forward(self, z: Tensor) -> Tensor:
+        """What is written `(P, w)` at `z` `(P,)`, by dense operations: every neuron is evaluated at every point."""
         if recording():
             return self._block(z)
         points = max(1, CELLS_AT_ONCE // max(1, self.weight_2.shape[1]))
@@ -207,7 +203,7 @@ class Staircase(Readout):
 
     def _block(self, z: Tensor) -> Tensor:
         hidden = (1.0 - torch.addcmul(self.bias_1, z[:, None], self.weight_1).relu()).relu()
-        if self.readout == "runs":
+        if self.form == "runs":
             # Left of all runs stands a step that is always passed, right of all one that never is.
             ends = torch.zeros_like(z[:, None]), torch.ones_like(z[:, None])
             hidden = torch.cat([ends[0], hidden, ends[1]], dim=1)
@@ -218,30 +214,23 @@ class Staircase(Readout):
         """The same function as a table for binary search, or None if the weights are no staircase (any more)."""
         slope, bias = self.weight_1.detach(), self.bias_1.detach()
         weight_2, bias_2 = self.weight_2.detach(), self.bias_2.detach()[:, None]
-        if self.readout == "runs":
+        if self.form == "runs":
             level = weight_2 + bias_2
         else:
             first = bias_2 + weight_2.sum(1, keepdim=True)
             level = torch.cat([first, first - _running(weight_2)], dim=1)
         return Steps(slope, bias, level.T) if rising(slope, bias) else None
 
-    # -- the protocol of readouts (`Readout`) ------------------------------------------------------
-
     def layers(self) -> list[tuple[Tensor, Tensor]]:
         """`w z + b`; `1 − h`; of `runs` the differences of neighbours; the label."""
         one = torch.diag(torch.ones_like(self.bias_1))
         found = [(self.weight_1[:, None], self.bias_1), (-one, torch.ones_like(self.bias_1))]
-        if self.readout == "runs":
+        if self.form == "runs":
             none = torch.zeros_like(one[:1])
             last = torch.zeros_like(self.weight_2[0])
             last[-1] = 1.0  # right of all runs stands a step that is never passed
             found.append((torch.cat([one, none]) - torch.cat([none, one]), last))
         return [*found, (self.weight_2, self.bias_2)]
-
-    @property
-    def stairs(self) -> list[Staircase]:
-        """One stage: this one."""
-        return [self]
 
     @property
     def step_count(self) -> int:
@@ -255,12 +244,7 @@ class Staircase(Readout):
         But for the first, which has one neighbour.
         """
         steps = len(self.bias_1)
-        return 2 * steps if self.readout == "exact" else 4 * steps + 1
-
-    @classmethod
-    def stored(cls, config: dict[str, Any], block: Block) -> Staircase:
-        """The readout of a file."""
-        return cls(*block("feed_forward"), config["readout"])
+        return 2 * steps if self.form == "exact" else 4 * steps + 1
 
     def extra_repr(self) -> str:
-        return f"steps={self.step_count}, labels={len(self.bias_2)}, readout={self.readout!r}"
+        return f"steps={self.step_count}, writes={len(self.bias_2)}, form={self.form!r}"

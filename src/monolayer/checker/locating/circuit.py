@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Bools, Ints
+from monolayer.checker.network import CODE, KEY, LABEL, Stored
 from monolayer.checker.stock.files import Network
-from monolayer.checker.stored import CODE, KEY, LABEL, Stored
 
 Wires = tuple[list[Bools], list[Bools]]
 """Coordinates `(D,)` of the stream that neurons, attention and input write, and that query, key, value, neurons and
@@ -39,12 +39,12 @@ def circuit(wires: Wires, hidden: list[dict[str, Any]]) -> dict[str, Any]:
 
 def own_wires(stored: Stored, neurons: Ints) -> Wires:
     """Of a model of monolayer, with some of its neurons."""
-    D, gated = len(stored["bos"]), stored.config["readout"] == "gates"
-    weight_1, weight_2 = stored["feed_forward.weight_1"], stored["feed_forward.weight_2"]
+    weight_1, _, weight_2 = stored.steps(stored.block)
+    D, gated = len(stored["bos"]), weight_1.ndim == 2  # a step reads one number, a half-space many
     first, where = (D - len(weight_2), slice(weight_1.shape[1])) if gated else (LABEL, slice(CODE, CODE + 1))
     read, written = np.zeros((2, D), dtype=bool)
     read[where] = _used(weight_1[neurons]) if gated else len(neurons) > 0
-    written[first : first + len(weight_2)] = _used(weight_2[:, neurons].T, stored["feed_forward.bias_2"][None])
+    written[first : first + len(weight_2)] = _used(weight_2[:, neurons].T, stored[f"{stored.block}.bias_2"][None])
     lift = stored["lift.weight"] if stored.config["tokens"] == "ids" else stored["lift.weight"].T
     rows = [stored[name].reshape(-1, D) for name in ("bos", "lift.bias", "positions.weight") if name in stored.tensors]
     embedded = _used(lift, *rows)

@@ -11,15 +11,17 @@ import numpy as np
 
 from monolayer.arrays import Bools
 from monolayer.checker.check import asked_data, assumed
+from monolayer.checker.format import READOUTS
 from monolayer.checker.labelled import Labelled, labelled, real
 from monolayer.checker.locating.circuit import own_wires, stock_wires
 from monolayer.checker.locating.location import Fact, Location, Slice
-from monolayer.checker.locating.writers import cells_writers, line_writers, robust_writers
+from monolayer.checker.locating.writers import cells_writers
+from monolayer.checker.network import Stored
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.check import assumed as assumed_of_stock
 from monolayer.checker.stock.files import Network, read_stock
 from monolayer.checker.stock.places import places_of
-from monolayer.checker.stored import Stored, opened
+from monolayer.checker.stored import opened
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
@@ -74,15 +76,20 @@ def _in_own(stored: Stored, data: Sequences) -> Location:
     points = labelled(stored, data)
     if points.rows is not None:
         _refuse(data, points.rows < 0, stored.vocabulary)
-    writers = (robust_writers if stored.config["readout"] == "gates" else line_writers)(stored, points)
+    writers = READOUTS[stored.config["readout"]].writers
+    if writers is None:
+        raise DataError(
+            f"the readout {stored.config['readout']!r} does not say which neurons write at which facts: memorize with "
+            "robust=True, or with memorize_as"
+        )
     facts = []
     for number, place in enumerate(range(len(points)) if points.places is None else points.places.tolist()):
         label = points.expected(number) if given else None
         facts.append(_fact(data, stored.config["per"], place, label))
     return Location(
         facts,
-        writers,
-        Slice("feed_forward.weight_2", axis=1),
+        writers(stored, points),
+        Slice(f"{stored.block}.weight_2", axis=1),
         lambda fact: _own_rows(stored, points, facts[fact]),
         partial(own_wires, stored),
         _own_names(stored),
@@ -97,7 +104,8 @@ def _own_rows(stored: Stored, points: Labelled, fact: Fact) -> tuple[Slice, ...]
     if position is not None:
         row = None if points.rows is None else int(points.rows[points.data.offsets[sequence] + position])
         found = [Slice("lift.weight", row)] + [Slice("positions.weight", position)] * stored.config["positions"]
-    return (*found, *[Slice("feed_forward.bias_2")] * bool(stored["feed_forward.bias_2"].any()))
+    bias = f"{stored.block}.bias_2"
+    return (*found, *[Slice(bias)] * bool(stored[bias].any()))
 
 
 def _own_names(stored: Stored) -> Callable[[Any], list[Any]]:

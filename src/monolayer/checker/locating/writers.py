@@ -19,6 +19,7 @@ from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.codes import read_attention, read_stream
 from monolayer.checker.gates import Gated, Pairs
 from monolayer.checker.labelled import Labelled
+from monolayer.checker.network import Stored
 from monolayer.checker.noise import Shares, answers, errors, silent
 from monolayer.checker.readout import answers as line_answers
 from monolayer.checker.readout import copies, read_staircase
@@ -30,7 +31,6 @@ from monolayer.checker.stock.evaluate import Program, batches
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.neurons import AT_ONCE, Returned
 from monolayer.checker.stock.places import Places
-from monolayer.checker.stored import Stored
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 
@@ -101,24 +101,23 @@ def listed(given: Answers, fact: Ints, neuron: Ints, holds: Bools, without: Answ
 
 def line_writers(stored: Stored, points: Labelled) -> Writers:
     """The neurons of a line of steps."""
-    form = stored.config["readout"]
-    if form not in ("exact", "runs"):
+    if stored.stages > 1:
         raise DataError(
-            f"locate looks into lines, robust models and stock folders of cells; this readout is {form!r}: memorize "
-            "with robust=True, or with memorize_as"
+            f"locate looks into lines, robust models and stock folders of cells; this readout has {stored.stages} "
+            "stages: memorize with robust=True, or with memorize_as"
         )
     if stored.config["target"] != "classes" and not copies(stored):
         raise UnhandledError("the head does not copy the label slots")
     read_attention(stored)  # which says more plainly than the readout what is wrong
     stairs = read_staircase(stored)
     found = evaluate(stored, points, read_stream(stored, points.data, points.rows), [stairs])
-    written = stored["feed_forward.weight_2"].astype(np.float64)
+    written = stored["feed_forward.stages.0.weight_2"].astype(np.float64)
     back = np.argsort(found.first.plateau, kind="stable")
     plateau, order = found.first.plateau[back], found.order[back]  # `plateau` counts the steps left of a point
     sure, value = (found.sure & found.number & ~found.beside)[back], found.value[:, back]
     number = np.arange(written.shape[1])
     start, stop = (np.searchsorted(plateau, number, side=side) for side in ("left", "right"))
-    if form == "exact":
+    if stored.config["readout"] == "exact":
         start = np.zeros_like(start)
 
     def without(j: int) -> Answers:

@@ -17,16 +17,16 @@ from monolayer.construct.line.values import Value
 from monolayer.errors import PrecisionError
 from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention
 from monolayer.model.card import Card
-from monolayer.model.cascade import Cascade, slots, value_slot
+from monolayer.model.cascade import slots, value_slot
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.shortcut import plain_head
-from monolayer.model.staircase import Staircase
+from monolayer.model.staircase import Readout, Staircase
 
 
 def staircase(slope: Floats, start: Floats, level: Floats, classes: bool, unit: float = UNIT) -> Staircase:
-    """The readout with ramps of this slope and beginning `(R,)`, and labels `level` `(m, R + 1)` between them.
+    """A stage with ramps of this slope and beginning `(R,)`, and labels `level` `(m, R + 1)` between them.
 
     A run of equal labels costs nothing inside, however many points it holds. `classes`: labels are whole numbers,
     whose sums must not round in a format with unit roundoff `unit`.
@@ -48,7 +48,7 @@ def assemble(
     draw: Draw,
     kappa: float,
     lift: nn.Embedding | nn.Linear,
-    feed_forward: Staircase | Cascade,
+    feed_forward: Readout,
     card: Card,
     bos: Tensor | None = None,
     quantizer: Quantizer | None = None,

@@ -30,10 +30,9 @@ from monolayer.errors import DataError
 from monolayer.model.cascade import Cascade, stream_width, value_slot
 from monolayer.model.layers import embedding
 from monolayer.model.monolayer import Monolayer
-from monolayer.model.staircase import Staircase
 
 Format = Literal["float64", "float32"]
-Built = tuple[Staircase | Cascade, tuple[Value, ...], dict[str, Any]]
+Built = tuple[Cascade, tuple[Value, ...], dict[str, Any]]
 """A readout, what its further stages average, and what the summary says of them."""
 
 
@@ -116,14 +115,15 @@ class Line:
         points, target = found.points, found.target
         whole = target.classes is not None
         if found.pair is None:  # all neighbours with different labels are far enough apart
-            return staircase(*ramps_at(points.z, found.changes), found.level, whole, points.unit), (), {}
+            stairs = [staircase(*ramps_at(points.z, found.changes), found.level, whole, points.unit)]
+            return Cascade(stairs), (), {}
         if task.vectors is not None:
             raise collision(found, task.context, None)
         stages, values, left = stages_of(points, found.changes, target, found.draw, tokens, self.seed)
         if left or (self.rank != "auto" and len(stages) > self.rank):
             raise collision(found, task.context, None if left else len(stages))
         stairs = [staircase(part.slope, part.start, part.level, whole, points.unit) for part in stages]
-        readout = Cascade(stairs, target.table.shape[1])
+        readout = Cascade(stairs)
         facts: dict[str, Any] = {"margin": min(part.margin for part in stages if part.margin is not None)}
         facts |= {"rank": len(stages), "runs": 1 + readout.step_count}
         return readout, values, facts | {"contested": [part.crowds for part in stages[:-1]]}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -108,7 +108,7 @@ class LineDraw:
         return {"construction": "line", **known}
 
     @classmethod
-    def from_json(cls, known: Mapping[str, Any]) -> LineDraw:
+    def from_json(cls, known: Mapping[str, Any]) -> Self:
         """The draw that `to_json` wrote; a `ValueError`, `KeyError` or `TypeError` where it is none."""
         check_stored(known, _KINDS)
         check_temperature(known["temperature"])

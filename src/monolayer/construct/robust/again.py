@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Ints
-from monolayer.construct.robust.build import assembled, covered
+from monolayer.construct.robust.build import Robust, assembled, covered
 from monolayer.construct.robust.stored import ONES, RobustDraw
 from monolayer.construct.robust.stream import draw_stream
 from monolayer.construct.task import Progress, Task
@@ -18,6 +18,16 @@ from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.model.device import one_thread
 from monolayer.model.gates import Gates, gates_of
 from monolayer.model.monolayer import Monolayer
+
+
+class RobustAgain(RobustDraw):
+    """A stored draw that builds (`construct/task.py` has the protocol)."""
+
+    def build(self, task: Task, report: Progress, model: Monolayer, only: Ints | None) -> Monolayer:
+        """All neurons anew, or those of the tokens `only`."""
+        if only is None:
+            return Robust.again(self).build(task, report)
+        return renewed(model, self, task, only, report)
 
 
 @one_thread()

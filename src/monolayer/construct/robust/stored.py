@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 from monolayer.arrays import Floats
 from monolayer.construct.line.draw import check_stored, whole
@@ -66,7 +66,7 @@ class RobustDraw:
         return {"construction": "robust", **asdict(self)}
 
     @classmethod
-    def from_json(cls, known: Mapping[str, Any]) -> RobustDraw:
+    def from_json(cls, known: Mapping[str, Any]) -> Self:
         """The draw that `to_json` wrote; a `ValueError`, `KeyError` or `TypeError` where it is none."""
         check_stored(known, _KINDS)
         return cls(**{each.name: known[each.name] for each in fields(cls)})

@@ -1,0 +1,148 @@
+"""The smallest construction and the smallest readout, which docs/extending.md walks through and mypy checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import monolayer as ml
+from monolayer.arrays import Ints
+from monolayer.checker import format as checker_side
+from monolayer.checker.certificate import Certificate, Claims
+from monolayer.checker.codes import read_attention
+from monolayer.checker.labelled import Points
+from monolayer.checker.line import judge_stairs
+from monolayer.checker.network import Stored
+from monolayer.checker.readout import Staircase
+from monolayer.construct import again
+from monolayer.construct.line.alphabet import Ids, Proposal
+from monolayer.construct.line.assemble import assemble, staircase
+from monolayer.construct.line.build import table_lift
+from monolayer.construct.line.draw import Draw, Tokens
+from monolayer.construct.line.points import contextual_points, ramps_at
+from monolayer.construct.task import Construction, Progress, Task
+from monolayer.construct.task import Draw as StoredDraw
+from monolayer.model import readouts as model_side
+from monolayer.model.attention import CODE, LABEL, RankOneAttention, onto
+from monolayer.model.cascade import Cascade
+from monolayer.model.fields import Config, Shape
+from monolayer.model.staircase import Readout
+
+# -- a construction, and its draw ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Even:
+    """A toy construction: keys at equal distances, nothing drawn. `jumps`: with the toy readout."""
+
+    jumps: bool = False
+
+    by_token = False
+
+    def build(
+        self, task: Task, report: Progress, model: ml.Monolayer | None = None, only: Ints | None = None
+    ) -> ml.Monolayer:
+        task, conflicts = task.settled()
+        data, target, rows = task.data, task.target, task.context.rows
+        if data.vocabulary is None or target.classes is None or task.context.positions or task.context.causal:
+            raise ml.DataError("this toy takes ids or strings with classes, without positions, not causal")
+        count = np.bincount(rows, minlength=len(data.vocabulary))
+        code = torch.arange(len(count), dtype=torch.float64)
+        key = 2.0 * code / len(count) - 1.0
+        draw = Draw(Proposal(key, code), None, None, 0.123, 1.0, "cells", True)
+        tokens = Tokens(torch.from_numpy(rows), torch.from_numpy(data.lengths), Ids(len(count)), None, False)
+        points = contextual_points(draw, tokens, target)
+        changes, level = target.runs(points.order)
+        slope, start = ramps_at(points.z, changes)
+        readout: Readout
+        if self.jumps:
+            readout = Jumps(torch.from_numpy(start + 0.5 / slope), torch.from_numpy(np.ascontiguousarray(level)))
+        else:
+            readout = Cascade([staircase(slope, start, level, classes=True)])
+        card = task.card({"construction": "even", **asdict(self)})
+        built = assemble(draw, points.kappa, table_lift(draw, count, readout.labels), readout, card)
+        if model is None:  # an edited model has no summary
+            facts = {"temperature": 1.0, "layout": "cells", "runs": len(changes) + 1, "conflicts": conflicts}
+            built.card = card.with_summary(task.summary(built, target, 1, **facts))
+        return built
+
+    @classmethod
+    def from_json(cls, known: Mapping[str, Any]) -> Self:
+        return cls(known["jumps"])
+
+    def fits(self, model: ml.Monolayer) -> bool:
+        return model.card.vocabulary is not None
+
+
+CONSTRUCTION: Construction = Even()
+DRAW: type[StoredDraw] = Even
+
+# -- a readout in the model ------------------------------------------------------------------------------
+
+
+class Jumps(Readout):
+    """A toy readout: where `j` of the `edge` `(R,)` are at most `z`, the label is `level[:, j]`, of `(m, R + 1)`."""
+
+    readout = "jumps"
+
+    def __init__(self, edge: Tensor, level: Tensor) -> None:
+        super().__init__()
+        self.edge, self.level, self.labels = nn.Parameter(edge), nn.Parameter(level), len(level)
+
+    def forward(self, Z: Tensor) -> Tensor:
+        passed = (Z[..., CODE, None] >= self.edge).sum(-1)
+        return onto(Z, self.level.T[passed], LABEL)
+
+    @property
+    def step_count(self) -> int:
+        return len(self.edge)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"steps": [len(self.edge)]}
+
+    @classmethod
+    def stored(cls, config: Config, tensors: Mapping[str, Tensor]) -> Self:
+        return cls(tensors["edge"], tensors["level"])
+
+
+def shapes(config: Config) -> dict[str, Shape]:
+    (steps,) = config["steps"]
+    return {**model_side.ATTENTION, "feed_forward.edge": (steps,), "feed_forward.level": ("m", steps + 1)}
+
+
+# -- the readout in the checker, which shares nothing with the model ---------------------------------------
+
+
+def examine(config: dict[str, Any]) -> None:
+    if config["width"] != 3 + config["labels"] or len(config["steps"]) != 1:
+        raise ml.ModelFileError("jumps have one stage, and width is 3 + labels")
+
+
+def checked_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    (steps,) = config["steps"]
+    return {"feed_forward.edge": (steps,), "feed_forward.level": (config["labels"], steps + 1)}
+
+
+def judge(stored: Stored, parts: list[Points], question: Certificate, claims: Claims) -> Certificate:
+    """A comparison of floats does not round: below an edge nothing is passed, from it on it is."""
+    read_attention(stored)
+    edge, level = stored["feed_forward.edge"], stored["feed_forward.level"]
+    stairs = Staircase(np.nextafter(edge, -np.inf), edge, level)
+    return judge_stairs(stored, [stairs], parts, question, claims)
+
+
+@contextmanager
+def known() -> Iterator[None]:
+    """The toys in the tables of the library."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(again.CONSTRUCTIONS, "even", DRAW)
+        patch.setitem(model_side.READOUTS, "jumps", model_side.Row(Jumps, RankOneAttention, shapes))
+        patch.setitem(checker_side.READOUTS, "jumps", checker_side.Row(checked_shapes, examine, judge))
+        yield
