@@ -22,7 +22,8 @@ from torch import Tensor
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.model import attention, staircase
-from monolayer.model.attention import RankOneAttention, contexts
+from monolayer.model.attention import RankOneAttention
+from monolayer.model.contexts import contexts
 from monolayer.model.staircase import Staircase
 from monolayer.theory.targets import TARGETS
 

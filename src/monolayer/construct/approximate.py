@@ -106,9 +106,10 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     table = _centre_values(function, lattice, rows, first, report)
     place = None if first is None else np.flatnonzero(first.reshape(-1))
     target = Target(np.arange(len(table)), table, "token", None, function.scalar, place, by_value=True)
-    position = torch.arange(box.length).repeat(len(rows)) if positions else None
-    flat, lengths = torch.from_numpy(rows.reshape(-1)), torch.full((len(rows),), box.length)
-    tokens = Tokens(flat, lengths, Cells(box.dim, cells), position, False, temperature)
+    position = np.tile(np.arange(box.length), len(rows)) if positions else None
+    tokens = Tokens(
+        rows.reshape(-1), np.full(len(rows), box.length), Cells(box.dim, cells), position, False, temperature
+    )
 
     report("separating multisets of cells", 0.5)
     found = separate(tokens, target, None, seed, measured=False)
@@ -119,7 +120,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     feed_forward = staircase(*ramps_at(found.points.z, found.changes), found.level, False)
 
     (codes,) = found.draw.proposal.lift
-    quantizer = Quantizer.from_steps(1.0 / lattice.width, torch.from_numpy(lattice.start), codes)
+    quantizer = Quantizer.from_steps(1.0 / lattice.width, torch.from_numpy(lattice.start), torch.from_numpy(codes))
     grid = Grid(
         dim=box.dim,
         length=box.length,
@@ -134,7 +135,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     card = Card(None, None, "token", function.scalar, kind="approximator", grid=grid)
     lift = copying_lift(box.dim, table.shape[1])
     bos = torch.zeros(lift.out_features, dtype=torch.float64)  # the lowest corner, less what the quantizer makes of it
-    bos[KEY : CODE + 1] = -codes[:, :, 0].sum(1)
+    bos[KEY : CODE + 1] = -torch.from_numpy(codes[:, :, 0].sum(1))
     bos[-box.dim :] = box.low
     model = assemble(found.draw, found.points.kappa, lift, feed_forward, card, bos, quantizer)
     paper, paper_dense = corollary1_counts(len(table), box.dim, table.shape[1])

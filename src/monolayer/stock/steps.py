@@ -24,7 +24,7 @@ from monolayer.arrays import Floats, Ints
 from monolayer.construct.task import Progress
 from monolayer.errors import PrecisionError
 from monolayer.huggingface.architecture import BEGIN
-from monolayer.model.attention import contexts
+from monolayer.model.contexts import contexts
 from monolayer.stock.assemble import CONFIDENCE, stock_model
 from monolayer.stock.draw import Line
 from monolayer.stock.folder import Neurons, StockModel

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints
-from monolayer.construct.line.points import BLOCK, SLACK, Points, contextual_points
+from monolayer.arrays import Ints, Numbers, beside, found_at, home, larger, pick, places
+from monolayer.construct.line.draw import Draw, Layout, Tokens, draws
+from monolayer.construct.line.points import SLACK, Points, contextual_points, stretches_of
 from monolayer.construct.target import Target
-
-if TYPE_CHECKING:
-    from monolayer.construct.line.draw import Draw, Layout, Tokens
 
 DRAWS = 4
 """Draws of directions and temperature that are measured, for each layout."""
@@ -47,8 +44,8 @@ class Separated:
     draw: Draw
     points: Points
     target: Target
-    changes: Ints
-    level: NDArray[np.float64]
+    changes: Numbers
+    level: Numbers
     margin: float | None
     conflicts: int
     tried: int
@@ -58,8 +55,8 @@ class Separated:
 
     def measure(self) -> dict[str, Any]:
         """Numbers for the summary: different points, the smallest gap, and the margin at label changes."""
-        points = self.points
-        return spacing(*apart(points), float(points.z[-1] - points.z[0])) | {
+        low, high = self.points.ends()
+        return spacing(*apart(self.points), high - low) | {
             "margin": self.margin,
             "temperature": self.draw.temperature,
             "layout": self.draw.layout,
@@ -70,13 +67,13 @@ class Separated:
 
 
 def apart(points: Points) -> tuple[int, float]:
-    """How many gaps there are between certainly different points, further apart than both errors; the least of them."""
+    """The number of gaps wider than both errors, and the narrowest such gap."""
     count, least = 0, np.inf
     for _, part in points.blocks():
         gap = part.gaps()
         wide = gap[gap > 2.0 * part.gap_errors()]
         count += len(wide)
-        least = min(least, float(wide.min(initial=np.inf)))
+        least = min(least, float(wide.min()) if len(wide) else np.inf)
     return count, least
 
 
@@ -101,8 +98,6 @@ def separate(
     close: contradictions do not depend on the draw. None: the labels cannot contradict each other. `given`: the one
     draw that may be used.
     """
-    from monolayer.construct.line.draw import draws
-
     conflicts = tried = 0
     some = tokens.sample()
     best: Separated | None = None
@@ -114,8 +109,7 @@ def separate(
             changes, level = target.runs(points.order)
             margin, close = margins(points, changes)
             if len(close) and settle is not None:
-                among = points.order[inside(*crowds(points, changes))]
-                target, conflicts = settle(target, among)
+                target, conflicts = settle(target, places_of(points, inside(*crowds(points, changes))))
                 settle = None
                 changes, level = target.runs(points.order)
                 margin, close = margins(points, changes)
@@ -123,11 +117,11 @@ def separate(
                 return Separated(draw, points, target, changes, level, margin, conflicts, tried)
             count = len(crowds(points, changes)[0])
             if best is None or count < best.crowds:
-                pair = int(points.order[close[0]]), int(points.order[close[0] + 1])
+                one, two = places_of(points, close[0] + np.arange(2)).tolist()
                 best = Separated(
-                    draw, points, target, changes, level, margin, conflicts, tried, len(close), pair, count
+                    draw, points, target, changes, level, margin, conflicts, tried, len(close), (one, two), count
                 )
-            if tokens.alphabet.spaced and hopeless(count, len(points.z), points, (points.z[0], points.z[-1])):
+            if tokens.alphabet.spaced and hopeless(count, len(points.z), points, points.ends()):
                 if tokens.position is None:  # then the other layout is no other: codes of ids are whole numbers in both
                     return replace(best, tried=tried)
                 break
@@ -148,38 +142,44 @@ def hopeless(crowds: int, count: int, points: Points, ends: tuple[float, float])
     return crowds > HOPELESS and UNEVEN * by_chance > HOPELESS
 
 
-def margins(points: Points, changes: Ints) -> tuple[float | None, Ints]:
+def places_of(points: Points, which: Ints) -> Ints:
+    """The labelled places of some points, by their numbers on the line."""
+    return home(pick(points.order, beside(which, points.order)))
+
+
+def margins(points: Points, changes: Numbers) -> tuple[float | None, Ints]:
     """The least gap at a label change, in rounding errors, and the changes whose gap is too narrow."""
+    if len(changes) == 0:
+        return None, home(changes)
     least, close = np.inf, []
-    for start in range(0, len(changes), BLOCK):
-        here = changes[start : start + BLOCK]
-        left, right = points.z.take(here), points.z.take(here + 1)
-        room = (right - left) / points.error(np.maximum(np.abs(left), np.abs(right)))
+    for part in stretches_of(len(changes), changes):
+        here = changes[part]
+        left, right = pick(points.z, here), pick(points.z, here + 1)
+        room = (right - left) / points.error(larger(abs(left), abs(right)))
         few = narrow(room)
-        if few.any():
-            close.append(here[few])
+        if bool(few.any()):
+            close.append(home(here[few]))
         least = min(least, float(room.min()))
-    return least if len(changes) else None, np.concatenate(close) if close else changes[:0]
+    return least, np.concatenate(close) if close else np.zeros(0, np.int64)
 
 
-def narrow(room: Floats) -> NDArray[np.bool_]:
+def narrow(room: Numbers) -> Numbers:
     """Which gaps, in rounding errors, are too narrow for a step."""
-    found: NDArray[np.bool_] = ~(room >= SLACK)  # `not (≥)` rather than `<`: a NaN is no gap either
-    return found
+    return ~(room >= SLACK)  # `not (≥)` rather than `<`: a NaN is no gap either
 
 
-def crowds(points: Points, changes: Ints) -> tuple[Ints, Ints]:
+def crowds(points: Points, changes: Numbers) -> tuple[Ints, Ints]:
     """Where points with different labels are too close: the first of each crowd `(J,)`, and the one after its last.
 
     A crowd is a longest stretch of neighbours none of which are far enough apart for a step; all its points have one
     label, and it is no crowd, or some do not.
     """
-    narrow = []
+    tight = []
     for part, block in points.blocks():
         # `not (≥)` rather than `<`: a NaN is no gap either.
-        narrow.append(part.start + np.flatnonzero(~(block.gaps() >= SLACK * block.gap_errors())))
-    begin, end = stretches(np.concatenate(narrow))
-    mixed = np.searchsorted(changes, begin) < np.searchsorted(changes, end - 1)
+        tight.append(part.start + home(places(~(block.gaps() >= SLACK * block.gap_errors()))))
+    begin, end = stretches(np.concatenate(tight))
+    mixed = found_at(changes, begin) < found_at(changes, end - 1)
     return begin[mixed], end[mixed]
 
 
