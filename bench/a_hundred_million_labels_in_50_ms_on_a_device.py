@@ -37,7 +37,8 @@ def main() -> None:
         ml.memorize(few[0].cpu(), few[1].cpu()),
     )  # also: first calls are not what is measured
     same = all(
-        one.cpu().nan_to_num().equal(two.nan_to_num()) for one, two in zip(small.parameters(), usual.parameters())
+        one.cpu().nan_to_num().equal(two.nan_to_num())
+        for one, two in zip(small.parameters(), usual.parameters(), strict=True)
     )
     with tempfile.TemporaryDirectory() as folder:
         small.save(Path(folder) / "model")

@@ -30,6 +30,7 @@ from monolayer.cluster.points import Piece, Range, in_order
 from monolayer.cluster.room import WITH_TORCH, Room
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line import draw, separate
+from monolayer.construct.line import points as line_points
 from monolayer.construct.line.cascade import cut
 from monolayer.construct.line.points import Points, token_major
 from monolayer.construct.line.separate import hopeless
@@ -57,7 +58,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch, block: int, points: int) -> No
 
 def crowd(monkeypatch: pytest.MonkeyPatch, slack: float) -> None:
     """Steps that need more, or as much, room."""
-    for module in (separate, cluster_points):
+    for module in (separate, line_points):
         monkeypatch.setattr(module, "SLACK", slack)
 
 
@@ -362,7 +363,7 @@ def test_pieces_keep_the_sizes_that_they_had(site: Site, monkeypatch: pytest.Mon
     monkeypatch.setattr(memorize, "Room", Room)
     for name, value in (("WITH_TORCH", 0), ("TOKEN", 1), ("POINT", 1), ("READ", 0), ("LEAST", 1), ("NAME", 0)):
         monkeypatch.setattr(room, name, value)
-    monkeypatch.setattr(memorize, "HUT", 0)
+    monkeypatch.setattr(memorize, "WITHOUT_TORCH", 0)
     monkeypatch.setattr(room, "resident", lambda: 10_000)
     with stopped("part"), pytest.raises(OSError, match="is full"):
         site.build(memory=10_700)

@@ -64,9 +64,29 @@ def pick(table: Numbers, rows: Numbers) -> Numbers:
     return table.take(rows) if is_array(rows) else beside(table, rows).index_select(0, rows)
 
 
-def whole_numbers(count: int, like: Numbers) -> Numbers:
-    """0, 1, … `(count,)` where `like` lies."""
-    return np.arange(count) if is_array(like) else sys.modules["torch"].arange(count, device=like.device)
+def whole_numbers(count: int, like: Numbers, *, short: bool = False) -> Numbers:
+    """0, 1, … `(count,)` where `like` lies; `short`: with as few bytes as they need, and a sign."""
+    few = short and count < 2**31
+    if is_array(like):
+        return np.arange(count, dtype=np.int32 if few else np.int64)
+    torch = sys.modules["torch"]
+    return torch.arange(count, dtype=torch.int32 if few else torch.int64, device=like.device)
+
+
+def short(x: Numbers, most: int) -> Numbers:
+    """Whole numbers from 0 to `most` with as few bytes as `order_of_digits` needs."""
+    if is_array(x):
+        return x.astype(np.uint16 if most < 2**16 else np.uint32)
+    torch = sys.modules["torch"]
+    return x.to(torch.int16 if most < 2**15 else torch.int32 if most < 2**31 else torch.int64)
+
+
+def ends_of(x: Numbers) -> tuple[float, float]:
+    """The least and the largest number."""
+    if is_array(x):
+        return float(x.min()), float(x.max())
+    low, high = sys.modules["torch"].stack(x.aminmax()).tolist()
+    return float(low), float(high)
 
 
 def empty(count: int, like: Numbers) -> Numbers:
@@ -89,11 +109,14 @@ def joined(parts: list[Numbers]) -> Numbers:
     return np.concatenate(parts) if is_array(parts[0]) else sys.modules["torch"].cat(parts)
 
 
-def repeated(values: Ints, counts: Ints, like: Numbers) -> Numbers:
-    """Each of these few values as often as its count says, where `like` lies."""
+def rising_at(at: Ints, count: int, like: Numbers) -> Numbers:
+    """Numbers `(count,)` that begin with 0 and rise by 1 at each of these places, float64, where `like` lies."""
     if is_array(like):
-        return np.repeat(values, counts)
-    return beside(values, like).repeat_interleave(beside(counts, like), output_size=int(counts.sum()))
+        return np.repeat(np.arange(len(at) + 1.0), np.diff(at, prepend=0, append=count))
+    torch = sys.modules["torch"]
+    rise = torch.zeros(count, dtype=torch.float64, device=like.device)
+    rise[beside(at, like)] = 1.0
+    return rise.cumsum(0)
 
 
 def order_of(x: Numbers) -> Numbers:
@@ -101,17 +124,28 @@ def order_of(x: Numbers) -> Numbers:
     return np.argsort(x) if is_array(x) else x.argsort()
 
 
-def order_of_digits(digits: Numbers, most: int) -> Numbers:
-    """The places of whole numbers `(P,)` from 0 to `most` in rising order, equal ones as they come."""
+def order_of_digits(digits: Numbers) -> Numbers:
+    """The places of numbers `(P,)` as `short` gives them in rising order, equal ones as they come."""
     if not is_array(digits):
-        torch = sys.modules["torch"]
-        kind = torch.int16 if most < 2**15 else torch.int32 if most < 2**31 else torch.int64
-        return digits.to(kind).argsort(stable=True)  # the fewer bytes, the fewer passes of its radix sort
+        return digits.argsort(stable=True)  # by radix: the fewer bytes, the fewer passes
     # NumPy sorts 16 bits by radix: the lower half first, then, where there is one, the upper half in that order.
-    order = np.argsort(digits.astype(np.uint16), kind="stable")
-    if most >= 2**16:
+    order = np.argsort(digits.astype(np.uint16, copy=False), kind="stable")
+    if digits.dtype == np.uint32:
         order = order.take(np.argsort((digits >> 16).astype(np.uint16).take(order), kind="stable"))
     return order
+
+
+def rows_of(flat: Numbers, count: int, order: Numbers) -> Numbers:
+    """The `count` rows of `flat` in this order, flat again."""
+    table = flat.reshape(count, -1)
+    if is_array(flat):
+        return table.take(order, axis=0).reshape(-1)
+    if table.shape[1] * table.element_size() % 16:
+        return table[order].reshape(-1)
+    # Words of 16 bytes, one column after the other: a device takes them several times faster than rows.
+    torch = sys.modules["torch"]
+    words = [word.contiguous()[order] for word in table.view(torch.complex128).unbind(1)]
+    return torch.stack(words, dim=1).view(flat.dtype).reshape(-1)
 
 
 def in_order(x: Numbers) -> Numbers:
@@ -122,6 +156,13 @@ def in_order(x: Numbers) -> Numbers:
 def larger(one: Numbers, other: Numbers) -> Numbers:
     """The larger of each two."""
     return np.maximum(one, other) if is_array(one) else one.maximum(other)
+
+
+def least_of(x: Numbers, mask: Numbers) -> float:
+    """The least of the numbers where the mask is true; infinity if it is nowhere."""
+    if is_array(x):
+        return float(x.min(where=mask, initial=np.inf))
+    return float(x.masked_fill(~mask, np.inf).min()) if len(x) else np.inf
 
 
 def exponent(x: Numbers) -> Numbers:

@@ -16,7 +16,7 @@ from monolayer.arrays import Floats
 from monolayer.cluster.blocks import Block, Rules
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.draw import Draw
-from monolayer.construct.line.points import SLACK, Points, contextual_points
+from monolayer.construct.line.points import Points, contextual_points, too_narrow
 
 BESIDE = 64
 """Points of each slice behind a range that are looked at first for a place to end it."""
@@ -145,7 +145,7 @@ class Range:
         """The first point behind a wide gap with no crowd on either side of it."""
         for size in (BESIDE, len(z)):
             here = self.points(z[:size])
-            wide = np.flatnonzero(here.gaps() >= SLACK * here.gap_errors())
+            wide = np.flatnonzero(~too_narrow(here.room()))
             changes = np.append(0, np.cumsum(differ(label[:size])))
             one_label = changes[wide[1:]] == changes[wide[:-1] + 1]  # of the points between two wide gaps
             both = np.flatnonzero(one_label[1:] & one_label[:-1])

@@ -72,7 +72,7 @@ class Target:
         The places `(R,)` whose label differs from that of the next place, and the labels of the runs `(m, R + 1)`.
         """
         if not self.by_value:
-            number = pick(self._short, order)
+            number = pick(self.short, order)
             changes = places(number[1:] != number[:-1])
             return changes, self.values(joined([number[changes], number[-1:]]))
         label: Floats = self.table.T.take(order, axis=1)
@@ -83,7 +83,7 @@ class Target:
         return changes, label if differ.all() else label.take(np.append(changes, len(order) - 1), axis=1)
 
     @property
-    def _short(self) -> Numbers:
+    def short(self) -> Numbers:
         """The numbers in the smallest type that holds them: what is picked in random order then lies closer."""
         if is_array(self.number):
             return self.number.astype(np.min_scalar_type(len(self.table)))

@@ -48,7 +48,7 @@ def totals(flat: Numbers, lengths: Numbers) -> Numbers:
     width = same_length(lengths)
     if width is None:
         return sys.modules["torch"].segment_reduce(flat, "sum", lengths=lengths)
-    return added(flat.view(-1, width).unbind(1))
+    return added(flat.view(-1, width).t().contiguous().unbind(0))
 
 
 def added(columns: Sequence[Numbers]) -> Numbers:

@@ -143,7 +143,8 @@ def _order(task: Task, size: int) -> Ints | None:
         number = np.zeros(size, dtype=np.int64)
         number[labelled] = target.number
     else:
-        number = _last_numbers(labelled, target.number, size, int(np.count_nonzero(counts_of(labelled, size))))
+        counts = task.context.counts if target.place is None else counts_of(labelled, size)
+        number = _last_numbers(labelled, target.number, size, int(np.count_nonzero(counts)))
     return by_label(target.table[number])
 
 

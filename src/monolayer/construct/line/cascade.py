@@ -27,12 +27,11 @@ from monolayer.arrays import (
     Ints,
     Numbers,
     beside,
-    float64,
     found_at,
     joined,
     nowhere,
     places,
-    repeated,
+    rising_at,
     whole_numbers,
 )
 from monolayer.construct.line.points import Points, ramps_at
@@ -67,9 +66,7 @@ class Cut:
     @property
     def number(self) -> Numbers:
         """The stretch of each plateau `(R + 1,)`."""
-        least, last = self.ends
-        plateaus = np.diff(found_at(self.first, self.bounds), prepend=0, append=len(self.first))
-        return repeated(np.arange(least, last + 1), plateaus, self.first)
+        return rising_at(found_at(self.first, self.bounds), len(self.first), self.first) + self.ends[0]
 
     @property
     def held(self) -> Ints:
@@ -129,7 +126,7 @@ def stage(points: Points, part: Cut, level: Numbers, margin: float | None) -> St
     """The stage of a line that is cut: `level` `(m, R + 1)` is what it writes onto the label."""
     slope, start = ramps_at(points.z, part.steps)
     if len(part.begin):
-        level = joined([level, float64(part.number)[None]])
+        level = joined([level, part.number[None]])
     return Stage(slope, start, level, margin, len(part.begin))
 
 

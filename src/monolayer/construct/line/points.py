@@ -10,21 +10,28 @@ Points are arrays, or tensors where the data lie on a device (`monolayer/arrays.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from monolayer.arrays import (
     Floats,
+    Ints,
     Numbers,
     empty,
+    ends_of,
     exponent,
+    home,
     in_order,
     is_array,
     larger,
     order_of,
     order_of_digits,
     pick,
+    places,
+    rows_of,
+    short,
     whole_numbers,
 )
 from monolayer.construct.line.alphabet import UNIT
@@ -62,23 +69,40 @@ class Points:
         """Distances of neighbours `(P − 1,)`."""
         return self.z[1:] - self.z[:-1]
 
-    def gap_errors(self) -> Numbers:
-        """For every gap `(P − 1,)`, the larger of the rounding errors of its ends."""
-        size = abs(self.z)
-        return self.error(larger(size[1:], size[:-1]))
+    def room(self) -> Numbers:
+        """The gaps `(P − 1,)` in rounding errors of the end that has the larger one."""
+        return room_between(self, self.z[:-1], self.z[1:])
 
-    def blocks(self) -> Iterator[tuple[slice, Points]]:
-        """Stretches of neighbours, each beginning with the last point of the one before, and the gaps they hold.
+    def stretches(self) -> Iterator[tuple[int, Points]]:
+        """Stretches of neighbours, each with the number of its first point, which is the last of the one before.
 
         What is computed on them a stretch at a time stays in the processor's cache and needs no memory to speak of.
         """
         for gaps in stretches_of(len(self.z) - 1, self.z):
             points = slice(gaps.start, gaps.stop + 1)
-            yield gaps, Points(self.z[points], self.order[points], self.kappa, self.fixed_error, self.unit)
+            yield gaps.start, replace(self, z=self.z[points], order=self.order[points])
+
+    @cached_property
+    def tight(self) -> Ints:
+        """The gaps, each by the number of the point before it, that are too narrow for a step."""
+        return np.concatenate([first + home(places(too_narrow(part.room()))) for first, part in self.stretches()])
 
     def ends(self) -> tuple[float, float]:
         """The least and the largest `z`."""
         return float(self.z[0]), float(self.z[-1])
+
+
+def room_between(errors: Points, left: Numbers, right: Numbers) -> Numbers:
+    """The distance of each two points, the larger one on the `right`, in rounding errors of the one farther from 0."""
+    error = larger(right, -left)  # the larger of the two sizes
+    error *= errors.unit
+    error += errors.fixed_error
+    return (right - left) / error
+
+
+def too_narrow(room: Numbers) -> Numbers:
+    """Which gaps, in rounding errors, are too narrow for a step."""
+    return ~(room >= SLACK)  # `not (≥)` rather than `<`: a NaN is no gap either
 
 
 def stretches_of(count: int, like: Numbers) -> Iterator[slice]:
@@ -96,7 +120,8 @@ def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
         kappa, z = 1.0, context
     else:
         z = draw.codes(tokens)
-        reach = float(context.max() - context.min())
+        low, high = ends_of(context)
+        reach = high - low
         if kappa is None:
             room = 1.0 if draw.layout == "mixed" or draw.spaced else code_gap(draw, z)
             kappa = scale(room, reach, draw.context_error(tokens))
@@ -126,32 +151,20 @@ def token_major(code: Numbers, context: Numbers, place: Numbers | None) -> Numbe
     code, and of context for equal codes. So it is enough to sort the contexts `(N,)` of sequences that are all of
     one length, and then the codes in that order by a stable radix sort, 16 bits at a time.
     """
-    low, most = float(code.min()), float(code.max() - code.min())
+    low, high = ends_of(code)
+    most = high - low
     if most >= 2.0**32:
         return None
-    digits, number = short(code - low, most), short(whole_numbers(len(code), code), len(code))
+    digits, number = short(code - low, int(most)), whole_numbers(len(code), code, short=True)
     if place is not None:
         number[:] = -1
-        number[place] = short(whole_numbers(len(place), code), len(code))
+        number[place] = whole_numbers(len(place), code, short=True)
     by_context = order_of(context)
     digits, number = (rows_of(part, len(context), by_context) for part in (digits, number))
     if place is not None:
         labelled = number >= 0
         digits, number = digits[labelled], number[labelled]
-    return pick(number, order_of_digits(digits, int(most)))
-
-
-def short(x: Numbers, most: float) -> Numbers:
-    """Whole numbers from −1 or 0 to `most` in a type of few bytes: half as many to move, where the numbers fit."""
-    if is_array(x):
-        return x.astype(np.uint16 if x.dtype == np.float64 and most < 2**16 else np.int32 if most < 2**31 else np.int64)
-    return x.int() if most < 2**31 else x.long()
-
-
-def rows_of(flat: Numbers, count: int, order: Numbers) -> Numbers:
-    """The rows of `flat` `(count · n,)` in this order, flat again."""
-    table = flat.reshape(count, -1)
-    return (table.take(order, axis=0) if is_array(flat) else table[order]).reshape(-1)
+    return pick(number, order_of_digits(digits))
 
 
 def code_gap(draw: Draw, code: Numbers) -> float:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from monolayer.arrays import Ints, Numbers, beside, found_at, home, larger, pick, places
+from monolayer.arrays import Ints, Numbers, beside, found_at, home, least_of, pick
 from monolayer.construct.line.draw import Draw, Layout, Tokens, draws
-from monolayer.construct.line.points import SLACK, Points, contextual_points, stretches_of
+from monolayer.construct.line.points import SLACK, Points, contextual_points, room_between, stretches_of, too_narrow
 from monolayer.construct.target import Target
 
 DRAWS = 4
@@ -69,11 +69,10 @@ class Separated:
 def apart(points: Points) -> tuple[int, float]:
     """The number of gaps wider than both errors, and the narrowest such gap."""
     count, least = 0, np.inf
-    for _, part in points.blocks():
-        gap = part.gaps()
-        wide = gap[gap > 2.0 * part.gap_errors()]
-        count += len(wide)
-        least = min(least, float(wide.min()) if len(wide) else np.inf)
+    for _, part in points.stretches():
+        wide = part.room() > 2.0
+        count += int(wide.sum())
+        least = min(least, least_of(part.gaps(), wide))
     return count, least
 
 
@@ -111,8 +110,9 @@ def separate(
             if len(close) and settle is not None:
                 target, conflicts = settle(target, places_of(points, inside(*crowds(points, changes))))
                 settle = None
-                changes, level = target.runs(points.order)
-                margin, close = margins(points, changes)
+                if conflicts:
+                    changes, level = target.runs(points.order)
+                    margin, close = margins(points, changes)
             if not len(close):
                 return Separated(draw, points, target, changes, level, margin, conflicts, tried)
             count = len(crowds(points, changes)[0])
@@ -154,18 +154,12 @@ def margins(points: Points, changes: Numbers) -> tuple[float | None, Ints]:
     least, close = np.inf, []
     for part in stretches_of(len(changes), changes):
         here = changes[part]
-        left, right = pick(points.z, here), pick(points.z, here + 1)
-        room = (right - left) / points.error(larger(abs(left), abs(right)))
-        few = narrow(room)
-        if bool(few.any()):
-            close.append(home(here[few]))
-        least = min(least, float(room.min()))
+        room = room_between(points, pick(points.z, here), pick(points.z, here + 1))
+        worst = float(room.min())
+        least = min(least, worst)
+        if not worst >= SLACK:
+            close.append(home(here[too_narrow(room)]))
     return least, np.concatenate(close) if close else np.zeros(0, np.int64)
-
-
-def narrow(room: Numbers) -> Numbers:
-    """Which gaps, in rounding errors, are too narrow for a step."""
-    return ~(room >= SLACK)  # `not (≥)` rather than `<`: a NaN is no gap either
 
 
 def crowds(points: Points, changes: Numbers) -> tuple[Ints, Ints]:
@@ -174,11 +168,7 @@ def crowds(points: Points, changes: Numbers) -> tuple[Ints, Ints]:
     A crowd is a longest stretch of neighbours none of which are far enough apart for a step; all its points have one
     label, and it is no crowd, or some do not.
     """
-    tight = []
-    for part, block in points.blocks():
-        # `not (≥)` rather than `<`: a NaN is no gap either.
-        tight.append(part.start + home(places(~(block.gaps() >= SLACK * block.gap_errors()))))
-    begin, end = stretches(np.concatenate(tight))
+    begin, end = stretches(points.tight)
     mixed = found_at(changes, begin) < found_at(changes, end - 1)
     return begin[mixed], end[mixed]
 

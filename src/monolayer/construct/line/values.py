@@ -80,7 +80,7 @@ def stages_of(
     held = places_of(points, part.held)
     label = target.values(pick(target.number, beside(held, target.number)))
     lowest = least_label(part, home(label)) if whole else np.zeros((len(label), len(part.begin)))
-    level = target.values(pick(target.number, pick(points.order, part.first)))
+    level = target.values(pick(target.short, pick(points.order, part.first)))
     level[:, beside(part.plateau, level)] = beside(lowest, level)
     missing = home(label) - np.repeat(lowest, part.end - part.begin, axis=1)
     first = stage(points, part, level, margins(points, part.steps)[0])
