@@ -39,7 +39,7 @@ class Even:
         draw = Draw(Proposal(key, code), None, None, 0.123, 1.0, "cells", True)
         tokens = Tokens(rows, data.lengths, Ids(len(count)), None, False)
         points = contextual_points(draw, tokens, target)
-        changes, level = target.runs(points.order)
+        changes, level, _ = target.runs(points.order)
         readout = staircase(*ramps_at(points.z, changes), level, True)
         card = task.card({"construction": "even"})
         model = assemble(draw, points.kappa, table_lift(draw, count, readout.labels), readout, card)

@@ -101,11 +101,16 @@ def places(mask: Numbers) -> Numbers:
 
 def nowhere(count: int, like: Numbers) -> Numbers:
     """A mask `(count,)` that is false everywhere, where `like` lies."""
-    return np.zeros(count, bool) if is_array(like) else like.new_zeros(count).bool()
+    if is_array(like):
+        return np.zeros(count, bool)
+    torch = sys.modules["torch"]
+    return torch.zeros(count, dtype=torch.bool, device=like.device)
 
 
 def joined(parts: list[Numbers]) -> Numbers:
     """Numbers one after the other, along their first axis."""
+    if len(parts) == 1:
+        return parts[0]
     return np.concatenate(parts) if is_array(parts[0]) else sys.modules["torch"].cat(parts)
 
 
@@ -158,11 +163,16 @@ def larger(one: Numbers, other: Numbers) -> Numbers:
     return np.maximum(one, other) if is_array(one) else one.maximum(other)
 
 
+def count_true(mask: Numbers) -> int:
+    """How often a mask is true."""
+    return int(np.count_nonzero(mask) if is_array(mask) else mask.count_nonzero())
+
+
 def least_of(x: Numbers, mask: Numbers) -> float:
     """The least of the numbers where the mask is true; infinity if it is nowhere."""
     if is_array(x):
         return float(x.min(where=mask, initial=np.inf))
-    return float(x.masked_fill(~mask, np.inf).min()) if len(x) else np.inf
+    return float(sys.modules["torch"].where(mask, x, np.inf).min()) if len(x) else np.inf
 
 
 def exponent(x: Numbers) -> Numbers:

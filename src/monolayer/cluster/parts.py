@@ -61,7 +61,7 @@ def part(spill: Spill, name: str, range_: Range, strict: bool) -> None:
         level[found.plateau] = lowest
         stretch = found.crowd_stretch - found.ends[0]
         facts["crowds"] = np.stack([z[found.begin], z[found.end - 1], stretch, np.broadcast_to(lowest, stretch.shape)])
-        margin = margins(points, steps)[0]
+        margin = margins(points, steps).least
     levels = (level if level.ndim == 2 else level[:, None]).T.astype(np.float64)
     slope, start = ramps_at(z, steps)
     jump = np.diff(levels)

@@ -145,7 +145,7 @@ class Range:
         """The first point behind a wide gap with no crowd on either side of it."""
         for size in (BESIDE, len(z)):
             here = self.points(z[:size])
-            wide = np.flatnonzero(~too_narrow(here.room()))
+            wide = np.flatnonzero(~too_narrow(here.room))
             changes = np.append(0, np.cumsum(differ(label[:size])))
             one_label = changes[wide[1:]] == changes[wide[:-1] + 1]  # of the points between two wide gaps
             both = np.flatnonzero(one_label[1:] & one_label[:-1])

@@ -117,7 +117,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
         raise _collision(found, lattice)
 
     report("building the staircase", 0.8)
-    feed_forward = staircase(*ramps_at(found.points.z, found.changes), found.level, False)
+    feed_forward = staircase(*ramps_at(found.points.z, found.runs.changes), found.runs.level, False)
 
     (codes,) = found.draw.proposal.lift
     quantizer = Quantizer.from_steps(1.0 / lattice.width, torch.from_numpy(lattice.start), torch.from_numpy(codes))
@@ -130,7 +130,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
         ramp=lattice.width,
         error=predicted,
         guaranteed=modulus is not None,
-        spread=float(np.ptp(found.level, axis=1).max()),
+        spread=float(np.ptp(found.runs.level, axis=1).max()),
     )
     card = Card(None, None, "token", function.scalar, kind="approximator", grid=grid)
     lift = copying_lift(box.dim, table.shape[1])
@@ -186,9 +186,9 @@ def _centre_values(function: Function, lattice: Lattice, rows: Ints, first: Any,
 def _collision(found: Separated, lattice: Lattice) -> PrecisionError:
     """The error for a grid that float64 with rank 1 cannot hold."""
     return PrecisionError(
-        f"{found.collisions:,} of {len(found.points.z):,} neighbouring points fell closer together than {SLACK:g} "
-        f"rounding errors in every one of {2 * DRAWS} draws: rank 1 in float64 does not hold so many. Use fewer "
-        f"than {lattice.cells} cells per coordinate, or try another seed if few collide"
+        f"{len(found.margin.close):,} of {len(found.points.z):,} neighbouring points fell closer together than "
+        f"{SLACK:g} rounding errors in every one of {2 * DRAWS} draws: rank 1 in float64 does not hold so many. Use "
+        f"fewer than {lattice.cells} cells per coordinate, or try another seed if few collide"
         f"{averaging(found.draw.temperature)}"
     )
 

@@ -8,15 +8,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints, Numbers, beside, counts_of, is_array, joined, pick, places
+from monolayer.arrays import Floats, Ints, Numbers, counts_of, float64, home, is_array, joined, pick, places
 from monolayer.data import Names, Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.data.sequences import Per
 from monolayer.errors import DataError
+
+
+class Runs(NamedTuple):
+    """Points in order, cut where labels change: the places `(R,)` whose label differs from that of the next one.
+
+    `level` `(m, R + 1)`: the labels of the runs between them; `number` `(P,)`: the label number of every point, where
+    labels have numbers that tell them apart.
+    """
+
+    changes: Numbers
+    level: Numbers
+    number: Numbers | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,34 +79,33 @@ class Target:
         table = np.arange(len(data.vocabulary), dtype=np.float64)[:, None]
         return cls(data.tokens[place + 1], table, "token", data.vocabulary, False, place, True)
 
-    def runs(self, order: Numbers) -> tuple[Numbers, Numbers]:
-        """Runs of equal labels, the labelled places being in this order `(P,)`.
-
-        The places `(R,)` whose label differs from that of the next place, and the labels of the runs `(m, R + 1)`.
-        """
+    def runs(self, order: Numbers) -> Runs:
+        """Runs of equal labels, the labelled places being in this order `(P,)`."""
         if not self.by_value:
-            number = pick(self.short, order)
+            number = self._along(order)
             changes = places(number[1:] != number[:-1])
-            return changes, self.values(joined([number[changes], number[-1:]]))
+            return Runs(changes, self.values(joined([pick(number, changes), number[-1:]])), number)
         label: Floats = self.table.T.take(order, axis=1)
         differ = np.zeros(len(order) - 1, dtype=bool)
         for coordinate in label:
             differ |= coordinate[1:] != coordinate[:-1]
         changes = np.flatnonzero(differ)
-        return changes, label if differ.all() else label.take(np.append(changes, len(order) - 1), axis=1)
+        return Runs(changes, label if differ.all() else label.take(np.append(changes, len(order) - 1), axis=1))
 
-    @property
-    def short(self) -> Numbers:
-        """The numbers in the smallest type that holds them: what is picked in random order then lies closer."""
+    def _along(self, order: Numbers) -> Numbers:
+        """The label numbers of places in this order, in the smallest type that holds them.
+
+        What is picked in random order then lies closer together.
+        """
         if is_array(self.number):
-            return self.number.astype(np.min_scalar_type(len(self.table)))
-        return self.number.byte() if len(self.table) <= 2**8 else self.number.int()
+            return pick(self.number.astype(np.min_scalar_type(len(self.table))), order)
+        return pick(self.number.byte() if len(self.table) <= 2**8 else self.number.int(), order)
 
     def values(self, number: Numbers) -> Numbers:
         """The labels `(m, P)` of label numbers `(P,)`."""
-        if is_array(number):
-            return self.table.T.take(number, axis=1)
-        return beside(np.ascontiguousarray(self.table.T), number)[:, number.long()]
+        if self.classes is not None:  # whose labels are their numbers
+            return float64(number)[None]
+        return self.table.T.take(home(number), axis=1)  # reals lie on the processor
 
     @cached_property
     def counts(self) -> Ints:

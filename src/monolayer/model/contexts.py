@@ -7,7 +7,7 @@ the same bits whatever sequences stand beside it, which an edit of some of them 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -28,7 +28,9 @@ def contexts(weight: Numbers, moment: Numbers, lengths: Numbers, bos: tuple[floa
         found = contexts(weight.numpy(), moment.numpy(), lengths.numpy(), bos, causal)
         return beside(found, weight)
     if not causal:
-        return (totals(moment, lengths) + bos[1]) / (totals(weight, lengths) + bos[0])
+        width = None if is_array(weight) else same_length(lengths)
+        above, below = (totals(part, lengths, width) for part in (moment, weight))
+        return (above + bos[1]) / (below + bos[0])
     out = np.empty_like(weight) if is_array(weight) else weight.new_empty(weight.shape)
     for _, at in of_one_length(lengths):
         # Sums start anew in every row: one running sum over all the data would lose digits as it grows.
@@ -41,37 +43,37 @@ def readable(x: Numbers) -> bool:
     return not is_array(x) and x.device.type == "cpu" and x.dtype != sys.modules["torch"].bfloat16
 
 
-def totals(flat: Numbers, lengths: Numbers) -> Numbers:
-    """The sum of every sequence `(N,)` of `flat` `(T,)`."""
+def totals(flat: Numbers, lengths: Numbers, width: int | None) -> Numbers:
+    """The sum of every sequence `(N,)` of `flat` `(T,)`; `width`: the length of all, if they are a tensor and equal."""
     if is_array(flat):
         return np.add.reduceat(flat, lengths.cumsum() - lengths)
-    width = same_length(lengths)
     if width is None:
         return sys.modules["torch"].segment_reduce(flat, "sum", lengths=lengths)
-    return added(flat.view(-1, width).t().contiguous().unbind(0))
+    return added(flat.view(-1, width))
 
 
-def added(columns: Sequence[Numbers]) -> Numbers:
-    """The sum of columns `(N,)`, each row in the order in which NumPy adds it up: a device has the processor's bits."""
-    return columns[0] + _pairwise(columns[1:]) if len(columns) > 1 else columns[0]
+def added(table: Numbers) -> Numbers:
+    """The sum of every row of a tensor `(N, n)` in the order in which NumPy adds it up: a device has its bits."""
+    return table[:, 0] + _pairwise(table[:, 1:]) if table.shape[1] > 1 else table[:, 0]
 
 
-def _pairwise(columns: Sequence[Numbers]) -> Numbers:
+def _pairwise(table: Numbers) -> Numbers:
     """NumPy's pairwise summation: eight sums side by side in up to 128 columns, and halves of more than that."""
-    count = len(columns)
+    count = table.shape[1]
     if count > 128:
         half = count // 2 - count // 2 % 8
-        return _pairwise(columns[:half]) + _pairwise(columns[half:])
-    rest = count % 8 if count >= 8 else count - 1
+        return _pairwise(table[:, :half]) + _pairwise(table[:, half:])
     if count < 8:
-        total = columns[0]
+        total, rest = table[:, 0], range(1, count)
     else:
-        side = list(columns[:8])
-        for start in range(8, count - rest, 8):
-            side = [one + other for one, other in zip(side, columns[start : start + 8], strict=True)]
-        total = ((side[0] + side[1]) + (side[2] + side[3])) + ((side[4] + side[5]) + (side[6] + side[7]))
-    for column in columns[count - rest :]:
-        total = total + column
+        side, rest = table[:, :8], range(count - count % 8, count)
+        for start in range(8, rest.start, 8):
+            side = side + table[:, start : start + 8]
+        for _ in range(3):
+            side = side[:, 0::2] + side[:, 1::2]
+        total = side[:, 0]
+    for column in rest:
+        total = total + table[:, column]
     return total
 
 

@@ -8,7 +8,7 @@ numbers, and further stages of the readout tell those points apart (`cascade.py`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -78,6 +78,9 @@ class Line:
         report("separating contexts", 0.1)
         given = None if self.draw is None else self.draw.drawn(tokens, task.data)
         found = separate(tokens, task.target, task.settle, self.seed, given=given)
+        measured = found.measure()
+        if found.pair is None:  # then nothing asks for the gaps again, which take as much memory as the points
+            found = replace(found, points=replace(found.points))
         report("building the staircase", 0.7)
         readout, values, facts = self._readout(found, tokens, task)
         lift = lift_of(found.draw, task.context.counts, readout.labels, values)
@@ -85,8 +88,8 @@ class Line:
         card = task.card(drawn.to_json())
         model = assemble(found.draw, found.points.kappa, lift, readout, card, values=values)
         if self.draw is None:  # two ways to one model must give one file
-            facts = found.measure() | facts
-            model.card = card.with_summary(task.summary(model, found.target, readout.labels, **facts))
+            summary = task.summary(model, found.target, readout.labels, **measured | facts)
+            model.card = card.with_summary(summary)
         # Slopes are powers of two, so what rounds is the place of a step, by one rounding error of the eight or more
         # in its gap; keys, codes and values are numbers of the format, and labels whole numbers that it holds.
         return model.to(dtype=getattr(torch, self.dtype))
@@ -120,10 +123,10 @@ class Line:
         points, target = found.points, found.target
         whole = target.classes is not None
         if found.pair is None:  # all neighbours with different labels are far enough apart
-            return staircase(*ramps_at(points.z, found.changes), found.level, whole, points.unit), (), {}
+            return staircase(*ramps_at(points.z, found.runs.changes), found.runs.level, whole, points.unit), (), {}
         if task.vectors is not None:
             raise collision(found, task.context, None)
-        stages, values, left = stages_of(points, found.changes, target, found.draw, tokens, self.seed)
+        stages, values, left = stages_of(found, tokens, self.seed)
         if left or (self.rank != "auto" and len(stages) > self.rank):
             raise collision(found, task.context, None if left else len(stages))
         stairs = [staircase(part.slope, part.start, part.level, whole, points.unit) for part in stages]

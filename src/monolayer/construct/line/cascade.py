@@ -122,12 +122,12 @@ def least_label(part: Cut, label: NDArray[Any]) -> NDArray[Any]:
     return least
 
 
-def stage(points: Points, part: Cut, level: Numbers, margin: float | None) -> Stage:
+def stage(points: Points, part: Cut, level: Numbers) -> Stage:
     """The stage of a line that is cut: `level` `(m, R + 1)` is what it writes onto the label."""
     slope, start = ramps_at(points.z, part.steps)
     if len(part.begin):
         level = joined([level, part.number[None]])
-    return Stage(slope, start, level, margin, len(part.begin))
+    return Stage(slope, start, level, margins(points, part.steps).least, len(part.begin))
 
 
 def further(
@@ -168,7 +168,7 @@ def further(
             )
         level = lacks[:, part.first]
         level[:, part.plateau] = least_label(part, lacks[:, part.held]) if whole else 0.0
-        found.append(stage(points, part, level, margins(points, part.steps)[0]))
+        found.append(stage(points, part, level))
         if len(held) == 0:
             return found, held
         written = np.repeat(level[:, part.plateau], part.end - part.begin, axis=1)

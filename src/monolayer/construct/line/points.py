@@ -10,7 +10,7 @@ Points are arrays, or tensors where the data lie on a device (`monolayer/arrays.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -25,6 +25,7 @@ from monolayer.arrays import (
     home,
     in_order,
     is_array,
+    joined,
     larger,
     order_of,
     order_of_digits,
@@ -69,35 +70,26 @@ class Points:
         """Distances of neighbours `(P − 1,)`."""
         return self.z[1:] - self.z[:-1]
 
+    @cached_property
     def room(self) -> Numbers:
-        """The gaps `(P − 1,)` in rounding errors of the end that has the larger one."""
-        return room_between(self, self.z[:-1], self.z[1:])
-
-    def stretches(self) -> Iterator[tuple[int, Points]]:
-        """Stretches of neighbours, each with the number of its first point, which is the last of the one before.
-
-        What is computed on them a stretch at a time stays in the processor's cache and needs no memory to speak of.
-        """
-        for gaps in stretches_of(len(self.z) - 1, self.z):
-            points = slice(gaps.start, gaps.stop + 1)
-            yield gaps.start, replace(self, z=self.z[points], order=self.order[points])
+        """The gaps `(P − 1,)` in rounding errors of whichever end has the larger one."""
+        found = empty(max(0, len(self.z) - 1), self.z)
+        for part in stretches_of(len(found), self.z):
+            left, right = self.z[part], self.z[part.start + 1 : part.stop + 1]
+            error = larger(right, -left)  # the larger of the two sizes
+            error *= self.unit
+            error += self.fixed_error
+            found[part] = (right - left) / error
+        return found
 
     @cached_property
     def tight(self) -> Ints:
-        """The gaps, each by the number of the point before it, that are too narrow for a step."""
-        return np.concatenate([first + home(places(too_narrow(part.room()))) for first, part in self.stretches()])
+        """The gaps that are too narrow for a step, each by the number of the point before it."""
+        return home(places(too_narrow(self.room)))
 
     def ends(self) -> tuple[float, float]:
         """The least and the largest `z`."""
         return float(self.z[0]), float(self.z[-1])
-
-
-def room_between(errors: Points, left: Numbers, right: Numbers) -> Numbers:
-    """The distance of each two points, the larger one on the `right`, in rounding errors of the one farther from 0."""
-    error = larger(right, -left)  # the larger of the two sizes
-    error *= errors.unit
-    error += errors.fixed_error
-    return (right - left) / error
 
 
 def too_narrow(room: Numbers) -> Numbers:
@@ -182,11 +174,9 @@ def power_of_two(value: float) -> float:
 
 def ramps_at(z: Numbers, changes: Numbers) -> tuple[Numbers, Numbers]:
     """Slopes and beginnings of the ramps `(R,)`, a stretch at a time."""
-    slope, start = empty(len(changes), z), empty(len(changes), z)
-    for part in stretches_of(len(changes), z):
-        here = changes[part]
-        slope[part], start[part] = ramps(pick(z, here), pick(z, here + 1))
-    return slope, start
+    found = [ramps(pick(z, changes[part]), pick(z[1:], changes[part])) for part in stretches_of(len(changes), z)]
+    slope, start = ([part[which] for part in found] for which in range(2))
+    return joined(slope), joined(start)
 
 
 def ramps(left: Numbers, right: Numbers) -> tuple[Numbers, Numbers]:

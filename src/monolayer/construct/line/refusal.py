@@ -45,7 +45,7 @@ def collision(found: Separated, context: Context, rank: int | None) -> Precision
     `rank`: the least that would hold them, None if none does.
     """
     assert found.pair is not None  # some points are too close
-    count, points, target, data = found.collisions, found.points, found.target, context.data
+    count, points, target, data = len(found.margin.close), found.points, found.target, context.data
     name = "float64" if points.unit == UNIT else "float32"
     one, two = found.pair if target.place is None else (int(target.place[label]) for label in found.pair)
     low, high = points.ends()

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Ints, Numbers, beside, found_at, home, least_of, pick
+from monolayer.arrays import Ints, Numbers, beside, count_true, found_at, home, least_of, pick
 from monolayer.construct.line.draw import Draw, Layout, Tokens, draws
-from monolayer.construct.line.points import SLACK, Points, contextual_points, room_between, stretches_of, too_narrow
-from monolayer.construct.target import Target
+from monolayer.construct.line.points import SLACK, Points, contextual_points, too_narrow
+from monolayer.construct.target import Runs, Target
 
 DRAWS = 4
 """Draws of directions and temperature that are measured, for each layout."""
@@ -34,22 +34,19 @@ Settle = Callable[[Target, Ints], tuple[Target, int]]
 
 @dataclass(frozen=True, eq=False)
 class Separated:
-    """A draw, its points in order of `z`, and the places `changes` `(R,)` where neighbours have different labels.
+    """A draw, its points in order of `z`, their runs of equal labels, and the gaps between these.
 
-    `level` `(m, R + 1)`: the labels of the runs between them; `margin`: the least gap between two runs, in rounding
-    errors, None with one run. `collisions` counts neighbours that this draw, the best of all `tried`, left too close,
-    in so many `crowds`; `pair` is one of them.
+    This draw, the best of all `tried`, may leave neighbours with different labels too close, in so many `crowds`;
+    `pair` is one of them.
     """
 
     draw: Draw
     points: Points
     target: Target
-    changes: Numbers
-    level: Numbers
-    margin: float | None
+    runs: Runs
+    margin: Margins
     conflicts: int
     tried: int
-    collisions: int = 0
     pair: tuple[int, int] | None = None
     crowds: int = 0
 
@@ -57,23 +54,19 @@ class Separated:
         """Numbers for the summary: different points, the smallest gap, and the margin at label changes."""
         low, high = self.points.ends()
         return spacing(*apart(self.points), high - low) | {
-            "margin": self.margin,
+            "margin": self.margin.least,
             "temperature": self.draw.temperature,
             "layout": self.draw.layout,
             "draws": self.tried,
-            "runs": len(self.changes) + 1,
+            "runs": len(self.runs.changes) + 1,
             "conflicts": self.conflicts,
         }
 
 
 def apart(points: Points) -> tuple[int, float]:
     """The number of gaps wider than both errors, and the narrowest such gap."""
-    count, least = 0, np.inf
-    for _, part in points.stretches():
-        wide = part.room() > 2.0
-        count += int(wide.sum())
-        least = min(least, least_of(part.gaps(), wide))
-    return count, least
+    wide = points.room > 2.0
+    return count_true(wide), least_of(points.gaps(), wide)
 
 
 def spacing(gaps: int, least: float, reach: float) -> dict[str, Any]:
@@ -105,22 +98,20 @@ def separate(
         for draw in draws(some, layout, DRAWS, seed, measured=measured) if given is None else [given]:
             tried += 1
             points = contextual_points(draw, tokens, target)
-            changes, level = target.runs(points.order)
-            margin, close = margins(points, changes)
-            if len(close) and settle is not None:
-                target, conflicts = settle(target, places_of(points, inside(*crowds(points, changes))))
+            runs = target.runs(points.order)
+            margin = margins(points, runs.changes)
+            if len(margin.close) and settle is not None:
+                target, conflicts = settle(target, places_of(points, inside(*crowds(points, runs.changes))))
                 settle = None
                 if conflicts:
-                    changes, level = target.runs(points.order)
-                    margin, close = margins(points, changes)
-            if not len(close):
-                return Separated(draw, points, target, changes, level, margin, conflicts, tried)
-            count = len(crowds(points, changes)[0])
+                    runs = target.runs(points.order)
+                    margin = margins(points, runs.changes)
+            if not len(margin.close):
+                return Separated(draw, points, target, runs, margin, conflicts, tried)
+            count = len(crowds(points, runs.changes)[0])
             if best is None or count < best.crowds:
-                one, two = places_of(points, close[0] + np.arange(2)).tolist()
-                best = Separated(
-                    draw, points, target, changes, level, margin, conflicts, tried, len(close), (one, two), count
-                )
+                one, two = places_of(points, margin.close[0] + np.arange(2)).tolist()
+                best = Separated(draw, points, target, runs, margin, conflicts, tried, (one, two), count)
             if tokens.alphabet.spaced and hopeless(count, len(points.z), points, points.ends()):
                 if tokens.position is None:  # then the other layout is no other: codes of ids are whole numbers in both
                     return replace(best, tried=tried)
@@ -147,19 +138,20 @@ def places_of(points: Points, which: Ints) -> Ints:
     return home(pick(points.order, beside(which, points.order)))
 
 
-def margins(points: Points, changes: Numbers) -> tuple[float | None, Ints]:
-    """The least gap at a label change, in rounding errors, and the changes whose gap is too narrow."""
+class Margins(NamedTuple):
+    """The least gap at a label change, in rounding errors, None without any; and the changes too close for a step."""
+
+    least: float | None
+    close: Ints
+
+
+def margins(points: Points, changes: Numbers) -> Margins:
+    """The gaps behind these places."""
     if len(changes) == 0:
-        return None, home(changes)
-    least, close = np.inf, []
-    for part in stretches_of(len(changes), changes):
-        here = changes[part]
-        room = room_between(points, pick(points.z, here), pick(points.z, here + 1))
-        worst = float(room.min())
-        least = min(least, worst)
-        if not worst >= SLACK:
-            close.append(home(here[too_narrow(room)]))
-    return least, np.concatenate(close) if close else np.zeros(0, np.int64)
+        return Margins(None, home(changes))
+    room = pick(points.room, changes)
+    least = float(room.min())
+    return Margins(least, np.zeros(0, np.int64) if least >= SLACK else home(changes[too_narrow(room)]))
 
 
 def crowds(points: Points, changes: Numbers) -> tuple[Ints, Ints]:

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints, Numbers, beside, found_at, home, pick
+from monolayer.arrays import Floats, Ints, beside, found_at, home, pick
 from monolayer.construct.line.cascade import Stage, cut, further, least_label, stage
 from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.line.exponential import boltzmann_term, boltzmann_terms
-from monolayer.construct.line.points import Points
-from monolayer.construct.line.separate import margins, places_of
+from monolayer.construct.line.separate import Separated, places_of
 from monolayer.construct.target import Target
 from monolayer.model.contexts import contexts
 
@@ -68,22 +67,18 @@ def averages(value: Value, draw: Draw, tokens: Tokens, target: Target, places: I
     return np.asarray(found[at], dtype=np.float64)
 
 
-def stages_of(
-    points: Points, changes: Numbers, target: Target, draw: Draw, tokens: Tokens, seed: int
-) -> tuple[list[Stage], tuple[Value, ...], int]:
-    """All stages, the values that they average, and how many points are left in crowds at the largest rank.
-
-    `changes` `(R,)`: the places on the line whose label differs from that of the next.
-    """
+def stages_of(found: Separated, tokens: Tokens, seed: int) -> tuple[list[Stage], tuple[Value, ...], int]:
+    """All stages, the values that they average, and how many points are left in crowds at the largest rank."""
+    points, target, draw = found.points, found.target, found.draw
     whole = target.classes is not None
-    part = cut(points, changes)
+    part = cut(points, found.runs.changes)
     held = places_of(points, part.held)
-    label = target.values(pick(target.number, beside(held, target.number)))
+    label = target.values(pick(found.runs.number, beside(part.held, found.runs.number)))
     lowest = least_label(part, home(label)) if whole else np.zeros((len(label), len(part.begin)))
-    level = target.values(pick(target.short, pick(points.order, part.first)))
+    level = target.values(pick(found.runs.number, part.first))
     level[:, beside(part.plateau, level)] = beside(lowest, level)
     missing = home(label) - np.repeat(lowest, part.end - part.begin, axis=1)
-    first = stage(points, part, level, margins(points, part.steps)[0])
+    first = stage(points, part, level)
     values: dict[int, Value] = {}
 
     def context(number: int, which: Ints) -> Floats:
