@@ -1,9 +1,9 @@
 """Claim: on an H200, 10⁸ labels become weights in under 50 ms, and are answered in under 50 ms, for ids that lie there.
 
 6.25 million sequences of 16 ids, 1,000 words, 16 random classes, drawn on the device. Every label is then asked for and
-compared; the yardstick is `torch.sort` of as many float64 keys, in the same run. A model of the first 2,000 sequences is
-built there too, saved and proved from its file, and its weights are those that the processor gives, to the bit. Needs
-CUDA; elsewhere it says so.
+compared; the yardstick is `torch.sort` of as many float64 keys, in the same run. A model of the first 2,000 sequences
+is built there too, saved and proved from its file, and its weights are those that the processor gives, to the bit.
+Needs CUDA; elsewhere it says so.
 """
 
 from __future__ import annotations

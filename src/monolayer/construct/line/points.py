@@ -25,7 +25,6 @@ from monolayer.arrays import (
     home,
     in_order,
     is_array,
-    joined,
     larger,
     order_of,
     order_of_digits,
@@ -174,9 +173,13 @@ def power_of_two(value: float) -> float:
 
 def ramps_at(z: Numbers, changes: Numbers) -> tuple[Numbers, Numbers]:
     """Slopes and beginnings of the ramps `(R,)`, a stretch at a time."""
-    found = [ramps(pick(z, changes[part]), pick(z[1:], changes[part])) for part in stretches_of(len(changes), z)]
-    slope, start = ([part[which] for part in found] for which in range(2))
-    return joined(slope), joined(start)
+    if not is_array(z):
+        return ramps(pick(z, changes), pick(z[1:], changes))
+    slope, start = np.empty(len(changes)), np.empty(len(changes))
+    for part in stretches_of(len(changes), z):
+        here = changes[part]
+        slope[part], start[part] = ramps(z.take(here), z.take(here + 1))
+    return slope, start
 
 
 def ramps(left: Numbers, right: Numbers) -> tuple[Numbers, Numbers]:
