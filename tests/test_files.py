@@ -28,9 +28,10 @@ from monolayer.cluster import points as cluster_points
 from monolayer.cluster.executor import Processes
 from monolayer.cluster.memorize import memorize_files
 from monolayer.cluster.points import Piece, Range, in_order
-from monolayer.cluster.room import HOUSE, Room
+from monolayer.cluster.room import WITH_TORCH, Room
 from monolayer.cluster.spill import PACKAGE, Spill, code
 from monolayer.construct.line import draw, separate
+from monolayer.construct.line import points as line_points
 from monolayer.construct.line.cascade import cut
 from monolayer.construct.line.points import Points, token_major
 from monolayer.construct.line.separate import hopeless
@@ -58,7 +59,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch, block: int, points: int) -> No
 
 def crowd(monkeypatch: pytest.MonkeyPatch, slack: float) -> None:
     """Steps that need more, or as much, room."""
-    for module in (separate, cluster_points):
+    for module in (separate, line_points):
         monkeypatch.setattr(module, "SLACK", slack)
 
 
@@ -177,7 +178,7 @@ def test_memory_is_for_processes_names_and_pieces(tmp_path: Path, monkeypatch: p
     """Pieces have what processes and tables of names leave; too little is an error that says what is enough."""
     assert [room.size(text) for text in ("2GB", "1.5 GiB", "500m", 7)] == [2 * 10**9, 3 << 29, 5 * 10**8, 7]
     monkeypatch.setattr(room, "resident", lambda: 0)  # whatever other tests have left in this process
-    some = Room.of("1.1GB", 2, HOUSE, 10)
+    some = Room.of("1.1GB", 2, WITH_TORCH, 10)
     small = some.beside(100_000, 0)
     assert some.beside(0, 0) == some
     assert some.beside(0, 9).block < some.block
@@ -185,12 +186,12 @@ def test_memory_is_for_processes_names_and_pieces(tmp_path: Path, monkeypatch: p
     assert 2 * small.block * room.TOKEN + 100_000 * some.name <= some.spare
     with pytest.raises(ml.DataError, match=r"1,000,000 different tokens .*--memory.*fewer workers") as error:
         some.beside(1_000_000, 0)
-    Room.of(str(error.value).split("'")[1], 2, HOUSE, 10).beside(1_000_000, 0)
+    Room.of(str(error.value).split("'")[1], 2, WITH_TORCH, 10).beside(1_000_000, 0)
     for processors, memory, workers in ((64, "2GB", range(4, 64)), (64, "400MB", (1,)), (1, "2GB", (1,))):
         monkeypatch.setattr("os.cpu_count", lambda processors=processors: processors)
-        assert Room.fitting(memory, None, HOUSE, 1000).workers in workers
+        assert Room.fitting(memory, None, WITH_TORCH, 1000).workers in workers
     with pytest.raises(ml.DataError, match=r"64 workers .* fewer workers or smaller files"):
-        Room.fitting("2GB", 64, HOUSE, 1000)
+        Room.fitting("2GB", 64, WITH_TORCH, 1000)
     monkeypatch.setattr(room, "NAME", 10**9)
     with pytest.raises(ml.DataError, match="4 different tokens and classes"):
         memorize_files(write(tmp_path, [["a", "b"]], [[0, 1]], []), tmp_path / "files", workers=1)
@@ -361,9 +362,9 @@ def test_a_full_disk_leaves_no_model_and_the_build_goes_on(
 def test_pieces_keep_the_sizes_that_they_had(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """This process may hold more, or less, when a build goes on: pieces of two sizes would not fit together."""
     monkeypatch.setattr(memorize, "Room", Room)
-    for name, value in (("HOUSE", 0), ("TOKEN", 1), ("POINT", 1), ("READ", 0), ("LEAST", 1), ("NAME", 0)):
+    for name, value in (("WITH_TORCH", 0), ("TOKEN", 1), ("POINT", 1), ("READ", 0), ("LEAST", 1), ("NAME", 0)):
         monkeypatch.setattr(room, name, value)
-    monkeypatch.setattr(memorize, "HUT", 0)
+    monkeypatch.setattr(memorize, "WITHOUT_TORCH", 0)
     monkeypatch.setattr(room, "resident", lambda: 10_000)
     with stopped("part"), pytest.raises(OSError, match="is full"):
         site.build(memory=10_700)

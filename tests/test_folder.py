@@ -212,7 +212,7 @@ def readers(data: Path, still: Path) -> dict[str, Call]:
     data.write_text("\n".join(map(json.dumps, rows)))
     return {
         "predict": lambda folder: ml.load(folder).predict(KEYS).tolist(),
-        "certify": lambda folder: ml.verify(folder, KEYS, CAPITALS).to_json(),
+        "certify": lambda folder: ml.certify(folder, KEYS, CAPITALS).to_json(),
         "locate": lambda folder: ml.locate(folder, KEYS, CAPITALS).to_json(),
         "compare": lambda folder: ml.compare(folder, still, KEYS).to_json(),
         "forget": lambda folder: ml.forget(folder, [1], (KEYS, CAPITALS))[1].to_json(),

@@ -23,7 +23,8 @@ from torch import Tensor
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.model import attention, staircase
-from monolayer.model.attention import KEY, RankOneAttention, contexts
+from monolayer.model.attention import KEY, RankOneAttention
+from monolayer.model.contexts import contexts
 from monolayer.model.shortcut import Asked, plan, traced
 from monolayer.model.staircase import Staircase
 from monolayer.theory.balls import precision

@@ -54,12 +54,12 @@ class Even:
         if data.vocabulary is None or target.classes is None or task.context.positions or task.context.causal:
             raise ml.DataError("this toy takes ids or strings with classes, without positions, not causal")
         count = np.bincount(rows, minlength=len(data.vocabulary))
-        code = torch.arange(len(count), dtype=torch.float64)
+        code = np.arange(len(count), dtype=np.float64)
         key = 2.0 * code / len(count) - 1.0
         draw = Draw(Proposal(key, code), None, None, 0.123, 1.0, "cells", True)
-        tokens = Tokens(torch.from_numpy(rows), torch.from_numpy(data.lengths), Ids(len(count)), None, False)
+        tokens = Tokens(rows, data.lengths, Ids(len(count)), None, False)
         points = contextual_points(draw, tokens, target)
-        changes, level = target.runs(points.order)
+        changes, level, _ = target.runs(points.order)
         slope, start = ramps_at(points.z, changes)
         readout: Readout
         if self.jumps:

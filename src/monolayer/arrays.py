@@ -1,8 +1,14 @@
-"""Types of arrays, by the names that the whole package uses."""
+"""Types of arrays, by the names that the whole package uses; and numbers where they lie.
+
+Data on a processor are arrays of NumPy's; data on a device are tensors of PyTorch's, and stay there. Code that works on
+either calls the functions below, which ask which of the two they were given. PyTorch is not imported: processes that
+build pieces of a model do without it, and a tensor brings its own methods along.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +17,183 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Words = NDArray[np.uint64]
+Numbers: TypeAlias = Any
+"""An array, or a tensor on any device."""
 
 
 def dtype_name(dtype: Any) -> Any:
     """`'float32'` for `torch.float32`; whatever else is given stays, for those to judge who know what they take."""
     text = str(dtype)
     return text.removeprefix("torch.") if text.startswith("torch.") and type(dtype).__name__ == "dtype" else dtype
+
+
+# -- numbers where they lie ---------------------------------------------------------------------------------
+
+
+def is_array(x: Numbers) -> bool:
+    """Whether these are numbers of NumPy's, on the processor, rather than a tensor."""
+    return isinstance(x, np.ndarray)
+
+
+def home(x: Numbers) -> NDArray[Any]:
+    """The same numbers as an array."""
+    found: NDArray[Any] = x if is_array(x) else x.cpu().numpy()
+    return found
+
+
+def beside(x: Numbers, like: Numbers) -> Numbers:
+    """The same numbers where `like` lies."""
+    if is_array(like):
+        return home(x)
+    # Whoever has a tensor has imported PyTorch.
+    return (sys.modules["torch"].from_numpy(x) if is_array(x) else x).to(like.device)
+
+
+def copied(x: Numbers) -> Numbers:
+    """A copy that may be written to."""
+    return x.copy() if is_array(x) else x.clone()
+
+
+def float64(x: Numbers) -> Numbers:
+    """The same numbers in float64; themselves if they are."""
+    return x.astype(np.float64, copy=False) if is_array(x) else x.double()
+
+
+def pick(table: Numbers, rows: Numbers) -> Numbers:
+    """`table[rows]` for a table `(V,)`, where the rows `(P,)` lie."""
+    return table.take(rows) if is_array(rows) else beside(table, rows).index_select(0, rows)
+
+
+def whole_numbers(count: int, like: Numbers, *, short: bool = False) -> Numbers:
+    """0, 1, … `(count,)` where `like` lies; `short`: with as few bytes as they need, and a sign."""
+    few = short and count < 2**31
+    if is_array(like):
+        return np.arange(count, dtype=np.int32 if few else np.int64)
+    torch = sys.modules["torch"]
+    return torch.arange(count, dtype=torch.int32 if few else torch.int64, device=like.device)
+
+
+def short(x: Numbers, most: int) -> Numbers:
+    """Whole numbers from 0 to `most` with as few bytes as `order_of_digits` needs."""
+    if is_array(x):
+        return x.astype(np.uint16 if most < 2**16 else np.uint32)
+    torch = sys.modules["torch"]
+    return x.to(torch.int16 if most < 2**15 else torch.int32 if most < 2**31 else torch.int64)
+
+
+def ends_of(x: Numbers) -> tuple[float, float]:
+    """The least and the largest number."""
+    if is_array(x):
+        return float(x.min()), float(x.max())
+    low, high = sys.modules["torch"].stack(x.aminmax()).tolist()
+    return float(low), float(high)
+
+
+def empty(count: int, like: Numbers) -> Numbers:
+    """Room for `count` numbers of the type of `like`, where that lies."""
+    return np.empty(count, like.dtype) if is_array(like) else like.new_empty(count)
+
+
+def places(mask: Numbers) -> Numbers:
+    """Where a mask `(P,)` is true."""
+    return np.flatnonzero(mask) if is_array(mask) else mask.nonzero().flatten()
+
+
+def nowhere(count: int, like: Numbers) -> Numbers:
+    """A mask `(count,)` that is false everywhere, where `like` lies."""
+    if is_array(like):
+        return np.zeros(count, bool)
+    torch = sys.modules["torch"]
+    return torch.zeros(count, dtype=torch.bool, device=like.device)
+
+
+def joined(parts: list[Numbers]) -> Numbers:
+    """Numbers one after the other, along their first axis."""
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if is_array(parts[0]) else sys.modules["torch"].cat(parts)
+
+
+def rising_at(at: Ints, count: int, like: Numbers) -> Numbers:
+    """Numbers `(count,)` that begin with 0 and rise by 1 at each of these places, float64, where `like` lies."""
+    if is_array(like):
+        return np.repeat(np.arange(len(at) + 1.0), np.diff(at, prepend=0, append=count))
+    torch = sys.modules["torch"]
+    rise = torch.zeros(count, dtype=torch.float64, device=like.device)
+    rise[beside(at, like)] = 1.0
+    return rise.cumsum(0)
+
+
+def order_of(x: Numbers) -> Numbers:
+    """The places of numbers `(P,)` in rising order."""
+    return np.argsort(x) if is_array(x) else x.argsort()
+
+
+def order_of_digits(digits: Numbers) -> Numbers:
+    """The places of numbers `(P,)` as `short` gives them in rising order, equal ones as they come."""
+    if not is_array(digits):
+        return digits.argsort(stable=True)  # by radix: the fewer bytes, the fewer passes
+    # NumPy sorts 16 bits by radix: the lower half first, then, where there is one, the upper half in that order.
+    order = np.argsort(digits.astype(np.uint16, copy=False), kind="stable")
+    if digits.dtype == np.uint32:
+        order = order.take(np.argsort((digits >> 16).astype(np.uint16).take(order), kind="stable"))
+    return order
+
+
+def rows_of(flat: Numbers, count: int, order: Numbers) -> Numbers:
+    """The `count` rows of `flat` in this order, flat again."""
+    table = flat.reshape(count, -1)
+    if is_array(flat):
+        return table.take(order, axis=0).reshape(-1)
+    if table.shape[1] * table.element_size() % 16:
+        return table[order].reshape(-1)
+    # Words of 16 bytes, one column after the other: a device takes them several times faster than rows.
+    torch = sys.modules["torch"]
+    words = [word.contiguous()[order] for word in table.view(torch.complex128).unbind(1)]
+    return torch.stack(words, dim=1).view(flat.dtype).reshape(-1)
+
+
+def in_order(x: Numbers) -> Numbers:
+    """The numbers `(P,)` themselves in rising order."""
+    return np.sort(x) if is_array(x) else x.sort().values
+
+
+def larger(one: Numbers, other: Numbers) -> Numbers:
+    """The larger of each two."""
+    return np.maximum(one, other) if is_array(one) else one.maximum(other)
+
+
+def count_true(mask: Numbers) -> int:
+    """How often a mask is true."""
+    return int(np.count_nonzero(mask) if is_array(mask) else mask.count_nonzero())
+
+
+def least_of(x: Numbers, mask: Numbers) -> float:
+    """The least of the numbers where the mask is true; infinity if it is nowhere."""
+    if is_array(x):
+        return float(x.min(where=mask, initial=np.inf))
+    return float(sys.modules["torch"].where(mask, x, np.inf).min()) if len(x) else np.inf
+
+
+def exponent(x: Numbers) -> Numbers:
+    """The largest power of two up to each of these positive normal numbers: the bits of their exponents alone."""
+    kind = np.int64 if is_array(x) else sys.modules["torch"].int64
+    return (x.view(kind) & 0x7FF0000000000000).view(x.dtype)
+
+
+def counts_of(values: Numbers, size: int) -> Ints:
+    """How often each of the whole numbers below `size` occurs, as an array."""
+    return np.bincount(values, minlength=size) if is_array(values) else home(values.bincount(minlength=size))
+
+
+def found_at(ordered: Numbers, values: Ints) -> Ints:
+    """`searchsorted`: before which of the `ordered` numbers each of these few would stand, as an array."""
+    if is_array(ordered):
+        return np.searchsorted(ordered, values)
+    return home(sys.modules["torch"].searchsorted(ordered, beside(values, ordered)))
+
+
+def distinct(values: Numbers) -> tuple[list[int], list[int]]:
+    """The different numbers in rising order, and how often each occurs."""
+    found = np.unique(values, return_counts=True) if is_array(values) else values.unique(return_counts=True)
+    return found[0].tolist(), found[1].tolist()

@@ -15,7 +15,7 @@ from monolayer.data.labels import Belongs
 from monolayer.data.names import Unit
 
 if TYPE_CHECKING:
-    from monolayer.checker.stored import Stored
+    from monolayer.checker.network import Stored
     from monolayer.data import Sequences
     from monolayer.data.layout import Manner
     from monolayer.data.text import Script

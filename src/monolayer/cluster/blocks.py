@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
 from monolayer.cluster.spill import Spill
+from monolayer.construct.line.alphabet import Ids
+from monolayer.construct.line.draw import Tokens, sample_rows
 from monolayer.construct.line.separate import inside
 from monolayer.construct.target import Target
 from monolayer.data import Names, Sequences
 from monolayer.data.labels import Per
-
-if TYPE_CHECKING:  # workers do without PyTorch
-    from monolayer.construct.line.draw import Tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,16 +46,10 @@ class Rules:
         return np.min_scalar_type(self.labels) if self.labels else np.dtype(np.float64)
 
     def tokens(self, data: Sequences) -> Tokens:
-        """The sequences as PyTorch sees them."""
-        import torch
-
-        from monolayer.construct.line.alphabet import Ids
-        from monolayer.construct.line.draw import Tokens
-
-        rows, lengths = torch.from_numpy(data.tokens), torch.from_numpy(data.lengths)
-        position = torch.from_numpy(data.position) if self.positions else None
+        """The sequences as the construction sees them."""
+        position = data.position if self.positions else None
         alphabet = Ids(self.vocabulary, self.order)
-        return Tokens(rows, lengths, alphabet, position, self.causal, self.temperature, self.longest)
+        return Tokens(data.tokens, data.lengths, alphabet, position, self.causal, self.temperature, self.longest)
 
     def places(self, data: Sequences) -> Ints | None:
         """The tokens that have a label: those with a next one, where that is the label; None: all."""
@@ -152,8 +145,6 @@ def blocks(spill: Spill, shards: int, tokens: int) -> list[Block]:
 
 def sample(spill: Spill, pieces: list[Block], rules: Rules) -> Sequences:
     """The sequences of all blocks by which draws are compared in memory too."""
-    from monolayer.construct.line.draw import sample_rows
-
     rows = sample_rows(
         pieces[-1].row + pieces[-1].last - pieces[-1].first, pieces[-1].token + pieces[-1].stop - pieces[-1].start
     )

@@ -52,7 +52,7 @@ class Build(Work):
         for layout in layouts:
             for draw in draws(tokens, layout, DRAWS, options.seed):
                 tried += 1
-                attempt = replace(found, drawn=draw, tried=tried, name=f"{layout}-{tried}")
+                attempt = replace(found, drawn=replace(draw, known=None), tried=tried, name=f"{layout}-{tried}")
                 kappa = self._kappa(attempt, pieces, draw.context_error(tokens))
                 draw = replace(draw, kappa=kappa)
                 at = points.splitters(contextual_points(draw, tokens, target).z, self.room.ranges(found.labelled))
@@ -82,19 +82,16 @@ class Build(Work):
         """κ, for which the contexts of all files are computed."""
         if found.rules.per == "sequence":
             return 1.0
-        draw = points.Tables.of(found.draw, found.rules)
-        tasks = {f"extent-{found.name}-{i:05}": (block, found.rules, draw) for i, block in enumerate(pieces)}
+        tasks = {f"extent-{found.name}-{i:05}": (block, found.rules, found.draw) for i, block in enumerate(pieces)}
         self.do("computing contexts", (0.2, 0.3), points.extent, tasks)
         first, last = np.stack([self.spill.facts(name)["extent"] for name in tasks], axis=1)
         return scale(1.0, float(last.max() - first.min()), error)
 
     def _parts(self, found: Found, pieces: list[Block], at: Floats, *, strict: bool) -> Found:
         """The points of every block, cut into ranges; each range as a part of the staircase."""
-        rules, draw = found.rules, points.Tables.of(found.draw, found.rules)
+        rules = found.rules
         names = [f"part-{found.name}-{r:05}" for r in range(len(at) + 1)]
-        tasks: dict[str, Any] = {
-            found.points(i): (block, rules, draw, found.kappa, at) for i, block in enumerate(pieces)
-        }
+        tasks: dict[str, Any] = {found.points(i): (block, rules, found.draw, at) for i, block in enumerate(pieces)}
         if all(map(self.spill.finished, names)) and not self.spill.numbers(found.points(0)).exists():
             tasks = {}  # they were dropped, since nobody needed them any more
         self.do("cutting points into ranges", (0.3, 0.6), points.points, tasks)

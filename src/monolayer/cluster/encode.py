@@ -18,6 +18,7 @@ from monolayer.arrays import Ints
 from monolayer.cluster.blocks import Rules
 from monolayer.cluster.executor import Options, Work
 from monolayer.cluster.spill import PausedError, Spill, identity
+from monolayer.construct.line.alphabet import by_label
 from monolayer.data import Names, Sequences, read
 from monolayer.data.labels import Per
 from monolayer.data.shards import kinds, numbered, strangers, used
@@ -116,7 +117,6 @@ def _total(size: int, rows: list[Ints], counts: list[Ints]) -> Ints:
 def survey(work: Work, reading: dict[str, Any], options: Options) -> Found:
     """Every file to numbers; names and counts of all of them together, and the order of the tokens."""
     from monolayer.cluster.finish import Found
-    from monolayer.construct.line.build import by_label
 
     spill, files = work.spill, [shard["name"] for shard in work.shards]
     tasks = {f"encoded-{i:05}": (shard, reading, options.causal) for i, shard in enumerate(work.shards)}

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from monolayer.cluster.build import Build
 from monolayer.cluster.executor import Engine, Options, executor
 from monolayer.cluster.finish import finish
-from monolayer.cluster.room import HOUSE, HUT, Room
+from monolayer.cluster.room import WITHOUT_TORCH, Room
 from monolayer.cluster.spill import FULL, PausedError, code, identity, opened
 from monolayer.construct.line.draw import check_seed, check_temperature
 from monolayer.construct.task import Progress
@@ -74,8 +74,7 @@ def memorize_files(
     final = check_output(out, overwrite=overwrite)
     shards = [identity(name) for name in names]
     largest = max(tokens_at_most(name, format) for name in names)
-    house = 0 if engine != "processes" else HOUSE if positions or causal else HUT
-    room = Room.fitting(memory, workers, house, largest)
+    room = Room.fitting(memory, workers, WITHOUT_TORCH if engine == "processes" else 0, largest)
     workers = room.workers
     reading = {"format": format, "tokens": tokens, "labels": labels, "unit": unit, "per": per}
     options = Options(positions, causal, temperature, rank, seed)

@@ -57,11 +57,11 @@ def part(spill: Spill, name: str, range_: Range, strict: bool) -> None:
     if len(close):
         found = cut(points, changes)
         steps, level, facts["bounds"] = found.steps, label[found.first], np.flatnonzero(np.diff(found.number))
-        lowest = 0.0 if range_.reals else least_label(found, label)  # of reals a later stage writes all
+        lowest = 0.0 if range_.reals else least_label(found, label[found.held])  # of reals a later stage writes all
         level[found.plateau] = lowest
-        stretch = found.number[found.plateau] - found.number[0]
+        stretch = found.crowd_stretch - found.ends[0]
         facts["crowds"] = np.stack([z[found.begin], z[found.end - 1], stretch, np.broadcast_to(lowest, stretch.shape)])
-        margin = margins(points, steps)[0]
+        margin = margins(points, steps).least
     levels = (level if level.ndim == 2 else level[:, None]).T.astype(np.float64)
     slope, start = ramps_at(z, steps)
     jump = np.diff(levels)

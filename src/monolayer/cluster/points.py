@@ -7,19 +7,16 @@ A range ends where no crowd does (`construct/line/cascade.py`), so that each is 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Floats
 from monolayer.cluster.blocks import Block, Rules
 from monolayer.cluster.spill import Spill
-from monolayer.construct.line.points import SLACK, WORTH_IT, Points, contextual_points, token_major
-from monolayer.data import Sequences
-
-if TYPE_CHECKING:  # workers do without PyTorch
-    from monolayer.construct.line.draw import Draw
+from monolayer.construct.line.draw import Draw
+from monolayer.construct.line.points import Points, contextual_points, too_narrow
 
 BESIDE = 64
 """Points of each slice behind a range that are looked at first for a place to end it."""
@@ -27,78 +24,20 @@ LOOKED_AT = 1 << 12
 """Points behind a splitter among which a range must end while labels may contradict each other."""
 
 
-@dataclass(frozen=True, eq=False)
-class Tables:
-    """A draw for workers without PyTorch, which takes a second to import and much memory: what it is of every token.
-
-    Contexts without positions and without a mask are quotients of sums over tables of the vocabulary `(V,)`: `e^{λ s}`,
-    `s e^{λ s}` and the code. Of the begin token the first two.
-    """
-
-    weight: Floats
-    moment: Floats
-    code: Floats
-    begin: tuple[float, float]
-
-    @classmethod
-    def of(cls, draw: Draw, rules: Rules) -> Tables | Draw:
-        """Tables where they are enough."""
-        if rules.positions or rules.causal:
-            return draw
-        import torch
-
-        from monolayer.construct.line.exponential import boltzmann_terms
-
-        weight, moment = boltzmann_terms(draw.proposal.key, draw.temperature)
-        begin = boltzmann_terms(torch.tensor(draw.bos_key, dtype=torch.float64), draw.temperature)
-        code = draw.proposal.code.numpy()
-        return cls(weight.numpy(), moment.numpy(), code, (float(begin[0]), float(begin[1])))
-
-    def contexts(self, data: Sequences) -> Floats:
-        """`B(λ; s)` `(N,)`: added up by NumPy, as `model/attention.py` does, so with the same bits."""
-        start = data.offsets[:-1]
-        over = np.add.reduceat(self.moment.take(data.tokens), start) + self.begin[1]
-        found: Floats = over / (np.add.reduceat(self.weight.take(data.tokens), start) + self.begin[0])
-        return found
-
-    def line(self, data: Sequences, per: str, kappa: float) -> tuple[Floats, Ints]:
-        """As `contextual_points`."""
-        context, order = self.contexts(data), None
-        if per == "sequence":
-            z = context
-        else:
-            z = self.code.take(data.tokens)
-            if data.rectangular and data.lengths[0] >= WORTH_IT:
-                order = token_major(z, context, None)
-            z += np.repeat(kappa * context, data.lengths)
-        order = np.argsort(z) if order is None else order
-        return z.take(order), order
-
-
-def extent(spill: Spill, name: str, block: Block, rules: Rules, draw: Tables | Draw) -> None:
+def extent(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw) -> None:
     """The least and the largest context of a block."""
-    data = block.data(spill, rules)
-    values = draw.contexts(data) if isinstance(draw, Tables) else draw.contexts(rules.tokens(data)).numpy()
+    values = draw.contexts(rules.tokens(block.data(spill, rules)))
     spill.write(name, [], extent=np.array([values.min(), values.max()]))
 
 
-def points(
-    spill: Spill, name: str, block: Block, rules: Rules, draw: Tables | Draw, kappa: float, splitters: Floats
-) -> None:
+def points(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, splitters: Floats) -> None:
     """The points of a block in order, and where the ranges begin."""
     data = block.data(spill, rules)
-    z, order = line(data, rules, draw, kappa)
-    label = block.labels(spill, rules, data).astype(rules.label_type).take(order, axis=0)
-    inner = np.searchsorted(z, splitters, side="left")
-    spill.write(name, [z, label, order.astype(np.int32, copy=False)], bounds=np.concatenate([[0], inner, [len(z)]]))
-
-
-def line(data: Sequences, rules: Rules, draw: Tables | Draw, kappa: float) -> tuple[Floats, NDArray[Any]]:
-    """`z` of all labelled places in order, and which places these are."""
-    if isinstance(draw, Tables):
-        return draw.line(data, rules.per, kappa)
     found = contextual_points(draw, rules.tokens(data), rules.target(rules.places(data)))
-    return found.z, found.order
+    label = block.labels(spill, rules, data).astype(rules.label_type).take(found.order, axis=0)
+    inner = np.searchsorted(found.z, splitters, side="left")
+    bounds = np.concatenate([[0], inner, [len(found.z)]])
+    spill.write(name, [found.z, label, found.order.astype(np.int32, copy=False)], bounds=bounds)
 
 
 def splitters(values: Floats, ranges: int) -> Floats:
@@ -206,7 +145,7 @@ class Range:
         """The first point behind a wide gap with no crowd on either side of it."""
         for size in (BESIDE, len(z)):
             here = self.points(z[:size])
-            wide = np.flatnonzero(here.gaps() >= SLACK * here.gap_errors())
+            wide = np.flatnonzero(~too_narrow(here.room))
             changes = np.append(0, np.cumsum(differ(label[:size])))
             one_label = changes[wide[1:]] == changes[wide[:-1] + 1]  # of the points between two wide gaps
             both = np.flatnonzero(one_label[1:] & one_label[:-1])

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from monolayer.errors import DataError
 
-HOUSE, HUT = 300 << 20, 130 << 20
-"""Bytes of a process before it holds any data: the interpreter, NumPy and PyTorch; without PyTorch, with PyArrow."""
+WITH_TORCH, WITHOUT_TORCH = 300 << 20, 130 << 20
+"""Bytes of a process before it holds any data: the one that leads, with PyTorch; a worker, with NumPy and PyArrow."""
 TOKEN = 96
 """Bytes per token of a block that is worked on, at the most (bench/out_of_core_within_two_gigabytes.py)."""
 POINT = 80
@@ -43,33 +43,33 @@ class Room:
     """Bytes that a name takes in all processes together."""
 
     @classmethod
-    def of(cls, memory: str | int | float, workers: int, house: int, largest: int) -> Room:
-        """What fits into `memory`; `house`: bytes that a worker needs besides; `largest`: tokens of a file, about."""
-        total, houses = size(memory), max(HOUSE, resident()) + workers * house
-        least = houses + workers * max(LEAST * max(TOKEN, POINT), largest * READ)
+    def of(cls, memory: str | int | float, workers: int, idle: int, largest: int) -> Room:
+        """What fits into `memory`; `idle`: bytes of a worker without data; `largest`: tokens of a file, about."""
+        total, before = size(memory), max(WITH_TORCH, resident()) + workers * idle
+        least = before + workers * max(LEAST * max(TOKEN, POINT), largest * READ)
         if total < least:
             way = "; fewer workers or smaller files would need less" if workers > 1 or largest * READ > LEAST else ""
             raise DataError(
                 f"memory={memory!r} is too little: {workers} workers and files of up to about {largest:,} tokens need "
                 f"at least {-(-least // 10**6):,}MB{way}"
             )
-        share = (total - houses) // workers
-        name = NAME + (workers * COPY if house else 0)  # threads share their tables; a cluster has memory of its own
-        return cls(min(MOST, share // TOKEN), min(MOST, share // POINT), total, total - houses, workers, name)
+        share = (total - before) // workers
+        name = NAME + (workers * COPY if idle else 0)  # a cluster has memory of its own
+        return cls(min(MOST, share // TOKEN), min(MOST, share // POINT), total, total - before, workers, name)
 
     @classmethod
-    def fitting(cls, memory: str | int | float, workers: int | None, house: int, largest: int) -> Room:
+    def fitting(cls, memory: str | int | float, workers: int | None, idle: int, largest: int) -> Room:
         """`of`, for as many workers as there are processors, or fewer if these do not fit, where none were asked for.
 
-        A single worker is the process that leads, and has no house of its own.
+        A single worker is the process that leads, which is counted already.
         """
         for count in range(os.cpu_count() or 1, 1, -1) if workers is None else ():
             try:
-                return cls.of(memory, count, house, largest)
+                return cls.of(memory, count, idle, largest)
             except DataError:
                 continue
         count = workers or 1
-        return cls.of(memory, count, 0 if count == 1 else house, largest)
+        return cls.of(memory, count, 0 if count == 1 else idle, largest)
 
     def beside(self, names: int, reals: int) -> Room:
         """What is left beside tables of so many names; an error if that is too little.

@@ -110,4 +110,6 @@ def _shown(work: Work, found: Found, pieces: list[Block], two: list[int], count:
     context = Sequences(tokens, np.array([len(row) for row in rows]), found.vocabulary)
     number, table = (np.arange(2), np.stack(labels)) if rules.reals else (np.array(labels), np.zeros((0, 1)))
     target = Target(number, table, rules.per, found.classes, found.scalar, np.array(places))
-    return contradiction(Context(context, tokens, rules.positions, rules.causal), target, 0, 1, count, named)
+    return contradiction(
+        Context(context, tokens, rules.positions, rules.causal), target, 0, 1, count, named, in_files=True
+    )

@@ -106,9 +106,10 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     table = _centre_values(function, lattice, rows, first, report)
     place = None if first is None else np.flatnonzero(first.reshape(-1))
     target = Target(np.arange(len(table)), table, "token", None, function.scalar, place, by_value=True)
-    position = torch.arange(box.length).repeat(len(rows)) if positions else None
-    flat, lengths = torch.from_numpy(rows.reshape(-1)), torch.full((len(rows),), box.length)
-    tokens = Tokens(flat, lengths, Cells(box.dim, cells), position, False, temperature)
+    position = np.tile(np.arange(box.length), len(rows)) if positions else None
+    tokens = Tokens(
+        rows.reshape(-1), np.full(len(rows), box.length), Cells(box.dim, cells), position, False, temperature
+    )
 
     report("separating multisets of cells", 0.5)
     found = separate(tokens, target, None, seed, measured=False)
@@ -116,10 +117,10 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
         raise _collision(found, lattice)
 
     report("building the staircase", 0.8)
-    feed_forward = Cascade([staircase(*ramps_at(found.points.z, found.changes), found.level, False)])
+    feed_forward = Cascade([staircase(*ramps_at(found.points.z, found.runs.changes), found.runs.level, False)])
 
     (codes,) = found.draw.proposal.lift
-    quantizer = Quantizer.from_steps(1.0 / lattice.width, torch.from_numpy(lattice.start), codes)
+    quantizer = Quantizer.from_steps(1.0 / lattice.width, torch.from_numpy(lattice.start), torch.from_numpy(codes))
     grid = Grid(
         dim=box.dim,
         length=box.length,
@@ -129,12 +130,12 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
         ramp=lattice.width,
         error=predicted,
         guaranteed=modulus is not None,
-        spread=float(np.ptp(found.level, axis=1).max()),
+        spread=float(np.ptp(found.runs.level, axis=1).max()),
     )
     card = Card(None, None, "token", function.scalar, kind="approximator", grid=grid)
     lift = copying_lift(box.dim, table.shape[1])
     bos = torch.zeros(lift.out_features, dtype=torch.float64)  # the lowest corner, less what the quantizer makes of it
-    bos[KEY : CODE + 1] = -codes[:, :, 0].sum(1)
+    bos[KEY : CODE + 1] = -torch.from_numpy(codes[:, :, 0].sum(1))
     bos[-box.dim :] = box.low
     model = assemble(found.draw, found.points.kappa, lift, feed_forward, card, bos, quantizer)
     summary = Summary.of(
@@ -184,9 +185,9 @@ def _centre_values(function: Function, lattice: Lattice, rows: Ints, first: Any,
 def _collision(found: Separated, lattice: Lattice) -> PrecisionError:
     """The error for a grid that float64 with rank 1 cannot hold."""
     return PrecisionError(
-        f"{found.collisions:,} of {len(found.points.z):,} neighbouring points fell closer together than {SLACK:g} "
-        f"rounding errors in every one of {2 * DRAWS} draws: rank 1 in float64 does not hold so many. Use fewer "
-        f"than {lattice.cells} cells per coordinate, or try another seed if few collide"
+        f"{len(found.margin.close):,} of {len(found.points.z):,} neighbouring points fell closer together than "
+        f"{SLACK:g} rounding errors in every one of {2 * DRAWS} draws: rank 1 in float64 does not hold so many. Use "
+        f"fewer than {lattice.cells} cells per coordinate, or try another seed if few collide"
         f"{averaging(found.draw.temperature)}"
     )
 

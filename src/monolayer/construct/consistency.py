@@ -14,18 +14,22 @@ only after its two contexts have been compared token by token.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from reprlib import repr as short
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Ints, Numbers, beside, copied, counts_of, home, pick
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.distinct import scramble
 from monolayer.data.fingerprint import context_sums
 from monolayer.errors import ContradictionError, DataError
+
+if TYPE_CHECKING:  # workers do without PyTorch
+    from monolayer.construct.rectangle import Rectangle
 
 OnConflict = Literal["error", "majority", "first"]
 
@@ -40,22 +44,19 @@ def check_conflict(on_conflict: object) -> None:
 class Context:
     """The data as the model sees them: `rows` `(T,)`, and whether positions and the causal mask count."""
 
-    data: Sequences
-    rows: Ints
+    data: Sequences | Rectangle
+    rows: Numbers
     positions: bool
     causal: bool
 
+    @cached_property
+    def counts(self) -> Ints:
+        """How often each row of the alphabet occurs."""
+        return counts_of(self.rows, 0)
 
-def equal_points(context: Context, target: Target, among: Ints | None = None) -> Ints:
-    """`(P,)`: a group number for every labelled place; equal numbers mean equal token and equal context.
 
-    `among` `(Q,)`: the places that are compared, in their own sequences alone; every other gets a number of its own.
-    """
-    if among is not None:
-        group = np.arange(len(target.number))
-        some = equal_points(*_part(context, target, among))
-        group[among] = among[np.unique(some, return_index=True)[1]][some]
-        return group
+def equal_points(context: Context, target: Target) -> Ints:
+    """`(P,)`: a group number for every labelled place; equal numbers mean equal token and equal context."""
     columns = signatures(context, target, int(context.rows.max()) + 1, int(context.data.lengths.max()))
     order = np.lexsort(columns)
     new = np.zeros(len(order), dtype=bool)
@@ -74,6 +75,7 @@ def signatures(context: Context, target: Target, vocabulary: int, longest: int) 
     parts of the data are compared, those of all parts.
     """
     data = context.data
+    assert isinstance(data, Sequences)  # whatever lay on a device was brought home
     random = np.random.default_rng(20230726)
     columns: list[NDArray[np.uint64] | Ints] = []
     for _ in range(2):
@@ -89,20 +91,35 @@ def signatures(context: Context, target: Target, vocabulary: int, longest: int) 
     return columns if target.place is None else [column[target.place] for column in columns]
 
 
-def _part(context: Context, target: Target, places: Ints) -> tuple[Context, Target]:
-    """Some labelled places, and the sequences that they stand in."""
+class Part(NamedTuple):
+    """Some labelled places with the sequences that they stand in, as arrays; `sequences`: the numbers of these."""
+
+    context: Context
+    target: Target
+    sequences: Ints
+
+
+def part_of(context: Context, target: Target, places: Ints) -> Part:
+    """These labelled places `(Q,)`, brought home from wherever they lie."""
     data = context.data
-    flat = places if target.place is None else target.place[places]
-    row = flat if target.per == "sequence" else np.searchsorted(data.offsets, flat, side="right") - 1
+    flat = places if target.place is None else home(pick(target.place, beside(places, target.place)))
+    row = flat if target.per == "sequence" else data.sequences_of(flat)
     chosen, which = np.unique(row, return_inverse=True)
-    part = data.select(chosen)
-    place = which if target.per == "sequence" else part.offsets[which] + flat - data.offsets[row]
-    rows = context.rows[data.flat(chosen)]
-    return replace(context, data=part, rows=rows), replace(target, number=target.number[places], place=place)
+    some = data.select(chosen)
+    place = which if target.per == "sequence" else some.offsets[which] + flat - data.starts_of(row)
+    rows = context.rows[data.flat(chosen)] if isinstance(data, Sequences) else some.tokens
+    number = home(pick(target.number, beside(places, target.number)))
+    return Part(replace(context, data=some, rows=rows), replace(target, number=number, place=place), chosen)
 
 
-def resolve(context: Context, target: Target, group: Ints, on_conflict: OnConflict) -> tuple[Target, int]:
-    """The target without contradictions, and how many labels were overruled; or an error that shows one."""
+def resolve(
+    context: Context, target: Target, on_conflict: OnConflict, sequences: Ints | None = None
+) -> tuple[Target, int]:
+    """The target without contradictions, and how many labels were overruled; or an error that shows one.
+
+    `sequences`: the numbers by which users know the sequences, where these are some of them.
+    """
+    group = equal_points(context, target)
     first = np.full(int(group.max(initial=-1)) + 1, len(group) - 1)
     np.minimum.at(first, group, np.arange(len(group)))
     odd = target.number != target.number[first[group]]
@@ -110,12 +127,25 @@ def resolve(context: Context, target: Target, group: Ints, on_conflict: OnConfli
         return target, 0
     if on_conflict == "error":
         place = int(np.flatnonzero(odd)[0])
-        raise contradiction(context, target, int(first[group[place]]), place, int(odd.sum()))
+        named = None if sequences is None else [f"sequence {number}" for number in sequences.tolist()]
+        raise contradiction(context, target, int(first[group[place]]), place, int(odd.sum()), named)
     chosen = target.number[first]
     if on_conflict == "majority":
         chosen = _majority(group, target.number, first)
     number = chosen[group]
     return replace(target, number=number), int((number != target.number).sum())
+
+
+def resolve_among(context: Context, target: Target, places: Ints, on_conflict: OnConflict) -> tuple[Target, int]:
+    """`resolve`, where only these labelled places `(Q,)` may contradict each other."""
+    places = np.sort(places)  # of equal points the first is the first here too
+    part = part_of(context, target, places)
+    settled, overruled = resolve(part.context, part.target, on_conflict, part.sequences)
+    if not overruled:
+        return target, 0
+    number = copied(target.number)
+    number[beside(places, number)] = beside(settled.number, number)
+    return replace(target, number=number), overruled
 
 
 def _majority(group: Ints, number: Ints, first: Ints) -> Ints:
@@ -136,13 +166,21 @@ def _majority(group: Ints, number: Ints, first: Ints) -> Ints:
 
 
 def contradiction(
-    context: Context, target: Target, one: int, two: int, count: int, named: list[str] | None = None
+    context: Context,
+    target: Target,
+    one: int,
+    two: int,
+    count: int,
+    named: list[str] | None = None,
+    *,
+    in_files: bool = False,
 ) -> ContradictionError:
     """The error for two labelled places with equal token and context, of `count` that disagree with an earlier one.
 
-    `named`: what to call each sequence, of files, where no label can be overruled; by default its number.
+    `named`: what to call each sequence; by default its number. `in_files`: of files no label can be overruled.
     """
     data = context.data
+    assert isinstance(data, Sequences)  # whatever lay on a device was brought home
     flat = [one, two] if target.place is None else [int(target.place[one]), int(target.place[two])]
     words, windows = [], []
     for place, label in zip(flat, (one, two), strict=True):
@@ -165,7 +203,7 @@ def contradiction(
             words.append(f"sequence {row} answers {prompt} with {answer}, {after}")
     if not np.array_equal(np.sort(windows[0]), np.sort(windows[1])):
         raise AssertionError("two different contexts have one 128-bit fingerprint; please report these data")
-    choice = ", or say which label wins: on_conflict='majority' or 'first'" if named is None else ""
+    choice = "" if in_files else ", or say which label wins: on_conflict='majority' or 'first'"
     advice = f"Mend the data{choice}."
     same_place = target.per == "token" and data.position[flat[0]] == data.position[flat[1]]
     helps = not np.array_equal(windows[0], windows[1]) or (target.per == "token" and not same_place)

@@ -13,8 +13,9 @@ import torch
 
 from monolayer.arrays import dtype_name
 from monolayer.construct.again import adopted, rebuilt
-from monolayer.construct.consistency import OnConflict, check_conflict
+from monolayer.construct.consistency import Context, OnConflict, check_conflict
 from monolayer.construct.line.build import Line
+from monolayer.construct.rectangle import explained, is_elsewhere, on_device
 from monolayer.construct.robust.build import RANK, Robust
 from monolayer.construct.robust.stored import Dtype
 from monolayer.construct.task import Construction, Progress, Task
@@ -77,7 +78,8 @@ def memorize(
     `construction`: another way from data to weights, an object with `build(task, report)` (docs/extending.md); what it
     decides is its own: leave `seed`, `dtype`, `rank`, `robust`, `temperature` and `draw` out.
 
-    `device`: where the model goes; None: to where `X` is, if that is a tensor. It is built on the processor.
+    `device`: where the model goes; None: to where `X` is, if that is a tensor. Ids `(N, n)` and classes that lie on a
+    device, each nearly gapless from 0, are built into a model there; everything else is built on the processor.
     """
     report = progress or (lambda stage, share: None)
     check_conflict(on_conflict)
@@ -101,6 +103,17 @@ def memorize(
         own = options | {"positions": None, "causal": None, "draw": draw}
         for name in (name for name, option in own.items() if option is not None):
             raise DataError(f"a construction has its own options: leave {name} out, or the construction")
+
+    # What lies on a device as ids and classes is built there; whatever else is asked for is read like any other data.
+    plain = lengths is None and draw is None and not (robust or fingerprint) and is_elsewhere(X)
+    there = on_device(X, Y, per, causal) if plain else None
+    if there is not None:
+        ids, target = there
+        task = Task(Context(ids, ids.tokens, positions, causal), target, None, on_conflict)
+        with explained(X.device, ids.ids.numel()):
+            model = construction.build(task, report).to(device)
+        report("done", 1.0)
+        return model
 
     report("reading the data", 0.0)
     data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=None if draw is None else draw.card.manner)

@@ -10,15 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from monolayer.arrays import Floats
-
-EXPONENT = np.int64(0x7FF0000000000000)
-"""Where a float64 keeps its exponent: without its other bits it is the power of two below."""
+from monolayer.arrays import Floats, exponent
 
 
 def power_below(value: Any) -> Floats:
     """The largest power of two that is at most `value`."""
-    found: Floats = (np.asarray(value, dtype=np.float64).view(np.int64) & EXPONENT).view(np.float64)
+    found: Floats = exponent(np.asarray(value, dtype=np.float64))
     return found
 
 

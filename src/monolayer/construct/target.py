@@ -7,27 +7,44 @@ contradictions and runs are decided on integers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Floats, Ints, Numbers, counts_of, float64, home, is_array, joined, pick, places
 from monolayer.data import Names, Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.data.sequences import Per
 from monolayer.errors import DataError
 
 
+class Runs(NamedTuple):
+    """Points in order, cut where labels change: the places `(R,)` whose label differs from that of the next one.
+
+    `level` `(m, R + 1)`: the labels of the runs between them; `number` `(P,)`: the label number of every point, where
+    labels have numbers that tell them apart.
+    """
+
+    changes: Numbers
+    level: Numbers
+    number: Numbers | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Target:
-    """`P` labelled places: `place` `(P,)` says which tokens or sequences; None: all."""
+    """`P` labelled places: `place` `(P,)` says which tokens or sequences; None: all.
 
-    number: Ints
+    Numbers and places lie where the data do.
+    """
+
+    number: Numbers
     table: NDArray[np.float64]
     per: Per
     classes: Names | None
     scalar: bool
-    place: Ints | None = None
+    place: Numbers | None = None
     next_token: bool = False
     by_value: bool = False
     """The label of place `i` is row `i` of the table, so equal rows have different numbers: compare the rows."""
@@ -62,26 +79,42 @@ class Target:
         table = np.arange(len(data.vocabulary), dtype=np.float64)[:, None]
         return cls(data.tokens[place + 1], table, "token", data.vocabulary, False, place, True)
 
-    def runs(self, order: Ints) -> tuple[Ints, NDArray[np.float64]]:
-        """Runs of equal labels, the labelled places being in this order `(P,)`.
-
-        The places `(R,)` whose label differs from that of the next place, and the labels of the runs `(m, R + 1)`.
-        """
+    def runs(self, order: Numbers) -> Runs:
+        """Runs of equal labels, the labelled places being in this order `(P,)`."""
         if not self.by_value:
-            # In the smallest type that holds them: what is picked in random order then lies closer together.
-            number = self.number.astype(np.min_scalar_type(len(self.table))).take(order)
-            changes = np.flatnonzero(number[1:] != number[:-1])
-            return changes, self.table.T.take(number[np.append(changes, len(order) - 1)], axis=1)
-        label = self.table.T.take(order, axis=1)
+            number = self._along(order)
+            changes = places(number[1:] != number[:-1])
+            return Runs(changes, self.values(joined([pick(number, changes), number[-1:]])), number)
+        label: Floats = self.table.T.take(order, axis=1)
         differ = np.zeros(len(order) - 1, dtype=bool)
         for coordinate in label:
             differ |= coordinate[1:] != coordinate[:-1]
         changes = np.flatnonzero(differ)
-        return changes, label if differ.all() else label.take(np.append(changes, len(order) - 1), axis=1)
+        return Runs(changes, label if differ.all() else label.take(np.append(changes, len(order) - 1), axis=1))
+
+    def _along(self, order: Numbers) -> Numbers:
+        """The label numbers of places in this order, in the smallest type that holds them.
+
+        What is picked in random order then lies closer together.
+        """
+        if is_array(self.number):
+            return pick(self.number.astype(np.min_scalar_type(len(self.table))), order)
+        return pick(self.number.byte() if len(self.table) <= 2**8 else self.number.int(), order)
+
+    def values(self, number: Numbers) -> Numbers:
+        """The labels `(m, P)` of label numbers `(P,)`."""
+        if self.classes is not None:  # whose labels are their numbers
+            return float64(number)[None]
+        return self.table.T.take(home(number), axis=1)  # reals lie on the processor
+
+    @cached_property
+    def counts(self) -> Ints:
+        """How many labelled places each label number has."""
+        return counts_of(self.number, len(self.table))
 
     def entropy_bits(self) -> float:
         """Entropy of the label distribution over the labelled places, in bits."""
-        return entropy_bits(np.bincount(self.number))
+        return entropy_bits(self.counts)
 
     def name(self, number: int) -> str:
         """A label as its user wrote it."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
-from monolayer.construct.consistency import Context, OnConflict, equal_points, resolve
+from monolayer.construct.consistency import Context, OnConflict, resolve, resolve_among
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
@@ -38,6 +38,8 @@ class Task:
 
     @property
     def data(self) -> Sequences:
+        """The data on the processor."""
+        assert isinstance(self.context.data, Sequences)  # only the line is built on a device
         return self.context.data
 
     def settle(self, target: Target, among: Ints | None = None) -> tuple[Target, int]:
@@ -45,7 +47,9 @@ class Task:
 
         `among`: the labelled places that may contradict each other, if they are known.
         """
-        return resolve(self.context, target, equal_points(self.context, target, among), self.on_conflict)
+        if among is None:
+            return resolve(self.context, target, self.on_conflict)
+        return resolve_among(self.context, target, among, self.on_conflict)
 
     def settled(self) -> tuple[Task, int]:
         """The task after its contradictions are settled, for constructions that do not find them on the way."""
@@ -55,16 +59,16 @@ class Task:
     def card(self, draw: dict[str, Any]) -> Card:
         """What a model for this task with this draw says of itself."""
         target = self.target
-        names = self.data.vocabulary, target.classes
+        names = self.context.data.vocabulary, target.classes
         return Card(*names, target.per, target.scalar, self.context.causal, target.next_token, draw=draw)
 
     def summary(self, model: Monolayer, target: Target, labels: int, **facts: Any) -> Summary:
         """What a builder found out: `facts`, and what is known of every model with `labels` numbers per label."""
         return Summary.of(
             model.counts(),
-            sequences=len(self.data),
+            sequences=len(self.context.data),
             labelled=len(target.number),
-            vocabulary=int(np.count_nonzero(np.bincount(self.context.rows))),
+            vocabulary=int(np.count_nonzero(self.context.counts)),
             dim=1 if self.vectors is None else self.vectors.shape[1],  # ids: on a line
             labels=labels,
             entropy=None if target.classes is None else target.entropy_bits(),

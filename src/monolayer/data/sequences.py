@@ -90,6 +90,14 @@ class Sequences:
         """Whether all sequences have the same length."""
         return bool((self.lengths == self.lengths[0]).all())
 
+    def sequences_of(self, flat: Ints) -> Ints:
+        """The sequences that tokens, by their places in the flat arrays, belong to."""
+        return np.searchsorted(self.offsets, flat, side="right") - 1
+
+    def starts_of(self, sequences: Ints) -> Ints:
+        """Where sequences begin in the flat arrays."""
+        return self.offsets[sequences]
+
     def place(self, flat: int) -> tuple[int, int]:
         """Sequence and position of a token in the flat arrays."""
         row = int(np.searchsorted(self.offsets, flat, side="right")) - 1

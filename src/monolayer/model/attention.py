@@ -1,4 +1,4 @@
-"""One head of softmax attention with rank-1 weights, and the shortcut that a constant query allows.
+"""One head of softmax attention with rank-1 weights.
 
 Notation: the stream `Z` is `(N, n, D)`; `Q = Z W_Qᵀ`, `K = Z W_Kᵀ`, `V = Z W_Vᵀ`, and the layer is
 `Z + softmax(Q Kᵀ) V W_Oᵀ`, as in the paper (no scaling). With rank 1, `Q Kᵀ` at query `k` and key `l` is
@@ -7,9 +7,8 @@ Notation: the stream `Z` is `(N, n, D)`; `Q = Z W_Qᵀ`, `K = Z W_Kᵀ`, `V = Z 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,8 +21,6 @@ Slots = Sequence[tuple[int, int]]
 
 SCORES_AT_ONCE = 1 << 22
 """Attention scores held at a time by the dense layer: 32 MiB in float64."""
-_NUMBERS_AT_ONCE = 1 << 22
-"""Numbers of tokens held at a time where sequences of one length are looked at together."""
 
 
 def onto(Z: Tensor, written: Tensor, first: int) -> Tensor:
@@ -100,50 +97,3 @@ class RankOneAttention(nn.Module):
 
     def extra_repr(self) -> str:
         return f"width={self.W_Q.shape[1]}, heads=1, value rank {int(torch.linalg.matrix_rank(self.W_V))}"
-
-
-def contexts(weight: Tensor, moment: Tensor, lengths: Tensor, bos: tuple[float, float], causal: bool) -> Tensor:
-    """Boltzmann context ids by segment sums, in O(T).
-
-    `weight` `(T,)` is `e^{λ s_l}` and `moment` `(T,)` is `s_l e^{λ s_l}`, sequence after sequence, up to one
-    common factor; `bos` is the pair for the begin-of-sequence token. Returns `(N,)`, one id per sequence, or
-    `(T,)`, one per token, for a causal model, where token `k` sees only the tokens up to itself.
-    """
-    if not causal:
-        return (_totals(moment, lengths) + bos[1]) / (_totals(weight, lengths) + bos[0])
-    out = torch.empty_like(weight)
-    for _, places in of_one_length(lengths):
-        # Sums start anew in every row: one running sum over all the data would lose digits as it grows.
-        out[places] = (moment[places].cumsum(1) + bos[1]) / (weight[places].cumsum(1) + bos[0])
-    return out
-
-
-def pick(table: Tensor, rows: Tensor) -> Tensor:
-    """`table[rows]` for tables `(V,)`, where the rows are; on a processor by NumPy, several times faster at this."""
-    if rows.device.type != "cpu" or table.dtype == torch.bfloat16:  # which NumPy lacks
-        return table.to(rows.device).index_select(0, rows)
-    return torch.from_numpy(table.numpy().take(rows.numpy()))
-
-
-def _totals(flat: Tensor, lengths: Tensor) -> Tensor:
-    if flat.device.type == "cpu" and flat.dtype != torch.bfloat16:
-        # NumPy's segment sums: the sum of a row is the same bits whatever rows stand beside it, which an edit of some
-        # rows relies on, and they take less time than either way below.
-        starts = (lengths.cumsum(0) - lengths).numpy()
-        return torch.from_numpy(np.add.reduceat(flat.numpy(), starts))
-    width = int(lengths[0])
-    if bool((lengths == width).all()):
-        return flat.view(-1, width) @ flat.new_ones(width)  # several times faster there than a sum
-    return torch.segment_reduce(flat, "sum", lengths=lengths)
-
-
-def of_one_length(lengths: Tensor, numbers: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
-    """Sequences `(B,)` of one length `n` at a time, and the flat places of their tokens `(B, n)`.
-
-    `numbers`: how many each token will take; a bounded number in all are looked at together.
-    """
-    starts, order = lengths.cumsum(0) - lengths, lengths.argsort(stable=True)
-    widths, counts = torch.unique_consecutive(lengths[order], return_counts=True)
-    for width, rows in zip(widths.tolist(), torch.split(order, counts.tolist()), strict=True):
-        for some in torch.split(rows, max(1, _NUMBERS_AT_ONCE // (width * numbers))):
-            yield some, starts[some, None] + torch.arange(width, device=lengths.device)

@@ -21,10 +21,10 @@ from torch import Tensor
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.data import Sequences
 from monolayer.errors import DataError
-from monolayer.model.attention import contexts
 from monolayer.model.card import Card
+from monolayer.model.contexts import contexts, spread
 from monolayer.model.parts import Parts, staircase_of
-from monolayer.model.shortcut import Asked, everywhere, lines, plan, spread, traced, values
+from monolayer.model.shortcut import Asked, everywhere, lines, plan, traced, values
 from monolayer.table import visible
 
 if TYPE_CHECKING:

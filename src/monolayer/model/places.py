@@ -21,7 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.data.sequences import Per
-from monolayer.model.attention import RankOneAttention, of_one_length
+from monolayer.model.attention import RankOneAttention
+from monolayer.model.contexts import of_one_length
 
 _WEIGHTS_AT_ONCE = 1 << 22
 """Attention weights held at a time: 16 MiB in float32."""

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.data import Sequences
-from monolayer.model.attention import CODE, KEY, LABEL, ONE, contexts
+from monolayer.model.attention import CODE, KEY, LABEL, ONE
 from monolayer.model.card import Card
+from monolayer.model.contexts import contexts, spread
 from monolayer.model.memory import hooked, look_again, remembered
 from monolayer.model.parts import Parts
 from monolayer.model.quantizer import CellSteps, Quantizer
@@ -253,20 +254,13 @@ def _further_mean(model: Parts, asked: Asked, met: Traced, slot: int) -> Tensor:
     """The mean of another coordinate of the stream under the same softmax, as `contexts` gives it."""
     begin = met.begin, float(model.bos[slot] * met.begin)
     moment = _column(model, asked, slot) * met.weight
-    return contexts(met.weight, moment, asked.lengths, begin, model.card.causal)
+    mean: Tensor = contexts(met.weight, moment, asked.lengths, begin, model.card.causal)
+    return mean
 
 
 def everywhere(model: Parts, asked: Asked, mean: Tensor) -> Tensor:
     """Means as `contexts` gives them, at every answering place `(P,)`."""
     return mean if model.card.per == "sequence" or model.card.causal else spread(mean, asked.lengths)
-
-
-def spread(per_sequence: Tensor, lengths: Tensor) -> Tensor:
-    """`(N,)` to `(T,)`: the number of its sequence for every token."""
-    width = int(lengths[0])
-    if bool((lengths == width).all()):
-        return per_sequence[:, None].expand(-1, width).reshape(-1)
-    return per_sequence.repeat_interleave(lengths)
 
 
 def plain_head(classes: int | None, labels: int, width: int) -> tuple[Tensor, Tensor]:

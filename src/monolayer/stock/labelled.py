@@ -108,9 +108,10 @@ class Work:
 
     def labels(self, target: Target) -> Ints:
         """Class numbers of these places."""
+        number: Ints = target.number
         if not self.recites_from_nothing:
-            return target.number
-        return np.append(target.number, self.data.tokens[0] + self.shift)
+            return number
+        return np.append(number, self.data.tokens[0] + self.shift)
 
     def usual_labels(self, target: Target) -> Ints:
         """The label `(V,)` that the embedding of each id holds: its most frequent one; of equally frequent the least.

@@ -18,15 +18,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from monolayer.arrays import Floats, Ints
-from monolayer.construct.line.exponential import boltzmann_terms
+from monolayer.construct.line.exponential import boltzmann_term, boltzmann_terms
 from monolayer.construct.powers import power_above
 from monolayer.construct.task import Progress
 from monolayer.errors import PrecisionError
 from monolayer.huggingface.architecture import BEGIN
-from monolayer.model.attention import contexts
+from monolayer.model.contexts import contexts
 from monolayer.stock.assemble import CONFIDENCE, stock_model
 from monolayer.stock.draw import Line
 from monolayer.stock.folder import Neurons, StockModel
@@ -156,10 +155,8 @@ def _measured(job: Work, label: Ints, layout: Layout, temperature: float, kept: 
     if place_key is not None:
         key, begin = key + place_key[data.position + 1], float(table[BEGIN] + place_key[0])
     key, begin = first * key, first * begin
-    sums, products = boltzmann_terms(torch.from_numpy(key), temperature)
-    first_sum, first_product = boltzmann_terms(torch.tensor(begin, dtype=torch.float64), temperature)
-    lengths, of_begin = torch.from_numpy(data.lengths), (float(first_sum), float(first_product))
-    context = contexts(sums, products, lengths, of_begin, kind.causal).numpy()
+    sums, products = boltzmann_terms(key, temperature)
+    context = contexts(sums, products, data.lengths, boltzmann_term(begin, temperature), kind.causal)
 
     # Behind attention the stream has this norm, and `one` this size.
     norm, one = (layout.norm * first * first, first) if kind.post_norm else (layout.norm, 1.0)

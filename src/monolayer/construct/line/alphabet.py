@@ -6,37 +6,24 @@ of a cell, since the quantizer writes them a coordinate at a time.
 
 `spaced`: codes are whole numbers `stride` apart, so that every token has a cell of its own in `z`. `spacing`: all keys
 are multiples of this power of two, and so must be those that are added to them; 0: any.
-
-PyTorch is imported where it is used: processes that build pieces of a model (`cluster`) do without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats
+from monolayer.arrays import Floats, Ints
 from monolayer.construct.powers import power_above
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 UNIT = 2.0**-53
 """Unit roundoff of float64."""
 _AT_ONCE = 1 << 18
 """Products of vectors and weights held at a time: 2 MB stay in cache."""
-
-
-def tensor(values: NDArray[Any]) -> Tensor:
-    """The same numbers for PyTorch."""
-    import torch
-
-    return torch.from_numpy(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +33,9 @@ class Proposal:
     `lift`: nothing for ids; weights `(2, d)` and biases `(2,)` for vectors; tables `(2, d, D)` for cells.
     """
 
-    key: Tensor
-    code: Tensor
-    lift: tuple[Tensor, ...] = ()
+    key: NDArray[Any]
+    code: NDArray[Any]
+    lift: tuple[Floats, ...] = ()
     lift_error: float = 0.0
 
 
@@ -71,7 +58,14 @@ class Ids:
         rank = np.arange(self.size)
         if self.order is not None:
             rank[:first] = self.order
-        return Proposal(tensor(random.uniform(-share, share, self.size)), tensor((rank - first // 2) * float(stride)))
+        return Proposal(random.uniform(-share, share, self.size), (rank - first // 2) * float(stride))
+
+
+def by_label(last: Floats) -> Ints:
+    """Ranks `(V,)` of tokens that put those next to each other whose label `(V, m)` is the same."""
+    order = np.empty(len(last), dtype=np.int64)
+    order[np.lexsort(last.T[::-1])] = np.arange(len(last))
+    return order
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +92,7 @@ class Vectors:
         key, code = seen + bias[:, None]
         # A bound on the rounding of that map, in any order of summation.
         error = (vectors.shape[1] + 2) * UNIT * size
-        return Proposal(tensor(key), tensor(code), (tensor(weight), tensor(bias)), error)
+        return Proposal(key, code, (weight, bias), error)
 
     def _directions(self, random: np.random.Generator, share: float) -> tuple[Floats, Floats]:
         """Two random directions, scaled and shifted so that keys and codes of the data fill [−share, share]."""
@@ -159,11 +153,11 @@ class Cells:
         weight = float(stride) * float(self.cells) ** np.arange(self.dim - 1, -1, -1)
         code = weight[:, None] * np.arange(self.cells)
         code[0] -= stride * (self.size // 2)
-        table = tensor(np.stack([key, code]))
+        table = np.stack([key, code])
         total = table[:, 0]
         for coordinate in range(1, self.dim):
-            total = (total[:, :, None] + table[:, coordinate, None, :]).flatten(1)
-        return Proposal(total[0].contiguous(), total[1].contiguous(), (table,))
+            total = (total[:, :, None] + table[:, coordinate, None, :]).reshape(2, -1)
+        return Proposal(total[0], total[1], (table,))
 
 
 Alphabet = Ids | Vectors | Cells

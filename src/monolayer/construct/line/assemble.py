@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from monolayer.arrays import Floats
+from monolayer.arrays import Numbers, copied, is_array
 from monolayer.construct.line.alphabet import UNIT
 from monolayer.construct.line.cascade import KAPPA
 from monolayer.construct.line.draw import Draw
@@ -25,23 +27,28 @@ from monolayer.model.shortcut import plain_head
 from monolayer.model.staircase import Readout, Staircase
 
 
-def staircase(slope: Floats, start: Floats, level: Floats, classes: bool, unit: float = UNIT) -> Staircase:
+def tensor(x: Numbers) -> Tensor:
+    """The same numbers for PyTorch, where they lie."""
+    found: Tensor = torch.from_numpy(np.ascontiguousarray(x)) if is_array(x) else x.contiguous()
+    return found
+
+
+def staircase(slope: Numbers, start: Numbers, level: Numbers, classes: bool, unit: float = UNIT) -> Staircase:
     """A stage with ramps of this slope and beginning `(R,)`, and labels `level` `(m, R + 1)` between them.
 
     A run of equal labels costs nothing inside, however many points it holds. `classes`: labels are whole numbers,
     whose sums must not round in a format with unit roundoff `unit`.
     """
-    ramps = torch.from_numpy(slope), torch.from_numpy(start)
     if not classes:
-        return Staircase.from_runs(*ramps, torch.from_numpy(np.ascontiguousarray(level)))
-    jump = np.diff(level, axis=1)
+        return Staircase.from_runs(tensor(slope), tensor(start), tensor(level))
+    jump = level[:, 1:] - level[:, :-1]
     most = max(size_of_jumps(row[None]) for row in jump) + max(float(level.max()), -float(level.min()))
     if most * unit >= 1.0:
         raise PrecisionError(
             f"{level.shape[1]:,} runs of labels add up to {most:,.0f}, and sums of whole numbers are exact only below "
             f"{1.0 / unit:,.0f} in this format: use fewer classes{'' if unit == UNIT else ', or float64'}"
         )
-    return Staircase.from_steps(*ramps, torch.from_numpy(jump), torch.from_numpy(level[:, -1].copy()))
+    return Staircase.from_steps(tensor(slope), tensor(start), tensor(jump), tensor(copied(level[:, -1])))
 
 
 def assemble(
@@ -60,14 +67,14 @@ def assemble(
     """
     labels = feed_forward.labels
     width = lift.embedding_dim if isinstance(lift, nn.Embedding) else lift.out_features
-    start = stream(torch.tensor([draw.bos_key], dtype=torch.float64), torch.zeros(1, dtype=torch.float64), width)[0]
+    start = stream(np.array([draw.bos_key]), np.zeros(1), width)[0]
     positions = None
     if draw.position_key is not None and draw.position_code is not None:
         place = stream(draw.position_key, draw.position_code, width)
         place[:, ONE] = 0.0
         for stage, value in enumerate(values, 2):
             if value.position is not None:
-                place[:, value_slot(stage, labels)] = value.position.double()
+                place[:, value_slot(stage, labels)] = torch.from_numpy(value.position)
         positions = embedding(place)
     for stage, value in enumerate(values, 2):
         start[value_slot(stage, labels)] = value.bos
@@ -78,10 +85,10 @@ def assemble(
     return Monolayer(lift, positions, start, attention, feed_forward, head, card, quantizer)
 
 
-def stream(key: Tensor, code: Tensor, width: int) -> Tensor:
+def stream(key: NDArray[Any], code: NDArray[Any], width: int) -> Tensor:
     """Stream vectors `(…, D)`: `(1, s, t, 0 …)`."""
     weight = torch.zeros(len(key), width, dtype=torch.float64)
-    weight[:, ONE], weight[:, KEY], weight[:, CODE] = 1.0, key, code
+    weight[:, ONE], weight[:, KEY], weight[:, CODE] = 1.0, torch.from_numpy(key), torch.from_numpy(code)
     return weight
 
 

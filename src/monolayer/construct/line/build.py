@@ -8,7 +8,7 @@ numbers, and further stages of the readout tell those points apart (`cascade.py`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from monolayer.arrays import Ints
-from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors
+from monolayer.arrays import Ints, Numbers, beside, counts_of, home, is_array, pick
+from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors, by_label
 from monolayer.construct.line.assemble import assemble, linear_lift, staircase, stream
 from monolayer.construct.line.draw import Draw, Tokens, check_seed, check_temperature
 from monolayer.construct.line.points import ramps_at
@@ -30,6 +30,9 @@ from monolayer.errors import DataError
 from monolayer.model.cascade import Cascade, stream_width, value_slot
 from monolayer.model.layers import embedding
 from monolayer.model.monolayer import Monolayer
+
+LAST = 1 << 20
+"""Labels, from the last one backwards, that are looked at first to put tokens with like labels next to each other."""
 
 Format = Literal["float64", "float32"]
 Built = tuple[Cascade, tuple[Value, ...], dict[str, Any]]
@@ -74,22 +77,26 @@ class Line:
         report("separating contexts", 0.1)
         given = None if self.draw is None else self.draw.drawn(tokens, task.data)
         found = separate(tokens, task.target, task.settle, self.seed, given=given)
+        measured = found.measure()
+        if found.pair is None:  # then nothing asks for the gaps again, which take as much memory as the points
+            found = replace(found, points=replace(found.points))
         report("building the staircase", 0.7)
         readout, values, facts = self._readout(found, tokens, task)
-        lift = lift_of(found.draw, task.context.rows, readout.labels, values)
+        lift = lift_of(found.draw, task.context.counts, readout.labels, values)
         drawn = self.draw or LineDraw.of(found.draw, found.points.kappa, tokens.alphabet, self.dtype, self.rank)
         card = task.card(drawn.to_json())
         model = assemble(found.draw, found.points.kappa, lift, readout, card, values=values)
         if self.draw is None:  # two ways to one model must give one file
-            facts = found.measure() | facts
-            model.card = card.with_summary(task.summary(model, found.target, readout.labels, **facts))
+            summary = task.summary(model, found.target, readout.labels, **measured | facts)
+            model.card = card.with_summary(summary)
         # Slopes are powers of two, so what rounds is the place of a step, by one rounding error of the eight or more
         # in its gap; keys, codes and values are numbers of the format, and labels whole numbers that it holds.
-        return model.to(tokens.dtype)
+        return model.to(dtype=getattr(torch, self.dtype))
 
     def _tokens(self, task: Task) -> Tokens:
         """What contexts are made of: ids with an order for their codes, or vectors."""
-        data, rows, draw = task.data, torch.from_numpy(task.context.rows), self.draw
+        context, draw = task.context, self.draw
+        data = context.data
         alphabet: Alphabet
         if task.vectors is not None:
             if draw is None:
@@ -100,14 +107,14 @@ class Line:
             size = len(data.vocabulary)
             alphabet = Ids(size, _order(task, size)) if draw is None else Ids(size, draw.order, draw.tokens)
         return Tokens(
-            rows,
-            torch.from_numpy(data.lengths),
+            context.rows,
+            data.lengths,
             alphabet,
-            torch.from_numpy(data.position) if task.context.positions else None,
-            task.context.causal,
+            data.position if context.positions else None,
+            context.causal,
             self.temperature,
             None if draw is None else draw.longest,
-            getattr(torch, self.dtype),
+            self.dtype,
         )
 
     def _readout(self, found: Separated, tokens: Tokens, task: Task) -> Built:
@@ -115,11 +122,11 @@ class Line:
         points, target = found.points, found.target
         whole = target.classes is not None
         if found.pair is None:  # all neighbours with different labels are far enough apart
-            stairs = [staircase(*ramps_at(points.z, found.changes), found.level, whole, points.unit)]
+            stairs = [staircase(*ramps_at(points.z, found.runs.changes), found.runs.level, whole, points.unit)]
             return Cascade(stairs), (), {}
         if task.vectors is not None:
             raise collision(found, task.context, None)
-        stages, values, left = stages_of(points, found.changes, target, found.draw, tokens, self.seed)
+        stages, values, left = stages_of(found, tokens, self.seed)
         if left or (self.rank != "auto" and len(stages) > self.rank):
             raise collision(found, task.context, None if left else len(stages))
         stairs = [staircase(part.slope, part.start, part.level, whole, points.unit) for part in stages]
@@ -134,16 +141,30 @@ def _order(task: Task, size: int) -> Ints | None:
     target, rows = task.target, task.context.rows
     if target.per == "sequence":
         return None
-    some = np.zeros(size, dtype=np.int64)
-    some[rows if target.place is None else rows[target.place]] = target.number
-    return by_label(target.table[some])
+    labelled = rows if target.place is None else pick(rows, target.place)
+    if is_array(rows):
+        number = np.zeros(size, dtype=np.int64)
+        number[labelled] = target.number
+    else:
+        counts = task.context.counts if target.place is None else counts_of(labelled, size)
+        number = _last_numbers(labelled, target.number, size, int(np.count_nonzero(counts)))
+    return by_label(target.table[number])
 
 
-def by_label(last: NDArray[np.float64]) -> Ints:
-    """Ranks `(V,)` of tokens that put those next to each other whose label `(V, m)` is the same."""
-    order = np.empty(len(last), dtype=np.int64)
-    order[np.lexsort(last.T[::-1])] = np.arange(len(last))
-    return order
+def _last_numbers(rows: Numbers, number: Numbers, size: int, different: int) -> Ints:
+    """The label number of the last place of every row `(V,)`, 0 of rows without one; `different` rows have some.
+
+    From the end backwards, until every row was met: on a device a scatter into few rows takes long.
+    """
+    last = beside(np.full(size, -1), rows)
+    end, at_once = len(rows), LAST
+    while end and int((last >= 0).sum()) < different:
+        start = max(0, end - at_once)
+        here = beside(np.full(size, -1), rows)
+        here.scatter_reduce_(0, rows[start:end], torch.arange(start, end, device=rows.device), "amax")
+        last = torch.where(last < 0, here, last)
+        end, at_once = start, 4 * at_once
+    return home(torch.where(last < 0, 0, number[last.clamp(min=0)]))
 
 
 def check_extent(vectors: NDArray[np.float64]) -> None:
@@ -159,17 +180,20 @@ def check_extent(vectors: NDArray[np.float64]) -> None:
         )
 
 
-def lift_of(draw: Draw, rows: Ints, labels: int, values: tuple[Value, ...]) -> nn.Embedding | nn.Linear:
+def lift_of(draw: Draw, count: Ints, labels: int, values: tuple[Value, ...]) -> nn.Embedding | nn.Linear:
+    """The map from tokens to the stream; `count` `(V',)`: how often each id occurs, none beyond."""
     if draw.proposal.lift:
         weight, bias = draw.proposal.lift
-        return linear_lift(weight, bias, labels)
-    return table_lift(draw, np.bincount(rows, minlength=len(draw.proposal.key)), labels, values)
+        return linear_lift(torch.from_numpy(weight), torch.from_numpy(bias), labels)
+    every = np.zeros(len(draw.proposal.key), np.int64)
+    every[: len(count)] = count
+    return table_lift(draw, every, labels, values)
 
 
 def table_lift(draw: Draw, count: Ints, labels: int, values: tuple[Value, ...] = ()) -> nn.Embedding:
     """The stream vectors of ids; one that never occurs, as `count` `(V,)` says, has none."""
     table = stream(draw.proposal.key, draw.proposal.code, stream_width(1 + len(values), labels))
     for number, value in enumerate(values, 2):
-        table[:, value_slot(number, labels)] = value.token.double()
+        table[:, value_slot(number, labels)] = torch.from_numpy(value.token)
     table[torch.from_numpy(count == 0)] = torch.nan
     return embedding(table)

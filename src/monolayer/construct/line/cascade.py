@@ -22,7 +22,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import (
+    Floats,
+    Ints,
+    Numbers,
+    beside,
+    found_at,
+    joined,
+    nowhere,
+    places,
+    rising_at,
+    whole_numbers,
+)
 from monolayer.construct.line.points import Points, ramps_at
 from monolayer.construct.line.separate import crowds, inside, margins
 from monolayer.errors import PrecisionError
@@ -35,16 +46,27 @@ KAPPA = 0.25
 class Cut:
     """A line in stretches. `steps` `(R,)`: gaps that get a step; `first` `(R + 1,)`: the first point of each plateau.
 
-    `number` `(R + 1,)`: the stretch of each plateau; `begin`, `end` `(J,)`: points of the crowds, and `plateau` `(J,)`,
-    those that they stand on.
+    `bounds`: the first point of every stretch but the first. `begin`, `end` `(J,)`: points of the crowds, and `plateau`
+    `(J,)`, those that they stand on. Stretches and crowds are few: they are arrays, wherever the points lie.
     """
 
-    steps: Ints
-    first: Ints
-    number: Ints
+    steps: Numbers
+    first: Numbers
+    bounds: Ints
     begin: Ints
     end: Ints
     plateau: Ints
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The numbers of the first and the last stretch: half are negative, since the smaller, the less they round."""
+        least = -((len(self.bounds) + 1) // 2)
+        return least, least + len(self.bounds)
+
+    @property
+    def number(self) -> Numbers:
+        """The stretch of each plateau `(R + 1,)`."""
+        return rising_at(found_at(self.first, self.bounds), len(self.first), self.first) + self.ends[0]
 
     @property
     def held(self) -> Ints:
@@ -52,9 +74,14 @@ class Cut:
         return inside(self.begin, self.end)
 
     @property
+    def crowd_stretch(self) -> Ints:
+        """The number of the stretch of each crowd `(J,)`."""
+        return self.ends[0] + np.searchsorted(self.bounds, self.begin, side="right")
+
+    @property
     def stretch(self) -> Ints:
-        """The number of the stretch of each of them `(Q,)`."""
-        return np.repeat(self.number[self.plateau], self.end - self.begin)
+        """The number of the stretch of each point in a crowd `(Q,)`."""
+        return np.repeat(self.crowd_stretch, self.end - self.begin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,43 +91,43 @@ class Stage:
     `margin`: least gap that has a step, in rounding errors; `crowds`: how many stretches are left to the next stage.
     """
 
-    slope: Floats
-    start: Floats
-    level: Floats
+    slope: Numbers
+    start: Numbers
+    level: Numbers
     margin: float | None
     crowds: int
 
 
-def cut(points: Points, changes: Ints) -> Cut:
+def cut(points: Points, changes: Numbers) -> Cut:
     """The line in stretches; `changes` `(R',)`: the places whose label differs from that of the next."""
     begin, end = crowds(points, changes)
     bounds = np.union1d(begin, end)
     bounds = bounds[(bounds > 0) & (bounds < len(points.z))]
-    # All are in order, and crowds are few: they are looked for among the many steps, not the steps among them.
-    kept = np.delete(changes, inside(np.searchsorted(changes, begin), np.searchsorted(changes, end - 1)))
-    more = bounds - 1
-    more = more[np.append(kept, -1)[np.searchsorted(kept, more)] != more]
-    steps = np.insert(kept, np.searchsorted(kept, more), more)
-    first = np.append(0, steps + 1)
-    # Half of the numbers are negative: the smaller they are, the less they round.
-    number = np.arange(len(bounds) + 1) - (len(bounds) + 1) // 2
-    number = np.repeat(number, np.diff(np.searchsorted(first, bounds), prepend=0, append=len(first)))
-    return Cut(steps, first, number, begin, end, np.searchsorted(first, begin))
+    step = nowhere(len(points.z), changes)
+    step[changes] = True
+    step[beside(inside(begin, end - 1), changes)] = False
+    step[beside(bounds - 1, changes)] = True
+    steps = places(step)
+    first = joined([whole_numbers(1, steps), steps + 1])
+    return Cut(steps, first, bounds, begin, end, found_at(first, begin))
 
 
 def least_label(part: Cut, label: NDArray[Any]) -> NDArray[Any]:
-    """The least label of each crowd `(…, J)`, of labels `(…, P)`: it does not depend on the order of equal points."""
+    """The least label of each crowd `(…, J)`, of the labels of all points in crowds `(…, Q)`.
+
+    It does not depend on the order of equal points.
+    """
     size = part.end - part.begin
-    least: NDArray[Any] = np.minimum.reduceat(label[..., part.held], np.cumsum(size) - size, axis=-1)
-    return least if len(size) else label[..., :0]
+    least: NDArray[Any] = np.minimum.reduceat(label, np.cumsum(size) - size, axis=-1) if len(size) else label[..., :0]
+    return least
 
 
-def stage(points: Points, part: Cut, level: Floats, margin: float | None) -> Stage:
+def stage(points: Points, part: Cut, level: Numbers) -> Stage:
     """The stage of a line that is cut: `level` `(m, R + 1)` is what it writes onto the label."""
     slope, start = ramps_at(points.z, part.steps)
     if len(part.begin):
-        level = np.concatenate([level, part.number[None].astype(np.float64)])
-    return Stage(slope, start, level, margin, len(part.begin))
+        level = joined([level, part.number[None]])
+    return Stage(slope, start, level, margins(points, part.steps).least, len(part.begin))
 
 
 def further(
@@ -140,11 +167,11 @@ def further(
                 f"them, are more than whole numbers of a format with unit roundoff {unit:.3g} keep apart"
             )
         level = lacks[:, part.first]
-        level[:, part.plateau] = least_label(part, lacks) if whole else 0.0
-        found.append(stage(points, part, level, margins(points, part.steps)[0]))
+        level[:, part.plateau] = least_label(part, lacks[:, part.held]) if whole else 0.0
+        found.append(stage(points, part, level))
         if len(held) == 0:
             return found, held
         written = np.repeat(level[:, part.plateau], part.end - part.begin, axis=1)
         missing = missing[:, held] - written
-        which, stretch, stretches = which[held], part.stretch, (int(part.number[0]), int(part.number[-1]))
+        which, stretch, stretches = which[held], part.stretch, part.ends
     return found, which

@@ -6,6 +6,8 @@ are drawn, the contexts of the data, or of a sample of many, are computed under 
 gap goes first.
 
 Notation: `V` tokens in the alphabet, `L` positions, `s` keys in [−1, 1], `t` codes, `c` context ids.
+
+What is drawn are arrays. Tokens may lie anywhere (`monolayer/arrays.py`); what is computed of them lies beside them.
 """
 
 from __future__ import annotations
@@ -14,18 +16,17 @@ import math
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Floats, Ints, Numbers, beside, float64, home, in_order, pick, whole_numbers
 from monolayer.construct.line.alphabet import UNIT, Alphabet, Proposal
-from monolayer.construct.line.exponential import boltzmann_terms
+from monolayer.construct.line.exponential import boltzmann_term, boltzmann_terms
 from monolayer.errors import DataError
-from monolayer.model.attention import contexts, pick
+from monolayer.model.contexts import contexts, spread
 
 Layout = Literal["cells", "mixed"]
 
@@ -48,33 +49,46 @@ class Tokens:
     is drawn are numbers of that format.
     """
 
-    rows: Tensor
-    lengths: Tensor
+    rows: Numbers
+    lengths: Numbers
     alphabet: Alphabet
-    position: Tensor | None
+    position: Numbers | None
     causal: bool
     temperature: float | None = None
     most: int | None = None
-    dtype: torch.dtype = torch.float64
+    dtype: Literal["float64", "float32"] = "float64"
 
     @property
     def unit(self) -> float:
         """`u`, the unit roundoff of the format."""
-        return float(torch.finfo(self.dtype).eps) / 2.0
+        return float(np.finfo(self.dtype).eps) / 2.0
 
-    @property
+    @cached_property
     def longest(self) -> int:
         return int(self.lengths.max()) if self.most is None else self.most
 
+    @cached_property
+    def offsets(self) -> Numbers:
+        """Where each sequence begins among the tokens `(N,)`."""
+        return self.lengths.cumsum(0) - self.lengths
+
     def sample(self) -> Tokens:
         """The sequences by which draws are compared: all of them, or some at random."""
-        rows = torch.from_numpy(sample_rows(len(self.lengths), len(self.rows)))
-        if len(rows) == len(self.lengths):
-            return self
-        lengths, offsets = self.lengths[rows], (self.lengths.cumsum(0) - self.lengths)[rows]
-        flat = torch.arange(int(lengths.sum())) + (offsets - (lengths.cumsum(0) - lengths)).repeat_interleave(lengths)
-        position = None if self.position is None else self.position[flat]
-        return replace(self, rows=self.rows[flat], lengths=lengths, position=position, most=self.longest)
+        rows = sample_rows(len(self.lengths), len(self.rows))
+        return self if len(rows) == len(self.lengths) else self.some(rows)
+
+    def some(self, sequences: Ints) -> Tokens:
+        """These sequences alone."""
+        chosen = beside(sequences, self.rows)
+        lengths, starts = self.lengths[chosen], self.offsets[chosen]
+        places = whole_numbers(int(lengths.sum()), lengths) + spread(starts - (lengths.cumsum(0) - lengths), lengths)
+        position = None if self.position is None else self.position[places]
+        return replace(self, rows=self.rows[places], lengths=lengths, position=position, most=self.longest)
+
+    def at_home(self) -> Tokens:
+        """The same as arrays."""
+        position = None if self.position is None else home(self.position)
+        return replace(self, rows=home(self.rows), lengths=home(self.lengths), position=position, most=self.longest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +96,8 @@ class Draw:
     """Keys and codes of an alphabet, those of positions `(L,)` and of the begin token, and a temperature."""
 
     proposal: Proposal
-    position_key: Tensor | None
-    position_code: Tensor | None
+    position_key: NDArray[Any] | None
+    position_code: NDArray[Any] | None
     bos_key: float
     temperature: float
     layout: Layout
@@ -91,7 +105,7 @@ class Draw:
     """Whether every token has a cell of its own in `z`: codes are whole numbers apart."""
     unit: float = UNIT
     """Unit roundoff of the format that the model computes in; here everything is computed in float64."""
-    known: tuple[Tokens, Tensor] | None = None
+    known: tuple[Tokens, Numbers] | None = None
     """The contexts of some tokens, where they were computed already."""
     kappa: float | None = None
     """κ of a draw that is used again; else it is chosen for the data."""
@@ -104,37 +118,40 @@ class Draw:
         """Whether the code of every token, its position included, is a whole number."""
         return self.spaced and (self.position_code is None or self.layout == "cells")
 
-    def contexts(self, tokens: Tokens) -> Tensor:
+    @cached_property
+    def _terms(self) -> tuple[Floats, Floats]:
+        """`e^{λ s}` and `s e^{λ s}` of every token of the alphabet `(V,)`."""
+        return boltzmann_terms(self.proposal.key.astype(np.float64), self.temperature)
+
+    def contexts(self, tokens: Tokens) -> Numbers:
         """`B(λ; s)`: `(N,)`, or `(T,)` for a causal model; not to be written to."""
         if self.known is not None and self.known[0] is tokens:
             return self.known[1]
-        weight, moment = boltzmann_terms(self.proposal.key.double(), self.temperature)
-        weight = pick(weight, tokens.rows)
+        weight = pick(self._terms[0], tokens.rows)
         if tokens.position is None or self.position_key is None:
-            moment = pick(moment, tokens.rows)
+            moment = pick(self._terms[1], tokens.rows)
         else:
             # e^{λ s} e^{λ p} for e^{λ (s + p)}: as many `exp` as names, not as tokens. The weight is then wrong by
             # (2R + 5) u at most: R for the scores, R for rounding s + p, 2 for each `exp`, 1 for the product. The bound
             # `context_error` allows (4R + 2g) u.
-            place, _ = boltzmann_terms(self.position_key.double(), self.temperature)
-            weight.mul_(pick(place, tokens.position))
-            moment = self.keys(tokens.rows, tokens.position).mul_(weight)
-        bos_weight, bos_moment = boltzmann_terms(torch.tensor(self.bos_key, dtype=torch.float64), self.temperature)
-        return contexts(weight, moment, tokens.lengths, (float(bos_weight), float(bos_moment)), tokens.causal)
+            place, _ = boltzmann_terms(self.position_key.astype(np.float64), self.temperature)
+            weight *= pick(place, tokens.position)
+            moment = self.keys(tokens.rows, tokens.position) * weight
+        return contexts(weight, moment, tokens.lengths, boltzmann_term(self.bos_key, self.temperature), tokens.causal)
 
-    def keys(self, rows: Tensor, position: Tensor | None) -> Tensor:
+    def keys(self, rows: Numbers, position: Numbers | None) -> Numbers:
         """`s` of tokens `(T,)`: the sum with that of its position is one rounded sum of the format, as in the model."""
         key = pick(self.proposal.key, rows)
         if position is not None and self.position_key is not None:
-            key = key.add_(pick(self.position_key, position))
-        return key.double()
+            key += pick(self.position_key, position)
+        return float64(key)
 
-    def codes(self, tokens: Tokens) -> Tensor:
+    def codes(self, tokens: Tokens) -> Numbers:
         """`t` of every token `(T,)`."""
         code = pick(self.proposal.code, tokens.rows)
         if tokens.position is not None and self.position_code is not None:
-            code.add_(pick(self.position_code, tokens.position))
-        return code.double()
+            code += pick(self.position_code, tokens.position)
+        return float64(code)
 
     def context_error(self, tokens: Tokens) -> float:
         """Bound on the rounding error of a context id in any order of summation (docs/proofs.md).
@@ -222,43 +239,46 @@ def draws(tokens: Tokens, layout: Layout, count: int, seed: int, *, measured: bo
     return [draw for _, draw in sorted(ranked, key=lambda pair: pair[0], reverse=True)]
 
 
-def _quality(draw: Draw, tokens: Tokens, context: Tensor) -> tuple[int, float]:
+def _quality(draw: Draw, tokens: Tokens, context: Numbers) -> tuple[int, float]:
     """How many contexts are told apart, and how far the closest two of those are, as a share of all they span."""
-    ordered = np.sort(context.numpy())  # several times faster than PyTorch
-    gap = np.diff(ordered)
+    ordered = in_order(context)
+    gap = ordered[1:] - ordered[:-1]
     apart = gap[gap > 2.0 * draw.context_error(tokens)]
     return len(apart), float(apart.min() / (ordered[-1] - ordered[0])) if len(apart) else 0.0
 
 
 def drawn(tokens: Tokens, layout: Layout, number: int, seed: int) -> Draw:
-    """One of them. It depends on the alphabet, the longest sequence and the rules, not on the tokens.
+    """Draw `number` of this seed and layout.
+
+    It depends on the alphabet, the longest sequence and the rules, not on the tokens.
 
     Tokens come last, so that a draw for more ids gives the others what they had.
     """
     random = np.random.default_rng([seed, ("cells", "mixed").index(layout), number])
     temperature = TEMPERATURES[number % len(TEMPERATURES)] if tokens.temperature is None else tokens.temperature
-    temperature = float(torch.tensor(temperature, dtype=tokens.dtype))
+    kind = np.dtype(tokens.dtype)
+    temperature = float(kind.type(temperature))
     # With positions the key is a sum of two parts: each gets half of [−1, 1].
     share = 1.0 if tokens.position is None else 0.5
     alphabet = tokens.alphabet
     spaced = alphabet.spaced and layout == "cells"
-    bos_key = float(_multiples(random.uniform(-1.0, 1.0, 1), alphabet.spacing).to(tokens.dtype))
+    bos_key = float(_multiples(random.uniform(-1.0, 1.0, 1), alphabet.spacing).astype(kind)[0])
     position_key = position_code = None
     if tokens.position is not None:
-        position_key = _multiples(random.uniform(-share, share, tokens.longest), alphabet.spacing).to(tokens.dtype)
-        position_code = torch.arange(tokens.longest, dtype=torch.float64)
+        position_key = _multiples(random.uniform(-share, share, tokens.longest), alphabet.spacing).astype(kind)
+        position_code = np.arange(tokens.longest, dtype=np.float64)
         if not spaced:
             position_code = _multiples(random.uniform(0.0, 0.25, tokens.longest), 2.0**20 * alphabet.spacing)
-        position_code = position_code.to(tokens.dtype)
+        position_code = position_code.astype(kind)
     # One cell per token, or one per (token, position) pair when positions get cells too.
     stride = tokens.longest if spaced and tokens.position is not None else 1
     proposal = alphabet.propose(random, share, stride)
-    if tokens.dtype != torch.float64:  # of ids alone
-        proposal = Proposal(proposal.key.to(tokens.dtype), proposal.code.to(tokens.dtype))
+    if tokens.dtype != "float64":  # of ids alone
+        proposal = Proposal(proposal.key.astype(kind), proposal.code.astype(kind))
     draw = Draw(proposal, position_key, position_code, bos_key, temperature, layout, alphabet.spaced, tokens.unit)
     return replace(draw, seed=seed, number=number)
 
 
-def _multiples(values: NDArray[np.float64], spacing: float) -> Tensor:
+def _multiples(values: Floats, spacing: float) -> Floats:
     """`values` rounded to multiples of `spacing`, unless that is 0."""
-    return torch.from_numpy(np.round(values / spacing) * spacing if spacing else values)
+    return np.round(values / spacing) * spacing if spacing else values

@@ -7,8 +7,9 @@ below one unit in the last place: `x = k ln 2 + r` with a whole number `k` and `
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import numpy as np
+
+from monolayer.arrays import Floats, Ints
 
 PER_LN_2 = 1.44269504088896338700
 HIGH, LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
@@ -25,29 +26,45 @@ AT_ONCE = 1 << 15
 """Numbers whose intermediate results fit into a processor's cache."""
 
 
-def exponential(x: Tensor) -> Tensor:
+def exponential(x: Floats) -> Floats:
     """`e^x` of float64 numbers of any shape, up to 1,400 in size: infinity above 709.8, as in any library."""
-    if x.numel() > AT_ONCE:
-        return torch.cat([exponential(part) for part in torch.split(x.flatten(), AT_ONCE)]).view(x.shape)
-    power = torch.round(x * PER_LN_2)
+    flat = np.ascontiguousarray(x, dtype=np.float64).reshape(-1)
+    found = np.empty_like(flat)
+    with np.errstate(over="ignore", under="ignore"):
+        for start in range(0, len(flat), AT_ONCE):
+            found[start : start + AT_ONCE] = _exponential(flat[start : start + AT_ONCE])
+    return found.reshape(np.shape(x))
+
+
+def _exponential(x: Floats) -> Floats:
+    power = np.rint(x * PER_LN_2)
     high, low = x - power * HIGH, power * LOW
     rest = high - low
     square = rest * rest
     series = square * SERIES[-1]
     for factor in SERIES[-2::-1]:
-        series.add_(factor).mul_(square)
+        series += factor
+        series *= square
     curve = rest - series
-    found = 1.0 - ((low - (rest * curve) / (2.0 - curve)) - high)
-    whole = power.long()
+    found: Floats = 1.0 - ((low - (rest * curve) / (2.0 - curve)) - high)
+    whole = power.astype(np.int64)
     half = whole >> 1
-    return found.mul_(_power_of_two(half)).mul_(_power_of_two(whole - half))
+    found *= _power_of_two(half)
+    found *= _power_of_two(whole - half)
+    return found
 
 
-def _power_of_two(exponent: Tensor) -> Tensor:
-    return (exponent + 1023).bitwise_left_shift_(52).view(torch.float64)
+def _power_of_two(exponent: Ints) -> Floats:
+    return ((exponent + 1023) << 52).view(np.float64)
 
 
-def boltzmann_terms(key: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+def boltzmann_terms(key: Floats, temperature: float) -> tuple[Floats, Floats]:
     """`e^{λ s}` and `s e^{λ s}`: the weight and the moment of every key."""
     weight = exponential(temperature * key)
     return weight, key * weight
+
+
+def boltzmann_term(key: float, temperature: float) -> tuple[float, float]:
+    """`boltzmann_terms` of one key."""
+    weight, moment = boltzmann_terms(np.array([key]), temperature)
+    return float(weight[0]), float(moment[0])

@@ -4,25 +4,41 @@ In the layout `cells`, κ is so small that the contexts of a token stay inside i
 token by token, and equal labels of one token fall into runs. In the layout `mixed`, codes and contexts
 share the line freely, which asks for less precision.
 
-Arrays alone, so that processes that build pieces of a readout do without PyTorch.
+Points are arrays, or tensors where the data lie on a device (`monolayer/arrays.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import (
+    Floats,
+    Ints,
+    Numbers,
+    empty,
+    ends_of,
+    exponent,
+    home,
+    in_order,
+    is_array,
+    larger,
+    order_of,
+    order_of_digits,
+    pick,
+    places,
+    rows_of,
+    short,
+    whole_numbers,
+)
 from monolayer.construct.line.alphabet import UNIT
+from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.powers import power_below
 from monolayer.construct.target import Target
-
-if TYPE_CHECKING:  # what is sorted already is looked at without PyTorch
-    from monolayer.construct.line.draw import Draw, Tokens
+from monolayer.model.contexts import spread
 
 SLACK = 8.0
 """Neighbours with different labels must lie this many rounding errors apart.
@@ -33,71 +49,83 @@ errors. A certificate needs two (docs/proofs.md); the third is room for its stri
 WORTH_IT = 4
 """Tokens a sequence from which sorting contexts and then codes is faster than sorting points, by measurement."""
 BLOCK = 1 << 15
-"""Points looked at together: their numbers fit into a processor's cache."""
+"""Points that a processor looks at together: their numbers fit into its cache. A device looks at all of them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
     """Labelled places in order of `z` `(P,)`; `order` `(P,)` says which place each one is."""
 
-    z: Floats
-    order: NDArray[Any]
+    z: Numbers
+    order: Numbers
     kappa: float
     fixed_error: float
     unit: float = UNIT
 
-    def error(self, z: Floats) -> Floats:
+    def error(self, z: Numbers) -> Numbers:
         """Bound on the rounding error of `z` itself, in any order of summation."""
-        error: Floats = self.fixed_error + self.unit * np.abs(z)
-        return error
+        return self.fixed_error + self.unit * abs(z)
 
-    def gaps(self) -> Floats:
+    def gaps(self) -> Numbers:
         """Distances of neighbours `(P − 1,)`."""
-        return np.diff(self.z)
+        return self.z[1:] - self.z[:-1]
 
-    def gap_errors(self) -> Floats:
-        """For every gap `(P − 1,)`, the larger of the rounding errors of its ends."""
-        size = np.abs(self.z)
-        return self.error(np.maximum(size[1:], size[:-1]))
+    @cached_property
+    def room(self) -> Numbers:
+        """The gaps `(P − 1,)` in rounding errors of whichever end has the larger one."""
+        found = empty(max(0, len(self.z) - 1), self.z)
+        for part in stretches_of(len(found), self.z):
+            left, right = self.z[part], self.z[part.start + 1 : part.stop + 1]
+            error = larger(right, -left)  # the larger of the two sizes
+            error *= self.unit
+            error += self.fixed_error
+            found[part] = (right - left) / error
+        return found
 
-    def blocks(self) -> Iterator[tuple[slice, Points]]:
-        """Stretches of neighbours, each beginning with the last point of the one before, and the gaps they hold.
+    @cached_property
+    def tight(self) -> Ints:
+        """The gaps that are too narrow for a step, each by the number of the point before it."""
+        return home(places(too_narrow(self.room)))
 
-        What is computed on them a stretch at a time stays in the processor's cache and needs no memory to speak of.
-        """
-        for start in range(0, max(1, len(self.z) - 1), BLOCK):
-            part = slice(start, min(start + BLOCK, len(self.z) - 1))
-            here = slice(start, part.stop + 1)
-            yield part, Points(self.z[here], self.order[here], self.kappa, self.fixed_error, self.unit)
+    def ends(self) -> tuple[float, float]:
+        """The least and the largest `z`."""
+        return float(self.z[0]), float(self.z[-1])
+
+
+def too_narrow(room: Numbers) -> Numbers:
+    """Which gaps, in rounding errors, are too narrow for a step."""
+    return ~(room >= SLACK)  # `not (≥)` rather than `<`: a NaN is no gap either
+
+
+def stretches_of(count: int, like: Numbers) -> Iterator[slice]:
+    """So many numbers in stretches that are looked at together where `like` lies; at least one stretch."""
+    at_once = BLOCK if is_array(like) else max(1, count)
+    for start in range(0, max(1, count), at_once):
+        yield slice(start, min(start + at_once, count))
 
 
 def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
     """The contextual mapping: one number for every labelled place, sorted."""
-    kappa = draw.kappa
-    from monolayer.model.shortcut import spread
-
+    kappa, order = draw.kappa, None
     context = draw.contexts(tokens)
-    order: NDArray[Any] | None = None
     if target.per == "sequence":
-        kappa, z = 1.0, context.numpy()
-        z = z if target.place is None else z.take(target.place)
+        kappa, z = 1.0, context
     else:
-        code = draw.codes(tokens)
-        reach = float(context.max() - context.min())
+        z = draw.codes(tokens)
+        low, high = ends_of(context)
+        reach = high - low
         if kappa is None:
-            room = 1.0 if draw.layout == "mixed" or draw.spaced else code_gap(draw, code.numpy())
+            room = 1.0 if draw.layout == "mixed" or draw.spaced else code_gap(draw, z)
             kappa = scale(room, reach, draw.context_error(tokens))
-        rectangular = len(code) == len(context) * tokens.longest >= WORTH_IT * len(context)
+        rectangular = len(z) == len(context) * tokens.longest >= WORTH_IT * len(context)
         if draw.whole_codes and not tokens.causal and rectangular and kappa * reach <= 0.5:
-            order = token_major(code.numpy(), context.numpy(), target.place)
-        if not tokens.causal:
-            context = spread(context, tokens.lengths)
-        z = code.add_(context, alpha=kappa).numpy()
-        if target.place is not None:
-            z = z.take(target.place)
+            order = token_major(z, context, target.place)
+        z += kappa * context if tokens.causal else spread(kappa * context, tokens.lengths)
+    if target.place is not None:
+        z = pick(z, target.place)
     if order is None:
-        order = np.argsort(z)
-    return Points(z.take(order), order, kappa, draw.point_error(kappa, tokens), draw.unit)
+        order = order_of(z)
+    return Points(pick(z, order), order, kappa, draw.point_error(kappa, tokens), draw.unit)
 
 
 def scale(room: float, reach: float, error: float) -> float:
@@ -108,64 +136,63 @@ def scale(room: float, reach: float, error: float) -> float:
     return float(power_below(0.5 * room / reach)) if reach > 2.0 * error else 1.0
 
 
-def token_major(code: Floats, context: Floats, place: Ints | None) -> NDArray[Any] | None:
+def token_major(code: Numbers, context: Numbers, place: Numbers | None) -> Numbers | None:
     """The order of `z = t + κ c` `(P,)` without sorting `P` floats; None where codes are too many for that.
 
     Codes `(T,)` are whole numbers and `κ c` moves them by less than 1/2 against each other: points are in order of
     code, and of context for equal codes. So it is enough to sort the contexts `(N,)` of sequences that are all of
     one length, and then the codes in that order by a stable radix sort, 16 bits at a time.
     """
-    low, high = code.min(), code.max()
-    if high - low >= 2.0**32:
+    low, high = ends_of(code)
+    most = high - low
+    if most >= 2.0**32:
         return None
-    digits = (code - low).astype(np.uint16 if high - low < 2.0**16 else np.uint32)
-    # Half the bytes to move, where the numbers fit.
-    kind: Any = np.int32 if len(code) < 2**31 else np.int64
-    number: NDArray[Any] = np.arange(len(code), dtype=kind)
+    digits, number = short(code - low, int(most)), whole_numbers(len(code), code, short=True)
     if place is not None:
-        number = np.full(len(code), -1, dtype=kind)
-        number[place] = np.arange(len(place), dtype=kind)
-    by_context = np.argsort(context)
-    digits, number = (part.reshape(len(context), -1).take(by_context, axis=0).reshape(-1) for part in (digits, number))
+        number[:] = -1
+        number[place] = whole_numbers(len(place), code, short=True)
+    by_context = order_of(context)
+    digits, number = (rows_of(part, len(context), by_context) for part in (digits, number))
     if place is not None:
         labelled = number >= 0
         digits, number = digits[labelled], number[labelled]
-    order = np.argsort(digits.astype(np.uint16), kind="stable")
-    if digits.dtype == np.uint32:
-        order = order.take(np.argsort((digits >> 16).astype(np.uint16).take(order), kind="stable"))
-    return number.take(order)
+    return pick(number, order_of_digits(digits))
 
 
-def code_gap(draw: Draw, code: Floats) -> float:
+def code_gap(draw: Draw, code: Numbers) -> float:
     """Distance of the closest two codes that are more than a rounding error apart."""
-    gap = np.diff(np.sort(code))
+    ordered = in_order(code)
+    gap = ordered[1:] - ordered[:-1]
     gap = gap[gap > 4.0 * draw.proposal.lift_error]
     return float(gap.min()) if len(gap) else 1.0
 
 
-def ramps_at(z: Floats, changes: Ints) -> tuple[Floats, Floats]:
+def ramps_at(z: Numbers, changes: Numbers) -> tuple[Numbers, Numbers]:
     """Slopes and beginnings of the ramps `(R,)`, a stretch at a time."""
+    if not is_array(z):
+        return ramps(pick(z, changes), pick(z[1:], changes))
     slope, start = np.empty(len(changes)), np.empty(len(changes))
-    for first in range(0, len(changes), BLOCK):
-        here = slice(first, first + BLOCK)
-        slope[here], start[here] = ramps(z.take(changes[here]), z.take(changes[here] + 1))
+    for part in stretches_of(len(changes), z):
+        here = changes[part]
+        slope[part], start[part] = ramps(z.take(here), z.take(here + 1))
     return slope, start
 
 
-def ramps(left: Floats, right: Floats) -> tuple[Floats, Floats]:
+def ramps(left: Numbers, right: Numbers) -> tuple[Numbers, Numbers]:
     """Slope and beginning of the ramp between each two neighbours `(R,)`: it depends on these two alone.
 
-    It sits in the middle of its gap `G` and is `2^−k ≤ G/4` wide, so at least `3G/8` stay free on either side.
+    It sits in the middle of its gap `G` and is `2^−k ≤ G/4` wide, so at least `3G/8` stay free on either side. Gaps are
+    normal numbers: they exceed rounding errors of numbers that are.
     """
     gap = right - left
-    # Between gap/8 and gap/4. Gaps are normal numbers: they exceed rounding errors of numbers that are.
-    width = power_below(gap) * 0.25
+    # The power of two below, times a quarter, lies between gap/8 and gap/4.
+    width = exponent(gap) * 0.25
     return 1.0 / width, left + (gap - width) * 0.5
 
 
-def size_of_jumps(jump: Floats) -> float:
-    """`Σ |Δ|`, a stretch at a time."""
-    return sum(float(np.abs(jump[:, start : start + BLOCK]).sum()) for start in range(0, jump.shape[1], BLOCK))
+def size_of_jumps(jump: Numbers) -> float:
+    """`Σ |Δ|` of jumps `(m, R)`, a stretch at a time."""
+    return sum(float(abs(jump[:, part]).sum()) for part in stretches_of(jump.shape[1], jump))
 
 
 def weights(slope: Floats, start: Floats, jump: Floats) -> tuple[Floats, Floats, Floats]:

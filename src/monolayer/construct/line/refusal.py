@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from monolayer.construct.consistency import Context
 from monolayer.construct.line.alphabet import UNIT
@@ -21,7 +20,7 @@ def check_format(task: Task, dtype: str) -> None:
         return
     if task.vectors is not None:
         raise DataError(f"vectors are memorized in float64, not in {dtype}: leave dtype out, or number the vectors")
-    unit, target = float(torch.finfo(getattr(torch, dtype)).eps) / 2.0, task.target
+    unit, target = float(np.finfo(dtype).eps) / 2.0, task.target
     # Lemma 10 of docs/proofs.md: the head 2 j y − j² tells classes apart in every evaluation if 32 u C² < 1.
     most = int(np.sqrt(1.0 / (32.0 * unit)))
     if target.classes is not None and 32.0 * unit * len(target.classes) ** 2 >= 1.0:
@@ -46,9 +45,10 @@ def collision(found: Separated, context: Context, rank: int | None) -> Precision
     `rank`: the least that would hold them, None if none does.
     """
     assert found.pair is not None  # some points are too close
-    count, points, target, data = found.collisions, found.points, found.target, context.data
+    count, points, target, data = len(found.margin.close), found.points, found.target, context.data
     name = "float64" if points.unit == UNIT else "float32"
     one, two = found.pair if target.place is None else (int(target.place[label]) for label in found.pair)
+    low, high = points.ends()
     vectors = data.vocabulary is None  # which have rank 1
     none = "" if rank is not None or vectors else f"; no value rank up to {MOST} tells them apart"
     if found.draw.kappa is not None:
@@ -57,8 +57,7 @@ def collision(found: Separated, context: Context, rank: int | None) -> Precision
             f"together than {SLACK:g} rounding errors{none}. They are different points, not a contradiction: another "
             "draw (memorize without draw=) will tell them apart"
         )
-    reach = float(points.z[-1] - points.z[0])
-    holds = int(np.sqrt(reach / (SLACK * float(points.error(points.z).max()))))
+    holds = int(np.sqrt((high - low) / (SLACK * float(points.error(np.array([low, high])).max()))))
     why = f"with rank 1 in {name} about {holds:,} points of this kind can be held, and there are {len(points.z):,}"
     if holds > len(points.z):
         why = f"about {holds:,} points that lie at random could be held, but these {len(points.z):,} crowd together"

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints
-from monolayer.construct.line.points import BLOCK, SLACK, Points, contextual_points
-from monolayer.construct.target import Target
-
-if TYPE_CHECKING:
-    from monolayer.construct.line.draw import Draw, Layout, Tokens
+from monolayer.arrays import Ints, Numbers, beside, count_true, found_at, home, least_of, pick
+from monolayer.construct.line.draw import Draw, Layout, Tokens, draws
+from monolayer.construct.line.points import SLACK, Points, contextual_points, too_narrow
+from monolayer.construct.target import Runs, Target
 
 DRAWS = 4
 """Draws of directions and temperature that are measured, for each layout."""
@@ -37,47 +34,39 @@ Settle = Callable[[Target, Ints], tuple[Target, int]]
 
 @dataclass(frozen=True, eq=False)
 class Separated:
-    """A draw, its points in order of `z`, and the places `changes` `(R,)` where neighbours have different labels.
+    """A draw, its points in order of `z`, their runs of equal labels, and the gaps between these.
 
-    `level` `(m, R + 1)`: the labels of the runs between them; `margin`: the least gap between two runs, in rounding
-    errors, None with one run. `collisions` counts neighbours that this draw, the best of all `tried`, left too close,
-    in so many `crowds`; `pair` is one of them.
+    This draw, the best of all `tried`, may leave neighbours with different labels too close, in so many `crowds`;
+    `pair` is one of them.
     """
 
     draw: Draw
     points: Points
     target: Target
-    changes: Ints
-    level: NDArray[np.float64]
-    margin: float | None
+    runs: Runs
+    margin: Margins
     conflicts: int
     tried: int
-    collisions: int = 0
     pair: tuple[int, int] | None = None
     crowds: int = 0
 
     def measure(self) -> dict[str, Any]:
         """Numbers for the summary: different points, the smallest gap, and the margin at label changes."""
-        points = self.points
-        return spacing(*apart(points), float(points.z[-1] - points.z[0])) | {
-            "margin": self.margin,
+        low, high = self.points.ends()
+        return spacing(*apart(self.points), high - low) | {
+            "margin": self.margin.least,
             "temperature": self.draw.temperature,
             "layout": self.draw.layout,
             "draws": self.tried,
-            "runs": len(self.changes) + 1,
+            "runs": len(self.runs.changes) + 1,
             "conflicts": self.conflicts,
         }
 
 
 def apart(points: Points) -> tuple[int, float]:
-    """How many gaps there are between certainly different points, further apart than both errors; the least of them."""
-    count, least = 0, np.inf
-    for _, part in points.blocks():
-        gap = part.gaps()
-        wide = gap[gap > 2.0 * part.gap_errors()]
-        count += len(wide)
-        least = min(least, float(wide.min(initial=np.inf)))
-    return count, least
+    """The number of gaps wider than both errors, and the narrowest such gap."""
+    wide = points.room > 2.0
+    return count_true(wide), least_of(points.gaps(), wide)
 
 
 def spacing(gaps: int, least: float, reach: float) -> dict[str, Any]:
@@ -101,8 +90,6 @@ def separate(
     close: contradictions do not depend on the draw. None: the labels cannot contradict each other. `given`: the one
     draw that may be used.
     """
-    from monolayer.construct.line.draw import draws
-
     conflicts = tried = 0
     some = tokens.sample()
     best: Separated | None = None
@@ -111,23 +98,21 @@ def separate(
         for draw in draws(some, layout, DRAWS, seed, measured=measured) if given is None else [given]:
             tried += 1
             points = contextual_points(draw, tokens, target)
-            changes, level = target.runs(points.order)
-            margin, close = margins(points, changes)
-            if len(close) and settle is not None:
-                among = points.order[inside(*crowds(points, changes))]
-                target, conflicts = settle(target, among)
+            runs = target.runs(points.order)
+            margin = margins(points, runs.changes)
+            if len(margin.close) and settle is not None:
+                target, conflicts = settle(target, places_of(points, inside(*crowds(points, runs.changes))))
                 settle = None
-                changes, level = target.runs(points.order)
-                margin, close = margins(points, changes)
-            if not len(close):
-                return Separated(draw, points, target, changes, level, margin, conflicts, tried)
-            count = len(crowds(points, changes)[0])
+                if conflicts:
+                    runs = target.runs(points.order)
+                    margin = margins(points, runs.changes)
+            if not len(margin.close):
+                return Separated(draw, points, target, runs, margin, conflicts, tried)
+            count = len(crowds(points, runs.changes)[0])
             if best is None or count < best.crowds:
-                pair = int(points.order[close[0]]), int(points.order[close[0] + 1])
-                best = Separated(
-                    draw, points, target, changes, level, margin, conflicts, tried, len(close), pair, count
-                )
-            if tokens.alphabet.spaced and hopeless(count, len(points.z), points, (points.z[0], points.z[-1])):
+                one, two = places_of(points, margin.close[0] + np.arange(2)).tolist()
+                best = Separated(draw, points, target, runs, margin, conflicts, tried, (one, two), count)
+            if tokens.alphabet.spaced and hopeless(count, len(points.z), points, points.ends()):
                 if tokens.position is None:  # then the other layout is no other: codes of ids are whole numbers in both
                     return replace(best, tried=tried)
                 break
@@ -148,38 +133,35 @@ def hopeless(crowds: int, count: int, points: Points, ends: tuple[float, float])
     return crowds > HOPELESS and UNEVEN * by_chance > HOPELESS
 
 
-def margins(points: Points, changes: Ints) -> tuple[float | None, Ints]:
-    """The least gap at a label change, in rounding errors, and the changes whose gap is too narrow."""
-    least, close = np.inf, []
-    for start in range(0, len(changes), BLOCK):
-        here = changes[start : start + BLOCK]
-        left, right = points.z.take(here), points.z.take(here + 1)
-        room = (right - left) / points.error(np.maximum(np.abs(left), np.abs(right)))
-        few = narrow(room)
-        if few.any():
-            close.append(here[few])
-        least = min(least, float(room.min()))
-    return least if len(changes) else None, np.concatenate(close) if close else changes[:0]
+def places_of(points: Points, which: Ints) -> Ints:
+    """The labelled places of some points, by their numbers on the line."""
+    return home(pick(points.order, beside(which, points.order)))
 
 
-def narrow(room: Floats) -> NDArray[np.bool_]:
-    """Which gaps, in rounding errors, are too narrow for a step."""
-    found: NDArray[np.bool_] = ~(room >= SLACK)  # `not (≥)` rather than `<`: a NaN is no gap either
-    return found
+class Margins(NamedTuple):
+    """The least gap at a label change, in rounding errors, None without any; and the changes too close for a step."""
+
+    least: float | None
+    close: Ints
 
 
-def crowds(points: Points, changes: Ints) -> tuple[Ints, Ints]:
+def margins(points: Points, changes: Numbers) -> Margins:
+    """The gaps behind these places."""
+    if len(changes) == 0:
+        return Margins(None, home(changes))
+    room = pick(points.room, changes)
+    least = float(room.min())
+    return Margins(least, np.zeros(0, np.int64) if least >= SLACK else home(changes[too_narrow(room)]))
+
+
+def crowds(points: Points, changes: Numbers) -> tuple[Ints, Ints]:
     """Where points with different labels are too close: the first of each crowd `(J,)`, and the one after its last.
 
     A crowd is a longest stretch of neighbours none of which are far enough apart for a step; all its points have one
     label, and it is no crowd, or some do not.
     """
-    narrow = []
-    for part, block in points.blocks():
-        # `not (≥)` rather than `<`: a NaN is no gap either.
-        narrow.append(part.start + np.flatnonzero(~(block.gaps() >= SLACK * block.gap_errors())))
-    begin, end = stretches(np.concatenate(narrow))
-    mixed = np.searchsorted(changes, begin) < np.searchsorted(changes, end - 1)
+    begin, end = stretches(points.tight)
+    mixed = found_at(changes, begin) < found_at(changes, end - 1)
     return begin[mixed], end[mixed]
 
 

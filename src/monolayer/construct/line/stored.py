@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-import torch
 from torch import nn
 
 from monolayer.arrays import Floats, Ints
@@ -80,11 +79,11 @@ class LineDraw:
         self._check_inside(draw.proposal.key, tokens, data)
         return draw
 
-    def _check_inside(self, numbers: torch.Tensor, tokens: Tokens, data: Sequences) -> None:
+    def _check_inside(self, numbers: Floats, tokens: Tokens, data: Sequences) -> None:
         """Bounds on errors are for numbers in [−1, 1], or in half of it where a place adds the other half."""
         if self.lift is None:
             return
-        each = numbers[tokens.rows].double().numpy()
+        each = numbers[tokens.rows]
         far = np.flatnonzero(~(np.abs(each) <= OUTSIDE * (1.0 if self.longest is None else 0.5)))
         if len(far):
             raise DataError(

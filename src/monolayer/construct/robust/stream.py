@@ -159,7 +159,8 @@ def several(task: Task, cells: int) -> NDArray[np.bool_]:
 
 def cell_of(task: Task) -> Ints:
     """The cell of every labelled place `(P,)`: its token, or the one cell of the begin token."""
-    target, rows = task.target, task.context.rows
+    target = task.target
+    rows: Ints = task.context.rows
     if target.per == "sequence":
         return np.zeros(len(target.number), dtype=np.int64)
     return rows if target.place is None else rows[target.place]

@@ -1,0 +1,129 @@
+"""Ids that lie on a device, all sequences of one length, and the classes that belong to them.
+
+They stay there: the line is built where they lie, and only the few sequences that must be looked at one by one are
+brought home.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from monolayer.arrays import Ints, beside, home
+from monolayer.construct.target import Target
+from monolayer.data import Names, Sequences
+from monolayer.data.sequences import Per
+from monolayer.errors import OutOfMemoryError
+
+BYTES = 96
+"""Bytes per label that a build on a device needs, at the most (bench/a_hundred_million_labels_in_50_ms_…)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rectangle:
+    """Ids `(N, n)`, which are their own row numbers, with what a construction asks of `Sequences`."""
+
+    ids: Tensor
+    vocabulary: Names
+    per: Per
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def tokens(self) -> Tensor:
+        """All ids, sequence after sequence `(T,)`."""
+        return self.ids.reshape(-1)
+
+    @cached_property
+    def lengths(self) -> Tensor:
+        """`n`, `N` times."""
+        return torch.full((len(self),), self.ids.shape[1], device=self.ids.device)
+
+    @cached_property
+    def position(self) -> Tensor:
+        """The place of each token in its sequence `(T,)`, from 0."""
+        return torch.arange(self.ids.shape[1], device=self.ids.device).repeat(len(self))
+
+    def sequences_of(self, flat: Ints) -> Ints:
+        """The sequences that tokens belong to."""
+        return flat // self.ids.shape[1]
+
+    def starts_of(self, sequences: Ints) -> Ints:
+        """The first tokens of sequences."""
+        return sequences * self.ids.shape[1]
+
+    def select(self, sequences: Ints) -> Sequences:
+        """Some sequences, brought home."""
+        rows = home(self.ids[beside(sequences, self.ids)])
+        return Sequences(rows.reshape(-1), np.full(len(rows), rows.shape[1]), self.vocabulary)
+
+    def labelled(self, place: int) -> str:
+        """A token, or a sequence where labels are those of sequences, in words."""
+        row, position = divmod(place, self.ids.shape[1])
+        return f"sequence {place}" if self.per == "sequence" else f"token {position} of sequence {row}"
+
+
+def is_elsewhere(X: Any) -> bool:
+    """Whether these are numbers on a device other than the processor."""
+    return isinstance(X, Tensor) and X.device.type != "cpu"
+
+
+@contextmanager
+def explained(device: torch.device, labels: int) -> Iterator[None]:
+    """Say what to do where a device has too little memory."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+        raise OutOfMemoryError(
+            f"{labels:,} labels need about {BYTES * labels / 2**30:,.1f} GiB on {device} to be built there, and "
+            f"{free / 2**30:,.1f} GiB are free: pass arrays of the processor, which are built in its own memory, or "
+            "split the data over several models"
+        ) from error
+
+
+def on_device(X: Any, Y: Any, per: Per | None, causal: bool) -> tuple[Rectangle, Target] | None:
+    """Ids `X` `(N, n)` and classes `Y` `(N, n)` or `(N,)`, each their own row numbers, as data and labels.
+
+    Without `Y`, of a causal model, the label of a token is the next one. None: these are something else, or have gaps
+    or names, for which they are read like any other data.
+    """
+    if not _whole(X) or X.ndim != 2 or not X.numel() or (Y is None and not (causal and X.shape[1] > 1)):
+        return None
+    if Y is not None and (not _whole(Y) or X.device != Y.device or Y.shape not in (X.shape, X.shape[:1])):
+        return None
+    found: Per = "sequence" if Y is not None and Y.ndim == 1 else "token"
+    names = _own_numbers(X)
+    classes = names if Y is None else _own_numbers(Y)
+    if names is None or classes is None or per not in (None, found) or (causal and found == "sequence"):
+        return None
+    ids, place = X.long(), None
+    if Y is None:
+        place = torch.arange(X.numel(), device=X.device).view(X.shape)[:, :-1].reshape(-1)
+    number = (ids[:, 1:] if Y is None else Y.long()).reshape(-1)
+    table = np.arange(len(classes), dtype=np.float64)[:, None]
+    return Rectangle(ids, names, found), Target(number, table, found, classes, False, place, Y is None)
+
+
+def _whole(values: Any) -> bool:
+    """Whether these are whole numbers on a device that computes in float64."""
+    whole = isinstance(values, Tensor) and not (values.is_floating_point() or values.is_complex())
+    return whole and values.layout == torch.strided and values.dtype != torch.bool and values.device.type != "mps"
+
+
+def _own_numbers(values: Tensor) -> Names | None:
+    """Names for whole numbers that are nearly gapless from 0, as `Names.of_integers` has it; else None."""
+    low, high = (int(end) for end in values.aminmax())
+    if low < 0 or (high >= 1024 and high >= 4 * values.numel() + 1024):
+        return None
+    if high >= 1024 and high >= 4 * int(values.reshape(-1).bincount().count_nonzero()) + 1024:
+        return None
+    return Names(range(high + 1))
