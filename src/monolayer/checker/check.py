@@ -37,10 +37,10 @@ from monolayer.data import read as read_data
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
+from monolayer.data.plain import is_frame
 from monolayer.data.prompts import are_texts
 from monolayer.data.readers import sequences_of
 from monolayer.data.shards import kinds, strangers
-from monolayer.data.tabular import is_frame
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.reading import asked_as, is_stock
 
