@@ -93,7 +93,7 @@ def test_the_words_name_the_place() -> None:
     for given, words in (
         (([[3, 1, 4], [1, 5, 8]], LABELS), "token 2 of sequence 1 was given as 8"),
         ((IDS, [[0, 1, 2], [7, 0, 1]]), "the label of token 0 of sequence 1 was given as 7"),
-        (([*IDS, [1]], None), "3 sequences were given and 2 were read"),
+        (([*IDS, [1]], None), "3 or more sequences were given and 2 were read"),
         ((IDS, LABELS, [3, 2]), "sequence 1 has 2 tokens and 3 were read"),
     ):
         with pytest.raises(DataError, match=words):

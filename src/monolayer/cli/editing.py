@@ -118,8 +118,8 @@ def _run(
         check_file(record, overwrite)
     check_output(out, overwrite=overwrite, kind=STOCK if is_stock(folder) else MODEL)  # better known before the work
     with progress(as_json) as step:
-        known = facts_of.known(folder, reading.read(data, step, folder))
-        asked = chosen if facts is None else reading.read(facts, step, folder)
+        known = facts_of.known(folder, reading.read(data, step, folder, proved=True))
+        asked = chosen if facts is None else reading.read(facts, step, folder, proved=True)
         step("editing", 0.5)
         new, found = getattr(facts_of, verb)(known, asked, *(() if verb == "forget" else (None,)))
         step("writing", 0.7)

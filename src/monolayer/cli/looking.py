@@ -169,7 +169,7 @@ def locate(
     with progress(as_json) as step:
         facts = book(folder, data)
         if facts is None:
-            facts = reading.read(data, step, folder)
+            facts = reading.read(data, step, folder, proved=True)
         step("locating", 0.5)
         found = find(folder, facts)
     if as_json:
@@ -211,7 +211,7 @@ def page(
     sequences, verdict = None, None
     with progress(as_json) as step:
         if data is not None and model is not None and folder is not None:
-            sequences = reading.read(data, step, model)
+            sequences = reading.read(data, step, model, proved=True)
             if sequences.labels is not None:
                 step("certifying", 0.5)
                 verdict = verify(folder, sequences).verdict

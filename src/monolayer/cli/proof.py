@@ -55,7 +55,7 @@ def verify(
             # None of them need fit into memory with another, if the model is of a kind that can be asked that way.
             certificate = verify_files(folder, names, progress=step, like=manner(folder), **reading.keywords)
         if certificate is None:
-            wanted = reading.read(data, step, folder) if wanted is None else wanted
+            wanted = reading.read(data, step, folder, proved=True) if wanted is None else wanted
             step("checking", 0.5)
             certificate = check(folder, wanted, tolerance=tolerance, only=only, noise=noise, dtype=dtype)
     if save:
