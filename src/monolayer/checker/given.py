@@ -40,16 +40,17 @@ class Comparison:
         self._reals = False
         self._names: dict[int, Any] = {}
 
-    def lengths(self, given: list[int]) -> None:
+    def lengths(self, given: Any) -> None:
         """The lengths of the next sequences."""
-        read = self.data.lengths[self._sequences : self._sequences + len(given)].tolist()
-        if len(read) < len(given):
-            count = self._sequences + len(given)
+        wanted = np.asarray(given, dtype=np.int64)
+        read = self.data.lengths[self._sequences : self._sequences + len(wanted)]
+        if len(read) < len(wanted):
+            count = self._sequences + len(wanted)
             raise fault(f"{count} or more sequences were given and {len(self.data)} were read")
-        for row, (one, two) in enumerate(zip(read, given, strict=True), self._sequences):
-            if one != two:
-                raise fault(f"sequence {row} has {two} tokens and {one} were read")
-        self._sequences += len(given)
+        if (wrong := read != wanted).any():
+            row = int(wrong.argmax())
+            raise fault(f"sequence {self._sequences + row} has {wanted[row]} tokens and {read[row]} were read")
+        self._sequences += len(wanted)
 
     def tokens(self, given: Any) -> None:
         """The next tokens, a list or an array of them."""
@@ -105,7 +106,10 @@ class Comparison:
             wrong = np.array([*map(ne, read.tolist(), map(_vector, given))])
         else:
             own = read if isinstance(names.names, range) else self._array(names)[read]
-            wrong = np.array(own != given if isinstance(given, np.ndarray) else [*map(ne, own.tolist(), given)])
+            own = own if isinstance(given, np.ndarray) else own.tolist()
+            if isinstance(own, list) and own == given:
+                return None
+            wrong = np.array(own != given if isinstance(given, np.ndarray) else [*map(ne, own, given)])
         return int(wrong.argmax()) if wrong.any() else None
 
     def _array(self, names: Any) -> Any:
@@ -133,8 +137,17 @@ def confirm(data: Sequences, X: Any, Y: Any = None, lengths: Any = None, unit: s
 
 def confirm_arrays(comparison: Comparison, X: Any, Y: Any, lengths: Any, unit: str) -> None:
     """Compare the next sequences with arrays or lists."""
+    block = max(1, CHUNK // X.shape[1]) if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "U" else 0
+    if 0 < block < len(X) and isinstance(Y, np.ndarray | list | None):  # few strings are Python objects at any moment
+        for start in range(0, len(X), block):
+            some = slice(start, start + block)
+            labels, sizes = (None if each is None else each[some] for each in (Y, lengths))
+            confirm_arrays(comparison, X[some], labels, sizes, unit)
+        return
     rows = X if _numbers(X) else [_cut(row, unit) if isinstance(row, str) else plain(row) for row in plain(X)]
-    sizes = [len(row) for row in rows] if lengths is None else list(plain(lengths))
+    sizes = plain(lengths)
+    if lengths is None:
+        sizes = [rows.shape[1]] * len(rows) if isinstance(rows, np.ndarray) else [len(row) for row in rows]
     comparison.lengths(sizes)
     comparison.tokens(_flat(rows, sizes))
     if Y is not None:
@@ -210,6 +223,10 @@ def _cut(text: str, unit: str) -> list[str]:
 def _labelled(rows: Any, classes: bool) -> Any:
     """Which of the given labels are labels: not None, not NaN, and no −100 among classes."""
     if not isinstance(rows, np.ndarray):
+        kinds = set(map(type, rows))
+        if kinds <= {str, int, bool}:
+            ignored = classes and int in kinds
+            return np.flatnonzero([one != -100 for one in rows]) if ignored else np.arange(len(rows))
         return np.flatnonzero([not _none(plain(one)) and not (classes and plain(one) == -100) for one in rows])
     if rows.dtype.kind == "f":
         return np.flatnonzero(~np.isnan(rows).reshape(len(rows), -1).all(axis=1))
@@ -219,7 +236,7 @@ def _labelled(rows: Any, classes: bool) -> Any:
 def _none(one: Any) -> bool:
     """None, NaN, pandas' NA, or a vector of NaN alone."""
     if isinstance(one, list):
-        return len(one) > 0 and all(isinstance(each, float) and each != each for each in one)
+        return len(one) > 0 and isinstance(one[0], float) and all(each != each for each in one)
     return one is None or type(one).__name__ in ("NAType", "NaTType") or bool(one != one)
 
 
@@ -242,6 +259,11 @@ def plain(value: Any) -> Any:
     """Arrays, tensors and their kin as lists, with None for what is masked or missing; all else as it is."""
     if type(value) in _PLAIN:
         return value
+    if hasattr(value, "iter_rows") or hasattr(value, "itertuples"):  # a table of labels: Polars, pandas
+        rows = value.iter_rows() if hasattr(value, "iter_rows") else value.itertuples(index=False, name=None)
+        return [list(row) for row in rows]
+    if hasattr(value, "num_columns"):  # an Arrow table
+        return [list(row) for row in zip(*(column.to_pylist() for column in value.columns), strict=True)]
     for method in ("to_pylist", "to_list", "tolist"):  # Arrow; Polars and pandas; NumPy and PyTorch
         if hasattr(value, method):
             return getattr(value, method)()
