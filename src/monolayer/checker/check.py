@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from monolayer.arrays import dtype_name
+from monolayer.checker.asked import asked_data, asked_files
 from monolayer.checker.cells import cell_function, read_cells
 from monolayer.checker.certificate import FILE, Certificate, Claims
 from monolayer.checker.format import READOUTS
-from monolayer.checker.given import again, confirm
 from monolayer.checker.labelled import Labelled, Load, Points, data_digest, labelled
 from monolayer.checker.network import Stored
 from monolayer.checker.robust import MOST_NOISE, rounded
@@ -34,14 +34,10 @@ from monolayer.checker.stock.check import judge_stock
 from monolayer.checker.stored import opened
 from monolayer.checker.uniform import judge_uniform
 from monolayer.data import Names, Sequences
-from monolayer.data import read as read_data
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
-from monolayer.data.prompts import are_texts
-from monolayer.data.readers import sequences_of
 from monolayer.data.shards import kinds, strangers
-from monolayer.data.tabular import is_frame
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.reading import Files, asked_as
 
@@ -153,12 +149,12 @@ def compared_with_old(stored: Stored | Files, new: Certificate) -> Certificate:
 
 def certify_files(
     folder: str | os.PathLike[str] | Stored | Files,
-    files: list[str],
+    names: list[str],
     *,
     progress: Callable[[str, float], None] = lambda stage, share: None,
     **options: Any,
 ) -> Certificate | None:
-    """`certify` of a saved model and the labelled data in `files`, read with `options`, a file at a time.
+    """`certify` of a saved model and the labelled data in the files `names`, read with `options`, a file at a time.
 
     Files are read once, and kept in a temporary folder. None where all data must be held at once: for stock folders,
     robust models, vectors, and files without a next token.
@@ -171,13 +167,13 @@ def certify_files(
     with tempfile.TemporaryDirectory() as scratch:
         parts: list[Load] = []
         first = ""
-        for number, name in enumerate(files):
-            progress("reading", 0.4 * number / len(files))
-            data = read_data(name, **options)
+        for number, name in enumerate(names):
+            progress("reading", 0.4 * number / len(names))
+            data = asked_files(name, **options)
             data.check_no_prompts()
             own, first = kinds(data), first or kinds(data)
             if own != first:
-                raise strangers(files[0], first, name, own)
+                raise strangers(names[0], first, name, own)
             if data.labels is None and data.lengths.max() == 1:  # the others may have next tokens
                 return None
             kept = Path(scratch) / str(number)
@@ -234,19 +230,6 @@ def judge(stored: Stored, ask: Callable[[], Asked], claims: Claims, claim: str =
 
 def _points(stored: Stored, load: Load) -> Labelled:
     return labelled(stored, load())
-
-
-def asked_data(X: Any, Y: Any, lengths: Any, per: Belongs | None, unit: Unit | None, like: Manner) -> Sequences:
-    """The data by the reader that the builder uses, and once more, where they are not files or tables, by the
-    checker's own eyes."""
-    if is_frame(X) or isinstance(X, str | os.PathLike | Mapping):
-        return sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=like)
-    X, Y = again(X), again(Y)
-    if per is None and like.per == "answer" and Y is None and are_texts(X, X):
-        per = "answer"  # prompts alone: an error that says so
-    data = Sequences.of(X, Y, lengths=lengths, per=per, unit=unit, like=like)
-    confirm(data, X, Y, lengths, unit or like.unit or "characters")
-    return data
 
 
 def _cells(stored: Stored, f: Callable[[Any], Any]) -> Asked:

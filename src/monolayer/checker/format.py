@@ -351,7 +351,8 @@ def _is_count(value: Any, least: int) -> bool:
 
 
 def _is_name(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63)
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, str) or (whole and -(1 << 63) <= value < 1 << 63)
 
 
 def _demand(holds: bool, complaint: str, file: str = "config.json") -> None:

@@ -1,13 +1,15 @@
-"""What was read against what was given: the checker's own look at arrays, lists and names.
+"""What was read against what was given: the checker's own look at the caller's data.
 
 Builder and checker read data with one reader (`monolayer.data`). A fault in it would give both the same wrong data, and
-a model of the wrong data would be proved. So the checker takes the caller's own arrays and lists once more, in a few
-lines that share nothing with the reader, and compares token by token and label by label. Data that come as `Sequences`,
-as those read from files do, were read before; nothing is left to compare them with.
+a model of the wrong data would be proved. So the checker takes what the caller gave once more, in a few lines that
+share nothing with the reader, and compares token by token and label by label. Arrays and lists are compared here,
+`rows.py` walks through dicts and tables, `files.py` through files. Data that come as `Sequences` were read before;
+nothing is left to compare them with.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 from operator import ne
 from typing import Any
@@ -17,44 +19,201 @@ import numpy as np
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 
+CHUNK = 1 << 16
+"""Tokens of rows that are compared at a time, so that few of them are Python objects at any moment."""
+
+_PLAIN = {str, int, float, bool, list, type(None)}
+
 
 def again(X: Any) -> Any:
     """`X` itself, or a list of what it yields if it can be walked through only once."""
     return list(X) if hasattr(X, "__next__") else X
 
 
+class Comparison:
+    """Walks through `data` beside what was given, part by part, and raises an error at the first difference."""
+
+    def __init__(self, data: Sequences) -> None:
+        self.data = data
+        self._sequences = self._tokens = self._places = 0  # compared so far
+        self._labelled = data.labelled_places
+        self._reals = False
+        self._names: dict[int, Any] = {}
+
+    def lengths(self, given: Any) -> None:
+        """The lengths of the next sequences."""
+        wanted = np.asarray(given, dtype=np.int64)
+        read = self.data.lengths[self._sequences : self._sequences + len(wanted)]
+        if len(read) < len(wanted):
+            count = self._sequences + len(wanted)
+            raise fault(f"{count} or more sequences were given and {len(self.data)} were read")
+        if (wrong := read != wanted).any():
+            row = int(wrong.argmax())
+            raise fault(f"sequence {self._sequences + row} has {wanted[row]} tokens and {read[row]} were read")
+        self._sequences += len(wanted)
+
+    def tokens(self, given: Any) -> None:
+        """The next tokens, a list or an array of them."""
+        start, self._tokens = self._tokens, self._tokens + len(given)
+        wrong = self._differs(self.data.tokens[start : self._tokens], self.data.vocabulary, given)
+        if wrong is not None:
+            raise fault(f"{self.data.where(start + wrong)} was given as {plain(given[wrong])!r} and read as another")
+
+    def labels(self, given: Any) -> None:
+        """The labels of the next tokens, or of the next sequences, a list or an array of them; gaps are among them."""
+        data, labels = self.data, self.data.labels
+        start, self._places = self._places, self._places + len(given)
+        there = start + _labelled(given, labels is None or labels.classes is not None)
+        if labels is None:
+            if len(there):
+                raise fault(f"{data.labelled(int(there[0]))} was given with a label and no labels were read")
+            return
+        first, last = np.searchsorted(self._labelled, [start, self._places])
+        read = self._labelled[first:last]
+        if not np.array_equal(there, read):
+            odd = int(np.setxor1d(there, read)[0])
+            was, not_so = ("one", "none") if odd in there else ("none", "one")
+            raise fault(f"{data.labelled(odd)} was given with {was} label and read with {not_so}")
+        if len(there) < len(given):
+            given = given[there - start] if isinstance(given, np.ndarray) else [given[i] for i in there - start]
+        real = _has_reals(given)
+        self._reals |= real
+        wrong = self._differs(labels.values[first:last], labels.classes, given)
+        if wrong is None and real and labels.classes is not None:
+            wrong = 0
+        if wrong is not None:
+            place = data.labelled(int(there[wrong]))
+            raise fault(f"the label of {place} was given as {plain(given[wrong])!r} and read as another")
+
+    def finish(self) -> None:
+        """Raise an error if fewer were given than read, or if integers were read as real numbers."""
+        if self._sequences < len(self.data):
+            raise fault(f"{self._sequences} sequences were given and {len(self.data)} were read")
+        labels = self.data.labels
+        if labels is not None and self._places < self.data.labellable:
+            raise fault(f"{self._places} labels and gaps were given and {self.data.labellable} were read")
+        if labels is not None and labels.scalar and not self._reals:
+            raise fault("labels were given as integers and read as real numbers")
+
+    def _differs(self, read: Any, names: Any, given: Any) -> int | None:
+        """The first of the values that is not as `given`; `read`: row numbers of `names`, or without names reals."""
+        if len(read) != len(given):
+            return min(len(read), len(given) - 1)
+        if names is None and isinstance(given, np.ndarray) and not _large(given):
+            wrong = (given.reshape(len(read), -1) != read.reshape(len(read), -1)).any(axis=1)
+        elif names is None:
+            # Python compares an integer and a real number exactly.
+            wrong = np.array([*map(ne, read.tolist(), map(_vector, given))])
+        else:
+            own = read if isinstance(names.names, range) else self._array(names)[read]
+            own = own if isinstance(given, np.ndarray) else own.tolist()
+            if isinstance(own, list) and own == given:
+                return None
+            wrong = np.array(own != given if isinstance(given, np.ndarray) else [*map(ne, own, given)])
+        return int(wrong.argmax()) if wrong.any() else None
+
+    def _array(self, names: Any) -> Any:
+        """The names as an array, made once."""
+        return self._names.setdefault(id(names), np.array(names.names, dtype=object))
+
+
 def confirm(data: Sequences, X: Any, Y: Any = None, lengths: Any = None, unit: str = "characters") -> None:
     """Raise an error unless `data` hold the tokens of `X` and the labels of `Y`, in their order and no others.
 
-    `unit`: what a string in the place of a sequence is.
+    Arrays, tensors and lists. `unit`: what a string in the place of a sequence is.
     """
     if data.prompts is not None and not isinstance(X, Sequences):
-        _compare_texts(data, _plain(X), _plain(Y))
+        prompts, answers = plain(X), plain(Y)
+        confirm_texts(data, zip(prompts, [None] * len(prompts) if answers is None else answers, strict=True))
         return
-    read = data.lengths.tolist()
-    if not isinstance(X, Sequences):
-        rows = X if _numbers(X) else [_cut(row, unit) if isinstance(row, str) else _plain(row) for row in _plain(X)]
-        given = [len(row) for row in rows] if lengths is None else list(_plain(lengths))
-        if len(read) != len(given):
-            raise _fault(f"{len(given)} sequences were given and {len(read)} were read")
-        for row, (one, two) in enumerate(zip(read, given, strict=True)):
-            if one != two:
-                raise _fault(f"sequence {row} has {two} tokens and {one} were read")
-        _compare("token", data, data.tokens, data.vocabulary, _flat(rows, given))
-    if Y is not None and data.labels is not None:
-        rows, names = Y if _numbers(Y) else [_plain(row) for row in _plain(Y)], data.labels.classes
-        if data.labels.per == "token":
-            if not isinstance(rows, np.ndarray):  # a row may be None, or NaN, as a whole
-                rows = [[None] * n if r is None or r != r else r for r, n in zip(rows, read, strict=True)]
-            rows = _flat(rows, read)
-        there = _labelled(rows, names is not None)
-        if not np.array_equal(there, data.labelled_places):
-            odd = int(np.setxor1d(there, data.labelled_places)[0])
-            was, not_so = ("one", "none") if odd in there else ("none", "one")
-            raise _fault(f"{data.labelled(odd)} was given with {was} label and read with {not_so}")
-        if len(there) < len(rows):
-            rows = rows[there] if isinstance(rows, np.ndarray) else [rows[i] for i in there.tolist()]
-        _compare("label", data, data.labels.values, names, rows)
+    comparison = Comparison(data)
+    if isinstance(X, Sequences):
+        if Y is not None:
+            confirm_labels(comparison, Y, data.lengths.tolist())
+        return
+    confirm_arrays(comparison, X, Y, lengths, unit)
+    comparison.finish()
+
+
+def confirm_arrays(comparison: Comparison, X: Any, Y: Any, lengths: Any, unit: str) -> None:
+    """Compare the next sequences with arrays or lists."""
+    block = max(1, CHUNK // X.shape[1]) if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "U" else 0
+    if 0 < block < len(X) and isinstance(Y, np.ndarray | list | None):  # few strings are Python objects at any moment
+        for start in range(0, len(X), block):
+            some = slice(start, start + block)
+            labels, sizes = (None if each is None else each[some] for each in (Y, lengths))
+            confirm_arrays(comparison, X[some], labels, sizes, unit)
+        return
+    rows = X if _numbers(X) else [_cut(row, unit) if isinstance(row, str) else plain(row) for row in plain(X)]
+    sizes = plain(lengths)
+    if lengths is None:
+        sizes = [rows.shape[1]] * len(rows) if isinstance(rows, np.ndarray) else [len(row) for row in rows]
+    comparison.lengths(sizes)
+    comparison.tokens(_flat(rows, sizes))
+    if Y is not None:
+        confirm_labels(comparison, Y, sizes)
+
+
+def confirm_labels(comparison: Comparison, Y: Any, sizes: list[int]) -> None:
+    """Compare the labels of the next sequences, of lengths `sizes`, with an array or a list."""
+    labels = comparison.data.labels
+    rows = Y if _numbers(Y) else [plain(row) for row in plain(Y)]
+    if labels is not None and labels.per == "token":
+        if not isinstance(rows, np.ndarray):  # a row may be None, or NaN, as a whole
+            rows = [[None] * size if _none(row) else row for row, size in zip(rows, sizes, strict=True)]
+        rows = _flat(rows, sizes)
+    comparison.labels(rows)
+
+
+def confirm_rows(comparison: Comparison, rows: Iterable[tuple[Any, Any]], unit: str, labelled: bool = True) -> None:
+    """Compare the next sequences, one after the other, with rows of tokens, or text, and their label or labels.
+
+    `labelled`: whether the labels count.
+    """
+    data, sizes = comparison.data, list[int]()
+    by_token = data.labels is not None and data.labels.per == "token"
+    tokens, labels = list[Any](), list[Any]()
+
+    def compare() -> None:
+        comparison.lengths(sizes)
+        comparison.tokens(tokens)
+        if labelled:
+            comparison.labels(labels)
+        for compared in (sizes, tokens, labels):
+            compared.clear()
+
+    for text, label in rows:
+        row = _cut(text, unit) if isinstance(text, str) else plain(text)
+        sizes.append(len(row))
+        tokens += row
+        labels += _per_token(plain(label), len(row)) if by_token else [plain(label)]
+        if len(tokens) >= CHUNK:
+            compare()
+    compare()
+
+
+def confirm_texts(data: Sequences, rows: Iterable[tuple[Any, Any]]) -> None:
+    """Prompts and answers: text is cut without loss, so what was read must give it back."""
+    count = 0
+    for row, (prompt, answer) in enumerate(rows):
+        two, count = (prompt, "" if _none(answer) else answer), row + 1
+        if row < len(data) and data.texts(row) != two:
+            raise fault(f"prompt and answer of sequence {row} were given as {two!r} and read as {data.texts(row)!r}")
+    if count != len(data):
+        raise fault(f"{count} prompts were given and {len(data)} were read")
+
+
+def _per_token(label: Any, count: int) -> list[Any]:
+    """The labels of `count` tokens: a list, or text with a word, or a letter, for each."""
+    if _none(label):
+        return [None] * count
+    labels = list(label)
+    if isinstance(label, str):
+        words = label.split()
+        labels = words if len(words) == count else list(label.strip())
+    if len(labels) != count:
+        raise fault(f"{count} tokens were given with {len(labels)} labels and read with one each")
+    return labels
 
 
 def _cut(text: str, unit: str) -> list[str]:
@@ -64,27 +223,56 @@ def _cut(text: str, unit: str) -> list[str]:
 def _labelled(rows: Any, classes: bool) -> Any:
     """Which of the given labels are labels: not None, not NaN, and no −100 among classes."""
     if not isinstance(rows, np.ndarray):
-        return np.flatnonzero([not _none(_plain(one)) and not (classes and _plain(one) == -100) for one in rows])
+        kinds = set(map(type, rows))
+        if kinds <= {str, int, bool}:
+            ignored = classes and int in kinds
+            return np.flatnonzero([one != -100 for one in rows]) if ignored else np.arange(len(rows))
+        return np.flatnonzero([not _none(plain(one)) and not (classes and plain(one) == -100) for one in rows])
     if rows.dtype.kind == "f":
         return np.flatnonzero(~np.isnan(rows).reshape(len(rows), -1).all(axis=1))
     return np.flatnonzero(rows != -100) if classes else np.arange(len(rows))
 
 
 def _none(one: Any) -> bool:
-    """None, NaN, or a vector of NaN alone."""
-    return one is None or (all(map(_none, one)) if isinstance(one, list) and one else bool(one != one))
+    """None, NaN, pandas' NA, or a vector of NaN alone."""
+    if isinstance(one, list):
+        return len(one) > 0 and isinstance(one[0], float) and all(each != each for each in one)
+    return one is None or type(one).__name__ in ("NAType", "NaTType") or bool(one != one)
 
 
-def _plain(value: Any) -> Any:
-    """Arrays, tensors and their kin as lists; strings, numbers and lists as they are."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
+def _has_reals(given: Any) -> bool:
+    return given.dtype.kind == "f" if isinstance(given, np.ndarray) else float in set(map(type, given))
+
+
+def _large(numbers: Any) -> bool:
+    """Whether an array holds integers that NumPy would round to compare them with real numbers."""
+    return numbers.dtype.kind in "iu" and numbers.size > 0 and max(int(numbers.max()), -int(numbers.min())) > 2**53
+
+
+def _vector(value: Any) -> list[Any]:
+    """A real vector, or a number as a vector of one."""
+    found = plain(value)
+    return [plain(one) for one in found] if isinstance(found, list | tuple) else [found]
+
+
+def plain(value: Any) -> Any:
+    """Arrays, tensors and their kin as lists, with None for what is masked or missing; all else as it is."""
+    if type(value) in _PLAIN:
+        return value
+    if hasattr(value, "iter_rows") or hasattr(value, "itertuples"):  # a table of labels: Polars, pandas
+        rows = value.iter_rows() if hasattr(value, "iter_rows") else value.itertuples(index=False, name=None)
+        return [list(row) for row in rows]
+    if hasattr(value, "num_columns"):  # an Arrow table
+        return [list(row) for row in zip(*(column.to_pylist() for column in value.columns), strict=True)]
+    for method in ("to_pylist", "to_list", "tolist"):  # Arrow; Polars and pandas; NumPy and PyTorch
+        if hasattr(value, method):
+            return getattr(value, method)()
     return np.asarray(value).tolist() if hasattr(value, "__array__") else value
 
 
 def _numbers(value: Any) -> bool:
-    """Whether `value` is an array of machine numbers, which is compared as a whole."""
-    return isinstance(value, np.ndarray) and value.dtype.kind in "iuf"
+    """Whether `value` is an array of machine numbers without a mask, which is compared as a whole."""
+    return isinstance(value, np.ndarray) and value.dtype.kind in "iuf" and not isinstance(value, np.ma.MaskedArray)
 
 
 def _flat(rows: Any, sizes: list[int]) -> Any:
@@ -95,32 +283,6 @@ def _flat(rows: Any, sizes: list[int]) -> Any:
     return rows[inside] if rows.ndim > 1 else rows
 
 
-def _compare(what: str, data: Sequences, rows: Any, names: Any, given: Any) -> None:
-    """`rows` as read, by their `names` or, without names, as real numbers, against the `given` values."""
-    if len(rows) != len(given):
-        raise _fault(f"{len(given)} {what}s were given and {len(rows)} were read")
-    if names is None:
-        wanted = np.array([_plain(value) for value in given] if isinstance(given, list) else given, dtype=np.float64)
-        wrong = (wanted.reshape(len(rows), -1) != rows.reshape(len(rows), -1)).any(axis=1)
-    else:
-        own = rows if isinstance(names.names, range) else np.array(names.names, dtype=object)[rows]
-        wrong = np.array(own != given if isinstance(given, np.ndarray) else [*map(ne, own.tolist(), given)])
-    if wrong.any():
-        place = int(wrong.argmax())
-        at = place if what == "token" else int(data.labelled_places[place])
-        of = data.where(at) if what == "token" else f"the label of {data.labelled(at)}"
-        raise _fault(f"{of} was given as {_plain(given[place])!r} and read as something else")
-
-
-def _compare_texts(data: Sequences, prompts: Any, answers: Any) -> None:
-    """Text is cut without loss, so what was read must give it back."""
-    given = list(zip(prompts, [""] * len(prompts) if answers is None else answers, strict=True))
-    if len(data) != len(given):
-        raise _fault(f"{len(given)} prompts were given and {len(data)} were read")
-    for row, two in enumerate(given):
-        if data.texts(row) != two:
-            raise _fault(f"prompt and answer of sequence {row} were given as {two!r} and read as {data.texts(row)!r}")
-
-
-def _fault(words: str) -> DataError:
+def fault(words: str) -> DataError:
+    """The error for data that were read otherwise than they were given."""
     return DataError(f"{words}: the reader is at fault, so nothing is proved. Please report it with the data")

@@ -121,8 +121,8 @@ def _run(
     check_output(out, overwrite=overwrite, kind=STOCK if is_stock(folder) else MODEL)  # better known before the work
     with progress(as_json) as step:
         model = load(folder)
-        known = facts_of.known(model, reading.read(data, step, model.card.manner))
-        asked = chosen if facts is None else reading.read(facts, step, model.card.manner)
+        known = facts_of.known(model, reading.read(data, step, model.card.manner, proved=True))
+        asked = chosen if facts is None else reading.read(facts, step, model.card.manner, proved=True)
         step("editing", 0.5)
         new, found = getattr(facts_of, verb)(known, asked, *(() if verb == "forget" else (None,)))
         step("writing", 0.7)

@@ -172,7 +172,7 @@ def locate(
         stored = opened(folder)
         facts = book(stored, data)
         if facts is None:
-            facts = reading.read(data, step, manner(stored))
+            facts = reading.read(data, step, manner(stored), proved=True)
         step("locating", 0.5)
         found = find(stored, facts)
     if as_json:
@@ -214,7 +214,7 @@ def page(
     sequences, verdict = None, None
     with progress(as_json) as step:
         if data is not None and model is not None:
-            sequences = reading.read(data, step, model)
+            sequences = reading.read(data, step, model, proved=True)
             if sequences.labels is not None:
                 step("certifying", 0.5)
                 verdict = certify(model, sequences).verdict  # what the page shows, and no later save of the folder

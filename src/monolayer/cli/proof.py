@@ -56,7 +56,7 @@ def verify(
             # None of them need fit into memory with another, if the model is of a kind that can be asked that way.
             certificate = certify_files(stored, names, progress=step, like=manner(stored), **reading.keywords)
         if certificate is None:
-            wanted = reading.read(data, step, manner(stored)) if wanted is None else wanted
+            wanted = reading.read(data, step, manner(stored), proved=True) if wanted is None else wanted
             step("checking", 0.5)
             certificate = certify(stored, wanted, tolerance=tolerance, only=only, noise=noise, dtype=dtype)
     if save:

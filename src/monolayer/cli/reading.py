@@ -70,15 +70,19 @@ class Reading:
         step: Callable[[str, float], None],
         model: Answering | Manner | None = None,
         known: bool = True,
+        proved: bool = False,
     ) -> Sequences:
         """Data files as `model` reads what the options leave open.
 
-        With a model, and unless not `known`, tokens that it lacks are an error.
+        With a model, and unless not `known`, tokens that it lacks are an error. `proved`: whether a proof about the
+        data follows; then they are compared with the files once more.
         """
-        from monolayer.data import read
+        from monolayer.checker.asked import asked_files
+        from monolayer.data import read as read_once
         from monolayer.data.layout import Manner
 
         step("reading", 0.0)
+        read = asked_files if proved else read_once
         if model is None or isinstance(model, Manner):
             return read(data, like=model, **self.keywords)
         card, text = model.card, only_text(data)

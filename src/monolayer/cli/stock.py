@@ -68,7 +68,7 @@ def memorize_as(
     with progress(as_json) as step:
         kind = _check(architecture, out, overwrite)
         drawn = None if draw is None else StockModel.load(draw)
-        sequences = reading.read(data, step, manner_of(kind) if drawn is None else drawn.card.manner)
+        sequences = reading.read(data, step, manner_of(kind) if drawn is None else drawn.card.manner, proved=True)
         model = build(architecture, sequences, on_conflict=on_conflict, draw=drawn, progress=step, **options)
         step("writing", 0.9)
         model.save(out, overwrite=overwrite, onnx=onnx)
@@ -117,7 +117,7 @@ def export(
     with progress(as_json) as step:
         _check(to, out, overwrite)
         model = load_monolayer(folder)
-        sequences = reading.read(data, step, model) if data else None
+        sequences = reading.read(data, step, model, proved=True) if data else None
         built = write(model, out, to, sequences, overwrite=overwrite, onnx=onnx, progress=step, **options)
         assert not isinstance(built, Path)  # no part was asked for
         _finish(built, out, data, step, as_json)

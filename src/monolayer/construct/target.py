@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints, Numbers, counts_of, float64, home, is_array, joined, pick, places
+from monolayer.arrays import Ints, Numbers, counts_of, float64, home, is_array, joined, pick, places
 from monolayer.data import Names, Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.data.sequences import Per
@@ -85,7 +85,7 @@ class Target:
             number = self._along(order)
             changes = places(number[1:] != number[:-1])
             return Runs(changes, self.values(joined([pick(number, changes), number[-1:]])), number)
-        label: Floats = self.table.T.take(order, axis=1)
+        label = np.asarray(self.table.T.take(order, axis=1))
         differ = np.zeros(len(order) - 1, dtype=bool)
         for coordinate in label:
             differ |= coordinate[1:] != coordinate[:-1]

@@ -3,14 +3,14 @@
 There are four kinds. An integer and a string are names and become row numbers of a table; a real number and
 a real vector stay what they are. Tokens are integers, strings or vectors. Labels are of any kind, and
 integers among real numbers count as real numbers. −0.0 is stored as 0.0: they are equal, so they must be
-equal bits too.
+equal bits too. An integer among real numbers that float64 does not hold is refused: it would be rounded.
 
 None, NaN and, among integers, −100 (the index that loss functions ignore) say that there is no label.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from reprlib import repr as short
@@ -21,10 +21,13 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Bools, Ints
 from monolayer.data.names import NameBuilder, Names
+from monolayer.data.plain import array_like, is_gap, is_list, plain_array
 from monolayer.errors import DataError
 from monolayer.table import plural
 
 NO_LABEL = -100
+EXACT = 2**53
+"""float64 holds every integer up to this size."""
 Place = Callable[[int], str]  # the token or sequence that value `i` of a chunk belongs to, in words
 Values = list[Any] | NDArray[Any]
 
@@ -52,37 +55,6 @@ def token_place(flat: int, sizes: Ints, name: Callable[[int], str] = "sequence {
     ends = np.cumsum(sizes)
     row = int(np.searchsorted(ends, flat, side="right"))
     return f"token {flat - int(ends[row] - sizes[row])} of {name(row)}"
-
-
-def array_like(value: Any) -> Any:
-    """Tensors and whatever else knows how to be an array, as one; of objects, as a list; a lone number as itself."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        value = (value.double() if value.is_floating_point() else value).numpy()  # NumPy has no bfloat16
-    elif hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):
-        value = np.asarray(value)
-    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
-        return value.item()
-    if isinstance(value, np.ndarray) and value.dtype == object:
-        return value.tolist()
-    return value
-
-
-def is_list(value: Any) -> bool:
-    """Whether `value` holds values in a row (a string is one value)."""
-    return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
-
-
-def plain_array(value: Any) -> bool:
-    """Whether `value` is an array of machine numbers or strings, so that all its values have one type."""
-    return isinstance(value, np.ndarray) and value.dtype != object
-
-
-def is_gap(value: Any) -> bool:
-    """Whether a value says that there is no label: None, NaN, or a vector of NaN alone."""
-    if is_list(value):
-        return len(value) > 0 and all(isinstance(one, float | np.floating) and one != one for one in value)
-    return value is None or (isinstance(value, float | np.floating) and bool(value != value))
 
 
 def flattened(rows: list[Any]) -> Values:
@@ -117,6 +89,7 @@ class Column:
         self._parts: list[NDArray[Any]] = []
         self._count = 0
         self._gaps: list[Ints] = []
+        self._unheld = ""  # words for the first integer label that float64 does not hold
         self.place: Ints | None = None
         """After `finish`: which of all values that were added are labels; None: all."""
 
@@ -214,6 +187,8 @@ class Column:
             )
         if REAL in kinds:
             self.kind = REAL
+            if self._unheld:
+                raise DataError(self._unheld)
 
     def _numbers(self, names: list[str]) -> NDArray[np.int32]:
         # 32 bits: a table of names fits in memory long before it has 2^31 rows.
@@ -229,6 +204,9 @@ class Column:
             bad = next(i for i, value in enumerate(values) if not -(2**63) <= value < 2**63)
             raise DataError(f"{spot(bad)} is {short(values[bad])}, beyond 63 bits: make it a string") from None
         low = int(found.argmin())
+        if self.what == "label" and not self._unheld and (found.max() > EXACT or found[low] < -EXACT):
+            odd = next((i for i, value in enumerate(found.tolist()) if not _held(value)), None)
+            self._unheld = "" if odd is None else _rounded(spot(odd), int(found[odd]))
         if self.what == "token" and found[low] < 0:
             raise DataError(
                 f"{spot(low)} has id {int(found[low])}: ids below zero are not allowed; cut padding off "
@@ -241,10 +219,13 @@ class Column:
             self._dim = len(values[0])
         try:
             array = np.asarray(values)
-        except ValueError:  # vectors of several lengths
+        except (ValueError, OverflowError):  # vectors of several lengths, integers beyond all floats
             array = np.zeros(0, object)
         shape = () if self._dim is None else (self._dim,)
         if array.shape[1:] != shape or 0 in shape or array.dtype.kind not in "iubf" or array.itemsize > 8:
+            bad = next((i for i, value in enumerate(values) if any(_beyond(one) for one in _numbers(value))), None)
+            if bad is not None:
+                raise DataError(f"{spot(bad)} is {short(values[bad])}, beyond 63 bits: give it as a real number")
             bad = next((i for i, value in enumerate(values) if not _vector(value, self._dim)), 0)
             numbers = plural(self._dim or 1, "number")
             raise DataError(f"{spot(bad)} is {short(values[bad])}, not a vector of {numbers}: give all one dimension")
@@ -252,7 +233,35 @@ class Column:
         if not finite.all():
             bad = int((~finite).argmax())
             raise DataError(f"{spot(bad)} is {short(array[bad].tolist())}: NaN and infinity are not allowed")
-        return array.astype(np.float64) + 0.0  # −0.0 becomes 0.0
+        reals: NDArray[np.float64] = array.astype(np.float64) + 0.0  # −0.0 becomes 0.0
+        whole = array.dtype.kind in "iub" or not isinstance(values, np.ndarray)  # there may be integers
+        if whole and np.abs(reals).max() >= EXACT:
+            for place, value in enumerate(values):
+                unheld = next((number for number in _numbers(value) if not _held(number)), None)
+                if unheld is not None:
+                    raise DataError(_rounded(spot(place), unheld))
+        return reals
+
+
+def _held(number: Any) -> bool:
+    """Whether float64 holds a number; Python compares an integer and a float exactly."""
+    return bool(float(number) == number)
+
+
+def _beyond(number: Any) -> bool:
+    return isinstance(number, int) and not -(2**63) <= number < 2**63
+
+
+def _numbers(value: Any) -> list[Any]:
+    """The numbers of a vector, or a lone one, as Python has them."""
+    return [array_like(one) for one in value] if is_list(value) else [array_like(value)]
+
+
+def _rounded(spot: str, number: int) -> str:
+    return (
+        f"{spot} is {number} among real numbers, and float64 does not hold it (the nearest is {float(number):.0f}): "
+        "round it, or, where labels are classes, make every one of them an integer or a string"
+    )
 
 
 def _vector(value: Any, dim: int | None) -> bool:

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
-from monolayer.data.columns import Column, Values, array_like, flattened, is_gap, is_list, plain_array, token_place
+from monolayer.data.columns import Column, Values, flattened, token_place
 from monolayer.data.names import Names
+from monolayer.data.plain import array_like, is_gap, is_list, plain_array
 from monolayer.errors import DataError
 from monolayer.table import plural
 

@@ -75,7 +75,22 @@ class Layout:
 
     @classmethod
     def of(cls, columns: Columns, there: list[str], name: str, *, lists: bool = False) -> Layout:
-        """`lists`: whether the format writes lists as such, so that text is a sequence of characters, not of words."""
+        """The layout of a table with the columns `there`, of which none that is read may have the name of another one.
+
+        `lists`: whether the format writes lists as such, so that text is a sequence of characters, not of words.
+        """
+        layout = cls._of_names(columns, there, name, lists)
+        for column in layout.columns:
+            places = [str(number) for number, other in enumerate(there, 1) if other == column]
+            if len(places) > 1:
+                raise DataError(
+                    f"{name} has {len(places)} columns called {column!r}, columns {' and '.join(places)}: give each "
+                    "its own name"
+                )
+        return layout
+
+    @classmethod
+    def _of_names(cls, columns: Columns, there: list[str], name: str, lists: bool) -> Layout:
         chosen = [column for column in (columns.tokens, columns.labels) if column is not None]
         for column in chosen:
             if column not in there:
@@ -95,11 +110,7 @@ class Layout:
         other = label is not None and label not in ("label", *BY_TOKEN)
         per = columns.per or ("sequence" if label == "label" else columns.belongs if other else None)
         unit = columns.unit or columns.like.unit or ("characters" if lists else "words")
-        layout = cls(token, label, unit, per, asks=other and per is None)
-        twice = next((column for column in layout.columns if there.count(column) > 1), None)
-        if twice is not None:
-            raise DataError(f"{name} has {there.count(twice)} columns called {twice!r}: give each its own name")
-        return layout
+        return cls(token, label, unit, per, asks=other and per is None)
 
     @classmethod
     def of_pairs(cls, names: list[str], columns: Columns) -> Layout:

@@ -10,7 +10,7 @@ import re
 from reprlib import repr as short
 from typing import Any
 
-from monolayer.data.columns import array_like, is_gap, is_list
+from monolayer.data.plain import array_like, is_gap, is_list
 from monolayer.errors import DataError
 
 PIECE = r"\s*\S+|\s+"

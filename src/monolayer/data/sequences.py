@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
-from monolayer.data.columns import Column, Values, array_like, flattened, is_list, plain_array, token_place
+from monolayer.data.columns import Column, Values, flattened, token_place
 from monolayer.data.labels import Belongs, Labels, Per
 from monolayer.data.layout import Columns, Manner
 from monolayer.data.names import Names, Unit, cut_text
+from monolayer.data.plain import array_like, is_frame, is_list, plain_array
 from monolayer.data.prompts import are_texts
-from monolayer.data.tabular import from_frame, from_mapping, from_texts, is_frame
+from monolayer.data.tabular import from_frame, from_mapping, from_texts
 from monolayer.errors import DataError
 
 __all__ = ["Labels", "Per", "Sequences"]
@@ -237,6 +238,8 @@ class Sequences:
                 data = X if isinstance(X, Sequences) else cls(*from_frame(X, columns))
             data = data.recoded(vocabulary)
             return data if Y is None else data._labelled(Y, per)
+        if lengths is not None and np.ma.is_masked(X):
+            raise DataError("X has masked tokens, and lengths: pass X.filled(0), of which lengths cut off the padding")
         X = array_like(X)
         if isinstance(X, str | bytes | Set) or not hasattr(X, "__iter__"):
             way_out = "; read(X) reads a data file" if isinstance(X, str) else ""

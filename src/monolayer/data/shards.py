@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from monolayer.arrays import Ints
 from monolayer.data.growing import Growing
 from monolayer.data.names import Names
 from monolayer.data.npz import array_sizes
+from monolayer.data.plain import check_not_open
 from monolayer.data.sequences import Sequences
 from monolayer.errors import DataError
 from monolayer.table import plural
@@ -34,7 +36,15 @@ def files(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> li
     """The files that a path, a pattern (`*`, `?`, `[…]`, `**`) or a list of them stands for, each of them once."""
     if isinstance(data, str | os.PathLike):
         return _matching(os.fspath(data))
-    found = [name for each in data for name in _matching(os.fspath(each))]
+    check_not_open(data)
+    if not hasattr(data, "__iter__"):
+        raise DataError(f"a {type(data).__name__} is no path of a data file, and no list of them")
+    paths = list(data)
+    odd = next((each for each in paths if not isinstance(each, str | os.PathLike)), None)
+    if odd is not None:
+        check_not_open(odd)
+        raise DataError(f"the list of files holds {short(odd)} ({type(odd).__name__}), which is no path")
+    found = [name for each in paths for name in _matching(os.fspath(each))]
     if not found:
         raise DataError("the list of files is empty: give at least one")
     twice = next((name for name, count in Counter(found).items() if count > 1), None)

@@ -8,21 +8,23 @@ hands over what is not plain row by row.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
 from typing import Any
 
-import numpy as np
-
-from monolayer.data.columns import NO_LABEL, array_like, is_gap, is_list
+from monolayer.data.columns import NO_LABEL
 from monolayer.data.growing import GAP, Growing, Parts
 from monolayer.data.labels import Per
 from monolayer.data.layout import BY_TOKEN, Columns, Layout
 from monolayer.data.lines import Lines
 from monolayer.data.names import cut_text
+from monolayer.data.plain import array_like, frame_cells, frame_names, is_frame, is_gap, is_list
 from monolayer.data.prompts import tokens_of
 from monolayer.errors import DataError
 from monolayer.table import plural
+
+NO_CLASS = -1
+"""What Hugging Face datasets write in a column of classes where there is no label."""
 
 
 def cells_of(row: dict[str, Any], layout: Layout) -> list[Any]:
@@ -138,28 +140,19 @@ def _records(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str]]]:
 # -- tables in memory ----------------------------------------------------------------------------------
 
 
-def is_frame(value: Any) -> bool:
-    """Whether a value has columns by name. (A dict of columns has no order of rows that one could see: not taken.)"""
-    return _names(value) is not None and hasattr(value, "__getitem__")
-
-
-def _names(frame: Any) -> list[str] | None:
-    names = getattr(frame, "column_names", None)  # Arrow, Hugging Face
-    names = getattr(frame, "columns", None) if names is None else names  # pandas, Polars
-    return [str(name) for name in names] if isinstance(names, Iterable) else None
-
-
 def from_frame(frame: Any, columns: Columns) -> Parts:
     """What the `Sequences` of a table (pandas, Polars, Arrow, Hugging Face) are made of, with labels if it has any."""
     name = f"the {type(frame).__name__}"
     try:
-        layout = Layout.of(columns, _names(frame) or [], name)
+        names = frame_names(frame) or []
+        layout = Layout.of(columns, names, name)
     except DataError as error:
         raise DataError(f"{error}. Rename the columns; if each of them holds tokens, pass X.to_numpy()") from None
     table = Table(Growing(name, unit="row"), layout)
-    labels = repeat(None) if layout.label is None else _labels(_cells(frame, layout.label))
-    for row, (tokens, label) in enumerate(zip(_cells(frame, layout.token), labels, strict=False)):
-        table.row(row, tokens, label)
+    tokens, *labels = (_cells(frame, names.index(column), table) for column in layout.columns)
+    for row, cells in enumerate(zip(tokens, labels[0] if labels else repeat(None), strict=False)):
+        label = GAP if labels and _missing(cells[1]) else cells[1]
+        table.row(row, cells[0], label)
     return table.growing.finish()
 
 
@@ -168,6 +161,8 @@ def from_mapping(mapping: Mapping[Any, Any], columns: Columns, name: str | None 
     growing = Growing(name or f"the {type(mapping).__name__}", unit="item")
     table = Table(growing, Layout.of_pairs(["key", "value"], columns))
     for row, (key, value) in enumerate(mapping.items()):
+        if is_frame(value):
+            raise DataError(f"{growing.name} holds tables: pass one of them, such as X[{key!r}]")
         table.row(row, list(key) if isinstance(key, tuple) else array_like(key), array_like(value))
     return growing.finish()
 
@@ -187,36 +182,29 @@ def from_texts(prompts: Any, answers: Any) -> Parts:
     return growing.finish()
 
 
-def _labels(cells: list[Any]) -> list[Any]:
-    """Cells of a column of labels, with `GAP` for those that are missing.
-
-    pandas turns integers with gaps into floats: whole numbers among NaN are the integers that they were.
-    """
-    found = [GAP if _missing(cell) else cell for cell in cells]
-    labels = [cell for cell in found if cell is not GAP]
-    if len(labels) < len(cells) and all(isinstance(cell, float) and cell.is_integer() for cell in labels):
-        return [cell if cell is GAP else int(cell) for cell in found]
-    return found
-
-
 def _missing(cell: Any) -> bool:
-    """None, NaN, or what pandas has in their place."""
-    return not isinstance(cell, list) and (type(cell).__name__ in ("NAType", "NaTType") or is_gap(cell))
+    return not isinstance(cell, list) and is_gap(cell)
 
 
-def _cells(frame: Any, name: str) -> list[Any]:
-    """A column as Python values; classes of a Hugging Face dataset by their names."""
-    column = frame[name]
-    method = next((each for each in ("to_pylist", "to_list", "tolist") if hasattr(column, each)), None)
-    cells = list(column) if method is None else getattr(column, method)()  # Arrow; Polars and pandas; NumPy
-    plain = [array_like(cell) for cell in cells]
-    plain = [cell.tolist() if isinstance(cell, np.ndarray) else cell for cell in plain]
+def _cells(frame: Any, at: int, table: Table) -> list[Any]:
+    """Column number `at` as Python values; classes of a Hugging Face dataset by their names."""
+    cells, name = frame_cells(frame, at), (frame_names(frame) or [])[at]
     kind = (getattr(frame, "features", None) or {}).get(name)
     called = getattr(kind, "names", None) or getattr(getattr(kind, "feature", None), "names", None)
     if called is None:
-        return plain
+        return cells
 
-    def name_of(one: Any) -> Any:
-        return None if one is None or one == NO_LABEL else called[one]
+    def name_of(one: Any, row: int) -> Any:
+        if one is None or one in (NO_CLASS, NO_LABEL):
+            return None
+        if not 0 <= one < len(called):
+            raise DataError(
+                f"{table.growing.at(row)}, column {name!r}, holds class {one}, and there are "
+                f"{plural(len(called), 'class')}: give a number from 0 to {len(called) - 1}, or {NO_CLASS} for no label"
+            )
+        return called[one]
 
-    return [[name_of(one) for one in cell] if isinstance(cell, list) else name_of(cell) for cell in plain]
+    return [
+        [name_of(one, row) for one in cell] if isinstance(cell, list) else name_of(cell, row)
+        for row, cell in enumerate(cells)
+    ]

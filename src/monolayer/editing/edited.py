@@ -16,8 +16,8 @@ from monolayer.arrays import Ints
 from monolayer.construct.consistency import equal_points
 from monolayer.construct.target import Target
 from monolayer.data import Labels, Names, Sequences
-from monolayer.data.columns import array_like, plain_array
 from monolayer.data.distinct import distinct_rows, distinct_runs
+from monolayer.data.plain import array_like, plain_array
 from monolayer.editing.subject import Subject
 from monolayer.errors import ContradictionError, DataError
 

@@ -261,5 +261,5 @@ def check_names(config: Config, names: dict[str, Any]) -> None:
         kinds = {type(name) for name in values} if type(values) is list else set()
         if kinds not in ({str}, {int}):
             raise ModelFileError(f"{NAMES}: {key} must be a list of strings, or of integers")
-        if len(set(values)) < len(values) or any(type(name) is int and abs(name) >= 2**63 for name in values):
-            raise ModelFileError(f"{NAMES}: the names of {key} must be different, and integers below 2^63")
+        if len(set(values)) < len(values) or any(type(name) is int and not -(2**63) <= name < 2**63 for name in values):
+            raise ModelFileError(f"{NAMES}: the names of {key} must be different, and integers of 64 bits")

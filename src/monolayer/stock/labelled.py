@@ -7,9 +7,11 @@ the model are rows of the data's vocabulary behind the special tokens.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from reprlib import repr as short
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +21,7 @@ from monolayer.construct.consistency import Context, OnConflict
 from monolayer.construct.target import Target
 from monolayer.construct.task import Task
 from monolayer.data import Names, Sequences
+from monolayer.data.columns import NO_LABEL
 from monolayer.data.names import check_utf8
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, END, Architecture
@@ -214,17 +217,28 @@ def with_unknown(data: Sequences, unknown: str | int) -> tuple[Sequences, int]:
         )
     names = labels.classes
     if names.integers:
-        try:
-            unknown = int(unknown)
-        except ValueError:
-            raise DataError(
-                f"the labels are integers, and {unknown!r} is none: give one that they lack, such as unknown=-1"
-            ) from None
+        unknown = _class_number(unknown)
     elif not isinstance(unknown, str) or not unknown:
         raise DataError(f"unknown must be the name of a class, such as 'unknown', not {unknown!r}")
     if unknown in names.names:
         return data, list(names.names).index(unknown)
     return replace(data, labels=replace(labels, classes=Names((*names.names, unknown)))), len(names)
+
+
+def _class_number(unknown: Any) -> int:
+    """A class of integer labels, which the command line gives as text."""
+    number: Any = unknown
+    if isinstance(unknown, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", unknown):
+        number = int(unknown)
+    if not isinstance(number, int | np.integer) or isinstance(number, bool):
+        raise DataError(
+            f"the labels are integers, and {unknown!r} is none: give one that they lack, such as unknown=-1"
+        )
+    if number == NO_LABEL:
+        raise DataError(f"unknown={NO_LABEL} is no class: {NO_LABEL} says that there is no label. Give another integer")
+    if not -(2**63) <= number < 2**63:
+        raise DataError(f"unknown={short(number)} is beyond 63 bits: give a smaller integer, such as unknown=-1")
+    return int(number)
 
 
 def token_names(vocabulary: Names, special: Mapping[str, str]) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from monolayer.arrays import Bools
-from monolayer.checker.check import asked_data, assumed
+from monolayer.checker.asked import asked_data
+from monolayer.checker.check import assumed
 from monolayer.checker.format import READOUTS
 from monolayer.checker.labelled import Labelled, labelled, real
 from monolayer.checker.locating.circuit import own_wires, stock_wires

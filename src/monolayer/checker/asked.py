@@ -1,0 +1,60 @@
+"""The data that a claim is about: read as the builder reads them, and compared with what the caller gave."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from monolayer.checker.files import confirm_files
+from monolayer.checker.given import again, confirm
+from monolayer.checker.rows import Options, confirm_table
+from monolayer.data import Names, Sequences, read
+from monolayer.data.labels import Belongs
+from monolayer.data.layout import Manner
+from monolayer.data.names import Unit
+from monolayer.data.plain import is_frame
+from monolayer.data.prompts import are_texts
+from monolayer.data.readers import sequences_of
+from monolayer.data.shards import files
+
+
+def asked_data(X: Any, Y: Any, lengths: Any, per: Belongs | None, unit: Unit | None, like: Manner) -> Sequences:
+    """The data by the reader that the builder uses, compared once more with what the caller gave (`given.py`)."""
+    if isinstance(X, str | os.PathLike):
+        if Y is None and lengths is None:
+            return asked_files(X, per=per, unit=unit, like=like)
+        return sequences_of(X, Y, lengths=lengths)  # an error that says so
+    X, Y = again(X), again(Y)
+    if per is None and like.per == "answer" and Y is None and not _is_table(X) and are_texts(X, X):
+        per = "answer"  # prompts alone: an error that says so
+    data = Sequences.of(X, Y, lengths=lengths, per=per, unit=unit, like=like)
+    cut = unit or like.unit
+    if _is_table(X):
+        confirm_table(data, X, Y, Options(cut))
+    else:
+        confirm(data, X, Y, lengths, cut or "characters")
+    return data
+
+
+def asked_files(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    like: Manner | None = None,
+    unit: Unit | None = None,
+    per: Belongs | None = None,
+    format: str | None = None,
+    tokens: str | None = None,
+    labels: str | None = None,
+    vocabulary: Names | None = None,
+) -> Sequences:
+    """The data of files, by `monolayer.data.read`, compared once more with the files. Options are those of `read`."""
+    columns = {"format": format, "tokens": tokens, "labels": labels}
+    data = read(path, like=like, unit=unit, per=per, vocabulary=vocabulary, **columns)
+    confirm_files(data, files(path), Options(unit or (like or Manner()).unit, **columns))
+    return data
+
+
+def _is_table(X: Any) -> bool:
+    """Whether data have rows of their own, with labels among them: a dict, or a table."""
+    return isinstance(X, Mapping) or (is_frame(X) and not isinstance(X, Sequences))

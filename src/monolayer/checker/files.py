@@ -1,0 +1,208 @@
+"""The caller's files once more, line by line, in code that shares nothing with the reader.
+
+Files are walked through a line or a batch at a time, so that memory does not grow with them; only npz files, and JSON
+files of one array or object, are held whole, as they are by the reader. By the time this code runs the reader has
+accepted the data, so there are no messages about bad data here: whatever goes wrong is a difference of two readings.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from monolayer.checker.given import Comparison, confirm_arrays, confirm_rows, confirm_texts
+from monolayer.checker.rows import LABELS, ROWS, Chosen, Options, Row, choose, key, second_look
+from monolayer.data import Sequences
+
+LONGEST = 1 << 27
+"""Characters of a JSON file that is one array or object."""
+FORMATS = {
+    **dict.fromkeys(("conll", "iob", "iob2", "bio", "bioes"), "conll"),
+    **dict.fromkeys(("jsonl", "ndjson", "json"), "jsonl"),
+    **dict.fromkeys(("parquet", "pq"), "parquet"),
+    **{name: name for name in ("conllu", "csv", "tsv", "npz")},
+}
+
+
+def confirm_files(data: Sequences, files: list[str], options: Options) -> None:
+    """Raise an error unless `data` hold what is in the files, one after the other."""
+    if "-" in files:  # standard input cannot be read twice
+        return
+    answers = data.prompts is not None
+    with second_look(", ".join(files)):
+        if answers:
+            confirm_texts(data, chain.from_iterable(_file(file, options, answers)[0] for file in files))
+            return
+        comparison = Comparison(data)
+        for file in files:
+            format = _format(file, options)
+            if format == "npz":
+                _confirm_npz(comparison, file, options)
+            elif format == "parquet":
+                _confirm_parquet(comparison, file, options)
+            else:
+                confirm_rows(comparison, *_file(file, options, answers))
+        comparison.finish()
+
+
+def _format(file: str, options: Options) -> str:
+    return options.format or FORMATS[Path(file.lower().removesuffix(".gz")).suffix.removeprefix(".")]
+
+
+def _file(file: str, options: Options, answers: bool) -> tuple[Iterator[Row], str]:
+    """The rows of a file, and what text in them is cut into."""
+    format = _format(file, options)
+    if format in ("conll", "conllu"):
+        return _conll(file, options, format == "conllu"), "whole"
+    if format == "parquet":
+        chosen = _parquet_columns(file, options, answers)
+        return chain.from_iterable(_rows(*columns) for columns in _parquet(file, chosen)), chosen.unit
+    if format != "jsonl":
+        records = _records(file, tabs=format == "tsv")
+        chosen = choose([name.strip() for name in next(records)], options, answers)
+        return (key(chosen.of([cell or None for cell in record])) for record in records), chosen.unit
+    objects = _objects(file)
+    first = next(objects)
+    if not isinstance(first, dict):
+        return map(key, chain([first], objects)), options.unit or "words"
+    names = list(first)
+    chosen = choose(names, options, answers, "characters")
+    return (key(chosen.of([row.get(name) for name in names])) for row in chain([first], objects)), chosen.unit
+
+
+def _lines(file: str) -> Iterator[str]:
+    """Lines end with a line feed and nothing else; a byte-order mark at the start is none of the text."""
+    opened: Any = gzip.open if file.lower().endswith(".gz") else open
+    with opened(file, "rt", encoding="utf-8-sig", newline="\n") as text:
+        yield from text
+
+
+def _objects(file: str) -> Iterator[Any]:
+    """The objects of JSON Lines, or of one array; pairs of a key and a value, or of an object that holds these."""
+    if Path(file.removesuffix(".gz")).suffix == ".json":
+        opened: Any = gzip.open if file.endswith(".gz") else open
+        with opened(file, "rt", encoding="utf-8") as text:
+            start = text.read(LONGEST + 1)
+        try:
+            whole = json.loads(start) if len(start) <= LONGEST else None
+        except ValueError:
+            whole = None
+        usual = {"tokens", *LABELS, *(("prompt", "question") if isinstance(whole, dict) and len(whole) <= 2 else ())}
+        if isinstance(whole, list):
+            yield from whole
+            return
+        if isinstance(whole, dict) and not usual & set(whole):
+            yield from map(list, whole.items())
+            return
+    yield from (json.loads(line) for line in _lines(file) if not line.isspace())
+
+
+def _records(file: str, tabs: bool) -> Iterator[list[str]]:
+    """The rows of CSV or TSV, the header first, without blank lines."""
+    if tabs:
+        yield from (line.rstrip("\r\n").split("\t") for line in _lines(file) if line.rstrip("\r\n"))
+        return
+    limit = csv.field_size_limit(2**31 - 1)  # a cell may be one long sequence; the limit is for the whole process
+    try:
+        yield from filter(None, csv.reader(_lines(file), strict=True))
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _conll(file: str, options: Options, universal: bool) -> Iterator[Row]:
+    """Tokens and labels of a file with a token per line, and blank lines between sequences."""
+    tabs, tokens, labels = universal or _has_tabs(file), list[str](), list[str]()
+    token, label = int(options.tokens or (2 if universal else 1)), int(options.labels or (4 if universal else -1))
+    for line in chain(_lines(file), [""]):
+        if not line.strip(" \t\r\n") or line.startswith("-DOCSTART-"):
+            if tokens:
+                yield tokens, labels or None
+            tokens, labels = [], []
+            continue
+        fields = line.rstrip("\r\n").split("\t") if tabs else [*filter(None, line.rstrip("\r\n").split(" "))]
+        comment = tabs and line.startswith("#") and "\t" not in line
+        if comment or (universal and not fields[0].isdigit()):
+            continue
+        tokens.append(fields[token - (token > 0)])
+        if len(fields) > 1 or options.labels:
+            labels.append(fields[label - (label > 0)])
+
+
+def _has_tabs(file: str) -> bool:
+    """Whether the first line that is a token, or else could be one, has a tab."""
+    for line in _lines(file):
+        if "\t" in line or not (line.isspace() or line.startswith(("#", "-DOCSTART-"))):
+            return "\t" in line
+    return False
+
+
+def _confirm_npz(comparison: Comparison, file: str, options: Options) -> None:
+    with np.load(file, allow_pickle=False) as stored:
+        names = (options.tokens or "X", options.labels or "Y", "lengths")
+        X, Y, lengths = (stored.get(name) for name in names)
+    confirm_arrays(comparison, X, Y, lengths, options.unit or "characters")
+
+
+def _confirm_parquet(comparison: Comparison, file: str, options: Options) -> None:
+    """Lists of numbers are compared as arrays, which is many times as fast as Python values are."""
+    chosen = _parquet_columns(file, options, answers=False)
+    by_token = comparison.data.labels is not None and comparison.data.labels.per == "token"
+    for tokens, label in _parquet(file, chosen):
+        lists, labels = _numbers(tokens), None if label is None else _numbers(label)
+        fits = label is None if labels is None else labels.lengths == (lists and lists.lengths if by_token else None)
+        if lists is None or lists.lengths is None or not fits:
+            confirm_rows(comparison, _rows(tokens, label), chosen.unit)
+            continue
+        comparison.lengths(lists.lengths)
+        comparison.tokens(lists.values)
+        if labels is not None:
+            comparison.labels(labels.values)
+
+
+def _parquet_columns(file: str, options: Options, answers: bool) -> Chosen:
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(file) as stored:
+        return choose(stored.schema_arrow.names, options, answers)
+
+
+def _parquet(file: str, chosen: Chosen) -> Iterator[tuple[Any, Any]]:
+    """Tokens and labels (None: there are none) of some rows of a Parquet file, as Arrow columns."""
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(file) as stored:
+        names = [stored.schema_arrow.names[place] for place in (chosen.token, chosen.label) if place is not None]
+        for batch in stored.iter_batches(batch_size=ROWS, columns=names):
+            yield batch.column(names[0]), batch.column(names[1]) if len(names) > 1 else None
+
+
+def _rows(tokens: Any, label: Any) -> Iterator[Row]:
+    labels = [None] * len(tokens) if label is None else label.to_pylist()
+    return map(key, zip(tokens.to_pylist(), labels, strict=True))
+
+
+class Numbers(NamedTuple):
+    """Numbers of an Arrow column, and the lengths of the lists that they came in, None where there are no lists."""
+
+    values: Any
+    lengths: list[int] | None
+
+
+def _numbers(column: Any) -> Numbers | None:
+    """The numbers of a column of numbers, or of lists of them, without a gap; None for other columns."""
+    from pyarrow import types
+
+    lengths = None
+    if column.null_count:
+        return None
+    if types.is_list(column.type) or types.is_large_list(column.type):
+        lengths, column = column.value_lengths().to_pylist(), column.flatten()
+    known = types.is_integer(column.type) or types.is_floating(column.type)
+    return None if column.null_count or not known else Numbers(column.to_numpy(), lengths)

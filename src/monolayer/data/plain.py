@@ -1,0 +1,160 @@
+"""What other libraries hold, as NumPy arrays, lists and Python values.
+
+Tensors, columns of pandas, Polars and Arrow, and masked arrays become an array of machine numbers or strings. Where
+something is missing in them they become a list with None in its place, or NaN among real numbers: a gap must not turn
+integers into real numbers. What has no values to read (sparse, nested and meta tensors, queries that have not been run,
+open files) is an error that names the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from monolayer.errors import DataError
+
+_PLAIN = {str, int, float, bool, list, tuple, type(None)}
+
+
+def array_like(value: Any) -> Any:
+    """Tensors and whatever else knows how to be an array, as one; of objects, as a list; a lone number as itself."""
+    if type(value) in _PLAIN:
+        return value
+    _check_readable(value)
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        value = (value.double() if value.is_floating_point() else value).numpy()  # NumPy has no bfloat16
+    elif isinstance(value, np.ma.MaskedArray):
+        value = _unmasked(value)
+    elif is_frame(value):
+        value = _frame_rows(value)
+    elif hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):
+        value = _column(value)
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        return value.item()
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return value.tolist()
+    return value
+
+
+def is_list(value: Any) -> bool:
+    """Whether `value` holds values in a row (a string is one value)."""
+    return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
+
+
+def plain_array(value: Any) -> bool:
+    """Whether `value` is an array of machine numbers or strings, so that all its values have one type."""
+    return isinstance(value, np.ndarray) and value.dtype != object
+
+
+def is_gap(value: Any) -> bool:
+    """Whether a value says that there is no label: None, NaN, pandas' NA, or a vector of NaN alone."""
+    if is_list(value):
+        return len(value) > 0 and all(isinstance(one, float | np.floating) and one != one for one in value)
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(value != value)
+
+
+def check_not_open(value: Any) -> None:
+    """Refuse an open file, of which nobody can say where its reader stands."""
+    if hasattr(value, "readline"):
+        name = getattr(value, "name", None)
+        called = f" ({name})" if isinstance(name, str) else ""
+        raise DataError(f"this is an open file{called}: pass the path of the file, or a list of what it holds")
+
+
+def _check_readable(value: Any) -> None:
+    """Refuse what holds no values that could be read as they stand."""
+    check_not_open(value)
+    if _unrun(value):
+        raise DataError(f"this {type(value).__name__} is a query that has not been run: pass its result, .collect()")
+    if hasattr(value, "tocoo"):
+        raise DataError(f"this {type(value).__name__} is sparse: pass it as a full array, .toarray()")
+    if not hasattr(value, "detach"):
+        return
+    if getattr(value, "is_nested", False):
+        raise DataError("this is a nested tensor: pass its tensors as a list, .unbind()")
+    if getattr(value, "is_meta", False):
+        raise DataError("this is a tensor on the device meta, which has a shape and no values: build it on another one")
+    if getattr(value, "is_quantized", False):
+        raise DataError("this is a quantized tensor: pass its numbers, .dequantize(), or .int_repr() for its integers")
+    layout = str(getattr(value, "layout", "torch.strided"))
+    if layout != "torch.strided":
+        raise DataError(f"this is a sparse tensor ({layout}): pass it as a full one, .to_dense()")
+
+
+def _unrun(value: Any) -> bool:
+    """Whether a table is a query (a LazyFrame of Polars and its like), which has neither rows nor a length yet."""
+    return hasattr(value, "collect") and not hasattr(value, "__len__")
+
+
+def _unmasked(array: np.ma.MaskedArray[Any, Any]) -> Any:
+    """NaN for what is masked among real numbers, else None; without a masked value the array itself."""
+    if not np.ma.getmaskarray(array).any():
+        return array.data
+    return array.filled(np.nan) if array.dtype.kind == "f" and array.ndim > 0 else array.tolist()
+
+
+def _column(values: Any) -> Any:
+    """A column of pandas, Polars or Arrow; other libraries' arrays."""
+    array = np.asarray(values)
+    own = isinstance(getattr(values, "dtype", None), np.dtype)  # then nothing was converted
+    if own or array.dtype.kind not in "fO" or (array.dtype.kind == "f" and not np.isnan(array).any()):
+        return array
+    # NaN may stand for a missing value among integers, which must stay integers.
+    return _listed(values)
+
+
+def _listed(values: Any) -> list[Any]:
+    """The values of a column as Python values."""
+    method = next((each for each in ("to_pylist", "to_list", "tolist") if hasattr(values, each)), None)
+    return list(values) if method is None else list(getattr(values, method)())  # Arrow; Polars and pandas; NumPy
+
+
+# -- tables --------------------------------------------------------------------------------------------
+
+
+def is_frame(value: Any) -> bool:
+    """Whether a value has columns by name. (A dict of columns has no order of rows that one could see: not taken.)"""
+    return not _unrun(value) and frame_names(value) is not None and hasattr(value, "__getitem__")
+
+
+def frame_names(frame: Any) -> list[str] | None:
+    """The names of its columns as text, in their order; None for what is no table."""
+    names = _own_names(frame)
+    return None if names is None else [str(name) for name in names]
+
+
+def frame_cells(frame: Any, at: int) -> list[Any]:
+    """Column number `at` as Python values."""
+    column = _frame_column(frame, at)
+    plain = [array_like(cell) for cell in _listed(column)]
+    return [cell.tolist() if isinstance(cell, np.ndarray) else cell for cell in plain]
+
+
+def _frame_column(frame: Any, at: int) -> Any:
+    """Column number `at` as its library holds it. Its name does not matter: it may be a number, or a tuple."""
+    if hasattr(frame, "iloc"):  # pandas
+        return frame.iloc[:, at]
+    if hasattr(frame, "get_columns"):  # Polars
+        return frame.get_columns()[at]
+    if hasattr(frame, "to_pylist"):  # Arrow
+        return frame.column(at)
+    return frame[(_own_names(frame) or [])[at]]  # Hugging Face
+
+
+def _own_names(frame: Any) -> list[Any] | None:
+    names = getattr(frame, "column_names", None)  # Arrow, Hugging Face
+    names = getattr(frame, "columns", None) if names is None else names  # pandas, Polars
+    return list(names) if isinstance(names, Iterable) else None
+
+
+def _frame_rows(frame: Any) -> Any:
+    """A table in the place of an array, row by row: an array if all its columns have one type, else lists."""
+    columns = [array_like(_frame_column(frame, at)) for at in range(len(_own_names(frame) or []))]
+    if columns and all(map(plain_array, columns)) and len({column.dtype for column in columns}) == 1:
+        return np.stack(columns, axis=1)
+    return [list(row) for row in zip(*map(_listed, columns), strict=True)]

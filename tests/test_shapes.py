@@ -1,0 +1,243 @@
+"""Data in every shape that people bring: each is read as what it is, or refused in words, and never misread.
+
+A row of the table gives what `Sequences.of`, or `read` for a path, makes of a shape: tokens and labels, where a label
+that is an integer or a string is a class and a float is a real number; or the words of the error.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from scipy.sparse import csr_array
+
+import monolayer as ml
+from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
+from monolayer.data import Sequences, growing, readers
+from monolayer.errors import DataError
+
+AB = [["a"], ["b"]]
+BIG = 2**53 + 1
+"""The least integer that float64 does not hold."""
+LISTS = {"tokens": [["a", "b"], ["c"]], "labels": [[1, 2], [None]]}
+TWO, PQ = ["ab", "cd"], {"p": [1, 3], "q": [2, None]}
+GAPS = {"tokens": ["a", "b"], "label": [1, None]}
+Got = tuple[list[Any], list[Any]]
+Given = Callable[[Path], Any]
+"""What is given: `X`, or a tuple of `X`, `Y` and maybe `lengths`; a path is that of a file, which may be written."""
+
+
+def classes(*labels: Any, lists: bool = False) -> Dataset:
+    """Three classes by number, as some datasets have them."""
+    feature = ClassLabel(names=["x", "y", "z"])
+    name, kind = ("labels", List(feature)) if lists else ("label", feature)
+    schema = Features({"tokens": List(Value("string")), name: kind}).arrow_schema
+    table = pa.table({"tokens": [[text] for text in "abc"[: len(labels)]], name: [*labels]}, schema)
+    return Dataset(table)  # unlike from_dict, without a look at the numbers
+
+
+def written(name: str, content: str | dict[str, Any]) -> Given:
+    def write(folder: Path) -> Path:
+        if isinstance(content, str):
+            (folder / name).write_text(content)
+        else:
+            pq.write_table(pa.table(content), folder / name)
+        return folder / name
+
+    return write
+
+
+class Opened(io.StringIO):
+    """An open file, as far as anybody can see."""
+
+    name = "data.csv"
+
+
+def arrow(names: list[str]) -> pa.Table:
+    return pa.Table.from_arrays([pa.array(["France"]), pa.array(["Paris"])], names=names)
+
+
+def nested() -> Any:
+    with warnings.catch_warnings(action="ignore"):
+        return torch.nested.nested_tensor([torch.tensor([1, 2]), torch.tensor([1])])
+
+
+MASK = np.ma.array([1, 2], mask=[False, True])
+FRANCE = ([["France"]], ["Paris"])
+TWICE = "has 2 columns called 'c', columns 1 and 2: give each its own name"
+ROUNDED = f"is {BIG} among real numbers, and float64 does not hold it (the nearest is {BIG - 1})"
+SHAPES: dict[str, tuple[Given, Got | str]] = {
+    # −1 in a ClassLabel column is no label
+    "class -1": (lambda _: classes(-1, 0, 2), ([["a"], ["b"], ["c"]], [None, "x", "z"])),
+    "class -100 and None": (lambda _: classes(-100, None, 1), ([["a"], ["b"], ["c"]], [None, None, "y"])),
+    "classes of tokens": (lambda _: classes([-1], [1], lists=True), (AB, [[None], ["y"]])),
+    "class 3 of 3": (lambda _: classes(0, 3), "row 1 of the Dataset, column 'label', holds class 3"),
+    "class -2": (lambda _: classes(0, -2), "row 1 of the Dataset, column 'label', holds class -2, and there are"),
+    # two columns of one name
+    "csv: c, c": (written("a.csv", "c,c\nFrance,Paris\n"), TWICE),
+    "csv: c, c with blanks": (written("a.csv", "c, c \nFrance,Paris\n"), TWICE),
+    "tsv: c, c": (written("a.tsv", "c\tc\nFrance\tParis\n"), TWICE),
+    "pandas: c, c": (lambda _: pd.DataFrame([["France", "Paris"]], columns=["c", "c"]), "the DataFrame " + TWICE),
+    "pandas: 1, '1'": (lambda _: pd.DataFrame([["a", "b"]], columns=[1, "1"]), "has 2 columns called '1'"),
+    "pandas: two labels": (
+        lambda _: pd.DataFrame([["a", "x", "y"]], columns=["tokens", "label", "label"]),
+        "has 2 columns called 'label', columns 2 and 3",
+    ),
+    "Arrow: c, c": (lambda _: arrow(["c", "c"]), "the Table " + TWICE),
+    "Arrow: c, d": (lambda _: arrow(["c", "d"]), FRANCE),
+    # numbered columns
+    "pandas: 0, 1": (lambda _: pd.DataFrame([["France", "Paris"]]), FRANCE),
+    "pandas: a MultiIndex": (
+        lambda _: pd.DataFrame([["France", "Paris"]], columns=pd.MultiIndex.from_product([["a"], [1, 2]])),
+        FRANCE,
+    ),
+    # integers among reals
+    "an integer among reals": (lambda _: (AB, [2**53, 0.5]), (AB, [float(2**53), 0.5])),
+    "a large one": (lambda _: (AB, [BIG, 0.5]), "the label of sequence 0 " + ROUNDED),
+    "a large one of NumPy": (lambda _: (AB, [0.5, np.int64(BIG)]), "the label of sequence 1 " + ROUNDED),
+    "a large one in a vector": (lambda _: (AB, [[0.5, 1, 2], [0.5, 1, BIG]]), "the label of sequence 1 " + ROUNDED),
+    "a large one in a table": (
+        lambda _: (["ab", "cd"], pd.DataFrame({"p": [1, BIG], "q": [0.5, 1.5]})),
+        "the label of token 0 of sequence 1 " + ROUNDED,
+    ),
+    "a large one, chunks before": (
+        written("a.jsonl", "".join(f'{{"tokens": "a", "label": {y}}}\n' for y in (1, BIG, 3, 4, 5, 6, 0.5))),
+        f"the label of line 2 of @ {ROUNDED}",
+    ),
+    "a large one in a token": (lambda _: ([[[0.5, BIG]]], [1]), "token 0 of sequence 0 " + ROUNDED),
+    "vectors of large integers": (lambda _: (np.array([[[BIG, 1]]]), [1]), "token 0 of sequence 0 " + ROUNDED),
+    "beyond 64 bits": (lambda _: (AB, [0.5, 2**70]), "label of sequence 1 is 1180591620717411303424, beyond 63 bits"),
+    "large integers alone": (lambda _: (AB, [BIG, -(2**63)]), (AB, [BIG, -(2**63)])),
+    # a gap changes no kind
+    "pandas: whole floats": (
+        lambda _: pd.DataFrame({"tokens": ["a", "b", "c"], "label": [1.0, np.nan, 3.0]}),
+        ([["a"], ["b"], ["c"]], [1.0, None, 3.0]),
+    ),
+    "pandas: Int64": (lambda _: pd.DataFrame(GAPS).astype({"label": "Int64"}), (AB, [1, None])),
+    "Polars": (lambda _: pl.DataFrame(GAPS), (AB, [1, None])),
+    "Arrow": (lambda _: pa.table(GAPS), (AB, [1, None])),
+    "Parquet": (written("a.parquet", GAPS), (AB, [1, None])),
+    "Polars: lists": (lambda _: pl.DataFrame(LISTS), ([["a", "b"], ["c"]], [[1, 2], [None]])),
+    "Arrow: lists": (lambda _: pa.table(LISTS), ([["a", "b"], ["c"]], [[1, 2], [None]])),
+    "Parquet: lists": (written("a.parquet", LISTS), ([["a", "b"], ["c"]], [[1, 2], [None]])),
+    "Y of pandas": (lambda _: (AB, pd.Series([1, None], dtype="Int64")), (AB, [1, None])),
+    "Y of pandas, floats": (lambda _: (AB, pd.Series([1.0, np.nan])), (AB, [1.0, None])),
+    "Y of Polars": (lambda _: (AB, pl.Series([1, None])), (AB, [1, None])),
+    "Y of Polars, floats": (lambda _: (AB, pl.Series([1.0, None])), (AB, [1.0, None])),
+    "Y of Arrow": (lambda _: (AB, pa.array([1, None])), (AB, [1, None])),
+    "Y of Arrow, lists": (lambda _: (LISTS["tokens"], pa.array([[1, 2], [None]])), (LISTS["tokens"], [[1, 2], [None]])),
+    "Y a table of Polars": (lambda _: (TWO, pl.DataFrame(PQ)), (TWO, [[1, 2], [3, None]])),
+    "Y a table of Arrow": (lambda _: (TWO, pa.table(PQ)), (TWO, [[1, 2], [3, None]])),
+    "Y a table of pandas": (lambda _: (TWO, pd.DataFrame({"p": [1, 3], "q": 0.5})), (TWO, [[1.0, 0.5], [3.0, 0.5]])),
+    "X of Arrow": (lambda _: (pa.array([[1, 2], [3]]), ["x", "y"]), ([[1, 2], [3]], ["x", "y"])),
+    # a mask is gaps
+    "masked integers": (lambda _: (AB, MASK), (AB, [1, None])),
+    "masked reals": (lambda _: (AB, MASK.astype(float)), (AB, [1.0, None])),
+    "masked strings": (lambda _: (AB, np.ma.array(["x", "y"], mask=[True, False])), (AB, [None, "y"])),
+    "masked labels of tokens": (lambda _: ([[1, 2], [3, 4]], [MASK, [3, 4]]), ([[1, 2], [3, 4]], [[1, None], [3, 4]])),
+    "a mask of nothing": (lambda _: (np.ma.array([[1, 2]]), np.ma.array([7])), ([[1, 2]], [7])),
+    "np.ma.masked": (lambda _: (AB, [1, np.ma.masked]), (AB, [1, None])),
+    "masked tokens": (lambda _: (MASK[None], [1]), "token 1 of sequence 0 is None"),
+    "masked vectors": (lambda _: (MASK[None, None] * 0.5, [1]), "token 0 of sequence 0 is [0.5, nan]: NaN and"),
+    "masked padding": (lambda _: (MASK[None], [1], [1]), "X has masked tokens, and lengths: pass X.filled(0)"),
+    # nothing to read
+    "a LazyFrame": (lambda _: pl.LazyFrame(GAPS), "this LazyFrame is a query that has not been run: pass its result"),
+    "Y a LazyFrame": (lambda _: (AB, pl.LazyFrame(GAPS)), "this LazyFrame is a query that has not been run"),
+    "a sparse tensor": (lambda _: torch.eye(2).to_sparse(), "this is a sparse tensor (torch.sparse_coo): pass"),
+    "Y a sparse tensor": (lambda _: (AB, torch.eye(2).to_sparse()), "this is a sparse tensor (torch.sparse_coo)"),
+    "a sparse array": (lambda _: csr_array(np.eye(2)), "this csr_array is sparse: pass it as a full array, .toarray()"),
+    "a nested tensor": (lambda _: nested(), "this is a nested tensor: pass its tensors as a list"),
+    "a meta tensor": (lambda _: torch.zeros(2, 2, device="meta"), "this is a tensor on the device meta, which has"),
+    "an open file": (lambda _: Opened("c,d\na,b\n"), "this is an open file (data.csv): pass the path of the file"),
+    "Y an open file": (lambda _: (AB, Opened("x\ny\n")), "this is an open file (data.csv)"),
+    "text in memory": (lambda _: io.StringIO("a,b\n"), "this is an open file: pass the path of the file"),
+    "tables in a dict": (lambda _: DatasetDict(train=classes(0)), "the DatasetDict holds tables: pass one of them"),
+    # a mixed list is no vector
+    "a mixed list": (lambda _: (["abc"], [["x", 0.5]]), "sequence 0 has 3 tokens but 2 labels"),
+    "a mixed list with a boolean": (lambda _: (["abc"], [[True, 0.5]]), "sequence 0 has 3 tokens but 2 labels"),
+    "a vector": (lambda _: (["abc"], [[1, 0.5]]), (["abc"], [[1.0, 0.5]])),
+}  # fmt: skip
+
+
+def said(data: Sequences) -> Got:
+    """Tokens and labels by the names that users know; None for a gap."""
+    flat = data.tokens if data.vocabulary is None else data.vocabulary.decode(data.tokens)
+    labels = data.named_labels()
+    assert labels is not None
+    assert data.labels is not None
+    rows = labels if data.labels.per == "sequence" else data.split(labels)
+    found = [row.tolist() if isinstance(row, np.generic | np.ndarray) else row for row in rows]
+    return [part.tolist() for part in data.split(flat)], found
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_shape_is_read_as_what_it_is_or_refused(shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give, wanted = SHAPES[shape]
+    monkeypatch.setattr(growing, "CHUNK", 3)
+    given = give(tmp_path)
+    X, Y, lengths = (*(given if isinstance(given, tuple) else (given,)), None, None)[:3]
+    if isinstance(wanted, str):
+        with pytest.raises(DataError) as caught:
+            readers.sequences_of(X, Y, lengths=lengths)
+        files = [*tmp_path.iterdir()]
+        assert wanted.replace("@", str(files[0] if files else "")) in str(caught.value)
+        return
+    found = said(readers.sequences_of(X, Y, lengths=lengths))
+    tokens = [[*row] for row in wanted[0]]
+    assert repr(found) == repr((tokens, wanted[1]))  # 1 is a class and 1.0 is a real number
+    assert ml.certify(ml.memorize(X, Y, lengths=lengths), X, Y, lengths=lengths).verdict == "proved"
+
+
+def test_files_are_given_by_their_paths(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("c,d\na,b\n")
+    file = Opened("c,d\na,b\n")
+    for given, words in ((file, r"this is an open file \(data\.csv\)"), ([file], "open file"), (7, "a int is no path")):
+        with pytest.raises(DataError, match=words):
+            ml.read(given)
+    with pytest.raises(DataError, match=r"the list of files holds 7 \(int\), which is no path"):
+        ml.read([7])  # type: ignore[list-item]
+    assert len(ml.read(tmp_path.glob("*.csv"))) == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("storage", ["cells", "steps"])
+def test_every_integer_of_64_bits_is_a_label(storage: str, tmp_path: Path) -> None:
+    labels = [-(2**63), 2**63 - 1]
+    model = ml.memorize(AB, labels) if storage == "steps" else ml.memorize_as("bert", AB, labels)
+    model.save(tmp_path / "model")
+    assert list(map(int, ml.load(tmp_path / "model").predict(AB))) == labels
+    assert ml.verify(tmp_path / "model", AB, labels).verdict == "proved"
+
+
+@pytest.mark.parametrize(
+    ("labels", "unknown", "wanted"),
+    [
+        ([0, 1], -1, -1),
+        ([0, 1], "7", 7),
+        ([0, 1], np.int64(7), 7),
+        ([0, 1], 1.7, "the labels are integers, and 1.7 is none"),
+        ([0, 1], True, "the labels are integers, and True is none"),
+        ([0, 1], "x", "the labels are integers, and 'x' is none"),
+        ([0, 1], -100, "unknown=-100 is no class: -100 says that there is no label"),
+        ([0, 1], 2**70, "unknown=1180591620717411303424 is beyond 63 bits"),
+        (["x", "y"], "none", "none"),
+        (["x", "y"], True, "unknown must be the name of a class, such as 'unknown', not True"),
+    ],
+)
+def test_the_class_of_unknown_keys(labels: list[Any], unknown: Any, wanted: Any) -> None:
+    if isinstance(wanted, str) and wanted != "none":
+        with pytest.raises(DataError, match=wanted):
+            ml.memorize_as("bert", AB, labels, unknown=unknown)
+        return
+    model = ml.memorize_as("bert", AB, labels, unknown=unknown)
+    assert model.predict([["a"], ["b"], ["c"]]).tolist() == [*labels, wanted]
+    assert ml.certify(model, AB, labels).verdict == "proved"
