@@ -10,8 +10,9 @@ such a way, and then a look-up of a few tokens on a large model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -23,10 +24,21 @@ from monolayer.model.parts import Parts
 T = TypeVar("T")
 
 SAMPLES = 32
-"""Numbers of each tensor that are compared, evenly spaced."""
+"""Numbers of each tensor that are compared, about, evenly spaced."""
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
-_found: WeakKeyDictionary[Parts, tuple[list[Any], list[Any], Any]] = WeakKeyDictionary()
+
+class Remembered(NamedTuple):
+    """What was found out, and the state in which it was: `some` views into the tensors, and the numbers they showed."""
+
+    parts: list[Any]
+    marks: list[Any]
+    some: list[Tensor]
+    numbers: list[Any]
+    value: Any
+
+
+_found: WeakKeyDictionary[Parts, Remembered] = WeakKeyDictionary()
 """By model, so that copies and pickles of a model do not carry it. Holds parts of the model, never the model."""
 
 
@@ -37,7 +49,8 @@ def _state(model: Parts) -> tuple[list[Any], list[Any]]:
     counter: then a mark is NaN, which is equal to nothing.
     """
     modules = list(model.modules())
-    tensors = [*model.parameters(), *model.buffers()]
+    own = [(*vars(module)["_parameters"].values(), *vars(module)["_buffers"].values()) for module in modules]
+    tensors = [tensor for some in own for tensor in some if tensor is not None]
     parts: list[Any] = [*modules[1:], *tensors]
     for module in modules:
         # What is no part is an attribute: the readout's name, a card. PyTorch's own begin with `_`.
@@ -46,7 +59,7 @@ def _state(model: Parts) -> tuple[list[Any], list[Any]]:
         return parts, [float("nan")]
     marks: list[Any] = [*map(id, parts)]
     for tensor in tensors:
-        marks += (tensor._version, tensor.data_ptr(), tensor.dtype, tensor.device, _sample(tensor))
+        marks += (tensor._version, tensor.data_ptr(), tensor.dtype, tensor.device)
     for module in modules:
         marks += (type(module), [*map(list, _hooks(module))])
     return parts, marks
@@ -56,9 +69,11 @@ def remembered(model: Parts, find: Callable[[], T]) -> T:
     """`find()`, or what it returned last time if the model has not changed since."""
     parts, marks = _state(model)
     then = _found.get(model)
-    if then is None or then[1] != marks:
-        then = _found[model] = parts, marks, find()
-    value: T = then[2]
+    if then is None or then.marks != marks or [view.tolist() for view in then.some] != then.numbers:
+        some = [_some(part) for part in parts if isinstance(part, Tensor)]
+        then = Remembered(parts, marks, some, [view.tolist() for view in some], find())
+        _found[model] = then
+    value: T = then.value
     return value
 
 
@@ -83,8 +98,8 @@ def _hooks(module: nn.Module) -> tuple[Any, ...]:
     )
 
 
-def _sample(tensor: Tensor) -> list[int]:
-    """Some numbers of a tensor as bits: NaN, which marks ids without a vector, is not equal to itself."""
-    flat = tensor.detach().reshape(-1)
-    some: list[int] = flat[:: max(1, flat.numel() // SAMPLES)].view(_BITS[flat.element_size()]).tolist()
-    return some
+def _some(tensor: Tensor) -> Tensor:
+    """A view of some numbers of a tensor as bits: NaN, which marks ids without a vector, is not equal to itself."""
+    each = SAMPLES if tensor.ndim == 1 else math.isqrt(SAMPLES) + 1
+    some = tensor.detach()[tuple(slice(None, None, max(1, size // each)) for size in tensor.shape)]
+    return some.view(_BITS[tensor.element_size()])

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from monolayer.model.attention import KEY, onto
 from monolayer.model.device import recording
-from monolayer.model.staircase import CELLS_AT_ONCE, Steps, rising
+from monolayer.model.staircase import CELLS_AT_ONCE, Steps
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,10 @@ class Quantizer(nn.Module):
         for column in range(weight_1.shape[1]):
             mine = reads[:, column]
             slope, bias, jump = weight_1[mine, column], bias_1[mine], -weight_2[mine]
-            if not rising(slope, bias):
+            steps = Steps(slope, bias, torch.cat([first[None], first + jump.cumsum(0)]))
+            if not steps.rise:
                 return None
-            tables.append(Steps(slope, bias, torch.cat([first[None], first + jump.cumsum(0)])))
+            tables.append(steps)
             first = torch.zeros_like(first)
         return CellSteps(tuple(tables))
 

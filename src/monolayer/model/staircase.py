@@ -61,51 +61,50 @@ class Steps:
         """Where they end, `(R,)`."""
         return self.start + 1.0 / self.slope
 
+    @property
+    def rise(self) -> bool:
+        """Whether they rise one after the other over ramps that floats can tell from a point. A NaN is no step."""
+        start, end = self.start, self.end
+        return bool((self.slope > 0).all() and (start < end).all() and (end[:-1] <= start[1:]).all())
+
     def __call__(self, z: Tensor) -> Tensor:
         """Labels `(P, m)` of `z` `(P,)` by binary search, O(log R) a point."""
         if min(len(z), len(self.slope)) < (_LARGE if z.device.type == "cpu" else 32 * _LARGE):
-            return self.search(z)
+            return self.search(z).T
         # A search in random order waits for memory at every point; roughly sorted, neighbours share their path.
         order = _rough_order(z)
         found = self.search(z.index_select(0, order))
         label = torch.empty_like(found)
-        label[order] = found
-        return label
+        for coordinate, value in zip(label, found, strict=True):
+            coordinate[order] = value
+        return label.T
 
     def search(self, z: Tensor) -> Tensor:
-        """The same, of points in an order of their own: best that of `z`."""
+        """Labels `(m, P)`, best of points in the order of `z`.
+
+        Coordinate by coordinate: numbers are moved much faster than short rows, on a device most of all.
+        """
         step = torch.searchsorted(self.end, z, right=True)
-        # Coordinate by coordinate: a device takes numbers much faster than short rows.
-        columns = [level[step] for level in self.level.unbind(1)]
-        label = torch.stack(columns, dim=1) if len(columns) > 1 else columns[0][:, None]
+        columns = [level.index_select(0, step) for level in self.level.unbind(1)]
+        label = torch.stack(columns) if len(columns) > 1 else columns[0][None]
         if len(self.start):
             # `step` ramps lie wholly left of z; z may still be on the next one.
-            ramp = torch.nonzero(z > self.start[step.clamp(max=len(self.start) - 1)]).flatten()
+            ramp = torch.nonzero(z > self.start.index_select(0, step.clamp(max=len(self.start) - 1))).flatten()
             ramp = ramp[step[ramp] < len(self.start)]
             here = step[ramp]
             part = (self.slope[here] * z[ramp] + self.bias[here]).clamp_(0.0, 1.0)[:, None]
             # Not level + part · jump: between labels such as ±1e308 there is no jump that is a float.
-            label[ramp] = (1.0 - part) * self.level[here] + part * self.level[here + 1]
+            label[:, ramp] = ((1.0 - part) * self.level[here] + part * self.level[here + 1]).T
         return label
-
-
-def rising(slope: Tensor, bias: Tensor) -> bool:
-    """Whether steps `(R,)` rise one after the other over ramps that floats can tell from a point. A NaN is no step."""
-    start = -bias / slope
-    end = start + 1.0 / slope
-    return bool((slope > 0).all() and (start < end).all() and (end[:-1] <= start[1:]).all())
-
-
-def _running(jumps: Tensor) -> Tensor:
-    """Sums of the first 1, 2, … columns of `(m, R)`, a row at a time: few long rows keep no device busy."""
-    return torch.stack([row.cumsum(0) for row in jumps.unbind()])
 
 
 def _rough_order(z: Tensor) -> Tensor:
     """An order of `z` `(P,)` up to 1/65,536 of its range, by sorting 16-bit integers: much cheaper than sorting `z`."""
-    low, high = float(z.min()), float(z.max())
-    share = ((z - low) * (65535.0 / max(high - low, 1e-300))).nan_to_num_().clamp_(0.0, 65535.0)
-    short = share.sub_(32768.0).to(torch.int16)
+    low, high = torch.stack(z.aminmax()).tolist()
+    scale = 65535.0 / max(high - low, 1e-300)
+    # A NaN, or all numbers beside one, may go anywhere: what is found is put back to where it belongs.
+    short = torch.add(torch.tensor(-32768.0 - scale * low, dtype=z.dtype), z, alpha=scale).clamp_(-32768.0, 32767.0)
+    short = short.nan_to_num_().to(torch.int16)
     if z.device.type == "cpu":
         return torch.from_numpy(np.argsort(short.numpy(), kind="stable"))  # a radix sort
     return short.sort().indices
@@ -217,9 +216,14 @@ class Staircase(nn.Module):
         if self.form == "runs":
             level = weight_2 + bias_2
         else:
-            first = bias_2 + weight_2.sum(1, keepdim=True)
-            level = torch.cat([first, first - _running(weight_2)], dim=1)
-        return Steps(slope, bias, level.T) if rising(slope, bias) else None
+            first = bias_2[:, 0] + weight_2.sum(1)
+            level = weight_2.new_empty(len(weight_2), weight_2.shape[1] + 1)
+            level[:, 0] = first
+            # A row at a time: few long rows keep no device busy.
+            for begin, jumps, row in zip(first, weight_2, level[:, 1:], strict=True):
+                torch.sub(begin, torch.cumsum(jumps, 0, out=row), out=row)
+        found = Steps(slope, bias, level.T)
+        return found if found.rise else None
 
     def layers(self) -> list[tuple[Tensor, Tensor]]:
         """`w z + b`; `1 − h`; of `runs` the differences of neighbours; the label."""
