@@ -123,7 +123,7 @@ def test_dense_and_table_agree_with_rational_arithmetic(seed: int) -> None:
     level = random.integers(0, 9, steps + 1).astype(float)
     exponent = np.frexp(np.diff(points))[1] - 3
     start = points[:-1] + (np.diff(points) - np.exp2(exponent)) / 2
-    given = np.exp2(-exponent), start.copy(), np.diff(level)[None], level[-1:].copy()
+    given = np.exp2(-exponent), start.copy(), -np.diff(level)[None], level[-1:].copy()
     readout = Staircase.from_steps(*map(torch.from_numpy, given))
     table = readout.steps()
     assert table is not None
@@ -150,7 +150,7 @@ def test_neither_a_rough_order_nor_blocks_of_points_change_a_label(
 def test_a_ramp_that_floats_cannot_see_is_no_step_for_the_shortcut() -> None:
     """At its very start such a ramp is not climbed yet by the network; a search would count it as climbed."""
     one = torch.ones(1, dtype=torch.float64)
-    steep = Staircase.from_steps(one * 2.0**60, one.clone(), one[None].clone(), one)
+    steep = Staircase.from_steps(one * 2.0**60, one.clone(), -one[None], one)
     assert steep.steps() is None
     assert steep(one).item() == 0.0
 

@@ -89,11 +89,6 @@ def ends_of(x: Numbers) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def empty(count: int, like: Numbers) -> Numbers:
-    """Room for `count` numbers of the type of `like`, where that lies."""
-    return np.empty(count, like.dtype) if is_array(like) else like.new_empty(count)
-
-
 def places(mask: Numbers) -> Numbers:
     """Where a mask `(P,)` is true."""
     return np.flatnonzero(mask) if is_array(mask) else mask.nonzero().flatten()

@@ -60,8 +60,9 @@ def _state(model: Parts) -> tuple[list[Any], list[Any]]:
     marks: list[Any] = [*map(id, parts)]
     for tensor in tensors:
         marks += (tensor._version, tensor.data_ptr(), tensor.dtype, tensor.device)
+    marks += map(list, _hooks_everywhere())
     for module in modules:
-        marks += (type(module), [*map(list, _hooks(module))])
+        marks += (type(module), *map(list, _hooks(module)))
     return parts, marks
 
 
@@ -84,18 +85,19 @@ def look_again(model: Parts) -> None:
 
 def hooked(model: Parts) -> bool:
     """Whether code of the user runs inside the forward pass of a module, which a shortcut would pass by."""
-    return any("forward" in vars(module) or any(_hooks(module)) for module in model.modules())
+    own = ("forward" in vars(module) or any(_hooks(module)) for module in model.modules())
+    return any(_hooks_everywhere()) or any(own)
 
 
 def _hooks(module: nn.Module) -> tuple[Any, ...]:
-    """Hooks before and after the forward pass; those that PyTorch calls for every module count as everyone's."""
+    """Hooks before and after the forward pass of a module."""
     own = vars(module)
-    return (
-        own["_forward_hooks"],
-        own["_forward_pre_hooks"],
-        everywhere._global_forward_hooks,
-        everywhere._global_forward_pre_hooks,
-    )
+    return own["_forward_hooks"], own["_forward_pre_hooks"]
+
+
+def _hooks_everywhere() -> tuple[Any, ...]:
+    """Those that PyTorch calls for every module."""
+    return everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks
 
 
 def _some(tensor: Tensor) -> Tensor:

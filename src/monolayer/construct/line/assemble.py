@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from monolayer.arrays import Numbers, copied, is_array
+from monolayer.arrays import Numbers, copied, ends_of, is_array
 from monolayer.construct.line.alphabet import UNIT
 from monolayer.construct.line.cascade import KAPPA
 from monolayer.construct.line.draw import Draw
@@ -41,14 +41,15 @@ def staircase(slope: Numbers, start: Numbers, level: Numbers, classes: bool, uni
     """
     if not classes:
         return Staircase.from_runs(tensor(slope), tensor(start), tensor(level))
-    jump = level[:, 1:] - level[:, :-1]
-    most = max(size_of_jumps(row[None]) for row in jump) + max(float(level.max()), -float(level.min()))
+    fall = level[:, :-1] - level[:, 1:]
+    least, largest = ends_of(level)
+    most = max(size_of_jumps(row[None]) for row in fall) + max(largest, -least)
     if most * unit >= 1.0:
         raise PrecisionError(
             f"{level.shape[1]:,} runs of labels add up to {most:,.0f}, and sums of whole numbers are exact only below "
             f"{1.0 / unit:,.0f} in this format: use fewer classes{'' if unit == UNIT else ', or float64'}"
         )
-    return Staircase.from_steps(tensor(slope), tensor(start), tensor(jump), tensor(copied(level[:, -1])))
+    return Staircase.from_steps(tensor(slope), tensor(start), tensor(fall), tensor(copied(level[:, -1])))
 
 
 def assemble(

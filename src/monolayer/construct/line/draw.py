@@ -172,7 +172,8 @@ def sample_rows(sequences: int, tokens: int) -> Ints:
     """Which of so many sequences are compared: all, or one at random of each of as many equal stretches."""
     count = max(1, min(sequences, sequences * SAMPLE // tokens))
     begin = np.arange(count + 1) * sequences // count
-    return begin[:-1] + np.random.default_rng(0).integers(0, np.diff(begin))
+    # The largest number below 1 times a whole number rounds to one below that.
+    return begin[:-1] + (np.random.default_rng(0).random(count) * np.diff(begin)).astype(np.int64)
 
 
 def check_seed(seed: int) -> None:

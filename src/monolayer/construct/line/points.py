@@ -19,7 +19,6 @@ from monolayer.arrays import (
     Floats,
     Ints,
     Numbers,
-    empty,
     ends_of,
     exponent,
     home,
@@ -73,14 +72,18 @@ class Points:
     @cached_property
     def room(self) -> Numbers:
         """The gaps `(P − 1,)` in rounding errors of whichever end has the larger one."""
-        found = empty(max(0, len(self.z) - 1), self.z)
+        if not is_array(self.z):
+            return self._room(self.z[:-1], self.z[1:])
+        found = np.empty(max(0, len(self.z) - 1))
         for part in stretches_of(len(found), self.z):
-            left, right = self.z[part], self.z[part.start + 1 : part.stop + 1]
-            error = larger(right, -left)  # the larger of the two sizes
-            error *= self.unit
-            error += self.fixed_error
-            found[part] = (right - left) / error
+            found[part] = self._room(self.z[part], self.z[part.start + 1 : part.stop + 1])
         return found
+
+    def _room(self, left: Numbers, right: Numbers) -> Numbers:
+        error = larger(right, -left)  # the larger of the two sizes
+        error *= self.unit
+        error += self.fixed_error
+        return (right - left) / error
 
     @cached_property
     def tight(self) -> Ints:
@@ -147,11 +150,16 @@ def token_major(code: Numbers, context: Numbers, place: Numbers | None) -> Numbe
     most = high - low
     if most >= 2.0**32:
         return None
-    digits, number = short(code - low, int(most)), whole_numbers(len(code), code, short=True)
+    digits, by_context = short(code - low, int(most)), order_of(context)
+    if not is_array(code) and place is None:
+        width = len(code) // len(context)
+        there = order_of_digits(rows_of(digits, len(context), by_context))
+        row = there // width  # of what was put in order of context; numbers are computed faster than moved
+        return pick(by_context, row).mul_(width).add_(there.sub_(row.mul_(width)))
+    number = whole_numbers(len(code), code, short=True)
     if place is not None:
         number[:] = -1
         number[place] = whole_numbers(len(place), code, short=True)
-    by_context = order_of(context)
     digits, number = (rows_of(part, len(context), by_context) for part in (digits, number))
     if place is not None:
         labelled = number >= 0
@@ -192,6 +200,8 @@ def ramps(left: Numbers, right: Numbers) -> tuple[Numbers, Numbers]:
 
 def size_of_jumps(jump: Numbers) -> float:
     """`Σ |Δ|` of jumps `(m, R)`, a stretch at a time."""
+    if not is_array(jump):
+        return float(jump.norm(1))
     return sum(float(abs(jump[:, part]).sum()) for part in stretches_of(jump.shape[1], jump))
 
 
