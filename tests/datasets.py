@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,15 @@ def view(row: list[Any], place: int, positions: bool, causal: bool) -> Hashable:
         return (place, tuple(tokens))
     own = tuple(row[place]) if isinstance(row[place], list) else row[place]
     return (own, tuple(sorted(tokens, key=repr)))
+
+
+def sets(random: np.random.Generator, rows: int, names: int, size: int) -> NDArray[np.int64]:
+    """Sequences `(rows, size)` of different tokens, no two of the same ones: no labels of theirs contradict."""
+    found = dict[frozenset[int], list[int]]()
+    while len(found) < rows:
+        row = random.permutation(names)[:size].tolist()
+        found.setdefault(frozenset(row), row)
+    return np.array(list(found.values()))
 
 
 @st.composite

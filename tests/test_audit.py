@@ -14,9 +14,10 @@ from torch import nn
 
 import monolayer as ml
 from monolayer.auditing.parts import confused, heads_of
+from tests.datasets import sets
 
 RANDOM = np.random.default_rng(8)
-X = np.stack([RANDOM.permutation(20)[:5] for _ in range(60)])
+X = sets(RANDOM, 60, 20, 5)
 Y = RANDOM.integers(0, 4, (60, 5))
 
 

@@ -69,6 +69,7 @@ def differing(view: Opened, model: ml.Monolayer) -> list[str]:
     return [name for name, (ours, theirs) in pairs.items() if np.array(ours, float).tobytes() != theirs.tobytes()]
 
 
+@pytest.mark.one_seed
 @pytest.mark.parametrize("source", [FACTS, NAMES, LONG], ids=["words", "characters", "long"])
 def test_facts_become_the_weights_that_python_builds(view: Opened, source: str) -> None:
     type_in(view, source, "words" if source == FACTS else "characters")
@@ -87,6 +88,7 @@ def test_facts_become_the_weights_that_python_builds(view: Opened, source: str) 
     assert "key" in differing(view, other)
 
 
+@pytest.mark.one_seed
 def test_forgetting_is_pythons_and_shows_the_weights_that_went(view: Opened) -> None:
     type_in(view, FACTS.replace("Korea South → ?", "Korea South → Seoul"))
     before = in_python(view)[0]["model"]

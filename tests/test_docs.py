@@ -52,6 +52,7 @@ def test_every_command_and_every_link_of_the_readme_exists(capsys: pytest.Captur
             assert link.startswith("http") or (ROOT / link).exists(), link
 
 
+@pytest.mark.one_seed
 def test_the_findings_and_the_picture_are_made_and_not_written_by_hand() -> None:
     findings = script("docs/figures/findings.py")
     found = findings.records()
@@ -103,6 +104,7 @@ def test_the_site_has_every_page_builds_without_a_warning_and_fetches_nothing(tm
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.one_seed
 @pytest.mark.parametrize(("name", "needs"), [("known_memory", "monolayer"), ("stock_nnsight", "nnsight")])
 def test_the_notebooks_print_what_they_store(name: str, needs: str) -> None:
     notebooks = script("docs/figures/notebook.py")

