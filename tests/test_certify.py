@@ -152,6 +152,17 @@ def test_a_key_that_the_data_lack_may_still_shift_the_softmax(tmp_path: Path) ->
         assert ml.load(folder).predict(case.X)[0].tolist() == [0, 1]  # ours looks at rows in use
 
 
+def test_the_key_of_the_begin_token_shifts_scores_too() -> None:
+    """Without a shift, `exp` of a score of 1,000 overflows, and in the codes of cells, ids and vectors alike."""
+    case, lift = two_classes(), np.array([[0.0], [0.0], [1.0], [0.0]])
+    vectors = case.saved.changed(lift__weight=lift, lift__bias=np.array([1.0, 0, 0, 0]))
+    vectors.config |= {"tokens": "vectors", "vocabulary": None}
+    for saved, X in ((case.saved, case.X), (vectors, [[[0.0], [1.0]], [[1.0], [1.0]]])):
+        expect("proved", "", saved, X, case.Y)
+        for key in (1000.0, -1000.0):  # the least score of a head with `q < 0` is its largest
+            expect("undecided", "scores reach", saved.edited("bos", KEY, key), X, case.Y)
+
+
 def test_places_shift_scores_too() -> None:
     """Keys are sums of a token's and a place's; with a score of 2,000 and no shift `exp` overflows."""
     case = two_classes()

@@ -14,12 +14,22 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from monolayer.checker.codes import Reads, read_attention, read_codes, read_stream
-from monolayer.checker.readout import sums_are_exact, thresholds
-from monolayer.checker.rounding import BINARY32, BINARY64, EXP_ULPS, Attention, Format, UnhandledError, context_error
-from monolayer.checker.stored import read
+from monolayer.checker.readout import answers, sums_are_exact, thresholds
+from monolayer.checker.rounding import (
+    BINARY32,
+    BINARY64,
+    EXP_ULPS,
+    Attention,
+    Format,
+    UnhandledError,
+    code_error,
+    context_error,
+    lift_error,
+)
+from monolayer.checker.stored import Stored, read
 from monolayer.data import Sequences
 from tests.evil import Evil, evaluate
-from tests.stored_models import Case, random_case, true_codes
+from tests.stored_models import LABEL, Case, random_case, true_codes
 
 
 def points(case: Case, folder: Path) -> tuple[Any, Sequences, Reads, Any]:
@@ -131,18 +141,76 @@ def test_keys_known_to_within_ds_move_the_operator_by_at_most_that_times_1_plus_
     assert bound <= 2.0 * (1 + 2 * abs(scale) * S) * ds * 1.001, "and by no more than this"
 
 
-def test_scores_and_counts_beyond_the_proof_are_not_judged() -> None:
+COARSE = Format("coarse", 2.0**-12, 2.0**-14, 64.0, 2.0**-400, 2.0**128, 2**31)
+"""Rounding and underflow count alike, so that every term of a bound does."""
+SAID = 1.0 + 2.0**-21, 1.0 + 2.0**-16
+"""A bound in floats is above that of its lemma, for its own rounding, and not by much."""
+
+
+def follows(bound: float, lemma: Any) -> None:
+    assert bool(arb(SAID[0]) * lemma <= arb(bound)), "less than the lemma says"
+    assert bool(arb(bound) <= arb(SAID[1]) * lemma), "more than the lemma says"
+
+
+def gamma(k: Any, fmt: Format) -> Any:
+    return k * arb(fmt.unit) / (1 - k * arb(fmt.unit))
+
+
+@pytest.mark.parametrize(("size", "terms"), [(1.0, 0), (0.0, 5), (3.7, 1), (0.3, 40)])
+def test_the_bound_of_lemma_3_is_the_one_that_is_proved(size: float, terms: int) -> None:
+    follows(lift_error(size, terms, COARSE), gamma(terms, COARSE) * size + arb(4 * terms + 3) * COARSE.tiny)
+
+
+@pytest.mark.parametrize(("n", "S", "ds", "T", "dt"), [
+    (1.0, 1.0, 0.0, 1.0, 0.0), (5.0, 2.0, 0.01, 0.5, 0.0), (3.0, 0.25, 0.0, 4.0, 0.003), (40.0, 3.0, 0.02, 3.0, 0.02)
+])  # fmt: skip
+@pytest.mark.parametrize("head", [(1.0, 1.0, 1.0, 1.0), (-0.5, 1.5, 0.25, -3.0), (1.5, -0.25, -4.0, 0.5)])
+def test_the_bound_of_lemma_4_is_the_one_that_is_proved(
+    head: tuple[float, ...], n: float, S: float, ds: float, T: float, dt: float
+) -> None:
+    q, k, v, o = (arb(abs(number)) for number in head)
+    fmt, R = COARSE, q * k * arb(S)
+    x = 4 * R / (1 - 4 * arb(fmt.unit)) + 3 * (1 + q + k + S) * arb(fmt.tiny) / fmt.unit + 2 * EXP_ULPS
+    A, B = gamma(n + 4 + x, fmt), gamma(n - 1 + x, fmt)
+    underflow = 64 * arb(n) * (1 + o) * (1 + v) * (1 + max(S, T)) * (2 * R).exp() * fmt.tiny
+    lemma = o * v * T * (A + B) / (1 - B) + o * v * (dt + 2 * q * k * T * arb(ds)) + underflow
+    follows(float(context_error(np.array([n]), Attention(*head), S, ds, fmt, (T, dt))[0]), lemma)
+
+
+@pytest.mark.parametrize(("z", "before"), [(0.0, 0.0), (-3.0, 0.0), (2.0, 1e-3), (0.0, 0.5)])
+def test_the_bound_of_lemma_5_is_the_one_that_is_proved(z: float, before: float) -> None:
+    u = arb(COARSE.unit)
+    lemma = ((1 + u) * before + u * abs(z)) / (1 - u) + COARSE.tiny
+    follows(float(code_error(np.array([z]), before, COARSE)[0]), lemma)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_scores_and_counts_beyond_the_proof_are_not_judged(sign: float) -> None:
     one = Attention(1.0, 1.0, 1.0, 1.0)
     beyond: list[tuple[float, Attention, Format, str]] = [
-        (3, replace(one, q=65.0), BINARY64, "scores reach 65"),
+        (3, replace(one, q=sign * 65.0), BINARY64, "scores reach 65"),
         (2.0**22, one, replace(BINARY32, longest=2**30), "too many for binary32"),
         (3, replace(one, k=float("nan")), BINARY64, "scores reach nan"),
     ]
     for fmt in (BINARY64, BINARY32):  # beyond these, sums may overflow, and quotients be subnormal
-        beyond += [(fmt.longest + 1, one, fmt, ""), (3, replace(one, o=2.0 * fmt.largest), fmt, "")]
+        large = sign * 2.0 * fmt.largest
+        beyond += [(fmt.longest + 1, one, fmt, ""), (3, replace(one, o=large), fmt, "")]
+        beyond += [(3, replace(one, o=1 / large, v=large), fmt, ""), (3, replace(one, q=large, k=1 / large), fmt, "")]
+        beyond += [(3, replace(one, k=large, q=1 / large), fmt, ""), (3, replace(one, o=large / 2, v=2.0), fmt, "")]
+        lemma_4(fmt.longest, replace(one, q=2.0**-20), 1.0, 0.0, replace(fmt, unit=2.0**-53))
     for n, head, fmt, words in beyond:
         with pytest.raises(UnhandledError, match=words or None):
             lemma_4(n, head, 1.0, 0.0, fmt)
+    for fmt in (BINARY64, BINARY32):  # keys, values, and what is made of these
+        L, little = fmt.largest, replace(one, q=1 / fmt.largest)
+        for head, S, T in (
+            (replace(little, v=1 / L, o=1 / L), 2 * L, 1.0),
+            (replace(little, v=1 / L, o=1 / L), 1.0, 2 * L),
+            (replace(little, v=sign * 4.0, o=0.25), 1.0, L / 2),
+            (replace(little, v=0.5, o=sign * 4.0), 1.0, L),
+        ):
+            with pytest.raises(UnhandledError):
+                context_error(np.array([3.0]), head, S, 0.0, fmt, (T, 0.0))
     # A value just below the smallest normal number becomes 0, and W_O makes that error 10^5 times larger.
     assert lemma_4(2, replace(one, o=1e5), BINARY64.tiny, 0.0, BINARY64) > 1e5 * BINARY64.tiny
 
@@ -221,3 +289,27 @@ def test_sums_on_a_grid_never_round(units: list[int], power: int, seed: int) -> 
     assert not sums_are_exact([whole, np.array([[2.0**53]])], BINARY64)
     assert not sums_are_exact([np.array([[2.0**24, 1.0]])], BINARY32)
     assert sums_are_exact([np.array([[2.0**23, 1.0]])], BINARY32)
+
+
+# -- the head ------------------------------------------------------------------------------------------
+
+
+def squares(classes: int) -> dict[str, Any]:
+    """The head `2 j y − j²`."""
+    number = np.arange(classes, dtype=np.float32)
+    weight = 2 * number[:, None] * np.eye(4, dtype=np.float32)[[LABEL]]
+    return {"head.weight": weight, "head.bias": -number * number}
+
+
+@pytest.mark.parametrize("i", [0, 3, 255])
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_a_class_is_sure_as_far_as_lemma_10_goes(i: int, side: float) -> None:
+    """Of 256 classes in binary32 `32 u C² = 1/8`: up to 7/16 off a class, and not there."""
+    stored = Stored(squares(256), {}, None, None, BINARY32)
+    off = np.array([0.0, 7 / 16 - 2.0**-30, 7 / 16, 0.5])
+    assert answers(stored, i + side * off).tolist() == [i, i, -1, -1]
+
+
+def test_beyond_the_classes_the_last_one_wins() -> None:
+    stored = Stored(squares(256), {}, None, None, BINARY32)
+    assert answers(stored, np.array([-1.0, -1000.0, 256.0, 1e5])).tolist() == [0, 0, 255, 255]
