@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,11 +17,11 @@ import pytest
 import torch
 
 import monolayer as ml
-from monolayer.checker.gates import EPSILON
+from monolayer.checker.gates import AWAKE, EPSILON, Pairs
 from monolayer.checker.labelled import labelled
-from monolayer.checker.noise import Shares, errors
+from monolayer.checker.noise import LARGEST_SCORE, UNDERFLOW, Shares, answers, errors, silent
 from monolayer.checker.robust import question_of
-from monolayer.checker.rounding import BINARY64
+from monolayer.checker.rounding import BINARY32, BINARY64, EXP_ULPS, UnhandledError
 from monolayer.checker.stored import read
 from tests.stored_models import Saved
 from tests.verdicts import expect, refused
@@ -172,6 +176,193 @@ def test_roundings_of_the_checker_itself_are_counted(built: ml.Monolayer, tmp_pa
     m, width = gated.weight_2.shape[1], built.feed_forward.layout.reads
     assert shares.out >= 2 * BINARY64.gamma(m + len(gated.weight_2))
     assert shares.token >= 2 * BINARY64.gamma(width)
+
+
+# -- the numbers of the lemmas, by loops and by the formulas of docs/proofs.md --------------------------------
+
+
+@pytest.mark.parametrize("kind", ["places", "causal", "plain", "sequences"])
+def test_neurons_that_may_wake_are_found_with_all_that_their_errors_are_shares_of(kind: str, tmp_path: Path) -> None:
+    """Lemmas R2 and R3: sums by loops over points, neurons and keys."""
+    random, causal = np.random.default_rng(4), kind == "causal"
+    rows = [random.integers(0, 4, n) for n in (3, 1, 2, 3)]
+    labels = random.integers(0, 2, 4) if kind == "sequences" else [random.integers(0, 2, len(row)) for row in rows]
+    places = kind in ("places", "causal")
+    model = ml.memorize(rows, labels, robust=True, positions=places, causal=causal, rank=8, on_conflict="first")
+    stored = read(model.save(tmp_path / "m"))
+    asked = question_of(stored, labelled(stored, ml.Sequences.of(rows, labels)))
+    gated, found = asked.gated, {}
+    for number, (point, neuron) in enumerate(zip(asked.found.point.tolist(), asked.found.neuron.tolist(), strict=True)):
+        found[point, neuron] = [float(part[number]) for part in asked.found[2:]]
+    k, H = gated.own.shape[1], len(gated.bias)
+    lengths, most = np.linalg.norm(gated.weight_context, axis=1) * math.sqrt(k), np.zeros((2, H))
+    if gated.place.shape[1]:
+        most[0] = (gated.weight_place @ gated.place.T).max(axis=1)
+        most[1] = (np.abs(gated.weight_place) @ np.abs(gated.place).T).max(axis=1)
+    wanted, top, size, point = {}, np.full(H, -np.inf), np.zeros(H), 0
+    for row in rows:
+        value = np.concatenate([gated.begin[None], gated.own[row]]) * gated.gain
+        for at in [0] if kind == "sequences" else range(1, len(row) + 1):
+            seen = at + 1 if causal else len(value)
+            logits = gated.query[at] @ gated.key[:seen].T if places else np.zeros(seen)
+            a = np.exp(logits) / np.exp(logits).sum()
+            own = len(gated.own) - 1 if kind == "sequences" else row[at - 1]
+            z, sizes = gated.own[own] + a @ value[:seen], np.abs(gated.own[own]) + a @ np.abs(value[:seen])
+            length = math.sqrt((z**2).sum() + k * EPSILON)
+            spread = a @ (value[:seen] ** 2).sum(axis=1) - ((a @ value[:seen]) ** 2).sum()
+            place = gated.place[at - 1] if len(gated.place) else np.zeros(gated.weight_place.shape[1])
+            for j in range(H):
+                terms = np.append(gated.token[own] * gated.weight_token[j], gated.bias[j])
+                if terms.sum() + most[0, j] + lengths[j] <= AWAKE:
+                    top[j] = max(top[j], terms.sum() + most[0, j] + lengths[j])
+                    size[j] = max(size[j], np.abs(terms).sum() + most[1, j] + lengths[j])
+                    continue
+                w, unit = gated.weight_context[j], z / length
+                across, terms = w - (w @ unit) * unit, np.append(terms, place * gated.weight_place[j])
+                height = value[:seen] @ across
+                wanted[point, j] = [
+                    terms.sum() + w @ unit * math.sqrt(k),
+                    np.abs(terms).sum(),
+                    np.abs(w * unit).sum() * math.sqrt(k),
+                    np.abs(across) @ sizes * math.sqrt(k) / length,
+                    a @ np.abs(height - a @ height) * math.sqrt(k) / length,
+                    abs(w @ unit) * math.sqrt(k),
+                    np.linalg.norm(sizes) / length,
+                    math.sqrt(spread) / length,
+                ]
+            point += 1
+    assert found.keys() == wanted.keys()
+    assert found
+    pairs = np.array([found[pair] for pair in wanted]), np.array([*wanted.values()])
+    assert pairs[0] == pytest.approx(pairs[1], rel=1e-6, abs=1e-9)
+    assert (pairs[0][:, -1] >= pairs[1][:, -1]).all(), "with the rounding of two numbers that nearly cancel"
+    assert asked.top == pytest.approx(top)
+    assert (asked.size >= size - 1e-9).all()
+    assert (asked.size <= np.maximum(size, np.abs(gated.bias) + most[1] + lengths) + 1e-9).all()
+
+
+def above(bound: Any, lemma: Any) -> bool:
+    """What the lemma says, the roundings of the bound itself, and no more."""
+    return bool((lemma * (1 + 2.0**-21) <= bound).all() and (bound <= lemma * (1 + 2.0**-15)).all())
+
+
+@pytest.mark.parametrize("fmt", [BINARY32, BINARY64])
+@pytest.mark.parametrize(("noise", "scores"), [(0.0, 0.0), (0.0, 4.0), (2.0**-30, 0.5), (0.125, 0.25)])
+def test_shares_are_those_of_lemma_r1(noise: float, scores: float, fmt: Any) -> None:
+    t, p, k, m, H, n = 3, 2, 5, 4, 7, 11
+    shapes = {"weight_token": (H, t), "weight_place": (H, p), "weight_context": (H, k), "weight_2": (H, m)}
+    gated: Any = SimpleNamespace(scores=scores, **{name: np.zeros(shape) for name, shape in shapes.items()})
+
+    def share(weights: int, roundings: int) -> Any:
+        exact = (1 + Fraction(noise)) ** weights / (1 - roundings * Fraction(fmt.unit)) - 1
+        return np.array(float(exact + Fraction(BINARY64.gamma(2.0 * roundings))))
+
+    u, g = fmt.unit + BINARY64.unit, EXP_ULPS
+    D = scores * share(4, 16) + 8 * u * (1 + scores) + 4 * g * u
+    found = Shares.of(noise, gated, n, fmt)
+    wanted = {
+        "token": share(2, t + p + k + 10),
+        "value": share(3, 2 * (n + 1) + 18 + 2 * g) * np.exp(2 * D),
+        "read": share(1, t + p + k + k + 16 + 2 * g),
+        "sway": np.exp(D) * np.expm1(D),
+        "out": share(2, m + H + 10),
+    }
+    for name, lemma in wanted.items():
+        assert above(getattr(found, name), lemma), name
+    with pytest.raises(UnhandledError, match="scores reach"):
+        gated.scores = np.nextafter(LARGEST_SCORE, np.inf)
+        Shares.of(noise, gated, n, fmt)
+
+
+PARTS = [f for f in Pairs._fields if f not in ("point", "neuron")]
+
+
+@pytest.mark.parametrize("shares", [(0.01, 0.02, 0.03, 0.04, 0.05), (0.0, 0.1, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.1, 0.0),
+                                    (0.0,) * 5])  # fmt: skip
+def test_the_error_of_a_neuron_is_that_of_lemma_r3(shares: tuple[float, ...]) -> None:
+    random, each = np.random.default_rng(0), Shares(*shares)
+    w = np.array([[0.0, 0.0], [3.0, -4.0], [0.5, 0.25]])
+    numbers = dict(zip(PARTS, random.uniform(0.5, 2.0, (len(PARTS), 9)), strict=True))
+    found = Pairs(np.arange(9), np.arange(9) % 3, **numbers)
+    rho = each.value * found.turn + each.sway * found.sway
+    across = (each.value * found.across + each.sway * found.mixed) / (1 - rho)
+    along = found.along * (1 - np.sqrt(1 - rho**2))
+    length = np.linalg.norm(w, axis=1)[found.neuron] * math.sqrt(2)
+    read = each.read * (found.context + 2 * rho / (1 - rho) * length)
+    lemma = each.token * found.token + across + along + read + 2.0**-50 * (2 + 8) * length
+    error = errors(found, SimpleNamespace(weight_context=w), each)  # type: ignore[arg-type]
+    assert above(error[length > 0], (lemma + UNDERFLOW)[length > 0] if any(shares) else lemma[length > 0] + UNDERFLOW)
+    assert (error >= UNDERFLOW).all()
+    half = found._replace(turn=np.full(9, 5.0), sway=np.zeros(9))
+    far = errors(half, SimpleNamespace(weight_context=w), replace(each, value=0.1))  # type: ignore[arg-type]
+    assert (far == np.inf).all(), "a context that may turn about"
+
+
+@pytest.mark.parametrize(("top", "size", "token", "read", "sleeps"), [
+    (-0.5, 1.0, 0.4999, 0.0, True), (-0.5, 1.0, 0.0, 0.4999, True), (-0.5, 1.0, 0.5, 0.0, False),
+    (-0.5, 1.0, 0.0, 0.5, False), (-0.5, 2.0, 0.25, 0.2, False), (-(2.0**-59), 0.0, 0.0, 0.0, True),
+    (-(2.0**-60), 0.0, 0.0, 0.0, False), (-np.inf, 1.0, 0.1, 0.1, True),
+])  # fmt: skip
+def test_neurons_out_of_sight_sleep_if_lemma_r2_says_so(
+    top: float, size: float, token: float, read: float, sleeps: bool
+) -> None:
+    shares = Shares(token, 0.0, read, 0.0, 0.0)
+    assert silent(np.array([-9.0, top]), np.array([1e-3, size]), shares) == sleeps
+    assert silent(np.array([top, -9.0]), np.array([size, 1e-3]), shares) == sleeps
+
+
+@pytest.mark.parametrize("several", [0, 1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_an_answer_is_sure_exactly_where_lemma_r4_says_so(several: int, seed: int) -> None:
+    """The least difference of two logits, over all ends of the intervals, is brought to 0 by the bias of a class."""
+    random = np.random.default_rng(seed)
+    C, m, H, shares = 3, 2, 4, Shares(0.0, 0.0, 0.0, 0.0, 0.01)
+    label, label_size = random.normal(size=(1, m)), random.uniform(2, 3, (1, m))
+    part = {
+        "head": random.normal(size=(C, m)),
+        "weight_2": random.normal(size=(H, m)),
+        "head_bias": random.normal(size=C),
+    }
+    part["head_bias"][0] = 0.0
+    neuron, value = np.arange(several), random.uniform(-0.2, 2.0, several)
+    error = random.uniform(0.1, 0.5, several)
+    low, high = np.maximum(value - error, 0), np.maximum(value + error, 0)
+    sizes = (label_size[0] + high @ np.abs(part["weight_2"][neuron])) @ np.abs(part["head"]).T + np.abs(
+        part["head_bias"]
+    )
+    ends = [
+        (label[0] + np.array(h) @ part["weight_2"][neuron]) @ part["head"].T
+        for h in product(*zip(low, high, strict=True))
+    ]
+    logits = np.array(ends) + part["head_bias"]
+
+    def asked(bias: float) -> tuple[bool, bool, int]:
+        """Class 0 with this bias more."""
+        new = {**part, "head_bias": part["head_bias"] + [bias, 0, 0]}
+        gated: Any = SimpleNamespace(label=label, label_size=label_size, **new)
+        found = Pairs(np.zeros(several, int), neuron, value, *np.zeros((len(PARTS) - 1, several)))
+        said = answers(found, error, gated, np.array([0]), np.array([0]), shares)
+        return bool(said.right[0]), bool(said.wrong[0]), int(said.got[0])
+
+    def room(bias: float, c: int) -> float:
+        return shares.out * (sizes[0] + abs(bias) + sizes[c])
+
+    def flips(f: Callable[[float], float]) -> float:
+        """Where a rising function is 0."""
+        left, right = -100.0, 100.0
+        for _ in range(200):
+            middle = (left + right) / 2
+            left, right = (left, middle) if f(middle) > 0 else (middle, right)
+        return right
+
+    worst = flips(lambda b: min((logits[:, 0] + b - logits[:, c]).min() - room(b, c) for c in (1, 2)))
+    best = flips(lambda b: min((logits[:, 0] + b - logits[:, c]).max() + room(b, c) for c in (1, 2)))
+    less = 1e-4
+    assert asked(worst + less)[:2] == (True, False)
+    assert asked(worst - less)[:2] == asked(best + less)[:2] == (False, False)
+    assert asked(best - less)[:2] == (False, True)
+    likely = asked(best - 50.0)[2]
+    assert likely == 1 + int(np.argmin([(logits[:, 0] - logits[:, c]).max() + room(50.0, c) for c in (1, 2)]))
 
 
 def test_short_weights_are_widened_before_anything_is_computed() -> None:
