@@ -13,6 +13,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -459,3 +460,89 @@ def test_what_arrives_stays_within_its_bound(which: str) -> None:
                 got = float(reads[neuron] @ arrived[row, column + 1])
                 worst = max(worst, float(abs(arb(got) - true).upper()) / float(bound.feature[len(seen)]))
     assert 0.0 < worst < 0.5
+
+
+# -- the bounds of docs/proofs-stock.md ---------------------------------------------------------------------------
+
+
+def of_lemmas(net: Any, found: Any, longest: int, thresholds: float) -> dict[str, Any]:
+    """Lemmas S1 to S4 as they are written."""
+    D, X, u, g, eps = net.width, found.largest, 2.0**-53, EXP_ULPS, net.epsilon
+
+    def gamma(k: Any) -> Any:
+        return k * u / (1 - k * u)
+
+    def norm(largest: float, variance: float, moved: float) -> float:
+        """Lemma S1"""
+        return float((8 * D * u * largest**2 + moved) / variance + gamma(8))
+
+    low, high = found.norm[0] * (1 - 2 * gamma(D + 2)), found.norm[1] * (1 + 2 * gamma(D + 2))
+    K, variance = (found.norm[0] + found.norm[1]) / 2, low / D + eps
+    f, S = (K / D + eps) ** -0.5, np.abs(found.key).max() + np.abs(found.place_key).max()
+    rho, mean = norm(X, variance, 0.0) + (high - low) / D / variance, 2 * D * u * X
+    ds = f * (rho * S + 2 * gamma(12) * (S + 2 * mean))  # Lemma S2
+    keys, n = f * S + ds, np.maximum(np.arange(longest + 1), 1)
+    R = abs(found.query) * keys
+    x = 16 * R + 2 * g + (2 + n / 16) * (2 * g + 2)
+    A, B = gamma(n + 6 + x), gamma(n + x)
+    context = abs(found.write) * (keys * (A + B) / (1 - B) + (1 + 2 * R) * ds)  # Lemma S3
+    most = abs(found.write) * keys + context.max()
+    scale, moved = f if net.architecture.post_norm else 1.0, context.max()
+    here = max(scale * X, most)
+    if net.architecture.post_norm:
+        moved = moved + scale * ((rho + 2 * gamma(8)) * X + 2 * mean) + 2 * u * most
+    least = low * scale**2 * (1 - 2.0**-21) / D + eps
+    second = norm(here + moved, least, 2 * here * moved + 2 * moved**2 + (high - low) / D * scale**2)
+    F, mean = least**-0.5, 2 * D * u * (here + moved)
+    GM = found.gate * found.signs
+    N = 2 * GM * found.size * scale + most + (2 * GM + 1) * mean
+    dot = 1.01 * F * 2 * gamma(D + 24) * N + gamma(D + 8) * (thresholds + F * most)
+    return {
+        "first": f,
+        "norm": K * scale**2,
+        "one": found.size * scale,
+        "context": context,
+        "feature": F * (second * most + 1.01 * context) + dot,  # Lemma S4
+        "label": F * (2 * moved + 2 * mean + (second + gamma(8)) * here) if net.architecture.post_norm else 0.0,
+        "largest": (here + moved) * (F if net.architecture.post_norm else 1.0),
+    }
+
+
+def toy_stock(post_norm: bool, **changes: Any) -> tuple[Any, Any]:
+    """Some numbers of a folder, among which no one outweighs the others."""
+    net = SimpleNamespace(width=64, epsilon=1e-5, architecture=SimpleNamespace(post_norm=post_norm))
+    numbers = {"largest": 2.0, "norm": (80.0, 80.0 * (1 + 2.0**-42)), "key": np.array([0.5, -1.5]), "gate": 0.5}
+    numbers |= {"place_key": np.array([-0.25, 0.0]), "query": -1.25, "write": -0.75, "signs": 4, "size": 0.5}
+    return net, SimpleNamespace(**numbers | changes)
+
+
+@pytest.mark.parametrize("post_norm", [True, False])
+@pytest.mark.parametrize("changes", [
+    {}, {"write": -20.0}, {"norm": (80.0, 80.0)}, {"largest": 8.0}, {"gate": 100.0}, {"key": np.array([0.0, 1e-3])},
+    {"size": 50.0}, {"query": 20.0},
+])  # fmt: skip
+def test_bounds_are_those_of_lemmas_s1_to_s4(changes: dict[str, Any], post_norm: bool) -> None:
+    net, found = toy_stock(post_norm, **changes)
+    for longest, thresholds in ((1, 0.0), (40, 0.5), (3, 100.0)):
+        lemmas, bound = of_lemmas(net, found, longest, thresholds), bounds(net, found, longest, thresholds)
+        for name, lemma in lemmas.items():
+            said = np.asarray(getattr(bound, name))
+            if name in ("first", "norm", "one"):
+                assert said == pytest.approx(lemma, rel=1e-14), name
+            else:
+                assert (said >= lemma * (1 + 2.0**-21)).all(), name
+                assert (said <= lemma * (1 + 2.0**-13)).all(), name
+
+
+@pytest.mark.parametrize(("changes", "longest", "words"), [
+    ({"query": 60.0}, 3, "scores reach"), ({"query": -60.0}, 3, "scores reach"),
+    ({"write": 2.0**21, "query": 0.0}, 3, "beyond what the bound covers"),
+    ({"write": -(2.0**21), "query": 0.0}, 3, "beyond what the bound covers"),
+    ({"gate": 2.0**21}, 3, "beyond what the bound covers"), ({"largest": 2.0**21}, 3, ""),
+    ({"largest": 2.0**12}, 3, "more than the proofs allow"), ({"largest": 2.0**23}, 3, "variance in a norm"),
+    ({"norm": (80.0, 80.001)}, 3, "more than the proofs allow"),
+])  # fmt: skip
+def test_sizes_that_the_bounds_do_not_cover_are_refused(changes: dict[str, Any], longest: int, words: str) -> None:
+    net, found = toy_stock(False, **changes)
+    with pytest.raises(UnhandledError, match=words or None):
+        bounds(net, found, longest, 1.0)

@@ -13,6 +13,7 @@ from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock import enclosed
 from monolayer.checker.stock.enclosed import UNIT, Enclosed, Linear
 from monolayer.checker.stock.head import WRONG, Head, relu, tanh
@@ -225,6 +226,192 @@ def test_activations(name: str, seed: int) -> None:
     found = getattr(torch.nn.functional, name)(there).numpy()[:8]
     assert ((least <= found) & (found <= most)).all()
     assert np.abs(activated(name, *np.full((2, 1), RESTS[name]))).max() <= SLEEPING[name]
+
+
+# -- the formulas of docs/proofs-stock.md ----------------------------------------------------------------------
+
+ERRORS = {
+    "none": (0, 0, 0),
+    "radii": (0.1, 0, 0),
+    "common": (0, 2.0**-8, 0),
+    "shift": (0, 0, 0.2),
+    "all": (0.1, 0.01, 0.2),
+}
+TINY, MORE = 2.0**-60, 1.06
+
+
+def enclosure(errors: str, *shape: int, seed: int = 0) -> Enclosed:
+    random, (r, t, s) = np.random.default_rng(seed), ERRORS[errors]
+    radius, common, shift = (random.uniform(0.5, 1.0, (*shape[:-1], n)) for n in (shape[-1], 1, 1))
+    return Enclosed(random.normal(size=shape), r * radius, t * common, s * shift)
+
+
+def gamma(k: Any) -> Any:
+    return k * UNIT / (1 - k * UNIT)
+
+
+def follows(found: Any, lemma: Any, more: float = TINY) -> None:
+    """A radius is what the lemma says, with its own rounding, and no more."""
+    assert (found >= lemma * (1 + 2.0**-21) + more * (1 - 2.0**-9)).all(), "less than the lemma says"
+    assert (found <= lemma * (1 + 2.0**-14) + 4 * TINY).all(), "more than the lemma says"
+
+
+def agrees(found: Enclosed, middle: Any, radius: Any, common: Any = 0.0, shift: Any = 0.0) -> None:
+    assert found.middle == pytest.approx(middle, rel=1e-5, abs=1e-12)  # ends of intervals are padded
+    follows(found.radius, radius)
+    for one, lemma in ((found.common, common), (found.shift, shift)):
+        follows(one, np.broadcast_to(lemma, one.shape), 0.0)
+
+
+def spread(x: Enclosed) -> tuple[Any, Any]:
+    """Middle and radius of all `(1 + θ)(m + e + σ)`."""
+    low, high = x.middle - x.radius - x.shift, x.middle + x.radius + x.shift
+    low, high = low - x.common * np.abs(low), high + x.common * np.abs(high)
+    return (low + high) / 2, (high - low) / 2
+
+
+@pytest.mark.parametrize("errors", ERRORS)
+def test_linear_maps_and_sums_are_those_of_lemmas_e1_and_e2(errors: str) -> None:
+    x, y = enclosure(errors, 3, 5), enclosure(errors, 3, 5, seed=1)
+    assert x.size == pytest.approx(np.abs(x.middle) + x.radius + x.shift)
+    agrees(x.spread(), *spread(x))
+    weight, bias = np.random.default_rng(2).normal(size=(4, 5)), np.array([0.0, 3.0, -2.0, 1.0])
+    weight[:, 1], weight[2], weight[1, 2:4] = 0.0, 0.0, 0.0
+    rounds = MORE * gamma(4 + 4)  # four numbers in a row
+    radius = (x.radius + rounds * x.size) @ np.abs(weight).T + x.shift * np.abs(weight.sum(axis=1))
+    agrees(Linear(weight)(x), x.middle @ weight.T, radius, x.common)
+    middle, radius = spread(Enclosed(x.middle @ weight.T, radius, x.common, np.zeros((3, 1))))
+    agrees(Linear(weight, bias)(x), middle + bias, radius + rounds * np.abs(bias))
+    other, apart = spread(y)
+    radius = x.radius + (1 + MORE * x.common) * apart + MORE * x.common * np.abs(other)
+    radius = radius + MORE * UNIT * (x.size + np.abs(other) + apart)
+    agrees(enclosed.add(x, y), x.middle + other, radius, x.common, x.shift)
+
+
+def of_lemma_e3(x: Enclosed, epsilon: float, rms: bool, along: Any = None) -> tuple[Any, Any, Any, Any, Any]:
+    """What is scaled: middle, radius, shift; and the least and the largest factor."""
+    D, size = x.middle.shape[-1], x.size
+    mean, of_radius, of_size = (part.mean(axis=1, keepdims=True) for part in (x.middle, x.radius, size))
+    off = (D + 16) * UNIT * np.maximum(of_size, size.max(axis=1, keepdims=True) / 2)
+    shift = of_radius + MORE**2 * off
+    radius = x.radius + MORE * gamma(8) * (size + np.abs(mean) + shift)
+    c, r, lowered = np.abs(x.middle - mean), x.radius, of_radius
+    square = MORE**2 * (size**2).mean(axis=1, keepdims=True)
+    w = gamma(D + 32) * square + (1.5 * D + 32) * UNIT * MORE * size.max(axis=1, keepdims=True) * np.sqrt(square)
+    w = w + 2 * (np.abs(mean) + of_radius + x.shift) * shift
+    if rms:
+        c, r, lowered, shift, w = np.abs(x.middle), x.radius + x.shift, 0.0, x.shift, gamma(D + 32) * square
+        mean, radius = 0.0, x.radius + MORE * gamma(8) * size
+    v, d = (c**2).mean(axis=1, keepdims=True), (c * r).mean(axis=1, keepdims=True) if along is None else along
+    h = v + 2 * d + (r**2).mean(axis=1, keepdims=True) + epsilon
+    w = MORE * w + 2.2 * x.common * epsilon + 4 * UNIT * h
+    least = (np.maximum(c - r - lowered, 0) ** 2).mean(axis=1, keepdims=True)
+    low = np.maximum(v - 2 * d, least) + epsilon - w
+    return x.middle - mean, radius, shift, 1 / np.sqrt(h + w), 1 / np.sqrt(low)
+
+
+@pytest.mark.parametrize("errors", ["none", "radii", "common", "shift"])
+@pytest.mark.parametrize("rms", [True, False])
+def test_norms_are_those_of_lemma_e3(errors: str, rms: bool) -> None:
+    y = enclosure(errors, 6, 8)
+    far = Enclosed(y.middle + 3.0, y.radius / 16, y.common, y.shift / 16)
+    for x, epsilon, along in (
+        (y, 0.5, None),
+        (y, 2.0**-10, None),
+        (y, 0.1, np.full((6, 1), 2.0**-9)),
+        (far, 0.1, None),
+    ):
+        middle, radius, shift, least, most = of_lemma_e3(x, epsilon, rms, along)
+        agrees(enclosed.centred(x, rms), middle, radius, x.common, shift)
+        factor, off = enclosed.scale(x, epsilon, rms, along)
+        assert factor == pytest.approx((most + least) / 2, rel=1e-7)
+        assert off == pytest.approx((most - least) / (most + least), rel=1e-6)
+        uneven, shifts = np.linspace(-1, 2, 8), np.linspace(0, 1, 8)
+        common = off + 2 * gamma(8)
+        assert (common < 2.0**-6).all() or errors in ("radii", "shift")
+        fit = (common < 2.0**-6)[:, 0]
+        x, middle, radius, shift, factor, common = (part[fit] for part in (x, middle, radius, shift, factor, common))
+        kept = None if along is None else along[fit]
+        for weight in (uneven, np.full(8, -1.5)):
+            even = bool(np.ptp(weight) == 0)
+            plain = np.abs(factor * weight) * (radius + (0.0 if even else shift))
+            moved = np.abs(factor * 1.5) * shift if even else 0.0 * shift
+            scaled = enclosed.scale(x, epsilon, rms, kept)
+            agrees(
+                enclosed.norm(x, weight, 0 * shifts, epsilon, rms, scaled),
+                middle * factor * weight,
+                plain,
+                common,
+                moved,
+            )
+            centre, apart = spread(Enclosed(middle * factor * weight, plain, common, moved))
+            apart = apart + MORE * UNIT * (np.abs(centre) + apart + np.abs(shifts))
+            agrees(enclosed.norm(x, weight, shifts, epsilon, rms, scaled), centre + shifts, apart)
+
+
+@pytest.mark.parametrize("errors", ["none", "radii", "common"])
+def test_attention_is_that_of_lemmas_e4_and_e5(errors: str) -> None:
+    q, k, v = (enclosure(errors, 2, 7, 4, seed=seed) for seed in range(3))
+    partner, sign = np.array([1, 0, 2, 3]), np.array([-1.0, 1.0, 0.0, 0.0])
+    theta, exponent, u = 100.0, np.array([0.5, 0.5, np.inf, np.inf]), UNIT
+    angle = np.arange(7)[:, None] * np.array([0.1, 0.1, 0.0, 0.0])
+    cos, sin = np.cos(angle), sign * np.sin(angle)
+    off = (np.log(theta) + 40) * u * angle + 32 * u
+    radius = q.radius * np.abs(cos) + q.radius[..., partner] * np.abs(sin)
+    radius = radius + (q.size + q.size[..., partner]) * (off + MORE * gamma(4))
+    middle = q.middle * cos + q.middle[..., partner] * sin
+    agrees(enclosed.turned(q, partner, sign, exponent, theta), middle, radius, q.common)
+
+    keys, sizes, radii = (part.swapaxes(1, 2) for part in (k.middle, k.size, k.radius))
+    score = 0.5 * (q.middle @ keys)
+    inner = MORE * (q.radius @ sizes + np.abs(q.middle) @ radii) + MORE * gamma(4 + 16) * (q.size @ sizes)
+    common = (1 + q.common) * (1 + k.common.swapaxes(1, 2)) - 1
+    found, apart = enclosed.scores(q, k, 0.5)
+    assert found == pytest.approx(score, rel=1e-12)
+    follows(apart, 0.5 * inner + common * (np.abs(score) + 0.5 * inner))
+
+    seen, off = np.tril(np.ones((7, 7), bool)), np.full((2, 7, 7), 0.0 if errors == "none" else 0.02)
+    off[:, :, 0] *= 2.0
+    masked = np.where(seen, score, -np.inf)
+    p = np.exp(masked - masked.max(axis=-1, keepdims=True))
+    p = p / p.sum(axis=-1, keepdims=True)
+    exps = (4 * 32 + (2 + 7 / 16) * (2 * 32 + 2)) * u
+    largest = np.where(seen, np.abs(score) + off, 0).max(axis=-1, keepdims=True)
+    d = off.max(axis=-1, keepdims=True) + 8 * u * (1 + largest) + exps
+    sway, grown, c = np.exp(d) * np.expm1(d), np.exp(2 * d), p @ v.middle
+    apart = grown * (p @ ((v.radius + MORE * gamma(2 * 7 + 64) * v.size) * (1 + v.common)))
+    deviation = np.sqrt(np.maximum(p @ v.middle**2 - c**2, 0) + 2.0**-40 * (p @ v.middle**2))
+    said = enclosed.average(score, off, seen, v)
+    agrees(said.found, c, sway * deviation + grown * (p @ (v.common * np.abs(v.middle))) + apart)
+    follows(said.sway, sway, 0.0)
+    follows(said.grown, grown, 0.0)
+    matrix, points = np.random.default_rng(3).normal(size=(3, 4)), (np.array([0, 1, 1]), np.array([0, 3, 6]))
+    along = said.along(points, matrix)
+    for row, (b, at) in enumerate(zip(*points, strict=True)):
+        height = v.middle[b] @ matrix.T
+        swayed = sway[b, at] * (p[b, at] @ np.abs(height - p[b, at] @ height))
+        whole = grown[b, at] * (p[b, at] @ (v.common[b] * np.abs(height)))
+        follows(along[row], swayed + whole + apart[b, at] @ np.abs(matrix).T, 0.0)
+
+
+def test_what_the_enclosures_do_not_cover_is_refused_or_unknown() -> None:
+    for middle in (2.0**40, -(2.0**40)):
+        Enclosed.of(np.array([[middle]]), np.zeros((1, 1)))
+        with pytest.raises(UnhandledError, match="numbers beyond"):
+            Enclosed.of(np.array([[1.0, 1.001 * middle]]), np.zeros((1, 2)))
+    # A common error above 2^-6 is put into the radius, and one of 1 or more leaves nothing known.
+    x = Enclosed.of(np.array([[4.0], [4.0], [4.0]]), np.ones((3, 1)), np.array([[2.0**-6 / 1.001], [0.5], [1.0]]))
+    assert x.common.ravel() == pytest.approx([2.0**-6, 0.0, 0.0], rel=1e-2)
+    assert x.radius.ravel() == pytest.approx([1.0, 3.0, np.inf], rel=1e-5)
+    assert x.middle.ravel()[:2] == pytest.approx([4.0, 4.5])
+    one, v = np.ones((1, 1), bool), enclosure("none", 1, 1, 2)
+    for score in (32.0, -32.0):
+        enclosed.average(np.full((1, 1, 1), score * 0.999), np.zeros((1, 1, 1)), one, v)
+        with pytest.raises(UnhandledError, match="scores reach"):
+            enclosed.average(np.full((1, 1, 1), score * 0.999), np.full((1, 1, 1), 0.1), one, v)
+    with np.errstate(invalid="ignore"):
+        wide = enclosed.average(np.zeros((1, 1, 1)), np.full((1, 1, 1), 1.1), one, v)
+    assert not np.isfinite(wide.found.radius).any()
 
 
 def test_poolers() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,52 @@ from monolayer.checker.rounding import (
     context_error,
     lift_error,
 )
+from monolayer.checker.stock.neurons import RESTS, SLEEPING
 from monolayer.checker.stored import Stored, read
 from monolayer.data import Sequences
 from tests.evil import Evil, evaluate
 from tests.stored_models import LABEL, Case, random_case, true_codes
+
+
+NUMBERS: dict[str, tuple[float, str]] = {
+    "EXP_ULPS": (4, "rounding"), "PADDING": (1 + 2.0**-20, "rounding"), "EPSILON": (2.0**-20, "gates"),
+    "LARGEST": (2.0**20, "gates"), "WIDEST": (2**14, "gates"), "STREAM": (2.0**40, "gates"), "AWAKE": (-0.5, "gates"),
+    "UNDERFLOW": (2.0**-60, "noise"), "LARGEST_SCORE": (32.0, "noise"), "MOST_NOISE": (0.25, "robust"),
+    "EVERY": (2**20, "cells"), "ROUNDING": (2.0**-20, "cells"), "OTHERS": (2.0**-13, "uniform"),
+    "ROOM": (2.0**-20, "uniform"), "U": (2.0**-53, "uniform"),
+    "uniform.PADDING": (1 + 2.0**-10, "uniform"), "uniform.LARGEST": (2.0**1000, "uniform"),
+    "uniform.UNDERFLOW": (2.0**-1000, "uniform"), "MEAN": (2.0, "stock.bounds"), "VARIANCE": (8.0, "stock.bounds"),
+    "BLOCK": (16, "stock.bounds"), "SMALL": (2.0**-22, "stock.bounds"), "bounds.UNDERFLOW": (2.0**-600, "stock.bounds"),
+    "enclosed.EXP_ULPS": (32, "stock.enclosed"), "TURN_ULPS": (16, "stock.enclosed"), "SIZE": (2.0**40, "stock.enclosed"),
+    "TINY": (2.0**-60, "stock.enclosed"), "enclosed.SMALL": (2.0**-6, "stock.enclosed"),
+    "MORE": (1.06, "stock.enclosed"), "enclosed.LARGEST_SCORE": (32.0, "stock.enclosed"),
+    "evaluate.LARGEST": (2.0**20, "stock.evaluate"), "LEAST_EPSILON": (2.0**-40, "stock.evaluate"),
+    "DONE": (6.0, "stock.readout"), "BENT": (1.001, "stock.readout"), "HUGE": (2.0**400, "stock.readout"),
+    "FAINT": (2.0**-36, "stock.readout"), "WRONG": (2.0**-20, "stock.head"),
+}  # fmt: skip
+"""What the proofs say in numbers, by name and module."""
+
+
+def test_the_numbers_are_those_of_the_proofs() -> None:
+    for name, (value, module) in NUMBERS.items():
+        assert getattr(import_module(f"monolayer.checker.{module}"), name.split(".")[-1]) == value, (module, name)
+    for fmt, dtype, *sizes in (
+        (BINARY64, np.float64, 64.0, 2.0**-400, 2.0**128, 2**31),
+        (BINARY32, np.float32, 16.0, 2.0**-100, 2.0**30, 2**20),
+    ):
+        assert (fmt.unit, fmt.tiny) == (np.finfo(dtype).eps / 2, np.finfo(dtype).tiny)
+        assert (fmt.largest_score, fmt.smallest, fmt.largest, fmt.longest) == tuple(sizes)
+    assert (RESTS, SLEEPING) == ({"relu6": 0.0, "silu": -24.0}, {"relu6": 0.0, "silu": 1e-9})
+
+
+def test_a_product_of_too_many_roundings_is_not_judged() -> None:
+    """Lemma 1; beyond `k u = 1/8` the proofs do not go."""
+    few, many = 2.0**-3 / TOY.unit, np.nextafter(2.0**-3 / TOY.unit, np.inf)
+    assert TOY.gamma(few) == 1 / 7
+    assert TOY.gamma(np.array([0.0, few]))[1] == 1 / 7
+    for k in (many, np.array([1.0, many])):
+        with pytest.raises(UnhandledError, match="roundings in a row"):
+            TOY.gamma(k)
 
 
 def points(case: Case, folder: Path) -> tuple[Any, Sequences, Reads, Any]:
