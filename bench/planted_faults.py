@@ -1,4 +1,4 @@
-"""Faults that can be planted in Python source, one at a time: an AST walk over every place where arithmetic can be wrong.
+"""Faults that can be planted in Python source, one at a time: an AST walk over every place that arithmetic depends on.
 
 A fault replaces one node of a module's tree. What is planted: constants halved, doubled, or one more or less; `abs`
 dropped; `max` and `min`, `any` and `all`, `and` and `or`, `&` and `|` for each other, or one of their operands dropped;

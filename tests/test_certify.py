@@ -146,14 +146,14 @@ def test_a_key_that_the_data_lack_may_still_shift_the_softmax(tmp_path: Path) ->
     """An evaluation may take the largest score of the whole table off: with one of 2,000 all others underflow."""
     case = two_classes()
     judge("proved", "", case)
-    for key in (2000.0, np.inf):
+    for key in (2000.0, -2000.0, np.inf):
         folder = case.saved.edited("lift.weight", (2, KEY), key).write(tmp_path / str(key))
         judge("undecided", "scores reach", case, folder)
         assert ml.load(folder).predict(case.X)[0].tolist() == [0, 1]  # ours looks at rows in use
 
 
 def test_the_key_of_the_begin_token_shifts_scores_too() -> None:
-    """Without a shift, `exp` of a score of 1,000 overflows, and in the codes of cells, ids and vectors alike."""
+    """Without a shift, `exp` of a score of 1,000 overflows; of ids and vectors alike."""
     case, lift = two_classes(), np.array([[0.0], [0.0], [1.0], [0.0]])
     vectors = case.saved.changed(lift__weight=lift, lift__bias=np.array([1.0, 0, 0, 0]))
     vectors.config |= {"tokens": "vectors", "vocabulary": None}
@@ -167,7 +167,8 @@ def test_places_shift_scores_too() -> None:
     """Keys are sums of a token's and a place's; with a score of 2,000 and no shift `exp` overflows."""
     case = two_classes()
     case.saved.config["positions"] = True
-    for key, verdict, words in ((0.5, "proved", ""), (2000.0, "undecided", "scores reach")):
+    for key, verdict in ((0.5, "proved"), (-0.5, "proved"), (2000.0, "undecided"), (-2000.0, "undecided")):
+        words = "scores reach" if verdict == "undecided" else ""
         judge(verdict, words, case, case.saved.changed(positions__weight=np.array([[0] * 4, [0, key, 0, 0]])))
 
 
@@ -258,6 +259,17 @@ def test_keys_whose_terms_cancel_depend_on_the_order_of_their_sum() -> None:
     for label in (0, 1):
         expect("undecided", "", saved, X, [[label]])
     expect("proved", "", saved, [[[2.0**-6, 0.0, 0.0]]], [[1]])
+
+
+@pytest.mark.parametrize(("slot", "huge"), [(KEY, 2.0**130), (CODE, 2.0**130), (CODE, -(2.0**130))])
+def test_sums_of_vectors_must_not_overflow_on_the_way(slot: int, huge: float) -> None:
+    """Terms that cancel, in one order at least, are as large as they are."""
+    lift = np.zeros((4, 3))
+    lift[slot, :2], lift[CODE, 2] = huge, 1.0
+    saved = two_classes().saved.changed(lift__weight=lift, lift__bias=np.array([1.0, 0, 0, 0]))
+    saved.config |= {"tokens": "vectors", "vocabulary": None}
+    expect("proved", "", saved, [[[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]], [[1, 0]])
+    expect("undecided", "keys or codes go beyond", saved, [[[1.0, -1.0, 1.0], [0.0, 0.0, 0.0]]], [[1, 0]])
 
 
 # -- data that do not fit ------------------------------------------------------------------------------

@@ -104,6 +104,18 @@ def highest() -> ml.Monolayer:
     return ml.approximate(TARGETS["max"], 1, 2, cells=5, lipschitz=1.0)
 
 
+@pytest.mark.parametrize("key", [1000.0, -1000.0])
+def test_a_begin_token_whose_score_is_too_large_is_left_open(key: float) -> None:
+    """Keys on a coarse grid, so that the sums with it do not round."""
+    model = ml.approximate(TARGETS["force"], 2, 2, cells=4, lipschitz=2.0)
+    with torch.no_grad():
+        keys = model.get_parameter("quantizer.weight_2")[0]
+        keys.copy_(torch.round(keys * 64) / 64)
+        model.get_parameter("quantizer.bias_2")[0] = 0.0
+        model.get_parameter("bos")[1] = key
+    expect("undecided", "scores reach", model, TARGETS["force"])
+
+
 def test_another_function_is_refuted_at_the_cells_where_it_differs(highest: ml.Monolayer) -> None:
     def other(X: Any) -> Any:
         value = np.array(TARGETS["max"](X))

@@ -126,6 +126,60 @@ def test_a_model_that_answers_wrongly_after_a_change_is_not_proved(
     expect(verdict, words, folder, rows, labels)
 
 
+PART = {"token": 0, "place": 1, "context": 2, "key": 3, "label": 4}
+STRANGE = [
+    *(("lift.weight", part, "must be 0") for part in ("place", "key")),
+    *(("positions.weight", part, "must be 0") for part in ("token", "context", "label")),
+    ("bos", "place", "must be 0"),
+    *((f"attention.W_{side}", part, "must not read") for side in "QK" for part in ("token", "context", "label")),
+    *(("attention.W_V", part, "must not read") for part in ("token", "place", "key", "label")),
+    *(("head.weight", part, "must not read") for part in ("token", "place", "context", "key")),
+]
+
+
+@pytest.mark.parametrize(("name", "part", "words"), STRANGE)
+@pytest.mark.parametrize("value", [2.0**-20, -(2.0**-20)])
+def test_no_part_of_the_stream_is_written_or_read_where_it_must_not_be(
+    built: ml.Monolayer, name: str, part: str, words: str, value: float
+) -> None:
+    layout = built.feed_forward.layout
+    starts = [0, layout.token, layout.context.start, layout.reads, layout.reads + 2]
+    saved = Saved.of(built)
+    place = (*[-1] * (saved.tensors[name].ndim - 1), starts[PART[part]])
+    expect("undecided", words, saved.edited(name, place, value), X, Y)
+
+
+SIZES: list[tuple[str, Any, float, str]] = [
+    ("attention.W_O", (0, 0), 2.0**-10, "must not read"),
+    ("attention.W_V", "mixed", 2.0**-10, "values are mixed"),
+    ("attention.W_O", "mixed", 2.0**-10, "values are mixed"),
+    ("head.weight", (0, -1), 2.0**21, "too large or too small"),
+    ("head.weight", (0, -1), -(2.0**21), "too large or too small"),
+    ("head.weight", (0, -1), 2.0**-41, "too large or too small"),
+    ("head.weight", (0, -1), -(2.0**-41), "too large or too small"),
+    ("head.bias", 0, np.nan, "not finite"),
+    ("attention.W_Q", (0, -1), np.inf, "not finite"),
+]
+
+
+@pytest.mark.parametrize(("name", "place", "value", "words"), SIZES)
+def test_sizes_and_mixtures_that_lemmas_r1_to_r4_do_not_cover_are_left_open(
+    built: ml.Monolayer, name: str, place: Any, value: float, words: str
+) -> None:
+    start = built.feed_forward.layout.context.start
+    if place == "mixed":
+        place = (0, start + 1) if name.endswith("V") else (start, 1)
+    expect("undecided", words, Saved.of(built).edited(name, place, value), X, Y)
+
+
+def test_a_begin_token_without_positions_has_no_key() -> None:
+    plain = ml.memorize([[1, 2], [3, 4]], [[0, 1], [1, 0]], robust=True, rank=16)
+    reads = plain.feed_forward.layout.reads
+    for slot in (reads, reads + 1):
+        saved = Saved.of(plain).edited("bos", slot, -1.0)
+        expect("undecided", "must be 0", saved, [[1, 2], [3, 4]], [[0, 1], [1, 0]])
+
+
 def test_no_printed_share_is_above_the_one_that_was_proved(built: ml.Monolayer) -> None:
     proof = ml.certify(built, X, Y, noise=1e-3 - 1e-12)
     assert "by at most 0.000999999999 of itself" in proof.claim

@@ -33,7 +33,6 @@ from monolayer.data import Sequences
 from tests.evil import Evil, evaluate
 from tests.stored_models import LABEL, Case, random_case, true_codes
 
-
 NUMBERS: dict[str, tuple[float, str]] = {
     "EXP_ULPS": (4, "rounding"), "PADDING": (1 + 2.0**-20, "rounding"), "EPSILON": (2.0**-20, "gates"),
     "LARGEST": (2.0**20, "gates"), "WIDEST": (2**14, "gates"), "STREAM": (2.0**40, "gates"), "AWAKE": (-0.5, "gates"),
@@ -43,8 +42,9 @@ NUMBERS: dict[str, tuple[float, str]] = {
     "uniform.PADDING": (1 + 2.0**-10, "uniform"), "uniform.LARGEST": (2.0**1000, "uniform"),
     "uniform.UNDERFLOW": (2.0**-1000, "uniform"), "MEAN": (2.0, "stock.bounds"), "VARIANCE": (8.0, "stock.bounds"),
     "BLOCK": (16, "stock.bounds"), "SMALL": (2.0**-22, "stock.bounds"), "bounds.UNDERFLOW": (2.0**-600, "stock.bounds"),
-    "enclosed.EXP_ULPS": (32, "stock.enclosed"), "TURN_ULPS": (16, "stock.enclosed"), "SIZE": (2.0**40, "stock.enclosed"),
-    "TINY": (2.0**-60, "stock.enclosed"), "enclosed.SMALL": (2.0**-6, "stock.enclosed"),
+    "enclosed.EXP_ULPS": (32, "stock.enclosed"), "TURN_ULPS": (16, "stock.enclosed"),
+    "SIZE": (2.0**40, "stock.enclosed"), "TINY": (2.0**-60, "stock.enclosed"),
+    "enclosed.SMALL": (2.0**-6, "stock.enclosed"),
     "MORE": (1.06, "stock.enclosed"), "enclosed.LARGEST_SCORE": (32.0, "stock.enclosed"),
     "evaluate.LARGEST": (2.0**20, "stock.evaluate"), "LEAST_EPSILON": (2.0**-40, "stock.evaluate"),
     "DONE": (6.0, "stock.readout"), "BENT": (1.001, "stock.readout"), "HUGE": (2.0**400, "stock.readout"),
@@ -109,6 +109,68 @@ def test_no_evaluation_leaves_the_bound(dtype: str, tmp_path: Path) -> None:
     assert checked > 900
     assert max(worst_own, worst_other) <= 1.0
     assert worst_other > 1 / 20, "a bound twenty times too wide says little"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_error_of_a_point_is_put_together_of_those_of_its_parts(dtype: str, tmp_path: Path) -> None:
+    """Lemmas 3 to 5, point by point; values that are not the keys are averaged too."""
+    for seed in range(8):
+        case = random_case(seed, dtype=dtype)
+        stored, data, reads, _ = points(case, tmp_path / str(seed))
+        per_token, causal = case.saved.config["per"] == "token", case.saved.config["causal"]
+        value = replace(reads.key, flat=reads.key.flat * 3, largest=3 * reads.key.largest, size=3 * reads.key.size)
+        for averaged in (reads.key, value):
+            codes = read_codes(stored, data, reads._replace(averaged=averaged), None)
+            number = 0
+            for x in case.X:
+                for place in range(len(x)) if per_token else [0]:
+                    n = place + 2 if causal else len(x) + 1
+                    for fmt, said in ((BINARY64, codes.own), (stored.format, codes.other)):
+                        ds, dv, dt = (
+                            lift_error(part.size, part.terms, fmt) for part in (reads.key, averaged, reads.code)
+                        )
+                        values = averaged.largest + 2 * dv, dv
+                        before = context_error(float(n), reads.head, reads.key.largest + 2 * ds, ds, fmt, values)
+                        before += dt if per_token else 0.0
+                        wanted = code_error(codes.z[number : number + 1], before, fmt)[0]
+                        assert said[number] == pytest.approx(wanted, rel=1e-12)
+                    number += 1
+
+
+def test_a_coordinate_of_vectors_knows_how_large_its_terms_are(tmp_path: Path) -> None:
+    case = random_case(3, tokens="vectors", positions=True)
+    case.saved.tensors["lift.bias"][[1, 2]] = -2.0, 3.0
+    case.saved.tensors["positions.weight"][:, [1, 2]] -= 1.5
+    case.saved.tensors["bos"][[1, 2]] = -20.0, 60.0
+    t, reads = case.saved.tensors, points(case, tmp_path / "m")[2]
+    for slot, found in ((1, reads.key), (2, reads.code)):
+        sums, sizes = [], []
+        for x in case.X:
+            for place, token in enumerate(x):
+                terms = [*(t["lift.weight"][slot] * token), t["lift.bias"][slot], t["positions.weight"][place, slot]]
+                sums.append(sum(terms))
+                sizes.append(np.abs(terms).sum())
+        assert found.flat == pytest.approx(np.array(sums))
+        assert (found.size, found.terms) == (pytest.approx(max(sizes), rel=1e-15), 5)
+        assert (found.bos, found.largest) == (t["bos"][slot], max(*np.abs(sums), abs(t["bos"][slot])))
+    # Of tokens that are 0 the flushed part is left: every coordinate may be up to τ away from what it is.
+    case.saved.tensors["lift.bias"][[1, 2]] = 0.0
+    plain = replace(case, X=[[[0.0] * 3] * 2], saved=case.saved.changed(positions__weight=0 * t["positions.weight"]))
+    size = np.abs(t["lift.weight"][1]).sum() * BINARY64.tiny / BINARY64.unit
+    assert points(plain, tmp_path / "plain")[2].key.size == pytest.approx(size, rel=1e-12)
+
+
+def test_a_coordinate_of_ids_knows_the_whole_table(tmp_path: Path) -> None:
+    """The largest and the least sum of any row and any place, though no token has them."""
+    for sign in (1.0, -1.0):
+        case = random_case(3, tokens="ids", positions=True, vocabulary=8)
+        lift, place = case.saved.tensors["lift.weight"], case.saved.tensors["positions.weight"]
+        lift[:, 1:3] = np.where(np.isnan(lift[:, 1:3]), np.nan, 0.0)
+        lift[np.isnan(lift).any(axis=1)] = 0.0
+        lift[7, 1], place[0, 1], place[:, 2], lift[7, 2], lift[:, 0] = sign * 3, sign * 2, 0.0, sign * 5, 1.0
+        reads = points(case, tmp_path / f"{sign}")[2]
+        place_end = abs(place[:, 1].max() if sign > 0 else place[:, 1].min())
+        assert (reads.key.largest, reads.code.largest) == (3 + place_end, 5.0)
 
 
 def lemma_4(n: float, head: Attention, S: float, ds: float, fmt: Format) -> float:
