@@ -84,6 +84,8 @@ class Suite:
     session: Session
     items: dict[str, pytest.Item]
     seconds: dict[str, float] = field(default_factory=dict)
+    cost: dict[str, float] = field(default_factory=dict)
+    """Seconds times lines: what is quick and executes little of the checker says most about each line of it."""
     lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
     """By file and line, the tests."""
 
@@ -91,7 +93,7 @@ class Suite:
         """What was traced; tests that fail on the true checker, when they are traced, are not asked."""
         for name in self.items:
             seconds, failed, lines = known[name]
-            self.seconds[name] = seconds
+            self.seconds[name], self.cost[name] = seconds, seconds * len(lines)
             if failed:
                 print(f"fails on the true checker, so it is not asked: {name}")
             for file, line in () if failed else lines:
@@ -301,14 +303,14 @@ class Run:
         self.true: dict[str, Claim] = {}
 
     def tests_of(self, fault: Fault) -> list[str]:
-        """Those that execute it: three that saw other faults of the function, then the quickest first."""
+        """Those that execute it: three that saw other faults of the function, then the quickest and most special."""
         lines = self.suite.lines.get(fault.file, {})
         names = lines.get(fault.line, [])
         if not fault.function:
             names = self._users(fault)
         names = [name for name in names if self.suite.seconds[name] <= SLOWEST]
         best = [name for name, _ in self.killers[f"{fault.file} {fault.function}"].most_common(3) if name in names]
-        return best + sorted(set(names) - set(best), key=lambda name: (self.suite.seconds[name], name))
+        return best + sorted(set(names) - set(best), key=lambda name: (self.suite.cost[name], name))
 
     def _users(self, fault: Fault) -> list[str]:
         """Tests that execute a line that has the name of a constant in it, or one made of it."""
@@ -425,19 +427,26 @@ def chosen(trees: dict[str, ast.Module], options: argparse.Namespace) -> list[Fa
     every = [fault for file, tree in trees.items() for fault in faults(tree, file)]
     if options.file:
         every = [fault for fault in every if any(part in fault.file for part in options.file)]
+    if options.kind:
+        every = [fault for fault in every if any(fault.kind.startswith(kind) for kind in options.kind)]
     if options.only:
         every = [fault for fault in every if options.only in fault.key]
     if options.again:
         wanted = {line.split("\t")[1] for line in options.again.read_text().splitlines()
                   if line.split("\t")[0] in ("left", "proves more", "never run", "proves less")}  # fmt: skip
         every = [fault for fault in every if fault.key in wanted]
-    few = options.sample and len(every) > options.sample and not (options.all or options.file or options.again)
+    few = (
+        options.sample
+        and len(every) > options.sample
+        and not (options.all or options.file or options.kind or options.again)
+    )
     return sorted(random.Random(options.seed).sample(every, options.sample), key=every.index) if few else every
 
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--file", action="append", help="faults in files whose path has this in it; repeatable")
+    parser.add_argument("--kind", action="append", help="faults of this kind, such as 'abs dropped'; repeatable")
     parser.add_argument("--only", help="faults whose description has this in it")
     parser.add_argument("--again", type=Path, help="a file that --list wrote: what the tests did not see there")
     parser.add_argument("--list", type=Path, help="write what became of every fault to this file")

@@ -27,14 +27,14 @@ from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stock.bounds import MEAN, UNIT, VARIANCE, bounds
 from monolayer.checker.stock.files import read_stock
 from monolayer.checker.stock.places import places_of
-from monolayer.checker.stock.readout import read_steps
+from monolayer.checker.stock.readout import Arrivals, Steps, _exact_sums, _settled, bent, coordinates, read_steps
 from monolayer.checker.stock.structure import read_structure
 from monolayer.data import Sequences
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.theory.balls import precision
 from tests import plain_stock, stock_attack
 from tests.plain_stock import Stock
-from tests.test_enclosed import MOMENTS, blocks, moments
+from tests.test_enclosed import MOMENTS, Net, blocks, moments
 from tests.verdicts import expect, written
 
 RANDOM = np.random.default_rng(11)
@@ -546,3 +546,136 @@ def test_sizes_that_the_bounds_do_not_cover_are_refused(changes: dict[str, Any],
     net, found = toy_stock(False, **changes)
     with pytest.raises(UnhandledError, match=words or None):
         bounds(net, found, longest, 1.0)
+
+
+def toy_head(pool: str | None, width: int = 64, labels: int = 8, slope: float = 4.0, **changes: Any) -> tuple[Any, ...]:
+    """As much of a folder as Lemmas S6 and S7 look at."""
+    weights = {"W_P": np.diag(np.full(labels, slope))} if pool else {}
+    net = Net(False, weights, width=width, epsilon=1e-5)
+    net.architecture = SimpleNamespace(post_norm=True, pool=pool)
+    numbers = {"largest": 1.0, "first": 0.5, "label": 0.25, **changes}
+    return net, SimpleNamespace(label=np.arange(labels)), SimpleNamespace(**numbers)
+
+
+def threshold(f: Callable[[float], bool], low: float, high: float) -> float:
+    """Where something becomes true."""
+    assert not f(low)
+    assert f(high)
+    for _ in range(80):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if f(middle) else (middle, high)
+    return high
+
+
+SMALL = 2.0**-21 + 2.0 * 88 * 2.0**-53
+HEADS: dict[str, tuple[Any, float, float, Any, float]] = {
+    "a word": ({"pool": None}, 1024.0, 1.0, 0.0, SMALL * 8 * 1024 / 4),
+    "a word and its mean": ({"pool": None, "labels": 60}, 2.0**20, 1.0, 2.0**-6, SMALL * 60 * (2.0**20 + 2.0**-6) / 4),
+    "a relu": ({"pool": "relu"}, 1024.0, 1.0, 0.0, 4 * SMALL * 8 * 1024),
+    "a mean": ({"pool": None}, 32.0, 1.0, 1.0, 16.0),
+    "a rounded mean": ({"pool": None, "width": 2**20}, 1.0, 2.0**40, 0.0, 16 * 2 * 2.0**20 * 2.0**-53 * 2.0**40),
+    "float32": ({"pool": None}, 32.0, 2.0**40, 0.0, 2.0**-36 * 2.0**40),
+}
+
+
+@pytest.mark.parametrize("case", HEADS)
+def test_signs_decide_from_where_lemma_s7_says(case: str) -> None:
+    options, most, largest, mean, wanted = HEADS[case]
+    net, found, bound = toy_head(**options, largest=largest)
+
+    def decided(least: float) -> bool:
+        return bool(_settled(net, found, bound, *(np.array([part]) for part in (least, most, mean)))[0])
+
+    if case == "a word and its mean":
+        wanted = max(wanted, 16 * mean)
+    assert threshold(decided, 0.0, 2.0 * wanted) == pytest.approx(wanted, rel=1e-4)
+    assert not decided(np.nan)
+
+
+def test_a_tanh_decides_from_where_lemma_s7_says_and_nothing_may_overflow() -> None:
+    for most, mean in ((64.0, 0.0), (64.0, 2.0**-10), (0.25, 0.0)):
+        net, found, bound = toy_head("tanh", slope=0.01)
+        square = 1.001 + 8 * most**2 / 64 + 1e-5
+        enough = np.arctanh(SMALL * 8 * 1.001 / 4 + 2.0**-20) * np.sqrt(square) / 0.9 / 0.01 + mean
+        enough = max(enough, 16 * (mean + 2 * 64 * 2.0**-53 * max(most, 1.0)))
+
+        def decided(least: float, most: float = most, mean: float = mean) -> bool:
+            return bool(_settled(net, found, bound, *(np.array([part]) for part in (least, most, mean)))[0])  # noqa: B023
+
+        assert threshold(decided, 0.0, 2.0 * enough) == pytest.approx(enough, rel=1e-4)
+    net, found, bound = toy_head(None)
+    for size in (2.0**400, 2.0**401):
+        large = np.array([size])
+        assert _settled(net, found, bound, large, large, 0.0 * large).tolist() == [size == 2.0**400]
+    net.arrays, net.architecture = {"W_P": np.eye(8)}, SimpleNamespace(post_norm=False, pool="tanh")
+    with pytest.raises(UnhandledError, match="where norms stand behind"):
+        bent(net, found, np.ones(1), np.ones(1))
+
+
+@pytest.mark.parametrize("post_norm", [True, False])
+def test_label_coordinates_are_those_of_lemma_s6(post_norm: bool) -> None:
+    net, found, bound = toy_head(None, labels=2)
+    net.architecture = SimpleNamespace(post_norm=post_norm)
+    net.arrays = {"tokens": np.array([[1.0, -1.0, 9.0], [-2.0, 2.0, 9.0]])}
+    level = np.array([[0.0, 0.0], [3.0, -3.0], [6.0, -5.0], [-6.0, 1.0]])
+    steps: Any = SimpleNamespace(cell=np.array([4, 4, 7]), level=level)
+    token, cell, passed, factor = (
+        np.array([0, 1, 1]),
+        np.array([4, 7, 9]),
+        np.array([2, 3, 3]),
+        np.array([2.0, 4.0, 1.0]),
+    )
+    seen = Arrivals(token, cell, factor, np.zeros(3), np.zeros(3))
+    value, doubt, mean = coordinates(net, found, bound, steps, seen, passed)
+    jump = level[passed] - level[[0, 2, 3]]
+    base = net["tokens"][token][:, :2] * (0.5 * factor[:, None] if post_norm else 1.0)
+    assert value == pytest.approx(base + jump)
+    assert (doubt >= 0.25 * (1 + 2.0**-21)).all()
+    assert doubt == pytest.approx(0.25 + 0.0 * base, rel=1e-5)
+    assert mean == pytest.approx(np.abs(jump.sum(axis=1)) / 64 + 0.25, rel=1e-5)
+    bound.label = 0.0
+    doubt = coordinates(net, found, bound, steps, seen, passed)[1]
+    assert doubt == pytest.approx(8 * UNIT * (np.abs(base) + np.abs(jump)), rel=1e-5)
+
+
+EXACT_SUMS: list[tuple[list[float], bool]] = [
+    ([1.0, -0.5, 0.25], True), ([1.0, 1.0 + 2.0**-8], True), ([1.0, 1.0 + 2.0**-10], False), ([2.0**31, 1.0], True),
+    ([2.0**40, 1.0], False), ([-(2.0**40), 1.0], False), ([2.0**32, 2.0**-1], False), ([], True), ([0.0, 0.0], True),
+    ([2.0**31] * 300 + [1.0], True), ([2.0**32] * 1200 + [1.0], False), ([-(2.0**32)] * 1200 + [1.0], False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("numbers", "exact"), EXACT_SUMS)
+def test_what_steps_are_worth_is_summed_only_where_nothing_rounds(numbers: list[float], exact: bool) -> None:
+    values = np.array(numbers).reshape(-1, 1)
+    if exact:
+        assert _exact_sums(values).tolist() == np.cumsum([0.0, *(6.0 * number for number in numbers)])[:, None].tolist()
+        return
+    with pytest.raises(UnhandledError, match="may round"):
+        _exact_sums(values)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_steps_passed_are_counted_as_by_hand(seed: int) -> None:
+    """Lemma S5, with thresholds that are equal to an end of an interval."""
+    random = np.random.default_rng(seed)
+    cell = np.sort(random.integers(0, 4, 12))
+    low = np.concatenate([np.sort(random.integers(0, 9, count)) for count in np.unique(cell, return_counts=True)[1]])
+    low, high = low.astype(float), low + 1.0
+    steps = Steps(np.arange(12), cell, low, high, np.zeros((13, 1)), 0.0)
+    where, feature, radius = (
+        random.integers(0, 5, 40),
+        random.integers(-2, 22, 40) / 2.0,
+        random.integers(0, 3, 40) / 2.0,
+    )
+    passed, sure, room = steps.passed(where, feature, radius)
+    for i in range(40):
+        own = cell == where[i]
+        before = int((cell < where[i]).sum())
+        begun, settled = own & (low < feature[i] + radius[i]), own & (high <= feature[i] - radius[i])
+        assert passed[i] == before + begun.sum()
+        assert sure[i] == (begun.sum() == settled.sum())
+        ours = own & (low < feature[i])
+        ahead, back = low[own & ~ours] - feature[i], feature[i] - high[ours]
+        assert room[i] == min(*ahead, *back, np.inf, np.inf)
+    assert steps.lowest == low.min()

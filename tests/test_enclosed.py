@@ -519,3 +519,111 @@ def test_classes_that_are_ruled_out_by_a_coarse_bound_change_no_verdict(seed: in
     assert np.array_equal(wrong[sure], ((high < 0.0).any(axis=1) & (wanted >= 0))[sure])
     assert np.allclose(high[wrong, got[wrong]], high.min(axis=1)[wrong])
     assert not (right | wrong)[wanted < 0].any()
+
+
+def toy_network(activation: str, seed: int = 0, **more: Any) -> Any:
+    """A feed-forward block and a head of few numbers."""
+    random = np.random.default_rng(seed)
+    shapes = {"W_1": (5, 6), "b_1": 5, "W_2": (5, 6), "b_2": 6, "tokens": (3, 6), "W_H": (4, 6), "b_H": 4}
+    shapes |= {"scale_2": 6, "shift_2": 6, "scale_3": 6, "shift_3": 6} | more
+    arrays = {name: random.normal(size=shape) for name, shape in shapes.items()}
+    arrays["tokens"][:, 3:] = 0.0
+    return Net(False, arrays, width=6, epsilon=1e-5, activation=activation)
+
+
+@pytest.mark.parametrize("errors", ERRORS)
+@pytest.mark.parametrize("activation", ["relu6", "silu"])
+def test_neurons_return_and_write_what_lemmas_e1_and_e6_say(activation: str, errors: str) -> None:
+    gated: Any = {"W_3": (5, 6), "b_3": 5} if activation == "silu" else {}
+    net, x = toy_network(activation, **gated), enclosure(errors, 4, 6)
+    neurons, which = Neurons(net), np.array([0, 2, 3])
+    found = neurons._values(x, x, which, None, np.arange(4))
+    w, b, rounds = net["W_1"][which], net["b_1"][which], MORE * gamma(6 + 4)
+    middle = x.middle @ w.T
+    radius = (x.radius + rounds * x.size) @ np.abs(w).T + x.shift * np.abs(w.sum(axis=1))
+    radius = radius + x.common * (np.abs(middle) + radius) + rounds * np.abs(b)
+    least, most = activated(activation, middle + b - radius, middle + b + radius)
+    assert ((found.nonzero == ((least < 0) | (most > 0))) | (np.abs(most) < 1e-6)).all()
+    assert (found.wakes == ((least < -SLEEPING[activation]) | (most > SLEEPING[activation]))).all()
+    assert (found.above == (middle + b > 0)).all()
+    value, off = (least + most) / 2, (most - least) / 2
+    if gated:
+        by = Linear(net["W_3"][which], net["b_3"][which])(x).spread()
+        size = (np.abs(value) + off) * by.size
+        value, off = value * by.middle, size - np.abs(value * by.middle) + 2 * UNIT * size
+    assert found.value.middle == pytest.approx(value, rel=1e-4, abs=1e-9)
+    assert found.value.radius == pytest.approx(off, rel=1e-4, abs=1e-9)
+    assert (found.value.radius >= off).all()
+    nonzero = found.nonzero.sum(axis=1, keepdims=True) if activation == "relu6" else 5
+    written = (found.value.radius + MORE * gamma(nonzero + 8.0) * found.value.size) @ np.abs(net["W_2"][which])
+    middle, radius = neurons._write(found, which)
+    assert middle == pytest.approx(found.value.middle @ net["W_2"][which])
+    follows(radius, written, 0.0)
+    length = np.sqrt(6) * np.abs(net["scale_2"]).max() + np.linalg.norm(net["shift_2"])
+    size = MORE * (np.linalg.norm(net["W_3"], axis=1) * length + np.abs(net["b_3"])) if gated else np.ones(5)
+    assert neurons.sleep == pytest.approx(2 * SLEEPING[activation] * (size @ np.abs(net["W_2"])), rel=1e-5)
+    assert (neurons.sleep >= 2 * SLEEPING[activation] * (size @ np.abs(net["W_2"]))).all()
+    # All neurons at once: those that rest, and the bias behind them, added.
+    whole, every = neurons(x, np.array([0, 1, 2, 1]), None), np.arange(5)
+    values = neurons._values(x, x, every, None, np.arange(4))
+    middle, radius = neurons._write(values, every)
+    radius = radius + neurons.sleep + MORE * UNIT * (np.abs(middle) + radius + np.abs(net["b_2"]))
+    assert whole.middle == pytest.approx(middle + net["b_2"], rel=1e-6)
+    assert (whole.radius >= radius * (1 - 1e-6)).all()
+    assert (whole.radius <= radius * 1.01 + 1e-6).all()
+
+
+@pytest.mark.parametrize("activation", ["relu6", "silu"])
+def test_a_neuron_that_may_wake_is_looked_at(activation: str) -> None:
+    """Lemma E7: at every token, none that another evaluation might wake is left out."""
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        net = toy_network(activation, seed)
+        net.arrays["b_1"] = RESTS[activation] - np.abs(random.normal(size=5)) * 2.0
+        neurons, token = Neurons(net), np.sort(random.integers(0, 3, 6))
+        x = enclosure(str(random.choice(list(ERRORS))), 6, 6, seed=seed)
+        share = random.uniform(-1, 2, (6, 1))
+        x = Enclosed(share * net["tokens"][token] + 0.3 * x.middle, x.radius, x.common, x.shift)
+        tokens, starts = np.unique(token, return_index=True)
+        awake = neurons._awake(x, tokens, np.append(starts, 6))
+        wakes = neurons._values(x, x, np.arange(5), None, np.arange(6)).wakes
+        for row, here in enumerate(token):
+            assert not (wakes[row] & ~awake[np.flatnonzero(tokens == here)[0]]).any()
+
+
+@pytest.mark.parametrize("errors", ["none", "radii", "shift"])
+def test_classes_are_compared_as_lemma_e8_says(errors: str) -> None:
+    net, x = toy_network("relu6"), enclosure(errors, 5, 6)
+    net.arrays["W_H"][:, 2] = 0.0
+    head, wanted = Head(net), np.array([0, 1, 2, 3, 0])
+    point, other, low, high = head._close(x, wanted)
+    assert len(point) >= (3 if errors == "none" else 8)
+    rounds, W, b = MORE * gamma(5 + 24), net["W_H"], net["b_H"]
+    logits = x.middle @ W.T + b
+    for i, c, least, most in zip(point, other, low, high, strict=True):
+        y = wanted[i]
+        room = np.abs(W[y] - W[c]) @ x.radius[i] + x.shift[i, 0] * (abs(W[y].sum()) + abs(W[c].sum()))
+        room += rounds * ((np.abs(W[y]) + np.abs(W[c])) @ x.size[i] + abs(b[y]) + abs(b[c]))
+        gap = logits[i, y] - logits[i, c]
+        follows(np.array([gap - least, most - gap]), np.array([room, room]))
+    pairs = set(zip(point.tolist(), other.tolist(), strict=True))
+    for i, y in enumerate(wanted):
+        for c in {0, 1, 2, 3} - {int(y)}:
+            alone = [np.abs(W[k]) @ x.radius[i] + x.shift[i, 0] * abs(W[k].sum()) for k in (y, c)]
+            alone = [
+                one + rounds * (np.abs(W[k]) @ x.size[i] + abs(b[k])) for one, k in zip(alone, (y, c), strict=True)
+            ]
+            assert ((i, c) in pairs) == (logits[i, c] + alone[1] >= logits[i, y] - alone[0]), (
+                "ruled out too soon, or late"
+            )
+
+
+def test_ends_of_poolers() -> None:
+    x = Enclosed(np.array([[0.5, -2.0, 0.0]]), np.array([[0.25, 0.5, 1.0]]), np.zeros((1, 1)), np.zeros((1, 1)))
+    low, high = x.middle - x.radius, x.middle + x.radius
+    for found, ends in (
+        (tanh(x), (np.tanh(low) - WRONG, np.tanh(high) + WRONG)),
+        (relu(x), (low.clip(0), high.clip(0))),
+    ):
+        assert found.middle == pytest.approx((ends[0] + ends[1]) / 2, abs=1e-6)
+        follows(found.radius, (ends[1] - ends[0]) / 2)
