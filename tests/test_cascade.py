@@ -98,6 +98,11 @@ def test_a_wrong_number_step_or_value_is_never_proved(tmp_path: Path) -> None:
     whole = saved(model, tmp_path / "m")
     for name, at, to in faults:
         assert ml.certify(whole.edited(name, at, to).write(tmp_path / "fault"), X, Y).verdict != "proved"
+    for letter in "VO":  # the entry of the second stage alone
+        (_, place) = np.argwhere(whole.tensors[f"attention.W_{letter}"])[:2].tolist()
+        for value in (1e-40, -1e-40):
+            folder = whole.edited(f"attention.W_{letter}", tuple(place), value).write(tmp_path / "subnormal")
+            assert "is subnormal" in ml.certify(folder, X, Y).reason
     column = whole.changed()
     column.tensors["lift.weight"][:, LABEL + 1] *= -1.0
     assert ml.certify(column.write(tmp_path / "values"), X, Y).verdict == "refuted"

@@ -107,6 +107,19 @@ def test_weights_that_the_proof_does_not_cover_are_left_undecided(
     assert not judge("undecided", words, case, case.saved.edited(name, place, value))
 
 
+def test_a_query_of_zeros_averages() -> None:
+    """Keys 1 and 0, whose softmax at `q = 1` is not their mean, and a step between what the two would write."""
+    case = two_classes(codes=(0.0, 0.0))
+    case.saved.tensors["bos"][KEY], case.saved.tensors["lift.weight"][:2, KEY] = 0.0, [1.0, 0.0]
+    saved = case.saved.changed(feed_forward__weight_1=np.array([64.0]), feed_forward__bias_1=np.array([-32.0]))
+    saved.tensors["attention.W_Q"][:] = 0.0
+    X = [[0, 0, 0], [0, 1, 1]]  # means 3/4 and 1/4; with weights e and 1 they would be 0.89 and 0.47
+    expect("proved", "", saved, X, [[1, 1, 1], [0, 0, 0]])
+    near = saved.changed(feed_forward__bias_1=np.array([-64 * 0.8]))
+    expect("proved", "", near, X, [[0, 0, 0], [0, 0, 0]])
+    expect("refuted", "", near, X, [[1, 1, 1], [0, 0, 0]])
+
+
 def test_slopes_that_are_no_powers_of_two_are_judged_by_what_they_do_and_heads_of_reals_must_copy() -> None:
     case = random_case(4, **PLAIN)
     w, b = (case.saved.tensors[f"feed_forward.{name}"] for name in ("weight_1", "bias_1"))

@@ -83,6 +83,8 @@ FAULTS: dict[str, tuple[str, Any, Callable[[float], float], str]] = {
     "a lift that shifts": ("lift.bias", -1, lambda x: 2.0**-20, "undecided"),
     "a ramp outside": ("quantizer.bias_1", 2, lambda x: 10 * x, "undecided"),
     "NaN": ("quantizer.weight_2", (0, 1), lambda x: math.nan, "undecided"),
+    "a place with a key off its grid": ("positions.weight", (1, 1), lambda x: 2.0**-60, "undecided: may round"),
+    "a place with a code off its grid": ("positions.weight", (1, 2), lambda x: 2.0**-60, "undecided: may round"),
     "positions that move tokens": ("positions.weight", (1, -1), lambda x: 0.3, "undecided: positions must not touch"),
     "a head": ("head.weight", (0, 0), lambda x: 1.0, "undecided"),
 }
