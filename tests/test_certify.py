@@ -176,6 +176,21 @@ def test_the_key_of_the_begin_token_shifts_scores_too() -> None:
             expect("undecided", "scores reach", saved.edited("bos", KEY, key), X, case.Y)
 
 
+@pytest.mark.parametrize("slot", [ONE, LABEL])
+@pytest.mark.parametrize("name", ["positions.weight", "lift.weight", "lift.bias"])
+def test_neither_places_nor_vectors_write_to_labels_or_to_the_query(name: str, slot: int) -> None:
+    """A label slot that is not 0 is added to every answer; a query that is not 1 is another temperature."""
+    case, lift = two_classes(), np.array([[0.0], [0.0], [1.0], [0.0]])
+    vectors = case.saved.changed(lift__weight=lift, lift__bias=np.array([1.0, 0, 0, 0]))
+    vectors.config |= {"tokens": "vectors", "vocabulary": None, "positions": True}
+    vectors.tensors["positions.weight"] = np.zeros((2, 4))
+    X: Any = [[[0.0], [1.0]], [[1.0], [1.0]]]
+    expect("proved", "", vectors, X, case.Y)
+    place = {"positions.weight": (1, slot), "lift.weight": (slot, 0), "lift.bias": (slot,)}[name]
+    for value in (0.25, -0.25, np.nan):
+        expect("undecided", f"{name} must be finite", vectors.edited(name, place, value), X, case.Y)
+
+
 def test_places_shift_scores_too() -> None:
     """Keys are sums of a token's and a place's; with a score of 2,000 and no shift `exp` overflows."""
     case = two_classes()
@@ -248,14 +263,14 @@ def test_a_masked_token_without_a_vector_spoils_a_dense_product(tmp_path: Path) 
 @pytest.mark.parametrize(("weight", "x"), [(1e-310, 1e308), (1e308, 1e-309)])
 def test_subnormal_operands_may_be_flushed(weight: float, x: float) -> None:
     case = two_classes()
-    lift = np.zeros((4, 1))
-    lift[CODE] = weight
+    lift = np.zeros((4, 2))
+    lift[CODE] = weight, 1.0
     saved = case.saved.changed(lift__weight=lift, lift__bias=np.array([1.0, 0, 0, 0]))
     saved.config |= {"tokens": "vectors", "vocabulary": None}
     step = 2.0 ** np.ceil(np.log2(4 / (weight * x)))
     saved.tensors["feed_forward.weight_1"] = np.array([step])
-    expect("undecided", "", saved, [[[x], [0.0]]], [[1, 0]])
-    fair, data = saved.changed(lift__weight=lift / weight), ([[[weight * x], [0.0]]], [[1, 0]])
+    expect("undecided", "", saved, [[[x, 0.0], [0.0, 0.0]]], [[1, 0]])
+    fair, data = saved.changed(lift__weight=np.sign(lift)), ([[[weight * x, 0.0], [0.0, 0.0]]], [[1, 0]])
     expect("proved", "", fair, *data)
     expect("undecided", "subnormal", fair.changed(attention__W_O=fair.tensors["attention.W_O"] * 1e-310), *data)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +26,7 @@ from hypothesis import strategies as st
 import monolayer as ml
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stock.bounds import MEAN, UNIT, VARIANCE, bounds
+from monolayer.checker.stock.evaluate import _check as evaluate_check
 from monolayer.checker.stock.files import read_stock
 from monolayer.checker.stock.places import places_of
 from monolayer.checker.stock.readout import Arrivals, Steps, _exact_sums, _settled, bent, coordinates, read_steps
@@ -679,3 +681,204 @@ def test_steps_passed_are_counted_as_by_hand(seed: int) -> None:
         ahead, back = low[own & ~ours] - feature[i], feature[i] - high[ours]
         assert room[i] == min(*ahead, *back, np.inf, np.inf)
     assert steps.lowest == low.min()
+
+
+# -- the form of a folder of steps, condition by condition --------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Columns of the first: 0 and 1 hold keys, 4 to 11 words, 12 and 13 the constant pair, 14 and 15 are the slot."""
+    built, folder = {}, tmp_path_factory.mktemp("networks")
+    for which in ("bert", "bert places", "sequences"):
+        name, rows, labels, options = WHOLE[which]
+        built[which] = read_stock(ml.memorize_as(name, rows, labels, storage="steps", **options).save(folder / which))
+    return built
+
+
+def at(letter: str, place: Any, value: Any) -> Callable[[Any], None]:
+    return lambda net: net.arrays[letter].__setitem__(place, value)
+
+
+def times(letter: str, rows: Any, value: Any) -> Callable[[Any], None]:
+    return lambda net: net.arrays[letter].__setitem__(rows, net.arrays[letter][rows] * value)
+
+
+def _slot(net: Any) -> int:
+    return int(np.flatnonzero(net["b_Q"])[0])
+
+
+def _labels(net: Any) -> Any:
+    return np.flatnonzero(net["W_H"].any(axis=0))
+
+
+def _another_row(name: str) -> Callable[[Any], None]:
+    """Keys, or values, of a second coordinate."""
+    return lambda net: net.arrays[name].__setitem__((_slot(net) - 1, 0), 0.5)
+
+
+def _both(change: Callable[[Any, int], None]) -> Callable[[Any], None]:
+    """The same change of keys and values, at the slot's row."""
+
+    def apply(net: Any) -> None:
+        for letter in ("W_K", "W_V"):
+            change(net.arrays[letter], _slot(net))
+
+    return apply
+
+
+def _word(net: Any) -> Any:
+    """Columns of the words that neurons read, of one sign in the first neuron."""
+    return 4 + np.flatnonzero(net["W_1"][0, 4:12] > 0)
+
+
+def _unequal(net: Any) -> None:
+    """A word with one + more, and the constant pair the same."""
+    column = 4 + int(np.flatnonzero(net["W_1"][0, 4:12] < 0)[0])
+    net.arrays["W_1"][0, column] *= -1.0
+
+
+def _third_pair(array: Any, row: int) -> None:
+    array[row, [20, 21, 22, 23]] = 0.5, -0.5, 0.5, -0.5
+
+
+FORMS: list[tuple[str, Callable[[Any], None], str]] = [
+    *(("bert", at(f"scale_{n}", 3, 1.0 - 2.0**-53), "weight other than 1") for n in (1, 2, 3)),
+    *(("bert", at(f"shift_{n}", 3, -1e-300), "bias other than 0") for n in (1, 2, 3)),
+    *(("bert", at(letter, -1, -1e-9), "is not 0") for letter in ("types", "b_K", "b_V", "b_O", "b_2", "b_H")),
+    ("sequences", at("b_P", -1, -1e-9), "is not 0"),
+    ("bert", at("W_Q", (0, 0), -1e-9), "must be a constant"),
+    ("bert", at("b_Q", slice(0, 2), 1.0), "must be a constant"),
+    ("bert", at("b_Q", slice(None), 0.0), "must be a constant"),
+    ("bert", _another_row("W_K"), "same one coordinate"),
+    ("bert", _another_row("W_V"), "same one coordinate"),
+    ("bert", _both(lambda array, row: array.__setitem__((row, 0), 0.25)), "half a difference"),
+    ("bert", _both(lambda array, row: array.__setitem__((row, 1), -0.25)), "half a difference"),
+    ("bert", _both(lambda array, row: array.__setitem__((row, 1), 0.5)), "half a difference"),
+    ("bert", _both(lambda array, row: array.__setitem__((row, 1), 0.0)), "half a difference"),
+    ("bert", _both(_third_pair), "one or two pairs"),
+    ("bert", _both(lambda array, row: array.__setitem__((row, [1, 2]), [0.0, -0.5])), "neighbouring"),
+    ("bert", lambda net: at("W_O", (20, _slot(net)), 1.0)(net), "to one pair"),
+    ("bert", lambda net: at("W_O", (15, _slot(net)), 0.0)(net), "to one pair"),
+    ("bert", lambda net: at("W_O", (14, [_slot(net), _slot(net) + 1]), [0.0, 1.0])(net), "to one pair"),
+    ("bert", lambda net: at("W_O", ([15, 16], _slot(net)), [0.0, 1.0])(net), "to one pair"),
+    ("bert", lambda net: times("W_O", 15, 1.0 + 2.0**-50)(net), "and its negative"),
+    ("bert", lambda net: times("W_O", 15, -1.0)(net), "and its negative"),
+    ("bert", at("W_H", slice(None), 0.0), "words of one number"),
+    ("bert", lambda net: times("W_H", (1, _labels(net)[:2]), 2.0)(net), "words of one number"),
+    ("bert", lambda net: times("W_H", (1, _labels(net)[0]), -1.0)(net), "as many \\+ as"),
+    ("bert", lambda net: at("W_H", 1, net["W_H"][0])(net), "the same word in the head"),
+    ("bert", times("W_H", slice(None), 2.0**40), "range of float32"),
+    ("bert", times("W_H", slice(None), -(2.0**-40)), "range of float32"),
+    ("sequences", lambda net: times("W_P", slice(None), -1.0)(net), "one positive number"),
+    ("sequences", lambda net: at("W_P", (0, 0), 1.0)(net), "one positive number"),
+    ("sequences", lambda net: times("W_P", _labels(net)[1], 2.0)(net), "one positive number"),
+    ("sequences", times("W_P", slice(None), 2.0**40), "range of float32"),
+    ("sequences", times("W_P", slice(None), 2.0**-60), "range of float32"),
+    ("bert", at("W_2", (0, 20), -1e-9), "not label columns"),
+    ("bert", lambda net: [at(letter, 0, 0.0)(net) for letter in ("W_1", "b_1", "W_2")] and None, "read nothing"),
+    ("bert", times("W_1", 0, -1.0), "does not rise"),
+    ("bert", times("W_1", slice(None), 2.0**220), "too steeply"),
+    ("bert", times("W_1", slice(None), 2.0**-220), "too steeply"),
+    ("bert", times("W_1", (slice(None), 13), 2.0), "a constant pair"),
+    ("bert", at("W_1", (slice(None), slice(4, 12)), 0.0), "words of tokens"),
+    ("bert", at("W_1", (0, 20), -(2.0**-30)), "something else"),
+    ("bert", at("W_1", (1, 0), 2.0**-30), "something else"),
+    ("bert", times("W_1", 0, 1.5), "something else"),
+    ("bert", times("W_1", (slice(None), slice(4, 14)), 1.5), "something else"),
+    ("bert", times("W_1", (1, 15), 2.0), "something else"),
+    ("bert", times("W_1", (1, slice(12, 14)), 2.0), "something else"),
+    ("bert", _unequal, "unequal numbers"),
+    ("bert", times("tokens", (2, [12, 13]), -1.0), "not constant"),
+    ("bert", times("tokens", (slice(None), [12, 13]), -1.0), "not constant"),
+    ("bert", times("tokens", (2, slice(4, 12)), 2.0), "does not hold words"),
+    ("bert", lambda net: at("tokens", (2, slice(4, 12)), net["tokens"][3, 4:12])(net), "the same word"),
+    ("bert", at("tokens", (2, 20), 2.0**-20), "its mean is not 0"),
+    ("bert", at("tokens", (2, [20, 14]), [2.0**-20, -(2.0**-20)]), "in the slot"),
+    ("bert", lambda net: at("tokens", (2, [0, 1, 20, 21]), [0.1, -0.2, 0.2, -0.1])(net), "keys in pairs"),
+    ("bert places", at("places", (-1, [30, 31]), [2.0**21, -(2.0**21)]), "padding on it may not be finite"),
+    ("bert places", at("places", (0, [0, 1]), [1.0, -1.0]), "used by tokens and by places"),
+    ("bert places", lambda net: at("places", (0, _labels(net)[:2]), [1.0, -1.0])(net), "by tokens and by places"),
+]
+
+
+@pytest.mark.parametrize(("which", "change", "words"), FORMS)
+def test_every_condition_on_the_form_of_a_folder_is_looked_at(
+    networks: dict[str, Any], which: str, change: Callable[[Any], None], words: str
+) -> None:
+    net = networks[which]
+    places = IDS.shape[1] + 1
+    read_structure(net, places)
+    net = replace(net, arrays={letter: array.copy() for letter, array in net.arrays.items()})
+    change(net)
+    with pytest.raises(UnhandledError, match=words or None):
+        read_structure(net, places)
+
+
+def shaped(net: Any, width: int, epsilon: float) -> Any:
+    """The same network, said to have another width or ε."""
+    return replace(net, width=width, architecture=replace(net.architecture, epsilon=epsilon))
+
+
+@pytest.mark.parametrize(("width", "epsilon", "words"), [
+    (32, 1e-5, "power of 4"), (48, 1e-5, "power of 4"), (4, 1e-5, "power of 4"), (64, 0.0, "ε"), (64, 1.5, "ε"),
+    (64, -1e-5, "ε"), (64, float("nan"), "ε"),
+])  # fmt: skip
+def test_widths_and_epsilons_of_folders_of_steps(
+    networks: dict[str, Any], width: int, epsilon: float, words: str
+) -> None:
+    with pytest.raises(UnhandledError, match=words):
+        read_structure(shaped(networks["bert"], width, epsilon), 1)
+
+
+@pytest.mark.parametrize("which", ["bert", "bert places"])
+def test_the_numbers_that_a_folder_comes_down_to(networks: dict[str, Any], which: str) -> None:
+    net = networks[which]
+    found = read_structure(net, 6)
+    tokens, places = net["tokens"], net["places"][net.architecture.offset :][:6]
+    norms = [(row**2).sum() + (place**2).sum() for row in tokens for place in places]
+    out, slot = int(np.flatnonzero(net["W_O"].any(axis=1))[0]), _slot(net)
+    assert found.norm == (pytest.approx(min(norms), rel=1e-15), pytest.approx(max(norms), rel=1e-15))
+    assert found.largest == max(np.abs(tokens).max(), np.abs(places).max())
+    assert (found.query, found.write) == (net["b_Q"][slot] / 8.0, net["W_O"][out, slot])
+    assert (found.slope == 2.0 * net["W_1"][:, out]).all()
+
+
+def test_numbers_that_a_folder_of_cells_may_hold(networks: dict[str, Any]) -> None:
+    """Sizes within which nothing overflows, padding included: there every query and key must have a finite product."""
+
+    def copied(net: Any) -> Any:
+        return replace(net, arrays={letter: array.clip(-9.0, 9.0) for letter, array in net.arrays.items()})
+
+    small = copied(networks["bert"])
+    evaluate_check(small)
+    for width, epsilon, words in (
+        (2**15, 1e-5, "width is too large"),
+        (64, 2.0**-41, "epsilon out of bounds"),
+        (64, 1.5, "epsilon out of bounds"),
+    ):
+        with pytest.raises(UnhandledError, match=words):
+            evaluate_check(shaped(small, width, epsilon))
+    for letter, value, words in (("types", -1e-9, "token types"), ("W_2", -(2.0**21), "stored numbers are larger")):
+        net = copied(small)
+        net.arrays[letter][0, 0] = value
+        with pytest.raises(UnhandledError, match=words):
+            evaluate_check(net)
+    # Of width 64: a matrix of 2^20 throughout has norm 2^26, what a norm returns at most 2^24, by weight and bias
+    # alike; so queries and keys are 2^50 long, and the product just what is allowed, if they have no biases.
+    for letters, scale, shift, covered in (
+        ("W_Q W_K", -(2.0**20), -(2.0**20), True),
+        ("W_Q W_K b_K", -(2.0**20), -(2.0**20), False),
+        ("W_Q W_K b_Q", 2.0**20, 2.0**20, False),
+        ("W_Q W_K b_Q b_K", 2.0**20, 0.0, True),
+        ("W_Q b_K", 2.0**20, 2.0**20, True),
+    ):
+        net = copied(small)
+        for letter in ("W_Q", "W_K", "b_Q", "b_K"):
+            net.arrays[letter][:] = -(2.0**20) if letter in letters.split() else 0.0
+        net.arrays["scale_1"][:], net.arrays["shift_1"][:] = scale, shift
+        if covered:
+            evaluate_check(net)
+            continue
+        with pytest.raises(UnhandledError, match="scores of padding"):
+            evaluate_check(net)

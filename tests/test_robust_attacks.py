@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import monolayer as ml
-from monolayer.checker.gates import AWAKE, EPSILON, Pairs
+from monolayer.checker.gates import AWAKE, EPSILON, Pairs, read_gates
 from monolayer.checker.labelled import labelled
 from monolayer.checker.noise import LARGEST_SCORE, UNDERFLOW, Shares, answers, errors, silent
 from monolayer.checker.robust import question_of
@@ -172,6 +172,42 @@ def test_sizes_and_mixtures_that_lemmas_r1_to_r4_do_not_cover_are_left_open(
     expect("undecided", words, Saved.of(built).edited(name, place, value), X, Y)
 
 
+def test_sizes_are_sums_of_absolute_values(built: ml.Monolayer, tmp_path: Path) -> None:
+    """Of numbers of both signs everywhere."""
+    random, saved, layout = np.random.default_rng(0), Saved.of(built), built.feed_forward.layout
+    context, key, label = layout.context, slice(layout.reads, layout.reads + 2), slice(layout.reads + 2, None)
+    t = saved.tensors
+    for name in ("lift.weight", "bos", "positions.weight", "attention.W_Q", "attention.W_K", "attention.W_V"):
+        t[name] = t[name] * random.choice([-1, 1], t[name].shape).astype(np.float32)
+    t["attention.W_O"] = t["attention.W_O"] * random.choice([-1, 1], t["attention.W_O"].shape).astype(np.float32)
+    t["lift.weight"][:, label], t["feed_forward.bias_2"][:] = -2.0, -1.5
+    t["bos"][label] = -3.0
+    for per_token in (True, False):
+        gated = read_gates(read(saved.write(tmp_path / "m")), per_token)
+        rows = t["lift.weight"] if per_token else np.append(t["lift.weight"], t["bos"][None], axis=0)
+        assert gated.label_size == pytest.approx(np.abs(rows[:, label]) + 1.5)
+        assert gated.label == pytest.approx(rows[:, label] - 1.5)
+        assert gated.gain == pytest.approx(
+            np.diag(t["attention.W_O"][context]) * np.diag(t["attention.W_V"][:, context])
+        )
+        keys = np.append(t["bos"][None, key], t["positions.weight"][:, key], axis=0).astype(float)
+        query, read_key = (t[f"attention.W_{letter}"][:, key].astype(float) for letter in "QK")
+        assert gated.query @ gated.key.T == pytest.approx((keys @ query.T) @ (keys @ read_key.T).T)
+        sizes = (np.abs(keys) @ np.abs(query).T) @ (np.abs(keys) @ np.abs(read_key).T).T
+        assert gated.scores == pytest.approx(sizes.max())
+        assert gated.own.shape == (len(rows), layout.rank)
+    large = saved.changed()
+    for name, value in (("attention.W_V", 2.0**20), ("attention.W_O", -(2.0**4))):
+        large.tensors[name] = np.where(large.tensors[name] != 0, value, 0).astype(np.float32)
+    stays = read(large.write(tmp_path / "large"))
+    read_gates(stays, True)
+    for name, place in (("bos", context.start), ("lift.weight", (0, context.start))):
+        for value in (2.0**17, -(2.0**17)):
+            far = read(large.edited(name, place, value).write(tmp_path / "far"))
+            with pytest.raises(UnhandledError, match="whose squares might overflow"):
+                read_gates(far, True)
+
+
 def test_a_begin_token_without_positions_has_no_key() -> None:
     plain = ml.memorize([[1, 2], [3, 4]], [[0, 1], [1, 0]], robust=True, rank=16)
     reads = plain.feed_forward.layout.reads
@@ -243,9 +279,14 @@ def test_neurons_that_may_wake_are_found_with_all_that_their_errors_are_shares_o
     labels = random.integers(0, 2, 4) if kind == "sequences" else [random.integers(0, 2, len(row)) for row in rows]
     places = kind in ("places", "causal")
     model = ml.memorize(rows, labels, robust=True, positions=places, causal=causal, rank=8, on_conflict="first")
-    stored = read(model.save(tmp_path / "m"))
+    saved = Saved.of(model)
+    for name in ("weight_1", "bias_1"):  # numbers of both signs
+        tensor = saved.tensors[f"feed_forward.{name}"]
+        tensor *= random.choice([-1.0, 1.0, 0.5], tensor.shape).astype(tensor.dtype)
+    stored = read(saved.write(tmp_path / "m"))
     asked = question_of(stored, labelled(stored, ml.Sequences.of(rows, labels)))
     gated, found = asked.gated, {}
+    assert (gated.bias < 0).any()
     for number, (point, neuron) in enumerate(zip(asked.found.point.tolist(), asked.found.neuron.tolist(), strict=True)):
         found[point, neuron] = [float(part[number]) for part in asked.found[2:]]
     k, H = gated.own.shape[1], len(gated.bias)

@@ -133,31 +133,40 @@ def test_the_error_of_a_point_is_put_together_of_those_of_its_parts(dtype: str, 
                         before = context_error(float(n), reads.head, reads.key.largest + 2 * ds, ds, fmt, values)
                         before += dt if per_token else 0.0
                         wanted = code_error(codes.z[number : number + 1], before, fmt)[0]
-                        assert said[number] == pytest.approx(wanted, rel=1e-12)
+                        assert said[number] == pytest.approx(wanted, rel=1e-12, abs=0.0)
                     number += 1
 
 
 def test_a_coordinate_of_vectors_knows_how_large_its_terms_are(tmp_path: Path) -> None:
     case = random_case(3, tokens="vectors", positions=True)
-    case.saved.tensors["lift.bias"][[1, 2]] = -2.0, 3.0
-    case.saved.tensors["positions.weight"][:, [1, 2]] -= 1.5
-    case.saved.tensors["bos"][[1, 2]] = -20.0, 60.0
-    t, reads = case.saved.tensors, points(case, tmp_path / "m")[2]
-    for slot, found in ((1, reads.key), (2, reads.code)):
-        sums, sizes = [], []
-        for x in case.X:
-            for place, token in enumerate(x):
-                terms = [*(t["lift.weight"][slot] * token), t["lift.bias"][slot], t["positions.weight"][place, slot]]
-                sums.append(sum(terms))
-                sizes.append(np.abs(terms).sum())
-        assert found.flat == pytest.approx(np.array(sums))
-        assert (found.size, found.terms) == (pytest.approx(max(sizes), rel=1e-15), 5)
-        assert (found.bos, found.largest) == (t["bos"][slot], max(*np.abs(sums), abs(t["bos"][slot])))
+    t = case.saved.tensors
+    t["lift.bias"][[1, 2]] = -4.0, -5.0
+    t["positions.weight"][:, [1, 2]] -= 1.5
+    for key, code in ((-20.0, 60.0), (0.0, 0.0)):
+        t["bos"][[1, 2]] = key, code
+        reads = points(case, tmp_path / f"{key}")[2]
+        for slot, found in ((1, reads.key), (2, reads.code)):
+            sums, sizes = [], []
+            for x in case.X:
+                for place, token in enumerate(x):
+                    terms = [
+                        *(t["lift.weight"][slot] * token),
+                        t["lift.bias"][slot],
+                        t["positions.weight"][place, slot],
+                    ]
+                    sums.append(sum(terms))
+                    sizes.append(np.abs(terms).sum())
+            assert found.flat == pytest.approx(np.array(sums))
+            assert (found.size, found.terms) == (pytest.approx(max(sizes), rel=1e-15), 5)
+            assert (found.bos, found.largest) == (
+                t["bos"][slot],
+                pytest.approx(max(*np.abs(sums), abs(t["bos"][slot]))),
+            )
     # Of tokens that are 0 the flushed part is left: every coordinate may be up to τ away from what it is.
     case.saved.tensors["lift.bias"][[1, 2]] = 0.0
     plain = replace(case, X=[[[0.0] * 3] * 2], saved=case.saved.changed(positions__weight=0 * t["positions.weight"]))
     size = np.abs(t["lift.weight"][1]).sum() * BINARY64.tiny / BINARY64.unit
-    assert points(plain, tmp_path / "plain")[2].key.size == pytest.approx(size, rel=1e-12)
+    assert points(plain, tmp_path / "plain")[2].key.size == pytest.approx(size, rel=1e-12, abs=0.0)
 
 
 def test_a_coordinate_of_ids_knows_the_whole_table(tmp_path: Path) -> None:
