@@ -370,6 +370,37 @@ def test_real_labels_have_a_stated_error() -> None:
 # -- files ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("shift", [0.25, -0.25])
+def test_a_class_may_be_off_its_number_and_the_certificate_says_how_far(shift: float) -> None:
+    case = two_classes()
+    moved = case.saved.changed(feed_forward__bias_2=case.saved.tensors["feed_forward.bias_2"] + shift)
+    assert judge("proved", "", case, moved).label_error == 0.25
+
+
+def test_every_number_of_a_label_must_be_near_enough() -> None:
+    """At just the tolerance, one rounding more might be too far; the other number is right."""
+    model = ml.memorize([[0, 1], [1, 1]], [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [5.0, 6.0]]])
+    Y = np.array([[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [5.0, 6.0]]])
+    expect("proved", "", model, [[0, 1], [1, 1]], Y)
+    for place, value in ((("head.bias", 1), 1.0), (("head.weight", (0, LABEL + 1)), 1.0)):
+        expect("undecided", "does not copy", Saved.of(model).edited(*place, value), [[0, 1], [1, 1]], Y)
+    for far, verdict in ((0.49, "proved"), (0.5, "undecided"), (0.51, "refuted")):
+        for number in (0, 1):
+            expect(verdict, "", model, [[0, 1], [1, 1]], Y + far * np.eye(2)[number], tolerance=0.5)
+
+
+def test_a_tolerance_that_would_do_is_named_only_where_it_would() -> None:
+    model = ml.memorize([[0, 1], [1, 1]], [[-1.0, -2.0], [-3.0, -3.0]])
+    Y = np.array([[-1.0, -2.0], [-3.0, -3.0]])
+    near = expect("refuted", "it would be proved: tolerance=", model, [[0, 1], [1, 1]], Y * (1 + 2.0**-20))
+    tolerance = float(near.reason.split("tolerance=")[1].split()[0])
+    expect("proved", "", model, [[0, 1], [1, 1]], Y * (1 + 2.0**-20), tolerance=tolerance)
+    assert (
+        "would be proved" not in ml.certify(model, [[0, 1], [1, 1], [0, 7]], [*Y * (1 + 2.0**-20), [-1.0, -1.0]]).reason
+    )
+    assert "would be proved" not in ml.certify(model, [[0, 1], [1, 1]], Y + 0.5).reason
+
+
 def test_certificates_travel_as_json_and_verify_says_what_changed(tmp_path: Path) -> None:
     case = random_case(4, **PLAIN)
     assert case.Y is not None

@@ -20,7 +20,7 @@ import monolayer as ml
 from monolayer.checker.gates import AWAKE, EPSILON, Pairs, read_gates
 from monolayer.checker.labelled import labelled
 from monolayer.checker.noise import LARGEST_SCORE, UNDERFLOW, Shares, answers, errors, silent
-from monolayer.checker.robust import question_of
+from monolayer.checker.robust import Question, question_of
 from monolayer.checker.rounding import BINARY32, BINARY64, EXP_ULPS, UnhandledError
 from monolayer.checker.stored import read
 from tests.stored_models import Saved
@@ -258,6 +258,29 @@ def test_noise_that_pushes_a_neuron_as_far_as_it_can_uses_up_its_bound(built: ml
     assert 0.8 < max(used) <= 1.0
 
 
+def test_the_largest_noise_is_one_at_which_every_point_is_right(built: ml.Monolayer, tmp_path: Path) -> None:
+    def largest(borne: float, more: float, at_least: float = 0.0) -> float:
+        """Of two points, one of which bears more noise than the other."""
+        asked = SimpleNamespace(ask=lambda noise: SimpleNamespace(right=np.array([noise <= borne, noise <= more])))
+        return Question.largest(asked, at_least)  # type: ignore[arg-type]
+
+    for borne in (2.0**-19, 1e-3, 0.01, 0.2):
+        assert 0.98 * borne < largest(borne, 0.25) <= borne
+        assert 0.98 * borne < largest(0.25, borne) <= borne
+    assert 0.24 < largest(1.0, 1.0) <= 0.25
+    assert largest(2.0**-21, 1.0) == largest(1.0, 2.0**-21) == 0.0
+    assert largest(0.01, 1.0, 0.02) == 0.02
+    assert 0.0098 < largest(0.01, 1.0, 0.005) <= 0.01
+    stored = read(built.save(tmp_path / "m"))
+    asked = question_of(stored, labelled(stored, ml.Sequences.of(X, Y)))
+    assert asked.ask(0.0).right.all()
+    awake = replace(asked, top=np.zeros_like(asked.top)).ask(0.0)
+    assert not (awake.right.any() or awake.wrong.any())
+    assert (awake.got == -1).all()
+    lost = replace(asked, rows=np.where(np.arange(len(asked.rows)) == 3, -1, asked.rows)).ask(0.0)
+    assert lost.right.tolist() == [point != 3 for point in range(len(asked.rows))]
+
+
 def test_roundings_of_the_checker_itself_are_counted(built: ml.Monolayer, tmp_path: Path) -> None:
     """In binary64 they are as large as those of the evaluation: an answer may be two bounds from ours."""
     stored = read(built.save(tmp_path / "m"))
@@ -280,13 +303,14 @@ def test_neurons_that_may_wake_are_found_with_all_that_their_errors_are_shares_o
     places = kind in ("places", "causal")
     model = ml.memorize(rows, labels, robust=True, positions=places, causal=causal, rank=8, on_conflict="first")
     saved = Saved.of(model)
-    for name in ("weight_1", "bias_1"):  # numbers of both signs
-        tensor = saved.tensors[f"feed_forward.{name}"]
-        tensor *= random.choice([-1.0, 1.0, 0.5], tensor.shape).astype(tensor.dtype)
+    t, shape = saved.tensors, (6, model.feed_forward.layout.reads)  # six neurons of numbers of both signs
+    t["feed_forward.weight_1"] = random.normal(size=shape).astype(np.float32) * np.float32(0.5)
+    t["feed_forward.bias_1"] = np.array([-9.0, 3.0, -5.0, 0.5, -3.0, -7.0], np.float32)
+    t["feed_forward.weight_2"] = random.normal(size=(len(t["feed_forward.bias_2"]), 6)).astype(np.float32)
+    saved.config["steps"] = 6
     stored = read(saved.write(tmp_path / "m"))
     asked = question_of(stored, labelled(stored, ml.Sequences.of(rows, labels)))
     gated, found = asked.gated, {}
-    assert (gated.bias < 0).any()
     for number, (point, neuron) in enumerate(zip(asked.found.point.tolist(), asked.found.neuron.tolist(), strict=True)):
         found[point, neuron] = [float(part[number]) for part in asked.found[2:]]
     k, H = gated.own.shape[1], len(gated.bias)
@@ -327,7 +351,7 @@ def test_neurons_that_may_wake_are_found_with_all_that_their_errors_are_shares_o
                 ]
             point += 1
     assert found.keys() == wanted.keys()
-    assert found
+    assert 6 < len(found) < 6 * point - 6
     pairs = np.array([found[pair] for pair in wanted]), np.array([*wanted.values()])
     assert pairs[0] == pytest.approx(pairs[1], rel=1e-6, abs=1e-9)
     assert (pairs[0][:, -1] >= pairs[1][:, -1]).all(), "with the rounding of two numbers that nearly cancel"
@@ -451,7 +475,9 @@ def test_an_answer_is_sure_exactly_where_lemma_r4_says_so(several: int, seed: in
 
     worst = flips(lambda b: min((logits[:, 0] + b - logits[:, c]).min() - room(b, c) for c in (1, 2)))
     best = flips(lambda b: min((logits[:, 0] + b - logits[:, c]).max() + room(b, c) for c in (1, 2)))
-    less = 1e-4
+    less, padded = 1e-4, 1e-8 if several else -1e-4
+    assert not asked(worst + padded)[0], "with what the bound itself rounds"
+    assert not asked(best - padded)[1]
     assert asked(worst + less)[:2] == (True, False)
     assert asked(worst - less)[:2] == asked(best + less)[:2] == (False, False)
     assert asked(best - less)[:2] == (False, True)

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from monolayer.checker.codes import Reads, read_attention, read_codes, read_stream
-from monolayer.checker.readout import answers, sums_are_exact, thresholds
+from monolayer.checker.readout import answers, staircase, sums_are_exact, thresholds
 from monolayer.checker.rounding import (
     BINARY32,
     BINARY64,
@@ -403,6 +403,49 @@ def test_sums_on_a_grid_never_round(units: list[int], power: int, seed: int) -> 
     assert not sums_are_exact([whole, np.array([[2.0**53]])], BINARY64)
     assert not sums_are_exact([np.array([[2.0**24, 1.0]])], BINARY32)
     assert sums_are_exact([np.array([[2.0**23, 1.0]])], BINARY32)
+
+
+STAIRS: list[tuple[str, list[float], list[float], Any, list[float], str]] = [
+    ("exact", [4.0, 4.0], [-1.0, -8.0], [[1.0, 2.0], [0.0, 1.0]], [0.5, 0.0], ""),
+    ("runs", [4.0, 4.0], [-1.0, -8.0], [[1.1, -2.0, 0.0], [0.3, 1e300, 5.0]], [0.0, 0.0], ""),
+    ("exact", [4.0, -4.0], [-1.0, 8.0], [[1.0, 2.0]], [0.0], "must rise"),
+    ("exact", [-4.0, 4.0], [1.0, -8.0], [[1.0, 2.0]], [0.0], "must rise"),
+    ("exact", [4.0, 4.0, 4.0], [-1.0, -8.0, -4.0], [[1.0, 2.0, 1.0]], [0.0], "in order"),
+    ("exact", [4.0, 0.0], [-1.0, -8.0], [[1.0, 2.0]], [0.0], "weight_1 goes outside"),
+    ("exact", [4.0, 2.0**130], [-1.0, -8.0], [[1.0, 2.0]], [0.0], "weight_1 goes outside"),
+    ("exact", [4.0, 2.0**-401], [-1.0, -8.0], [[1.0, 2.0]], [0.0], "weight_1 goes outside"),
+    ("exact", [4.0, 4.0], [-1.0, -(2.0**130)], [[1.0, 2.0]], [0.0], "bias_1 goes outside"),
+    ("exact", [4.0, 4.0], [2.0**-401, -8.0], [[1.0, 2.0]], [0.0], "bias_1 goes outside"),
+    ("exact", [4.0, 4.0], [-1.0, -8.0], [[1.0, -(2.0**130)]], [0.0], "weight_2 or bias_2 goes outside"),
+    ("exact", [4.0, 4.0], [-1.0, -8.0], [[1.0, 2.0]], [2.0**-401], "weight_2 or bias_2 goes outside"),
+    ("exact", [4.0, 4.0], [-1.0, -8.0], [[1.0, 2.0], [1.0, 0.1]], [0.0, 1.0], "may round"),
+    ("exact", [4.0, 4.0], [-1.0, -8.0], [[1.0, 2.0], [2.0, 1.0]], [2.0**-52, 0.0], "may round"),
+    ("runs", [4.0, 4.0], [-1.0, -8.0], [[1.0, np.inf, 0.0]], [0.0], "not finite"),
+    ("runs", [4.0, 4.0], [-1.0, -8.0], [[1.0, -np.inf, 0.0]], [0.0], "not finite"),
+    ("runs", [4.0, 4.0], [-1.0, -8.0], [[1.0, np.nan, 0.0]], [0.0], "not finite"),
+    ("runs", [4.0, 4.0], [-1.0, -8.0], [[1.0, 0.0, -1e-310], [1.0, 2.0, 3.0]], [0.0, 0.0], "subnormal"),
+    ("runs", [4.0, 4.0], [-1.0, -8.0], [[1.0, 0.0, 1.0], [1.0, 2.0, 3.0]], [0.0, 1.0], "no bias"),
+]
+
+
+@pytest.mark.parametrize(("form", "w", "b", "written", "bias", "words"), STAIRS)
+def test_steps_and_labels_that_lemmas_6_to_12_do_not_cover_are_refused(
+    form: str, w: list[float], b: list[float], written: Any, bias: list[float], words: str
+) -> None:
+    steps = np.array(w), np.array(b), np.array(written)
+    if words:
+        with pytest.raises(UnhandledError, match=words):
+            staircase(steps, np.array(bias), BINARY64, form, "block")
+        return
+    found = staircase(steps, np.array(bias), BINARY64, form, "block")
+    for passed in range(len(w) + 1):
+        level = np.array(written)[:, passed] if form == "runs" else np.array(written)[:, passed:].sum(axis=1) + bias
+        assert found.level[:, passed].tolist() == level.tolist()
+    z = np.array([0.25, 0.3, 0.5, 2.0, 2.25])
+    passed, sure = found.passed(z, z)
+    assert (passed[sure].tolist(), sure.tolist()) == ([0, 1, 1, 2], [True, False, True, True, True])
+    assert found.passed(z[2:3], np.array([2.0 + 2.0**-50]))[1].tolist() == [False]
+    assert found.room(np.array([0.0, 0.75, 3.0]), np.array([0, 1, 2])).tolist() == pytest.approx([0.25, 0.25, 0.75])
 
 
 # -- the head ------------------------------------------------------------------------------------------
