@@ -256,6 +256,10 @@ def test_assumptions_name_position_ids_and_the_version_that_is_installed() -> No
     proof = expect("proved", "", whole("letters"), *WHOLE["letters"][1:3])
     assert any("position_ids counted from the begin token" in line for line in proof.assumptions)
     assert f"(installed here: {version('transformers')})" in proof.assumptions[0]
+    for which in ("bert", "letters", "starcoder2", "gpt_neox", "opt"):
+        lines = " ".join(expect("proved", "", whole(which), *WHOLE[which][1:3]).assumptions)
+        eager = stock_attack.ARCHITECTURES[WHOLE[which][0]].eager
+        assert ("attention in float64 throughout" in lines) == (not eager)
 
 
 def test_label_columns_are_not_those_that_attention_writes_to(tmp_path: Path) -> None:

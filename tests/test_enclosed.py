@@ -243,6 +243,7 @@ TINY, MORE = 2.0**-60, 1.06
 def enclosure(errors: str, *shape: int, seed: int = 0) -> Enclosed:
     random, (r, t, s) = np.random.default_rng(seed), ERRORS[errors]
     radius, common, shift = (random.uniform(0.5, 1.0, (*shape[:-1], n)) for n in (shape[-1], 1, 1))
+    common[0] = 0.0  # of the first row alone
     return Enclosed(random.normal(size=shape), r * radius, t * common, s * shift)
 
 
@@ -404,6 +405,8 @@ def test_what_the_enclosures_do_not_cover_is_refused_or_unknown() -> None:
     assert x.common.ravel() == pytest.approx([2.0**-6, 0.0, 0.0], rel=1e-2)
     assert x.radius.ravel() == pytest.approx([1.0, 3.0, np.inf], rel=1e-5)
     assert x.middle.ravel()[:2] == pytest.approx([4.0, 4.5])
+    ends = np.array([[-4.0, 4.0, 0.0]])
+    follows(Enclosed.between(ends, ends).radius, 2.0**-50 * 2 * np.abs(ends))
     one, v = np.ones((1, 1), bool), enclosure("none", 1, 1, 2)
     for score in (32.0, -32.0):
         enclosed.average(np.full((1, 1, 1), score * 0.999), np.zeros((1, 1, 1)), one, v)

@@ -275,7 +275,8 @@ def test_the_largest_noise_is_one_at_which_every_point_is_right(built: ml.Monola
     asked = question_of(stored, labelled(stored, ml.Sequences.of(X, Y)))
     assert asked.ask(0.0).right.all()
     awake = replace(asked, top=np.zeros_like(asked.top)).ask(0.0)
-    assert not (awake.right.any() or awake.wrong.any())
+    assert not awake.right.any()
+    assert not awake.wrong.any()
     assert (awake.got == -1).all()
     lost = replace(asked, rows=np.where(np.arange(len(asked.rows)) == 3, -1, asked.rows)).ask(0.0)
     assert lost.right.tolist() == [point != 3 for point in range(len(asked.rows))]
