@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock import enclosed
 from monolayer.checker.stock.enclosed import UNIT, Enclosed, Linear
+from monolayer.checker.stock.evaluate import Program
 from monolayer.checker.stock.head import WRONG, Head, relu, tanh
 from monolayer.checker.stock.neurons import RESTS, SLEEPING, Neurons, Sway, activated
 
@@ -599,7 +600,7 @@ def test_a_neuron_that_may_wake_is_looked_at(activation: str) -> None:
 @pytest.mark.parametrize("errors", ["none", "radii", "shift"])
 def test_classes_are_compared_as_lemma_e8_says(errors: str) -> None:
     net, x = toy_network("relu6"), enclosure(errors, 5, 6)
-    net.arrays["W_H"][:, 2] = 0.0
+    net.arrays["W_H"][:, 2] = net.arrays["W_H"][1:, 4] = 0.0  # columns that no class reads, and that one does
     head, wanted = Head(net), np.array([0, 1, 2, 3, 0])
     point, other, low, high = head._close(x, wanted)
     assert len(point) >= (3 if errors == "none" else 8)
@@ -623,6 +624,20 @@ def test_classes_are_compared_as_lemma_e8_says(errors: str) -> None:
             )
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_biases_of_classes_are_rounded_too(sign: float) -> None:
+    """Two that differ by less than what the roundings of both may be, and by more."""
+    net, rounds = toy_network("relu6"), MORE * gamma(6 + 24)
+    x = Enclosed(np.zeros((1, 6)), np.zeros((1, 6)), np.zeros((1, 1)), np.zeros((1, 1)))
+    for apart, sure in ((1.5, False), (2.1, True)):
+        net.arrays["b_H"][:] = -1e6
+        net.arrays["b_H"][:2] = np.array([1000.0, 1000.0]) * sign + [apart * rounds * 1000.0, 0.0]
+        right, wrong, _ = Head(net)._compare(x, np.array([0]))
+        assert (bool(right[0]), bool(wrong[0])) == (sure, False)
+        right, wrong, got = Head(net)._compare(x, np.array([1]))
+        assert (bool(right[0]), bool(wrong[0]), int(got[0])) == (False, sure, 0 if sure else -1)
+
+
 def test_ends_of_poolers() -> None:
     x = Enclosed(np.array([[0.5, -2.0, 0.0]]), np.array([[0.25, 0.5, 1.0]]), np.zeros((1, 1)), np.zeros((1, 1)))
     low, high = x.middle - x.radius, x.middle + x.radius
@@ -632,3 +647,33 @@ def test_ends_of_poolers() -> None:
     ):
         assert found.middle == pytest.approx((ends[0] + ends[1]) / 2, abs=1e-6)
         follows(found.radius, (ends[1] - ends[0]) / 2)
+
+
+@pytest.mark.parametrize(("pool", "nonzero", "plain"), [
+    (None, (), True), (None, ("b_H",), False), (None, ("shift_3",), False), ("relu", (), True),
+    ("relu", ("b_P",), False), ("relu", ("b_H",), False), ("relu", ("shift_3",), False), ("tanh", (), False),
+])  # fmt: skip
+def test_the_last_factor_is_left_out_only_where_nothing_behind_it_minds(
+    pool: str | None, nonzero: tuple[str, ...], plain: bool
+) -> None:
+    """One bias is enough to make the factor of the last norm count."""
+    net = toy_network("relu6", **({"W_P": (6, 6), "b_P": 6} if pool else {}))
+    net.architecture = SimpleNamespace(rms=False, pool=pool)
+    for letter in ("b_H", "shift_3", "b_P"):
+        if letter in net:
+            net.arrays[letter][:] = 0.0
+            net.arrays[letter][-1] = -1.0 if letter in nonzero else 0.0
+    assert Head(net).plain == plain
+
+
+def test_the_sum_of_a_token_and_its_place_is_rounded_where_both_are_there() -> None:
+    net = Net(
+        False, {"tokens": np.array([[0.0, -3.0, 1.0, 2.0]]), "places": np.array([[9.0] * 4, [1.0, -1.0, -5.0, 0.0]])}
+    )
+    net.architecture = SimpleNamespace(rms=False, offset=1)
+    program: Any = SimpleNamespace(net=net)
+    found = Program._embedded(program, np.array([0]), np.array([0]))
+    assert found.middle.tolist() == [[1.0, -4.0, -4.0, 2.0]]
+    follows(found.radius, MORE * UNIT * np.array([[0.0, 4.0, 4.0, 0.0]]))
+    del net.arrays["places"]
+    follows(Program._embedded(program, np.array([0]), np.array([0])).radius, np.zeros((1, 4)))
