@@ -624,6 +624,18 @@ def test_classes_are_compared_as_lemma_e8_says(errors: str) -> None:
             )
 
 
+@pytest.mark.parametrize(("low", "high", "least", "most"), [
+    (-3.0, -2.0, -2.0, -3.0), (-1.0, -0.5, -1.0, -0.5), (-0.1, 0.05, -0.1, 0.05), (1.0, 2.0, 1.0, 2.0),
+    (-2.0, -0.5, None, -0.5), (-9.0, -1.0, None, -9.0), (-9.0, 8.0, None, 8.0),
+])  # fmt: skip
+def test_silu_lies_between_its_ends_and_its_minimum(low: float, high: float, least: float | None, most: float) -> None:
+    """Lemma E6: where the least and the largest value is, and what exp and three more operations may do to it."""
+    ends = [-0.2785 if x is None else x / (1 + np.exp(-x)) for x in (least, most)]
+    off = (2 * 32 + 16) * UNIT * max(map(abs, ends))
+    found = activated("silu", np.array([low]), np.array([high]))
+    assert [float(end[0]) for end in found] == pytest.approx([ends[0] - off, ends[1] + off], rel=1e-12)
+
+
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_biases_of_classes_are_rounded_too(sign: float) -> None:
     """Two that differ by less than what the roundings of both may be, and by more."""
