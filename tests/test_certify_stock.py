@@ -641,13 +641,14 @@ def test_label_coordinates_are_those_of_lemma_s6(post_norm: bool) -> None:
     assert mean == pytest.approx(np.abs(jump.sum(axis=1)) / 64 + 0.25, rel=1e-5)
     bound.label = 0.0
     doubt = coordinates(net, found, bound, steps, seen, passed)[1]
-    assert doubt == pytest.approx(8 * UNIT * (np.abs(base) + np.abs(jump)), rel=1e-5)
+    assert doubt == pytest.approx(8 * UNIT * (np.abs(base) + np.abs(jump)), rel=1e-5, abs=0.0)
 
 
 EXACT_SUMS: list[tuple[list[float], bool]] = [
-    ([1.0, -0.5, 0.25], True), ([1.0, 1.0 + 2.0**-8], True), ([1.0, 1.0 + 2.0**-10], False), ([2.0**31, 1.0], True),
-    ([2.0**40, 1.0], False), ([-(2.0**40), 1.0], False), ([2.0**32, 2.0**-1], False), ([], True), ([0.0, 0.0], True),
-    ([2.0**31] * 300 + [1.0], True), ([2.0**32] * 1200 + [1.0], False), ([-(2.0**32)] * 1200 + [1.0], False),
+    ([1.0, -0.5, 0.25], True), ([1.0, 1.0 + 2.0**-8], True), ([1.0, 1.0 + 2.0**-9], False),
+    ([1.0, 1.0 + 2.0**-10], False), ([2.0**31, 1.0], True), ([2.0**33, 1.0], False), ([-(2.0**33), 1.0], False),
+    ([2.0**32, 2.0**-1], False), ([], True), ([0.0, 0.0], True), ([2.0**31] * 300 + [1.0], True),
+    ([2.0**32] * 1200 + [1.0], False), ([-(2.0**32)] * 1200 + [1.0], False),
 ]  # fmt: skip
 
 
@@ -742,8 +743,34 @@ def _unequal(net: Any) -> None:
     net.arrays["W_1"][0, column] *= -1.0
 
 
+def _of_pair(array: Any, row: int, number: int, value: float) -> None:
+    """One of the four columns that keys of tokens and places are read from."""
+    array[row, np.flatnonzero(array[row])[number]] = value
+
+
+def _stretched(net: Any) -> None:
+    """A word of two sizes with sum 0."""
+    word = net.arrays["W_H"][1]
+    word[[np.argmax(word), np.argmin(word)]] *= 2.0
+
+
 def _third_pair(array: Any, row: int) -> None:
     array[row, [20, 21, 22, 23]] = 0.5, -0.5, 0.5, -0.5
+
+
+def _one_column(net: Any) -> None:
+    """Columns that one token and one place use."""
+    net.arrays["tokens"][2, [30, 31]] = net.arrays["places"][0, [30, 31]] = 1.0, -1.0
+
+
+def _labels_of_places(net: Any) -> None:
+    net.arrays["tokens"][:, _labels(net)] = 0.0
+    net.arrays["places"][0, _labels(net)[:2]] = 1.0, -1.0
+
+
+def _label_in_the_slot(net: Any) -> None:
+    """One of the two columns."""
+    net.arrays["W_H"][:, [14, 40]] = np.array([1.0, -1.0]) * np.abs(net["W_H"]).max()
 
 
 FORMS: list[tuple[str, Callable[[Any], None], str]] = [
@@ -756,6 +783,11 @@ FORMS: list[tuple[str, Callable[[Any], None], str]] = [
     ("bert", at("b_Q", slice(None), 0.0), "must be a constant"),
     ("bert", _another_row("W_K"), "same one coordinate"),
     ("bert", _another_row("W_V"), "same one coordinate"),
+    ("bert", _both(lambda array, row: array.__setitem__((row - 1, [0, 1]), [0.5, -0.5])), "same one coordinate"),
+    ("bert places", _both(lambda array, row: _of_pair(array, row, 2, 0.25)), "half a difference"),
+    ("bert places", _both(lambda array, row: _of_pair(array, row, 3, -0.25)), "half a difference"),
+    ("bert", at("W_H", (1, 40), 1.0), "words of one number"),
+    ("bert", _stretched, "words of one number"),
     ("bert", _both(lambda array, row: array.__setitem__((row, 0), 0.25)), "half a difference"),
     ("bert", _both(lambda array, row: array.__setitem__((row, 1), -0.25)), "half a difference"),
     ("bert", _both(lambda array, row: array.__setitem__((row, 1), 0.5)), "half a difference"),
@@ -801,7 +833,11 @@ FORMS: list[tuple[str, Callable[[Any], None], str]] = [
     ("bert", at("tokens", (2, [20, 14]), [2.0**-20, -(2.0**-20)]), "in the slot"),
     ("bert", lambda net: at("tokens", (2, [0, 1, 20, 21]), [0.1, -0.2, 0.2, -0.1])(net), "keys in pairs"),
     ("bert places", at("places", (-1, [30, 31]), [2.0**21, -(2.0**21)]), "padding on it may not be finite"),
+    ("bert places", at("places", (-1, 30), -(2.0**21)), "padding on it may not be finite"),
     ("bert places", at("places", (0, [0, 1]), [1.0, -1.0]), "used by tokens and by places"),
+    ("bert places", _one_column, "used by tokens and by places"),
+    ("bert places", _labels_of_places, "columns that places or attention write to"),
+    ("bert", _label_in_the_slot, "columns that places or attention write to"),
     ("bert places", lambda net: at("places", (0, _labels(net)[:2]), [1.0, -1.0])(net), "by tokens and by places"),
 ]
 
@@ -817,6 +853,30 @@ def test_every_condition_on_the_form_of_a_folder_is_looked_at(
     change(net)
     with pytest.raises(UnhandledError, match=words or None):
         read_structure(net, places)
+
+
+def test_steps_know_how_far_their_thresholds_are() -> None:
+    """`|b_j / w_j|` of a positive and of a negative bias, and the width of a ramp."""
+    net = Net(False, {"b_1": np.array([-3.0, 40.0, 2.0]), "W_2": np.ones((3, 2))}, activation="relu6")
+    found: Any = SimpleNamespace(slope=np.array([1.0, 4.0, 2.0]), label=np.array([0, 1]))
+    found.token_of, found.place_of = np.array([1, 0, -1]), np.array([0, 0, 0])
+    for bias in ([-3.0, 40.0, 2.0], [-33.0, 40.0, 2.0], [33.0, 4.0, 2.0]):
+        net.arrays["b_1"] = np.array(bias)
+        steps = read_steps(net, found, 5)
+        reach = max(abs(b / w) + 16.0 / w for b, w in zip(bias, (1.0, 4.0, 2.0), strict=True))
+        assert reach * (1 + 2.0**-21) < steps.reach < reach * (1 + 2.0**-18)
+        assert steps.cell.tolist() == [-2, 0, 5]
+        assert steps.low.tolist() == [-bias[2] / 2, -bias[1] / 4, -bias[0]]
+        assert steps.high.tolist() == [(6 - bias[2]) / 2, (6 - bias[1]) / 4, 6 - bias[0]]
+        assert steps.level[:, 0].tolist() == [0.0, 6.0, 12.0, 18.0]
+    found.token_of = np.array([1, 1, 1])
+    # The first wakes at 2 and settles at 14, the second at 2.5 and 5.5.
+    net.arrays["b_1"], found.slope = np.array([-1.0, -5.0, -40.0]), np.array([0.5, 2.0, 2.0])
+    with pytest.raises(UnhandledError, match="do not settle in the order"):
+        read_steps(net, found, 5)
+    net.activation = "silu"
+    with pytest.raises(UnhandledError, match="not relu6"):
+        read_steps(net, found, 5)
 
 
 def shaped(net: Any, width: int, epsilon: float) -> Any:

@@ -542,6 +542,7 @@ def toy_network(activation: str, seed: int = 0, **more: Any) -> Any:
 def test_neurons_return_and_write_what_lemmas_e1_and_e6_say(activation: str, errors: str) -> None:
     gated: Any = {"W_3": (5, 6), "b_3": 5} if activation == "silu" else {}
     net, x = toy_network(activation, **gated), enclosure(errors, 4, 6)
+    net.arrays["scale_2"][0], net.arrays["b_2"][0] = -9.0, 0.0
     neurons, which = Neurons(net), np.array([0, 2, 3])
     found = neurons._values(x, x, which, None, np.arange(4))
     w, b, rounds = net["W_1"][which], net["b_1"][which], MORE * gamma(6 + 4)
@@ -595,6 +596,25 @@ def test_a_neuron_that_may_wake_is_looked_at(activation: str) -> None:
         wakes = neurons._values(x, x, np.arange(5), None, np.arange(6)).wakes
         for row, here in enumerate(token):
             assert not (wakes[row] & ~awake[np.flatnonzero(tokens == here)[0]]).any()
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("common", [0.0, 2.0**-10])
+def test_a_neuron_that_roundings_alone_may_wake_is_looked_at(sign: float, common: float) -> None:
+    """It reads 1000 less 1000, and as much less as its bias and its number, or their common error, may be off."""
+    net = toy_network("relu6")
+    for letter in ("W_1", "tokens"):
+        net.arrays[letter][:] = 0.0
+    net.arrays["W_1"][:, 4], net.arrays["tokens"][:, 0] = sign, 1.0
+    net.arrays["b_1"][:] = -1000.0
+    rounds = MORE * gamma(1 + 4)
+    x = Enclosed(np.zeros((1, 6)), np.zeros((1, 6)), np.full((1, 1), common), np.zeros((1, 1)))
+    for less, wakes in ((common / (1.0 + common) + 1.5 * rounds, True), (1.2 * common + 3.0 * rounds, False)):
+        x.middle[0, 4] = sign * 1000.0 * (1.0 - less)
+        neurons = Neurons(net)
+        rest = x.only(neurons.columns)
+        assert neurons._awake(rest, np.array([0]), np.array([0, 1])).all() == wakes
+        assert neurons._values(x, rest, np.arange(5), None, np.arange(1)).wakes.all() == wakes
 
 
 @pytest.mark.parametrize("errors", ["none", "radii", "shift"])
