@@ -126,6 +126,23 @@ def test_what_is_out_of_reach_is_refused_with_its_reason(options: dict, words: s
 # -- saved, loaded, certified ----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("way", [1e-3, -1e-3])
+def test_a_function_that_treats_places_differently_is_not_equivariant(way: float) -> None:
+    """The second token gets a little more, or a little less, than the first would in its place."""
+    model = ml.approximate(TARGETS["max"].function, 1, 2, cells=3, norm="sup")
+    plain = ml.certify(model, TARGETS["max"].function)
+
+    def partial(X: Any) -> Any:
+        found = np.array(TARGETS["max"].function(X))
+        found[:, 1] += way
+        return found
+
+    proof = ml.certify(model, partial)
+    assert (plain.verdict, proof.verdict) == ("proved", "refuted")
+    assert "not permutation equivariant" in proof.reason
+    assert plain.data_digest != proof.data_digest
+
+
 class Rough:
     """The network, written out, in arithmetic whose every result is off by the whole unit roundoff `u`: up in the
     first half of the sequences, up or down at random in the second. With `u = 0` in long doubles, the network itself.
@@ -197,7 +214,10 @@ def net_of(length: int, dim: int, cells: int, positions: bool, bends: Any = (), 
     random, config = np.random.default_rng(0), {"dim": dim, "length": length, "cells": cells, "low": -1.0, "high": 2.0}
     tensors = {"interpolation.values": scale * random.normal(size=((cells + 1) ** (dim * length), 2))}
     for part in bends:
-        tensors |= {f"{part}.knots": np.cumsum(random.uniform(0.1, 0.3, 6)), f"{part}.values": random.normal(size=6)}
+        tensors |= {
+            f"{part}.knots": np.cumsum(random.uniform(0.1, 0.3, 6)),
+            f"{part}.values": random.normal(size=6) - 1,
+        }
     stored: Any = SimpleNamespace(config={**config, "positions": positions}, tensors=tensors)
     return Net(stored)
 
@@ -244,9 +264,9 @@ def test_the_ends_of_lemma_u() -> None:
     wild.tensors["square.values"] = wild.tensors["square.values"] * 2.0**24
     with pytest.raises(UnhandledError, match="leave the knots"):
         wild.rounding()
-    for length, others in ((2, 0), (3, Fraction(2.0**-13))):
+    for length, others, width in ((2, 0, 3.7), (2, 0, 0.1), (2, 0, 5.3), (2, 0, 0.7), (3, Fraction(2.0**-13), 1.9)):
         net = net_of(length, 1, 200 if length == 2 else 50, False, ("square", "total", "root") if others else ())
-        net.low, net.width = -1.0, 3.7
+        net.low, net.width = -1.0, width
         net.high = net.low + net.width
         places = [Fraction(place) for place in np.linspace(net.low, net.high, net.cells + 1).tolist()]
         ideal = [Fraction(net.low) + Fraction(net.width) * j / net.cells for j in range(net.cells + 1)]
