@@ -7,6 +7,7 @@ At such an edge a bound that is smaller by a millionth proves what the true one 
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # the attack is part of the tests, and stays with them
+
 from tests import stock_attack
 from tests.adversary import EACH, FAMILIES, built_case
 from tests.evil import TOLERANCE, Evil, evaluate
