@@ -430,8 +430,7 @@ def test_neurons_out_of_sight_sleep_if_lemma_r2_says_so(
     assert silent(np.array([top, -9.0]), np.array([size, 1e-3]), shares) == sleeps
 
 
-@pytest.mark.parametrize("several", [0, 1, 3])
-@pytest.mark.parametrize("out", [0.01, 0.0])
+@pytest.mark.parametrize(("several", "out"), [(0, 0.01), (1, 0.01), (3, 0.01), (1, 0.0), (3, 0.0)])
 @pytest.mark.parametrize("seed", range(3))
 def test_an_answer_is_sure_exactly_where_lemma_r4_says_so(seed: int, out: float, several: int) -> None:
     """The least difference of two logits, over all ends of the intervals, is brought to 0 by the bias of a class."""
