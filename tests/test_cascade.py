@@ -16,6 +16,9 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.checker import stored as checker_stored
+from monolayer.checker.rounding import BINARY32, UnhandledError
+from monolayer.checker.stages import _added
+from monolayer.checker.stored import Stored
 from monolayer.construct.line.cascade import KAPPA, cut, further
 from monolayer.construct.line.points import SLACK, Points
 from monolayer.construct.line.separate import crowds
@@ -96,6 +99,11 @@ def test_a_wrong_number_step_or_value_is_never_proved(tmp_path: Path) -> None:
     whole = saved(model, tmp_path / "m")
     for name, at, to in faults:
         assert ml.certify(whole.edited(name, at, to).write(tmp_path / "fault"), X, Y).verdict != "proved"
+    for letter in "VO":  # the entry of the second stage alone
+        (_, place) = np.argwhere(whole.tensors[f"attention.W_{letter}"])[:2].tolist()
+        for value in (1e-40, -1e-40):
+            folder = whole.edited(f"attention.W_{letter}", tuple(place), value).write(tmp_path / "subnormal")
+            assert "is subnormal" in ml.certify(folder, X, Y).reason
     column = whole.changed()
     column.tensors["lift.weight"][:, LABEL + 1] *= -1.0
     assert ml.certify(column.write(tmp_path / "values"), X, Y).verdict == "refuted"
@@ -143,6 +151,17 @@ def test_labels_that_add_up_to_a_subnormal_number_may_be_flushed(
         kind, flushing = (evaluate(case, X[0], Evil(rng, "random", "none", flush, 0))[1] for flush in (False, True))
         assert (kind == np.float32(total)).all()
         assert (flushing == (0.0 if verdict == "undecided" else np.float32(total))).all()
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_one_subnormal_sum_among_others_is_enough(sign: float) -> None:
+    tiny = float(np.finfo(np.float32).tiny)
+    stored = Stored({"bos": np.zeros(1, np.float32)}, {}, None, None, BINARY32)
+    value, more = np.array([[1.0, sign * 1.5 * tiny]]), np.array([[0.1, -sign * tiny]])
+    with pytest.raises(UnhandledError, match="subnormal"):
+        _added(stored, value, more)
+    whole = _added(stored, value[:, :1], more[:, :1])
+    assert whole.tolist() == [[float(np.float32(1.0) + np.float32(0.1))]]
 
 
 def test_loader_and_checker_take_the_same_folders(tmp_path: Path) -> None:

@@ -113,6 +113,21 @@ def test_weights_that_the_proof_does_not_cover_are_left_undecided(
     assert not judge("undecided", words, case, case.saved.edited(name, place, value))
 
 
+def test_a_query_of_zeros_averages() -> None:
+    """Keys 1 and 0, whose softmax at `q = 1` is not their mean, and a step between what the two would write."""
+    case = two_classes(codes=(0.0, 0.0))
+    case.saved.tensors["bos"][KEY], case.saved.tensors["lift.weight"][:2, KEY] = 0.0, [1.0, 0.0]
+    saved = case.saved.changed(
+        feed_forward__stages__0__weight_1=np.array([64.0]), feed_forward__stages__0__bias_1=np.array([-32.0])
+    )
+    saved.tensors["attention.W_Q"][:] = 0.0
+    X = [[0, 0, 0], [0, 1, 1]]  # means 3/4 and 1/4; with weights e and 1 they would be 0.89 and 0.47
+    expect("proved", "", saved, X, [[1, 1, 1], [0, 0, 0]])
+    near = saved.changed(feed_forward__stages__0__bias_1=np.array([-64 * 0.8]))
+    expect("proved", "", near, X, [[0, 0, 0], [0, 0, 0]])
+    expect("refuted", "", near, X, [[1, 1, 1], [0, 0, 0]])
+
+
 def test_slopes_that_are_no_powers_of_two_are_judged_by_what_they_do_and_heads_of_reals_must_copy() -> None:
     case = random_case(4, **PLAIN)
     w, b = (case.saved.tensors[f"feed_forward.stages.0.{name}"] for name in ("weight_1", "bias_1"))
@@ -155,17 +170,44 @@ def test_a_key_that_the_data_lack_may_still_shift_the_softmax(tmp_path: Path) ->
     """An evaluation may take the largest score of the whole table off: with one of 2,000 all others underflow."""
     case = two_classes()
     judge("proved", "", case)
-    for key in (2000.0, np.inf):
+    for key in (2000.0, -2000.0, np.inf):
         folder = case.saved.edited("lift.weight", (2, KEY), key).write(tmp_path / str(key))
         judge("undecided", "scores reach", case, folder)
         assert ml.load(folder).predict(case.X)[0].tolist() == [0, 1]  # ours looks at rows in use
+
+
+def test_the_key_of_the_begin_token_shifts_scores_too() -> None:
+    """Without a shift, `exp` of a score of 1,000 overflows; of ids and vectors alike."""
+    case, lift = two_classes(), np.array([[0.0], [0.0], [1.0], [0.0]])
+    vectors = case.saved.changed(lift__weight=lift, lift__bias=np.array([1.0, 0, 0, 0]))
+    vectors.config |= {"tokens": "vectors", "vocabulary": None}
+    for saved, X in ((case.saved, case.X), (vectors, [[[0.0], [1.0]], [[1.0], [1.0]]])):
+        expect("proved", "", saved, X, case.Y)
+        for key in (1000.0, -1000.0):  # the least score of a head with `q < 0` is its largest
+            expect("undecided", "scores reach", saved.edited("bos", KEY, key), X, case.Y)
+
+
+@pytest.mark.parametrize("slot", [ONE, LABEL])
+@pytest.mark.parametrize("name", ["positions.weight", "lift.weight", "lift.bias"])
+def test_neither_places_nor_vectors_write_to_labels_or_to_the_query(name: str, slot: int) -> None:
+    """A label slot that is not 0 is added to every answer; a query that is not 1 is another temperature."""
+    case, lift = two_classes(), np.array([[0.0], [0.0], [1.0], [0.0]])
+    vectors = case.saved.changed(lift__weight=lift, lift__bias=np.array([1.0, 0, 0, 0]))
+    vectors.config |= {"tokens": "vectors", "vocabulary": None, "positions": True}
+    vectors.tensors["positions.weight"] = np.zeros((2, 4))
+    X: Any = [[[0.0], [1.0]], [[1.0], [1.0]]]
+    expect("proved", "", vectors, X, case.Y)
+    place = {"positions.weight": (1, slot), "lift.weight": (slot, 0), "lift.bias": (slot,)}[name]
+    for value in (0.25, -0.25, np.nan):
+        expect("undecided", f"{name} must be finite", vectors.edited(name, place, value), X, case.Y)
 
 
 def test_places_shift_scores_too() -> None:
     """Keys are sums of a token's and a place's; with a score of 2,000 and no shift `exp` overflows."""
     case = two_classes()
     case.saved.config["positions"] = True
-    for key, verdict, words in ((0.5, "proved", ""), (2000.0, "undecided", "scores reach")):
+    for key, verdict in ((0.5, "proved"), (-0.5, "proved"), (2000.0, "undecided"), (-2000.0, "undecided")):
+        words = "scores reach" if verdict == "undecided" else ""
         judge(verdict, words, case, case.saved.changed(positions__weight=np.array([[0] * 4, [0, key, 0, 0]])))
 
 
@@ -240,14 +282,14 @@ def test_a_masked_token_without_a_vector_spoils_a_dense_product(tmp_path: Path) 
 @pytest.mark.parametrize(("weight", "x"), [(1e-310, 1e308), (1e308, 1e-309)])
 def test_subnormal_operands_may_be_flushed(weight: float, x: float) -> None:
     case = two_classes()
-    lift = np.zeros((4, 1))
-    lift[CODE] = weight
+    lift = np.zeros((4, 2))
+    lift[CODE] = weight, 1.0
     saved = case.saved.changed(lift__weight=lift, lift__bias=np.array([1.0, 0, 0, 0]))
     saved.config |= {"tokens": "vectors", "vocabulary": None}
     step = 2.0 ** np.ceil(np.log2(4 / (weight * x)))
     saved.tensors["feed_forward.stages.0.weight_1"] = np.array([step])
-    expect("undecided", "", saved, [[[x], [0.0]]], [[1, 0]])
-    fair, data = saved.changed(lift__weight=lift / weight), ([[[weight * x], [0.0]]], [[1, 0]])
+    expect("undecided", "", saved, [[[x, 0.0], [0.0, 0.0]]], [[1, 0]])
+    fair, data = saved.changed(lift__weight=np.sign(lift)), ([[[weight * x, 0.0], [0.0, 0.0]]], [[1, 0]])
     expect("proved", "", fair, *data)
     expect("undecided", "subnormal", fair.changed(attention__W_O=fair.tensors["attention.W_O"] * 1e-310), *data)
 
@@ -264,6 +306,17 @@ def test_keys_whose_terms_cancel_depend_on_the_order_of_their_sum() -> None:
     for label in (0, 1):
         expect("undecided", "", saved, X, [[label]])
     expect("proved", "", saved, [[[2.0**-6, 0.0, 0.0]]], [[1]])
+
+
+@pytest.mark.parametrize(("slot", "huge"), [(KEY, 2.0**130), (CODE, 2.0**130), (CODE, -(2.0**130))])
+def test_sums_of_vectors_must_not_overflow_on_the_way(slot: int, huge: float) -> None:
+    """Terms that cancel, in one order at least, are as large as they are."""
+    lift = np.zeros((4, 3))
+    lift[slot, :2], lift[CODE, 2] = huge, 1.0
+    saved = two_classes().saved.changed(lift__weight=lift, lift__bias=np.array([1.0, 0, 0, 0]))
+    saved.config |= {"tokens": "vectors", "vocabulary": None}
+    expect("proved", "", saved, [[[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]], [[1, 0]])
+    expect("undecided", "keys or codes go beyond", saved, [[[1.0, -1.0, 1.0], [0.0, 0.0, 0.0]]], [[1, 0]])
 
 
 # -- data that do not fit ------------------------------------------------------------------------------
@@ -335,6 +388,39 @@ def test_real_labels_have_a_stated_error() -> None:
 
 
 # -- files ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shift", [0.25, -0.25])
+def test_a_class_may_be_off_its_number_and_the_certificate_says_how_far(shift: float) -> None:
+    case = two_classes()
+    moved = case.saved.changed(
+        feed_forward__stages__0__bias_2=case.saved.tensors["feed_forward.stages.0.bias_2"] + shift
+    )
+    assert judge("proved", "", case, moved).label_error == 0.25
+
+
+def test_every_number_of_a_label_must_be_near_enough() -> None:
+    """At just the tolerance, one rounding more might be too far; the other number is right."""
+    model = ml.memorize([[0, 1], [1, 1]], [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [5.0, 6.0]]])
+    Y = np.array([[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [5.0, 6.0]]])
+    expect("proved", "", model, [[0, 1], [1, 1]], Y)
+    for place, value in ((("head.bias", 1), 1.0), (("head.weight", (0, LABEL + 1)), 1.0)):
+        expect("undecided", "does not copy", Saved.of(model).edited(*place, value), [[0, 1], [1, 1]], Y)
+    for far, verdict in ((0.49, "proved"), (0.5, "undecided"), (0.51, "refuted")):
+        for number in (0, 1):
+            expect(verdict, "", model, [[0, 1], [1, 1]], Y + far * np.eye(2)[number], tolerance=0.5)
+
+
+def test_a_tolerance_that_would_do_is_named_only_where_it_would() -> None:
+    model = ml.memorize([[0, 1], [1, 1]], [[-1.0, -2.0], [-3.0, -3.0]])
+    Y = np.array([[-1.0, -2.0], [-3.0, -3.0]])
+    near = expect("refuted", "it would be proved: tolerance=", model, [[0, 1], [1, 1]], Y * (1 + 2.0**-20))
+    tolerance = float(near.reason.split("tolerance=")[1].split()[0])
+    expect("proved", "", model, [[0, 1], [1, 1]], Y * (1 + 2.0**-20), tolerance=tolerance)
+    assert (
+        "would be proved" not in ml.certify(model, [[0, 1], [1, 1], [0, 7]], [*Y * (1 + 2.0**-20), [-1.0, -1.0]]).reason
+    )
+    assert "would be proved" not in ml.certify(model, [[0, 1], [1, 1]], Y + 0.5).reason
 
 
 def test_certificates_travel_as_json_and_say_what_changed(tmp_path: Path) -> None:

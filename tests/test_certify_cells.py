@@ -88,6 +88,8 @@ FAULTS: dict[str, tuple[str, Any, Callable[[float], float], str]] = {
     "a lift that shifts": ("lift.bias", -1, lambda x: 2.0**-20, "undecided"),
     "a ramp outside": ("quantizer.bias_1", 2, lambda x: 10 * x, "undecided"),
     "NaN": ("quantizer.weight_2", (0, 1), lambda x: math.nan, "undecided"),
+    "a place with a key off its grid": ("positions.weight", (1, 1), lambda x: 2.0**-60, "undecided: may round"),
+    "a place with a code off its grid": ("positions.weight", (1, 2), lambda x: 2.0**-60, "undecided: may round"),
     "positions that move tokens": ("positions.weight", (1, -1), lambda x: 0.3, "undecided: positions must not touch"),
     "a head": ("head.weight", (0, 0), lambda x: 1.0, "undecided"),
 }
@@ -107,6 +109,18 @@ def test_planted_faults_are_never_proved(fault: str) -> None:
 @pytest.fixture(scope="module")
 def highest() -> ml.Monolayer:
     return ml.approximate(TARGETS["max"], 1, 2, cells=5, lipschitz=1.0)
+
+
+@pytest.mark.parametrize("key", [1000.0, -1000.0])
+def test_a_begin_token_whose_score_is_too_large_is_left_open(key: float) -> None:
+    """Keys on a coarse grid, so that the sums with it do not round."""
+    model = ml.approximate(TARGETS["force"], 2, 2, cells=4, lipschitz=2.0)
+    with torch.no_grad():
+        keys = model.get_parameter("quantizer.weight_2")[0]
+        keys.copy_(torch.round(keys * 64) / 64)
+        model.get_parameter("quantizer.bias_2")[0] = 0.0
+        model.get_parameter("bos")[1] = key
+    expect("undecided", "scores reach", model, TARGETS["force"])
 
 
 def test_another_function_is_refuted_at_the_cells_where_it_differs(highest: ml.Monolayer) -> None:

@@ -14,6 +14,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,10 @@ from hypothesis import strategies as st
 import monolayer as ml
 from monolayer.checker.rounding import EXP_ULPS, PADDING, UnhandledError
 from monolayer.checker.stock.bounds import BLOCK, MEAN, UNIT, VARIANCE, bounds
+from monolayer.checker.stock.evaluate import _check as evaluate_check
 from monolayer.checker.stock.files import read_stock
 from monolayer.checker.stock.places import places_of
-from monolayer.checker.stock.readout import read_steps
+from monolayer.checker.stock.readout import Arrivals, Steps, _exact_sums, _settled, bent, coordinates, read_steps
 from monolayer.checker.stock.structure import read_structure
 from monolayer.data import Sequences
 from monolayer.huggingface.architecture import BEGIN
@@ -35,7 +37,7 @@ from monolayer.huggingface.reading import stock_files
 from monolayer.theory.balls import precision
 from tests import plain_stock, stock_attack
 from tests.plain_stock import Stock
-from tests.test_enclosed import MOMENTS, blocks, moments
+from tests.test_enclosed import MOMENTS, Net, blocks, moments
 from tests.verdicts import expect, written
 
 RANDOM = np.random.default_rng(11)
@@ -255,6 +257,10 @@ def test_assumptions_name_position_ids_and_the_version_that_is_installed() -> No
     proof = expect("proved", "", whole("letters"), *WHOLE["letters"][1:3])
     assert any("position_ids counted from the begin token" in line for line in proof.assumptions)
     assert f"(installed here: {version('transformers')})" in proof.assumptions[0]
+    for which in ("bert", "letters", "starcoder2", "gpt_neox", "opt"):
+        lines = " ".join(expect("proved", "", whole(which), *WHOLE[which][1:3]).assumptions)
+        eager = stock_attack.ARCHITECTURES[WHOLE[which][0]].eager
+        assert ("attention in float64 throughout" in lines) == (not eager)
 
 
 def test_label_columns_are_not_those_that_attention_writes_to(tmp_path: Path) -> None:
@@ -488,3 +494,483 @@ def test_what_arrives_stays_within_its_bound(which: str) -> None:
                 got = float(reads[neuron] @ arrived[row, column + 1])
                 worst = max(worst, float(abs(arb(got) - true).upper()) / float(bound.feature[len(seen)]))
     assert 0.0 < worst < 0.5
+
+
+# -- the bounds of docs/proofs-stock.md ---------------------------------------------------------------------------
+
+
+def of_lemmas(net: Any, found: Any, longest: int, thresholds: float) -> dict[str, Any]:
+    """Lemmas S1 to S4 as they are written."""
+    D, X, u, g, eps = net.width, found.largest, 2.0**-53, EXP_ULPS, net.epsilon
+
+    def gamma(k: Any) -> Any:
+        return k * u / (1 - k * u)
+
+    def norm(largest: float, variance: float, moved: float) -> float:
+        """Lemma S1"""
+        return float((8 * D * u * largest**2 + moved) / variance + gamma(8))
+
+    low, high = found.norm[0] * (1 - 2 * gamma(D + 2)), found.norm[1] * (1 + 2 * gamma(D + 2))
+    K, variance = (found.norm[0] + found.norm[1]) / 2, low / D + eps
+    f, S = (K / D + eps) ** -0.5, np.abs(found.key).max() + np.abs(found.place_key).max()
+    rho, mean = norm(X, variance, 0.0) + (high - low) / D / variance, 2 * D * u * X
+    ds = f * (rho * S + 2 * gamma(12) * (S + 2 * mean))  # Lemma S2
+    keys, n = f * S + ds, np.maximum(np.arange(longest + 1), 1)
+    R = abs(found.query) * keys
+    x = 16 * R + 2 * g + (2 + n / 16) * (2 * g + 2)
+    A, B = gamma(n + 6 + x), gamma(n + x)
+    context = abs(found.write) * (keys * (A + B) / (1 - B) + (1 + 2 * R) * ds)  # Lemma S3
+    most = abs(found.write) * keys + context.max()
+    scale, moved = f if net.architecture.post_norm else 1.0, context.max()
+    here = max(scale * X, most)
+    if net.architecture.post_norm:
+        moved = moved + scale * ((rho + 2 * gamma(8)) * X + 2 * mean) + 2 * u * most
+    least = low * scale**2 * (1 - 2.0**-21) / D + eps
+    second = norm(here + moved, least, 2 * here * moved + 2 * moved**2 + (high - low) / D * scale**2)
+    F, mean = least**-0.5, 2 * D * u * (here + moved)
+    GM = found.gate * found.signs
+    N = 2 * GM * found.size * scale + most + (2 * GM + 1) * mean
+    dot = 1.01 * F * 2 * gamma(D + 24) * N + gamma(D + 8) * (thresholds + F * most)
+    return {
+        "first": f,
+        "norm": K * scale**2,
+        "one": found.size * scale,
+        "context": context,
+        "feature": F * (second * most + 1.01 * context) + dot,  # Lemma S4
+        "label": F * (2 * moved + 2 * mean + (second + gamma(8)) * here) if net.architecture.post_norm else 0.0,
+        "largest": (here + moved) * (F if net.architecture.post_norm else 1.0),
+    }
+
+
+def toy_stock(post_norm: bool, **changes: Any) -> tuple[Any, Any]:
+    """Some numbers of a folder, among which no one outweighs the others."""
+    net = SimpleNamespace(width=64, epsilon=1e-5, architecture=SimpleNamespace(post_norm=post_norm))
+    numbers = {"largest": 2.0, "norm": (80.0, 80.0 * (1 + 2.0**-42)), "key": np.array([0.5, -1.5]), "gate": 0.5}
+    numbers |= {"place_key": np.array([-0.25, 0.0]), "query": -1.25, "write": -0.75, "signs": 4, "size": 0.5}
+    return net, SimpleNamespace(**numbers | changes)
+
+
+@pytest.mark.parametrize("post_norm", [True, False])
+@pytest.mark.parametrize("changes", [
+    {}, {"write": -20.0}, {"norm": (80.0, 80.0)}, {"largest": 8.0}, {"gate": 100.0}, {"key": np.array([0.0, 1e-3])},
+    {"size": 50.0}, {"query": 20.0},
+])  # fmt: skip
+def test_bounds_are_those_of_lemmas_s1_to_s4(changes: dict[str, Any], post_norm: bool) -> None:
+    net, found = toy_stock(post_norm, **changes)
+    for longest, thresholds in ((1, 0.0), (40, 0.5), (3, 100.0)):
+        lemmas, bound = of_lemmas(net, found, longest, thresholds), bounds(net, found, longest, thresholds)
+        for name, lemma in lemmas.items():
+            said = np.asarray(getattr(bound, name))
+            if name in ("first", "norm", "one"):
+                assert said == pytest.approx(lemma, rel=1e-14), name
+            else:
+                assert (said >= lemma * (1 + 2.0**-21)).all(), name
+                assert (said <= lemma * (1 + 2.0**-13)).all(), name
+
+
+@pytest.mark.parametrize(("changes", "longest", "words"), [
+    ({"query": 60.0}, 3, "scores reach"), ({"query": -60.0}, 3, "scores reach"),
+    ({"write": 2.0**21, "query": 0.0}, 3, "beyond what the bound covers"),
+    ({"write": -(2.0**21), "query": 0.0}, 3, "beyond what the bound covers"),
+    ({"gate": 2.0**21}, 3, "beyond what the bound covers"), ({"largest": 2.0**21}, 3, ""),
+    ({"largest": 2.0**12}, 3, "more than the proofs allow"), ({"largest": 2.0**23}, 3, "variance in a norm"),
+    ({"norm": (80.0, 80.001)}, 3, "more than the proofs allow"),
+])  # fmt: skip
+def test_sizes_that_the_bounds_do_not_cover_are_refused(changes: dict[str, Any], longest: int, words: str) -> None:
+    net, found = toy_stock(False, **changes)
+    with pytest.raises(UnhandledError, match=words or None):
+        bounds(net, found, longest, 1.0)
+
+
+def toy_head(pool: str | None, width: int = 64, labels: int = 8, slope: float = 4.0, **changes: Any) -> tuple[Any, ...]:
+    """As much of a folder as Lemmas S6 and S7 look at."""
+    weights = {"W_P": np.diag(np.full(labels, slope))} if pool else {}
+    net = Net(False, weights, width=width, epsilon=1e-5)
+    net.architecture = SimpleNamespace(post_norm=True, pool=pool)
+    numbers = {"largest": 1.0, "first": 0.5, "label": 0.25, **changes}
+    return net, SimpleNamespace(label=np.arange(labels)), SimpleNamespace(**numbers)
+
+
+def threshold(f: Callable[[float], bool], low: float, high: float) -> float:
+    """Where something becomes true."""
+    assert not f(low)
+    assert f(high)
+    for _ in range(80):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if f(middle) else (middle, high)
+    return high
+
+
+SMALL = 2.0**-21 + 2.0 * 88 * 2.0**-53
+HEADS: dict[str, tuple[Any, float, float, Any, float]] = {
+    "a word": ({"pool": None}, 1024.0, 1.0, 0.0, SMALL * 8 * 1024 / 4),
+    "a word and its mean": ({"pool": None, "labels": 60}, 2.0**20, 1.0, 2.0**-6, SMALL * 60 * (2.0**20 + 2.0**-6) / 4),
+    "a relu": ({"pool": "relu"}, 1024.0, 1.0, 0.0, 4 * SMALL * 8 * 1024),
+    "a mean": ({"pool": None}, 32.0, 1.0, 1.0, 16.0),
+    "a rounded mean": ({"pool": None, "width": 2**20}, 1.0, 2.0**40, 0.0, 16 * 2 * 2.0**20 * 2.0**-53 * 2.0**40),
+    "float32": ({"pool": None}, 32.0, 2.0**40, 0.0, 2.0**-36 * 2.0**40),
+}
+
+
+@pytest.mark.parametrize("case", HEADS)
+def test_signs_decide_from_where_lemma_s7_says(case: str) -> None:
+    options, most, largest, mean, wanted = HEADS[case]
+    net, found, bound = toy_head(**options, largest=largest)
+
+    def decided(least: float) -> bool:
+        return bool(_settled(net, found, bound, *(np.array([part]) for part in (least, most, mean)))[0])
+
+    if case == "a word and its mean":
+        wanted = max(wanted, 16 * mean)
+    assert threshold(decided, 0.0, 2.0 * wanted) == pytest.approx(wanted, rel=1e-4)
+    assert not decided(np.nan)
+
+
+def test_a_tanh_decides_from_where_lemma_s7_says_and_nothing_may_overflow() -> None:
+    for most, mean in ((64.0, 0.0), (64.0, 2.0**-10), (0.25, 0.0)):
+        net, found, bound = toy_head("tanh", slope=0.01)
+        square = 1.001 + 8 * most**2 / 64 + 1e-5
+        enough = np.arctanh(SMALL * 8 * 1.001 / 4 + 2.0**-20) * np.sqrt(square) / 0.9 / 0.01 + mean
+        enough = max(enough, 16 * (mean + 2 * 64 * 2.0**-53 * max(most, 1.0)))
+
+        def decided(least: float, most: float = most, mean: float = mean) -> bool:
+            return bool(_settled(net, found, bound, *(np.array([part]) for part in (least, most, mean)))[0])  # noqa: B023
+
+        assert threshold(decided, 0.0, 2.0 * enough) == pytest.approx(enough, rel=1e-4)
+    net, found, bound = toy_head(None)
+    for size in (2.0**400, 2.0**401):
+        large = np.array([size])
+        assert _settled(net, found, bound, large, large, 0.0 * large).tolist() == [size == 2.0**400]
+    net.arrays, net.architecture = {"W_P": np.eye(8)}, SimpleNamespace(post_norm=False, pool="tanh")
+    with pytest.raises(UnhandledError, match="where norms stand behind"):
+        bent(net, found, np.ones(1), np.ones(1))
+
+
+@pytest.mark.parametrize("post_norm", [True, False])
+def test_label_coordinates_are_those_of_lemma_s6(post_norm: bool) -> None:
+    net, found, bound = toy_head(None, labels=2)
+    net.architecture = SimpleNamespace(post_norm=post_norm)
+    net.arrays = {"tokens": np.array([[1.0, -1.0, 9.0], [-2.0, 2.0, 9.0]])}
+    level = np.array([[0.0, 0.0], [3.0, -3.0], [6.0, -5.0], [-6.0, 1.0]])
+    steps: Any = SimpleNamespace(cell=np.array([4, 4, 7]), level=level)
+    token, cell, passed, factor = (
+        np.array([0, 1, 1]),
+        np.array([4, 7, 9]),
+        np.array([2, 3, 3]),
+        np.array([2.0, 4.0, 1.0]),
+    )
+    seen = Arrivals(token, cell, factor, np.zeros(3), np.zeros(3))
+    value, doubt, mean = coordinates(net, found, bound, steps, seen, passed)
+    jump = level[passed] - level[[0, 2, 3]]
+    base = net["tokens"][token][:, :2] * (0.5 * factor[:, None] if post_norm else 1.0)
+    assert value == pytest.approx(base + jump)
+    assert (doubt >= 0.25 * (1 + 2.0**-21)).all()
+    assert doubt == pytest.approx(0.25 + 0.0 * base, rel=1e-5)
+    assert mean == pytest.approx(np.abs(jump.sum(axis=1)) / 64 + 0.25, rel=1e-5)
+    bound.label = 0.0
+    doubt = coordinates(net, found, bound, steps, seen, passed)[1]
+    assert doubt == pytest.approx(8 * UNIT * (np.abs(base) + np.abs(jump)), rel=1e-5, abs=0.0)
+
+
+EXACT_SUMS: list[tuple[list[float], bool]] = [
+    ([1.0, -0.5, 0.25], True), ([1.0, 1.0 + 2.0**-8], True), ([1.0, 1.0 + 2.0**-9], False),
+    ([1.0, 1.0 + 2.0**-10], False), ([2.0**31, 1.0], True), ([2.0**33, 1.0], False), ([-(2.0**33), 1.0], False),
+    ([2.0**32, 2.0**-1], False), ([], True), ([0.0, 0.0], True), ([2.0**31] * 300 + [1.0], True),
+    ([2.0**32] * 1200 + [1.0], False), ([-(2.0**32)] * 1200 + [1.0], False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("numbers", "exact"), EXACT_SUMS)
+def test_what_steps_are_worth_is_summed_only_where_nothing_rounds(numbers: list[float], exact: bool) -> None:
+    values = np.array(numbers).reshape(-1, 1)
+    if exact:
+        assert _exact_sums(values).tolist() == np.cumsum([0.0, *(6.0 * number for number in numbers)])[:, None].tolist()
+        return
+    with pytest.raises(UnhandledError, match="may round"):
+        _exact_sums(values)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_steps_passed_are_counted_as_by_hand(seed: int) -> None:
+    """Lemma S5, with thresholds that are equal to an end of an interval."""
+    random = np.random.default_rng(seed)
+    cell = np.sort(random.integers(0, 4, 12))
+    low = np.concatenate([np.sort(random.integers(0, 9, count)) for count in np.unique(cell, return_counts=True)[1]])
+    low, high = low.astype(float), low + 1.0
+    steps = Steps(np.arange(12), cell, low, high, np.zeros((13, 1)), 0.0)
+    where, feature, radius = (
+        random.integers(0, 5, 40),
+        random.integers(-2, 22, 40) / 2.0,
+        random.integers(0, 3, 40) / 2.0,
+    )
+    passed, sure, room = steps.passed(where, feature, radius)
+    for i in range(40):
+        own = cell == where[i]
+        before = int((cell < where[i]).sum())
+        begun, settled = own & (low < feature[i] + radius[i]), own & (high <= feature[i] - radius[i])
+        assert passed[i] == before + begun.sum()
+        assert sure[i] == (begun.sum() == settled.sum())
+        ours = own & (low < feature[i])
+        ahead, back = low[own & ~ours] - feature[i], feature[i] - high[ours]
+        assert room[i] == min(*ahead, *back, np.inf, np.inf)
+    assert steps.lowest == low.min()
+
+
+# -- the form of a folder of steps, condition by condition --------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Columns of the first: 0 and 1 hold keys, 4 to 11 words, 12 and 13 the constant pair, 14 and 15 are the slot."""
+    built, folder = {}, tmp_path_factory.mktemp("networks")
+    for which in ("bert", "bert places", "sequences"):
+        name, rows, labels, options = WHOLE[which]
+        built[which] = read_stock(ml.memorize_as(name, rows, labels, storage="steps", **options).save(folder / which))
+    return built
+
+
+def at(letter: str, place: Any, value: Any) -> Callable[[Any], None]:
+    return lambda net: net.arrays[letter].__setitem__(place, value)
+
+
+def times(letter: str, rows: Any, value: Any) -> Callable[[Any], None]:
+    return lambda net: net.arrays[letter].__setitem__(rows, net.arrays[letter][rows] * value)
+
+
+def _slot(net: Any) -> int:
+    return int(np.flatnonzero(net["b_Q"])[0])
+
+
+def _labels(net: Any) -> Any:
+    return np.flatnonzero(net["W_H"].any(axis=0))
+
+
+def _another_row(name: str) -> Callable[[Any], None]:
+    """Keys, or values, of a second coordinate."""
+    return lambda net: net.arrays[name].__setitem__((_slot(net) - 1, 0), 0.5)
+
+
+def _both(change: Callable[[Any, int], None]) -> Callable[[Any], None]:
+    """The same change of keys and values, at the slot's row."""
+
+    def apply(net: Any) -> None:
+        for letter in ("W_K", "W_V"):
+            change(net.arrays[letter], _slot(net))
+
+    return apply
+
+
+def _word(net: Any) -> Any:
+    """Columns of the words that neurons read, of one sign in the first neuron."""
+    return 4 + np.flatnonzero(net["W_1"][0, 4:12] > 0)
+
+
+def _unequal(net: Any) -> None:
+    """A word with one + more, and the constant pair the same."""
+    column = 4 + int(np.flatnonzero(net["W_1"][0, 4:12] < 0)[0])
+    net.arrays["W_1"][0, column] *= -1.0
+
+
+def _of_pair(array: Any, row: int, number: int, value: float) -> None:
+    """One of the four columns that keys of tokens and places are read from."""
+    array[row, np.flatnonzero(array[row])[number]] = value
+
+
+def _stretched(net: Any) -> None:
+    """A word of two sizes with sum 0."""
+    word = net.arrays["W_H"][1]
+    word[[np.argmax(word), np.argmin(word)]] *= 2.0
+
+
+def _third_pair(array: Any, row: int) -> None:
+    array[row, [20, 21, 22, 23]] = 0.5, -0.5, 0.5, -0.5
+
+
+def _one_column(net: Any) -> None:
+    """Columns that one token and one place use."""
+    net.arrays["tokens"][2, [30, 31]] = net.arrays["places"][0, [30, 31]] = 1.0, -1.0
+
+
+def _labels_of_places(net: Any) -> None:
+    net.arrays["tokens"][:, _labels(net)] = 0.0
+    net.arrays["places"][0, _labels(net)[:2]] = 1.0, -1.0
+
+
+def _label_in_the_slot(net: Any) -> None:
+    """One of the two columns."""
+    net.arrays["W_H"][:, [14, 40]] = np.array([1.0, -1.0]) * np.abs(net["W_H"]).max()
+
+
+FORMS: list[tuple[str, Callable[[Any], None], str]] = [
+    *(("bert", at(f"scale_{n}", 3, 1.0 - 2.0**-53), "weight other than 1") for n in (1, 2, 3)),
+    *(("bert", at(f"shift_{n}", 3, -1e-300), "bias other than 0") for n in (1, 2, 3)),
+    *(("bert", at(letter, -1, -1e-9), "is not 0") for letter in ("types", "b_K", "b_V", "b_O", "b_2", "b_H")),
+    ("sequences", at("b_P", -1, -1e-9), "is not 0"),
+    ("bert", at("W_Q", (0, 0), -1e-9), "must be a constant"),
+    ("bert", at("b_Q", slice(0, 2), 1.0), "must be a constant"),
+    ("bert", at("b_Q", slice(None), 0.0), "must be a constant"),
+    ("bert", _another_row("W_K"), "same one coordinate"),
+    ("bert", _another_row("W_V"), "same one coordinate"),
+    ("bert", _both(lambda array, row: array.__setitem__((row - 1, [0, 1]), [0.5, -0.5])), "same one coordinate"),
+    ("bert places", _both(lambda array, row: _of_pair(array, row, 2, 0.25)), "half a difference"),
+    ("bert places", _both(lambda array, row: _of_pair(array, row, 3, -0.25)), "half a difference"),
+    ("bert", at("W_H", (1, 40), 1.0), "words of one number"),
+    ("bert", _stretched, "words of one number"),
+    ("bert", _both(lambda array, row: array.__setitem__((row, 0), 0.25)), "half a difference"),
+    ("bert", _both(lambda array, row: array.__setitem__((row, 1), -0.25)), "half a difference"),
+    ("bert", _both(lambda array, row: array.__setitem__((row, 1), 0.5)), "half a difference"),
+    ("bert", _both(lambda array, row: array.__setitem__((row, 1), 0.0)), "half a difference"),
+    ("bert", _both(_third_pair), "one or two pairs"),
+    ("bert", _both(lambda array, row: array.__setitem__((row, [1, 2]), [0.0, -0.5])), "neighbouring"),
+    ("bert", lambda net: at("W_O", (20, _slot(net)), 1.0)(net), "to one pair"),
+    ("bert", lambda net: at("W_O", (15, _slot(net)), 0.0)(net), "to one pair"),
+    ("bert", lambda net: at("W_O", (14, [_slot(net), _slot(net) + 1]), [0.0, 1.0])(net), "to one pair"),
+    ("bert", lambda net: at("W_O", ([15, 16], _slot(net)), [0.0, 1.0])(net), "to one pair"),
+    ("bert", lambda net: times("W_O", 15, 1.0 + 2.0**-50)(net), "and its negative"),
+    ("bert", lambda net: times("W_O", 15, -1.0)(net), "and its negative"),
+    ("bert", at("W_H", slice(None), 0.0), "words of one number"),
+    ("bert", lambda net: times("W_H", (1, _labels(net)[:2]), 2.0)(net), "words of one number"),
+    ("bert", lambda net: times("W_H", (1, _labels(net)[0]), -1.0)(net), "as many \\+ as"),
+    ("bert", lambda net: at("W_H", 1, net["W_H"][0])(net), "the same word in the head"),
+    ("bert", times("W_H", slice(None), 2.0**40), "range of float32"),
+    ("bert", times("W_H", slice(None), -(2.0**-40)), "range of float32"),
+    ("sequences", lambda net: times("W_P", slice(None), -1.0)(net), "one positive number"),
+    ("sequences", lambda net: at("W_P", (0, 0), 1.0)(net), "one positive number"),
+    ("sequences", lambda net: times("W_P", _labels(net)[1], 2.0)(net), "one positive number"),
+    ("sequences", times("W_P", slice(None), 2.0**40), "range of float32"),
+    ("sequences", times("W_P", slice(None), 2.0**-60), "range of float32"),
+    ("bert", at("W_2", (0, 20), -1e-9), "not label columns"),
+    ("bert", lambda net: [at(letter, 0, 0.0)(net) for letter in ("W_1", "b_1", "W_2")] and None, "read nothing"),
+    ("bert", times("W_1", 0, -1.0), "does not rise"),
+    ("bert", times("W_1", slice(None), 2.0**220), "too steeply"),
+    ("bert", times("W_1", slice(None), 2.0**-220), "too steeply"),
+    ("bert", times("W_1", (slice(None), 13), 2.0), "a constant pair"),
+    ("bert", at("W_1", (slice(None), slice(4, 12)), 0.0), "words of tokens"),
+    ("bert", at("W_1", (0, 20), -(2.0**-30)), "something else"),
+    ("bert", at("W_1", (1, 0), 2.0**-30), "something else"),
+    ("bert", times("W_1", 0, 1.5), "something else"),
+    ("bert", times("W_1", (slice(None), slice(4, 14)), 1.5), "something else"),
+    ("bert", times("W_1", (1, 15), 2.0), "something else"),
+    ("bert", times("W_1", (1, slice(12, 14)), 2.0), "something else"),
+    ("bert", _unequal, "unequal numbers"),
+    ("bert", times("tokens", (2, [12, 13]), -1.0), "not constant"),
+    ("bert", times("tokens", (slice(None), [12, 13]), -1.0), "not constant"),
+    ("bert", times("tokens", (2, slice(4, 12)), 2.0), "does not hold words"),
+    ("bert", lambda net: at("tokens", (2, slice(4, 12)), net["tokens"][3, 4:12])(net), "the same word"),
+    ("bert", at("tokens", (2, 20), 2.0**-20), "its mean is not 0"),
+    ("bert", at("tokens", (2, [20, 14]), [2.0**-20, -(2.0**-20)]), "in the slot"),
+    ("bert", lambda net: at("tokens", (2, [0, 1, 20, 21]), [0.1, -0.2, 0.2, -0.1])(net), "keys in pairs"),
+    ("bert places", at("places", (-1, [30, 31]), [2.0**21, -(2.0**21)]), "padding on it may not be finite"),
+    ("bert places", at("places", (-1, 30), -(2.0**21)), "padding on it may not be finite"),
+    ("bert places", at("places", (0, [0, 1]), [1.0, -1.0]), "used by tokens and by places"),
+    ("bert places", _one_column, "used by tokens and by places"),
+    ("bert places", _labels_of_places, "columns that places or attention write to"),
+    ("bert", _label_in_the_slot, "columns that places or attention write to"),
+    ("bert places", lambda net: at("places", (0, _labels(net)[:2]), [1.0, -1.0])(net), "by tokens and by places"),
+]
+
+
+@pytest.mark.parametrize(("which", "change", "words"), FORMS)
+def test_every_condition_on_the_form_of_a_folder_is_looked_at(
+    networks: dict[str, Any], which: str, change: Callable[[Any], None], words: str
+) -> None:
+    net = networks[which]
+    places = IDS.shape[1] + 1
+    read_structure(net, places)
+    net = replace(net, arrays={letter: array.copy() for letter, array in net.arrays.items()})
+    change(net)
+    with pytest.raises(UnhandledError, match=words or None):
+        read_structure(net, places)
+
+
+def test_steps_know_how_far_their_thresholds_are() -> None:
+    """`|b_j / w_j|` of a positive and of a negative bias, and the width of a ramp."""
+    net = Net(False, {"b_1": np.array([-3.0, 40.0, 2.0]), "W_2": np.ones((3, 2))}, activation="relu6")
+    found: Any = SimpleNamespace(slope=np.array([1.0, 4.0, 2.0]), label=np.array([0, 1]))
+    found.token_of, found.place_of = np.array([1, 0, -1]), np.array([0, 0, 0])
+    for bias in ([-3.0, 40.0, 2.0], [-33.0, 40.0, 2.0], [33.0, 4.0, 2.0]):
+        net.arrays["b_1"] = np.array(bias)
+        steps = read_steps(net, found, 5)
+        reach = max(abs(b / w) + 16.0 / w for b, w in zip(bias, (1.0, 4.0, 2.0), strict=True))
+        assert reach * (1 + 2.0**-21) < steps.reach < reach * (1 + 2.0**-18)
+        assert steps.cell.tolist() == [-2, 0, 5]
+        assert steps.low.tolist() == [-bias[2] / 2, -bias[1] / 4, -bias[0]]
+        assert steps.high.tolist() == [(6 - bias[2]) / 2, (6 - bias[1]) / 4, 6 - bias[0]]
+        assert steps.level[:, 0].tolist() == [0.0, 6.0, 12.0, 18.0]
+    found.token_of = np.array([1, 1, 1])
+    # The first wakes at 2 and settles at 14, the second at 2.5 and 5.5.
+    net.arrays["b_1"], found.slope = np.array([-1.0, -5.0, -40.0]), np.array([0.5, 2.0, 2.0])
+    with pytest.raises(UnhandledError, match="do not settle in the order"):
+        read_steps(net, found, 5)
+    net.activation = "silu"
+    with pytest.raises(UnhandledError, match="not relu6"):
+        read_steps(net, found, 5)
+
+
+def shaped(net: Any, width: int, epsilon: float) -> Any:
+    """The same network, said to have another width or ε."""
+    return replace(net, width=width, architecture=replace(net.architecture, epsilon=epsilon))
+
+
+@pytest.mark.parametrize(("width", "epsilon", "words"), [
+    (32, 1e-5, "power of 4"), (48, 1e-5, "power of 4"), (4, 1e-5, "power of 4"), (64, 0.0, "ε"), (64, 1.5, "ε"),
+    (64, -1e-5, "ε"), (64, float("nan"), "ε"),
+])  # fmt: skip
+def test_widths_and_epsilons_of_folders_of_steps(
+    networks: dict[str, Any], width: int, epsilon: float, words: str
+) -> None:
+    with pytest.raises(UnhandledError, match=words):
+        read_structure(shaped(networks["bert"], width, epsilon), 1)
+
+
+@pytest.mark.parametrize("which", ["bert", "bert places"])
+def test_the_numbers_that_a_folder_comes_down_to(networks: dict[str, Any], which: str) -> None:
+    net = networks[which]
+    found = read_structure(net, 6)
+    tokens, places = net["tokens"], net["places"][net.architecture.offset :][:6]
+    norms = [(row**2).sum() + (place**2).sum() for row in tokens for place in places]
+    out, slot = int(np.flatnonzero(net["W_O"].any(axis=1))[0]), _slot(net)
+    assert found.norm == (pytest.approx(min(norms), rel=1e-15), pytest.approx(max(norms), rel=1e-15))
+    assert found.largest == max(np.abs(tokens).max(), np.abs(places).max())
+    assert (found.query, found.write) == (net["b_Q"][slot] / 8.0, net["W_O"][out, slot])
+    assert (found.slope == 2.0 * net["W_1"][:, out]).all()
+
+
+def test_numbers_that_a_folder_of_cells_may_hold(networks: dict[str, Any]) -> None:
+    """Sizes within which nothing overflows, padding included: there every query and key must have a finite product."""
+
+    def copied(net: Any) -> Any:
+        return replace(net, arrays={letter: array.clip(-9.0, 9.0) for letter, array in net.arrays.items()})
+
+    small = copied(networks["bert"])
+    evaluate_check(small)
+    for width, epsilon, words in (
+        (2**15, 1e-5, "width is too large"),
+        (64, 2.0**-41, "epsilon out of bounds"),
+        (64, 1.5, "epsilon out of bounds"),
+    ):
+        with pytest.raises(UnhandledError, match=words):
+            evaluate_check(shaped(small, width, epsilon))
+    for letter, value, words in (("types", -1e-9, "token types"), ("W_2", -(2.0**21), "stored numbers are larger")):
+        net = copied(small)
+        net.arrays[letter][0, 0] = value
+        with pytest.raises(UnhandledError, match=words):
+            evaluate_check(net)
+    # Of width 64: a matrix of 2^20 throughout has norm 2^26, what a norm returns at most 2^24, by weight and bias
+    # alike; so queries and keys are 2^50 long, and the product just what is allowed, if they have no biases.
+    for letters, scale, shift, covered in (
+        ("W_Q W_K", -(2.0**20), -(2.0**20), True),
+        ("W_Q W_K b_K", -(2.0**20), -(2.0**20), False),
+        ("W_Q W_K b_Q", 2.0**20, 2.0**20, False),
+        ("W_Q W_K b_Q b_K", 2.0**20, 0.0, True),
+        ("W_Q b_K", 2.0**20, 2.0**20, True),
+    ):
+        net = copied(small)
+        for letter in ("W_Q", "W_K", "b_Q", "b_K"):
+            net.arrays[letter][:] = -(2.0**20) if letter in letters.split() else 0.0
+        net.arrays["scale_1"][:], net.arrays["shift_1"][:] = scale, shift
+        if covered:
+            evaluate_check(net)
+            continue
+        with pytest.raises(UnhandledError, match="scores of padding"):
+            evaluate_check(net)

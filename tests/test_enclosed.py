@@ -13,8 +13,10 @@ from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock import enclosed
 from monolayer.checker.stock.enclosed import UNIT, Enclosed, Linear
+from monolayer.checker.stock.evaluate import Program
 from monolayer.checker.stock.head import WRONG, Head, relu, tanh
 from monolayer.checker.stock.neurons import RESTS, SLEEPING, Neurons, Sway, activated
 
@@ -227,6 +229,197 @@ def test_activations(name: str, seed: int) -> None:
     assert np.abs(activated(name, *np.full((2, 1), RESTS[name]))).max() <= SLEEPING[name]
 
 
+# -- the formulas of docs/proofs-stock.md ----------------------------------------------------------------------
+
+ERRORS = {
+    "none": (0, 0, 0),
+    "radii": (0.1, 0, 0),
+    "common": (0, 2.0**-8, 0),
+    "shift": (0, 0, 0.2),
+    "all": (0.1, 0.01, 0.2),
+}
+TINY, MORE = 2.0**-60, 1.06
+
+
+def enclosure(errors: str, *shape: int, seed: int = 0) -> Enclosed:
+    random, (r, t, s) = np.random.default_rng(seed), ERRORS[errors]
+    radius, common, shift = (random.uniform(0.5, 1.0, (*shape[:-1], n)) for n in (shape[-1], 1, 1))
+    common[0] = 0.0  # of the first row alone
+    return Enclosed(random.normal(size=shape), r * radius, t * common, s * shift)
+
+
+def gamma(k: Any) -> Any:
+    return k * UNIT / (1 - k * UNIT)
+
+
+def follows(found: Any, lemma: Any, more: float = TINY) -> None:
+    """A radius is what the lemma says, with its own rounding, and no more."""
+    assert (found >= lemma * (1 + 2.0**-21) + more * (1 - 2.0**-9)).all(), "less than the lemma says"
+    assert (found <= lemma * (1 + 2.0**-14) + 4 * TINY).all(), "more than the lemma says"
+
+
+def agrees(found: Enclosed, middle: Any, radius: Any, common: Any = 0.0, shift: Any = 0.0) -> None:
+    assert found.middle == pytest.approx(middle, rel=1e-5, abs=1e-12)  # ends of intervals are padded
+    follows(found.radius, radius)
+    for one, lemma in ((found.common, common), (found.shift, shift)):
+        follows(one, np.broadcast_to(lemma, one.shape), 0.0)
+
+
+def spread(x: Enclosed) -> tuple[Any, Any]:
+    """Middle and radius of all `(1 + θ)(m + e + σ)`."""
+    low, high = x.middle - x.radius - x.shift, x.middle + x.radius + x.shift
+    low, high = low - x.common * np.abs(low), high + x.common * np.abs(high)
+    slip = 2.0**-50 * (np.abs(low) + np.abs(high)) if x.common.any() else 0.0  # of the middle between both
+    return (low + high) / 2, (high - low) / 2 + slip
+
+
+@pytest.mark.parametrize("errors", ERRORS)
+def test_linear_maps_and_sums_are_those_of_lemmas_e1_and_e2(errors: str) -> None:
+    x, y = enclosure(errors, 3, 5), enclosure(errors, 3, 5, seed=1)
+    assert x.size == pytest.approx(np.abs(x.middle) + x.radius + x.shift)
+    agrees(x.spread(), *spread(x))
+    weight, bias = np.random.default_rng(2).normal(size=(4, 5)), np.array([0.0, 3.0, -2.0, 1.0])
+    weight[:, 1], weight[2], weight[1, 2:4] = 0.0, 0.0, 0.0
+    rounds = MORE * gamma(4 + 4)  # four numbers in a row
+    radius = (x.radius + rounds * x.size) @ np.abs(weight).T + x.shift * np.abs(weight.sum(axis=1))
+    agrees(Linear(weight)(x), x.middle @ weight.T, radius, x.common)
+    middle, radius = spread(Enclosed(x.middle @ weight.T, radius, x.common, np.zeros((3, 1))))
+    agrees(Linear(weight, bias)(x), middle + bias, radius + rounds * np.abs(bias))
+    other, apart = spread(y)
+    radius = x.radius + (1 + MORE * x.common) * apart + MORE * x.common * np.abs(other)
+    radius = radius + MORE * UNIT * (x.size + np.abs(other) + apart)
+    agrees(enclosed.add(x, y), x.middle + other, radius, x.common, x.shift)
+
+
+def of_lemma_e3(x: Enclosed, epsilon: float, rms: bool, along: Any = None) -> tuple[Any, Any, Any, Any, Any]:
+    """What is scaled: middle, radius, shift; and the least and the largest factor."""
+    D, size = x.middle.shape[-1], x.size
+    mean, of_radius, of_size = (part.mean(axis=1, keepdims=True) for part in (x.middle, x.radius, size))
+    off = (D + 16) * UNIT * np.maximum(of_size, size.max(axis=1, keepdims=True) / 2)
+    shift = of_radius + MORE**2 * off
+    radius = x.radius + MORE * gamma(8) * (size + np.abs(mean) + shift)
+    c, r, lowered = np.abs(x.middle - mean), x.radius, of_radius
+    square = MORE**2 * (size**2).mean(axis=1, keepdims=True)
+    w = gamma(D + 32) * square + (1.5 * D + 32) * UNIT * MORE * size.max(axis=1, keepdims=True) * np.sqrt(square)
+    w = w + 2 * (np.abs(mean) + of_radius + x.shift) * shift
+    if rms:
+        c, r, lowered, shift, w = np.abs(x.middle), x.radius + x.shift, 0.0, x.shift, gamma(D + 32) * square
+        mean, radius = 0.0, x.radius + MORE * gamma(8) * size
+    v, d = (c**2).mean(axis=1, keepdims=True), (c * r).mean(axis=1, keepdims=True) if along is None else along
+    h = v + 2 * d + (r**2).mean(axis=1, keepdims=True) + epsilon
+    w = MORE * w + 2.2 * x.common * epsilon + 4 * UNIT * h
+    least = (np.maximum(c - r - lowered, 0) ** 2).mean(axis=1, keepdims=True)
+    low = np.maximum(v - 2 * d, least) + epsilon - w
+    return x.middle - mean, radius, shift, 1 / np.sqrt(h + w), 1 / np.sqrt(low)
+
+
+@pytest.mark.parametrize("errors", ["none", "radii", "common", "shift"])
+@pytest.mark.parametrize("rms", [True, False])
+def test_norms_are_those_of_lemma_e3(errors: str, rms: bool) -> None:
+    y = enclosure(errors, 6, 8)
+    far = Enclosed(y.middle + 3.0, y.radius / 16, y.common, y.shift / 16)
+    for x, epsilon, along in (
+        (y, 0.5, None),
+        (y, 2.0**-10, None),
+        (y, 0.1, np.full((6, 1), 2.0**-9)),
+        (far, 0.1, None),
+    ):
+        middle, radius, shift, least, most = of_lemma_e3(x, epsilon, rms, along)
+        agrees(enclosed.centred(x, rms), middle, radius, x.common, shift)
+        factor, off = enclosed.scale(x, epsilon, rms, along)
+        assert factor == pytest.approx((most + least) / 2, rel=1e-7)
+        assert off == pytest.approx((most - least) / (most + least), rel=1e-6)
+        uneven, shifts = np.linspace(-1, 2, 8), np.linspace(0, 1, 8)
+        common = off + 2 * gamma(8)
+        assert (common < 2.0**-6).all() or errors in ("radii", "shift")
+        fit = (common < 2.0**-6)[:, 0]
+        x, middle, radius, shift, factor, common = (part[fit] for part in (x, middle, radius, shift, factor, common))
+        kept = None if along is None else along[fit]
+        for weight in (uneven, np.full(8, -1.5)):
+            even = bool(np.ptp(weight) == 0)
+            plain = np.abs(factor * weight) * (radius + (0.0 if even else shift))
+            moved = np.abs(factor * 1.5) * shift if even else 0.0 * shift
+            scaled = enclosed.scale(x, epsilon, rms, kept)
+            agrees(
+                enclosed.norm(x, weight, 0 * shifts, epsilon, rms, scaled),
+                middle * factor * weight,
+                plain,
+                common,
+                moved,
+            )
+            centre, apart = spread(Enclosed(middle * factor * weight, plain, common, moved))
+            apart = apart + MORE * UNIT * (np.abs(centre) + apart + np.abs(shifts))
+            agrees(enclosed.norm(x, weight, shifts, epsilon, rms, scaled), centre + shifts, apart)
+
+
+@pytest.mark.parametrize("errors", ["none", "radii", "common"])
+def test_attention_is_that_of_lemmas_e4_and_e5(errors: str) -> None:
+    q, k, v = (enclosure(errors, 2, 7, 4, seed=seed) for seed in range(3))
+    partner, sign = np.array([1, 0, 2, 3]), np.array([-1.0, 1.0, 0.0, 0.0])
+    exponent, u = np.array([0.5, 0.5, np.inf, np.inf]), UNIT
+    for theta in (100.0, 0.01):
+        angle = np.arange(7)[:, None] * np.array([theta**-0.5, theta**-0.5, 0.0, 0.0])
+        cos, sin = np.cos(angle), sign * np.sin(angle)
+        off = (abs(np.log(theta)) + 40) * u * angle + 32 * u
+        radius = q.radius * np.abs(cos) + q.radius[..., partner] * np.abs(sin)
+        radius = radius + (q.size + q.size[..., partner]) * (off + MORE * gamma(4))
+        middle = q.middle * cos + q.middle[..., partner] * sin
+        agrees(enclosed.turned(q, partner, sign, exponent, theta), middle, radius, q.common)
+
+    keys, sizes, radii = (part.swapaxes(1, 2) for part in (k.middle, k.size, k.radius))
+    score = 0.5 * (q.middle @ keys)
+    inner = MORE * (q.radius @ sizes + np.abs(q.middle) @ radii) + MORE * gamma(4 + 16) * (q.size @ sizes)
+    common = (1 + q.common) * (1 + k.common.swapaxes(1, 2)) - 1
+    found, apart = enclosed.scores(q, k, 0.5)
+    assert found == pytest.approx(score, rel=1e-12)
+    follows(apart, 0.5 * inner + common * (np.abs(score) + 0.5 * inner))
+
+    seen, off = np.tril(np.ones((7, 7), bool)), np.full((2, 7, 7), 0.0 if errors == "none" else 0.02)
+    off[:, :, 0] *= 2.0
+    masked = np.where(seen, score, -np.inf)
+    p = np.exp(masked - masked.max(axis=-1, keepdims=True))
+    p = p / p.sum(axis=-1, keepdims=True)
+    exps = (4 * 32 + (2 + 7 / 16) * (2 * 32 + 2)) * u
+    largest = np.where(seen, np.abs(score) + off, 0).max(axis=-1, keepdims=True)
+    d = off.max(axis=-1, keepdims=True) + 8 * u * (1 + largest) + exps
+    sway, grown, c = np.exp(d) * np.expm1(d), np.exp(2 * d), p @ v.middle
+    apart = grown * (p @ ((v.radius + MORE * gamma(2 * 7 + 64) * v.size) * (1 + v.common)))
+    deviation = np.sqrt(np.maximum(p @ v.middle**2 - c**2, 0) + 2.0**-40 * (p @ v.middle**2))
+    said = enclosed.average(score, off, seen, v)
+    agrees(said.found, c, sway * deviation + grown * (p @ (v.common * np.abs(v.middle))) + apart)
+    follows(said.sway, sway, 0.0)
+    follows(said.grown, grown, 0.0)
+    matrix, points = np.random.default_rng(3).normal(size=(3, 4)), (np.array([0, 1, 1]), np.array([0, 3, 6]))
+    along = said.along(points, matrix)
+    for row, (b, at) in enumerate(zip(*points, strict=True)):
+        height = v.middle[b] @ matrix.T
+        swayed = sway[b, at] * (p[b, at] @ np.abs(height - p[b, at] @ height))
+        whole = grown[b, at] * (p[b, at] @ (v.common[b] * np.abs(height)))
+        follows(along[row], swayed + whole + apart[b, at] @ np.abs(matrix).T, 0.0)
+
+
+def test_what_the_enclosures_do_not_cover_is_refused_or_unknown() -> None:
+    for middle in (2.0**40, -(2.0**40)):
+        Enclosed.of(np.array([[middle]]), np.zeros((1, 1)))
+        with pytest.raises(UnhandledError, match="numbers beyond"):
+            Enclosed.of(np.array([[1.0, 1.001 * middle]]), np.zeros((1, 2)))
+    # A common error above 2^-6 is put into the radius, and one of 1 or more leaves nothing known.
+    x = Enclosed.of(np.array([[4.0], [4.0], [4.0]]), np.ones((3, 1)), np.array([[2.0**-6 / 1.001], [0.5], [1.0]]))
+    assert x.common.ravel() == pytest.approx([2.0**-6, 0.0, 0.0], rel=1e-2)
+    assert x.radius.ravel() == pytest.approx([1.0, 3.0, np.inf], rel=1e-5)
+    assert x.middle.ravel()[:2] == pytest.approx([4.0, 4.5])
+    ends = np.array([[-4.0, 4.0, 0.0]])
+    follows(Enclosed.between(ends, ends).radius, 2.0**-50 * 2 * np.abs(ends))
+    one, v = np.ones((1, 1), bool), enclosure("none", 1, 1, 2)
+    for score in (32.0, -32.0):
+        enclosed.average(np.full((1, 1, 1), score * 0.999), np.zeros((1, 1, 1)), one, v)
+        with pytest.raises(UnhandledError, match="scores reach"):
+            enclosed.average(np.full((1, 1, 1), score * 0.999), np.full((1, 1, 1), 0.1), one, v)
+    with np.errstate(invalid="ignore"):
+        wide = enclosed.average(np.zeros((1, 1, 1)), np.full((1, 1, 1), 1.1), one, v)
+    assert not np.isfinite(wide.found.radius).any()
+
+
 def test_poolers() -> None:
     for seed in range(12):
         x, a = some(np.random.default_rng(seed), 3, 20, shifted=True)
@@ -332,3 +525,187 @@ def test_classes_that_are_ruled_out_by_a_coarse_bound_change_no_verdict(seed: in
     assert np.array_equal(wrong[sure], ((high < 0.0).any(axis=1) & (wanted >= 0))[sure])
     assert np.allclose(high[wrong, got[wrong]], high.min(axis=1)[wrong])
     assert not (right | wrong)[wanted < 0].any()
+
+
+def toy_network(activation: str, seed: int = 0, **more: Any) -> Any:
+    """A feed-forward block and a head of few numbers."""
+    random = np.random.default_rng(seed)
+    shapes = {"W_1": (5, 6), "b_1": 5, "W_2": (5, 6), "b_2": 6, "tokens": (3, 6), "W_H": (4, 6), "b_H": 4}
+    shapes |= {"scale_2": 6, "shift_2": 6, "scale_3": 6, "shift_3": 6} | more
+    arrays = {name: random.normal(size=shape) for name, shape in shapes.items()}
+    arrays["tokens"][:, 3:] = 0.0
+    return Net(False, arrays, width=6, epsilon=1e-5, activation=activation)
+
+
+@pytest.mark.parametrize("errors", ERRORS)
+@pytest.mark.parametrize("activation", ["relu6", "silu"])
+def test_neurons_return_and_write_what_lemmas_e1_and_e6_say(activation: str, errors: str) -> None:
+    gated: Any = {"W_3": (5, 6), "b_3": 5} if activation == "silu" else {}
+    net, x = toy_network(activation, **gated), enclosure(errors, 4, 6)
+    net.arrays["scale_2"][0], net.arrays["b_2"][0] = -9.0, 0.0
+    neurons, which = Neurons(net), np.array([0, 2, 3])
+    found = neurons._values(x, x, which, None, np.arange(4))
+    w, b, rounds = net["W_1"][which], net["b_1"][which], MORE * gamma(6 + 4)
+    middle = x.middle @ w.T
+    radius = (x.radius + rounds * x.size) @ np.abs(w).T + x.shift * np.abs(w.sum(axis=1))
+    radius = radius + x.common * (np.abs(middle) + radius) + rounds * np.abs(b)
+    least, most = activated(activation, middle + b - radius, middle + b + radius)
+    assert ((found.nonzero == ((least < 0) | (most > 0))) | (np.abs(most) < 1e-6)).all()
+    assert (found.wakes == ((least < -SLEEPING[activation]) | (most > SLEEPING[activation]))).all()
+    assert (found.above == (middle + b > 0)).all()
+    value, off = (least + most) / 2, (most - least) / 2
+    if gated:
+        by = Linear(net["W_3"][which], net["b_3"][which])(x).spread()
+        size = (np.abs(value) + off) * by.size
+        value, off = value * by.middle, size - np.abs(value * by.middle) + 2 * UNIT * size
+    assert found.value.middle == pytest.approx(value, rel=1e-4, abs=1e-9)
+    assert found.value.radius == pytest.approx(off, rel=1e-4, abs=1e-9)
+    assert (found.value.radius >= off).all()
+    nonzero = found.nonzero.sum(axis=1, keepdims=True) if activation == "relu6" else 5
+    written = (found.value.radius + MORE * gamma(nonzero + 8.0) * found.value.size) @ np.abs(net["W_2"][which])
+    middle, radius = neurons._write(found, which)
+    assert middle == pytest.approx(found.value.middle @ net["W_2"][which])
+    follows(radius, written, 0.0)
+    length = np.sqrt(6) * np.abs(net["scale_2"]).max() + np.linalg.norm(net["shift_2"])
+    size = MORE * (np.linalg.norm(net["W_3"], axis=1) * length + np.abs(net["b_3"])) if gated else np.ones(5)
+    assert neurons.sleep == pytest.approx(2 * SLEEPING[activation] * (size @ np.abs(net["W_2"])), rel=1e-5)
+    assert (neurons.sleep >= 2 * SLEEPING[activation] * (size @ np.abs(net["W_2"]))).all()
+    # All neurons at once: those that rest, and the bias behind them, added.
+    whole, every = neurons(x, np.array([0, 1, 2, 1]), None), np.arange(5)
+    values = neurons._values(x, x, every, None, np.arange(4))
+    middle, radius = neurons._write(values, every)
+    radius = radius + neurons.sleep + MORE * UNIT * (np.abs(middle) + radius + np.abs(net["b_2"]))
+    assert whole.middle == pytest.approx(middle + net["b_2"], rel=1e-6)
+    assert (whole.radius >= radius * (1 - 1e-6)).all()
+    assert (whole.radius <= radius * 1.01 + 1e-6).all()
+
+
+@pytest.mark.parametrize("activation", ["relu6", "silu"])
+def test_a_neuron_that_may_wake_is_looked_at(activation: str) -> None:
+    """Lemma E7: at every token, none that another evaluation might wake is left out."""
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        net = toy_network(activation, seed)
+        net.arrays["b_1"] = RESTS[activation] - np.abs(random.normal(size=5)) * 2.0
+        neurons, token = Neurons(net), np.sort(random.integers(0, 3, 6))
+        x = enclosure(str(random.choice(list(ERRORS))), 6, 6, seed=seed)
+        share = random.uniform(-1, 2, (6, 1))
+        x = Enclosed(share * net["tokens"][token] + 0.3 * x.middle, x.radius, x.common, x.shift)
+        tokens, starts = np.unique(token, return_index=True)
+        awake = neurons._awake(x, tokens, np.append(starts, 6))
+        wakes = neurons._values(x, x, np.arange(5), None, np.arange(6)).wakes
+        for row, here in enumerate(token):
+            assert not (wakes[row] & ~awake[np.flatnonzero(tokens == here)[0]]).any()
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("common", [0.0, 2.0**-10])
+def test_a_neuron_that_roundings_alone_may_wake_is_looked_at(sign: float, common: float) -> None:
+    """It reads 1000 less 1000, and as much less as its bias and its number, or their common error, may be off."""
+    net = toy_network("relu6")
+    for letter in ("W_1", "tokens"):
+        net.arrays[letter][:] = 0.0
+    net.arrays["W_1"][:, 4], net.arrays["tokens"][:, 0] = sign, 1.0
+    net.arrays["b_1"][:] = -1000.0
+    rounds = MORE * gamma(1 + 4)
+    x = Enclosed(np.zeros((1, 6)), np.zeros((1, 6)), np.full((1, 1), common), np.zeros((1, 1)))
+    for less, wakes in ((common / (1.0 + common) + 1.5 * rounds, True), (1.2 * common + 3.0 * rounds, False)):
+        x.middle[0, 4] = sign * 1000.0 * (1.0 - less)
+        neurons = Neurons(net)
+        rest = x.only(neurons.columns)
+        assert neurons._awake(rest, np.array([0]), np.array([0, 1])).all() == wakes
+        assert neurons._values(x, rest, np.arange(5), None, np.arange(1)).wakes.all() == wakes
+
+
+@pytest.mark.parametrize("errors", ["none", "radii", "shift"])
+def test_classes_are_compared_as_lemma_e8_says(errors: str) -> None:
+    net, x = toy_network("relu6"), enclosure(errors, 5, 6)
+    net.arrays["W_H"][:, 2] = net.arrays["W_H"][1:, 4] = 0.0  # columns that no class reads, and that one does
+    head, wanted = Head(net), np.array([0, 1, 2, 3, 0])
+    point, other, low, high = head._close(x, wanted)
+    assert len(point) >= (3 if errors == "none" else 8)
+    rounds, W, b = MORE * gamma(5 + 24), net["W_H"], net["b_H"]
+    logits = x.middle @ W.T + b
+    for i, c, least, most in zip(point, other, low, high, strict=True):
+        y = wanted[i]
+        room = np.abs(W[y] - W[c]) @ x.radius[i] + x.shift[i, 0] * (abs(W[y].sum()) + abs(W[c].sum()))
+        room += rounds * ((np.abs(W[y]) + np.abs(W[c])) @ x.size[i] + abs(b[y]) + abs(b[c]))
+        gap = logits[i, y] - logits[i, c]
+        follows(np.array([gap - least, most - gap]), np.array([room, room]))
+    pairs = set(zip(point.tolist(), other.tolist(), strict=True))
+    for i, y in enumerate(wanted):
+        for c in {0, 1, 2, 3} - {int(y)}:
+            alone = [np.abs(W[k]) @ x.radius[i] + x.shift[i, 0] * abs(W[k].sum()) for k in (y, c)]
+            alone = [
+                one + rounds * (np.abs(W[k]) @ x.size[i] + abs(b[k])) for one, k in zip(alone, (y, c), strict=True)
+            ]
+            assert ((i, c) in pairs) == (logits[i, c] + alone[1] >= logits[i, y] - alone[0]), (
+                "ruled out too soon, or late"
+            )
+
+
+@pytest.mark.parametrize(("low", "high", "least", "most"), [
+    (-3.0, -2.0, -2.0, -3.0), (-1.0, -0.5, -1.0, -0.5), (-0.1, 0.05, -0.1, 0.05), (1.0, 2.0, 1.0, 2.0),
+    (-2.0, -0.5, None, -0.5), (-9.0, -1.0, None, -9.0), (-9.0, 8.0, None, 8.0),
+])  # fmt: skip
+def test_silu_lies_between_its_ends_and_its_minimum(low: float, high: float, least: float | None, most: float) -> None:
+    """Lemma E6: where the least and the largest value is, and what exp and three more operations may do to it."""
+    ends = [-0.2785 if x is None else x / (1 + np.exp(-x)) for x in (least, most)]
+    off = (2 * 32 + 16) * UNIT * max(map(abs, ends))
+    found = activated("silu", np.array([low]), np.array([high]))
+    assert [float(end[0]) for end in found] == pytest.approx([ends[0] - off, ends[1] + off], rel=1e-12)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_biases_of_classes_are_rounded_too(sign: float) -> None:
+    """Two that differ by less than what the roundings of both may be, and by more."""
+    net, rounds = toy_network("relu6"), MORE * gamma(6 + 24)
+    x = Enclosed(np.zeros((1, 6)), np.zeros((1, 6)), np.zeros((1, 1)), np.zeros((1, 1)))
+    for apart, sure in ((1.5, False), (2.1, True)):
+        net.arrays["b_H"][:] = -1e6
+        net.arrays["b_H"][:2] = np.array([1000.0, 1000.0]) * sign + [apart * rounds * 1000.0, 0.0]
+        right, wrong, _ = Head(net)._compare(x, np.array([0]))
+        assert (bool(right[0]), bool(wrong[0])) == (sure, False)
+        right, wrong, got = Head(net)._compare(x, np.array([1]))
+        assert (bool(right[0]), bool(wrong[0]), int(got[0])) == (False, sure, 0 if sure else -1)
+
+
+def test_ends_of_poolers() -> None:
+    x = Enclosed(np.array([[0.5, -2.0, 0.0]]), np.array([[0.25, 0.5, 1.0]]), np.zeros((1, 1)), np.zeros((1, 1)))
+    low, high = x.middle - x.radius, x.middle + x.radius
+    for found, ends in (
+        (tanh(x), (np.tanh(low) - WRONG, np.tanh(high) + WRONG)),
+        (relu(x), (low.clip(0), high.clip(0))),
+    ):
+        assert found.middle == pytest.approx((ends[0] + ends[1]) / 2, abs=1e-6)
+        follows(found.radius, (ends[1] - ends[0]) / 2)
+
+
+@pytest.mark.parametrize(("pool", "nonzero", "plain"), [
+    (None, (), True), (None, ("b_H",), False), (None, ("shift_3",), False), ("relu", (), True),
+    ("relu", ("b_P",), False), ("relu", ("b_H",), False), ("relu", ("shift_3",), False), ("tanh", (), False),
+])  # fmt: skip
+def test_the_last_factor_is_left_out_only_where_nothing_behind_it_minds(
+    pool: str | None, nonzero: tuple[str, ...], plain: bool
+) -> None:
+    """One bias is enough to make the factor of the last norm count."""
+    net = toy_network("relu6", **({"W_P": (6, 6), "b_P": 6} if pool else {}))
+    net.architecture = SimpleNamespace(rms=False, pool=pool)
+    for letter in ("b_H", "shift_3", "b_P"):
+        if letter in net:
+            net.arrays[letter][:] = 0.0
+            net.arrays[letter][-1] = -1.0 if letter in nonzero else 0.0
+    assert Head(net).plain == plain
+
+
+def test_the_sum_of_a_token_and_its_place_is_rounded_where_both_are_there() -> None:
+    net = Net(
+        False, {"tokens": np.array([[0.0, -3.0, 1.0, 2.0]]), "places": np.array([[9.0] * 4, [1.0, -1.0, -5.0, 0.0]])}
+    )
+    net.architecture = SimpleNamespace(rms=False, offset=1)
+    program: Any = SimpleNamespace(net=net)
+    found = Program._embedded(program, np.array([0]), np.array([0]))
+    assert found.middle.tolist() == [[1.0, -4.0, -4.0, 2.0]]
+    follows(found.radius, MORE * UNIT * np.array([[0.0, 4.0, 4.0, 0.0]]))
+    del net.arrays["places"]
+    follows(Program._embedded(program, np.array([0]), np.array([0])).radius, np.zeros((1, 4)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,64 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from monolayer.checker.codes import Reads, read_attention, read_codes, read_stream
-from monolayer.checker.readout import sums_are_exact, thresholds
-from monolayer.checker.rounding import BINARY32, BINARY64, EXP_ULPS, Attention, Format, UnhandledError, context_error
-from monolayer.checker.stored import read
+from monolayer.checker.readout import answers, staircase, sums_are_exact, thresholds
+from monolayer.checker.rounding import (
+    BINARY32,
+    BINARY64,
+    EXP_ULPS,
+    Attention,
+    Format,
+    UnhandledError,
+    code_error,
+    context_error,
+    lift_error,
+)
+from monolayer.checker.stock.neurons import RESTS, SLEEPING
+from monolayer.checker.stored import Stored, read
 from monolayer.data import Sequences
 from tests.evil import Evil, evaluate
-from tests.stored_models import Case, random_case, true_codes
+from tests.stored_models import LABEL, Case, random_case, true_codes
+
+NUMBERS: dict[str, tuple[float, str]] = {
+    "EXP_ULPS": (4, "rounding"), "PADDING": (1 + 2.0**-20, "rounding"), "EPSILON": (2.0**-20, "gates"),
+    "LARGEST": (2.0**20, "gates"), "WIDEST": (2**14, "gates"), "STREAM": (2.0**40, "gates"), "AWAKE": (-0.5, "gates"),
+    "UNDERFLOW": (2.0**-60, "noise"), "LARGEST_SCORE": (32.0, "noise"), "MOST_NOISE": (0.25, "robust"),
+    "EVERY": (2**20, "cells"), "ROUNDING": (2.0**-20, "cells"), "OTHERS": (2.0**-13, "uniform"),
+    "ROOM": (2.0**-20, "uniform"), "U": (2.0**-53, "uniform"),
+    "uniform.PADDING": (1 + 2.0**-10, "uniform"), "uniform.LARGEST": (2.0**1000, "uniform"),
+    "uniform.UNDERFLOW": (2.0**-1000, "uniform"), "MEAN": (2.0, "stock.bounds"), "VARIANCE": (8.0, "stock.bounds"),
+    "BLOCK": (16, "stock.bounds"), "SMALL": (2.0**-22, "stock.bounds"), "bounds.UNDERFLOW": (2.0**-600, "stock.bounds"),
+    "enclosed.EXP_ULPS": (32, "stock.enclosed"), "TURN_ULPS": (16, "stock.enclosed"),
+    "SIZE": (2.0**40, "stock.enclosed"), "TINY": (2.0**-60, "stock.enclosed"),
+    "enclosed.SMALL": (2.0**-6, "stock.enclosed"),
+    "MORE": (1.06, "stock.enclosed"), "enclosed.LARGEST_SCORE": (32.0, "stock.enclosed"),
+    "evaluate.LARGEST": (2.0**20, "stock.evaluate"), "LEAST_EPSILON": (2.0**-40, "stock.evaluate"),
+    "DONE": (6.0, "stock.readout"), "BENT": (1.001, "stock.readout"), "HUGE": (2.0**400, "stock.readout"),
+    "FAINT": (2.0**-36, "stock.readout"), "WRONG": (2.0**-20, "stock.head"),
+}  # fmt: skip
+"""What the proofs say in numbers, by name and module."""
+
+
+def test_the_numbers_are_those_of_the_proofs() -> None:
+    for name, (value, module) in NUMBERS.items():
+        assert getattr(import_module(f"monolayer.checker.{module}"), name.split(".")[-1]) == value, (module, name)
+    for fmt, dtype, *sizes in (
+        (BINARY64, np.float64, 64.0, 2.0**-400, 2.0**128, 2**31),
+        (BINARY32, np.float32, 16.0, 2.0**-100, 2.0**30, 2**20),
+    ):
+        assert (fmt.unit, fmt.tiny) == (np.finfo(dtype).eps / 2, np.finfo(dtype).tiny)
+        assert (fmt.largest_score, fmt.smallest, fmt.largest, fmt.longest) == tuple(sizes)
+    assert (RESTS, SLEEPING) == ({"relu6": 0.0, "silu": -24.0}, {"relu6": 0.0, "silu": 1e-9})
+
+
+def test_a_product_of_too_many_roundings_is_not_judged() -> None:
+    """Lemma 1; beyond `k u = 1/8` the proofs do not go."""
+    few, many = 2.0**-3 / TOY.unit, np.nextafter(2.0**-3 / TOY.unit, np.inf)
+    assert TOY.gamma(few) == 1 / 7
+    assert TOY.gamma(np.array([0.0, few]))[1] == 1 / 7
+    for k in (many, np.array([1.0, many])):
+        with pytest.raises(UnhandledError, match="roundings in a row"):
+            TOY.gamma(k)
 
 
 def points(case: Case, folder: Path) -> tuple[Any, Sequences, Reads, Any]:
@@ -56,6 +109,77 @@ def test_no_evaluation_leaves_the_bound(dtype: str, tmp_path: Path) -> None:
     assert checked > 900
     assert max(worst_own, worst_other) <= 1.0
     assert worst_other > 1 / 20, "a bound twenty times too wide says little"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_error_of_a_point_is_put_together_of_those_of_its_parts(dtype: str, tmp_path: Path) -> None:
+    """Lemmas 3 to 5, point by point; values that are not the keys are averaged too."""
+    for seed in range(8):
+        case = random_case(seed, dtype=dtype)
+        stored, data, reads, _ = points(case, tmp_path / str(seed))
+        per_token, causal = case.saved.config["per"] == "token", case.saved.config["causal"]
+        value = replace(reads.key, flat=reads.key.flat * 3, largest=3 * reads.key.largest, size=3 * reads.key.size)
+        for averaged in (reads.key, value):
+            codes = read_codes(stored, data, reads._replace(averaged=averaged), None)
+            number = 0
+            for x in case.X:
+                for place in range(len(x)) if per_token else [0]:
+                    n = place + 2 if causal else len(x) + 1
+                    for fmt, said in ((BINARY64, codes.own), (stored.format, codes.other)):
+                        ds, dv, dt = (
+                            lift_error(part.size, part.terms, fmt) for part in (reads.key, averaged, reads.code)
+                        )
+                        values = averaged.largest + 2 * dv, dv
+                        before = context_error(float(n), reads.head, reads.key.largest + 2 * ds, ds, fmt, values)
+                        before += dt if per_token else 0.0
+                        wanted = code_error(codes.z[number : number + 1], before, fmt)[0]
+                        assert said[number] == pytest.approx(wanted, rel=1e-12, abs=0.0)
+                    number += 1
+
+
+def test_a_coordinate_of_vectors_knows_how_large_its_terms_are(tmp_path: Path) -> None:
+    case = random_case(3, tokens="vectors", positions=True)
+    t = case.saved.tensors
+    t["lift.bias"][[1, 2]] = -4.0, -5.0
+    t["positions.weight"][:, [1, 2]] -= 1.5
+    for key, code in ((-20.0, 60.0), (0.0, 0.0)):
+        t["bos"][[1, 2]] = key, code
+        reads = points(case, tmp_path / f"{key}")[2]
+        for slot, found in ((1, reads.key), (2, reads.code)):
+            sums, sizes = [], []
+            for x in case.X:
+                for place, token in enumerate(x):
+                    terms = [
+                        *(t["lift.weight"][slot] * token),
+                        t["lift.bias"][slot],
+                        t["positions.weight"][place, slot],
+                    ]
+                    sums.append(sum(terms))
+                    sizes.append(np.abs(terms).sum())
+            assert found.flat == pytest.approx(np.array(sums))
+            assert (found.size, found.terms) == (pytest.approx(max(sizes), rel=1e-15), 5)
+            assert (found.bos, found.largest) == (
+                t["bos"][slot],
+                pytest.approx(max(*np.abs(sums), abs(t["bos"][slot]))),
+            )
+    # Of tokens that are 0 the flushed part is left: every coordinate may be up to τ away from what it is.
+    case.saved.tensors["lift.bias"][[1, 2]] = 0.0
+    plain = replace(case, X=[[[0.0] * 3] * 2], saved=case.saved.changed(positions__weight=0 * t["positions.weight"]))
+    size = np.abs(t["lift.weight"][1]).sum() * BINARY64.tiny / BINARY64.unit
+    assert points(plain, tmp_path / "plain")[2].key.size == pytest.approx(size, rel=1e-12, abs=0.0)
+
+
+def test_a_coordinate_of_ids_knows_the_whole_table(tmp_path: Path) -> None:
+    """The largest and the least sum of any row and any place, though no token has them."""
+    for sign in (1.0, -1.0):
+        case = random_case(3, tokens="ids", positions=True, vocabulary=8)
+        lift, place = case.saved.tensors["lift.weight"], case.saved.tensors["positions.weight"]
+        lift[:, 1:3] = np.where(np.isnan(lift[:, 1:3]), np.nan, 0.0)
+        lift[np.isnan(lift).any(axis=1)] = 0.0
+        lift[7, 1], place[0, 1], place[:, 2], lift[7, 2], lift[:, 0] = sign * 3, sign * 2, 0.0, sign * 5, 1.0
+        reads = points(case, tmp_path / f"{sign}")[2]
+        place_end = abs(place[:, 1].max() if sign > 0 else place[:, 1].min())
+        assert (reads.key.largest, reads.code.largest) == (3 + place_end, 5.0)
 
 
 def lemma_4(n: float, head: Attention, S: float, ds: float, fmt: Format) -> float:
@@ -131,18 +255,76 @@ def test_keys_known_to_within_ds_move_the_operator_by_at_most_that_times_1_plus_
     assert bound <= 2.0 * (1 + 2 * abs(scale) * S) * ds * 1.001, "and by no more than this"
 
 
-def test_scores_and_counts_beyond_the_proof_are_not_judged() -> None:
+COARSE = Format("coarse", 2.0**-12, 2.0**-14, 64.0, 2.0**-400, 2.0**128, 2**31)
+"""Rounding and underflow count alike, so that every term of a bound does."""
+SAID = 1.0 + 2.0**-21, 1.0 + 2.0**-16
+"""A bound in floats is above that of its lemma, for its own rounding, and not by much."""
+
+
+def follows(bound: float, lemma: Any) -> None:
+    assert bool(arb(SAID[0]) * lemma <= arb(bound)), "less than the lemma says"
+    assert bool(arb(bound) <= arb(SAID[1]) * lemma), "more than the lemma says"
+
+
+def gamma(k: Any, fmt: Format) -> Any:
+    return k * arb(fmt.unit) / (1 - k * arb(fmt.unit))
+
+
+@pytest.mark.parametrize(("size", "terms"), [(1.0, 0), (0.0, 5), (3.7, 1), (0.3, 40)])
+def test_the_bound_of_lemma_3_is_the_one_that_is_proved(size: float, terms: int) -> None:
+    follows(lift_error(size, terms, COARSE), gamma(terms, COARSE) * size + arb(4 * terms + 3) * COARSE.tiny)
+
+
+@pytest.mark.parametrize(("n", "S", "ds", "T", "dt"), [
+    (1.0, 1.0, 0.0, 1.0, 0.0), (5.0, 2.0, 0.01, 0.5, 0.0), (3.0, 0.25, 0.0, 4.0, 0.003), (40.0, 3.0, 0.02, 3.0, 0.02)
+])  # fmt: skip
+@pytest.mark.parametrize("head", [(1.0, 1.0, 1.0, 1.0), (-0.5, 1.5, 0.25, -3.0), (1.5, -0.25, -4.0, 0.5)])
+def test_the_bound_of_lemma_4_is_the_one_that_is_proved(
+    head: tuple[float, ...], n: float, S: float, ds: float, T: float, dt: float
+) -> None:
+    q, k, v, o = (arb(abs(number)) for number in head)
+    fmt, R = COARSE, q * k * arb(S)
+    x = 4 * R / (1 - 4 * arb(fmt.unit)) + 3 * (1 + q + k + S) * arb(fmt.tiny) / fmt.unit + 2 * EXP_ULPS
+    A, B = gamma(n + 4 + x, fmt), gamma(n - 1 + x, fmt)
+    underflow = 64 * arb(n) * (1 + o) * (1 + v) * (1 + max(S, T)) * (2 * R).exp() * fmt.tiny
+    lemma = o * v * T * (A + B) / (1 - B) + o * v * (dt + 2 * q * k * T * arb(ds)) + underflow
+    follows(float(context_error(np.array([n]), Attention(*head), S, ds, fmt, (T, dt))[0]), lemma)
+
+
+@pytest.mark.parametrize(("z", "before"), [(0.0, 0.0), (-3.0, 0.0), (2.0, 1e-3), (0.0, 0.5)])
+def test_the_bound_of_lemma_5_is_the_one_that_is_proved(z: float, before: float) -> None:
+    u = arb(COARSE.unit)
+    lemma = ((1 + u) * before + u * abs(z)) / (1 - u) + COARSE.tiny
+    follows(float(code_error(np.array([z]), before, COARSE)[0]), lemma)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_scores_and_counts_beyond_the_proof_are_not_judged(sign: float) -> None:
     one = Attention(1.0, 1.0, 1.0, 1.0)
     beyond: list[tuple[float, Attention, Format, str]] = [
-        (3, replace(one, q=65.0), BINARY64, "scores reach 65"),
+        (3, replace(one, q=sign * 65.0), BINARY64, "scores reach 65"),
         (2.0**22, one, replace(BINARY32, longest=2**30), "too many for binary32"),
         (3, replace(one, k=float("nan")), BINARY64, "scores reach nan"),
     ]
     for fmt in (BINARY64, BINARY32):  # beyond these, sums may overflow, and quotients be subnormal
-        beyond += [(fmt.longest + 1, one, fmt, ""), (3, replace(one, o=2.0 * fmt.largest), fmt, "")]
+        large = sign * 2.0 * fmt.largest
+        beyond += [(fmt.longest + 1, one, fmt, ""), (3, replace(one, o=large), fmt, "")]
+        beyond += [(3, replace(one, o=1 / large, v=large), fmt, ""), (3, replace(one, q=large, k=1 / large), fmt, "")]
+        beyond += [(3, replace(one, k=large, q=1 / large), fmt, ""), (3, replace(one, o=large / 2, v=2.0), fmt, "")]
+        lemma_4(fmt.longest, replace(one, q=2.0**-20), 1.0, 0.0, replace(fmt, unit=2.0**-53))
     for n, head, fmt, words in beyond:
         with pytest.raises(UnhandledError, match=words or None):
             lemma_4(n, head, 1.0, 0.0, fmt)
+    for fmt in (BINARY64, BINARY32):  # keys, values, and what is made of these
+        L, little = fmt.largest, replace(one, q=1 / fmt.largest)
+        for head, S, T in (
+            (replace(little, v=1 / L, o=1 / L), 2 * L, 1.0),
+            (replace(little, v=1 / L, o=1 / L), 1.0, 2 * L),
+            (replace(little, v=sign * 4.0, o=0.25), 1.0, L / 2),
+            (replace(little, v=0.5, o=sign * 4.0), 1.0, L),
+        ):
+            with pytest.raises(UnhandledError):
+                context_error(np.array([3.0]), head, S, 0.0, fmt, (T, 0.0))
     # A value just below the smallest normal number becomes 0, and W_O makes that error 10^5 times larger.
     assert lemma_4(2, replace(one, o=1e5), BINARY64.tiny, 0.0, BINARY64) > 1e5 * BINARY64.tiny
 
@@ -221,3 +403,70 @@ def test_sums_on_a_grid_never_round(units: list[int], power: int, seed: int) -> 
     assert not sums_are_exact([whole, np.array([[2.0**53]])], BINARY64)
     assert not sums_are_exact([np.array([[2.0**24, 1.0]])], BINARY32)
     assert sums_are_exact([np.array([[2.0**23, 1.0]])], BINARY32)
+
+
+STAIRS: list[tuple[str, list[float], list[float], Any, list[float], str]] = [
+    ("exact", [4.0, 4.0], [-1.0, -8.0], [[1.0, 2.0], [0.0, 1.0]], [0.5, 0.0], ""),
+    ("runs", [4.0, 4.0], [-1.0, -8.0], [[1.1, -2.0, 0.0], [0.3, 1e300, 5.0]], [0.0, 0.0], ""),
+    ("exact", [4.0, -4.0], [-1.0, 8.0], [[1.0, 2.0]], [0.0], "must rise"),
+    ("exact", [-4.0, 4.0], [1.0, -8.0], [[1.0, 2.0]], [0.0], "must rise"),
+    ("exact", [4.0, 4.0, 4.0], [-1.0, -8.0, -4.0], [[1.0, 2.0, 1.0]], [0.0], "in order"),
+    ("exact", [4.0, 0.0], [-1.0, -8.0], [[1.0, 2.0]], [0.0], "weight_1 goes outside"),
+    ("exact", [4.0, 2.0**130], [-1.0, -8.0], [[1.0, 2.0]], [0.0], "weight_1 goes outside"),
+    ("exact", [4.0, 2.0**-401], [-1.0, -8.0], [[1.0, 2.0]], [0.0], "weight_1 goes outside"),
+    ("exact", [4.0, 4.0], [-1.0, -(2.0**130)], [[1.0, 2.0]], [0.0], "bias_1 goes outside"),
+    ("exact", [4.0, 4.0], [2.0**-401, -8.0], [[1.0, 2.0]], [0.0], "bias_1 goes outside"),
+    ("exact", [4.0, 4.0], [-1.0, -8.0], [[1.0, -(2.0**130)]], [0.0], "weight_2 or bias_2 goes outside"),
+    ("exact", [4.0, 4.0], [-1.0, -8.0], [[1.0, 2.0]], [2.0**-401], "weight_2 or bias_2 goes outside"),
+    ("exact", [4.0, 4.0], [-1.0, -8.0], [[1.0, 2.0], [1.0, 0.1]], [0.0, 1.0], "may round"),
+    ("exact", [4.0, 4.0], [-1.0, -8.0], [[1.0, 2.0], [2.0, 1.0]], [2.0**-52, 0.0], "may round"),
+    ("runs", [4.0, 4.0], [-1.0, -8.0], [[1.0, np.inf, 0.0]], [0.0], "not finite"),
+    ("runs", [4.0, 4.0], [-1.0, -8.0], [[1.0, -np.inf, 0.0]], [0.0], "not finite"),
+    ("runs", [4.0, 4.0], [-1.0, -8.0], [[1.0, np.nan, 0.0]], [0.0], "not finite"),
+    ("runs", [4.0, 4.0], [-1.0, -8.0], [[1.0, 0.0, -1e-310], [1.0, 2.0, 3.0]], [0.0, 0.0], "subnormal"),
+    ("runs", [4.0, 4.0], [-1.0, -8.0], [[1.0, 0.0, 1.0], [1.0, 2.0, 3.0]], [0.0, 1.0], "no bias"),
+]
+
+
+@pytest.mark.parametrize(("form", "w", "b", "written", "bias", "words"), STAIRS)
+def test_steps_and_labels_that_lemmas_6_to_12_do_not_cover_are_refused(
+    form: str, w: list[float], b: list[float], written: Any, bias: list[float], words: str
+) -> None:
+    steps = np.array(w), np.array(b), np.array(written)
+    if words:
+        with pytest.raises(UnhandledError, match=words):
+            staircase(steps, np.array(bias), BINARY64, form, "block")
+        return
+    found = staircase(steps, np.array(bias), BINARY64, form, "block")
+    for passed in range(len(w) + 1):
+        level = np.array(written)[:, passed] if form == "runs" else np.array(written)[:, passed:].sum(axis=1) + bias
+        assert found.level[:, passed].tolist() == level.tolist()
+    z = np.array([0.25, 0.3, 0.5, 2.0, 2.25])
+    passed, sure = found.passed(z, z)
+    assert (passed[sure].tolist(), sure.tolist()) == ([0, 1, 1, 2], [True, False, True, True, True])
+    assert found.passed(z[2:3], np.array([2.0 + 2.0**-50]))[1].tolist() == [False]
+    assert found.room(np.array([0.0, 0.75, 3.0]), np.array([0, 1, 2])).tolist() == pytest.approx([0.25, 0.25, 0.75])
+
+
+# -- the head ------------------------------------------------------------------------------------------
+
+
+def squares(classes: int) -> dict[str, Any]:
+    """The head `2 j y − j²`."""
+    number = np.arange(classes, dtype=np.float32)
+    weight = 2 * number[:, None] * np.eye(4, dtype=np.float32)[[LABEL]]
+    return {"head.weight": weight, "head.bias": -number * number}
+
+
+@pytest.mark.parametrize("i", [0, 3, 255])
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_a_class_is_sure_as_far_as_lemma_10_goes(i: int, side: float) -> None:
+    """Of 256 classes in binary32 `32 u C² = 1/8`: up to 7/16 off a class, and not there."""
+    stored = Stored(squares(256), {}, None, None, BINARY32)
+    off = np.array([0.0, 7 / 16 - 2.0**-30, 7 / 16, 0.5])
+    assert answers(stored, i + side * off).tolist() == [i, i, -1, -1]
+
+
+def test_beyond_the_classes_the_last_one_wins() -> None:
+    stored = Stored(squares(256), {}, None, None, BINARY32)
+    assert answers(stored, np.array([-1.0, -1000.0, 256.0, 1e5])).tolist() == [0, 0, 255, 255]

@@ -215,7 +215,7 @@ def test_every_integer_of_64_bits_is_a_label(storage: str, tmp_path: Path) -> No
     model = ml.memorize(AB, labels) if storage == "steps" else ml.memorize_as("bert", AB, labels)
     model.save(tmp_path / "model")
     assert list(map(int, ml.load(tmp_path / "model").predict(AB))) == labels
-    assert ml.verify(tmp_path / "model", AB, labels).verdict == "proved"
+    assert ml.certify(tmp_path / "model", AB, labels).verdict == "proved"
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,9 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
+from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stored import read
-from monolayer.checker.uniform import Net
+from monolayer.checker.uniform import Net, U
 from monolayer.cli import run
 from monolayer.construct.uniform import OTHERS, SHAPES
 from monolayer.errors import DataError, ModelFileError
@@ -123,6 +126,23 @@ def test_what_is_out_of_reach_is_refused_with_its_reason(options: dict, words: s
 # -- saved, loaded, certified ----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("way", [1e-3, -1e-3])
+def test_a_function_that_treats_places_differently_is_not_equivariant(way: float) -> None:
+    """The second token gets a little more, or a little less, than the first would in its place."""
+    model = ml.approximate(TARGETS["max"].function, 1, 2, cells=3, norm="sup")
+    plain = ml.certify(model, TARGETS["max"].function)
+
+    def partial(X: Any) -> Any:
+        found = np.array(TARGETS["max"].function(X))
+        found[:, 1] += way
+        return found
+
+    proof = ml.certify(model, partial)
+    assert (plain.verdict, proof.verdict) == ("proved", "refuted")
+    assert "not permutation equivariant" in proof.reason
+    assert plain.data_digest != proof.data_digest
+
+
 class Rough:
     """The network, written out, in arithmetic whose every result is off by the whole unit roundoff `u`: up in the
     first half of the sequences, up or down at random in the second. With `u = 0` in long doubles, the network itself.
@@ -187,6 +207,72 @@ class Rough:
             held = row + np.ravel_multi_index(tuple(corner.astype(int).T), (D + 1,) * place.shape[1])
             corners.append(self(hat[:, None] * knots[held]))
         return self.sum(np.stack(corners, axis=-1))
+
+
+def net_of(length: int, dim: int, cells: int, positions: bool, bends: Any = (), scale: float = 1.0) -> Net:
+    """A network of random knots, and of bends that are not those of any model."""
+    random, config = np.random.default_rng(0), {"dim": dim, "length": length, "cells": cells, "low": -1.0, "high": 2.0}
+    tensors = {"interpolation.values": scale * random.normal(size=((cells + 1) ** (dim * length), 2))}
+    for part in bends:
+        tensors |= {
+            f"{part}.knots": np.cumsum(random.uniform(0.1, 0.3, 6)),
+            f"{part}.values": random.normal(size=6) - 1,
+        }
+    stored: Any = SimpleNamespace(config={**config, "positions": positions}, tensors=tensors)
+    return Net(stored)
+
+
+@pytest.mark.parametrize(("dim", "length", "positions"), [(1, 2, False), (2, 2, False), (1, 3, False), (1, 3, True)])
+def test_the_bound_is_that_of_lemma_u(dim: int, length: int, positions: bool) -> None:
+    bends = ("square", "total", "root") if length == 3 and not positions else ()
+    net, n, k, D = net_of(length, dim, 2, positions, bends), length, length * dim, 2
+
+    def steepest(part: str) -> float:
+        return float(np.abs(np.diff(net.tensors[f"{part}.values"]) / np.diff(net.tensors[f"{part}.knots"])).max())
+
+    def bent(part: str) -> float:
+        """`b`"""
+        t, v = net.tensors[f"{part}.knots"], net.tensors[f"{part}.values"]
+        s = [0.0, *(np.diff(v) / np.diff(t)), 0.0]
+        T = [t[-1] + 2.0**-20 - each for each in t]
+        sizes = sum((abs(s[j]) + abs(s[j + 1])) * T[j] for j in range(len(t)))
+        bends = sum(abs(s[j + 1] - s[j]) * T[j] for j in range(len(t)))
+        return float(U * (5 * sizes + (len(t) + 6) * (bends + np.abs(v).max())))
+
+    def sums(e: float) -> float:
+        return n * ((4 * EXP_ULPS + 2 * n + 6) * U + e) + e + 2 * n * U
+
+    error = 2 * sums(5 * U) + 13 * U if positions else sums(5 * U)
+    if bends:
+        apart = (
+            2 * sums(steepest("square") * 5 * U + bent("square")) + steepest("total") * error + bent("total") + 16 * U
+        )
+        error = (error + steepest("root") * apart + bent("root")) / 2 + 4 * U
+    grid = net.values.reshape(-1, *[D + 1] * k, 2)
+    steep = max(float(np.abs(np.diff(grid, axis=1 + axis)).max()) for axis in range(k))
+    lemma = D * steep * k * (error + 2 * U) + (8 * 3**k + 20) * U * np.abs(net.values).max()
+    assert lemma * (1 + 2.0**-11) <= net.rounding() <= lemma * (1 + 2.0**-8)
+
+
+def test_the_ends_of_lemma_u() -> None:
+    """Values of 0 leave what underflows; what might overflow, or leave the knots of the root, is not judged."""
+    assert net_of(2, 1, 3, False, scale=0.0).rounding() == 2.0**-1000
+    assert net_of(2, 1, 3, False, scale=2.0**990).rounding() < np.inf
+    with pytest.raises(UnhandledError, match="may overflow"):
+        net_of(2, 1, 3, False, scale=2.0**1001).rounding()
+    wild = net_of(3, 1, 2, False, ("square", "total", "root"))
+    wild.tensors["square.values"] = wild.tensors["square.values"] * 2.0**24
+    with pytest.raises(UnhandledError, match="leave the knots"):
+        wild.rounding()
+    for length, others, width in ((2, 0, 3.7), (2, 0, 0.1), (2, 0, 5.3), (2, 0, 0.7), (3, Fraction(2.0**-13), 1.9)):
+        net = net_of(length, 1, 200 if length == 2 else 50, False, ("square", "total", "root") if others else ())
+        net.low, net.width = -1.0, width
+        net.high = net.low + net.width
+        places = [Fraction(place) for place in np.linspace(net.low, net.high, net.cells + 1).tolist()]
+        ideal = [Fraction(net.low) + Fraction(net.width) * j / net.cells for j in range(net.cells + 1)]
+        moved = max(abs(place - own) for place, own in zip(places, ideal, strict=True))
+        exact = Fraction(net.width) * (Fraction(1, net.cells) + others + 2 * Fraction(U)) + moved
+        assert exact < Fraction(net.reach()) < exact * (1 + Fraction(2.0**-48))
 
 
 @pytest.mark.parametrize(("name", "dim", "length", "cells", "domain", "u"), [

@@ -41,8 +41,10 @@ class Shares:
         width = t + p + k
 
         def share(weights: int, roundings: float) -> float:
-            ours = float(BINARY64.gamma(2.0 * roundings))
-            return PADDING * ((1.0 + noise) ** weights * (1.0 + float(fmt.gamma(float(roundings)))) - 1.0 + ours)
+            theirs, ours = float(fmt.gamma(float(roundings))), float(BINARY64.gamma(2.0 * roundings))
+            # (1 + η)^a (1 + γ) − 1 as a sum of positive numbers: a difference would lose a rounding of binary64.
+            changed = math.expm1(weights * math.log1p(noise))
+            return PADDING * (changed * (1.0 + theirs) + theirs + ours)
 
         scores = gated.scores
         if scores > LARGEST_SCORE:

@@ -1,0 +1,511 @@
+"""No fault planted in the checker's arithmetic proves more: a test sees it, or a sentence says why it does no harm.
+
+Every constant, `abs`, `max`, comparison, refusal and so on of `src/monolayer/checker` is made wrong in turn
+(`planted_faults.py`), and the tests of the checker are run on that: those that execute the line, quickest first, up to
+the first that fails. A fault that they all pass is asked a second question: shown models with other weights, labels and
+claims (`corpus`), does this checker claim more than the true one: a proof, a wider margin, more noise? Then it is
+*proves more*, and wants a test. Else it is *proves less* if some claim is smaller, and *no difference* if none is.
+What shows no difference wants a sentence in `planted_faults_reviewed.json`; without one it is *left*. Faults that prove
+less do no harm. Exit 1 where anything proves more, or is left.
+
+Tests run in forks of one process that has imported and collected everything, so a fault costs a tenth of a second.
+
+    python bench/no_planted_fault_proves_more.py                       a sample of 200
+    python bench/no_planted_fault_proves_more.py --all --jobs 16       everything
+    python bench/no_planted_fault_proves_more.py --file noise.py       one file
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import gc
+import importlib
+import json
+import os
+import pickle
+import random
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple, NoReturn
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+for threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[threads] = "1"  # forks and threads do not mix
+
+import pytest  # noqa: E402
+from _pytest.config import Config, get_config  # noqa: E402
+from _pytest.main import Session  # noqa: E402
+from _pytest.runner import runtestprotocol  # noqa: E402
+
+from planted_corpus import Claim, concerns, corpus  # noqa: E402
+from planted_faults import Fault, faults, modules  # noqa: E402
+from workload import record, recordable  # noqa: E402
+
+CHECKER = ROOT / "src" / "monolayer" / "checker"
+REVIEWED = Path(__file__).with_name("planted_faults_reviewed.json")
+TESTS = [
+    *(
+        "rounding",
+        "attack",
+        "certify",
+        "certify_cells",
+        "certify_data",
+        "certify_stock",
+        "enclosed",
+        "cascade",
+        "robust",
+    ),
+    *("robust_attacks", "uniform", "sup", "format", "several", "stock_files", "locate", "gaps"),
+]
+SLOWEST = 8.0
+"""Seconds of a test above which it is not asked."""
+OUTCOMES = ("killed", "never run", "proves less", "reviewed", "proves more", "left")
+
+
+# -- the process that forks ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Suite:
+    """Collected tests, and what a run of each showed: how long it takes, and which lines of the checker it executes."""
+
+    session: Session
+    items: dict[str, pytest.Item]
+    seconds: dict[str, float] = field(default_factory=dict)
+    cost: dict[str, float] = field(default_factory=dict)
+    """Seconds times lines: what is quick and executes little of the checker says most about each line of it."""
+    lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
+    """By file and line, the tests."""
+
+    def learn(self, known: dict[str, Traced]) -> None:
+        """What was traced; tests that fail on the true checker, when they are traced, are not asked."""
+        for name in self.items:
+            seconds, failed, lines = known[name]
+            self.seconds[name], self.cost[name] = seconds, seconds * len(lines)
+            if failed:
+                print(f"fails on the true checker, so it is not asked: {name}")
+            for file, line in () if failed else lines:
+                self.lines.setdefault(file, {}).setdefault(line, []).append(name)
+
+    def run(self, names: list[str], deadline: float = float("inf")) -> str | None:
+        """The first test that fails; None if all pass, or none does up to a time of this process's own."""
+        self.session.config._tmp_path_factory._basetemp = Path(tempfile.mkdtemp(dir=tempfile.gettempdir()))  # type: ignore[attr-defined]
+        for name, then in zip(names, [*names[1:], None], strict=True):
+            reports = runtestprotocol(self.items[name], nextitem=self.items.get(then or ""), log=False)
+            if any(report.failed for report in reports):
+                return name
+            if time.process_time() > deadline:
+                break
+        return None
+
+
+def collected() -> Suite:
+    """All tests of the checker, not yet run."""
+    config = _configured(["-p", "no:cacheprovider", "-p", "no:xdist", "-s", "-q", "--no-header",
+                          *(str(ROOT / "tests" / f"test_{name}.py") for name in TESTS)])  # fmt: skip
+    session = Session.from_config(config)
+    config._do_configure()
+    config.hook.pytest_sessionstart(session=session)
+    items = session.perform_collect()
+    return Suite(session, {item.nodeid: item for item in items})
+
+
+def _configured(words: list[str]) -> Config:
+    config = get_config(words, None)
+    return config.pluginmanager.hook.pytest_cmdline_parse(pluginmanager=config.pluginmanager, args=words)  # type: ignore[no-any-return]
+
+
+def forked(action: Callable[[], Any], scratch: Path) -> tuple[int, int]:
+    """A child process that pickles what `action` returns into a pipe: its number, and the end to read from."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reads)
+        _child(action, writes, scratch)
+    os.close(writes)
+    return child, reads
+
+
+def _child(action: Callable[[], Any], writes: int, scratch: Path) -> NoReturn:
+    os.setsid()
+    try:
+        place = tempfile.mkdtemp(dir=scratch)
+        tempfile.tempdir = place
+        os.chdir(place)
+        if "--loud" not in sys.argv:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(nowhere, stream)
+        with os.fdopen(writes, "wb") as pipe:
+            pickle.dump(action(), pipe)
+        shutil.rmtree(place, ignore_errors=True)
+    except BaseException as error:
+        if "--loud" in sys.argv:
+            import traceback
+
+            traceback.print_exception(error)
+    finally:
+        os._exit(0)
+
+
+def result(child: int, reads: int) -> Any:
+    """What a child returns; None if it broke off."""
+    with os.fdopen(reads, "rb") as pipe:
+        content = pipe.read()
+    os.waitpid(child, 0)
+    return pickle.loads(content) if content else None
+
+
+# -- which tests execute which lines -------------------------------------------------------------------------
+
+
+class Traced(NamedTuple):
+    """What a run of a test on the true checker showed."""
+
+    seconds: float
+    failed: bool
+    lines: frozenset[tuple[str, int]]
+
+
+def traced(suite: Suite, names: list[str]) -> dict[str, Traced]:
+    """Some tests, each once."""
+    prefix, seen, found = str(CHECKER) + os.sep, set[tuple[str, int]](), {}
+
+    def inside(frame: Any, event: str, _: Any) -> Any:
+        if event == "line":
+            seen.add((frame.f_code.co_filename, frame.f_lineno))
+        return inside
+
+    def entered(frame: Any, event: str, _: Any) -> Any:
+        return inside if frame.f_code.co_filename.startswith(prefix) else None
+
+    for name in names:
+        seen.clear()
+        began = time.process_time()
+        sys.settrace(entered)
+        try:
+            failed = suite.run([name]) is not None
+        finally:
+            sys.settrace(None)
+        lines = frozenset((file.removeprefix(prefix), line) for file, line in seen)
+        found[name] = Traced(time.process_time() - began, failed, lines)
+    return found
+
+
+# -- planting ------------------------------------------------------------------------------------------------
+
+
+def plant(fault: Fault, tree: ast.Module) -> None:
+    """Put a fault into this process."""
+    fault.plant()
+    ast.fix_missing_locations(tree)
+    path = str(CHECKER / fault.file)
+    name = "monolayer.checker." + fault.file.removesuffix(".py").replace("/", ".")
+    module, code = importlib.import_module(name), compile(tree, path, "exec", dont_inherit=True)
+    if fault.function:
+        _function(module, fault.function).__code__ = _code(code, fault.function)
+    else:
+        _assign_anew(module, tree)
+
+
+def _code(code: CodeType, name: str) -> CodeType:
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            if const.co_qualname == name:
+                return const
+            if name.startswith(const.co_qualname + "."):
+                return _code(const, name)
+    raise LookupError(name)
+
+
+def _function(module: ModuleType, name: str) -> FunctionType:
+    found: Any = module
+    for part in name.split("."):
+        found = found.__dict__[part]
+    while not isinstance(found, FunctionType):
+        found = next(getattr(found, part) for part in ("__wrapped__", "__func__", "fget") if hasattr(found, part))
+    while hasattr(found, "__wrapped__"):
+        found = found.__wrapped__
+    return found
+
+
+def _assign_anew(changed: ModuleType, tree: ast.Module) -> None:
+    """Constants of a module, of those that import them, and what these make of them; then wherever else they are."""
+    renamed: list[tuple[str, Any, Any]] = []
+    checkers = [module for name, module in list(sys.modules.items()) if name.startswith("monolayer.checker.")]
+    for module in checkers[checkers.index(changed) :]:
+        source = tree if module is changed else ast.parse(Path(str(module.__file__)).read_text())
+        for statement in source.body:
+            if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("monolayer.checker"):
+                names = [alias.asname or alias.name for alias in statement.names]
+            elif isinstance(statement, ast.Assign):
+                names = [node.id for node in ast.walk(statement.targets[0]) if isinstance(node, ast.Name)]
+            else:
+                continue
+            old = {name: module.__dict__.get(name) for name in names}
+            alone = ast.fix_missing_locations(ast.Module([statement], []))
+            exec(compile(alone, str(module.__file__), "exec", dont_inherit=True), module.__dict__)
+            renamed += [(name, old[name], module.__dict__[name]) for name in names]
+    others = [module for name, module in list(sys.modules.items()) if name.startswith(("tests.", "monolayer."))]
+    for module in others:
+        for name, old, new in renamed:
+            if module.__dict__.get(name) is old and old is not new:
+                module.__dict__[name] = new
+
+
+# -- the second question -------------------------------------------------------------------------------------
+
+
+_CORPUS: list[tuple[str, Callable[[], Claim]]] = []
+"""Filled before the first fork."""
+
+
+def compared(true: dict[str, Claim], found: dict[str, Claim]) -> tuple[list[str], list[str]]:
+    """Where a checker claims more than the true one, and where it claims less."""
+    more = [name for name, claim in found.items() if claim.exceeds(true[name])]
+    less = [name for name, claim in found.items() if true[name].exceeds(claim)]
+    return more, less
+
+
+def _begins(key: str, pattern: str) -> bool:
+    return pattern.endswith("*") and key.startswith(pattern.removesuffix("*"))
+
+
+@dataclass
+class Verdict:
+    """What became of a fault: the test that fails, or where it claims more and less than the true checker."""
+
+    fault: Fault
+    outcome: str = ""
+    by: str = ""
+    seconds: float = 0.0
+
+
+class Run:
+    """All faults of a run, some at a time."""
+
+    def __init__(self, suite: Suite, trees: dict[str, ast.Module], options: argparse.Namespace, scratch: Path) -> None:
+        self.suite, self.trees, self.options, self.scratch = suite, trees, options, scratch
+        self.killers: dict[str, Counter[str]] = defaultdict(Counter)
+        self.reviewed: dict[str, str] = json.loads(REVIEWED.read_text()) if REVIEWED.exists() else {}
+        self.true: dict[str, Claim] = {}
+
+    def tests_of(self, fault: Fault) -> list[str]:
+        """Those that execute it: three that saw other faults of the function, then the quickest and most special."""
+        lines = self.suite.lines.get(fault.file, {})
+        names = lines.get(fault.line, [])
+        if not fault.function:
+            names = self._users(fault)
+        names = [name for name in names if self.suite.seconds[name] <= SLOWEST]
+        best = [name for name, _ in self.killers[f"{fault.file} {fault.function}"].most_common(3) if name in names]
+        return best + sorted(set(names) - set(best), key=lambda name: (self.suite.cost[name], name))
+
+    def _users(self, fault: Fault) -> list[str]:
+        """Tests that execute a line that has the name of a constant in it, or one made of it."""
+        found: set[str] = set()
+        wanted = {name.strip() for name in fault.name.strip("()").split(",")}
+        if wanted & {"BINARY64", "BINARY32"}:
+            wanted |= {"format", "fmt", "gamma", "UNIT", "TINY", "U"}
+        for file, lines in self.suite.lines.items():
+            source = (CHECKER / file).read_text().splitlines()
+            for line, names in lines.items():
+                if any(word in source[line - 1] for word in wanted):
+                    found.update(names)
+        for name, item in self.suite.items.items():
+            names = {*item.function.__code__.co_names, *item.function.__globals__}  # type: ignore[attr-defined]
+            if wanted & names or "NUMBERS" in names:
+                found.add(name)
+        return sorted(found)
+
+    def ask(self, fault: Fault) -> Callable[[], tuple[str | None, list[str], list[str]]]:
+        """What a child does."""
+        names = self.tests_of(fault)
+
+        def action() -> tuple[str | None, list[str], list[str]]:
+            plant(fault, self.trees[fault.file])
+            failed = self.suite.run(names, time.process_time() + self.options.seconds)
+            if failed is not None or self.options.quick:
+                return failed, [], []
+            asked = {name: ask() for name, ask in _CORPUS if concerns(name, fault.file)}
+            return None, *compared(self.true, asked)
+
+        return action
+
+    def reason(self, fault: Fault) -> str:
+        """Why a fault that nothing sees does no harm, if someone has said so; a key that ends in * is a beginning."""
+        exact = self.reviewed.get(fault.key, "")
+        return exact or next((why for key, why in self.reviewed.items() if _begins(fault.key, key)), "")
+
+    def limit(self, fault: Fault) -> float:
+        """Seconds after which a child hangs."""
+        return 120.0 + 20.0 * self.options.seconds
+
+    def judge(self, fault: Fault, answer: Any) -> Verdict:
+        verdict = Verdict(fault)
+        if answer is None:
+            verdict.outcome, verdict.by = "killed", "broke off, or never ended"
+            return verdict
+        failed, more, less = answer
+        if failed is not None:
+            verdict.outcome, verdict.by = "killed", failed
+            self.killers[f"{fault.file} {fault.function}"][failed] += 1
+        elif more:
+            verdict.outcome, verdict.by = "proves more", f"{len(more)}: {', '.join(more[:3])}"
+        elif self.reason(fault):
+            verdict.outcome, verdict.by = "reviewed", self.reason(fault)
+        elif less:
+            verdict.outcome, verdict.by = "proves less", f"{len(less)}: {', '.join(less[:3])}"
+        else:
+            verdict.outcome = "left" if self.tests_of(fault) else "never run"
+        return verdict
+
+    def all(self, planted: list[Fault]) -> Iterator[Verdict]:
+        """Verdicts as they come."""
+        waiting, running = list(reversed(planted)), dict[int, tuple[int, Fault, float, list[bytes]]]()
+        while waiting or running:
+            while waiting and len(running) < self.options.jobs:
+                fault = waiting.pop()
+                child, reads = forked(self.ask(fault), self.scratch)
+                running[reads] = (child, fault, time.perf_counter(), [])
+            ready, _, _ = select.select(list(running), [], [], 1.0)
+            for reads in ready:
+                child, fault, began, parts = running[reads]
+                part = os.read(reads, 1 << 16)
+                parts.append(part)
+                if not part:
+                    yield self._ended(running, reads)
+            for reads, (child, fault, began, _) in list(running.items()):
+                if time.perf_counter() - began > self.limit(fault):
+                    os.killpg(child, signal.SIGKILL)
+                    running[reads][3].clear()
+                    yield self._ended(running, reads)
+
+    def _ended(self, running: dict[int, tuple[int, Fault, float, list[bytes]]], reads: int) -> Verdict:
+        child, fault, began, parts = running.pop(reads)
+        os.close(reads)
+        os.waitpid(child, 0)
+        content = b"".join(parts)
+        verdict = self.judge(fault, pickle.loads(content) if content else None)
+        verdict.seconds = time.perf_counter() - began
+        return verdict
+
+
+# -- what is printed -----------------------------------------------------------------------------------------
+
+
+def show(found: list[Verdict]) -> None:
+    print(f"\n{'file':24} {'planted':>8} " + " ".join(f"{outcome:>12}" for outcome in OUTCOMES))
+    files: dict[str, Counter[str]] = defaultdict(Counter)
+    for verdict in found:
+        for name in (verdict.fault.file, "all"):
+            files[name][verdict.outcome] += 1
+    for name, row in sorted(files.items(), key=lambda one: (one[0] == "all", one[0])):
+        print(f"{name:24} {sum(row.values()):8,} " + " ".join(f"{row[outcome]:12,}" for outcome in OUTCOMES))
+
+
+@contextmanager
+def place() -> Iterator[Path]:
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as scratch:
+        yield Path(scratch)
+
+
+def chosen(trees: dict[str, ast.Module], options: argparse.Namespace) -> list[Fault]:
+    """The faults of a run."""
+    every = [fault for file, tree in trees.items() for fault in faults(tree, file)]
+    if options.file:
+        every = [fault for fault in every if any(part in fault.file for part in options.file)]
+    if options.kind:
+        every = [fault for fault in every if any(fault.kind.startswith(kind) for kind in options.kind)]
+    if options.only:
+        every = [fault for fault in every if options.only in fault.key]
+    if options.again:
+        wanted = {line.split("\t")[1] for line in options.again.read_text().splitlines()
+                  if line.split("\t")[0] in ("left", "proves more", "never run", "proves less")}  # fmt: skip
+        every = [fault for fault in every if fault.key in wanted]
+    few = (
+        options.sample
+        and len(every) > options.sample
+        and not (options.all or options.file or options.kind or options.again)
+    )
+    return sorted(random.Random(options.seed).sample(every, options.sample), key=every.index) if few else every
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--file", action="append", help="faults in files whose path has this in it; repeatable")
+    parser.add_argument("--kind", action="append", help="faults of this kind, such as 'abs dropped'; repeatable")
+    parser.add_argument("--only", help="faults whose description has this in it")
+    parser.add_argument("--again", type=Path, help="a file that --list wrote: what the tests did not see there")
+    parser.add_argument("--list", type=Path, help="write what became of every fault to this file")
+    parser.add_argument("--all", action="store_true", help="every fault")
+    parser.add_argument(
+        "--sample", type=int, default=200, help="that many at random, unless a file or all are asked for"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of tests for each fault")
+    parser.add_argument("--lines", type=Path, help="keep there which test executes which line; read if it exists")
+    parser.add_argument("--quick", action="store_true", help="without the corpus: what tests do not see is left")
+    parser.add_argument("--loud", action="store_true", help="show what tests print")
+    recordable(parser)
+    return parser.parse_args()
+
+
+def main() -> None:
+    options, began = parsed(), time.perf_counter()
+    trees = modules(CHECKER)
+    planted = chosen(trees, options)
+    with place() as scratch:
+        tempfile.tempdir = str(scratch)
+        suite = collected()
+        gc.collect()
+        gc.freeze()
+        known = pickle.loads(options.lines.read_bytes()) if options.lines and options.lines.exists() else {}
+        new = [name for name in suite.items if name not in known]
+        known |= result(*forked(lambda: traced(suite, new), scratch))
+        if options.lines:
+            options.lines.write_bytes(pickle.dumps(known))
+        suite.learn(known)
+        run = Run(suite, trees, options, scratch)
+        if not options.quick:
+            _CORPUS.extend(corpus(scratch))
+            run.true = result(*forked(lambda: {name: ask() for name, ask in _CORPUS}, scratch))
+        print(f"{len(planted):,} faults, {len(suite.items)} tests, {len(run.true)} models in the corpus, "
+              f"{time.perf_counter() - began:.0f} s so far", flush=True)  # fmt: skip
+        found = []
+        for verdict in run.all(planted):
+            found.append(verdict)
+            if verdict.outcome in ("left", "never run", "proves more"):
+                where = f"{verdict.fault.file}:{verdict.fault.line}"
+                print(f"{verdict.outcome}: {where} {verdict.fault.key}  [{verdict.by}]", flush=True)
+            if len(found) % 100 == 0:
+                print(f"   {len(found):,} after {time.perf_counter() - began:.0f} s", flush=True)
+    if options.list:
+        rows = [f"{v.outcome}\t{v.fault.key}\t{v.fault.line}\t{v.by}\t{v.seconds:.2f}" for v in found]
+        options.list.write_text("\n".join(rows) + "\n")
+    show(found)
+    print(f"{time.perf_counter() - began:.0f} s")
+    counts = Counter(verdict.outcome for verdict in found)
+    record([{outcome: counts[outcome] for outcome in OUTCOMES}])
+    every = [fault.key for file, tree in modules(CHECKER).items() for fault in faults(tree, file)]
+    stale = {key for key in set(run.reviewed) - set(every) if not any(_begins(fault, key) for fault in every)}
+    if stale:
+        print(f"reviewed, but no longer in the source: {sorted(stale)}")
+    sys.exit(1 if counts["proves more"] + counts["left"] + counts["never run"] or stale else 0)
+
+
+if __name__ == "__main__":
+    main()
