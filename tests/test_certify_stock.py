@@ -725,7 +725,9 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     built, folder = {}, tmp_path_factory.mktemp("networks")
     for which in ("bert", "bert places", "sequences"):
         name, rows, labels, options = WHOLE[which]
-        built[which] = read_stock(ml.memorize_as(name, rows, labels, storage="steps", **options).save(folder / which))
+        built[which] = read_stock(
+            stock_files(ml.memorize_as(name, rows, labels, storage="steps", **options).save(folder / which))
+        )
     return built
 
 

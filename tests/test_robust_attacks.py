@@ -308,7 +308,7 @@ def test_neurons_that_may_wake_are_found_with_all_that_their_errors_are_shares_o
     t["feed_forward.weight_1"] = random.normal(size=shape).astype(np.float32) * np.float32(0.5)
     t["feed_forward.bias_1"] = np.array([-9.0, 3.0, -5.0, 0.5, -3.0, -7.0], np.float32)
     t["feed_forward.weight_2"] = random.normal(size=(len(t["feed_forward.bias_2"]), 6)).astype(np.float32)
-    saved.config["steps"] = 6
+    saved.config["steps"] = [6]
     stored = read(saved.write(tmp_path / "m"))
     asked = question_of(stored, labelled(stored, ml.Sequences.of(rows, labels)))
     gated, found = asked.gated, {}
