@@ -29,15 +29,18 @@ def test_no_verdict_is_contradicted(family: str, tmp_path: Path) -> None:
     assert found["undecided"] + found["refuted"] > 10, found
 
 
-@pytest.mark.parametrize(("first", "readout"), [(EACH, "exact"), (2 * EACH, "gates")])
+@pytest.mark.parametrize("readout", ["exact", "gates"])
 def test_the_attack_finds_a_checker_that_forgets_a_rounding_or_promises_too_much_noise(
-    first: int, readout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    readout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With bounds a hundred times too small, or shares of noise twenty times, some proof is contradicted."""
     honest, shares = codes.context_error, Shares.of
     monkeypatch.setattr(codes, "context_error", lambda *given: honest(*given) / 100.0)
     weak = staticmethod(lambda *given: Shares(*(share / 20.0 for share in astuple(shares(*given)))))
     monkeypatch.setattr(Shares, "of", weak)
-    cases, seeds = dict[int, Any](), range(first, first + EACH)
-    assert any(attack("thresholds at a point", seed, tmp_path, cases) == ("proved", True) for seed in seeds)
-    assert cases[first // EACH].saved.config["readout"] == readout
+    cases = dict[int, Any]()
+    for seed in range(10 * EACH):
+        verdict, contradicted = attack("thresholds at a point", seed, tmp_path, cases)
+        if verdict == "proved" and contradicted and cases[seed // EACH].saved.config["readout"] == readout:
+            return
+    raise AssertionError("no proof was contradicted")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -92,13 +93,19 @@ def test_a_wrong_number_step_or_value_is_never_proved(tmp_path: Path) -> None:
     faults = [
         (f"{part}.0.weight_2", (1, numbered), 0.0),  # a stretch that is not numbered
         (f"{part}.0.bias_2", (1,), shift[1] + 1.0),  # all of them shifted
-        (f"{part}.1.bias_1", (3,), bias_1[3] - 0.5 * slope[3]),  # a step moved
         (f"{part}.1.weight_2", (0, 5), jump[5] + 1.0),  # a label missed by one
         ("attention.W_O", (model.bos.numel() - 1, model.bos.numel() - 2), 0.3),  # another scale
     ]
     whole = saved(model, tmp_path / "m")
+    steps = range(len(slope))
+    faults += [(f"{part}.1.bias_1", (at,), bias_1[at] - 0.5 * slope[at]) for at in steps]  # steps moved
+    wrong = 0
     for name, at, to in faults:
-        assert ml.certify(whole.edited(name, at, to).write(tmp_path / "fault"), X, Y).verdict != "proved"
+        folder = whole.edited(name, at, to).write(tmp_path / "fault")
+        if (ml.load(folder).predict(X) != Y).any():  # a step may also move within its gap
+            assert ml.certify(folder, X, Y).verdict != "proved"
+            wrong += 1
+    assert wrong > 3
     for letter in "VO":  # the entry of the second stage alone
         (_, place) = np.argwhere(whole.tensors[f"attention.W_{letter}"])[:2].tolist()
         for value in (1e-40, -1e-40):
@@ -137,9 +144,13 @@ def test_labels_that_add_up_to_a_subnormal_number_may_be_flushed(
 ) -> None:
     """Every stage writes normal numbers; only their sum is one that an evaluation may take for 0."""
     demanding(2e4)
-    rng = np.random.default_rng(3)
-    X, Y = rng.integers(0, 6, (12, 4)), rng.integers(0, 5, (12, 4)) * 0.25
-    case = saved(ml.memorize(X, Y, positions=True, dtype="float32"), tmp_path / "m")
+    for seed in range(50):  # until so few draws do
+        rng = np.random.default_rng(seed)
+        X, Y = rng.integers(0, 6, (12, 4)), rng.integers(0, 5, (12, 4)) * 0.25
+        with suppress(ml.PrecisionError):
+            case = saved(ml.memorize(X, Y, positions=True, dtype="float32"), tmp_path / "m")
+            if len(case.config["steps"]) > 1:
+                break
     tiny = float(np.finfo(np.float32).tiny)
     for total, verdict in ((tiny / 2, "undecided"), (tiny, "proved")):
         labels = [tiny + total, -tiny, *[0.0] * len(case.config["steps"])]
