@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from monolayer.arrays import dtype_name
+from monolayer.checker.attached.check import judge_attached
 from monolayer.checker.cells import cell_function, read_cells
 from monolayer.checker.certificate import FILE, Certificate
 from monolayer.checker.given import again, confirm
@@ -42,6 +43,7 @@ from monolayer.data.readers import sequences_of
 from monolayer.data.shards import kinds, strangers
 from monolayer.data.tabular import is_frame
 from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.manifest import is_attached
 from monolayer.huggingface.reading import asked_as, is_stock
 
 LABEL_CLAIM = "every evaluation returns the label at each of the {:,} labelled points"
@@ -81,6 +83,12 @@ class Claims(NamedTuple):
         if self.only and kind == "approximator":
             raise DataError("only= asks whether a memorizer holds nothing but its data; this model is an approximator")
 
+    def check_attached(self) -> None:
+        """Raise an error for claims that make no sense for a folder with facts attached."""
+        given = [name for name, value in self._asdict().items() if name != "only" and value is not None]
+        if given:
+            raise DataError(f"{given[0]} is no claim about a folder that facts were attached to: leave it out")
+
 
 def _check_number(name: str, value: Any, most: float, words: str) -> None:
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
@@ -100,6 +108,7 @@ def certify(
     only: bool = False,
     noise: float | None = None,
     dtype: Any = None,
+    host: str | os.PathLike[str] | None = None,
 ) -> Certificate:
     """Whether a saved model returns the label of every point, in every evaluation that the assumptions allow.
 
@@ -111,6 +120,9 @@ def certify(
 
     For a robust model, `noise` claims it for every change of each weight by at most that share of itself, and `dtype`
     for the weights rounded to `bfloat16`, `float16` or `int8` (whole multiples of one scale per row).
+
+    For a folder that facts were attached to, `X` and `Y` are prompts and answers; what is proved and what was measured
+    is in docs/attach.md. `host`: a folder that must be its host, tensor by tensor; `only`: it holds no other facts.
     """
     claims = Claims(tolerance, only, noise, dtype_name(dtype))
 
@@ -118,6 +130,11 @@ def certify(
         return asked_data(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
 
     with folder_of(model) as folder:
+        if is_attached(folder):
+            claims.check_attached()
+            return judge_attached(folder, data(None, "answer"), only=only, host=host)
+        if host is not None:
+            raise DataError("host= is for folders that facts were attached to, and this is none")
         if is_stock(folder):
             claims.check({})
             return judge_stock(folder, data(*asked_as(folder)), only=only)
@@ -170,7 +187,7 @@ def verify_files(
     Files are read once, and kept in a temporary folder. None where all data must be held at once: for stock folders,
     robust models, vectors, and files without a next token.
     """
-    if is_stock(Path(folder)):
+    if is_stock(Path(folder)) or is_attached(folder):
         return None
     stored = read(folder)
     if stored.config.get("tokens") != "ids" or stored.config["readout"] == "gates":

@@ -20,6 +20,7 @@ from monolayer.errors import ModelFileError
 from monolayer.huggingface.architecture import Architecture, Task
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.huggingface.files import BUILT_BY, Facts, written
+from monolayer.huggingface.hosts import MARK
 from monolayer.huggingface.strict import ForeignError, demand_equal, file_bytes, part_of, read_json
 from monolayer.huggingface.texts import CUTS, UNIT_OF, Cut
 
@@ -43,12 +44,13 @@ class Folder:
 
 
 def is_stock(folder: Any) -> bool:
-    """Whether a folder has a `config.json` of Hugging Face's kind rather than ours."""
+    """Whether a folder has a `config.json` of Hugging Face's kind rather than ours, and no facts attached to it."""
     try:
         config = json.loads(read_regular(Path(folder) / "config.json"))
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(config, dict) and "model_type" in config and "format" not in config
+    ours = isinstance(config, dict) and "model_type" in config and "format" not in config
+    return ours and not MARK.items() <= config.items()
 
 
 def asked_as(folder: Path) -> tuple[Names | None, Belongs | None]:
