@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from monolayer.arrays import Floats
 from monolayer.attaching.apart import caps_of, check_apart, check_written
 from monolayer.attaching.directions import Directions, check_margins
 from monolayer.attaching.facts import end_token, ids_of, read_facts
 from monolayer.attaching.folder import Attached, copied
+from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import AMPLITUDE, Neurons, Steepness, normed, reading, rounded, steepness
-from monolayer.attaching.running import Miss, Progress, Running
+from monolayer.attaching.running import Progress, Running
 from monolayer.data import Sequences
 from monolayer.errors import DataError, PrecisionError
 from monolayer.huggingface.cutting import Ids, tokenizer_of
@@ -25,9 +25,6 @@ from monolayer.huggingface.host import TOKENIZER, Host, read_host
 from monolayer.huggingface.manifest import Manifest, Stored, fact_digest, prompt_digest
 from monolayer.huggingface.tensors import INDEX, TensorFolder
 from monolayer.table import plural
-
-NAMED = 5
-"""Rows that an error names; the rest it counts."""
 
 
 def attach(
@@ -79,6 +76,7 @@ def attach(
     made = Attached(base, source, neurons, manifest)
     report("comparing states", 0.6)
     check_neurons(made, facts)
+    running.append([made.block(number) for number in range(made.blocks)])
     made = asked(made, running, facts, lambda stage, share: report(stage, 0.65 + 0.3 * share))
     if keep is not None:
         report("looking at the texts to keep", 0.95)
@@ -144,50 +142,6 @@ def check_neurons(made: Attached, facts: Sequence[Ids], known: int = 0) -> None:
     name = tokenizer_of(made.source.content[TOKENIZER]).id_to_token
     check_apart(caps, wanted, rows, block, name, sum(len(fact.answer) for fact in facts[:known]))
     check_written(caps, made.neurons.W_2, block, rows)
-
-
-def asked(made: Attached, running: Running, facts: Sequence[Ids], report: Progress) -> Attached:
-    """The same with what was measured, once every answer came back; `PrecisionError` names those that did not."""
-    from dataclasses import replace
-
-    running.append([made.block(number) for number in range(made.blocks)])
-    starts = made.manifest.starts()
-
-    def fell(row: int, states: Tensor) -> Floats:
-        """How much of ⟨k, û⟩ is lost at each place of a fact, `(places,)`."""
-        own = slice(starts[row], starts[row] + len(facts[row].answer))
-        seen = normed(states.double().cpu().numpy(), made.host)
-        inputs = (made.neurons.W_1[own] * seen).sum(axis=1) + made.neurons.b_1[own]
-        lost: Floats = (made.steep.response - inputs) / made.steep.alpha
-        return lost
-
-    found = running.ask(facts, fell, report)
-    if found.misses:
-        raise PrecisionError(_missed(made, found.misses, len(facts)))
-    stored = [replace(fact, moved=float(lost)) for fact, lost in zip(made.manifest.facts, found.fell, strict=True)]
-    import transformers
-
-    measured = {
-        "kernels": ["eager", "sdpa"],
-        "arithmetic": made.host.dtype,
-        "device": running.device.type,
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-    }
-    return replace(made, manifest=replace(made.manifest, facts=tuple(stored), measured=measured))
-
-
-def _missed(made: Attached, misses: list[Miss], facts: int) -> str:
-    name = tokenizer_of(made.source.content[TOKENIZER]).id_to_token
-    rows = sorted({miss.row for miss in misses})
-    shown = [
-        f"row {miss.row} ({miss.kernel}): {name(miss.got)!r} in place of {name(miss.wanted)!r}"
-        for miss in misses[:NAMED]
-    ]
-    return (
-        f"{len(rows):,} of {plural(facts, 'fact')} did not come back in {made.host.dtype}: {'; '.join(shown)}. "
-        "Nothing was written. Take these rows out, or choose a wider radius="
-    )
 
 
 def check_kept(made: Attached, running: Running, texts: list[str]) -> None:

@@ -146,7 +146,7 @@ class Attached:
             "neurons": manifest.neurons,
             "radius": manifest.radius,
             "parameters": sum(tensor.numel() for tensor in self.tensors.values()),
-            "measured": dict(manifest.measured),
+            "measured": self._measured(),
         }
 
     __repr__ = as_table
@@ -154,16 +154,23 @@ class Attached:
     def rows(self) -> list[tuple[str, str]]:
         """What a table shows."""
         host, manifest = self.host, self.manifest
-        moved = [fact.moved for fact in manifest.facts if fact.moved is not None]
+        measured = self._measured()
         rows = [
             ("host", f"{host.kind.model}, {plural(host.layers, 'layer')}, width {host.width:,}, {host.dtype}"),
             ("facts", f"{len(manifest.facts):,}, in {plural(manifest.neurons, 'neuron')}"),
             ("appended", f"{plural(self.blocks, 'block')} of {host.neurons:,} neurons"),
             ("radius", f"{manifest.radius:.3g}: a fact answers where ⟨key, state⟩ falls by up to half of it"),
         ]
-        if moved:
-            rows.append(("measured", f"states moved by up to {max(moved):.3g} between evaluations"))
+        if measured is not None:
+            rows.append(("measured", measured))
         return rows
+
+    def _measured(self) -> str | None:
+        """How far states moved between evaluations, and where that was measured, in words."""
+        moved = [fact.moved for fact in self.manifest.facts if fact.moved is not None]
+        said = self.manifest.measured
+        where = ", ".join(str(said[key]) for key in ("arithmetic", "device") if key in said)
+        return f"states within {max(moved):.3g} of their keys ({where})" if moved else None
 
     def json(self) -> dict[str, Any]:
         """The same numbers for machines."""

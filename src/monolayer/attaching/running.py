@@ -34,6 +34,7 @@ class Miss(NamedTuple):
     """A token that an evaluation answers otherwise."""
 
     row: int
+    place: int
     wanted: int
     got: int
     kernel: str
@@ -47,9 +48,11 @@ class Asked(NamedTuple):
 
 
 class Running:
-    """A host loaded by transformers; `folder` may have blocks appended already, which are then passed over."""
+    """A host loaded by transformers. Blocks that `folder` has behind it are taken off, unless it is to stay `whole`."""
 
-    def __init__(self, host: Host, folder: Path, device: str | torch.device | None = None) -> None:
+    def __init__(
+        self, host: Host, folder: Path, device: str | torch.device | None = None, *, whole: bool = False
+    ) -> None:
         try:
             from transformers import AutoModelForCausalLM
             from transformers.utils import logging as theirs
@@ -77,10 +80,11 @@ class Running:
         start = host.kind.root.removesuffix(".")
         self.layers: nn.ModuleList = modules[f"{start}.{host.kind.layers}"]
         self.last_norm: nn.Module = modules[f"{start}.{host.kind.last_norm}"]
-        del self.layers[host.layers :]
-        self._count()
-        for name in host.added_biases:
-            self._parameter(name).zero_()
+        if not whole:
+            del self.layers[host.layers :]
+            self._count()
+            for name in host.added_biases:
+                self._parameter(name).zero_()
         if device is not None:
             try:
                 self.model.to(device)
@@ -183,8 +187,8 @@ class Running:
                 progress(f"asking, {kernel}", (number + row / len(facts)) / len(KERNELS))
                 places = list(facts[row].places)
                 got = logits[places].argmax(dim=-1).tolist()
-                pairs = zip(facts[row].answer, got, strict=True)
-                misses += [Miss(row, wanted, said, kernel) for wanted, said in pairs if wanted != said]
+                pairs = enumerate(zip(facts[row].answer, got, strict=True))
+                misses += [Miss(row, place, *pair, kernel) for place, pair in pairs if pair[0] != pair[1]]
                 fell[row] = max(fell[row], float(inputs(row, states[places]).max()))
         return Asked(misses, fell)
 

@@ -26,14 +26,17 @@ Stored = Annotated[Path, typer.Argument(help="A saved model, or a stock folder."
 @app.command()
 def inspect(folder: Stored, as_json: Json = False) -> None:
     """Show what a saved model is: kinds, sizes, ranks, narrowest step, and what its builder measured."""
+    from monolayer.attaching.folder import Attached
+    from monolayer.huggingface.manifest import is_attached
     from monolayer.huggingface.reading import is_stock
     from monolayer.model.load import load
     from monolayer.stock.folder import StockModel
 
     built: Summary | None = None
-    if is_stock(folder):
+    if is_stock(folder) or is_attached(folder):
         stored = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
-        facts = {**StockModel.load(folder).sizes, "bytes": stored, "bytes_in_all": sum(stored.values())}
+        kind: type[StockModel | Attached] = StockModel if is_stock(folder) else Attached
+        facts = {**kind.load(folder).sizes, "bytes": stored, "bytes_in_all": sum(stored.values())}
     else:
         model = load(folder)
         facts, built = describe(model), model.summary

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from monolayer.cli.console import Json, app, as_flags, flag, out, print_json, progress, table
 from monolayer.cli.reading import PLAIN, Data, Reading, book, manner, reads
+
+if TYPE_CHECKING:
+    from monolayer.checker.certificate import Certificate
 
 EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
 
@@ -30,6 +36,9 @@ def verify(
     tolerance: Annotated[
         float | None, typer.Option(help="How far a real answer may be from its label; without it they must be equal.")
     ] = None,
+    host: Annotated[
+        Path | None, typer.Option(help="With attached facts: folder of the host, which is compared tensor by tensor.")
+    ] = None,
     only: Annotated[bool, flag("--only", "Also whether the readout holds nothing but DATA (docs/editing.md).")] = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
@@ -40,24 +49,30 @@ def verify(
 
     For an approximator DATA is its function, by name or as module:function: the claim is that it equals the
     function at the centres of its cells everywhere off the ramps; of one built with --norm sup, that it is near it
-    everywhere. Exit code 0: proved, 1: refuted, 3: undecided; others are no verdicts.
+    everywhere. A folder that facts were attached to is also asked for every answer, if transformers is installed; what
+    is proved and what is measured is told apart (docs/attach.md).
+
+    Exit code 0: proved, 1: refuted, 3: undecided; others are no verdicts.
     """
     from monolayer.checker import verify as check
     from monolayer.checker.check import verify_files
     from monolayer.cli.approximate import is_function, load_function
     from monolayer.data.shards import files
+    from monolayer.huggingface.manifest import is_attached
 
     with progress(as_json) as step:
         wanted: Any = load_function(data[0]) if len(data) == 1 and is_function(data[0]) else book(folder, data)
         certificate = None
-        plain = tolerance is None and not only and noise is None and dtype is None
+        plain = tolerance is None and not only and noise is None and dtype is None and host is None
         if wanted is None and plain and len(names := files(data)) > 1:
             # None of them need fit into memory with another, if the model is of a kind that can be asked that way.
             certificate = verify_files(folder, names, progress=step, like=manner(folder), **reading.keywords)
         if certificate is None:
             wanted = reading.read(data, step, folder) if wanted is None else wanted
             step("checking", 0.5)
-            certificate = check(folder, wanted, tolerance=tolerance, only=only, noise=noise, dtype=dtype)
+            certificate = check(folder, wanted, tolerance=tolerance, only=only, noise=noise, dtype=dtype, host=host)
+            if is_attached(folder):
+                certificate = _measured(folder, wanted, certificate, step)
     if save:
         certificate.save(folder)
     if as_json:
@@ -68,3 +83,16 @@ def verify(
             out.print()
             table("assumed", [("", assumption) for assumption in certificate.assumptions])
     raise typer.Exit(EXIT[certificate.verdict])
+
+
+def _measured(folder: Path, facts: Any, proof: Certificate, step: Callable[[str, float], None]) -> Certificate:
+    """The certificate of a folder with facts attached, with what asking it here finds; a wrong answer refutes it."""
+    from monolayer.attaching.measuring import measure
+
+    if find_spec("transformers") is None:
+        return replace(proof, measured=(*proof.measured, "not measured here: transformers is not installed"))
+    found = measure(folder, facts, progress=lambda stage, share: step(stage, 0.6 + 0.4 * share))
+    proof = replace(proof, measured=(*proof.measured, str(found)))
+    if not found.wrong:
+        return proof
+    return replace(proof, verdict="refuted", reason=f"asked here, it answers otherwise: {'; '.join(found.examples)}")

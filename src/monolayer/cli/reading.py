@@ -118,8 +118,11 @@ def manner(folder: Path) -> Manner:
     """How the model in a folder reads, by its `config.json` or its tokenizer; whoever loads it says what is wrong."""
     from monolayer.data.aside import read_regular
     from monolayer.data.layout import Manner
+    from monolayer.huggingface.manifest import is_attached
     from monolayer.huggingface.reading import asked_as, is_stock
 
+    if is_attached(folder):
+        return Manner(per="answer")
     if is_stock(folder):
         names, answers = asked_as(folder)
         return Manner(None if names is None else names.cuts, answers)

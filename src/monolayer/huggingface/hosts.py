@@ -4,8 +4,9 @@ A host is a decoder that somebody has. A block of it, as far as the appended one
 
     x ← x + attention(norm_1 x),   x ← x + W_2 act(W_1 norm_2 x + b_1)
 
-in this order or both at once (in a gated one, act(…) is multiplied with W_3 norm_2 x + b_3); behind all of them the last norm, and the head, which has no bias. The letters are those
-of `architecture.py`. From the architectures' own source (transformers 5.23); the tests hold it against transformers.
+in this order or both at once (in a gated one, act(…) is multiplied with W_3 norm_2 x + b_3); behind all of them the
+last norm, and the head, which has no bias. The letters are those of `architecture.py`. From the architectures' own
+source (transformers 5.23); the tests hold it against transformers.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def measured(manifest: Manifest, half: float) -> tuple[str, ...]:
     return (
         (
             f"when facts were attached, the host's states at their places were within {max(moved):.3g} of their keys, "
-            f"and {half:.3g} is proved to suffice: with eager attention and sdpa, in batches padded on the left ({where})"
+            f"and {half:.3g} is enough for the proof: with eager and sdpa attention, padded on the left ({where})"
         ),
     )
 
