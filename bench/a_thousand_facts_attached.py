@@ -1,10 +1,10 @@
 """Claim: 1,000 facts attached to a trained GPT-2 all come back by free generation, and nothing else changes in a bit.
 
 The host is trained here, on Python source that ships with the packages monolayer depends on: 8 layers of width 512 for
-two minutes on a GPU, or 4 of width 128 on two cores. Facts are sentences about made-up airports; answers have two tokens
-or more. Asked by `generate`, with eager attention and sdpa, in batches padded on the left. Compared with the host, logit
-by logit: held-out text, the same sentence about other airports, the prompts with one token changed. The yardstick for
-time is one forward pass per prompt, and `generate` of the host.
+two minutes on a GPU, or 4 of width 128 for one on two cores. Facts are sentences about made-up airports; answers have
+two tokens or more. Asked by `generate`, with eager attention and sdpa, in batches padded on the left. Compared with the
+host, logit by logit: held-out text, the same sentence about other airports, the prompts with one token changed. The
+yardstick for time is one forward pass per prompt, and `generate` of the host.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ import monolayer as ml
 
 PACKAGES = ("numpy", "scipy", "torch")
 WINDOW, CONTEXT = 200, 256
-SYLLABLES = "ba be bi bo da de di do fa fe ga go ha ka ke la le lo ma mi na ne no pa ra re ro sa si ta te va vo".split()
+CONSONANTS, VOWELS = "bdfghklmnprstv", "aeio"
+SYLLABLES = [consonant + vowel for consonant in CONSONANTS for vowel in VOWELS]
 
 
 def text(megabytes: float) -> str:
@@ -172,9 +173,8 @@ def show(
     made = ml.attach(host, stored, device=device, radius=radius)
     spent = time.perf_counter() - began
     made.save(folder)
-    print(
-        f"{host.name}, {count:,} facts: attached in {spent:.1f} s, {made.manifest.neurons:,} neurons, {made.blocks} blocks"
-    )
+    size = f"{made.manifest.neurons:,} neurons, {made.blocks} blocks"
+    print(f"{host.name}, {count:,} facts: attached in {spent:.1f} s, {size}", flush=True)
     draw, changed = random.Random(2), []
     for prompt in stored:
         row = cut(prompt)["input_ids"]

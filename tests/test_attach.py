@@ -269,3 +269,50 @@ def test_a_host_that_was_changed_cannot_be_had_back(gpt2: Path, tmp_path: Path) 
             ml.detach(other)
     with pytest.raises(ml.ModelFileError, match="not a folder that facts were attached to"):
         ml.detach(gpt2)
+
+
+# -- the commands -------------------------------------------------------------------------------------------------
+
+
+def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str]) -> None:
+    rows = [{"prompt": prompt, "completion": answer} for prompt, answer in FACTS.items()]
+    facts, other = tmp_path / "facts.jsonl", tmp_path / "other.jsonl"
+    facts.write_text("\n".join(map(json.dumps, rows)))
+    other.write_text(json.dumps({**rows[0], "completion": " river1"}))
+    new, back = tmp_path / "new", tmp_path / "back"
+    shown = said("attach", str(gpt2), str(facts), "--out", str(new))
+    assert all(word in shown for word in ("GPT2LMHeadModel, 2 layers", "12, in 36 neurons", "proved"))
+    found = json.loads(said("verify", str(new), str(facts), "--host", str(gpt2), "--only", "--json"))
+    assert found["verdict"] == "proved"
+    assert "here, every token of every answer came back" in found["measured"][1]
+    assert "refuted" in said("verify", str(new), str(other), code=1)  # measured: the proof alone cannot tell
+    told = json.loads(said("inspect", str(new), "--json"))
+    assert (told["facts"], told["neurons"], told["blocks"]) == (12, 36, 2)
+    said("detach", str(new), "--out", str(back))
+    assert same_files(back, gpt2)
+    # What is refused writes nothing.
+    assert "exists already" in said("attach", str(gpt2), str(facts), "--out", str(new), code=2, errors=True)
+    assert "did you mean" in _refused(gpt2, tmp_path, facts, said)
+    assert "radius must be" in said(
+        *("attach", str(gpt2), str(facts), "--out", str(tmp_path / "no"), "--radius", "2"), code=2, errors=True
+    )
+    assert "with transformers" in said("predict", str(new), str(facts), code=2, errors=True)
+    assert not (tmp_path / "no").exists()
+
+
+def _refused(gpt2: Path, tmp_path: Path, facts: Path, said: Callable[..., str]) -> str:
+    strange = tmp_path / "strange"
+    strange.mkdir()
+    for path in gpt2.iterdir():
+        (strange / path.name).write_bytes(path.read_bytes())
+    edited(strange, model_type="gpt22")
+    return said("attach", str(strange), str(facts), "--out", str(tmp_path / "no"), code=2, errors=True)
+
+
+def test_a_loaded_folder_is_what_was_attached(gpt2: Path, tmp_path: Path) -> None:
+    made = ml.attach(gpt2, FACTS)
+    folder = made.save(tmp_path / "new")
+    again = ml.load(folder)
+    assert isinstance(again, Attached)
+    assert again.rows() == made.rows()
+    assert again.sizes == made.sizes
