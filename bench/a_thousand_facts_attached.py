@@ -16,7 +16,7 @@ import random
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,9 +26,23 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 import monolayer as ml
 
 PACKAGES = ("numpy", "scipy", "torch")
-WINDOW, CONTEXT = 200, 256
 CONSONANTS, VOWELS = "bdfghklmnprstv", "aeio"
 SYLLABLES = [consonant + vowel for consonant in CONSONANTS for vowel in VOWELS]
+
+
+class Size(NamedTuple):
+    """The host, what it is trained on, and the tokens of a held-out text."""
+
+    layers: int
+    width: int
+    vocabulary: int
+    context: int
+    batch: int
+    megabytes: float
+    window: int
+
+
+LARGE, SMALL = Size(8, 512, 8192, 256, 96, 24.0, 200), Size(4, 128, 2048, 64, 16, 3.0, 60)
 
 
 def text(megabytes: float) -> str:
@@ -68,23 +82,29 @@ def facts(count: int) -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def train(folder: Path, ids: torch.Tensor, cut: Any, layers: int, width: int, seconds: float, device: str) -> None:
+def train(folder: Path, ids: torch.Tensor, cut: Any, size: Size, seconds: float, device: str) -> None:
     """A GPT-2 trained on these ids for so long."""
+    layers, width = size.layers, size.width
     config = transformers.GPT2Config(
-        **{"vocab_size": len(cut), "n_embd": width, "n_layer": layers, "n_head": width // 64, "n_positions": CONTEXT},
+        **{
+            "vocab_size": len(cut),
+            "n_embd": width,
+            "n_layer": layers,
+            "n_head": width // 64,
+            "n_positions": size.context,
+        },
         **{"bos_token_id": 0, "eos_token_id": 0},
     )
     torch.manual_seed(0)
     model: Any = transformers.GPT2LMHeadModel(config).to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), 6e-4, betas=(0.9, 0.95), weight_decay=0.1)
-    batch = 96 if device == "cuda" else 8
     began, steps = time.perf_counter(), 0
     while (spent := time.perf_counter() - began) < seconds:
         rate = 6e-4 * min(1, (steps + 1) / 100) * max(0.05, 0.5 * (1 + math.cos(math.pi * spent / seconds)))
         for group in optimizer.param_groups:
             group["lr"] = rate
-        start = torch.randint(0, len(ids) - CONTEXT, (batch,))
-        rows = torch.stack([ids[at : at + CONTEXT] for at in start.tolist()]).to(device)
+        start = torch.randint(0, len(ids) - size.context, (size.batch,))
+        rows = torch.stack([ids[at : at + size.context] for at in start.tolist()]).to(device)
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             loss = model(rows, labels=rows).loss
         optimizer.zero_grad()
@@ -145,13 +165,14 @@ def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     with tempfile.TemporaryDirectory() as scratch:
         host = Path(scratch) / "host"
-        words = text(24.0 if gpu else 3.0)
-        cut = tokenizer(words, 8192 if gpu else 2048)
+        size = LARGE if gpu else SMALL
+        words = text(size.megabytes)
+        cut = tokenizer(words, size.vocabulary)
         ids = torch.from_numpy(np.concatenate([np.array(row) for row in cut(words.splitlines())["input_ids"] if row]))
-        held = options.places + WINDOW
-        train(host, ids[:-held], cut, *((8, 512) if gpu else (4, 128)), options.seconds, device)
+        held = options.places + size.window
+        train(host, ids[:-held], cut, size, options.seconds, device)
         rows = ids[-held:].tolist()
-        texts = [rows[start : start + WINDOW] for start in range(0, options.places, WINDOW)]
+        texts = [rows[start : start + size.window] for start in range(0, options.places, size.window)]
         for dtype in options.dtype:
             base = host
             if dtype != "float32":

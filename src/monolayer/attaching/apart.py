@@ -74,15 +74,16 @@ def _check_pair(
     gap = caps.keys[i] - caps.keys[j]
     far = 0.5 * float(gap @ gap)  # 1 − cos, without cancellation
     angle = float(np.arccos(np.clip(1.0 - far, -1.0, 1.0)))
-    if angle >= max(caps.wanted[i] + caps.awake[j], caps.wanted[j] + caps.awake[i]):
+    needed = float(max(caps.wanted[i] + caps.awake[j], caps.wanted[j] + caps.awake[i]))
+    if angle >= needed:
         return
     if tokens[i] == tokens[j] and (block[i] == block[j] or far <= SAME):
         return
     said = f"rows {rows[i]} and {rows[j]}"
     what = f"{name(int(tokens[i]))!r} and {name(int(tokens[j]))!r}"
     raise PrecisionError(
-        f"{said} go on with {what} at states that the host hardly tells apart (1 − cos = {far:.3g}; radius= asks for "
-        "about 4 times itself). Take one of them out, reword it, or choose a smaller radius="
+        f"{said} go on with {what} at states that the host hardly tells apart: 1 − cos is {far:.3g}, and must be "
+        f"{1.0 - np.cos(needed):.3g}. Take one of them out, reword it, or choose a smaller radius="
     )
 
 

@@ -24,6 +24,7 @@ from monolayer.huggingface.hosts import MARK
 from monolayer.huggingface.manifest import FILE, HOST_WEIGHTS, WEIGHTS, Manifest, is_attached
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.tensors import INDEX, SINGLE, TensorFolder, open_folder, tensors_of
+from monolayer.model.card import Card
 from monolayer.table import as_table, plural
 
 _FILES = (*COPIED, "config.json", FILE, WEIGHTS, HOST_WEIGHTS, INDEX, "README.md", "certificate.json")
@@ -60,6 +61,11 @@ class Attached:
         except (ForeignError, DataError) as error:
             raise ModelFileError(f"{folder} is not a folder that attach wrote: {error}") from None
         return cls(host, opened, _neurons(host, opened, manifest.neurons), manifest)
+
+    @property
+    def card(self) -> Card:
+        """How it reads: prompts and answers, as text; it keeps no names of its own."""
+        return Card(None, None, "sequence", causal=True, next_token=True, prompts=True)
 
     @property
     def steep(self) -> Steepness:

@@ -31,7 +31,8 @@ class Neurons(NamedTuple):
     b_1: Floats
     W_2: Floats
 
-    def __add__(self, other: Neurons) -> Neurons:  # type: ignore[override]
+    def joined(self, other: Neurons) -> Neurons:
+        """These, and behind them those of `other`."""
         return Neurons(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
 
 

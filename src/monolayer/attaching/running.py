@@ -192,6 +192,18 @@ class Running:
                 fell[row] = max(fell[row], float(inputs(row, states[places]).max()))
         return Asked(misses, fell)
 
+    def continued(self, prompts: Sequence[Sequence[int]], most: int, end: int | None) -> list[list[int]]:
+        """How the model goes on from each prompt by itself, up to its end token or `most` tokens."""
+        found = []
+        for prompt in prompts:
+            ids = torch.tensor([list(prompt)], device=self.device)
+            options = {"max_new_tokens": most, "do_sample": False, "pad_token_id": 0 if end is None else end}
+            with torch.inference_mode():
+                said = self.model.generate(ids, attention_mask=torch.ones_like(ids), eos_token_id=end, **options)
+            row = said[0, len(prompt) :].tolist()
+            found.append(row[: row.index(end)] if end in row else row)
+        return found
+
 
 @contextmanager
 def _quiet(logging: Any) -> Iterator[None]:

@@ -12,12 +12,15 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Ints
+from monolayer.attaching.folder import Attached
 from monolayer.construct.again import Draw, adopted, draw_of, rebuilt
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.data.sequences import Per
+from monolayer.editing.attachment import Attachment
 from monolayer.editing.difference import Content, array_of, tensor_of
 from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.manifest import is_attached
 from monolayer.huggingface.reading import is_stock
 from monolayer.model.card import Fingerprint
 from monolayer.model.inputs import unanswerable
@@ -32,12 +35,16 @@ DRAW, NAMES = "draw.json", "names"
 """Stand among the keys of the configuration for the file of that name, and for the names of tokens and classes."""
 
 
+MEMORIZING = "memorizing {} with this draw"
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Stock:
     """A model that `memorize_as` built."""
 
     model: StockModel
+    way: ClassVar = MEMORIZING
     may_change: ClassVar = frozenset({"intermediate_size", "n_inner", "ffn_dim", "hidden_dim"})
 
     @property
@@ -112,6 +119,8 @@ class Own:
     """A model that `memorize` built."""
 
     model: Monolayer
+    way: ClassVar = MEMORIZING
+    """How else one comes to the model of an edit."""
     may_change: ClassVar = frozenset(
         {"steps", "width", "cascade", "readout", "vocabulary", "classes", NAMES, "draw", "summary"}
     )
@@ -202,14 +211,17 @@ class Own:
         return found
 
 
-Subject = Own | Stock
+Subject = Own | Stock | Attachment
 """What an edit needs of a model, whatever its construction; `Own` says what the members are."""
 
 
 def subject_of(model: Any) -> Subject:
     """The subject of a model, or of the model in a folder."""
     if isinstance(model, str | os.PathLike):
-        model = StockModel.load(model) if is_stock(Path(model)) else load(model)
+        attached = is_attached(model)
+        model = Attached.load(model) if attached else StockModel.load(model) if is_stock(Path(model)) else load(model)
+    if isinstance(model, Attached):
+        return Attachment(model)
     if isinstance(model, StockModel):
         return Stock(model)
     if isinstance(model, Monolayer | Uniform):

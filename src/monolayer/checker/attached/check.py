@@ -151,7 +151,8 @@ def measured(manifest: Manifest, half: float) -> tuple[str, ...]:
     moved = [fact.moved for fact in manifest.facts if fact.moved is not None]
     if not moved:
         return ("that the host's states at the prompts lie within reach of their keys was not measured",)
-    by = manifest.measured
+    by, rest = manifest.measured, len(manifest.facts) - len(moved)
+    left = () if rest == 0 else (f"{plural(rest, 'fact')} came back by a record and were not measured again",)
     where = (
         f"{by.get('arithmetic')} on {by.get('device')}, torch {by.get('torch')}, transformers {by.get('transformers')}"
     )
@@ -160,6 +161,7 @@ def measured(manifest: Manifest, half: float) -> tuple[str, ...]:
             f"when facts were attached, the host's states at their places were within {max(moved):.3g} of their keys, "
             f"and {half:.3g} is enough for the proof: with eager and sdpa attention, padded on the left ({where})"
         ),
+        *left,
     )
 
 
