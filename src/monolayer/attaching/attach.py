@@ -44,7 +44,7 @@ def attach(
     with its answer, then with the host's end token, unless `end` is False. Rewordings are rows of their own.
 
     `radius`: ρ. A fact answers where the cosine of the host's state with the stored one falls by up to ρ/2, and every
-    logit is the host's where it falls by 2ρ or more; by default 2^−12, or what rounding in wide hosts asks for. `keep`:
+    logit is the host's where it falls by 2ρ or more; by default 2^−14, or what rounding in wide hosts asks for. `keep`:
     texts at which no neuron may fire; a `DataError` names the places where one would.
     `device`: where the host runs, by default the processor.
 

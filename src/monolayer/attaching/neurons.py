@@ -53,10 +53,10 @@ def steepness(host: Host, radius: float | None = None) -> Steepness:
     """ρ and T for a host.
 
     `T ≥ 8 S`, so a neuron is silent from `ρ(1 + 1/8)` on, rounding aside. A sum of `D` products and a bias, each at
-    most α in size, is off by at most `2(D + 2)u α`; this is a quarter of T where `ρ ≥ 8(D + 2)u`.
+    most α in size, is off by at most `2(D + 2)u α`; this is a third of T where `ρ ≥ 6(D + 2)u`.
     """
-    least = 8.0 * (host.width + 2) * UNIT
-    chosen = max(2.0**-12, least) if radius is None else radius
+    least = 6.0 * (host.width + 2) * UNIT
+    chosen = max(2.0**-14, least) if radius is None else radius
     if not isinstance(chosen, float) or not least <= chosen <= WIDEST:
         raise DataError(
             f"radius must be a number from {least:.3g} (below, rounding in {host.width} coordinates could silence a "

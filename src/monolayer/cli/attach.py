@@ -23,7 +23,8 @@ def attach(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder to write the model with the facts to.")],
     radius: Annotated[
-        float | None, typer.Option(help="How near a state must be to a stored one, as 1 − cos; by default about 2^-12.")
+        float | None,
+        typer.Option(help="How near a state must be to a stored one, as 1 − cos; by default 2^-14 or more."),
     ] = None,
     keep: Annotated[
         Path | None, typer.Option(help="Text file: no fact may answer at any place of its lines.", exists=True)

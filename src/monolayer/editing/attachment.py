@@ -13,8 +13,9 @@ from monolayer.arrays import Ints
 from monolayer.attaching.again import again, answers
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.neurons import Neurons
+from monolayer.construct.consistency import Context
 from monolayer.construct.target import Target
-from monolayer.construct.task import Context, Task
+from monolayer.construct.task import Task
 from monolayer.data import Names, Sequences
 from monolayer.data.sequences import Per
 from monolayer.editing.difference import Content, array_of, tensor_of
@@ -53,7 +54,12 @@ class Attachment:
         parts = zip(PARTS.values(), model.neurons, strict=True)
         tensors = {name: array_of(torch.from_numpy(np.ascontiguousarray(part)).to(dtype)) for name, part in parts}
         said = model.manifest
-        manifest = {"radius": said.radius, "end": said.end, "tensors": dict(said.tensors), "files": dict(said.files)}
+        manifest: dict[str, Any] = {
+            "radius": said.radius,
+            "end": said.end,
+            "tensors": dict(said.tensors),
+            "files": dict(said.files),
+        }
         manifest["facts"] = [[fact.prompt, fact.fact, fact.places] for fact in said.facts]
         return Content(tensors, {**model.config, FILE: manifest}, {"appended": dict.fromkeys(PARTS.values(), 0)})
 
@@ -63,7 +69,8 @@ class Attachment:
         try:
             parts = [tensor_of(content.tensors[name], dtype).double().numpy() for name in PARTS.values()]
             measured = {fact.fact: fact.moved for fact in old.manifest.facts}
-            facts = tuple(Stored(*fact, moved=measured.get(fact[1])) for fact in content.config[FILE]["facts"])
+            rows = content.config[FILE]["facts"]
+            facts = tuple(Stored(prompt, fact, places, measured.get(fact)) for prompt, fact, places in rows)
             model = replace(old, neurons=Neurons(*parts), manifest=replace(old.manifest, facts=facts, appended={}))
             made = Attachment(model, self.names)
             fits = made.content.config == content.config and model.manifest.neurons == len(model.neurons.b_1)

@@ -59,6 +59,9 @@ def caps_of(found: Folder) -> Caps:
     T = max(64.0, 8.0 * found.host.silence)
     err = PADDING * (BINARY32.gamma(D + 2.0) * (alpha * (1.0 + eta) + np.abs(bias)) + FLUSHED)
     wanted, silent = (T / 2.0 - bias) / alpha, (-found.host.silence - bias - err) / alpha
+    wide = np.flatnonzero(np.minimum(wanted, silent) <= 0.0)
+    if len(wide):
+        raise UnhandledError(f"neuron {wide[0]} answers to half of all states")
     dull = np.flatnonzero(alpha + bias < T * (1.0 - 2.0**-6))
     if len(dull):
         raise UnhandledError(f"neuron {dull[0]} reaches T = {T:g} at no state: its cap is empty")
