@@ -6,8 +6,8 @@
 
 Weights of the appended layers and of the host, `config.json`, the tokenizer, the manifest and files beside them are
 changed; of changed weights most have their digests written anew, as if attach had made them so
-(tests/attached_attack.py). What is still proved is loaded by transformers, if the detached host can be: logits away from
-all keys must be those of that host, and answers within reach of their keys the largest.
+(tests/attached_attack.py). What is still proved is loaded by transformers, if the detached host can be: logits away
+from all keys must be those of that host, and answers within reach of their keys the largest.
 """
 
 from __future__ import annotations

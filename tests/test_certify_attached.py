@@ -177,7 +177,11 @@ CHANGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "answers swapped": (changed(WEIGHTS, swapped(ROW[2], 1, 4)), "refuted", "another token, in every evaluation"),
     "an answer without weight": (changed(WEIGHTS, scaled(ROW[2], 1, 2.0**-20)), "undecided", "room for another"),
     "an answer turned round": (changed(WEIGHTS, scaled(ROW[2], 1, -1.0)), "refuted", "another token"),
-    "a neuron that never fires": (changed(WEIGHTS, scaled(ROW[1], 1, 1.01)), "undecided", "neuron 1 reaches T"),
+    "a neuron that never fires": (
+        changed(WEIGHTS, scaled(ROW[1], 1, 1.01)),
+        "undecided",
+        "neuron 1 hardly reaches T/2",
+    ),
     "keys of two answers at one place": (changed(WEIGHTS, moved), "undecided", "room for another"),
     "a neuron that reads nothing": (
         changed(WEIGHTS, scaled(ROW[0], (slice(None), 1), 0.0)),

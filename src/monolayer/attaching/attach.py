@@ -16,8 +16,8 @@ from monolayer.attaching.directions import Directions, check_margins
 from monolayer.attaching.facts import end_token, ids_of, read_facts
 from monolayer.attaching.folder import Attached, copied
 from monolayer.attaching.measuring import asked
-from monolayer.attaching.neurons import AMPLITUDE, Neurons, Steepness, normed, reading, rounded, steepness
-from monolayer.attaching.running import Progress, Running
+from monolayer.attaching.neurons import AMPLITUDE, Neurons, Steepness, reading, rounded, steepness
+from monolayer.attaching.running import KERNELS, Progress, Running
 from monolayer.data import Sequences
 from monolayer.errors import DataError, PrecisionError
 from monolayer.huggingface.cutting import Ids, tokenizer_of
@@ -109,15 +109,23 @@ def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[Ids]) -> Non
 
 
 def states_of(running: Running, facts: Sequence[Ids], report: Progress) -> Floats:
-    """Normed states `(N, D)` of the host at all places of answers, each fact evaluated by itself."""
-    found = []
-    for number, states in enumerate(running.states([fact.sequence for fact in facts])):
-        report("running the host", number / len(facts))
-        own = states[list(facts[number].places)]
-        if not np.isfinite(own).all():
-            raise PrecisionError(f"row {number}: the host's states are not finite numbers")
-        found.append(normed(own, running.host))
-    return np.concatenate(found)
+    """Normed states `(N, D)` of the host at all places of answers, each fact evaluated by itself.
+
+    In short formats states move between kernels more than in float32: the mean over kernels is taken.
+    """
+    kernels = KERNELS if running.host.dtype != "float32" else KERNELS[-1:]
+    texts, found = [fact.sequence for fact in facts], []
+    for turn, kernel in enumerate(kernels):
+        parts = []
+        for number, states in enumerate(running.states(texts, kernel)):
+            report("running the host", (turn + number / len(facts)) / len(kernels))
+            own = running.normed(states[list(facts[number].places)])
+            if not np.isfinite(own).all():
+                raise PrecisionError(f"row {number}: the host's states are not finite numbers")
+            parts.append(own)
+        found.append(np.concatenate(parts))
+    mean: Floats = sum(found) / len(found)
+    return mean
 
 
 def neurons_of(host: Host, source: TensorFolder, facts: Sequence[Ids], states: Floats, steep: Steepness) -> Neurons:
@@ -129,8 +137,8 @@ def neurons_of(host: Host, source: TensorFolder, facts: Sequence[Ids], states: F
     directions, margins = head.find(tokens)
     name = tokenizer_of(source.content[TOKENIZER]).id_to_token
     check_margins(head, tokens, margins, [name(token) for token in tokens.tolist()], rows[first])
-    W_1, b_1 = reading(states, steep)
-    return Neurons(W_1, b_1, rounded(directions * (AMPLITUDE / steep.response))[number])
+    W_1, b_1 = reading(states, steep, host.dtype)
+    return Neurons(W_1, b_1, rounded(directions * (AMPLITUDE / steep.response), host.dtype)[number])
 
 
 def check_neurons(made: Attached, facts: Sequence[Ids], known: int = 0) -> None:
@@ -151,7 +159,7 @@ def check_kept(made: Attached, running: Running, texts: list[str]) -> None:
     found: list[str] = []
     rows = np.repeat(np.arange(len(made.manifest.facts)), [fact.places for fact in made.manifest.facts])
     for number, states in enumerate(running.states([each for each in ids if each])):
-        inputs = normed(states, made.host) @ made.neurons.W_1.T + made.neurons.b_1
+        inputs = running.normed(states) @ made.neurons.W_1.T + made.neurons.b_1
         for place in np.flatnonzero((inputs > -made.host.silence).any(axis=1)).tolist():
             fact = rows[int(inputs[place].argmax())]
             found.append(f"token {place} of text {number} (fact {fact})")

@@ -13,7 +13,6 @@ from torch import Tensor
 from monolayer.arrays import Floats
 from monolayer.attaching.facts import read_facts
 from monolayer.attaching.folder import Attached
-from monolayer.attaching.neurons import normed
 from monolayer.attaching.running import KERNELS, Asked, Miss, Progress, Running
 from monolayer.errors import DataError, PrecisionError
 from monolayer.huggingface.cutting import Ids, cut_facts, tokenizer_of
@@ -32,7 +31,7 @@ def ask(made: Attached, running: Running, facts: Sequence[Ids], first: Sequence[
         """How much of ⟨k, û⟩ is lost at each place of a fact, `(places,)`."""
         start = first[row]
         own = slice(start, None if start is None else start + len(facts[row].answer))
-        seen = normed(states.double().cpu().numpy(), made.host)
+        seen = running.normed(states)
         inputs = (made.neurons.W_1[own][: len(seen)] * seen).sum(axis=1) + made.neurons.b_1[own][: len(seen)]
         lost: Floats = (made.steep.response - inputs) / made.steep.alpha
         return lost * (start is not None)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.arrays import Floats
+from monolayer.attaching.neurons import normed
 from monolayer.errors import DataError
 from monolayer.huggingface.cutting import Ids
 from monolayer.huggingface.host import Host
@@ -109,14 +110,28 @@ class Running:
         found: torch.device = self.model.device
         return found
 
-    def states(self, texts: Sequence[Sequence[int]]) -> Iterator[Floats]:
+    def states(self, texts: Sequence[Sequence[int]], kernel: str = "sdpa") -> Iterator[Tensor]:
         """The host's last states `(n, D)` at all places of each text, evaluated by itself."""
+        self.model.set_attn_implementation(kernel)
         with self._watching() as seen:
             for text in texts:
                 ids = torch.tensor([list(text)], device=self.device)
                 seen.clear()
                 self._base()(input_ids=ids, use_cache=False)
-                yield seen[0][0].double().cpu().numpy()
+                yield seen[0][0]
+
+    def normed(self, states: Tensor) -> Floats:
+        """`u` `(n, D)`: what the norm of an appended block makes of states, in short formats in their own arithmetic."""
+        host, x = self.host, states.detach()
+        if host.dtype == "float32":
+            return normed(x.double().cpu().numpy(), host)
+        if host.kind.rms:
+            wide = x.float()
+            x = (wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + host.epsilon)).to(x.dtype)
+        else:
+            x = torch.nn.functional.layer_norm(x, x.shape[-1:], eps=host.epsilon)
+        found: Floats = x.double().cpu().numpy()
+        return found
 
     def _base(self) -> Any:
         """The network without its head."""

@@ -26,8 +26,9 @@ from monolayer.huggingface.hosts import (
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.tensors import INDEX, SINGLE, Tensor, TensorFolder, open_folder
 
-FORMATS = ("float32", "bfloat16", "float16")
+FORMATS = ("float32", "bfloat16")
 """Types of weights that facts are attached in."""
+RANGE = "float16 has no room for the inputs of neurons, some 10⁵: save the host in bfloat16 or float32"
 TOKENIZER = "tokenizer.json"
 COPIED = (
     *(TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt"),
@@ -190,7 +191,8 @@ def _check_shapes(host: Host) -> None:
         if tensor.dtype is not None and tensor.dtype != head.dtype and not name.endswith(BUFFERS):
             raise DataError(f"{name} is {tensor.dtype} and {head.name} {head.dtype}: store all weights in one format")
     if head.dtype not in FORMATS:
-        raise DataError(f"its weights are {head.dtype or head.code}; facts are attached in {', '.join(FORMATS)}")
+        why = f" ({RANGE})" if head.dtype == "float16" else ""
+        raise DataError(f"its weights are {head.dtype or head.code}; facts are attached in {', '.join(FORMATS)}{why}")
     if said is not None and said != head.dtype:
         raise DataError(f"its config.json says {said!r}, and its weights are {head.dtype}: save it in one format")
 

@@ -62,9 +62,12 @@ def caps_of(found: Folder) -> Caps:
     wide = np.flatnonzero(np.minimum(wanted, silent) <= 0.0)
     if len(wide):
         raise UnhandledError(f"neuron {wide[0]} answers to half of all states")
-    dull = np.flatnonzero(alpha + bias < T * (1.0 - 2.0**-6))
+    # At û = k the input is α + b: T in float32; less in short formats, where a rounded state may be longer than √D.
+    dull = np.flatnonzero(alpha + bias < 0.625 * T)
     if len(dull):
-        raise UnhandledError(f"neuron {dull[0]} reaches T = {T:g} at no state: its cap is empty")
+        raise UnhandledError(
+            f"neuron {dull[0]} hardly reaches T/2 = {T / 2.0:g} at any state: its cap is next to empty"
+        )
     weak = np.flatnonzero(T / 2.0 - err < T / 8.0)
     if len(weak):
         raise UnhandledError(f"rounding may silence neuron {weak[0]}: the radius is too small for this width")
