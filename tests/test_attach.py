@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
 from monolayer.attaching import attach as attaching
 from monolayer.attaching.apart import caps_of, check_written
 from monolayer.attaching.folder import Attached
+from monolayer.attaching.neurons import _rounded_to, rounded
 from monolayer.huggingface.manifest import FILE, WEIGHTS
 from tests.hosts import ARCHITECTURES, FACTS, NEURONS, OTHERS, WIDTH, answers, logits, write_host
 
@@ -51,6 +54,37 @@ def test_facts_come_back_nothing_else_changes_and_the_host_can_be_had_back(host:
     again = Attached.load(folder)
     assert all(np.array_equal(one, two) for one, two in zip(again.neurons, made.neurons, strict=True))
     assert same_files(again.save(tmp_path / "again"), folder)
+
+
+@pytest.mark.parametrize("kind", ["gpt_neox", "llama"])
+def test_facts_come_back_in_bfloat16(kind: str, tmp_path: Path) -> None:
+    """Biases round by hundreds there; keys are rounded so that their own states are answered all the same."""
+    host = write_host(tmp_path / kind, kind, dtype=torch.bfloat16)
+    made = ml.attach(host, FACTS)
+    folder = made.save(tmp_path / "new")
+    for kernel in ("eager", "sdpa"):
+        assert answers(folder, list(FACTS), kernel) == list(FACTS.values())
+    more = {"mlp_bias": True} if kind == "llama" else {}
+    here, there = logits(folder, OTHERS), logits(host, OTHERS, **more)
+    assert all(torch.equal(one, two) for one, two in zip(here, there, strict=True))
+    assert same_files(ml.detach(folder).save(tmp_path / "back"), host)
+    proof = ml.certify(folder, FACTS, host=host)
+    assert proof.verdict == "proved"  # in float32 arithmetic
+    assert any("dtype=torch.float32" in line for line in proof.assumptions)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(8, 200), st.floats(20.0, 2e6))
+@settings(max_examples=40, deadline=None)
+def test_a_key_in_bfloat16_answers_its_own_state(seed: int, width: int, size: float) -> None:
+    """Every number is one of bfloat16, next to the exact one, and the sum is no further off than with the nearest."""
+    random = np.random.default_rng(seed)
+    states = random.standard_normal((3, width)) * np.exp(random.standard_normal(width))
+    exact = states * (size / (states * states).sum(axis=1))[:, None]
+    found = _rounded_to(exact, states, np.full(3, size), "bfloat16")
+    assert np.array_equal(found, rounded(found, "bfloat16"))
+    assert (np.abs(found - exact) <= 2.0**-7 * np.abs(exact)).all()
+    off, plain = (np.abs((part * states).sum(axis=1) - size) for part in (found, rounded(exact, "bfloat16")))
+    assert (off <= plain + 1e-9 * size).all()
 
 
 def unprefixed(folder: Path) -> None:
@@ -126,6 +160,12 @@ def other_number(folder: Path) -> None:
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
+def short(folder: Path) -> None:
+    tensors = {name: part.astype(np.float16) for name, part in load_file(folder / "model.safetensors").items()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    edited(folder, dtype="float16")
+
+
 BAD_HOSTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no config": (lambda at: (at / "config.json").unlink(), "it has no config.json"),
     "no causal model": (lambda at: edited(at, architectures=["GPT2Model"]), "causal language models"),
@@ -145,6 +185,8 @@ BAD_HOSTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "fewer layers": (lambda at: edited(at, n_layer=3), "lacks the tensor|its last layer lacks"),
     "two formats": (other_number, "ln_f.weight is float16 and transformer.wte.weight float32"),
     "another format": (lambda at: edited(at, dtype="float16"), "says 'float16', and its weights are float32"),
+    "float16": (short, "float16 has no room"),
+    "no activation": (lambda at: edited(at, activation_function=["gelu"]), "its activation is"),
     "cut off": (
         lambda at: (at / "model.safetensors").write_bytes((at / "model.safetensors").read_bytes()[:-9]),
         "cannot be read as safetensors",

@@ -3,7 +3,9 @@
 On unit vectors, neuron `j` is wanted on the cap of half-angle ψ_j around its key where its input is at least T/2, and
 neuron `i` is silent outside the cap of half-angle χ_i. They leave each other alone if the angle between their keys is
 at least ψ_j + χ_i. Where it is less, both must write the same row, and stand in the same block or have, to within
-rounding, the same key: a neuron of an earlier block that half fires would hide the state from the later ones.
+rounding, the same key: a neuron of an earlier block that half fires would hide the state from the later ones. In
+different blocks it is enough that the one is silent at the state of the other itself: this is asked for when facts are
+attached, though no proof covers all of the cap then.
 """
 
 from __future__ import annotations
@@ -26,11 +28,15 @@ SAME = 2.0**-20
 
 
 class Caps(NamedTuple):
-    """Keys `(N, D)` of length 1, and the half-angles `(N,)` of the caps where neurons are wanted, and not silent."""
+    """Keys `(N, D)` of length 1, and the half-angles `(N,)` of the caps where neurons are wanted, and not silent.
+
+    `own`: of the small caps around the states themselves, where the input is at least 15/16 T.
+    """
 
     keys: Floats
     wanted: Floats
     awake: Floats
+    own: Floats
 
 
 def caps_of(neurons: Neurons, steep: Steepness, host: Host) -> Caps:
@@ -41,8 +47,9 @@ def caps_of(neurons: Neurons, steep: Steepness, host: Host) -> Caps:
     rounding = 2.0 * (D + 20) * UNIT
     lowest = (steep.response / 2.0 - neurons.b_1) / alpha - rounding
     asleep = (-host.silence - neurons.b_1) / alpha - 2.0 * rounding
-    half = [np.arccos(np.clip(height, -1.0, 1.0)) for height in (lowest, asleep)]
-    return Caps(neurons.W_1 / length[:, None], half[0], half[1])
+    own = (0.9375 * steep.response - neurons.b_1) / alpha - rounding
+    half = [np.arccos(np.clip(height, -1.0, 1.0)) for height in (lowest, asleep, own)]
+    return Caps(neurons.W_1 / length[:, None], *half)
 
 
 def check_apart(
@@ -77,7 +84,8 @@ def _check_pair(
     needed = float(max(caps.wanted[i] + caps.awake[j], caps.wanted[j] + caps.awake[i]))
     if angle >= needed:
         return
-    if tokens[i] == tokens[j] and (block[i] == block[j] or far <= SAME):
+    small = float(max(caps.own[i] + caps.awake[j], caps.own[j] + caps.awake[i]))
+    if tokens[i] == tokens[j] and (block[i] == block[j] or far <= SAME or angle >= small):
         return
     said = f"rows {rows[i]} and {rows[j]}"
     what = f"{name(int(tokens[i]))!r} and {name(int(tokens[j]))!r}"

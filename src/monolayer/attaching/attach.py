@@ -124,7 +124,7 @@ def states_of(running: Running, facts: Sequence[Ids], report: Progress) -> Float
                 raise PrecisionError(f"row {number}: the host's states are not finite numbers")
             parts.append(own)
         found.append(np.concatenate(parts))
-    mean: Floats = sum(found) / len(found)
+    mean: Floats = np.mean(found, axis=0)
     return mean
 
 

@@ -121,7 +121,7 @@ class Running:
                 yield seen[0][0]
 
     def normed(self, states: Tensor) -> Floats:
-        """`u` `(n, D)`: what the norm of an appended block makes of states, in short formats in their own arithmetic."""
+        """`u` `(n, D)`: what the norm of an appended block makes of states; in short formats, in their arithmetic."""
         host, x = self.host, states.detach()
         if host.dtype == "float32":
             return normed(x.double().cpu().numpy(), host)

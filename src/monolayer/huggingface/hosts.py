@@ -190,7 +190,7 @@ def choose_host(config: Mapping[str, Any]) -> HostKind:
         if config.get(key, wanted) != wanted:
             raise DataError(f"config.json says {key} = {config[key]!r}; facts can be attached where it is {wanted!r}")
     activation = activation_of(kind, config)
-    if activation not in SILENCE:
+    if not isinstance(activation, str) or activation not in SILENCE:
         raise DataError(
             f"its activation is {activation!r}, whose value far below 0 is not known to be 0: {', '.join(SILENCE)} are"
         )
