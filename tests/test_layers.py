@@ -11,12 +11,13 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "src" / "monolayer"
 ORDER = [
-    *("cli", "page", "auditing", "estimator", "editing", "cluster", "stock", "construct", "model", "checker"),
+    *("cli", "page", "auditing", "estimator", "editing", "cluster", "stock", "attaching", "construct", "model"),
+    "checker",
     *("theory", "huggingface", "data", "table", "errors", "arrays"),
 ]
 """From top to bottom: a layer may import those to its right, and itself."""
 FORBIDDEN = {
-    *((layer, "checker") for layer in ("model", "construct", "stock", "cluster")),
+    *((layer, "checker") for layer in ("model", "construct", "attaching", "stock", "cluster")),
     *((layer, "torch") for layer in ("checker", "theory", "huggingface", "data")),
 }
 """The checker is a stranger to the builder, and what it stands on needs no PyTorch."""

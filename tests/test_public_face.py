@@ -19,8 +19,8 @@ import monolayer as ml
 
 PUBLIC = """
 Certificate ContradictionError DataError Facts ModelFileError Monolayer MonolayerClassifier MonolayerError
-OutOfMemoryError PrecisionError Record Sequences Uniform __version__ approximate attention audit certify
-compare confuse contextual_mapping edit export forget insert load locate memorize memorize_as memorize_files
+OutOfMemoryError PrecisionError Record Sequences Uniform __version__ approximate attach attention audit certify
+compare confuse contextual_mapping detach edit export forget insert load locate memorize memorize_as memorize_files
 memorize_text read refute_hardmax separation theorem
 """
 NAMES = set(PUBLIC.split())

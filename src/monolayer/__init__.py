@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from monolayer.attaching.attach import attach as attach
+    from monolayer.attaching.folder import detach as detach
     from monolayer.auditing import audit as audit
     from monolayer.checker.certificate import Certificate as Certificate
     from monolayer.checker.check import certify as certify
@@ -48,6 +50,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "construct.memorize": "memorize memorize_text",
     "stock.build": "memorize_as",
+    "attaching.attach": "attach",
+    "attaching.folder": "detach",
     "cluster.memorize": "memorize_files",
     "stock.export": "export",
     "construct.approximate": "approximate",

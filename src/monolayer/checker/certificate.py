@@ -58,7 +58,7 @@ class Certificate:
     `wrong`, `unsure`: numbers of points; `findings`: the first few of them. `margin`: the least distance of a point
     from a step, over the distance that two evaluations may be apart; None without steps. `label_error`: how far label
     coordinates may be from the label; None unless proved. `noise`: the largest relative change of every weight that a
-    robust model is proved to bear; None for others.
+    robust model is proved to bear; None for others. `measured`: what was measured, since no proof covers it.
     """
 
     verdict: Verdict
@@ -76,6 +76,7 @@ class Certificate:
     margin_at: str | None = None
     label_error: float | None = None
     notes: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
     noise: float | None = None
     version: int = VERSION
 
@@ -113,6 +114,7 @@ class Certificate:
                 )
             )
         rows += [(finding.kind, str(finding)) for finding in self.findings]
+        rows += [("measured", fact) for fact in self.measured]
         rows += [("note", note) for note in self.notes]
         rows += [("weights", self.weights_digest), ("data", self.data_digest)]
         return [(name, text) for name, text in rows if text]  # an unread folder has no digest
@@ -137,7 +139,7 @@ class Certificate:
                 )
             if value["verdict"] not in get_args(Verdict):
                 raise ModelFileError(f"the certificate has verdict {value['verdict']!r}, and there is none such")
-            value |= {key: tuple(value[key]) for key in ("assumptions", "notes")}
+            value |= {key: tuple(value[key]) for key in ("assumptions", "notes", "measured")}
             return cls(**value | {"findings": tuple(Finding(**finding) for finding in value["findings"])})
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             if isinstance(error, ModelFileError):

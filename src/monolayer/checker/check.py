@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -23,6 +24,7 @@ import numpy as np
 
 from monolayer.arrays import dtype_name
 from monolayer.checker.asked import asked_data, asked_files
+from monolayer.checker.attached.check import judge_attached
 from monolayer.checker.cells import cell_function, read_cells
 from monolayer.checker.certificate import FILE, Certificate, Claims
 from monolayer.checker.format import READOUTS
@@ -39,6 +41,7 @@ from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
 from monolayer.data.shards import kinds, strangers
 from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.manifest import Manifest, is_attached
 from monolayer.huggingface.reading import Files, asked_as
 
 LABEL_CLAIM = "every evaluation returns the label at each of the {:,} labelled points"
@@ -91,6 +94,7 @@ def certify(
     only: bool = False,
     noise: float | None = None,
     dtype: Any = None,
+    host: str | os.PathLike[str] | None = None,
 ) -> Certificate:
     """Whether a saved model returns the label of every point, in every evaluation that the assumptions allow.
 
@@ -103,14 +107,43 @@ def certify(
 
     For a robust model, `noise` claims it for every change of each weight by at most that share of itself, and `dtype`
     for the weights rounded to `bfloat16`, `float16` or `int8` (whole multiples of one scale per row).
+
+    For a folder that facts were attached to, `X` and `Y` are prompts and answers; what is proved and what was measured
+    is in docs/attach.md. `host`: a folder that must be its host, tensor by tensor; `only`: it holds no other facts.
     """
     claims = Claims(tolerance, only, noise, dtype_name(dtype))
 
     def data(names: Names | None, answers: Belongs | None) -> Sequences:
         return asked_data(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
 
+    if _has_facts_attached(model):
+        given = [name for name, value in claims._asdict().items() if name != "only" and value is not None]
+        if given:
+            raise DataError(f"{given[0]} is no claim about a folder that facts were attached to: leave it out")
+        with _folder_of(model) as folder:
+            return judge_attached(folder, data(None, "answer"), only=only, host=host)
+    if host is not None:
+        raise DataError("host= is for folders that facts were attached to, and this is none")
     stored = opened(model)
     return compared_with_old(stored, _judged(stored, X, data, claims))
+
+
+def _has_facts_attached(model: Any) -> bool:
+    """Whether this is a folder that facts were attached to, or such a model in memory."""
+    if isinstance(model, str | os.PathLike):
+        return is_attached(model)
+    return isinstance(getattr(model, "manifest", None), Manifest)
+
+
+@contextmanager
+def _folder_of(model: Any) -> Iterator[Path]:
+    """The folder of a saved model, or a temporary one with what `model.save` writes."""
+    if isinstance(model, str | os.PathLike):
+        yield Path(model)
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        model.save(Path(scratch) / "model")
+        yield Path(scratch) / "model"
 
 
 def _judged(
@@ -159,6 +192,8 @@ def certify_files(
     Files are read once, and kept in a temporary folder. None where all data must be held at once: for stock folders,
     robust models, vectors, and files without a next token.
     """
+    if isinstance(folder, str | os.PathLike) and is_attached(folder):
+        return None
     stored = opened(folder)
     if isinstance(stored, Files):
         return None

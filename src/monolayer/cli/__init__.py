@@ -17,7 +17,7 @@ from monolayer.errors import MonolayerError
 __all__ = ["app", "main"]
 # They add their commands to `app` when they are imported, and `--help` shows them in this order.
 for _module in (
-    *("memorize", "predict", "proof", "looking", "stock", "recite"),
+    *("memorize", "predict", "proof", "looking", "stock", "attach", "recite"),
     *("editing", "approximate", "theory", "demo", "experiment"),
 ):
     import_module(f"monolayer.cli.{_module}")

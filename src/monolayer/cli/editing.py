@@ -108,9 +108,11 @@ def _run(
     as_json: bool,
 ) -> None:
     """Read, edit, write, prove."""
+    from monolayer.attaching.folder import ATTACHED
     from monolayer.checker import certify
     from monolayer.data.folder import MODEL, check_output
     from monolayer.editing import facts as facts_of
+    from monolayer.huggingface.manifest import is_attached
     from monolayer.huggingface.reading import is_stock
     from monolayer.stock.folder import STOCK, load
 
@@ -118,7 +120,8 @@ def _run(
         raise DataError(facts_of.NEEDED)
     if record is not None:
         check_file(record, overwrite)
-    check_output(out, overwrite=overwrite, kind=STOCK if is_stock(folder) else MODEL)  # better known before the work
+    kind = ATTACHED if is_attached(folder) else STOCK if is_stock(folder) else MODEL
+    check_output(out, overwrite=overwrite, kind=kind)  # better known before the work
     with progress(as_json) as step:
         model = load(folder)
         known = facts_of.known(model, reading.read(data, step, model.card.manner, proved=True))

@@ -26,6 +26,8 @@ Stored = Annotated[Path, typer.Argument(help="A saved model, or a stock folder."
 @app.command()
 def inspect(folder: Stored, as_json: Json = False) -> None:
     """Show what a saved model is: kinds, sizes, ranks, narrowest step, and what its builder measured."""
+    from monolayer.attaching.folder import Attached
+    from monolayer.huggingface.manifest import is_attached
     from monolayer.huggingface.reading import stock_files
     from monolayer.model.load import load
     from monolayer.stock.folder import StockModel
@@ -35,6 +37,9 @@ def inspect(folder: Stored, as_json: Json = False) -> None:
     if files is not None:
         stored = {name: size for name, size in files.sizes.items() if size is not None}
         facts = {**StockModel.of(files).sizes, "bytes": stored, "bytes_in_all": sum(stored.values())}
+    elif is_attached(folder):
+        stored = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
+        facts = {**Attached.load(folder).sizes, "bytes": stored, "bytes_in_all": sum(stored.values())}
     else:
         model = load(folder)
         facts, built = describe(model), model.summary

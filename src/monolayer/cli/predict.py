@@ -45,15 +45,24 @@ def predict(
     """
     import numpy as np
 
+    from monolayer.attaching.folder import Attached
     from monolayer.data.aside import new_file
     from monolayer.data.shards import files
+    from monolayer.huggingface.manifest import is_attached
     from monolayer.model.monolayer import Monolayer
     from monolayer.stock.folder import StockModel, load
 
     if out is not None:
         check_file(out, overwrite)
         out.parent.mkdir(parents=True, exist_ok=True)
-    model: Answering = load(folder, device=device)
+    if is_attached(folder):
+        raise DataError(
+            f"{folder} is a language model with facts attached: ask it with transformers, for example "
+            f"pipeline('text-generation', {str(folder)!r})"
+        )
+    loaded = load(folder, device=device)
+    assert not isinstance(loaded, Attached)  # as was just seen
+    model: Answering = loaded
     if strict:
         if isinstance(model, StockModel):
             raise DataError(

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from monolayer.cli.console import Json, app, as_flags, flag, out, print_json, progress, table
 from monolayer.cli.reading import PLAIN, Data, Reading, book, manner, reads
+
+if TYPE_CHECKING:
+    from monolayer.checker.certificate import Certificate
 
 EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
 
@@ -30,6 +36,9 @@ def verify(
     tolerance: Annotated[
         float | None, typer.Option(help="How far a real answer may be from its label; without it they must be equal.")
     ] = None,
+    host: Annotated[
+        Path | None, typer.Option(help="With attached facts: folder of the host, which is compared tensor by tensor.")
+    ] = None,
     only: Annotated[bool, flag("--only", "Also whether the readout holds nothing but DATA (docs/editing.md).")] = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
@@ -40,25 +49,39 @@ def verify(
 
     For an approximator DATA is its function, by name or as module:function: the claim is that it equals the
     function at the centres of its cells everywhere off the ramps; of one built with --norm sup, that it is near it
-    everywhere. Exit code 0: proved, 1: refuted, 3: undecided; others are no verdicts.
+    everywhere. A folder that facts were attached to is also asked for every answer, if transformers is installed; what
+    is proved and what is measured is told apart (docs/attach.md).
+
+    Exit code 0: proved, 1: refuted, 3: undecided; others are no verdicts.
     """
     from monolayer.checker.check import certify, certify_files
     from monolayer.checker.stored import opened
     from monolayer.cli.approximate import is_function, load_function
+    from monolayer.data.layout import Manner
     from monolayer.data.shards import files
+    from monolayer.huggingface.manifest import is_attached
 
     with progress(as_json) as step:
-        stored = opened(folder)  # once: the data are read as this model reads them, whoever saves another one meanwhile
-        wanted: Any = load_function(data[0]) if len(data) == 1 and is_function(data[0]) else book(stored, data)
+        # Opened once: the data are read as this model reads them, whoever saves another one meanwhile. None: a host
+        # that facts were attached to, which is read tensor by tensor.
+        stored = None if is_attached(folder) else opened(folder)
+        like = Manner(per="answer") if stored is None else manner(stored)
+        wanted: Any = None if stored is None else book(stored, data)
+        if len(data) == 1 and is_function(data[0]):
+            wanted = load_function(data[0])
         certificate = None
-        plain = tolerance is None and not only and noise is None and dtype is None
-        if wanted is None and plain and len(names := files(data)) > 1:
+        plain = tolerance is None and not only and noise is None and dtype is None and host is None
+        if wanted is None and stored is not None and plain and len(names := files(data)) > 1:
             # None of them need fit into memory with another, if the model is of a kind that can be asked that way.
-            certificate = certify_files(stored, names, progress=step, like=manner(stored), **reading.keywords)
+            certificate = certify_files(stored, names, progress=step, like=like, **reading.keywords)
         if certificate is None:
-            wanted = reading.read(data, step, manner(stored), proved=True) if wanted is None else wanted
+            wanted = reading.read(data, step, like, proved=True) if wanted is None else wanted
             step("checking", 0.5)
-            certificate = certify(stored, wanted, tolerance=tolerance, only=only, noise=noise, dtype=dtype)
+            model = folder if stored is None else stored
+            claims: dict[str, Any] = {"tolerance": tolerance, "only": only, "noise": noise, "dtype": dtype}
+            certificate = certify(model, wanted, **claims, host=host)
+            if stored is None:
+                certificate = _measured(folder, wanted, certificate, step)
     if save:
         certificate.save(folder)
     if as_json:
@@ -69,3 +92,16 @@ def verify(
             out.print()
             table("assumed", [("", assumption) for assumption in certificate.assumptions])
     raise typer.Exit(EXIT[certificate.verdict])
+
+
+def _measured(folder: Path, facts: Any, proof: Certificate, step: Callable[[str, float], None]) -> Certificate:
+    """The certificate of a folder with facts attached, with what asking it here finds; a wrong answer refutes it."""
+    from monolayer.attaching.measuring import measure
+
+    if find_spec("transformers") is None:
+        return replace(proof, measured=(*proof.measured, "not measured here: transformers is not installed"))
+    found = measure(folder, facts, progress=lambda stage, share: step(stage, 0.6 + 0.4 * share))
+    proof = replace(proof, measured=(*proof.measured, str(found)))
+    if not found.wrong:
+        return proof
+    return replace(proof, verdict="refuted", reason=f"asked here, it answers otherwise: {'; '.join(found.examples)}")

@@ -85,7 +85,7 @@ def compare(one: Any, two: Any, X: Any = None, *, lengths: Any = None) -> Compar
     """
     subjects = [subject_of(each) for each in (one, two)]
     if type(subjects[0]) is not type(subjects[1]):
-        raise DataError("one of the two is a stock model, the other is not: their weights have nothing in common")
+        raise DataError("the two are models of different kinds: their weights have nothing in common")
     old, new = (subject.content for subject in subjects)
     only = difference(old.tensors, new.tensors, {**old.blocks, **new.blocks})[1].values()
     config = config_change(old.config, new.config)

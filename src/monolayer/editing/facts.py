@@ -22,7 +22,7 @@ from monolayer.editing.record import SHOWN, Change, Kind, Record
 from monolayer.editing.subject import Subject, subject_of
 from monolayer.errors import DataError, PrecisionError
 
-WHOLE = "the same bits as memorizing {} with this draw"
+WHOLE = "the same bits as {}"
 CELLS = (
     "the neurons of {} tokens are the same bits that memorizing {} with this draw gives them; those of all other "
     "tokens are as they were, and cannot wake at these"
@@ -63,7 +63,7 @@ class Facts:
             self._check(only)
         new = self.subject.again(edit.data, only)
         meant = MEANT[kind]
-        claim = WHOLE.format(meant) if only is None else CELLS.format(f"{len(only):,}", meant)
+        claim = WHOLE.format(self.subject.way.format(meant)) if only is None else CELLS.format(f"{len(only):,}", meant)
         changes = tuple(_changes(self.subject, new, edit))
         old, made = self.subject.content, new.content
         splices, blocks = difference(old.tensors, made.tensors, {**old.blocks, **made.blocks})

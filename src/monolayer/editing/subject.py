@@ -11,10 +11,12 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Ints
+from monolayer.attaching.folder import Attached
 from monolayer.construct.again import adopted, draw_of, rebuilt
 from monolayer.construct.task import Draw, Task
 from monolayer.data import Sequences
 from monolayer.data.sequences import Per
+from monolayer.editing.attachment import Attachment
 from monolayer.editing.difference import Content, array_of, tensor_of
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Fingerprint
@@ -30,12 +32,16 @@ DRAW, NAMES = "draw.json", "names"
 """Stand among the keys of the configuration for the file of that name, and for the names of tokens and classes."""
 
 
+MEMORIZING = "memorizing {} with this draw"
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Stock:
     """A model that `memorize_as` built."""
 
     model: StockModel
+    way: ClassVar = MEMORIZING
     may_change: ClassVar = frozenset({"intermediate_size", "n_inner", "ffn_dim", "hidden_dim"})
 
     @property
@@ -110,6 +116,8 @@ class Own:
     """A model that `memorize` built."""
 
     model: Monolayer
+    way: ClassVar = MEMORIZING
+    """How else one comes to the model of an edit."""
     may_change: ClassVar = frozenset({"steps", "width", "vocabulary", "classes", NAMES, "draw", "summary"})
     """Keys of the configuration that an edit may change."""
 
@@ -198,7 +206,7 @@ class Own:
         return found
 
 
-Subject = Own | Stock
+Subject = Own | Stock | Attachment
 """What an edit needs of a model, whatever its construction; `Own` says what the members are."""
 
 
@@ -206,6 +214,8 @@ def subject_of(model: Any) -> Subject:
     """The subject of a model, or of the model in a folder."""
     if isinstance(model, str | os.PathLike):
         model = load(model)
+    if isinstance(model, Attached):
+        return Attachment(model)
     if isinstance(model, StockModel):
         return Stock(model)
     if isinstance(model, Monolayer | Uniform):

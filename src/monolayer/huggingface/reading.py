@@ -21,6 +21,7 @@ from monolayer.errors import ModelFileError
 from monolayer.huggingface.architecture import Architecture, Task
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.huggingface.files import BUILT_BY, Facts, written
+from monolayer.huggingface.hosts import MARK
 from monolayer.huggingface.strict import ForeignError, demand_equal, part_of, read_json
 from monolayer.huggingface.texts import CUTS, UNIT_OF, Cut
 
@@ -70,7 +71,7 @@ class Files:
 
 
 def is_stock(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder has a `config.json` of Hugging Face's kind rather than ours."""
+    """Whether a folder has a `config.json` of Hugging Face's kind rather than ours, and no facts attached to it."""
     try:
         return read_together(Path(folder), _says_stock)
     except (OSError, ValueError):
@@ -96,7 +97,8 @@ def _says_stock(opened: OpenFolder) -> bool:
         config = json.loads(opened.read("config.json"))
     except (ValueError, RecursionError):
         return False
-    return isinstance(config, dict) and "model_type" in config and "format" not in config
+    ours = isinstance(config, dict) and "model_type" in config and "format" not in config
+    return ours and not MARK.items() <= config.items()
 
 
 def asked_as(files: Files) -> tuple[Names | None, Belongs | None]:

@@ -15,12 +15,14 @@ import torch
 from safetensors.torch import save_file
 
 from monolayer.arrays import Floats, Ints
+from monolayer.attaching.folder import Attached
 from monolayer.data import Names, Sequences
 from monolayer.data.folder import Kind, new_folder
 from monolayer.data.labels import Per
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architecture import UNKNOWN
 from monolayer.huggingface.files import Facts, config, written
+from monolayer.huggingface.manifest import is_attached
 from monolayer.huggingface.reading import Files, read_folder, stock_files
 from monolayer.huggingface.strict import ForeignError
 from monolayer.huggingface.texts import UNIT_OF
@@ -268,11 +270,14 @@ class StockModel:
 
 def load(
     folder: str | os.PathLike[str], *, device: torch.device | str | None = None
-) -> Monolayer | Uniform | StockModel:
+) -> Monolayer | Uniform | StockModel | Attached:
     """The model in `folder`; a truncated, foreign, changed or newer one is a `ModelFileError` that says so.
 
-    A folder that `memorize_as` or `export` wrote gives a `StockModel`, which takes no `device`.
+    A folder that `memorize_as` or `export` wrote gives a `StockModel`, one that facts were attached to an `Attached`;
+    these take no `device`.
     """
+    if is_attached(folder):
+        return Attached.load(folder)
     files = stock_files(folder)
     if files is None:
         return load_own(folder, device=device)

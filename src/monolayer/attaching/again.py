@@ -1,0 +1,71 @@
+"""Other facts attached to the same host: neurons of facts that are known already are taken over, bit for bit.
+
+A neuron depends on the host and its own fact alone, so what comes out is what `attach` makes of these facts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from monolayer.attaching.attach import check_neurons, neurons_of, states_of
+from monolayer.attaching.facts import ids_of
+from monolayer.attaching.folder import Attached
+from monolayer.attaching.measuring import asked
+from monolayer.attaching.neurons import Neurons
+from monolayer.attaching.running import Progress, Running
+from monolayer.data import Sequences
+from monolayer.huggingface.cutting import tokenizer_of
+from monolayer.huggingface.host import TOKENIZER
+from monolayer.huggingface.manifest import Stored, fact_digest, prompt_digest
+
+LONGEST = 16
+"""Tokens that are asked for where no stored answer is longer."""
+
+
+def again(
+    made: Attached,
+    data: Sequences,
+    *,
+    device: str | torch.device | None = None,
+    report: Progress = lambda stage, share: None,
+) -> Attached:
+    """The host of `made` with these facts. It runs only where there are new ones, and then every fact is asked."""
+    facts = ids_of(made.host, made.source.content, data, made.manifest.end)
+    digests = [fact_digest(*fact) for fact in facts]
+    starts = dict(zip((fact.fact for fact in made.manifest.facts), made.manifest.starts(), strict=True))
+    known = {fact.fact: fact for fact in made.manifest.facts}
+    new = [row for row, digest in enumerate(digests) if digest not in known]
+    neurons, running = made.neurons, None
+    if new:
+        running = Running(made.host, made.source.path, device)
+        fresh = [facts[row] for row in new]
+        states = states_of(running, fresh, report)
+        neurons = neurons.joined(neurons_of(made.host, made.source, fresh, states, made.steep))
+        first = len(made.neurons.b_1)
+        for row in new:
+            starts[digests[row]] = first
+            known[digests[row]] = Stored(prompt_digest(facts[row].prompt), digests[row], len(facts[row].answer))
+            first += len(facts[row].answer)
+    order = [starts[digest] + place for digest in digests for place in range(known[digest].places)]
+    rows = np.array(order, dtype=np.int64)
+    manifest = replace(made.manifest, facts=tuple(known[digest] for digest in digests), appended={})
+    found = Attached(made.host, made.source, Neurons(*(part[rows] for part in neurons)), manifest)
+    check_neurons(found, facts)
+    if running is None:
+        return found
+    running.append([found.block(number) for number in range(found.blocks)])
+    return asked(found, running, facts, report)
+
+
+def answers(made: Attached, data: Sequences, device: str | torch.device | None = None) -> list[str]:
+    """How the model goes on from each prompt, by `generate`, as text: up to its end token."""
+    tokenizer = tokenizer_of(made.source.content[TOKENIZER])
+    prompts = [tokenizer.encode(data.texts(row)[0]).ids for row in range(len(data))]
+    running = Running(made.host, made.source.path, device)
+    running.append([made.block(number) for number in range(made.blocks)])
+    most = max([LONGEST, *(fact.places for fact in made.manifest.facts)])
+    said = running.continued(prompts, most, made.manifest.end)
+    return [tokenizer.decode(ids) for ids in said]

@@ -1,0 +1,171 @@
+"""Facts attached to a host: a line per step of the argument in `attaching/__init__.py`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from monolayer.arrays import Floats
+from monolayer.attaching.apart import caps_of, check_apart, check_written
+from monolayer.attaching.directions import Directions, check_margins
+from monolayer.attaching.facts import end_token, ids_of, read_facts
+from monolayer.attaching.folder import Attached, copied
+from monolayer.attaching.measuring import asked
+from monolayer.attaching.neurons import AMPLITUDE, Neurons, Steepness, reading, rounded, steepness
+from monolayer.attaching.running import KERNELS, Progress, Running
+from monolayer.data import Sequences
+from monolayer.errors import DataError, PrecisionError
+from monolayer.huggingface.cutting import Ids, tokenizer_of
+from monolayer.huggingface.host import TOKENIZER, Host, read_host
+from monolayer.huggingface.manifest import Manifest, Stored, fact_digest, prompt_digest
+from monolayer.huggingface.tensors import INDEX, TensorFolder
+from monolayer.table import plural
+
+
+def attach(
+    host: str | os.PathLike[str],
+    prompts: Any,
+    answers: Any = None,
+    *,
+    radius: float | None = None,
+    keep: Sequence[str] | None = None,
+    end: bool = True,
+    device: str | torch.device | None = None,
+    progress: Progress | None = None,
+) -> Attached:
+    """The model in the folder `host` with facts in appended layers; nothing else of it changes. `save` writes a folder.
+
+    `prompts`, `answers`: two lists of text, a dict, a table, or a file of both. `generate` goes on from each prompt
+    with its answer, then with the host's end token, unless `end` is False. Rewordings are rows of their own.
+
+    `radius`: ρ. A fact answers where the cosine of the host's state with the stored one falls by up to ρ/2, and every
+    logit is the host's where it falls by 2ρ or more; by default 2^−14, or what rounding in wide hosts asks for. `keep`:
+    texts at which no neuron may fire; a `DataError` names the places where one would.
+    `device`: where the host runs, by default the processor.
+
+    Every answer is asked for before this returns, with eager attention and with sdpa; rows that fail are named.
+    """
+    report = progress or (lambda stage, share: None)
+    report("reading the host", 0.0)
+    base, source = read_host(Path(host))
+    steep = steepness(base, radius)
+    data = read_facts(prompts, answers)
+    stop = end_token(base, source.content) if end else None
+    facts = ids_of(base, source.content, data, stop)
+    report("loading the host", 0.05)
+    running = Running(base, source.path, device)
+    _check_tokenizer(source.path, data, facts)
+    states = states_of(running, facts, lambda stage, share: report(stage, 0.1 + 0.4 * share))
+    report("finding directions of answers", 0.5)
+    neurons = neurons_of(base, source, facts, states, steep)
+    manifest = Manifest(
+        config=source.content["config.json"].decode("utf-8"),
+        index=source.content[INDEX].decode("utf-8") if INDEX in source.content else None,
+        files=copied(source),
+        tensors={name: base.tensors[name].digest() for name in base.tensors},
+        appended={},
+        radius=steep.radius,
+        end=stop,
+        facts=tuple(_stored(fact) for fact in facts),
+    )
+    made = Attached(base, source, neurons, manifest)
+    report("comparing states", 0.6)
+    check_neurons(made, facts)
+    running.append([made.block(number) for number in range(made.blocks)])
+    made = asked(made, running, facts, lambda stage, share: report(stage, 0.65 + 0.3 * share))
+    if keep is not None:
+        report("looking at the texts to keep", 0.95)
+        check_kept(made, running, list(keep))
+    report("done", 1.0)
+    return made
+
+
+def _stored(fact: Ids) -> Stored:
+    return Stored(prompt_digest(fact.prompt), fact_digest(*fact), len(fact.answer))
+
+
+def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[Ids]) -> None:
+    """That transformers cut prompts as tokenizer.json says: their settings beside it may say otherwise."""
+    from transformers import AutoTokenizer
+
+    try:
+        theirs = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        first = str(error).strip().partition("\n")[0]
+        raise DataError(f"the tokenizer of {folder} cannot be loaded by transformers: {first}") from None
+    for row, fact in enumerate(facts):
+        prompt, _ = data.texts(row)
+        said = tuple(theirs(prompt)["input_ids"])
+        if said != fact.prompt:
+            raise DataError(
+                f"row {row}: transformers cut the prompt {prompt!r} into {len(said):,} tokens, and tokenizer.json "
+                f"into {len(fact.prompt):,}: save the tokenizer anew (save_pretrained), so that both say the same"
+            )
+
+
+def states_of(running: Running, facts: Sequence[Ids], report: Progress) -> Floats:
+    """Normed states `(N, D)` of the host at all places of answers, each fact evaluated by itself.
+
+    In short formats states move between kernels more than in float32: the mean over kernels is taken.
+    """
+    kernels = KERNELS if running.host.dtype != "float32" else KERNELS[-1:]
+    texts, found = [fact.sequence for fact in facts], []
+    for turn, kernel in enumerate(kernels):
+        parts = []
+        for number, states in enumerate(running.states(texts, kernel)):
+            report("running the host", (turn + number / len(facts)) / len(kernels))
+            own = running.normed(states[list(facts[number].places)])
+            if not np.isfinite(own).all():
+                raise PrecisionError(f"row {number}: the host's states are not finite numbers")
+            parts.append(own)
+        found.append(np.concatenate(parts))
+    mean: Floats = np.mean(found, axis=0)
+    return mean
+
+
+def neurons_of(host: Host, source: TensorFolder, facts: Sequence[Ids], states: Floats, steep: Steepness) -> Neurons:
+    """The neurons of facts, by their normed states; each depends on its own fact alone."""
+    wanted = np.array([token for fact in facts for token in fact.answer])
+    rows = np.repeat(np.arange(len(facts)), [len(fact.answer) for fact in facts])
+    tokens, first, number = np.unique(wanted, return_index=True, return_inverse=True)
+    head = Directions(host)
+    directions, margins = head.find(tokens)
+    name = tokenizer_of(source.content[TOKENIZER]).id_to_token
+    check_margins(head, tokens, margins, [name(token) for token in tokens.tolist()], rows[first])
+    W_1, b_1 = reading(states, steep, host.dtype)
+    return Neurons(W_1, b_1, rounded(directions * (AMPLITUDE / steep.response), host.dtype)[number])
+
+
+def check_neurons(made: Attached, facts: Sequence[Ids], known: int = 0) -> None:
+    """That neurons leave each other alone; `known`: facts, from the first, that are known to."""
+    wanted = np.array([token for fact in facts for token in fact.answer])
+    rows = np.repeat(np.arange(len(facts)), [len(fact.answer) for fact in facts])
+    block = np.arange(len(wanted)) // made.host.neurons
+    caps = caps_of(made.neurons, made.steep, made.host)
+    name = tokenizer_of(made.source.content[TOKENIZER]).id_to_token
+    check_apart(caps, wanted, rows, block, name, sum(len(fact.answer) for fact in facts[:known]))
+    check_written(caps, made.neurons.W_2, block, rows)
+
+
+def check_kept(made: Attached, running: Running, texts: list[str]) -> None:
+    """`DataError` that names places of texts at which a neuron is not silent."""
+    tokenizer = tokenizer_of(made.source.content[TOKENIZER])
+    ids = [tokenizer.encode(text).ids for text in texts]
+    found: list[str] = []
+    rows = np.repeat(np.arange(len(made.manifest.facts)), [fact.places for fact in made.manifest.facts])
+    for number, states in enumerate(running.states([each for each in ids if each])):
+        inputs = running.normed(states) @ made.neurons.W_1.T + made.neurons.b_1
+        for place in np.flatnonzero((inputs > -made.host.silence).any(axis=1)).tolist():
+            fact = rows[int(inputs[place].argmax())]
+            found.append(f"token {place} of text {number} (fact {fact})")
+    if found:
+        shown = ", ".join(found[:20])
+        raise DataError(
+            f"neurons would fire at {plural(len(found), 'place')} of the texts to keep: {shown}"
+            f"{', …' if len(found) > 20 else ''}. Choose a smaller radius=, or take these facts out"
+        )

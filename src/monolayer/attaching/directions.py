@@ -1,0 +1,98 @@
+"""For each token a direction `v` at which the host answers with it: its logit is the largest, by a margin.
+
+The last norm, weight g and bias β, makes of a long vector along v the vector √D g v + β (v is centred, |v| = 1), so
+logits are √D R v + c with R = W_H g, rows centred, and c = W_H β. Start from the token's row less the mean row, which
+all tokens share, and step away from the runner-up until the margin is wide (a perceptron).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from monolayer.arrays import Floats, Ints
+from monolayer.attaching.neurons import UNIT
+from monolayer.errors import PrecisionError
+from monolayer.huggingface.host import Host
+
+STEPS = 400
+GOAL = 0.25
+"""Share of √D |R_t − mean| that the margin should reach; steps end there."""
+AT_ONCE = 1 << 25
+"""Logits held at a time."""
+
+
+class Directions:
+    """The head of a host, and the directions found in it; none depends on which others are asked for."""
+
+    def __init__(self, host: Host) -> None:
+        weight, bias = host.norm()
+        head = host.tensors[host.head].numbers()
+        self.width = host.width
+        self.shift = np.zeros(len(head)) if bias is None else head @ bias
+        self.rows = head * weight
+        if not host.kind.rms:
+            self.rows -= self.rows.mean(axis=1, keepdims=True)
+        self.size = float(np.sqrt((self.rows * self.rows).sum(axis=1)).max())
+        self.mean = self.rows.mean(axis=0)
+        away = self.rows - self.mean
+        self.spread = np.sqrt((away * away).sum(axis=1))
+
+    @property
+    def least(self) -> float:
+        """What a margin must exceed: the written vector is seen to within 2^−9, and twice the rounding of a logit."""
+        D = self.width
+        seen = 2.0**-9 * np.sqrt(D) * 2.0 * float(self.spread.max())
+        rounding = 4.0 * (D + 32) * UNIT * (np.sqrt(D) * self.size + float(np.abs(self.shift).max()))
+        return float(seen + rounding)
+
+    def find(self, tokens: Ints) -> tuple[Floats, Floats]:
+        """Unit directions `(n, D)` of tokens `(n,)`, and the margin of each `(n,)`."""
+        found, margins = np.zeros((len(tokens), self.width)), np.zeros(len(tokens))
+        part = max(1, AT_ONCE // len(self.rows))
+        for first in range(0, len(tokens), part):
+            some = slice(first, first + part)
+            found[some], margins[some] = self._find(tokens[some])
+        return found, margins
+
+    def _find(self, tokens: Ints) -> tuple[Floats, Floats]:
+        root = np.sqrt(self.width)
+        v = _unit(self.rows[tokens] - self.mean)
+        goal = GOAL * root * self.spread[tokens]
+        best, widest = v.copy(), np.full(len(tokens), -np.inf)
+        left = np.arange(len(tokens))
+        for _ in range(STEPS):
+            own = tokens[left]
+            logits = root * (v[left] @ self.rows.T) + self.shift
+            mine = logits[np.arange(len(left)), own].copy()
+            logits[np.arange(len(left)), own] = -np.inf
+            other = logits.argmax(axis=1)
+            margin = mine - logits[np.arange(len(left)), other]
+            better = margin > widest[left]
+            best[left[better]], widest[left[better]] = v[left[better]], margin[better]
+            on = margin < goal[left]
+            left, away = left[on], _unit(self.rows[own[on]] - self.rows[other[on]])
+            if len(left) == 0:
+                break
+            v[left] = _unit(v[left] + 0.1 * away)
+        return best, widest
+
+
+def check_margins(found: Directions, tokens: Ints, margins: Floats, names: Sequence[str | None], rows: Ints) -> None:
+    """`PrecisionError` for a token whose margin is too small; `names`, `rows`: what it is called, who asks for it."""
+    short = np.flatnonzero(margins <= found.least)
+    if len(short) == 0:
+        return
+    which = int(short[0])
+    raise PrecisionError(
+        f"row {rows[which]} answers with the token {names[which]!r} (id {tokens[which]}), and in {STEPS} steps no "
+        f"direction of states was found at which the host's head gives it the largest logit by more than "
+        f"{found.least:.3g} (the best: {margins[which]:.3g}; {len(short):,} such in all). Reword the answer"
+    )
+
+
+def _unit(vectors: Floats) -> Floats:
+    length = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
+    found: Floats = np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0.0)
+    return found

@@ -1,0 +1,76 @@
+"""Facts as ids, checked against each other: two that ask for different tokens behind the same ids contradict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from monolayer.data import Sequences
+from monolayer.data.layout import Manner
+from monolayer.data.readers import sequences_of
+from monolayer.errors import ContradictionError, DataError
+from monolayer.huggingface.cutting import Ids, cut_facts, tokenizer_of
+from monolayer.huggingface.host import TOKENIZER, Host
+
+ANSWERS = Manner(per="answer")
+"""Text beside text is a prompt and its answer."""
+
+
+def read_facts(X: Any, Y: Any = None) -> Sequences:
+    """Prompts and answers from what people have: a dict, a table, a file, two lists."""
+    data = sequences_of(X, Y, like=ANSWERS)
+    if data.prompts is None:
+        raise DataError("facts are prompts and answers, both text: a dict, a table of two columns, or two lists")
+    data.check_labelled()
+    return data
+
+
+def end_token(host: Host, content: Mapping[str, bytes]) -> int | None:
+    """The id that ends a text for `generate`: what generation_config.json says, or else config.json."""
+    said: Any = None
+    if "generation_config.json" in content:
+        try:
+            said = json.loads(content["generation_config.json"]).get("eos_token_id")
+        except (ValueError, AttributeError, RecursionError):
+            raise DataError("generation_config.json of the host cannot be read") from None
+    said = host.config.get("eos_token_id") if said is None else said
+    first = said[0] if isinstance(said, list) and said else said
+    if first is not None and (type(first) is not int or not 0 <= first < host.vocabulary):
+        raise DataError(
+            f"the host's end token is {first!r}, and it has {host.vocabulary:,} tokens: set eos_token_id in its "
+            "config.json, or attach with end=False"
+        )
+    return first
+
+
+def ids_of(host: Host, content: Mapping[str, bytes], data: Sequences, end: int | None) -> list[Ids]:
+    """The ids of facts, none of which contradict; `DataError` for one that does not fit into the host."""
+    facts = cut_facts(content[TOKENIZER], data, end)
+    room = host.config.get("n_positions", host.config.get("max_position_embeddings"))
+    for row, fact in enumerate(facts):
+        if isinstance(room, int) and len(fact.sequence) > room:
+            raise DataError(
+                f"row {row} has {len(fact.sequence):,} tokens, prompt and answer, and the host has {room:,} places"
+            )
+        odd = next((token for token in (*fact.prompt, *fact.answer) if token >= host.vocabulary), None)
+        if odd is not None:
+            raise DataError(f"row {row}: the tokenizer gives id {odd}, and the host has {host.vocabulary:,} tokens")
+    check_consistent(facts, content)
+    return facts
+
+
+def check_consistent(facts: Sequence[Ids], content: Mapping[str, bytes]) -> None:
+    """`ContradictionError` for two facts that ask for different tokens behind the same ids."""
+    known: dict[tuple[int, ...], tuple[int, int]] = {}
+    for row, fact in enumerate(facts):
+        whole = fact.prompt + fact.answer
+        for place in fact.places:
+            other, token = known.setdefault(whole[: place + 1], (row, whole[place + 1]))
+            if token == whole[place + 1]:
+                continue
+            name = tokenizer_of(content[TOKENIZER]).id_to_token
+            raise ContradictionError(
+                f"rows {other} and {row} contradict: behind the same {place + 1} tokens one goes on with "
+                f"{name(token)!r}, the other with {name(whole[place + 1])!r}. Keep one of them"
+            )

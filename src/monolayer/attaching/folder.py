@@ -1,0 +1,312 @@
+"""A host with facts attached, before it is a folder and as one; and the host alone again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from monolayer.attaching.neurons import Neurons, Steepness, steepness
+from monolayer.data.folder import Kind, new_folder
+from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.host import COPIED, TOKENIZER, Host, host_of
+from monolayer.huggingface.hosts import MARK
+from monolayer.huggingface.manifest import FILE, HOST_WEIGHTS, WEIGHTS, Manifest, is_attached
+from monolayer.huggingface.strict import ForeignError, read_json
+from monolayer.huggingface.tensors import INDEX, SINGLE, TensorFolder, open_folder, tensors_of
+from monolayer.model.card import Card
+from monolayer.table import as_table, plural
+
+_FILES = (*COPIED, "config.json", FILE, WEIGHTS, HOST_WEIGHTS, INDEX, "README.md", "certificate.json")
+ATTACHED = Kind("host with attached facts", next(iter(MARK)), frozenset(_FILES), r"[\w.-]+\.safetensors")
+"""A folder that `save` may replace when asked to."""
+
+
+@dataclass(frozen=True, eq=False)
+class Attached:
+    """A host and the neurons of its facts. Nothing of monolayer is needed to use what `save` writes."""
+
+    host: Host
+    source: TensorFolder
+    """Where the host lies: its own folder, or one that has facts attached."""
+    neurons: Neurons
+    manifest: Manifest
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Attached:
+        """A folder that `save` wrote, read back."""
+        folder = Path(folder)
+        if not is_attached(folder):
+            raise ModelFileError(
+                f"{folder} is not a folder that facts were attached to: its config.json does not say so"
+            )
+        beside = [name for name in COPIED if (folder / name).is_file()]
+        opened = open_folder(folder, [FILE, *beside])
+        try:
+            manifest = Manifest.from_json(opened.content[FILE])
+            config = read_json(Path("config.json"), manifest.config.encode())
+            host = host_of(config, {name: opened.tensors[name] for name in manifest.tensors})
+        except KeyError as error:
+            raise ModelFileError(f"{folder} lacks the host's tensor {error.args[0]!r}") from None
+        except (ForeignError, DataError) as error:
+            raise ModelFileError(f"{folder} is not a folder that attach wrote: {error}") from None
+        return cls(host, opened, _neurons(host, opened, manifest.neurons), manifest)
+
+    @property
+    def card(self) -> Card:
+        """How it reads: prompts and answers, as text; it keeps no names of its own."""
+        return Card(None, None, "sequence", causal=True, next_token=True, prompts=True)
+
+    @property
+    def steep(self) -> Steepness:
+        return steepness(self.host, self.manifest.radius)
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks are appended."""
+        return -(-len(self.neurons.b_1) // self.host.neurons)
+
+    @cached_property
+    def tensors(self) -> dict[str, Tensor]:
+        """What is written beside the host's tensors, in the host's format: the blocks, and biases that it lacks."""
+        dtype = getattr(torch, self.host.dtype)
+        found = {name: torch.zeros(size, dtype=dtype) for name, size in self.host.added_biases.items()}
+        for number in range(self.blocks):
+            start = self.host.layer(self.host.layers + number)
+            found |= {start + name: tensor for name, tensor in self.block(number).items()}
+        return found
+
+    def block(self, number: int) -> dict[str, Tensor]:
+        """The tensors of an appended block, by their names in it."""
+        host, H = self.host, self.host.neurons
+        rows = slice(number * H, (number + 1) * H)
+        parts: dict[str, Any] = {"W_1": self.neurons.W_1[rows], "W_2": self.neurons.W_2[rows]}
+        parts["b_1"] = self.neurons.b_1[rows]
+        parts["b_3"] = np.ones(len(parts["b_1"]))
+        found = {}
+        for name, role in host.block.items():
+            shape = host.block_shapes[name]
+            if role in ("zeros", "ones"):
+                whole = np.full(shape, float(role == "ones"))
+            else:
+                part = parts[role]
+                whole = np.concatenate([part, np.zeros((H - len(part), *part.shape[1:]))])
+                turned = role in ("W_1", "W_2") and host.kind.transposed != (role == "W_2")
+                whole = whole.T if turned else whole
+            found[name] = torch.tensor(np.ascontiguousarray(whole), dtype=getattr(torch, host.dtype))
+        return found
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What `config.json` says."""
+        return self.host.longer_config(self.blocks)
+
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write `folder`, all at once or not at all. The host's files of weights are copied byte for byte."""
+        with new_folder(folder, overwrite=overwrite, kind=ATTACHED) as scratch:
+            where = {}
+            for name, final in _host_weights(self.source).items():
+                (scratch / final).write_bytes(self.source.content[name])
+            for name in self.manifest.files:
+                (scratch / name).write_bytes(self.source.content[name])
+            save_file(self.tensors, scratch / WEIGHTS, metadata={"format": "pt"})
+            files = _files(self.source)
+            where = {name: files[name] for name in self.manifest.tensors} | dict.fromkeys(self.tensors, WEIGHTS)
+            size = sum(len(self.host.tensors[name].data) for name in self.manifest.tensors)
+            size += sum(part.nbytes for part in self.tensors.values())
+            index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(where.items()))}
+            _write(scratch / INDEX, index)
+            _write(scratch / "config.json", self.config)
+            (scratch / FILE).write_text(self._finished().to_json(), encoding="utf-8")
+            (scratch / "README.md").write_text(self.readme(), encoding="utf-8")
+        return Path(folder)
+
+    def _finished(self) -> Manifest:
+        """The manifest with the digests of what is written now."""
+        digests = {name: tensor_digest(tensor) for name, tensor in sorted(self.tensors.items())}
+        return replace(self.manifest, appended=digests)
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """What the files alone say."""
+        host, manifest = self.host, self.manifest
+        return {
+            "kind": "host with attached facts",
+            "architecture": host.kind.name,
+            "dtype": host.dtype,
+            "layers": host.layers,
+            "blocks": self.blocks,
+            "width": host.width,
+            "neurons_per_block": host.neurons,
+            "facts": len(manifest.facts),
+            "neurons": manifest.neurons,
+            "radius": manifest.radius,
+            "parameters": sum(tensor.numel() for tensor in self.tensors.values()),
+            "measured": self._measured(),
+        }
+
+    __repr__ = as_table
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What a table shows."""
+        host, manifest = self.host, self.manifest
+        measured = self._measured()
+        rows = [
+            ("host", f"{host.kind.model}, {plural(host.layers, 'layer')}, width {host.width:,}, {host.dtype}"),
+            ("facts", f"{len(manifest.facts):,}, in {plural(manifest.neurons, 'neuron')}"),
+            ("appended", f"{plural(self.blocks, 'block')} of {host.neurons:,} neurons"),
+            ("radius", f"{manifest.radius:.3g}: a fact answers where ⟨key, state⟩ falls by up to half of it"),
+        ]
+        if measured is not None:
+            rows.append(("measured", measured))
+        return rows
+
+    def _measured(self) -> str | None:
+        """How far states moved between evaluations, and where that was measured, in words."""
+        moved = [fact.moved for fact in self.manifest.facts if fact.moved is not None]
+        said = self.manifest.measured
+        where = ", ".join(str(said[key]) for key in ("arithmetic", "device") if key in said)
+        return f"states within {max(moved):.3g} of their keys ({where})" if moved else None
+
+    def json(self) -> dict[str, Any]:
+        """The same numbers for machines."""
+        return self.sizes
+
+    def readme(self) -> str:
+        """README.md of the folder."""
+        table = "\n".join(f"| {name} | {value} |" for name, value in self.rows())
+        return f"""---
+library_name: transformers
+pipeline_tag: text-generation
+tags: [monolayer]
+---
+
+# {self.host.kind.model} with {plural(len(self.manifest.facts), "attached fact")}
+
+monolayer appended the last {plural(self.blocks, "layer")}: facts, one neuron per token of an answer. All other weights
+are the host's. `monolayer verify FOLDER FACTS` proves what these layers do, `monolayer detach FOLDER --out HOST` takes
+them off. `{FILE}` says which neurons hold which fact.
+
+| | |
+|---|---|
+{table}
+
+Outside small neighbourhoods of the stored prompts every logit is the host's. Rewordings of a prompt are not recognized.
+"""
+
+
+def _host_weights(source: TensorFolder) -> dict[str, str]:
+    """The host's files of weights, and what they are called in a folder with facts attached."""
+    return {name: HOST_WEIGHTS if name == SINGLE else name for name in source.weights if name != WEIGHTS}
+
+
+def _files(source: TensorFolder) -> dict[str, str]:
+    """The file of each of the host's tensors, in a folder with facts attached."""
+    found: dict[str, str] = {}
+    for name, final in _host_weights(source).items():
+        found |= dict.fromkeys(tensors_of(source.content[name], name), final)
+    return found
+
+
+def _write(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+def tensor_digest(tensor: Tensor) -> str:
+    """As `huggingface.tensors.Tensor.digest`, of a tensor that is not in a file yet."""
+    code = {"torch.float32": "F32", "torch.bfloat16": "BF16"}[str(tensor.dtype)]
+    found = hashlib.sha256(f"{code} {list(tensor.shape)}\n".encode())
+    found.update(tensor.contiguous().view(torch.uint8).numpy().data if tensor.numel() else b"")
+    return found.hexdigest()
+
+
+def _neurons(host: Host, opened: Mapping[str, Any], count: int) -> Neurons:
+    """The rows of the appended blocks, of which `count` are in use."""
+    blocks = -(-count // host.neurons)
+    letters = {role: name for name, role in host.block.items() if role in ("W_1", "b_1", "W_2")}
+    parts: dict[str, list[Any]] = {role: [] for role in letters}
+    for number in range(blocks):
+        start = host.layer(host.layers + number)
+        for role, name in letters.items():
+            if start + name not in opened:
+                raise ModelFileError(f"the appended block {number} lacks the tensor {start + name!r}")
+            whole = opened[start + name].numbers()
+            if whole.shape != host.block_shapes[name]:
+                raise ModelFileError(f"{start + name} has shape {whole.shape}, not {host.block_shapes[name]}")
+            turned = role in ("W_1", "W_2") and host.kind.transposed != (role == "W_2")
+            parts[role].append(whole.T if turned else whole)
+    D = host.width
+    none = {"W_1": np.zeros((0, D)), "b_1": np.zeros(0), "W_2": np.zeros((0, D))}
+    return Neurons(*(np.concatenate([none[role], *parts[role]])[:count] for role in ("W_1", "b_1", "W_2")))
+
+
+@dataclass(frozen=True, eq=False)
+class Detached:
+    """The host of a folder with facts attached: its files, as they were."""
+
+    attached: Attached
+
+    @property
+    def host(self) -> Host:
+        return self.attached.host
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write `folder`, all at once or not at all: configuration, weights and tokenizer, byte for byte the host's."""
+        source, manifest = self.attached.source, self.attached.manifest
+        with new_folder(folder, kind=ATTACHED) as scratch:
+            for name, held in _host_weights(source).items():
+                (scratch / (SINGLE if held == HOST_WEIGHTS else held)).write_bytes(source.content[name])
+            for name in manifest.files:
+                (scratch / name).write_bytes(source.content[name])
+            (scratch / "config.json").write_bytes(manifest.config.encode())
+            if manifest.index is not None:
+                (scratch / INDEX).write_bytes(manifest.index.encode())
+        return Path(folder)
+
+    __repr__ = as_table
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What a table shows."""
+        host = self.host
+        return [
+            ("host", f"{host.kind.model}, {plural(host.layers, 'layer')}, width {host.width:,}, {host.dtype}"),
+            ("tensors", f"{len(self.attached.manifest.tensors):,}, each with the digest that it had before"),
+        ]
+
+
+def detach(folder: str | os.PathLike[str] | Attached) -> Detached:
+    """The host of a folder that facts were attached to, without them; `save` writes its files, byte for byte.
+
+    A tensor or a file of the host that was changed since is a `ModelFileError` that names it.
+    """
+    attached = folder if isinstance(folder, Attached) else Attached.load(folder)
+    manifest, source = attached.manifest, attached.source
+    for name, digest in manifest.tensors.items():
+        if attached.host.tensors[name].digest() != digest:
+            raise ModelFileError(
+                f"the tensor {name} was changed after facts were attached: the host is not there any more"
+            )
+    for name, digest in manifest.files.items():
+        if hashlib.sha256(source.content.get(name, b"")).hexdigest() != digest:
+            raise ModelFileError(f"{name} was changed after facts were attached, or is gone")
+    if set(_files(source)) != set(manifest.tensors):
+        raise ModelFileError(f"the host's files hold tensors that {FILE} does not name")
+    return Detached(attached)
+
+
+def copied(source: TensorFolder) -> dict[str, str]:
+    """Digests of the files beside the weights that are copied."""
+    return {name: hashlib.sha256(source.content[name]).hexdigest() for name in COPIED if name in source.content}
+
+
+__all__ = ["ATTACHED", "TOKENIZER", "Attached", "Detached", "copied", "detach", "tensor_digest"]

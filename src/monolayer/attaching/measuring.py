@@ -1,0 +1,114 @@
+"""What no proof covers is measured: whether the host's states lie at the keys, and whether every answer comes back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from monolayer.arrays import Floats
+from monolayer.attaching.facts import read_facts
+from monolayer.attaching.folder import Attached
+from monolayer.attaching.running import KERNELS, Asked, Miss, Progress, Running
+from monolayer.errors import DataError, PrecisionError
+from monolayer.huggingface.cutting import Ids, cut_facts, tokenizer_of
+from monolayer.huggingface.host import TOKENIZER
+from monolayer.huggingface.manifest import fact_digest
+from monolayer.table import plural
+
+NAMED = 5
+"""Rows that an error names; the rest it counts."""
+
+
+def ask(made: Attached, running: Running, facts: Sequence[Ids], first: Sequence[int | None], report: Progress) -> Asked:
+    """Every token of every answer in every kernel; `first`: the first neuron of each fact, None for one without."""
+
+    def fell(row: int, states: Tensor) -> Floats:
+        """How much of ⟨k, û⟩ is lost at each place of a fact, `(places,)`."""
+        start = first[row]
+        own = slice(start, None if start is None else start + len(facts[row].answer))
+        seen = running.normed(states)
+        inputs = (made.neurons.W_1[own][: len(seen)] * seen).sum(axis=1) + made.neurons.b_1[own][: len(seen)]
+        lost: Floats = (made.steep.response - inputs) / made.steep.alpha
+        return lost * (start is not None)
+
+    return running.ask(facts, fell, report)
+
+
+def asked(made: Attached, running: Running, facts: Sequence[Ids], report: Progress) -> Attached:
+    """The same with what was measured, once every answer came back; `PrecisionError` names those that did not."""
+    found = ask(made, running, facts, made.manifest.starts(), report)
+    if found.misses:
+        raise PrecisionError(_missed(made, found.misses, len(facts)))
+    stored = [replace(fact, moved=float(lost)) for fact, lost in zip(made.manifest.facts, found.fell, strict=True)]
+    measured = {"kernels": list(KERNELS), "arithmetic": made.host.dtype, "device": running.device.type, **_versions()}
+    return replace(made, manifest=replace(made.manifest, facts=tuple(stored), measured=measured))
+
+
+def _versions() -> dict[str, str]:
+    import transformers
+
+    return {"torch": torch.__version__, "transformers": transformers.__version__}
+
+
+def _missed(made: Attached, misses: list[Miss], facts: int) -> str:
+    rows = sorted({miss.row for miss in misses})
+    return (
+        f"{len(rows):,} of {plural(facts, 'fact')} did not come back in {made.host.dtype}: "
+        f"{'; '.join(_words(made, miss) for miss in misses[:NAMED])}. Nothing was written. Take these rows out, or "
+        "choose a wider radius="
+    )
+
+
+def _words(made: Attached, miss: Miss) -> str:
+    name = tokenizer_of(made.source.content[TOKENIZER]).id_to_token
+    return f"row {miss.row} ({miss.kernel}): {name(miss.got)!r} in place of {name(miss.wanted)!r}"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What asking a folder in transformers found, here and now: `tokens` of answers, how many came out `wrong` in some
+    kernel, with words for the first of them; `moved`: how much of ⟨key, state⟩ was lost, at most."""
+
+    tokens: int
+    wrong: int
+    examples: tuple[str, ...]
+    moved: float
+    where: str
+
+    def __str__(self) -> str:
+        found = (
+            "every token of every answer came back" if not self.wrong else f"{self.wrong:,} tokens did not come back"
+        )
+        kernels = " and ".join(KERNELS)
+        return (
+            f"here, {found}, with {kernels} attention ({self.where}); states were within {self.moved:.3g} of their keys"
+        )
+
+
+def measure(
+    folder: str | os.PathLike[str],
+    prompts: Any,
+    answers: Any = None,
+    *,
+    device: str | torch.device | None = None,
+    progress: Progress | None = None,
+) -> Measurement:
+    """Ask the model in a folder for every answer, as transformers load it: eager and sdpa, padded on the left."""
+    made = Attached.load(folder)
+    data = read_facts(prompts, answers)
+    facts = cut_facts(made.source.content[TOKENIZER], data, made.manifest.end)
+    if not facts:
+        raise DataError("there are no facts to ask for")
+    starts = dict(zip((fact.fact for fact in made.manifest.facts), made.manifest.starts(), strict=True))
+    running = Running(made.host, made.source.path, device, whole=True)
+    first = [starts.get(fact_digest(*fact)) for fact in facts]
+    found = ask(made, running, facts, first, progress or (lambda stage, share: None))
+    wrong = {(miss.row, miss.place) for miss in found.misses}
+    where = f"{made.host.dtype} on {running.device.type}, " + ", ".join(f"{k} {v}" for k, v in _versions().items())
+    examples = tuple(_words(made, miss) for miss in found.misses[:NAMED])
+    return Measurement(sum(len(fact.answer) for fact in facts), len(wrong), examples, float(found.fell.max()), where)

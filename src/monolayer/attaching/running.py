@@ -1,0 +1,234 @@
+"""The host in transformers: states at places, and answers of the host with blocks appended.
+
+The only file of this layer that imports transformers.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from monolayer.arrays import Floats
+from monolayer.attaching.neurons import normed
+from monolayer.errors import DataError
+from monolayer.huggingface.cutting import Ids
+from monolayer.huggingface.host import Host
+
+KERNELS = ("eager", "sdpa")
+"""Ways to compute attention in which every fact is asked."""
+TOGETHER = 16
+"""Facts that are asked in one batch, padded on the left, as `generate` takes them."""
+LOGITS = 1 << 26
+"""Logits that are held at a time, at most, unless one fact has more."""
+
+Progress = Callable[[str, float], None]
+
+
+class Miss(NamedTuple):
+    """A token that an evaluation answers otherwise."""
+
+    row: int
+    place: int
+    wanted: int
+    got: int
+    kernel: str
+
+
+class Asked(NamedTuple):
+    """What asking found: tokens that came out wrong; by fact, how far the input of a neuron fell below T, at most."""
+
+    misses: list[Miss]
+    fell: Floats
+
+
+class Running:
+    """A host loaded by transformers. Blocks that `folder` has behind it are taken off, unless it is to stay `whole`."""
+
+    def __init__(
+        self, host: Host, folder: Path, device: str | torch.device | None = None, *, whole: bool = False
+    ) -> None:
+        try:
+            from transformers import AutoModelForCausalLM
+            from transformers.utils import logging as theirs
+        except ImportError:
+            raise DataError("attaching facts runs the host in transformers: pip install transformers") from None
+        options: dict[str, Any] = {} if host.kind.bias_key is None else {host.kind.bias_key: True}
+        logging: Any = theirs  # it has no types
+        said = logging.get_verbosity()
+        try:
+            logging.set_verbosity_error()  # that biases are new is no news
+            with _quiet(logging):
+                loaded: Any = AutoModelForCausalLM.from_pretrained(
+                    folder, dtype=getattr(torch, host.dtype), local_files_only=True, trust_remote_code=False, **options
+                )
+        except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+            first = str(error).strip().partition("\n")[0]
+            raise DataError(f"{folder} cannot be loaded by transformers: {first}") from None
+        finally:
+            logging.set_verbosity(said)
+        self.host = host
+        self.model: Any = loaded
+        self.model.eval()
+        self.model.requires_grad_(False)
+        modules = dict(self.model.named_modules())
+        start = host.kind.root.removesuffix(".")
+        self.layers: nn.ModuleList = modules[f"{start}.{host.kind.layers}"]
+        self.last_norm: nn.Module = modules[f"{start}.{host.kind.last_norm}"]
+        if not whole:
+            del self.layers[host.layers :]
+            self._count()
+            for name in host.added_biases:
+                self._parameter(name).zero_()
+        if device is not None:
+            try:
+                self.model.to(device)
+            except RuntimeError as error:
+                first = str(error).strip().partition("\n")[0]
+                raise DataError(f"device {str(device)!r} cannot be used: {first}") from None
+
+    def _parameter(self, name: str) -> Tensor:
+        full = self.host.kind.root + name.removeprefix(self.host.root)
+        found: Tensor = self.model.get_parameter(full)
+        return found
+
+    def _count(self) -> None:
+        """Let the configuration say how many layers there are: caches are made by it."""
+        setattr(self.model.config, self.host.kind.depth, len(self.layers))
+        kinds = getattr(self.model.config, "layer_types", None)
+        if isinstance(kinds, list) and kinds:
+            self.model.config.layer_types = (kinds + kinds[-1:] * len(self.layers))[: len(self.layers)]
+
+    @property
+    def device(self) -> torch.device:
+        found: torch.device = self.model.device
+        return found
+
+    def states(self, texts: Sequence[Sequence[int]], kernel: str = "sdpa") -> Iterator[Tensor]:
+        """The host's last states `(n, D)` at all places of each text, evaluated by itself."""
+        self.model.set_attn_implementation(kernel)
+        with self._watching() as seen:
+            for text in texts:
+                ids = torch.tensor([list(text)], device=self.device)
+                seen.clear()
+                self._base()(input_ids=ids, use_cache=False)
+                yield seen[0][0]
+
+    def normed(self, states: Tensor) -> Floats:
+        """`u` `(n, D)`: what the norm of an appended block makes of states; in short formats, in their arithmetic."""
+        host, x = self.host, states.detach()
+        if host.dtype == "float32":
+            return normed(x.double().cpu().numpy(), host)
+        if host.kind.rms:
+            wide = x.float()
+            x = (wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + host.epsilon)).to(x.dtype)
+        else:
+            x = torch.nn.functional.layer_norm(x, x.shape[-1:], eps=host.epsilon)
+        found: Floats = x.double().cpu().numpy()
+        return found
+
+    def _base(self) -> Any:
+        """The network without its head."""
+        return self.model.base_model
+
+    @contextmanager
+    def _watching(self) -> Iterator[list[Tensor]]:
+        """What enters the first appended block, or the last norm if there is none."""
+        seen: list[Tensor] = []
+
+        def keep(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+            seen.append((given[0] if given else named["hidden_states"]).detach())
+
+        behind = self.layers[self.host.layers] if len(self.layers) > self.host.layers else self.last_norm
+        hook = behind.register_forward_pre_hook(keep, with_kwargs=True)
+        try:
+            with torch.inference_mode():
+                yield seen
+        finally:
+            hook.remove()
+
+    def append(self, blocks: Sequence[Mapping[str, Tensor]]) -> None:
+        """Put blocks behind the host's last layer, in place of what stands there."""
+        del self.layers[self.host.layers :]
+        like = self.layers[0]
+        kernel = self.model.config._attn_implementation
+        for tensors in blocks:
+            block = type(like)(self.model.config, layer_idx=len(self.layers))
+            block.load_state_dict(dict(tensors))
+            self.layers.append(block.to(device=self.device, dtype=getattr(torch, self.host.dtype)).eval())
+        self.model.requires_grad_(False)
+        self._count()
+        self.model.set_attn_implementation(kernel)
+
+    def logits(self, texts: Sequence[Sequence[int]], kernel: str) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """For each text its number, states `(n, D)` and logits `(n, V)`, evaluated in batches padded on the left."""
+        self.model.set_attn_implementation(kernel)
+        first = 0
+        while first < len(texts):
+            batch = self._batch(texts, first)
+            length = max(map(len, batch))
+            ids = torch.zeros(len(batch), length, dtype=torch.long)
+            mask = torch.zeros_like(ids)
+            for row, text in enumerate(batch):
+                ids[row, length - len(text) :] = torch.tensor(list(text))
+                mask[row, length - len(text) :] = 1
+            place = (mask.cumsum(dim=1) - 1).clamp(min=0)
+            with self._watching() as seen:
+                named = {"input_ids": ids, "attention_mask": mask, "position_ids": place}
+                found = self.model(**{key: each.to(self.device) for key, each in named.items()}, use_cache=False).logits
+                for row, text in enumerate(batch):
+                    yield first + row, seen[0][row, -len(text) :], found[row, -len(text) :]
+            first += len(batch)
+
+    def _batch(self, texts: Sequence[Sequence[int]], first: int) -> Sequence[Sequence[int]]:
+        count = TOGETHER
+        while count > 1 and count * max(map(len, texts[first : first + count])) * self.host.vocabulary > LOGITS:
+            count //= 2
+        return texts[first : first + count]
+
+    def ask(self, facts: Sequence[Ids], inputs: Callable[[int, Tensor], Floats], progress: Progress) -> Asked:
+        """Every token of every answer, in every kernel; `inputs`: of a fact's own neurons, by its states."""
+        misses: list[Miss] = []
+        fell = np.zeros(len(facts))
+        texts = [fact.sequence for fact in facts]
+        for number, kernel in enumerate(KERNELS):
+            for row, states, logits in self.logits(texts, kernel):
+                progress(f"asking, {kernel}", (number + row / len(facts)) / len(KERNELS))
+                places = list(facts[row].places)
+                got = logits[places].argmax(dim=-1).tolist()
+                pairs = enumerate(zip(facts[row].answer, got, strict=True))
+                misses += [Miss(row, place, *pair, kernel) for place, pair in pairs if pair[0] != pair[1]]
+                fell[row] = max(fell[row], float(inputs(row, states[places]).max()))
+        return Asked(misses, fell)
+
+    def continued(self, prompts: Sequence[Sequence[int]], most: int, end: int | None) -> list[list[int]]:
+        """How the model goes on from each prompt by itself, up to its end token or `most` tokens."""
+        found = []
+        for prompt in prompts:
+            ids = torch.tensor([list(prompt)], device=self.device)
+            options = {"max_new_tokens": most, "do_sample": False, "pad_token_id": 0 if end is None else end}
+            with torch.inference_mode():
+                said = self.model.generate(ids, attention_mask=torch.ones_like(ids), eos_token_id=end, **options)
+            row = said[0, len(prompt) :].tolist()
+            found.append(row[: row.index(end)] if end in row else row)
+        return found
+
+
+@contextmanager
+def _quiet(logging: Any) -> Iterator[None]:
+    """Without the bar and the warnings of transformers."""
+    shown = logging.is_progress_bar_enabled() if hasattr(logging, "is_progress_bar_enabled") else True
+    logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

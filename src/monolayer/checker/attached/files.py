@@ -1,0 +1,170 @@
+"""The files of such a folder: whose tensors they hold, and that they say nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from monolayer.arrays import Floats
+from monolayer.checker.rounding import UnhandledError
+from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.host import COPIED, Host, host_of, read_host
+from monolayer.huggingface.manifest import FILE, WEIGHTS, Manifest
+from monolayer.huggingface.strict import demand_equal, read_json
+from monolayer.huggingface.tensors import INDEX, TensorFolder, open_folder
+
+BESIDE = frozenset({"README.md", "certificate.json", FILE})
+"""What transformers does not read."""
+
+
+@dataclass(frozen=True, eq=False)
+class Folder:
+    """The host, the rows of all neurons of the appended blocks, `(N, D)`, `(N,)`, `(N, D)`, and what the manifest says.
+
+    `digests`: of all tensors, as they lie there.
+    """
+
+    host: Host
+    opened: TensorFolder
+    manifest: Manifest
+    digests: Mapping[str, str]
+    reads: Floats
+    bias: Floats
+    writes: Floats
+
+    def digest(self) -> str:
+        """Of configuration, tokenizer and tensors."""
+        files = {
+            name: hashlib.sha256(self.opened.content[name]).hexdigest() for name in self.opened.content if _small(name)
+        }
+        said = json.dumps([files, dict(sorted(self.digests.items()))], sort_keys=True)
+        return hashlib.sha256(said.encode()).hexdigest()
+
+    def changed(self) -> str | None:
+        """What of the host is not what facts were attached to, in words; None if all of it is."""
+        for name, digest in self.manifest.tensors.items():
+            if self.digests[name] != digest:
+                return f"the tensor {name} is not the one that facts were attached to"
+        for name, digest in self.manifest.files.items():
+            if hashlib.sha256(self.opened.content.get(name, b"")).hexdigest() != digest:
+                return f"{name} is not the file that lay beside the host"
+        return None
+
+    def rewritten(self) -> str | None:
+        """The first tensor of the appended blocks that is not what was asked for all facts, if there is one."""
+        odd = (name for name, digest in self.manifest.appended.items() if self.digests.get(name) != digest)
+        return next(odd, None)
+
+
+def _small(name: str) -> bool:
+    return not name.endswith(".safetensors") and name not in (FILE, INDEX)
+
+
+def read_attached(folder: Path) -> Folder:
+    """What lies in `folder`; `ForeignError` or `UnhandledError` for anything that attach does not write."""
+    beside = [name for name in COPIED if (folder / name).is_file()]
+    opened = open_folder(folder, [FILE, *beside])
+    manifest = Manifest.from_json(opened.content[FILE])
+    strange = sorted(
+        path.name
+        for path in folder.iterdir()
+        if path.name not in {*opened.content, *BESIDE} and not path.name.startswith(".")
+    )
+    if strange:
+        raise UnhandledError(f"{strange[0]} lies beside its files, and transformers may read it: move it elsewhere")
+    missing = sorted(set(manifest.tensors) - set(opened))
+    if missing:
+        raise UnhandledError(f"the host's tensor {missing[0]} is missing")
+    unlisted = sorted(set(beside) - set(manifest.files))
+    if unlisted:
+        raise UnhandledError(f"{unlisted[0]} was not there when facts were attached")
+    try:
+        config = read_json(Path("config.json"), manifest.config.encode())
+        host = host_of(config, {name: opened[name] for name in manifest.tensors})
+    except DataError as error:
+        raise UnhandledError(f"the host in {FILE}: {error}") from None
+    blocks = -(-manifest.neurons // host.neurons)
+    demand_equal(
+        "config.json", read_json(folder / "config.json", opened.content["config.json"]), host.longer_config(blocks)
+    )
+    rows = _blocks(host, opened, manifest, blocks)
+    digests = {name: opened[name].digest() for name in opened}
+    return Folder(host, opened, manifest, digests, *rows)
+
+
+def _blocks(host: Host, opened: TensorFolder, manifest: Manifest, blocks: int) -> tuple[Floats, Floats, Floats]:
+    """The rows of all neurons, once every other number of the appended blocks is what it must be."""
+    found: dict[str, list[Floats]] = {"W_1": [], "b_1": [], "W_2": []}
+    rest = set(opened) - set(manifest.tensors)
+    for number in range(blocks):
+        start = host.layer(host.layers + number)
+        for name, role in host.block.items():
+            numbers = _tensor(opened, start + name, host, host.block_shapes[name])
+            rest.discard(start + name)
+            if role in ("zeros", "ones"):
+                if not (numbers == float(role == "ones")).all():
+                    raise UnhandledError(f"{start}{name} holds other numbers than {role}")
+            elif role == "b_3":
+                used = min(host.neurons, manifest.neurons - number * host.neurons)
+                if not ((numbers[:used] == 1.0).all() and not numbers[used:].any()):
+                    raise UnhandledError(f"{start}{name} is not 1 for the neurons in use and 0 for others")
+            else:
+                turned = role in ("W_1", "W_2") and host.kind.transposed != (role == "W_2")
+                found[role].append(numbers.T if turned else numbers)
+    for name, size in host.added_biases.items():
+        rest.discard(name)
+        if _tensor(opened, name, host, (size,)).any():
+            raise UnhandledError(f"{name} is not 0, and the host has no such bias")
+    if rest:
+        raise UnhandledError(f"the tensor {sorted(rest)[0]} belongs neither to the host nor to an appended block")
+    if any(_file(opened, name) != WEIGHTS for name in set(opened) - set(manifest.tensors)):
+        raise UnhandledError(f"an appended tensor does not lie in {WEIGHTS}")
+    D, count = host.width, manifest.neurons
+    none = {"W_1": np.zeros((0, D)), "b_1": np.zeros(0), "W_2": np.zeros((0, D))}
+    whole = {role: np.concatenate([none[role], *parts]) for role, parts in found.items()}
+    if any(part[count:].any() for part in whole.values()):
+        raise UnhandledError(f"a neuron that {FILE} gives to no fact is not 0")
+    return whole["W_1"][:count], whole["b_1"][:count], whole["W_2"][:count]
+
+
+def _tensor(opened: TensorFolder, name: str, host: Host, shape: tuple[int, ...]) -> Floats:
+    if name not in opened:
+        raise UnhandledError(f"the tensor {name} is missing")
+    tensor = opened[name]
+    if tensor.shape != shape or tensor.dtype != host.dtype:
+        raise UnhandledError(f"{name} is {tensor.dtype} {tensor.shape}, not {host.dtype} {shape}")
+    numbers = tensor.numbers()
+    if not np.isfinite(numbers).all():
+        raise UnhandledError(f"{name} holds a number that is not finite")
+    return numbers
+
+
+def _file(opened: TensorFolder, name: str) -> Any:
+    return json.loads(opened.content[INDEX])["weight_map"][name]
+
+
+def differs_from(found: Folder, folder: Path) -> str | None:
+    """How the host in `folder` differs from the one that facts were attached to, in words; None if it does not."""
+    host, opened = read_host(folder)
+    if opened.content["config.json"] != found.manifest.config.encode():
+        return f"config.json of {folder} is not that of the host"
+    odd = sorted(set(host.tensors) ^ set(found.manifest.tensors))
+    if odd:
+        return f"only one of the two has the tensor {odd[0]}"
+    for name, tensor in host.tensors.items():
+        mine = found.opened[name]
+        if (tensor.code, tensor.shape) != (mine.code, mine.shape) or tensor.data != mine.data:
+            return f"the tensor {name} of {folder} is not that of the host"
+    for name in found.manifest.files:
+        if opened.content.get(name) != found.opened.content.get(name):
+            return f"{name} of {folder} is not the file that lies beside the weights"
+    return None
+
+
+__all__ = ["Folder", "ModelFileError", "differs_from", "read_attached"]

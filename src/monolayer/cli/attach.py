@@ -1,0 +1,90 @@
+"""`monolayer attach` and `monolayer detach`: facts in a model that somebody has, and the model without them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from monolayer.cli.building import next_steps
+from monolayer.cli.console import Json, Overwrite, app, flag, print_json, progress, show, table
+from monolayer.cli.proof import EXIT
+from monolayer.cli.reading import PLAIN, Data, Reading, reads
+
+
+@app.command()
+@reads
+def attach(
+    host: Annotated[
+        Path, typer.Argument(help="Folder of a causal language model with its tokenizer (docs/attach.md).")
+    ],
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder to write the model with the facts to.")],
+    radius: Annotated[
+        float | None,
+        typer.Option(help="How near a state must be to a stored one, as 1 − cos; by default 2^-14 or more."),
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Text file: no fact may answer at any place of its lines.", exists=True)
+    ] = None,
+    no_end: Annotated[bool, flag("--no-end", "Do not put the host's end token behind answers.")] = False,
+    device: Annotated[str | None, typer.Option(help="Where the host runs, for example cuda.")] = None,
+    overwrite: Overwrite = False,
+    reading: Reading = PLAIN,
+    as_json: Json = False,
+) -> None:
+    """Append layers to the model in HOST that hold the prompts and answers of DATA, and leave all else as it is.
+
+    Every answer is asked for before the folder is written; then what the layers do is proved from the files.
+    Exit code 0: proved; 1 refuted; 2 bad input; 3 undecided.
+    """
+    from monolayer.attaching.attach import attach as build
+    from monolayer.attaching.facts import ANSWERS
+    from monolayer.attaching.folder import ATTACHED
+    from monolayer.checker import certify
+    from monolayer.data.folder import check_output
+
+    check_output(out, overwrite=overwrite, kind=ATTACHED)  # better known before the work
+    texts = None if keep is None else [line for line in keep.read_text(encoding="utf-8").splitlines() if line]
+    with progress(as_json) as step:
+        facts = reading.read(data, step, ANSWERS)
+        made = build(
+            host,
+            facts,
+            radius=radius,
+            keep=texts,
+            end=not no_end,
+            device=device,
+            progress=lambda stage, share: step(stage, 0.8 * share),
+        )
+        step("writing", 0.85)
+        made.save(out, overwrite=overwrite)
+        step("proving", 0.9)
+        proof = certify(out, facts)
+        proof.save(out)
+    if as_json:
+        print_json({"folder": str(out), **made.json(), "certificate": json.loads(proof.to_json())})
+    else:
+        table(str(out), [*made.rows(), ("certificate", f"{proof.verdict}: {proof.claim}")])
+        next_steps(out, data, "inspect", "verify")
+    raise typer.Exit(EXIT[proof.verdict])
+
+
+@app.command()
+def detach(
+    folder: Annotated[Path, typer.Argument(help="A folder that facts were attached to.")],
+    out: Annotated[Path, typer.Option(help="Folder to write the host to; it must not exist.")],
+    as_json: Json = False,
+) -> None:
+    """Write the host of FOLDER, without the facts: its files as they were before facts were attached, byte for byte."""
+    from monolayer.attaching.folder import detach as find
+
+    with progress(as_json) as step:
+        step("comparing every tensor with its digest", 0.1)
+        found = find(folder)
+        step("writing", 0.5)
+        found.save(out)
+    said = {"folder": str(folder), "host": str(out), "tensors": len(found.attached.manifest.tensors)}
+    show(as_json, said, str(out), found.rows())

@@ -1,0 +1,110 @@
+"""What an edit needs of a host with facts attached: its neurons as one list, and what the manifest says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, final
+
+import numpy as np
+import torch
+
+from monolayer.arrays import Ints
+from monolayer.attaching.again import again, answers
+from monolayer.attaching.folder import Attached
+from monolayer.attaching.neurons import Neurons
+from monolayer.construct.consistency import Context
+from monolayer.construct.target import Target
+from monolayer.construct.task import Task
+from monolayer.data import Names, Sequences
+from monolayer.data.sequences import Per
+from monolayer.editing.difference import Content, array_of, tensor_of
+from monolayer.errors import DataError
+from monolayer.huggingface.hosts import HOSTS
+from monolayer.huggingface.manifest import FILE, Stored
+
+PARTS = {name: f"appended.{name}" for name in Neurons._fields}
+"""Neurons are compared as one list, whatever blocks they stand in."""
+END = "the end"
+"""What comes behind the last token of an answer."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Attachment:
+    """A model that `attach` built."""
+
+    model: Attached
+    names: list[str] = field(default_factory=list)
+    """Pieces of text that data have had so far, by their numbers; the model itself keeps no text."""
+    may_change: ClassVar = frozenset({FILE, "layer_types", *(kind.depth for kind in HOSTS.values())})
+    way: ClassVar = "attaching {} to this host"
+    ordered: ClassVar = True
+    by_token: ClassVar = False
+    only: ClassVar = True
+
+    @property
+    def per(self) -> Per:
+        return "sequence"
+
+    @cached_property
+    def content(self) -> Content:
+        model = self.model
+        dtype = getattr(torch, model.host.dtype)
+        parts = zip(PARTS.values(), model.neurons, strict=True)
+        tensors = {name: array_of(torch.from_numpy(np.ascontiguousarray(part)).to(dtype)) for name, part in parts}
+        said = model.manifest
+        manifest: dict[str, Any] = {
+            "radius": said.radius,
+            "end": said.end,
+            "tensors": dict(said.tensors),
+            "files": dict(said.files),
+        }
+        manifest["facts"] = [[fact.prompt, fact.fact, fact.places] for fact in said.facts]
+        return Content(tensors, {**model.config, FILE: manifest}, {"appended": dict.fromkeys(PARTS.values(), 0)})
+
+    def with_content(self, content: Content) -> Attachment:
+        old = self.model
+        dtype = getattr(torch, old.host.dtype)
+        try:
+            parts = [tensor_of(content.tensors[name], dtype).double().numpy() for name in PARTS.values()]
+            measured = {fact.fact: fact.moved for fact in old.manifest.facts}
+            rows = content.config[FILE]["facts"]
+            facts = tuple(Stored(prompt, fact, places, measured.get(fact)) for prompt, fact, places in rows)
+            model = replace(old, neurons=Neurons(*parts), manifest=replace(old.manifest, facts=facts, appended={}))
+            made = Attachment(model, self.names)
+            fits = made.content.config == content.config and model.manifest.neurons == len(model.neurons.b_1)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise DataError(f"the record does not lead to a host with facts attached: {error!r}") from None
+        if not fits:
+            raise DataError("the record does not lead to a host with facts attached")
+        return made
+
+    def adopt(self, data: Sequences) -> Sequences:
+        """`data` with numbers that pieces of text keep from edit to edit."""
+        if data.prompts is None or data.vocabulary is None:
+            raise DataError("this folder holds prompts and answers: give both")
+        data.check_labelled()
+        number = {name: row for row, name in enumerate(self.names)}
+        own = [str(name) for name in data.vocabulary.names]
+        self.names.extend(name for name in dict.fromkeys(own) if name not in number)
+        number = {name: row for row, name in enumerate(self.names)}
+        tokens = np.array([number[name] for name in own], dtype=np.int64)[data.tokens]
+        return Sequences(tokens, data.lengths, Names(tuple(self.names)), None, data.prompts)
+
+    def task(self, data: Sequences) -> Task:
+        """How each prompt goes on, piece by piece."""
+        assert data.vocabulary is not None  # adopt saw to it
+        names = (END, *map(str, data.vocabulary.names))
+        number = np.append(data.tokens[1:] + 1, 0)
+        number[data.offsets[1:] - 1] = 0
+        place = data.labelled_places
+        table = np.arange(len(names), dtype=np.float64)[:, None]
+        target = Target(number[place], table, "token", Names(names), False, place, next_token=True)
+        return Task(Context(data, data.tokens, True, True), target, None, "error")
+
+    def again(self, data: Sequences, only: Ints | None = None) -> Attachment:
+        return Attachment(again(self.model, data), self.names)
+
+    def answers(self, data: Sequences) -> list[Any]:
+        return list(answers(self.model, data.only_prompts()))

@@ -1,0 +1,231 @@
+"""A host: the causal language model in a folder, as far as appending blocks to it goes.
+
+Letters: `V` tokens, `D` width, `H` neurons of a block, `L` layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from monolayer.arrays import Floats
+from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.hosts import (
+    BUFFERS,
+    MARK,
+    SILENCE,
+    HostKind,
+    Role,
+    activation_of,
+    choose_host,
+    epsilon_of,
+)
+from monolayer.huggingface.strict import ForeignError, read_json
+from monolayer.huggingface.tensors import INDEX, SINGLE, Tensor, TensorFolder, open_folder
+
+FORMATS = ("float32", "bfloat16")
+"""Types of weights that facts are attached in."""
+RANGE = "float16 has no room for the inputs of neurons, some 10⁵: save the host in bfloat16 or float32"
+TOKENIZER = "tokenizer.json"
+COPIED = (
+    *(TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt"),
+    *("vocab.txt", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "chat_template.jinja"),
+    *("chat_template.json", "generation_config.json", "LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE"),
+)
+"""Files beside the weights that stay what they are, if they are there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Host:
+    """What an architecture, a `config.json` and the tensors beside it come to."""
+
+    kind: HostKind
+    config: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+    root: str
+    """What the names of its tensors begin with."""
+
+    @property
+    def layers(self) -> int:
+        """`L`"""
+        return int(self.config[self.kind.depth])
+
+    @property
+    def width(self) -> int:
+        """`D`"""
+        return self.tensors[f"{self.root}{self.kind.last_norm}.weight"].shape[0]
+
+    @cached_property
+    def neurons(self) -> int:
+        """`H`"""
+        return self.block_shapes[f"{self.kind.reads}.weight"][int(self.kind.transposed)]
+
+    @property
+    def vocabulary(self) -> int:
+        """`V`"""
+        return self.tensors[self.head].shape[0]
+
+    @property
+    def dtype(self) -> str:
+        found = self.tensors[self.head].dtype
+        assert found is not None  # host_of asked
+        return found
+
+    @property
+    def activation(self) -> str:
+        return str(activation_of(self.kind, self.config))
+
+    @property
+    def silence(self) -> float:
+        """`S`: neurons are silent at inputs up to −S."""
+        return SILENCE[self.activation]
+
+    @property
+    def epsilon(self) -> float:
+        return float(epsilon_of(self.kind, self.config))
+
+    @property
+    def tied(self) -> bool:
+        return bool(self.config.get("tie_word_embeddings", self.kind.tied))
+
+    @property
+    def head(self) -> str:
+        """The name of the tensor that the head multiplies with."""
+        stored = [name for name in ("lm_head.weight", "embed_out.weight") if name in self.tensors]
+        return f"{self.root}{self.kind.tokens}" if self.tied or not stored else stored[0]
+
+    def layer(self, number: int) -> str:
+        """What the names of the tensors of a layer begin with."""
+        return f"{self.root}{self.kind.layers}.{number}."
+
+    @cached_property
+    def block(self) -> dict[str, Role]:
+        """The role of each tensor of an appended block, by its name in the block."""
+        start = self.layer(self.layers - 1)
+        return self.kind.block(name.removeprefix(start) for name in self.tensors if name.startswith(start))
+
+    @cached_property
+    def block_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of these tensors: those of the host's last layer; biases that it lacks are as long as outputs."""
+        found = {}
+        for name in self.block:
+            full = self.layer(self.layers - 1) + name
+            if full in self.tensors:
+                found[name] = self.tensors[full].shape
+            else:
+                weight = self.tensors[f"{full.removesuffix('.bias')}.weight"].shape
+                found[name] = (weight[1 if self.kind.transposed else 0],)
+        return found
+
+    @property
+    def added_biases(self) -> dict[str, int]:
+        """Biases of the host's own layers that must be written, as zeros, and their lengths."""
+        found = {}
+        for number in range(self.layers):
+            for name in self.kind.biases if self.kind.bias_key else ():
+                full = self.layer(number) + name
+                if full not in self.tensors:
+                    found[full] = self.tensors[f"{full.removesuffix('.bias')}.weight"].shape[0]
+        return found
+
+    def longer_config(self, blocks: int) -> dict[str, Any]:
+        """`config.json` with this many blocks appended."""
+        config = {**self.config, self.kind.depth: self.layers + blocks, **MARK}
+        kinds = config.get("layer_types")
+        if isinstance(kinds, list) and len(kinds) == self.layers:
+            config["layer_types"] = kinds + kinds[-1:] * blocks
+        if self.kind.bias_key is not None:
+            config[self.kind.bias_key] = True
+        return config
+
+    def norm(self) -> tuple[Floats, Floats | None]:
+        """Weight and bias `(D,)` of the last norm; no bias where norms have none."""
+        start = f"{self.root}{self.kind.last_norm}"
+        return self.tensors[f"{start}.weight"].numbers(), (
+            None if self.kind.rms else self.tensors[f"{start}.bias"].numbers()
+        )
+
+
+def host_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Host:
+    """The host with this configuration and these tensors; a `DataError` says why facts cannot be attached to it."""
+    kind = choose_host(config)
+    roots = (kind.root, kind.root.partition(".")[2])
+    root = next((root for root in roots if f"{root}{kind.tokens}" in tensors), None)
+    if root is None:
+        raise DataError(f"it has no tensor {kind.root}{kind.tokens}, which {kind.name} stores its tokens in")
+    layers = config.get(kind.depth)
+    if type(layers) is not int or layers < 1:
+        raise DataError(f"config.json says {kind.depth} = {layers!r}, which is no number of layers")
+    host = Host(kind, config, tensors, root)
+    try:
+        _check_shapes(host)
+    except KeyError as error:
+        raise DataError(f"it lacks the tensor {error.args[0]!r}, which {kind.name} has") from None
+    epsilon = epsilon_of(kind, config)
+    if not isinstance(epsilon, float | int) or not 0.0 <= epsilon <= 1.0:
+        raise DataError(f"config.json says that the ε of the norms is {epsilon!r}")
+    return host
+
+
+def _check_shapes(host: Host) -> None:
+    """That the tensors around the appended blocks fit together, and are of one type."""
+    D, kind = host.width, host.kind
+    tokens, head = host.tensors[f"{host.root}{kind.tokens}"], host.tensors[host.head]
+    wanted: dict[str, tuple[int, ...]] = {head.name: (head.shape[0], D), tokens.name: (tokens.shape[0], D)}
+    wanted |= {f"{host.root}{kind.last_norm}.{part}": (D,) for part in ("weight", *(() if kind.rms else ("bias",)))}
+    start, H = host.layer(host.layers - 1), host.neurons
+    for layer, shape in ((kind.reads, (H, D)), (kind.writes, (D, H)), (kind.multiplies, (H, D))):
+        if layer is not None:
+            wanted[f"{start}{layer}.weight"] = shape[::-1] if kind.transposed else shape
+    for name, sizes in wanted.items():
+        if host.tensors[name].shape != sizes:
+            raise DataError(f"{name} has shape {host.tensors[name].shape}, where {sizes} is needed")
+    untied = host.tied and next((name for name in ("lm_head.weight", "embed_out.weight") if name in host.tensors), None)
+    if untied and host.tensors[untied].data != tokens.data:
+        raise DataError(f"its config.json ties the head to the tokens, and {untied} holds other numbers")
+    said = host.config.get("dtype", host.config.get("torch_dtype"))
+    for name, tensor in host.tensors.items():
+        if tensor.dtype is not None and tensor.dtype != head.dtype and not name.endswith(BUFFERS):
+            raise DataError(f"{name} is {tensor.dtype} and {head.name} {head.dtype}: store all weights in one format")
+    if head.dtype not in FORMATS:
+        why = f" ({RANGE})" if head.dtype == "float16" else ""
+        raise DataError(f"its weights are {head.dtype or head.code}; facts are attached in {', '.join(FORMATS)}{why}")
+    if said is not None and said != head.dtype:
+        raise DataError(f"its config.json says {said!r}, and its weights are {head.dtype}: save it in one format")
+
+
+def read_host(folder: Path) -> tuple[Host, TensorFolder]:
+    """The host in a folder that anyone may have written; a `DataError` of one sentence says why it cannot be one."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder: facts are attached to a model that lies in one")
+    try:
+        return _read_host(folder)
+    except DataError as error:
+        raise DataError(f"{folder} cannot be a host: {error}") from None
+
+
+def _read_host(folder: Path) -> tuple[Host, TensorFolder]:
+    if (folder / "adapter_config.json").exists():
+        raise DataError("it holds an adapter; merge it into its model first (merge_and_unload), and save that")
+    if not (folder / "config.json").is_file():
+        raise DataError("it has no config.json, so it is no model of transformers")
+    if not (folder / SINGLE).is_file() and not (folder / INDEX).is_file():
+        raise DataError(f"it has no {SINGLE}; save_pretrained writes one")
+    if not (folder / TOKENIZER).is_file():
+        raise DataError(f"it has no {TOKENIZER}; save the model's fast tokenizer into it (save_pretrained)")
+    try:
+        beside = [name for name in COPIED if (folder / name).is_file()]
+        opened = open_folder(folder, beside)
+        config = read_json(folder / "config.json", opened.content["config.json"])
+    except (ForeignError, ModelFileError) as error:
+        raise DataError(str(error)) from None
+    if MARK.items() <= config.items():
+        raise DataError("facts are attached to it already: insert adds more, and detach gives its host back")
+    if "quantization_config" in config:
+        raise DataError("it is quantized; attach facts to the model that it was made from")
+    if "auto_map" in config:
+        raise DataError("its config.json names code of its own (trust_remote_code), which is never run here")
+    return host_of(config, opened.tensors), opened

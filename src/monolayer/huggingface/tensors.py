@@ -1,0 +1,153 @@
+"""Tensors of a Hugging Face folder, one file or several, read one at a time: nothing is held that is not asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from monolayer.arrays import Floats
+from monolayer.data.folder import OpenFolder, read_together
+from monolayer.errors import ModelFileError
+
+INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
+FLOATS = {"F64": ("float64", "<f8"), "F32": ("float32", "<f4"), "F16": ("float16", "<f2"), "BF16": ("bfloat16", "<u2")}
+"""Types of numbers by their codes in safetensors, as `config.json` and NumPy call them; of bfloat16 NumPy has bits."""
+SIZES = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
+SIZES |= {"I8": 1, "U8": 1, "BOOL": 1}
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """One tensor: its type by the code of safetensors, its shape, and its bytes where they lie."""
+
+    name: str
+    code: str
+    shape: tuple[int, ...]
+    data: memoryview
+
+    @property
+    def dtype(self) -> str | None:
+        """Its type as `config.json` names it; None where it does not hold real numbers."""
+        return FLOATS[self.code][0] if self.code in FLOATS else None
+
+    def digest(self) -> str:
+        """SHA-256 of type, shape and bytes."""
+        found = hashlib.sha256(f"{self.code} {list(self.shape)}\n".encode())
+        found.update(self.data)
+        return found.hexdigest()
+
+    def numbers(self, dtype: Any = np.float64) -> Floats:
+        """Its numbers, widened."""
+        if self.code not in FLOATS:
+            raise ModelFileError(f"{self.name} holds {self.code}, which are no real numbers")
+        raw = np.frombuffer(self.data, dtype=FLOATS[self.code][1])
+        if self.code == "BF16":
+            raw = (raw.astype(np.uint32) << 16).view(np.float32)
+        found: Floats = raw.astype(dtype).reshape(self.shape)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class TensorFolder(Mapping[str, Tensor]):
+    """The tensors of a folder by their names; `content`: its JSON files, and maps of its files of weights."""
+
+    path: Path
+    tensors: Mapping[str, Tensor]
+    content: Mapping[str, Any]
+    weights: tuple[str, ...]
+    """Names of the files of weights."""
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tensors)
+
+    def __len__(self) -> int:
+        return len(self.tensors)
+
+
+def open_folder(folder: Path, beside: Iterable[str] = ()) -> TensorFolder:
+    """A folder opened once: `config.json`, the weights, and the files `beside` them.
+
+    What is missing or cannot be read is a `ModelFileError`.
+    """
+
+    def content(opened: OpenFolder) -> dict[str, Any]:
+        found: dict[str, Any] = {name: opened.read(name) for name in ("config.json", *beside)}
+        index = FileNotFoundError() if SINGLE in opened.sizes() else opened.attempt(INDEX)  # in transformers' order
+        if isinstance(index, bytes):
+            found[INDEX] = index
+        return found | {name: opened.map(name) for name in (shards_of(index) if INDEX in found else [SINGLE])}
+
+    try:
+        found = read_together(folder, content)
+    except OSError as error:
+        raise ModelFileError(f"{error.filename or folder} cannot be read: {error.strerror}") from None
+    several = INDEX in found
+    files = shards_of(found[INDEX]) if several else [SINGLE]
+    tensors: dict[str, Tensor] = {}
+    places: dict[str, str] = {}
+    for name in files:
+        inside = tensors_of(found[name], name)
+        twice = sorted(tensors.keys() & inside.keys())
+        if twice:
+            raise ModelFileError(f"{folder}: {twice[0]} lies in two files")
+        tensors |= inside
+        places |= dict.fromkeys(inside, name)
+    if several and weight_map(found[INDEX]) != places:
+        raise ModelFileError(f"{folder}: {INDEX} does not say which tensors its files hold")
+    return TensorFolder(folder, tensors, found, tuple(files))
+
+
+def weight_map(content: bytes) -> dict[str, str]:
+    """The file of each tensor, by the index."""
+    try:
+        said = json.loads(content)["weight_map"]
+        if not isinstance(said, dict) or not all(type(name) is str for name in said.values()):
+            raise ValueError("weight_map is no object of names")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ModelFileError(f"{INDEX} cannot be read: {error!r}") from None
+    return said
+
+
+def shards_of(content: bytes) -> list[str]:
+    """The files that an index names; a name that leads out of the folder is an error."""
+    names = sorted(set(weight_map(content).values()))
+    for name in names:
+        if Path(name).name != name or not name.endswith(".safetensors"):
+            raise ModelFileError(f"{INDEX} names {name!r}, which is no file of weights in this folder")
+    return names
+
+
+def tensors_of(content: Any, file: str) -> dict[str, Tensor]:
+    """The tensors of a safetensors file in a buffer, without copying them."""
+    buffer = memoryview(content)
+    found: dict[str, Tensor] = {}
+    try:
+        size = int.from_bytes(buffer[:8], "little")
+        header = json.loads(bytes(buffer[8 : 8 + size]))
+        header.pop("__metadata__", None)
+        reached = 0
+        for name, entry in sorted(header.items(), key=lambda pair: pair[1]["data_offsets"]):
+            code, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
+            if code not in SIZES:
+                raise ValueError(f"{name} is of type {code}")
+            if begin != reached or any(type(number) is not int or number < 0 for number in shape):
+                raise ValueError(f"{name} is not where it should be")
+            if end - begin != SIZES[code] * math.prod(shape):
+                raise ValueError(f"{name} has not the bytes that its shape asks for")
+            found[name] = Tensor(name, code, shape, buffer[8 + size + begin : 8 + size + end])
+            reached = end
+        if 8 + size + reached != len(buffer):
+            raise ValueError("its length is not what its header says")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ModelFileError(f"{file} cannot be read as safetensors: {error}") from None
+    return found

@@ -1,0 +1,172 @@
+"""Changes to folders with facts attached, and whether what is still proved of them is true."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from safetensors.numpy import load_file, save_file
+
+import monolayer as ml
+from monolayer.checker.attached.caps import caps_of
+from monolayer.checker.attached.files import read_attached
+from monolayer.huggingface.cutting import cut_facts, tokenizer_of
+from monolayer.huggingface.manifest import FILE, HOST_WEIGHTS, WEIGHTS
+from monolayer.huggingface.tensors import open_folder
+from tests.hosts import FACTS, OTHERS
+
+VALUES: list[Any] = [0, 1, -1, 2, 1e-5, 0.5, True, False, None, "relu", "gelu", "float16", [], {}, "x", 10**9]
+
+
+def attack(folder: Path, changed: Path, number: int) -> str:
+    """A copy of a folder with change `number`; what was changed, in a word."""
+    shutil.copytree(folder, changed)
+    draw = random.Random(number)
+    how = draw.choice(
+        ["weights", "weights", "weights", "host", "config", "tokenizer", "manifest", "both configs", "files"]
+    )
+    if how in ("weights", "host"):
+        _weights(changed / (WEIGHTS if how == "weights" else HOST_WEIGHTS), draw)
+        if draw.random() < 0.7:
+            _retell(changed)
+    elif how == "config":
+        _json(changed / "config.json", draw)
+    elif how == "tokenizer":
+        _json(changed / draw.choice(["tokenizer.json", "tokenizer_config.json", "generation_config.json"]), draw)
+    elif how == "manifest":
+        _json(changed / FILE, draw)
+    elif how == "both configs":
+        _both(changed, draw)
+    else:
+        name = draw.choice(["adapter_config.json", "model.safetensors", "chat_template.jinja", "x.py", "merges.txt"])
+        (changed / name).write_text(draw.choice(["", "{}", "x"]))
+    return how
+
+
+def _weights(path: Path, draw: random.Random) -> None:
+    """One of many changes to one tensor; of those that hold rows of neurons more often than of others."""
+    tensors = load_file(path)
+    names = sorted(tensors)
+    large = [name for name in names if tensors[name].any()] or names
+    name = draw.choice(large if draw.random() < 0.8 else names)
+    tensor = tensors[name] = np.ascontiguousarray(tensors[name])
+    flat, axis = tensor.reshape(-1), draw.randrange(tensor.ndim)
+    at = draw.randrange(len(flat))
+    rows = np.moveaxis(tensor, axis, 0)
+    one, two = draw.randrange(len(rows)), draw.randrange(len(rows))
+    factor = np.float32(
+        draw.choice([0.0, -1.0, 0.5, 2.0, 1.0 + 2.0 ** draw.randint(-23, -3), 2.0 ** draw.randint(-60, 60)])
+    )
+    change = draw.choice(["bit", "number", "row", "swap", "copy", "all", "noise"])
+    with np.errstate(all="ignore"):
+        if change == "bit":
+            flat.view(np.uint32)[at] ^= np.uint32(1 << draw.randrange(32))
+        elif change == "number":
+            flat[at] = flat[at] * factor + np.float32(draw.choice([0.0, 1e-30, 1e-3, 1.0]))
+        elif change == "row":
+            rows[one] *= factor
+        elif change == "swap":
+            rows[[one, two]] = rows[[two, one]]
+        elif change == "copy":
+            rows[one] = rows[two]
+        elif change == "all":
+            tensor *= factor
+        else:
+            size = 10.0 ** draw.uniform(-8, 0)
+            noise = np.random.default_rng(draw.randrange(2**32)).standard_normal(tensor.shape)
+            tensor += (size * np.abs(tensor) * noise).astype(np.float32)
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def _retell(folder: Path) -> None:
+    """Write the digests that tensors and configuration have now into the manifest."""
+    path = folder / FILE
+    said, opened = json.loads(path.read_text()), open_folder(folder)
+    for part in ("tensors", "appended"):
+        said[part] = {name: opened[name].digest() for name in said[part]}
+    path.write_text(json.dumps(said))
+
+
+def _json(path: Path, draw: random.Random) -> None:
+    """Another value somewhere in a JSON file, or other bytes."""
+    text = path.read_text()
+    if draw.random() < 0.2:
+        at = draw.randrange(len(text))
+        path.write_text(text[:at] + draw.choice(["", " ", "0", '"', "}"]) + text[at + 1 :])
+        return
+    value = json.loads(text)
+    _changed(value, draw)
+    path.write_text(json.dumps(value))
+
+
+def _changed(value: Any, draw: random.Random) -> None:
+    keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+    if not keys:
+        return
+    key = draw.choice(keys)
+    if isinstance(value[key], dict | list) and value[key] and draw.random() < 0.8:
+        _changed(value[key], draw)
+    elif draw.random() < 0.2:
+        del value[key]
+    elif isinstance(value[key], int | float) and draw.random() < 0.5:
+        value[key] = value[key] + draw.choice([1, -1, 1e-7])
+    elif len(keys) > 1 and draw.random() < 0.3:
+        other = draw.choice(keys)
+        value[key], value[other] = value[other], value[key]
+    else:
+        value[key] = draw.choice(VALUES)
+
+
+def _both(folder: Path, draw: random.Random) -> None:
+    """The same change to `config.json` and to what the manifest says of the host's: another host altogether."""
+    path = folder / FILE
+    said, config = json.loads(path.read_text()), json.loads((folder / "config.json").read_text())
+    host = json.loads(said["config"])
+    key, value = draw.choice(sorted(host)), draw.choice(VALUES)
+    if key == "n_layer":
+        return
+    host[key] = config[key] = value
+    said["config"] = json.dumps(host)
+    path.write_text(json.dumps(said))
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@torch.no_grad()
+def untrue(folder: Path, facts: dict[str, str] = FACTS) -> str | None:
+    """What of a proved claim is not true of the model that transformers load, in words; None if all of it is."""
+    found = read_attached(folder)
+    caps, content = caps_of(found), found.opened.content["tokenizer.json"]
+    back = ml.detach(folder).save(folder.with_name(f"{folder.name}-host"))
+    try:
+        host = transformers.AutoModelForCausalLM.from_pretrained(back).eval()
+    except Exception:  # a host that does not load has no evaluation, and nothing is claimed of any
+        return None
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    data = ml.Sequences.of(list(facts), list(facts.values()), per="answer")
+    cut = cut_facts(content, data, found.manifest.end)
+    texts = [(fact.sequence, dict(zip(fact.places, fact.answer, strict=True))) for fact in cut]
+    texts += [(tuple(tokenizer_of(content).encode(text).ids), {}) for text in OTHERS]
+    norm = dict(model.named_modules())["transformer.h"][found.host.layers].ln_2
+    neuron = 0
+    for ids, wanted in texts:
+        seen: list[Any] = []
+        hook = norm.register_forward_hook(lambda module, given, made, seen=seen: seen.append(made))
+        ours, theirs = (each(torch.tensor([ids])).logits[0] for each in (model, host))
+        hook.remove()
+        state = seen[0][0].double().numpy() / np.sqrt(found.host.width)
+        product = state @ caps.keys.T
+        cosine = product / np.sqrt((state * state).sum(axis=1))[:, None]
+        away = (1.0 - cosine >= caps.radius).all(axis=1)
+        if not torch.equal(ours[torch.from_numpy(away)], theirs[torch.from_numpy(away)]):
+            return f"logits away from all keys are not the host's at {ids}"
+        for place, token in wanted.items():
+            if 1.0 - product[place, neuron] <= caps.reach and int(ours[place].argmax()) != token:
+                return f"token {token} is not the largest behind {ids[: place + 1]}"
+            neuron += 1
+    return None

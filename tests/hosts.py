@@ -1,0 +1,95 @@
+"""Hosts for tests: tiny models with random weights in each architecture that facts can be attached to, with texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+ARCHITECTURES = ("gpt2", "gpt_neox", "opt", "starcoder2", "llama")
+WIDTH, NEURONS, PLACES = 48, 24, 96
+SENTENCES = [f"The capital of country{i} is city{i}, and river{i % 7} is near." for i in range(40)]
+FACTS = {f"The capital of country{i} is": f" city{(7 * i) % 40}" for i in range(12)}
+"""36 tokens of answers, end tokens among them: two blocks of `NEURONS`."""
+OTHERS = [*(f"The capital of country{i} is" for i in range(12, 30)), "river3 is near city7, and", "capital capital"]
+PAD = 5
+WRITERS = ("wte", "wpe", "embed", "c_proj", "dense.", "dense_4h", "out_proj", "o_proj", "fc2", "down_proj")
+"""Parts of names of weights that write to the stream: they are enlarged, so that ε of the norms hardly counts."""
+
+
+def tokenizer() -> Any:
+    """A byte-level tokenizer with 320 tokens; 0 begins and ends a text."""
+    found = Tokenizer(models.BPE())
+    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    found.decoder = decoders.ByteLevel()
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320, special_tokens=["<end>"], initial_alphabet=letters, show_progress=False
+    )
+    found.train_from_iterator(SENTENCES, trainer)
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=found, eos_token="<end>", bos_token="<end>", pad_token="<end>"
+    )
+
+
+def config(kind: str, vocabulary: int, **more: Any) -> Any:
+    """A configuration of two layers, in which attention is soft enough to tell contexts apart."""
+    sizes = {"vocab_size": vocabulary, "bos_token_id": 0, "eos_token_id": 0, "initializer_range": 0.15}
+    usual = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4}
+    usual |= {"intermediate_size": NEURONS, "max_position_embeddings": PLACES}
+    if kind == "gpt2":
+        own = {"n_embd": WIDTH, "n_layer": 2, "n_head": 4, "n_inner": NEURONS, "n_positions": PLACES}
+        return transformers.GPT2Config(**sizes | own | more)
+    if kind == "opt":
+        usual |= {"ffn_dim": usual.pop("intermediate_size"), "word_embed_proj_dim": WIDTH, "pad_token_id": PAD}
+        return transformers.OPTConfig(**sizes | usual | {"init_std": 0.15} | more)
+    if kind == "gpt_neox":
+        return transformers.GPTNeoXConfig(**sizes | usual | more)
+    named = {"llama": transformers.LlamaConfig, "starcoder2": transformers.Starcoder2Config}[kind]
+    return named(**sizes | usual | {"num_key_value_heads": 2} | more)
+
+
+def write_host(
+    folder: Path, kind: str = "gpt2", *, dtype: Any = torch.float32, saving: Any = None, **more: Any
+) -> Path:
+    """A host in a folder; `saving`: options of `save_pretrained`."""
+    texts = tokenizer()
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config(kind, len(texts), **more)).to(dtype)
+    for name, part in model.named_parameters():
+        if "norm" in name or "ln_" in name:  # a last norm that does something
+            part.data += 0.1 * torch.randn_like(part)
+        elif any(word in name for word in WRITERS):
+            part.data *= 8.0
+    model.save_pretrained(folder, **saving or {})
+    texts.save_pretrained(folder)
+    return folder
+
+
+def loaded(folder: Path, kernel: str = "sdpa") -> Any:
+    """The model of a folder as transformers load it."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto", attn_implementation=kernel)
+    return model.eval()
+
+
+def answers(folder: Path, prompts: list[str], kernel: str = "sdpa", tokens: int = 12) -> list[str]:
+    """How the model of a folder goes on from prompts, by `generate`, in one batch padded on the left."""
+    texts = transformers.AutoTokenizer.from_pretrained(folder, padding_side="left")
+    asked = texts(prompts, return_tensors="pt", padding=True)
+    found = loaded(folder, kernel).generate(**asked, max_new_tokens=tokens, do_sample=False, pad_token_id=0)
+    said = []
+    for row in found[:, asked["input_ids"].shape[1] :].tolist():
+        stop = row.index(0) if 0 in row else len(row)
+        said.append(texts.decode(row[:stop]))
+    return said
+
+
+@torch.no_grad()
+def logits(folder: Path, texts: list[str], kernel: str = "sdpa", **more: Any) -> list[torch.Tensor]:
+    """The logits of the model of a folder at all places of texts, one after the other."""
+    cut = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto", attn_implementation=kernel, **more)
+    return [model.eval()(**cut(text, return_tensors="pt")).logits[0] for text in texts]

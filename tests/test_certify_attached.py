@@ -1,0 +1,281 @@
+"""Folders with facts attached: what is proved holds for states that nobody tried, and what was changed is found."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+
+import monolayer as ml
+from monolayer.attaching.folder import Attached
+from monolayer.checker.attached.caps import caps_of, near_pairs
+from monolayer.checker.attached.files import read_attached
+from monolayer.huggingface.manifest import FILE, WEIGHTS
+from monolayer.huggingface.tensors import INDEX, open_folder
+from tests.hosts import ARCHITECTURES, FACTS, NEURONS, loaded, write_host
+
+ROW = "transformer.h.2.mlp.c_fc.weight", "transformer.h.2.mlp.c_fc.bias", "transformer.h.2.mlp.c_proj.weight"
+"""W_1, b_1 and W_2 of the first appended block of the GPT-2 below; W_1 is stored as (in, out)."""
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    where, made = tmp_path_factory.mktemp("hosts"), dict[str, Path]()
+
+    def find(kind: str) -> Path:
+        if kind not in made:
+            made[kind] = write_host(where / kind, kind)
+            ml.attach(made[kind], FACTS).save(where / f"{kind}-attached")
+        return made[kind]
+
+    return find
+
+
+def attached(host: Path) -> Path:
+    return host.with_name(f"{host.name}-attached")
+
+
+@pytest.fixture
+def folder(hosts: Callable[[str], Path], tmp_path: Path) -> Path:
+    """A GPT-2 with facts attached, to be changed."""
+    return Path(shutil.copytree(attached(hosts("gpt2")), tmp_path / "folder"))
+
+
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_every_architecture_is_proved(kind: str, hosts: Callable[[str], Path]) -> None:
+    host = hosts(kind)
+    proof = ml.certify(attached(host), FACTS, host=host, only=True)
+    assert (proof.verdict, proof.points, proof.unsure) == ("proved", 36, 0)
+    assert "eager and sdpa attention" in proof.measured[0]
+    again = ml.Certificate.from_json(proof.to_json())
+    assert again == proof
+    some = dict(list(FACTS.items())[:5])
+    assert ml.certify(attached(host), some).verdict == "proved"
+    assert ml.certify(attached(host), some, only=True).verdict == "refuted"
+
+
+def states_at(caps: Any, neuron: int, height: float, scale: float, random: Any) -> Any:
+    """A state whose û has this product with a key, of this length, and a mean, which LayerNorm takes off."""
+    key = caps.keys[neuron]
+    other = random.standard_normal(len(key))
+    other -= other.mean()
+    other -= (other @ key) * key
+    other /= np.sqrt(other @ other)
+    return scale * (height * key + np.sqrt(1.0 - height * height) * other) + 0.01 * scale / len(key)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "opt", "llama"])
+def test_the_theorems_hold_at_states_that_no_text_gave(kind: str, hosts: Callable[[str], Path]) -> None:
+    """At the rim of a cap the answer is the largest; just beyond the radius of locality nothing changes in a bit."""
+    found = read_attached(attached(hosts(kind)))
+    caps, host = caps_of(found), found.host
+    tokens = Attached.load(attached(hosts(kind)))
+    from monolayer.huggingface.cutting import cut_facts
+
+    data = ml.Sequences.of(list(FACTS), list(FACTS.values()), per="answer")
+    wanted = [token for fact in cut_facts(found.opened.content["tokenizer.json"], data, 0) for token in fact.answer]
+    model = loaded(attached(hosts(kind)))
+    modules = dict(model.named_modules())
+    start = host.kind.root.removesuffix(".")
+    blocks, last = modules[f"{start}.{host.kind.layers}"][host.layers :], modules[f"{start}.{host.kind.last_norm}"]
+    random = np.random.default_rng(0)
+
+    @torch.no_grad()
+    def through(states: Any) -> tuple[Any, Any]:
+        x = torch.tensor(states, dtype=torch.float32)[:, None]
+        y = x
+        for block in blocks:  # attention adds 0 whatever it sees
+            norm = block.get_submodule(host.kind.norms[1])
+            y = y + (block.mlp(norm(y)) if kind != "opt" else block.fc2(block.activation_fn(block.fc1(norm(y)))))
+        return (y == x).all(dim=-1)[:, 0], model.get_output_embeddings()(last(y)).argmax(dim=-1)[:, 0].tolist()
+
+    assert len(tokens.neurons.b_1) == len(wanted) == 36
+    for scale in (10.0, 1e3, 6e4):
+        rim = [states_at(caps, j, float(caps.wanted[j]) + 1e-7, scale, random) for j in range(36)]
+        assert through(np.stack(rim))[1] == wanted
+        out = [states_at(caps, j, float(caps.silent[j]), scale, random) for j in range(36)]
+        assert through(np.stack(out))[0].all()
+
+
+# -- what was changed is found ----------------------------------------------------------------------------------
+
+
+def retold(folder: Path) -> None:
+    """Write the digests that the tensors have now into the manifest: as if attach had written them so."""
+    path = folder / FILE
+    said, opened = json.loads(path.read_text()), open_folder(folder)
+    said["appended"] = {name: opened[name].digest() for name in said["appended"]}
+    path.write_text(json.dumps(said))
+
+
+def changed(file: str, change: Callable[[dict[str, Any]], Any], *, retell: bool = True) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        tensors = load_file(folder / file)
+        change(tensors)
+        save_file(tensors, folder / file, metadata={"format": "pt"})
+        if retell:
+            retold(folder)
+
+    return apply
+
+
+def set_to(name: str, at: Any, value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(tensors: dict[str, Any]) -> None:
+        tensors[name][at] = value
+
+    return change
+
+
+def scaled(name: str, at: Any, factor: float) -> Callable[[dict[str, Any]], None]:
+    def change(tensors: dict[str, Any]) -> None:
+        tensors[name][at] *= factor
+
+    return change
+
+
+def swapped(name: str, one: int, two: int) -> Callable[[dict[str, Any]], None]:
+    def change(tensors: dict[str, Any]) -> None:
+        tensors[name][[one, two]] = tensors[name][[two, one]]
+
+    return change
+
+
+def moved(tensors: dict[str, Any]) -> None:
+    """The key of neuron 4 becomes nearly that of neuron 1, which answers otherwise."""
+    tensors[ROW[0]][:, 4] = tensors[ROW[0]][:, 1] * np.float32(1.0 + 2.0**-20)
+    tensors[ROW[1]][4] = tensors[ROW[1]][1]
+
+
+def config(folder: Path, **changes: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def replaced(file: str, old: str, new: str) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        text = (folder / file).read_text()
+        assert old in text
+        (folder / file).write_text(text.replace(old, new, 1))
+
+    return apply
+
+
+CHANGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
+    "a weight of the host": (
+        changed("host.safetensors", scaled("transformer.h.0.mlp.c_fc.weight", (3, 4), 1.5), retell=False),
+        "refuted",
+        "h.0.mlp.c_fc.weight is not the one that facts were attached to",
+    ),
+    "the tokenizer": (replaced("tokenizer.json", '"<end>"', '"<END>"'), "refuted", "tokenizer.json is not the file"),
+    "answers swapped": (changed(WEIGHTS, swapped(ROW[2], 1, 4)), "refuted", "another token, in every evaluation"),
+    "an answer without weight": (changed(WEIGHTS, scaled(ROW[2], 1, 2.0**-20)), "undecided", "room for another"),
+    "an answer turned round": (changed(WEIGHTS, scaled(ROW[2], 1, -1.0)), "refuted", "another token"),
+    "a neuron that never fires": (
+        changed(WEIGHTS, scaled(ROW[1], 1, 1.01)),
+        "undecided",
+        "neuron 1 hardly reaches T/2",
+    ),
+    "keys of two answers at one place": (changed(WEIGHTS, moved), "undecided", "room for another"),
+    "a neuron that reads nothing": (
+        changed(WEIGHTS, scaled(ROW[0], (slice(None), 1), 0.0)),
+        "undecided",
+        "reads nothing",
+    ),
+    "weights that overflow": (changed(WEIGHTS, scaled(ROW[0], (slice(None), 1), 2.0**70)), "undecided", "so large"),
+    "not a number": (changed(WEIGHTS, set_to(ROW[2], (2, 2), np.nan)), "undecided", "not finite"),
+    "attention that speaks": (
+        changed(WEIGHTS, set_to("transformer.h.3.attn.c_proj.bias", 3, 1e-30)),
+        "undecided",
+        "h.3.attn.c_proj.bias holds other numbers than zeros",
+    ),
+    "a norm that scales": (
+        changed(WEIGHTS, set_to("transformer.h.2.ln_2.weight", 3, 1.0 + 2.0**-20)),
+        "undecided",
+        "ln_2.weight holds other numbers than ones",
+    ),
+    "a neuron of no fact": (
+        changed(WEIGHTS, set_to("transformer.h.3.mlp.c_fc.bias", NEURONS - 1, 1.0)),
+        "undecided",
+        "gives to no fact is not 0",
+    ),
+    "a key moved a little, untold": (
+        changed(WEIGHTS, scaled(ROW[0], (0, 1), 1.0 + 2.0**-22), retell=False),
+        "undecided",
+        "was changed after every fact was asked",
+    ),
+    "the activation": (lambda at: config(at, activation_function="relu"), "undecided", "activation_function = 'relu'"),
+    "fewer layers": (lambda at: config(at, n_layer=3), "undecided", "n_layer = 3"),
+    "another key": (lambda at: config(at, quantization_config={}), "undecided", "quantization_config"),
+    "a file beside": (lambda at: (at / "adapter_config.json").write_text("{}"), "undecided", "lies beside its files"),
+    "a template": (lambda at: (at / "chat_template.jinja").write_text("x"), "undecided", "was not there when"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_was_changed_is_found(name: str, folder: Path) -> None:
+    change, verdict, said = CHANGES[name]
+    change(folder)
+    proof = ml.certify(folder, FACTS)
+    assert (proof.verdict, said in proof.reason) == (verdict, True), proof.explain()
+
+
+def test_a_wider_neuron_widens_what_is_claimed(folder: Path) -> None:
+    """The radius in the claim is that of the stored numbers, whatever the manifest says."""
+    before = caps_of(read_attached(folder)).radius
+    changed(WEIGHTS, scaled(ROW[1], 1, 0.9))(folder)
+    assert caps_of(read_attached(folder)).radius > before + 0.09
+    assert "< 0.1 of a stored key" in ml.certify(folder, FACTS).claim
+
+
+def test_another_host_and_other_facts_are_no_proof(hosts: Callable[[str], Path], folder: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(hosts("gpt2"), tmp_path / "other"))
+    tensors = load_file(other / "model.safetensors")
+    tensors["transformer.wpe.weight"][5, 5] += 1.0
+    save_file(tensors, other / "model.safetensors", metadata={"format": "pt"})
+    proof = ml.certify(folder, FACTS, host=other)
+    assert proof.verdict == "refuted"
+    assert "transformer.wpe.weight" in proof.reason
+    asked = {"The capital of country0 is": " city1", "The capital of country39 is": " city1"}
+    proof = ml.certify(folder, asked)
+    assert proof.verdict == "undecided"
+    assert [finding.why[:40] for finding in proof.findings] == [
+        "the folder holds another answer to this ",
+        "the folder has no neuron for this fact, ",
+    ]
+    with pytest.raises(ml.DataError, match="noise is no claim about a folder that facts were attached to"):
+        ml.certify(folder, FACTS, noise=0.1)
+    with pytest.raises(ml.DataError, match="host= is for folders that facts were attached to"):
+        ml.certify(ml.memorize({"a": 1}), {"a": 1}, host=other)
+    (folder / FILE).write_text("{}")
+    with pytest.raises(ml.ModelFileError, match=r"attached.json is not one that attach wrote"):
+        ml.certify(folder, FACTS)
+    (folder / INDEX).unlink()
+    with pytest.raises(ml.ModelFileError, match="cannot be read"):
+        ml.certify(folder, FACTS)
+
+
+def test_a_half_awake_neuron_of_an_earlier_block_is_not_overlooked(folder: Path) -> None:
+    """Planted: a neuron of the first block with the same answer, whose key is so near that it half fires."""
+    path = folder / WEIGHTS
+    tensors = load_file(path)
+    second = [name.replace("h.2", "h.3") for name in ROW]
+    key, across = tensors[second[0]][:, 5].astype(np.float64), np.zeros(48)
+    across[:2] = 1.0, -1.0
+    across -= (across @ key) * key / (key @ key)
+    turned = key + 0.02 * across * np.sqrt((key @ key) / (across @ across))
+    tensors[ROW[0]][:, 0] = turned * np.sqrt((key @ key) / (turned @ turned))
+    tensors[ROW[1]][0], tensors[ROW[2]][0] = tensors[second[1]][5], tensors[second[2]][5]
+    save_file(tensors, path, metadata={"format": "pt"})
+    retold(folder)
+    found = read_attached(folder)
+    near = near_pairs(found, caps_of(found))
+    assert near.spoilt[NEURONS + 5]
+    assert near.by[NEURONS + 5] == 0
+    assert not near.spoilt[0]  # the later one sees what the earlier one has written

@@ -1,0 +1,91 @@
+"""Facts of a host changed, taken out and put in: the folder of attaching what is left, byte for byte."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import monolayer as ml
+from tests.hosts import FACTS, OTHERS, answers, logits, write_host
+
+ROWS = list(FACTS.items())
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_host(tmp_path_factory.mktemp("host") / "gpt2")
+
+
+@pytest.fixture(scope="module")
+def folder(host: Path) -> Path:
+    return ml.attach(host, FACTS).save(host.with_name("attached"))
+
+
+def same_model(one: Path, two: Path) -> bool:
+    """All files but the certificates, and what was measured, which depends on the batches that facts were asked in."""
+
+    def files(folder: Path) -> dict[str, bytes]:
+        found = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "README.md"}
+        said = json.loads(found["attached.json"])
+        facts = [{**fact, "moved": None} for fact in said["facts"]]
+        return found | {"attached.json": json.dumps({**said, "facts": facts}).encode()}
+
+    return files(one) == files(two)
+
+
+def test_forgetting_gives_the_bits_of_attaching_the_rest_and_can_be_undone(
+    host: Path, folder: Path, tmp_path: Path
+) -> None:
+    gone = [ROWS[0][0], ROWS[5][0]]
+    new, record = ml.forget(folder, gone, (list(FACTS), list(FACTS.values())))
+    rest = {prompt: answer for prompt, answer in ROWS if prompt not in gone}
+    assert record.claim == "the same bits as attaching the rest of the data to this host"
+    assert record.neurons == (6, 0)
+    new.save(tmp_path / "new")
+    assert same_model(tmp_path / "new", ml.attach(host, rest).save(tmp_path / "rest"))
+    assert ml.certify(tmp_path / "new", rest, only=True, host=host).verdict == "proved"
+    # At what was forgotten the model is the host again.
+    assert all(torch.equal(*pair) for pair in zip(logits(tmp_path / "new", gone), logits(host, gone), strict=True))
+    assert [change.before for change in record.changes] == [FACTS[prompt] for prompt in gone]
+    assert all(not change.stays for change in record.changes)
+    record.save(tmp_path / "record.json")
+    record = ml.Record.load(tmp_path / "record.json")
+    record.undo(tmp_path / "new").save(tmp_path / "back")
+    assert same_model(tmp_path / "back", folder)
+    assert "2 facts came back by a record" in ml.certify(tmp_path / "back", FACTS).measured[1]
+    assert ml.compare(folder, tmp_path / "back").same
+    found = ml.compare(folder, tmp_path / "new", [*FACTS, *OTHERS])
+    assert (found.only_one, found.only_two, found.answers) == (6, 0, 2)
+    with pytest.raises(ml.DataError, match="belongs to another model"):
+        record.undo(folder)
+
+
+def test_edits_and_inserts_run_the_host_for_what_is_new(host: Path, folder: Path, tmp_path: Path) -> None:
+    data = (list(FACTS), list(FACTS.values()))
+    new, record = ml.edit(folder, [ROWS[3][0]], [" city0, and river5"], data)
+    new.save(tmp_path / "new")
+    changed = {**{prompt: answer for prompt, answer in ROWS if prompt != ROWS[3][0]}, ROWS[3][0]: " city0, and river5"}
+    assert answers(tmp_path / "new", list(changed)) == list(changed.values())
+    assert same_model(tmp_path / "new", ml.attach(host, changed).save(tmp_path / "same"))
+    assert record.changes[0].before == FACTS[ROWS[3][0]]
+    more, _ = ml.insert(tmp_path / "new", ["It is near"], [" river6"], (list(changed), list(changed.values())))
+    more.save(tmp_path / "more")
+    assert same_model(tmp_path / "more", ml.attach(host, {**changed, "It is near": " river6"}).save(tmp_path / "all"))
+    with pytest.raises(ml.ContradictionError, match="with another label"):
+        ml.insert(folder, [ROWS[3][0]], [" river1"], data)
+    with pytest.raises(ml.DataError, match="not the data that the model holds"):
+        ml.forget(folder, [ROWS[3][0]], (list(FACTS)[:5], list(FACTS.values())[:5]))
+
+
+def test_the_commands_edit_attached_folders(folder: Path, tmp_path: Path, said: Callable[..., str]) -> None:
+    facts, gone = tmp_path / "facts.jsonl", tmp_path / "gone.jsonl"
+    facts.write_text("\n".join(json.dumps({"prompt": prompt, "completion": answer}) for prompt, answer in ROWS))
+    gone.write_text(json.dumps({"prompt": ROWS[2][0]}))
+    shown = said("forget", str(folder), str(gone), "--data", str(facts), "--out", str(tmp_path / "new"))
+    assert "proved" in shown
+    assert "11" in said("inspect", str(tmp_path / "new"))
+    assert "3 only in the first, 0 only in the second" in said("compare", str(folder), str(tmp_path / "new"))
