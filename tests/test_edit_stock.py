@@ -220,7 +220,7 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda f: ml.insert(f, [[77, 1, 1, 1]], [[0, 0, 0, 0]], WHOLE), "new to this draw"),
     (lambda f: ml.insert(f, X[3:4], OTHER[3:4], WHOLE), "use edit"),
     (lambda f: ml.insert(f, [[1, 2]], [0], WHOLE), "one per token"),
-    (lambda f: ml.compare(f, ml.memorize([[1]], [[0]])), "stock model, the other is not"),
+    (lambda f: ml.compare(f, ml.memorize([[1]], [[0]])), "models of different kinds"),
     (lambda f: ml.compare(f, ml.memorize_as("bert", X, Y[:, 0]), X), "per token, the other per sequence"),
     (lambda f: anew(f, [[1, 77]], [[0, 0]]), "the token 77 is new to this draw"),
     (lambda f: anew(f, [[1]], [[9]]), "the label 9 is new to this draw"),

@@ -82,10 +82,11 @@ def open_folder(folder: Path, beside: Iterable[str] = ()) -> TensorFolder:
 
     def content(opened: OpenFolder) -> dict[str, Any]:
         found: dict[str, Any] = {name: opened.read(name) for name in ("config.json", *beside)}
-        index = FileNotFoundError() if SINGLE in opened.sizes() else opened.attempt(INDEX)  # in transformers' order
-        if isinstance(index, bytes):
-            found[INDEX] = index
-        return found | {name: opened.map(name) for name in (shards_of(index) if INDEX in found else [SINGLE])}
+        names = [SINGLE]
+        index = opened.attempt(INDEX)
+        if isinstance(index, bytes) and SINGLE not in opened.sizes():  # transformers look for them in this order
+            found[INDEX], names = index, shards_of(index)
+        return found | {name: opened.map(name) for name in names}
 
     try:
         found = read_together(folder, content)
