@@ -35,8 +35,8 @@ from monolayer.model.monolayer import Monolayer
 from monolayer.table import columns
 from monolayer.theory.contextual import context_classes, contextual_mapping
 
-FORMATS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-COLUMNS = ("part", "width", "r", "δ", "bits", "confused", "QK", "OV")
+AUDIT_FORMATS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+AUDIT_COLUMNS = ("part", "width", "r", "δ", "bits", "confused", "QK", "OV")
 LEGEND = "confused: points in float32, float16, bfloat16; QK, OV: effective ranks"
 MOST_POINTS = 1 << 14
 """Points up to which a closest pair is searched: above 8 dimensions that takes all pairs."""
@@ -47,7 +47,7 @@ Heads = tuple[Tensor, Tensor | None]
 
 
 @dataclass(frozen=True)
-class Part:
+class AuditedPart:
     """One submodule. `bits`: what δ needs, infinite where δ is 0; `confused`: points by format.
 
     `qk_rank`, `ov_rank`: one number per head; None where the heads are not known.
@@ -70,10 +70,10 @@ class Audit:
 
     points: int
     classes: int
-    parts: tuple[Part, ...]
+    parts: tuple[AuditedPart, ...]
 
     def rows(self) -> list[list[str]]:
-        """A line per part, for a table under `COLUMNS`."""
+        """A line per part, for a table under `AUDIT_COLUMNS`."""
         return [
             [
                 part.name,
@@ -82,15 +82,15 @@ class Audit:
                 f"{part.delta:.3g}",
                 f"{part.bits:.1f}",
                 " ".join(f"{count}" for count in part.confused.values()),
-                _numbers(part.qk_rank),
-                _numbers(part.ov_rank),
+                _range_text(part.qk_rank),
+                _range_text(part.ov_rank),
             ]
             for part in self.parts
         ]
 
     def __repr__(self) -> str:
         heading = f"{self.points:,} points in {self.classes:,} classes (token, set of tokens)"
-        return f"{heading}\n{columns(COLUMNS, self.rows())}\n{LEGEND}"
+        return f"{heading}\n{columns(AUDIT_COLUMNS, self.rows())}\n{LEGEND}"
 
     def to_json(self) -> dict[str, Any]:
         """The same for machines; an infinite number of bits is null."""
@@ -100,7 +100,7 @@ class Audit:
         ]
         return {"points": self.points, "classes": self.classes, "parts": parts}
 
-    def __getitem__(self, name: str) -> Part:
+    def __getitem__(self, name: str) -> AuditedPart:
         return next(part for part in self.parts if part.name == name)
 
 
@@ -172,19 +172,19 @@ def _listening(modules: dict[str, nn.Module], shape: tuple[int, int], seen: dict
             handle.remove()
 
 
-def _measure(name: str, modules: dict[str, nn.Module], data: Sequences, classes: Ints, output: Tensor) -> Part:
+def _measure(name: str, modules: dict[str, nn.Module], data: Sequences, classes: Ints, output: Tensor) -> AuditedPart:
     outputs = output.double().cpu()
     mapping = contextual_mapping(lambda _: outputs.numpy(), data)
     bits = math.inf if mapping.delta == 0 else max(0.0, math.log2(mapping.r / mapping.delta)) if mapping.r > 0 else 0.0
     qk, ov = heads_of(modules[name], name, modules) or (None, None)
-    return Part(
+    return AuditedPart(
         name=name,
         kind=type(modules[name]).__name__,
         width=outputs.shape[-1],
         r=mapping.r,
         delta=mapping.delta,
         bits=bits,
-        confused={key: confused(outputs.flatten(0, 1).to(dtype), classes) for key, dtype in FORMATS.items()},
+        confused={key: confused(outputs.flatten(0, 1).to(dtype), classes) for key, dtype in AUDIT_FORMATS.items()},
         qk_rank=_effective(qk),
         ov_rank=_effective(ov),
     )
@@ -208,7 +208,7 @@ def _effective(matrices: Tensor | None) -> tuple[float, ...] | None:
     return tuple(float(rank) if float(total) > 0 else 0.0 for rank, total in zip(ranks, values.sum(-1), strict=True))
 
 
-def _numbers(values: tuple[float, ...] | None) -> str:
+def _range_text(values: tuple[float, ...] | None) -> str:
     if values is None:
         return ""
     low, high = min(values), max(values)
@@ -219,20 +219,20 @@ def heads_of(module: nn.Module, name: str, modules: dict[str, nn.Module]) -> Hea
     """The heads of a module; `modules` are all of the model by name, since some keep `W_O` in a neighbour."""
     any_: Any = module  # a module's attributes have no types
     if isinstance(module, nn.MultiheadAttention) and module.in_proj_weight is not None:
-        return _heads(module.in_proj_weight.chunk(3), module.out_proj.weight, module.num_heads)
+        return _split_heads(module.in_proj_weight.chunk(3), module.out_proj.weight, module.num_heads)
     if all(isinstance(getattr(module, f"W_{letter}", None), Tensor) for letter in "QKVO"):
-        return _heads([any_.W_Q, any_.W_K, any_.W_V], any_.W_O, 1)
+        return _split_heads([any_.W_Q, any_.W_K, any_.W_V], any_.W_O, 1)
     if hasattr(module, "c_attn"):  # GPT-2 stores the transpose
-        return _heads(any_.c_attn.weight.T.chunk(3), any_.c_proj.weight.T, any_.num_heads)
+        return _split_heads(any_.c_attn.weight.T.chunk(3), any_.c_proj.weight.T, any_.num_heads)
     for names in _NAMES:
         layers = [layer for each in names if isinstance(layer := getattr(module, each, None), nn.Linear)]
         weights = [layer.weight for layer in layers]
         if len(layers) == len(names) and len({weight.shape for weight in weights}) == 1:  # no keys shared between heads
-            return _heads(weights, _out(module, name, modules), _count(module))
+            return _split_heads(weights, _out(module, name, modules), _head_count(module))
     return None
 
 
-def _heads(weights: Sequence[Tensor], out: Tensor | None, count: int) -> Heads:
+def _split_heads(weights: Sequence[Tensor], out: Tensor | None, count: int) -> Heads:
     W_Q, W_K, W_V = (weight.detach().double().reshape(count, -1, weight.shape[1]) for weight in weights)
     size = W_Q.shape[1]
     W_OV = None
@@ -241,7 +241,7 @@ def _heads(weights: Sequence[Tensor], out: Tensor | None, count: int) -> Heads:
     return W_Q.mT @ W_K, W_OV
 
 
-def _count(module: nn.Module) -> int:
+def _head_count(module: nn.Module) -> int:
     for name in ("num_attention_heads", "num_heads", "n_heads"):
         found = getattr(module, name, None) or getattr(getattr(module, "config", None), name, None)
         if isinstance(found, int):

@@ -9,12 +9,12 @@ import numpy as np
 
 from monolayer.data import Sequences
 from monolayer.editing.difference import UNHASHED, Content, bits, config_change, difference, same
-from monolayer.editing.record import SHOWN
+from monolayer.editing.record import FACTS_SHOWN
 from monolayer.editing.subject import Subject, subject_of
 from monolayer.errors import DataError
 from monolayer.table import as_table
 
-NAMED = frozenset({"names", "vocabulary", "classes", "id2label", "label2id"})
+NAME_KEYS = frozenset({"names", "vocabulary", "classes", "id2label", "label2id"})
 """Keys of a configuration that only say names."""
 
 
@@ -89,15 +89,15 @@ def compare(one: Any, two: Any, X: Any = None, *, lengths: Any = None) -> Compar
     old, new = (subject.content for subject in subjects)
     only = difference(old.tensors, new.tensors, {**old.blocks, **new.blocks})[1].values()
     config = config_change(old.config, new.config)
-    asked, answers, differing = (None, None, []) if X is None else _answers(subjects, X, lengths)
+    asked, answers, differing = (None, None, []) if X is None else _compared_answers(subjects, X, lengths)
     return Comparison(
-        weights=_weights(old, new),
+        weights=_differing_weights(old, new),
         config={
             key: [values.get("before"), values.get("after")]
             for key, values in config.items()
-            if key not in {*NAMED, *UNHASHED}
+            if key not in {*NAME_KEYS, *UNHASHED}
         },
-        names=not config.keys() & NAMED,
+        names=not config.keys() & NAME_KEYS,
         only_one=sum(out for out, _ in only),
         only_two=sum(put for _, put in only),
         asked=asked,
@@ -106,7 +106,7 @@ def compare(one: Any, two: Any, X: Any = None, *, lengths: Any = None) -> Compar
     )
 
 
-def _weights(old: Content, new: Content) -> dict[str, int | None]:
+def _differing_weights(old: Content, new: Content) -> dict[str, int | None]:
     found: dict[str, int | None] = {}
     for name in sorted({*old.tensors, *new.tensors}):
         a, b = old.tensors.get(name), new.tensors.get(name)
@@ -117,7 +117,7 @@ def _weights(old: Content, new: Content) -> dict[str, int | None]:
     return found
 
 
-def _answers(subjects: list[Subject], X: Any, lengths: Any) -> tuple[int, int, list[Answer]]:
+def _compared_answers(subjects: list[Subject], X: Any, lengths: Any) -> tuple[int, int, list[Answer]]:
     """How many answers there are, how many differ, and the first of these."""
     card = subjects[0].model.card
     asked = Sequences.of(X, lengths=lengths, per="answer" if card.prompts else None, like=card.manner)
@@ -127,7 +127,7 @@ def _answers(subjects: list[Subject], X: Any, lengths: Any) -> tuple[int, int, l
     one, two = (subject.answers(asked) for subject in subjects)
     differ = [place for place, pair in enumerate(zip(one, two, strict=True)) if pair[0] != pair[1]]
     listed = []
-    for place in differ[:SHOWN]:
+    for place in differ[:FACTS_SHOWN]:
         row, position = (place, None) if per[0] == "sequence" else asked.place(place)
         listed.append(Answer(row, position, one[place], two[place]))
     return len(one), len(differ), listed

@@ -26,8 +26,8 @@ WINDOW = 1024
 """Neurons of either side among which common ones are looked for at a time."""
 
 Array = NDArray[Any]
-Tensors = Mapping[str, Array]
-Block = Mapping[str, int]
+NamedArrays = Mapping[str, Array]
+NeuronAxes = Mapping[str, int]
 """Tensors whose rows are the neurons of one block, each with the axis that counts them."""
 
 
@@ -35,9 +35,9 @@ Block = Mapping[str, int]
 class Content:
     """`tensors`, `config` as JSON, which has the lists of names too; `blocks`: which tensors hold neurons."""
 
-    tensors: Tensors
+    tensors: NamedArrays
     config: Mapping[str, Any]
-    blocks: Mapping[str, Block]
+    blocks: Mapping[str, NeuronAxes]
 
     @cached_property
     def digest(self) -> str:
@@ -121,7 +121,7 @@ class Splice:
 
 
 def difference(
-    old: Tensors, new: Tensors, blocks: Mapping[str, Block]
+    old: NamedArrays, new: NamedArrays, blocks: Mapping[str, NeuronAxes]
 ) -> tuple[tuple[Splice, ...], dict[str, tuple[int, int]]]:
     """What makes the tensors `new` of `old`, and by block how many neurons only the one and only the other has.
 
@@ -132,18 +132,18 @@ def difference(
     done: set[str] = set()
     for name, axes in blocks.items():
         if all(part in old and part in new and _alike(old[part], new[part], axis) for part, axis in axes.items()):
-            found, only[name] = _neurons(old, new, axes)
+            found, only[name] = _neuron_splices(old, new, axes)
             splices += found
             done |= axes.keys()
         else:
             sizes = [next((side[p].shape[axis] for p, axis in axes.items() if p in side), 0) for side in (old, new)]
             only[name] = sizes[0], sizes[1]
     for name in sorted({*old, *new} - done):
-        splices += _rows(name, old.get(name), new.get(name))
+        splices += _row_splices(name, old.get(name), new.get(name))
     return tuple(splices), {name: pair for name, pair in sorted(only.items()) if pair != (0, 0)}
 
 
-def _neurons(old: Tensors, new: Tensors, axes: Block) -> tuple[list[Splice], tuple[int, int]]:
+def _neuron_splices(old: NamedArrays, new: NamedArrays, axes: NeuronAxes) -> tuple[list[Splice], tuple[int, int]]:
     """Replacements of the neurons that one of the two lacks, and how many these are."""
     sides = [[np.moveaxis(each[name], axis, 0) for name, axis in axes.items()] for each in (old, new)]
     counts = [min(map(len, side)) for side in sides]
@@ -159,22 +159,22 @@ def _neurons(old: Tensors, new: Tensors, axes: Block) -> tuple[list[Splice], tup
     for (name, axis), a, b, before, after in zip(axes.items(), *sides, *leads, strict=True):
         front = 0 if same(a[:before], b[:after]) else max(before, after)
         gone, come = (np.append(np.arange(lead)[:front], lead + rows) for lead, rows in ((before, out), (after, put)))
-        splices += _replaced(name, axis, a, b, gone, come)
+        splices += _splice_if_any(name, axis, a, b, gone, come)
     return splices, (len(out), len(put))
 
 
-def _rows(name: str, old: Array | None, new: Array | None) -> list[Splice]:
+def _row_splices(name: str, old: Array | None, new: Array | None) -> list[Splice]:
     """Rows that changed in place, and those that came or went at the end; or the whole tensor."""
     if old is not None and new is not None and old.ndim and _alike(old, new, 0):
         both = min(len(old), len(new))
         changed = np.flatnonzero(~_same_rows(old[:both], new[:both]))
         out, put = (np.append(changed, np.arange(both, len(side))) for side in (old, new))
-        return _replaced(name, 0, old, new, out, put)
+        return _splice_if_any(name, 0, old, new, out, put)
     none = np.zeros(0, np.int64)
     return [] if same(old, new) else [Splice(name, None, none, none, old, new)]
 
 
-def _replaced(name: str, axis: int, old: Array, new: Array, out: Ints, put: Ints) -> list[Splice]:
+def _splice_if_any(name: str, axis: int, old: Array, new: Array, out: Ints, put: Ints) -> list[Splice]:
     return [Splice(name, axis, out, put, old[out], new[put])] if len(out) or len(put) else []
 
 

@@ -52,7 +52,7 @@ def chosen_rows(subject: Subject, data: Sequences, X: Any, lengths: Any = None) 
     if isinstance(X, list | tuple | range) and len(X) and all(isinstance(array_like(x), int) for x in X):
         X = np.asarray(X)
     if plain_array(X) and X.ndim == 1 and X.dtype.kind in "iub":
-        return _numbered(len(data), X)
+        return _rows_by_number(len(data), X)
     if data.prompts is not None:  # an answer that comes along does not count
         X, lengths = Sequences.of(X, lengths=lengths, per="answer").only_prompts(), None
     card, names = subject.model.card, data.vocabulary
@@ -62,7 +62,7 @@ def chosen_rows(subject: Subject, data: Sequences, X: Any, lengths: Any = None) 
     return _equal(subject, data.only_prompts(), asked)[1]
 
 
-def _numbered(size: int, rows: NDArray[Any]) -> Ints:
+def _rows_by_number(size: int, rows: NDArray[Any]) -> Ints:
     if rows.dtype == bool or len(rows) == 0:
         raise DataError("rows are chosen by their numbers, at least one: np.flatnonzero(mask) gives those of a mask")
     bad = rows[(rows < 0) | (size <= rows)]
@@ -121,14 +121,14 @@ def without(subject: Subject, data: Sequences, rows: Ints) -> Edited:
     there = _matched(subject, asked, rest)[0] >= 0
     shared = int(there.sum())
     if asked.prompts is not None:
-        shared = len(asked) - len(np.unique(rows_of(asked, target)[~there]))
+        shared = len(asked) - len(np.unique(fact_rows(asked, target)[~there]))
     return Edited(rest, asked, labels_of(asked, target), None, _tokens(asked), shared)
 
 
 def relabelled(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     """The data with the labels of `asked`; every row that teaches such a fact changes with it."""
     if asked.prompts is not None and data.prompts is not None:
-        return _answered(subject, data, asked)
+        return _with_answers(subject, data, asked)
     if data.labels is None or asked.labels is None:
         raise DataError("the labels of a next-token model are its tokens: forget the sequence, and insert another")
     known, changed, fact = _matched(subject, asked, data)
@@ -143,7 +143,7 @@ def relabelled(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     values[changed] = asked.labels.values[fact]
     labels = replace(data.labels, values=values, classes=asked.labels.classes)
     differ = (values[changed] != old[changed]).reshape(len(changed), -1).any(axis=1)
-    token = places_of(data, subject.task(data).target)
+    token = fact_tokens(data, subject.task(data).target)
     touched = None
     if data.vocabulary is not None and token is not None:
         touched = np.unique(data.tokens[token[changed[differ]]])
@@ -151,7 +151,7 @@ def relabelled(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     return Edited(replace(data, labels=labels), asked, before, after, touched)
 
 
-def _answered(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
+def _with_answers(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     """The data with the answers of `asked`, which every row with such a prompt gets."""
     _matched(subject, asked, data)  # answers that contradict each other
     first, rows, which = _equal(subject, data.only_prompts(), asked.only_prompts(), ": use insert to add it")
@@ -159,15 +159,15 @@ def _answered(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     rest = data.select(np.setdiff1d(np.arange(len(data)), rows))
     before = [data.texts(row)[1] for row in first.tolist()]
     touched = np.unique(np.concatenate([asked.tokens, data.select(rows).tokens]))
-    edited = _joined([rest, new], asked.vocabulary, None) if len(rest) else new
+    edited = _rows_joined([rest, new], asked.vocabulary, None) if len(rest) else new
     return Edited(edited, asked, before, labels_of(asked, subject.task(asked).target), touched)
 
 
-def joined(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
+def with_rows(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     """The data with more rows; facts of theirs that the data have already must have the labels they have."""
     target, own = subject.task(asked).target, subject.task(data).target
     known = _matched(subject, asked, data)[0]
-    differ = (_values(own)[known] != _values(target)).reshape(len(known), -1).any(axis=1)
+    differ = (_label_values(own)[known] != _label_values(target)).reshape(len(known), -1).any(axis=1)
     odd = np.flatnonzero((known >= 0) & differ)
     if len(odd):
         raise ContradictionError(
@@ -182,23 +182,23 @@ def joined(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
         if labels.place is not None or asked.labels.place is not None:
             place = np.append(data.labelled_places, data.labellable + asked.labelled_places)
         labels = Labels(both, labels.per, asked.labels.classes, labels.scalar, place)
-    new = _joined([data, asked], asked.vocabulary, labels)
+    new = _rows_joined([data, asked], asked.vocabulary, labels)
     return Edited(new, asked, None, labels_of(asked, target), _tokens(asked))
 
 
 # -- facts -------------------------------------------------------------------------------------------------
 
 
-def places_of(data: Sequences, target: Target) -> Ints | None:
+def fact_tokens(data: Sequences, target: Target) -> Ints | None:
     """The tokens `(Q,)` at which facts are answered; None: at the begin token."""
     if target.per == "sequence":
         return None
     return np.arange(len(data.tokens)) if target.place is None else target.place
 
 
-def rows_of(data: Sequences, target: Target) -> Ints:
+def fact_rows(data: Sequences, target: Target) -> Ints:
     """The rows `(Q,)` of facts."""
-    places = places_of(data, target)
+    places = fact_tokens(data, target)
     if places is not None:
         return data.sequence[places]
     return np.arange(len(data)) if target.place is None else target.place
@@ -208,12 +208,12 @@ def labels_of(data: Sequences, target: Target) -> list[Any]:
     """What facts are answered with, as users write it; of prompts the answers as text."""
     if data.prompts is not None:
         return [data.texts(row)[1] for row in range(len(data))]
-    values = _values(target)
+    values = _label_values(target)
     found: list[Any] = Labels(values, target.per, target.classes, target.scalar).decode(values).tolist()
     return found
 
 
-def _values(target: Target) -> NDArray[Any]:
+def _label_values(target: Target) -> NDArray[Any]:
     """Label values of facts: class numbers `(Q,)`, or reals `(Q, m)`."""
     return target.number if target.classes is not None else target.table[target.number]
 
@@ -236,19 +236,19 @@ def _matched(subject: Subject, asked: Sequences, data: Sequences) -> tuple[Ints,
         starts = np.cumsum([0] + [part.labellable for part in parts[:-1]])
         place = np.concatenate([start + part.labelled_places for start, part in zip(starts, parts, strict=True)])
         none = Labels(np.zeros(len(place), np.int64), data.labels.per, Names(range(1)), place=place)
-    both = _joined(parts, asked.vocabulary, none)
+    both = _rows_joined(parts, asked.vocabulary, none)
     task = subject.task(both)
     group = equal_points(task.context, task.target)
-    count = int(np.searchsorted(rows_of(task.data, task.target), len(asked)))
+    count = int(np.searchsorted(fact_rows(task.data, task.target), len(asked)))
     mine, theirs = group[:count], group[count:]
     if asked.labels is not None or data.labels is None:
         _check_consistent(asked, subject.task(asked).target, mine)
-    fact = np.append(np.flatnonzero(np.isin(rows_of(data, subject.task(data).target), rows)), -1)
+    fact = np.append(np.flatnonzero(np.isin(fact_rows(data, subject.task(data).target), rows)), -1)
     known, there, which = _pairs(mine, theirs)
     return fact[known], fact[there], which
 
 
-def _joined(parts: list[Sequences], names: Names | None, labels: Labels | None) -> Sequences:
+def _rows_joined(parts: list[Sequences], names: Names | None, labels: Labels | None) -> Sequences:
     """The rows of all parts."""
     tokens, lengths = (np.concatenate([getattr(part, name) for part in parts]) for name in ("tokens", "lengths"))
     prompts = [part.prompts for part in parts if part.prompts is not None]

@@ -17,8 +17,17 @@ from monolayer.arrays import Ints
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.editing.difference import config_change, difference
-from monolayer.editing.edited import Edited, chosen_rows, joined, labels_of, places_of, relabelled, rows_of, without
-from monolayer.editing.record import SHOWN, Change, Kind, Record
+from monolayer.editing.edited import (
+    Edited,
+    chosen_rows,
+    fact_rows,
+    fact_tokens,
+    labels_of,
+    relabelled,
+    with_rows,
+    without,
+)
+from monolayer.editing.record import FACTS_SHOWN, Change, EditKind, Record
 from monolayer.editing.subject import Subject, subject_of
 from monolayer.errors import DataError, PrecisionError
 
@@ -56,7 +65,7 @@ class Facts:
         """A `Monolayer`, or a stock model."""
         return self.subject.model
 
-    def changed(self, kind: Kind, edit: Edited) -> tuple[Facts, Record]:
+    def changed(self, kind: EditKind, edit: Edited) -> tuple[Facts, Record]:
         """The facts after an edit of the data, and the record of what became of the model."""
         only = edit.touched if self.subject.by_token else None
         if only is not None:
@@ -64,7 +73,7 @@ class Facts:
         new = self.subject.again(edit.data, only)
         meant = MEANT[kind]
         claim = WHOLE.format(meant) if only is None else CELLS.format(f"{len(only):,}", meant)
-        changes = tuple(_changes(self.subject, new, edit))
+        changes = tuple(_described_changes(self.subject, new, edit))
         old, made = self.subject.content, new.content
         splices, blocks = difference(old.tensors, made.tensors, {**old.blocks, **made.blocks})
         config = config_change(old.config, made.config)
@@ -118,10 +127,10 @@ class Facts:
         )
 
 
-def _changes(old: Subject, new: Subject, edit: Edited) -> Iterable[Change]:
+def _described_changes(old: Subject, new: Subject, edit: Edited) -> Iterable[Change]:
     """The first facts in words, with what the model answers there now."""
     asked, target = edit.asked, old.task(edit.asked).target
-    row, position, count = rows_of(asked, target), places_of(asked, target), min(SHOWN, edit.facts)
+    row, position, count = fact_rows(asked, target), fact_tokens(asked, target), min(FACTS_SHOWN, edit.facts)
     if count == 0:  # of rows that were taken out none had a label
         return
     if asked.prompts is not None:
@@ -142,10 +151,10 @@ def _changes(old: Subject, new: Subject, edit: Edited) -> Iterable[Change]:
 
 def _answering(subject: Subject, data: Sequences, target: Target) -> list[int]:
     """Where in `answers` the facts stand."""
-    places = places_of(data, target)
+    places = fact_tokens(data, target)
     if data.prompts is not None:
         return list(range(len(data)))
-    found: list[int] = (rows_of(data, target) if places is None or subject.per == "sequence" else places).tolist()
+    found: list[int] = (fact_rows(data, target) if places is None or subject.per == "sequence" else places).tolist()
     return found
 
 
@@ -181,7 +190,7 @@ def insert(model: Any, X: Any, Y: Any = None, data: Any = None, *, lengths: Any 
     """`model` with more facts, and a record of what changed. See `forget`; tokens and classes may be new."""
     facts = known(model, data)
     asked = facts.subject.adopt(Sequences.of(X, Y, lengths=lengths, like=facts.model.card.manner))
-    return _returned(model, *facts.changed("insert", joined(facts.subject, facts.data, asked)))
+    return _returned(model, *facts.changed("insert", with_rows(facts.subject, facts.data, asked)))
 
 
 def known(model: Any, data: Any) -> Facts:

@@ -17,16 +17,16 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.model.save import config_digest
 from monolayer.table import as_table
 
-Kind = Literal["forget", "edit", "insert"]
-FORMAT, VERSION = "monolayer-edit", 1
-SHOWN = 100
+EditKind = Literal["forget", "edit", "insert"]
+RECORD_FORMAT, RECORD_VERSION = "monolayer-edit", 1
+FACTS_SHOWN = 100
 """Facts that a record, and answers that a comparison, names; the rest it counts."""
 _BACK = {"before": "after", "after": "before"}
 ARRAYS = ("out", "put", "before", "after")
 """Fields of a splice that are arrays."""
 SAID = ("kind", "claim", "facts", "shared", "source", "result")
 """Fields of a record that are as they are in its file."""
-LONG = 16
+TOKENS_SHOWN = 16
 """Tokens of a fact that are shown."""
 NUMBERS = ("float64", "float32", "float16", "int64", "int16", "uint64")
 """Types of arrays in a record; bfloat16 stands there as the bits of int16."""
@@ -48,8 +48,8 @@ class Change:
 
     def __post_init__(self) -> None:
         place = self.position
-        _demand(type(self.tokens) is list, "changes: tokens")
-        _demand(place is None or (type(place) is int and 0 <= place < len(self.tokens)), "changes: position")
+        _check_field(type(self.tokens) is list, "changes: tokens")
+        _check_field(place is None or (type(place) is int and 0 <= place < len(self.tokens)), "changes: position")
 
     @property
     def stays(self) -> bool:
@@ -65,7 +65,7 @@ class Change:
         if self.tokens and isinstance(self.tokens[0], list):
             what = "a sequence" if self.position is None else f"vector {self.position}"
             return f"{what} of {len(self.tokens)} vectors"
-        some = self.tokens if len(self.tokens) <= LONG else [*self.tokens[:LONG], "…"]
+        some = self.tokens if len(self.tokens) <= TOKENS_SHOWN else [*self.tokens[:TOKENS_SHOWN], "…"]
         words = all(isinstance(token, str) for token in some)
         glued = words and (all(len(token) == 1 for token in some) or any(token[:1].isspace() for token in some))
         shown = repr("".join(some) if glued else some)
@@ -82,7 +82,7 @@ class Record:
     configuration that change, `before` and `after`; the lists of names are one of them.
     """
 
-    kind: Kind
+    kind: EditKind
     claim: str
     facts: int
     shared: int
@@ -94,15 +94,15 @@ class Record:
     config: dict[str, dict[str, Any]]
 
     def __post_init__(self) -> None:
-        _demand(self.kind in get_args(Kind), "kind")
+        _check_field(self.kind in get_args(EditKind), "kind")
         for name in ("claim", "source", "result"):
-            _demand(type(getattr(self, name)) is str, name)
+            _check_field(type(getattr(self, name)) is str, name)
         for name in ("facts", "shared"):
-            _demand(type(getattr(self, name)) is int, name)
-        _demand(type(self.changes) is tuple and all(isinstance(one, Change) for one in self.changes), "changes")
-        _demand(type(self.splices) is tuple and all(map(_is_splice, self.splices)), "splices")
-        _demand(type(self.blocks) is dict and all(map(_is_block, self.blocks.items())), "blocks")
-        _demand(type(self.config) is dict and all(map(_is_setting, self.config.items())), "config")
+            _check_field(type(getattr(self, name)) is int, name)
+        _check_field(type(self.changes) is tuple and all(isinstance(one, Change) for one in self.changes), "changes")
+        _check_field(type(self.splices) is tuple and all(map(_is_splice, self.splices)), "splices")
+        _check_field(type(self.blocks) is dict and all(map(_is_block, self.blocks.items())), "blocks")
+        _check_field(type(self.config) is dict and all(map(_is_setting, self.config.items())), "config")
 
     def apply(self, model: Any) -> Any:
         """The edited model, of the model (or the folder of it) that this record was made from."""
@@ -115,7 +115,7 @@ class Record:
             source=self.result,
             result=self.source,
             splices=tuple(splice.inverse() for splice in self.splices),
-            config=_turned(self.config),
+            config=_exchanged(self.config),
         )
         return back._carried(subject_of(model), "led to").model
 
@@ -187,8 +187,8 @@ class Record:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the record as one JSON file: all of it, or nothing."""
         content = {
-            "format": FORMAT,
-            "version": VERSION,
+            "format": RECORD_FORMAT,
+            "version": RECORD_VERSION,
             **self.to_json(),
             "splices": [
                 {"tensor": part.tensor, "axis": part.axis} | {name: _to_json(getattr(part, name)) for name in ARRAYS}
@@ -209,10 +209,10 @@ class Record:
         """The record in a file that `save` wrote."""
         try:
             known = json.loads(Path(path).read_text(encoding="utf-8"))
-            if not isinstance(known, dict) or known.get("format") != FORMAT:
+            if not isinstance(known, dict) or known.get("format") != RECORD_FORMAT:
                 raise ValueError("it does not say that it is one")
-            if known["version"] != VERSION:
-                raise ModelFileError(f"{path} has version {known['version']!r}; this monolayer reads {VERSION}")
+            if known["version"] != RECORD_VERSION:
+                raise ModelFileError(f"{path} has version {known['version']!r}; this monolayer reads {RECORD_VERSION}")
             if known.get("digest") != config_digest(known):
                 raise ModelFileError(f"{path} was changed after it was written: its digest is not that of its content")
             return cls._read(known)
@@ -235,12 +235,12 @@ class Record:
         )
 
 
-def _turned(changes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _exchanged(changes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Before and after exchanged."""
     return {key: {_BACK[side]: value for side, value in entry.items()} for key, entry in changes.items()}
 
 
-def _demand(holds: bool, field: str) -> None:
+def _check_field(holds: bool, field: str) -> None:
     if not holds:
         raise DataError(f"{field} of this record is damaged: not what an edit writes there")
 
@@ -277,7 +277,7 @@ def _to_json(array: Array | None) -> dict[str, Any] | None:
 def _from_json(entry: dict[str, Any] | None) -> Any:
     if entry is None:
         return None
-    _demand(entry["dtype"] in NUMBERS, "an array: dtype")
+    _check_field(entry["dtype"] in NUMBERS, "an array: dtype")
     flat = [np.nan if x is None else x for x in entry["values"]]
     with np.errstate(over="ignore"):  # a number that its format lacks is none of the model's: the digest tells
         return np.array(flat, dtype=entry["dtype"]).reshape(entry["shape"])

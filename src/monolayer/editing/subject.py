@@ -23,10 +23,10 @@ from monolayer.model.load import load_monolayer, model_from
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import described
 from monolayer.model.uniform import Uniform
-from monolayer.stock.build import adopt, again, job_of
+from monolayer.stock.build import adopt, job_of, memorize_again
 from monolayer.stock.folder import StockModel, load
 
-DRAW, NAMES = "draw.json", "names"
+DRAW_KEY, NAMES_KEY = "draw.json", "names"
 """Stand among the keys of the configuration for the file of that name, and for the names of tokens and classes."""
 
 
@@ -66,20 +66,20 @@ class Stock:
         names = kind.names(model.facts.task)
         axes = {"W_1": int(kind.transposed), "b_1": 0, "W_2": int(not kind.transposed)}
         blocks = {"feed_forward": {names[letter]: axis for letter, axis in axes.items()}}
-        config = {**model.config, DRAW: model.draw.to_json(), NAMES: list(model.facts.names)}
+        config = {**model.config, DRAW_KEY: model.draw.to_json(), NAMES_KEY: list(model.facts.names)}
         return Content(tensors, config, blocks)
 
     def with_content(self, content: Content) -> Stock:
         dtype = getattr(torch, self.model.dtype)
         tensors = {name: tensor_of(part, dtype).double().numpy() for name, part in content.tensors.items()}
-        config = {key: value for key, value in content.config.items() if key not in (DRAW, NAMES)}
+        config = {key: value for key, value in content.config.items() if key not in (DRAW_KEY, NAMES_KEY)}
         old = self.model
         try:
             neurons = len(old.facts.architecture.arrays(old.facts.task, tensors)["W_1"])
             model = replace(old, facts=replace(old.facts, neurons=neurons), tensors=tensors, data=None, summary=None)
         except (KeyError, ValueError):
             model = old
-        if model.config != config or content.config[DRAW] != old.draw.to_json() or model is old:
+        if model.config != config or content.config[DRAW_KEY] != old.draw.to_json() or model is old:
             raise DataError("the record does not lead to a model of this architecture")
         return Stock(model)
 
@@ -90,7 +90,7 @@ class Stock:
         return job_of(self.model, data).task
 
     def again(self, data: Sequences, only: Ints | None = None) -> Stock:
-        return Stock(again(self.model, data, only=only))
+        return Stock(memorize_again(self.model, data, only=only))
 
     def answers(self, data: Sequences) -> list[Any]:
         if self.model.draw.prompts:
@@ -110,7 +110,7 @@ class Own:
     """A model that `memorize` built."""
 
     model: Monolayer
-    may_change: ClassVar = frozenset({"steps", "width", "vocabulary", "classes", NAMES, "draw", "summary"})
+    may_change: ClassVar = frozenset({"steps", "width", "vocabulary", "classes", NAMES_KEY, "draw", "summary"})
     """Keys of the configuration that an edit may change."""
 
     @property
@@ -146,7 +146,7 @@ class Own:
         prefixes = [name.removesuffix(".weight_1") for name in tensors if name.endswith(".weight_1")]
         axes = {"weight_1": 0, "bias_1": 0, "weight_2": 1}
         blocks = {prefix: {f"{prefix}.{part}": axis for part, axis in axes.items()} for prefix in prefixes}
-        return Content(tensors, config | {NAMES: names}, blocks)
+        return Content(tensors, config | {NAMES_KEY: names}, blocks)
 
     def with_content(self, content: Content) -> Own:
         """The same kind of model with other tensors, configuration and names."""
@@ -154,7 +154,7 @@ class Own:
         dtype = self.model.bos.dtype
         tensors = {name: tensor_of(part, dtype) for name, part in content.tensors.items() if name != FINGERPRINTS}
         try:
-            model = model_from(config, config.pop(NAMES), tensors)
+            model = model_from(config, config.pop(NAMES_KEY), tensors)
         except (ModelFileError, LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise DataError(f"the record does not lead to a model: {error}") from None
         words = content.tensors.get(FINGERPRINTS)

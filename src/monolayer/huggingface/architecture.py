@@ -18,14 +18,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-Task = Literal["token", "sequence", "lm"]
-SUFFIXES: dict[Task, str] = {"token": "ForTokenClassification", "sequence": "ForSequenceClassification"}
-SUFFIXES["lm"] = "ForCausalLM"
-SHAPES = {"tokens": "VD", "places": "LD", "types": "TD"}
-SHAPES |= {**dict.fromkeys(("W_Q", "W_K", "W_V", "W_O", "W_P"), "DD"), "W_H": "CD"}
-SHAPES |= dict.fromkeys(("W_1", "W_2", "W_3"), "HD")
-SHAPES |= {f"b_{letter}": shape for letter, shape in zip("QKVO123PH", "DDDDHDHDC", strict=True)}
-SHAPES |= {f"{part}_{number}": "D" for number in (1, 2, 3) for part in ("scale", "shift")}
+ModelTask = Literal["token", "sequence", "lm"]
+CLASS_SUFFIXES: dict[ModelTask, str] = {"token": "ForTokenClassification", "sequence": "ForSequenceClassification"}
+CLASS_SUFFIXES["lm"] = "ForCausalLM"
+ARRAY_SHAPES = {"tokens": "VD", "places": "LD", "types": "TD"}
+ARRAY_SHAPES |= {**dict.fromkeys(("W_Q", "W_K", "W_V", "W_O", "W_P"), "DD"), "W_H": "CD"}
+ARRAY_SHAPES |= dict.fromkeys(("W_1", "W_2", "W_3"), "HD")
+ARRAY_SHAPES |= {f"b_{letter}": shape for letter, shape in zip("QKVO123PH", "DDDDHDHDC", strict=True)}
+ARRAY_SHAPES |= {f"{part}_{number}": "D" for number in (1, 2, 3) for part in ("scale", "shift")}
 """Sizes of every array; `T` token types."""
 TYPES = 2
 PAD, UNKNOWN, BEGIN, END = range(4)
@@ -34,7 +34,7 @@ DECODER = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
 """Special tokens of models that see both ways, and of those that see what came before, in the order of their ids."""
 
 
-class Fact(Enum):
+class ModelSetting(Enum):
     """A value in `config.json` that depends on the model: the field of `Facts` that says it."""
 
     WIDTH = "width"
@@ -57,7 +57,7 @@ class Architecture:
     layers: Mapping[str, str]
     """Linear layers by their letter; query, key and value in one tensor share its name."""
     norms: tuple[str, ...]
-    heads: Mapping[Task, str]
+    heads: Mapping[ModelTask, str]
     settings: Mapping[str, Any]
     """What it says in `config.json` that the others do not."""
     activation: str = "relu6"
@@ -83,9 +83,9 @@ class Architecture:
     """Whether eager attention computes in float64 throughout, as sdpa does in all of them."""
 
     @property
-    def models(self) -> dict[Task, str]:
+    def models(self) -> dict[ModelTask, str]:
         """Its class for each task."""
-        known = {task: self.word + SUFFIXES[task] for task in self.heads}
+        known = {task: self.word + CLASS_SUFFIXES[task] for task in self.heads}
         return known | {"lm": "GPT2LMHeadModel"} if self.name == "gpt2" else known
 
     @property
@@ -103,7 +103,7 @@ class Architecture:
         """Whether it has a table of positions."""
         return "places" in self.tables
 
-    def names(self, task: Task) -> dict[str, str]:
+    def names(self, task: ModelTask) -> dict[str, str]:
         """The name of the tensor that holds each array."""
         found = dict(self.tables)
         layers = {**self.layers, **({"P": self.pooler} if self.pooler and task == "sequence" else {})}
@@ -115,7 +115,7 @@ class Architecture:
             found |= {f"scale_{number}": f"{name}.weight"} | ({} if self.rms else {f"shift_{number}": f"{name}.bias"})
         return found
 
-    def tensors(self, task: Task, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    def tensors(self, task: ModelTask, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Arrays under the names of their tensors. What is left out is 0; scales and what multiplies neurons are 1."""
         sizes = {"T": TYPES, "D": arrays["tokens"].shape[1], "H": len(arrays["W_1"]), "C": len(arrays["W_H"])}
 
@@ -123,7 +123,7 @@ class Architecture:
             if letter in arrays:
                 return arrays[letter]
             one = letter.startswith("scale") or letter == "b_3"
-            return np.full([sizes[size] for size in SHAPES[letter]], float(one))
+            return np.full([sizes[size] for size in ARRAY_SHAPES[letter]], float(one))
 
         found = {}
         for name, letters in self._stored(task).items():
@@ -131,7 +131,7 @@ class Architecture:
             found[name] = whole.T if self._turned(letters[0]) else whole
         return found
 
-    def arrays(self, task: Task, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    def arrays(self, task: ModelTask, tensors: Mapping[str, Any]) -> dict[str, Any]:
         """The way back: a `KeyError` names a missing tensor, a `ValueError` one too many or of a wrong shape."""
         rest, found = dict(tensors), dict[str, Any]()
         for name, letters in self._stored(task).items():
@@ -143,12 +143,12 @@ class Architecture:
         sizes = {size: len(found[name]) for size, name in (("V", "tokens"), ("H", "W_1"), ("C", "W_H"))}
         sizes |= {"T": TYPES, "D": found["tokens"].shape[1], "L": max(len(found.get("places", ())), self.offset + 1)}
         for letter, array in found.items():
-            shape = tuple(sizes[size] for size in SHAPES[letter])
+            shape = tuple(sizes[size] for size in ARRAY_SHAPES[letter])
             if array.shape != shape:
                 raise ValueError(f"{letter} has shape {array.shape} where the others say {shape}")
         return found
 
-    def _stored(self, task: Task) -> dict[str, list[str]]:
+    def _stored(self, task: ModelTask) -> dict[str, list[str]]:
         """The arrays in each tensor."""
         found: dict[str, list[str]] = {}
         for letter, name in self.names(task).items():

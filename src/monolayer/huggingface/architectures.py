@@ -10,17 +10,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from monolayer.errors import DataError, nearest
-from monolayer.huggingface.architecture import BEGIN, END, TYPES, Architecture, Fact
+from monolayer.huggingface.architecture import BEGIN, END, TYPES, Architecture, ModelSetting
 
-_ONE_LAYER = {"num_hidden_layers": 1, "num_attention_heads": 1, "hidden_size": Fact.WIDTH}
+_ONE_LAYER = {"num_hidden_layers": 1, "num_attention_heads": 1, "hidden_size": ModelSetting.WIDTH}
 _ENDS = {"bos_token_id": BEGIN, "eos_token_id": END}
-_OPT = {**_ONE_LAYER, **_ENDS, "max_position_embeddings": Fact.PLACES, "attention_dropout": 0.0}
-_DECODER = {**_OPT, "intermediate_size": Fact.NEURONS, "hidden_act": Fact.ACTIVATION}
-_ROPE = {"rope_type": "default", "rope_theta": Fact.THETA}
+_OPT = {**_ONE_LAYER, **_ENDS, "max_position_embeddings": ModelSetting.PLACES, "attention_dropout": 0.0}
+_DECODER = {**_OPT, "intermediate_size": ModelSetting.NEURONS, "hidden_act": ModelSetting.ACTIVATION}
+_ROPE = {"rope_type": "default", "rope_theta": ModelSetting.THETA}
 _BERT = {
     **_ONE_LAYER,
-    **{"max_position_embeddings": Fact.PLACES, "intermediate_size": Fact.NEURONS, "hidden_act": Fact.ACTIVATION},
-    **{"layer_norm_eps": Fact.EPSILON, "type_vocab_size": TYPES},
+    **{
+        "max_position_embeddings": ModelSetting.PLACES,
+        "intermediate_size": ModelSetting.NEURONS,
+        "hidden_act": ModelSetting.ACTIVATION,
+    },
+    **{"layer_norm_eps": ModelSetting.EPSILON, "type_vocab_size": TYPES},
     **{"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0},
 }
 
@@ -71,7 +75,13 @@ def _llama(name: str, word: str, mlp: str, settings: Mapping[str, Any], **more: 
         f".self_attn.q_proj .self_attn.k_proj .self_attn.v_proj .self_attn.o_proj {mlp}",
         ".input_layernorm .post_attention_layernorm model.norm",
         heads={"token": "score", "sequence": "score", "lm": "lm_head"},
-        settings={**_DECODER, "num_key_value_heads": 1, "rope_theta": Fact.THETA, "rope_parameters": _ROPE, **settings},
+        settings={
+            **_DECODER,
+            "num_key_value_heads": 1,
+            "rope_theta": ModelSetting.THETA,
+            "rope_parameters": _ROPE,
+            **settings,
+        },
         still=lambda width: (width // 2 - 1, (1e30, width)),
         **more,
     )
@@ -92,8 +102,12 @@ _TABLE = (
         "distilbert.embeddings.LayerNorm .sa_layer_norm .output_layer_norm",
         heads={"token": "classifier", "sequence": "classifier"},
         settings={
-            **{"dim": Fact.WIDTH, "n_layers": 1, "n_heads": 1, "hidden_dim": Fact.NEURONS},
-            **{"activation": Fact.ACTIVATION, "max_position_embeddings": Fact.PLACES, "sinusoidal_pos_embds": False},
+            **{"dim": ModelSetting.WIDTH, "n_layers": 1, "n_heads": 1, "hidden_dim": ModelSetting.NEURONS},
+            **{
+                "activation": ModelSetting.ACTIVATION,
+                "max_position_embeddings": ModelSetting.PLACES,
+                "sinusoidal_pos_embds": False,
+            },
             **{"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0},
         },
         causal=False,
@@ -112,8 +126,14 @@ _TABLE = (
         heads={"token": "classifier", "sequence": "score", "lm": "lm_head"},
         settings={
             **_ENDS,
-            **{"n_embd": Fact.WIDTH, "n_layer": 1, "n_head": 1, "n_inner": Fact.NEURONS, "n_positions": Fact.PLACES},
-            **{"activation_function": Fact.ACTIVATION, "layer_norm_epsilon": Fact.EPSILON},
+            **{
+                "n_embd": ModelSetting.WIDTH,
+                "n_layer": 1,
+                "n_head": 1,
+                "n_inner": ModelSetting.NEURONS,
+                "n_positions": ModelSetting.PLACES,
+            },
+            **{"activation_function": ModelSetting.ACTIVATION, "layer_norm_epsilon": ModelSetting.EPSILON},
             **{"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "classifier_dropout": 0.0},
         },
         transposed=True,
@@ -129,7 +149,11 @@ _TABLE = (
         heads={"sequence": "score", "lm": "lm_head"},
         settings={
             **_OPT,
-            **{"word_embed_proj_dim": Fact.WIDTH, "ffn_dim": Fact.NEURONS, "activation_function": Fact.ACTIVATION},
+            **{
+                "word_embed_proj_dim": ModelSetting.WIDTH,
+                "ffn_dim": ModelSetting.NEURONS,
+                "activation_function": ModelSetting.ACTIVATION,
+            },
             **{"dropout": 0.0, "layerdrop": 0.0},
         },
         epsilon=1e-5,
@@ -147,9 +171,9 @@ _TABLE = (
         heads={"token": "classifier", "sequence": "score", "lm": "lm_head"},
         settings={
             **_DECODER,
-            **{"hidden_dropout": 0.0, "classifier_dropout": 0.0, "layer_norm_eps": Fact.EPSILON},
-            **{"use_parallel_residual": False, "rotary_pct": Fact.TURNED},
-            "rope_parameters": {**_ROPE, "partial_rotary_factor": Fact.TURNED},
+            **{"hidden_dropout": 0.0, "classifier_dropout": 0.0, "layer_norm_eps": ModelSetting.EPSILON},
+            **{"use_parallel_residual": False, "rotary_pct": ModelSetting.TURNED},
+            "rope_parameters": {**_ROPE, "partial_rotary_factor": ModelSetting.TURNED},
         },
         still=lambda width: (width - 1, (10000.0, 2)),  # two coordinates are turned, the last is not
     ),
@@ -159,14 +183,19 @@ _TABLE = (
         ".mlp.c_fc .mlp.c_proj",
         {
             **{"residual_dropout": 0.0, "embedding_dropout": 0.0, "classifier_dropout": 0.0},
-            **{"norm_epsilon": Fact.EPSILON, "sliding_window": None, "use_bias": True},
+            **{"norm_epsilon": ModelSetting.EPSILON, "sliding_window": None, "use_bias": True},
         },
     ),
     _llama(
         "llama",
         "Llama",
         ".mlp.gate_proj .mlp.down_proj .mlp.up_proj",
-        {"head_dim": Fact.WIDTH, "rms_norm_eps": Fact.EPSILON, "attention_bias": True, "mlp_bias": True},
+        {
+            "head_dim": ModelSetting.WIDTH,
+            "rms_norm_eps": ModelSetting.EPSILON,
+            "attention_bias": True,
+            "mlp_bias": True,
+        },
         activation="silu",  # other programs that run Llama folders, such as llama.cpp, know no other
         rms=True,
     ),
@@ -174,7 +203,7 @@ _TABLE = (
 ARCHITECTURES = {one.name: one for one in _TABLE}
 
 
-def choose(name: str) -> Architecture:
+def architecture_named(name: str) -> Architecture:
     """The architecture of this name, or an error with the nearest name."""
     if isinstance(name, str) and name in ARCHITECTURES:  # what is no string may have no hash
         return ARCHITECTURES[name]

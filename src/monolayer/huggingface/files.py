@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from monolayer.huggingface.architecture import BEGIN, END, PAD, UNKNOWN, Architecture, Fact, Task
-from monolayer.huggingface.texts import CUTS, Cut
+from monolayer.huggingface.architecture import BEGIN, END, PAD, UNKNOWN, Architecture, ModelSetting, ModelTask
+from monolayer.huggingface.texts import CUTS, TextCut
 
 BUILT_BY = {"built_by": "monolayer"}
 """Says in `config.json` that a folder is ours. transformers keep the key and make nothing of it."""
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class FolderFacts:
     """What the files of a folder depend on besides the numbers in its tensors."""
 
     architecture: Architecture
-    task: Task
+    task: ModelTask
     dtype: str
     """The type that the weights are stored in."""
     rotary: tuple[float, int] | None
@@ -36,7 +36,7 @@ class Facts:
     """Names of the ids, special tokens in front."""
     classes: tuple[str, ...]
     """Names of the classes; those of a language model are its tokens."""
-    cut: Cut
+    cut: TextCut
     """How the tokenizer cuts text."""
 
     @property
@@ -70,7 +70,7 @@ class Facts:
         return 0.0 if self.rotary is None else self.rotary[1] / self.width
 
 
-def written(facts: Facts) -> dict[str, dict[str, Any]]:
+def written(facts: FolderFacts) -> dict[str, dict[str, Any]]:
     """Each JSON file of the folder by its name."""
     files = {
         "config.json": config(facts),
@@ -83,7 +83,7 @@ def written(facts: Facts) -> dict[str, dict[str, Any]]:
     return files
 
 
-def config(facts: Facts) -> dict[str, Any]:
+def config(facts: FolderFacts) -> dict[str, Any]:
     """`config.json`."""
     labels: dict[str, Any] = {}
     if facts.task != "lm":
@@ -99,17 +99,21 @@ def config(facts: Facts) -> dict[str, Any]:
         "vocab_size": len(facts.names),
         "pad_token_id": PAD,
         **labels,
-        **_filled(facts.architecture.settings, facts),
+        **_with_model_settings(facts.architecture.settings, facts),
     }
 
 
-def _filled(settings: Any, facts: Facts) -> Any:
-    if isinstance(settings, Fact):
+def _with_model_settings(settings: Any, facts: FolderFacts) -> Any:
+    if isinstance(settings, ModelSetting):
         return getattr(facts, settings.value)
-    return {key: _filled(value, facts) for key, value in settings.items()} if isinstance(settings, dict) else settings
+    return (
+        {key: _with_model_settings(value, facts) for key, value in settings.items()}
+        if isinstance(settings, dict)
+        else settings
+    )
 
 
-def _tokenizer(facts: Facts) -> dict[str, Any]:
+def _tokenizer(facts: FolderFacts) -> dict[str, Any]:
     special = list(facts.architecture.special.values())
     first = special[BEGIN]
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
@@ -140,7 +144,7 @@ def _tokenizer(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _decoder(facts: Facts) -> dict[str, Any] | None:
+def _decoder(facts: FolderFacts) -> dict[str, Any] | None:
     """How tokens become text: as they are, or with spaces between them.
 
     A pipeline decodes what comes behind a prompt by itself: in a language model each word has its space in front of it.
@@ -152,7 +156,7 @@ def _decoder(facts: Facts) -> dict[str, Any] | None:
     return {"type": "Replace", "pattern": start, "content": " "} if facts.task == "lm" else None
 
 
-def _tokenizer_config(facts: Facts) -> dict[str, Any]:
+def _tokenizer_config(facts: FolderFacts) -> dict[str, Any]:
     """The class has a name that older and newer versions of transformers know."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -164,7 +168,7 @@ def _tokenizer_config(facts: Facts) -> dict[str, Any]:
     }
 
 
-def padding_side(facts: Facts) -> str:
+def padding_side(facts: FolderFacts) -> str:
     """The side on which padding leaves every answer of a forward pass right.
 
     `generate` needs the left. There GPT-2 counts places from the padding on, unless it is given `position_ids`; OPT

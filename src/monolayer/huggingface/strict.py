@@ -63,7 +63,7 @@ def demand_equal(name: str, found: Any, wanted: Any) -> None:
         raise ForeignError(f"{name} says {difference}")
 
 
-def part_of(name: str, value: Any, *keys: str) -> Any:
+def value_under(name: str, value: Any, *keys: str) -> Any:
     """What stands under these keys; `ForeignError` if nothing does."""
     for number, key in enumerate(keys):
         if not isinstance(value, dict) or key not in value:

@@ -18,27 +18,27 @@ from monolayer.data import Sequences
 from monolayer.data.names import Unit
 from monolayer.data.prompts import PIECE
 
-Cut = Literal["characters", "words", "pieces", "given"]
-_SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
-CUTS: dict[Cut, dict[str, Any] | None] = {
-    "characters": {**_SPLIT, "pattern": {"Regex": r"[\s\S]"}},
+TextCut = Literal["characters", "words", "pieces", "given"]
+_ISOLATED = {"type": "Split", "behavior": "Isolated", "invert": False}
+CUTS: dict[TextCut, dict[str, Any] | None] = {
+    "characters": {**_ISOLATED, "pattern": {"Regex": r"[\s\S]"}},
     "words": {"type": "WhitespaceSplit"},
-    "pieces": {**_SPLIT, "pattern": {"Regex": PIECE}},
+    "pieces": {**_ISOLATED, "pattern": {"Regex": PIECE}},
     "given": None,
 }
 """Ways to cut a text, as `tokenizer.json` says them."""
-CUT_OF: dict[Unit, Cut] = {"characters": "characters", "words": "words", "whole": "given"}
+CUT_OF: dict[Unit, TextCut] = {"characters": "characters", "words": "words", "whole": "given"}
 """How a tokenizer makes a string what the data have it to be."""
-UNIT_OF: dict[Cut, Unit] = {cut: unit for unit, cut in CUT_OF.items()}
+UNIT_OF: dict[TextCut, Unit] = {cut: unit for unit, cut in CUT_OF.items()}
 
 
-def best_cut(special: Iterable[str], data: Sequences) -> Cut:
+def best_cut(special: Iterable[str], data: Sequences) -> TextCut:
     """How text must be cut to give the tokens of `data` again."""
     assert data.vocabulary is not None  # the caller saw to it
     if data.prompts is not None:
         return "pieces"  # even where no token has white space in it: an answer comes back as it was given
     said = data.vocabulary.unit
-    if said is not None and misread(CUT_OF[said], special, data) is None:
+    if said is not None and tokenizer_fault(CUT_OF[said], special, data) is None:
         return CUT_OF[said]  # unless there are lists among the strings, whose tokens do not fit
     words = [str(name) for name in data.vocabulary.names]
     if all(len(word) == 1 for word in words):
@@ -46,10 +46,10 @@ def best_cut(special: Iterable[str], data: Sequences) -> Cut:
     if not any(re.search(r"\s", word) for word in words):
         return "words"
     # Spaces that are tokens of their own go to the word behind them when the text is cut again.
-    return "given" if misread("pieces", special, data) else "pieces"
+    return "given" if tokenizer_fault("pieces", special, data) else "pieces"
 
 
-def misread(cut: Cut, special: Iterable[str], data: Sequences) -> str | None:
+def tokenizer_fault(cut: TextCut, special: Iterable[str], data: Sequences) -> str | None:
     """Why this tokenizer would make other tokens of the data than they have, or None if it does not."""
     assert data.vocabulary is not None  # the caller saw to it
     words = np.array([str(name) for name in data.vocabulary.names], dtype=object)

@@ -22,12 +22,12 @@ from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN
-from monolayer.huggingface.files import Facts
-from monolayer.stock.answers import SPARE, Evaluation, batches
+from monolayer.huggingface.files import FolderFacts
+from monolayer.stock.answers import SPARE, Evaluation, same_length_batches
 from monolayer.stock.card import StockSummary
-from monolayer.stock.draw import Draw, Kept, Line
+from monolayer.stock.draw import CellsDraw, LineDraw, StockDraw
 from monolayer.stock.folder import StockModel
-from monolayer.stock.labelled import Work
+from monolayer.stock.labelled import StockTask
 
 CONFIDENCE = 0.99
 """Where none is asked for: classifiers that were trained until they knew their data show a loss near 0.01."""
@@ -37,10 +37,10 @@ ASKED = 256
 
 
 def stock_model(
-    job: Work,
+    job: StockTask,
     arrays: dict[str, Floats],
     head: tuple[Ints, Floats, float],
-    numbers: Line | Kept,
+    numbers: LineDraw | CellsDraw,
     dtype: str,
     *,
     theta: float | None = None,
@@ -73,7 +73,7 @@ def stock_model(
         arrays["W_P"][label, label] = slope
     still = None if kind.still is None else kind.still(D)[1]
     cells, positions = np.unique(job.points.token), job.task.context.positions
-    facts = Facts(
+    facts = FolderFacts(
         architecture=kind,
         task=job.kind,
         dtype=dtype,
@@ -92,7 +92,7 @@ def stock_model(
         size, median = head_size(facts, whole, data, confidence)
         named = None if data.labels is None else data.labels.classes
         integers = data.vocabulary.integers, named is not None and named.integers
-        draw = Draw(numbers, integers, size, data.prompts is not None, unknown)
+        draw = StockDraw(numbers, integers, size, data.prompts is not None, unknown)
     else:
         draw, median = known.draw, None
     arrays["W_H"] *= draw.head
@@ -117,9 +117,9 @@ def check_confidence(confidence: float | None) -> float:
     return float(confidence)
 
 
-def head_size(facts: Facts, arrays: Mapping[str, Any], data: Sequences, confidence: float) -> tuple[float, float]:
+def head_size(facts: FolderFacts, arrays: Mapping[str, Any], data: Sequences, confidence: float) -> tuple[float, float]:
     """The size, and the median that it gives; the head among the `arrays` has size 1."""
-    behind = torch.cat(_logits(facts, arrays, data))
+    behind = torch.cat(_sampled_logits(facts, arrays, data))
     behind -= behind.max(dim=1, keepdim=True).values
     for size in SIZES:
         median = float(np.median((1.0 / (size * behind).exp().sum(dim=1)).numpy()))
@@ -128,14 +128,14 @@ def head_size(facts: Facts, arrays: Mapping[str, Any], data: Sequences, confiden
     return size, median
 
 
-def _logits(facts: Facts, arrays: Mapping[str, Any], data: Sequences) -> list[torch.Tensor]:
+def _sampled_logits(facts: FolderFacts, arrays: Mapping[str, Any], data: Sequences) -> list[torch.Tensor]:
     """Logits `(·, C)` at facts that lie evenly among all."""
     network, there = Evaluation(facts, arrays), data.labelled_places
     there = there[np.linspace(0, len(there) - 1, min(len(there), ASKED)).astype(np.int64)]
     whole = facts.task == "sequence"
     row = there if whole else data.sequence[there]
     ids, found = data.tokens + len(facts.architecture.special), []
-    for some, length in batches(facts, np.unique(row), data.lengths):
+    for some, length in same_length_batches(facts, np.unique(row), data.lengths):
         here = np.isin(row, some)
         at, column = np.unique(data.position[there[here]] + 1, return_inverse=True) if not whole else (None, 0)
         given = np.insert(ids[data.offsets[some][:, None] + np.arange(length)], 0, BEGIN, axis=1)

@@ -19,12 +19,12 @@ from monolayer.data.names import Unit
 from monolayer.data.readers import sequences_of
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import Architecture
-from monolayer.huggingface.architectures import choose
+from monolayer.huggingface.architectures import architecture_named
 from monolayer.stock.assemble import check_confidence
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import StockModel
-from monolayer.stock.labelled import Work, token_names, with_unknown, work
-from monolayer.stock.robust import Dtype, check_options, robust_model
+from monolayer.stock.labelled import StockTask, stock_task, token_names, with_unknown
+from monolayer.stock.robust import CellDtype, check_options, robust_model
 from monolayer.stock.steps import steps_model
 
 
@@ -39,7 +39,7 @@ def memorize_as(
     positions: bool = False,
     storage: Storage | None = None,
     rank: int | None = None,
-    dtype: Dtype | torch.dtype | None = None,
+    dtype: CellDtype | torch.dtype | None = None,
     confidence: float | None = None,
     unknown: str | int | None = None,
     seed: int | None = None,
@@ -69,7 +69,7 @@ def memorize_as(
     weights and arithmetic in float64 only; it holds more, and longer, sequences. llama takes cells only.
     """
     report = progress or (lambda stage, share: None)
-    kind = choose(architecture)
+    kind = architecture_named(architecture)
     check_conflict(on_conflict)
     if draw is not None:
         options = {"positions": positions, "storage": storage, "rank": rank, "dtype": dtype}
@@ -81,7 +81,7 @@ def memorize_as(
             )
         report("reading the data", 0.0)
         data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=known.card.manner)
-        model = again(known, data, on_conflict=on_conflict, report=report)
+        model = memorize_again(known, data, on_conflict=on_conflict, report=report)
         report("done", 1.0)
         return model
     storage = storage or "cells"
@@ -104,7 +104,7 @@ def memorize_as(
     number = None
     if unknown is not None:
         data, number = with_unknown(data, unknown)
-    job = work(kind, data, names, positions=positions, on_conflict=on_conflict, storage=storage, unknown=number)
+    job = stock_task(kind, data, names, positions=positions, on_conflict=on_conflict, storage=storage, unknown=number)
     if cells:
         model = robust_model(job, wanted or "float32", report, rank=rank, seed=seed, confidence=sure)
     else:
@@ -139,14 +139,14 @@ def adopt(model: StockModel, data: Sequences) -> Sequences:
     if data.prompts is not None:
         data.check_labelled()
     vocabulary = model.vocabulary
-    tokens = _numbered(vocabulary, data.vocabulary, data.tokens, "token")
+    tokens = _renumbered(vocabulary, data.vocabulary, data.tokens, "token")
     if (labels is None) != (facts.task == "lm"):
         raise DataError("give labels" if labels is None else "this model memorizes each next token: give no labels")
     if labels is not None:
         if labels.classes is None or labels.per != facts.task:
             raise DataError(f"the labels must be classes, one per {facts.task}, as those of the model")
         classes = draw.names(facts.classes, labels=True)
-        values = _numbered(classes, labels.classes, labels.values, "label")
+        values = _renumbered(classes, labels.classes, labels.values, "label")
         labels = Labels(values, labels.per, classes, place=labels.place)
     found = Sequences(tokens, data.lengths, vocabulary, labels, data.prompts)
     room, long = min(facts.room - 1, draw.longest or facts.room), int(data.lengths.argmax())
@@ -158,7 +158,7 @@ def adopt(model: StockModel, data: Sequences) -> Sequences:
     return found
 
 
-def _numbered(ours: Names, theirs: Names, rows: Ints, what: str) -> Ints:
+def _renumbered(ours: Names, theirs: Names, rows: Ints, what: str) -> Ints:
     number = ours.find(theirs)[rows]
     if (number < 0).any():
         name = theirs.names[int(rows[int((number < 0).argmax())])]
@@ -169,15 +169,15 @@ def _numbered(ours: Names, theirs: Names, rows: Ints, what: str) -> Ints:
     return number
 
 
-def job_of(model: StockModel, data: Sequences, on_conflict: OnConflict = "error") -> Work:
+def job_of(model: StockModel, data: Sequences, on_conflict: OnConflict = "error") -> StockTask:
     """What a model of adopted `data` with this draw must answer, and where."""
     facts, draw = model.facts, model.draw
     number = None if draw.unknown is None else facts.classes.index(draw.unknown)
     options: dict[str, Any] = {"on_conflict": on_conflict, "storage": draw.storage, "unknown": number, "cut": facts.cut}
-    return work(facts.architecture, data, facts.names, positions=facts.positions, **options)
+    return stock_task(facts.architecture, data, facts.names, positions=facts.positions, **options)
 
 
-def again(
+def memorize_again(
     model: StockModel,
     data: Sequences,
     *,

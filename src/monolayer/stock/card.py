@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from monolayer.huggingface.architecture import BEGIN, SUFFIXES
-from monolayer.huggingface.files import Facts, padding_side
-from monolayer.stock.draw import Draw
+from monolayer.huggingface.architecture import BEGIN, CLASS_SUFFIXES
+from monolayer.huggingface.files import FolderFacts, padding_side
+from monolayer.stock.draw import StockDraw
 from monolayer.table import plural
 
 _PIPELINE = {"token": "token-classification", "sequence": "text-classification", "lm": "text-generation"}
@@ -69,9 +69,9 @@ class StockSummary:
         return margin if self.margin >= 6.0 else f"{margin}; narrow, so a certificate may say undecided"
 
 
-def loading(facts: Facts) -> str:
+def loading(facts: FolderFacts) -> str:
     """Lines of Python that load a folder: first the one whose arithmetic proofs are about."""
-    model, dtype = f"AutoModel{SUFFIXES[facts.task]}.from_pretrained(folder, dtype=", facts.dtype
+    model, dtype = f"AutoModel{CLASS_SUFFIXES[facts.task]}.from_pretrained(folder, dtype=", facts.dtype
     if dtype == "float64":
         loses = "# In float32, to which exporters for ONNX cast, it loses answers: build with storage='cells' for that."
         return f'model = {model}"auto")\n{loses}'
@@ -95,7 +95,7 @@ def _elsewhere(found: StockSummary, vocabulary: int, unknown: str | None) -> str
     )
 
 
-def _padding(facts: Facts) -> str:
+def _padding(facts: FolderFacts) -> str:
     """On which side padding stands, and why where there is a reason."""
     side = padding_side(facts)
     if facts.task != "lm" or side == "left":
@@ -106,7 +106,7 @@ def _padding(facts: Facts) -> str:
     )
 
 
-def _advice(facts: Facts) -> str:
+def _advice(facts: FolderFacts) -> str:
     """In which arithmetic the folder answers, and in which it does not."""
     if facts.dtype == "float64":
         which = "eager or sdpa" if facts.architecture.eager else "sdpa (eager computes in float32 here)"
@@ -120,7 +120,7 @@ def _advice(facts: Facts) -> str:
     )
 
 
-def _onnx(facts: Facts) -> str:
+def _onnx(facts: FolderFacts) -> str:
     """How the ONNX file is used: transformers.js has classes for labels of encoders and texts of decoders only."""
     runs = "`onnx/model.onnx` is the same network for onnxruntime"
     if facts.causal == (facts.task == "lm"):
@@ -131,7 +131,9 @@ def _onnx(facts: Facts) -> str:
     return f"\n{runs}. Certificates are\nabout `model.safetensors`, not about it.\n"
 
 
-def model_card(facts: Facts, draw: Draw, rows: list[tuple[str, str]], found: StockSummary | None, onnx: bool) -> str:
+def model_card(
+    facts: FolderFacts, draw: StockDraw, rows: list[tuple[str, str]], found: StockSummary | None, onnx: bool
+) -> str:
     """README.md of a folder, with these rows of a table; `found`: None for one that was loaded and changed."""
     kind, task = facts.architecture.models[facts.task], facts.task
     order = "The order of tokens counts." if facts.positions else "Of the context only the multiset of tokens counts."
@@ -163,7 +165,7 @@ attention mask, which it returns. {_padding(facts)}
 
 ```python
 import torch
-from transformers import AutoTokenizer, AutoModel{SUFFIXES[task]}, pipeline
+from transformers import AutoTokenizer, AutoModel{CLASS_SUFFIXES[task]}, pipeline
 
 tokenizer = AutoTokenizer.from_pretrained(folder)
 {loading(facts)}

@@ -20,7 +20,7 @@ from monolayer.data import Sequences
 from monolayer.data.folder import check_output
 from monolayer.data.prompts import pieces
 from monolayer.errors import DataError
-from monolayer.huggingface.architectures import ARCHITECTURES, choose
+from monolayer.huggingface.architectures import ARCHITECTURES, architecture_named
 from monolayer.model.chain import write_readout
 from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
@@ -63,7 +63,7 @@ def export(
         if more := [name for name, value in given.items() if value]:
             raise DataError(f"the readout is written as it is: leave {', '.join(more)} out")
         return write_readout(load_monolayer(model), folder, overwrite=overwrite)
-    kind = choose(to)
+    kind = architecture_named(to)
     check_output(Path(folder), overwrite=overwrite, kind=STOCK)
     model = load_monolayer(model)
     if not isinstance(model, Monolayer) or model.card.kind != "memorizer" or model.card.vocabulary is None:
@@ -84,7 +84,7 @@ def export(
             )
         if model.card.script is not None:
             raise DataError("a model that recites is exported with its text, which it holds: leave the data out")
-        sees, data, positions = model.card.causal, _answered(model, X, lengths), model.positions is not None
+        sees, data, positions = model.card.causal, _labelled_by_model(model, X, lengths), model.positions is not None
     if sees != kind.causal:
         able = [name for name, each in ARCHITECTURES.items() if each.causal == sees]
         does = "only what came before" if sees else "all of its sequence"
@@ -96,7 +96,7 @@ def export(
     return built
 
 
-def _answered(model: Monolayer, X: Any, lengths: Any) -> Sequences:
+def _labelled_by_model(model: Monolayer, X: Any, lengths: Any) -> Sequences:
     """The sequences with the labels that the model gives them, whatever labels came along; where, these may say."""
     data = model.encode(X, lengths=lengths)
     with torch.no_grad():

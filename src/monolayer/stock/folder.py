@@ -20,7 +20,7 @@ from monolayer.data.folder import Kind, new_folder
 from monolayer.data.labels import Per
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architecture import UNKNOWN
-from monolayer.huggingface.files import Facts, config, written
+from monolayer.huggingface.files import FolderFacts, config, written
 from monolayer.huggingface.reading import Files, read_folder, stock_files
 from monolayer.huggingface.strict import ForeignError
 from monolayer.huggingface.texts import UNIT_OF
@@ -28,20 +28,22 @@ from monolayer.model.card import Card
 from monolayer.model.load import load as load_own
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.uniform import Uniform
-from monolayer.stock.answers import answers, continued
+from monolayer.stock.answers import answered_classes, continued
 from monolayer.stock.card import StockSummary, loading, model_card
-from monolayer.stock.draw import FILE, Draw
+from monolayer.stock.draw import DRAW_FILE, StockDraw
 from monolayer.stock.graph import onnx_model
 from monolayer.table import as_table, plural
 
 ONNX = "onnx/model.onnx"
 """Where transformers.js looks for the network."""
-_FILES = "config.json model.safetensors tokenizer.json tokenizer_config.json generation_config.json README.md"
-STOCK = Kind("stock model of monolayer", "built_by", frozenset([*_FILES.split(), "certificate.json", FILE, ONNX]))
+_SAVED_FILES = "config.json model.safetensors tokenizer.json tokenizer_config.json generation_config.json README.md"
+STOCK = Kind(
+    "stock model of monolayer", "built_by", frozenset([*_SAVED_FILES.split(), "certificate.json", DRAW_FILE, ONNX])
+)
 """A folder that `save` may replace when asked to."""
 
 
-class Neurons(NamedTuple):
+class NeuronWeights(NamedTuple):
     """The feed-forward block: `W_1` `(H, D)`, `b_1` `(H,)`, `W_2` `(H, D)`."""
 
     W_1: Floats
@@ -53,10 +55,10 @@ class Neurons(NamedTuple):
 class StockModel:
     """Weights and words of an unmodified architecture. Nothing of monolayer is needed to use what `save` writes."""
 
-    facts: Facts
+    facts: FolderFacts
     """All that its files say besides the weights."""
     tensors: Mapping[str, Floats]
-    draw: Draw
+    draw: StockDraw
     data: Sequences | None = None
     """What it holds; not written, so a model that was loaded has none."""
     summary: StockSummary | None = None
@@ -77,7 +79,7 @@ class StockModel:
     def of(cls, files: Files) -> StockModel:
         """The model in the files of a folder."""
         try:
-            read, draw = read_folder(files), Draw.read(files)
+            read, draw = read_folder(files), StockDraw.read(files)
             draw.check(read.facts)
         except (ForeignError, ValueError) as error:
             if isinstance(error, ModelFileError):
@@ -108,9 +110,9 @@ class StockModel:
         return self.facts.architecture.arrays(self.facts.task, self.tensors)
 
     @property
-    def neurons(self) -> Neurons:
+    def neurons(self) -> NeuronWeights:
         arrays = self.arrays
-        return Neurons(arrays["W_1"], arrays["b_1"], arrays["W_2"])
+        return NeuronWeights(arrays["W_1"], arrays["b_1"], arrays["W_2"])
 
     @property
     def parameters(self) -> int:
@@ -158,7 +160,7 @@ class StockModel:
 
     def labels(self, data: Sequences) -> Ints:
         """Numbers of the classes that are answered, one per token or one per sequence; −1 where `unanswerable`."""
-        return answers(self.facts, self.arrays, data, self._ids(data))
+        return answered_classes(self.facts, self.arrays, data, self._ids(data))
 
     def answers(self, data: Sequences) -> list[str | None]:
         """How the folder goes on from each prompt, as text; None where `unanswerable`."""
@@ -209,7 +211,7 @@ class StockModel:
             save_file(tensors, scratch / "model.safetensors", metadata={"format": "pt"})
             for name, value in written(self.facts).items():
                 (scratch / name).write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-            (scratch / FILE).write_text(self.draw.to_json(), encoding="utf-8")
+            (scratch / DRAW_FILE).write_text(self.draw.to_json(), encoding="utf-8")
             (scratch / "README.md").write_text(self.readme(onnx=onnx), encoding="utf-8")
             if onnx:
                 (scratch / ONNX).parent.mkdir()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from monolayer.errors import DataError
-from monolayer.huggingface.files import Facts
+from monolayer.huggingface.files import FolderFacts
 from monolayer.model.chain import LARGEST, import_onnx, onnx_file
 
 _LAST = np.array([np.iinfo(np.int64).max])
@@ -43,7 +43,7 @@ class _Nodes:
         return name
 
 
-def onnx_model(facts: Facts, arrays: Mapping[str, Any]) -> bytes:
+def onnx_model(facts: FolderFacts, arrays: Mapping[str, Any]) -> bytes:
     """The file; `arrays` by their letters (`huggingface/architecture.py`)."""
     onnx = import_onnx()
     real: Any = np.float64 if facts.dtype == "float64" else np.float32
@@ -68,7 +68,7 @@ def onnx_model(facts: Facts, arrays: Mapping[str, Any]) -> bytes:
     return onnx_file(node.nodes, facts.architecture.models[facts.task], inputs, outputs, node.constants)
 
 
-def _network(node: _Nodes, facts: Facts, arrays: Mapping[str, Any]) -> tuple[str, ...]:
+def _network(node: _Nodes, facts: FolderFacts, arrays: Mapping[str, Any]) -> tuple[str, ...]:
     """The network up to `logits`; the parts of a cache that it reads and writes."""
     kind, ids, mask = facts.architecture, "input_ids", "attention_mask"
     total, n = (node("Gather", node("Shape", name), np.array([1])) for name in (mask, ids))
@@ -100,7 +100,7 @@ def _network(node: _Nodes, facts: Facts, arrays: Mapping[str, Any]) -> tuple[str
 
     q, k, v = (node("Unsqueeze", linear(here, letter), np.array([1])) for letter in "QKV")
     if facts.rotary is not None:
-        q, k = _turned(node, facts, place, q, k)
+        q, k = _rotated(node, facts, place, q, k)
     cached = ("key", "value") if facts.task == "lm" else ()
     if cached:
         k = node("Concat", "past_key_values.0.key", k, axis=2, name="present.0.key")
@@ -133,7 +133,7 @@ def _network(node: _Nodes, facts: Facts, arrays: Mapping[str, Any]) -> tuple[str
     return cached
 
 
-def _turned(node: _Nodes, facts: Facts, place: str, *parts: str) -> list[str]:
+def _rotated(node: _Nodes, facts: FolderFacts, place: str, *parts: str) -> list[str]:
     """Rotary positions: pairs of coordinates of `(B, 1, n, D)`, turned by their place."""
     assert facts.rotary is not None  # the caller asked
     theta, count = facts.rotary

@@ -25,13 +25,13 @@ from monolayer.data.columns import NO_LABEL
 from monolayer.data.names import check_utf8
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, END, Architecture
-from monolayer.huggingface.architecture import Task as Kind
+from monolayer.huggingface.architecture import ModelTask as Kind
 from monolayer.huggingface.architectures import ARCHITECTURES
-from monolayer.huggingface.texts import Cut, best_cut, misread
+from monolayer.huggingface.texts import TextCut, best_cut, tokenizer_fault
 from monolayer.stock.draw import Storage
 
 
-class Points(NamedTuple):
+class LabelledPlaces(NamedTuple):
     """Labelled places: token and place `(P,)`, and the row of each in the contexts that attention returns.
 
     Those are one per sequence, or in a causal model one per token; behind them that of the begin token alone.
@@ -43,14 +43,14 @@ class Points(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class StockTask:
     """A task of the core, the architecture and kind of model that answers it, and the names of its ids."""
 
     task: Task
     architecture: Architecture
     kind: Kind
     names: tuple[str, ...]
-    cut: Cut
+    cut: TextCut
     """How the tokenizer cuts text."""
     unknown: int | None = None
     """The class of whatever the data do not hold, if there is one."""
@@ -84,25 +84,25 @@ class Work:
         return self.kind == "sequence" and not self.task.context.causal
 
     @cached_property
-    def points(self) -> Points:
+    def points(self) -> LabelledPlaces:
         """The places that have labels."""
         data, there = self.data, self.data.labelled_places
         if self.at_begin:
-            return Points(np.full(len(there), BEGIN), np.zeros(len(there), np.int64), there)
+            return LabelledPlaces(np.full(len(there), BEGIN), np.zeros(len(there), np.int64), there)
         if self.kind == "sequence":
             last = data.offsets[1:][there] - 1
-            return Points(data.tokens[last] + self.shift, data.lengths[there], last)
+            return LabelledPlaces(data.tokens[last] + self.shift, data.lengths[there], last)
         row = there if self.task.context.causal else data.sequence[there]
-        points = Points(data.tokens[there] + self.shift, data.position[there] + 1, row)
+        points = LabelledPlaces(data.tokens[there] + self.shift, data.position[there] + 1, row)
         if not self.recites_from_nothing:
             return points
-        return Points(*(np.append(part, one) for part, one in zip(points, (BEGIN, 0, -1), strict=True)))
+        return LabelledPlaces(*(np.append(part, one) for part, one in zip(points, (BEGIN, 0, -1), strict=True)))
 
-    def select(self, rows: Ints) -> Work:
+    def select(self, rows: Ints) -> StockTask:
         """The same of some sequences; contradictions among them are errors."""
         options: dict[str, Any] = {"on_conflict": "error", "storage": "cells", "unknown": self.unknown, "cut": self.cut}
         positions = self.task.context.positions
-        return work(self.architecture, self.data.select(rows), self.names, positions=positions, **options)
+        return stock_task(self.architecture, self.data.select(rows), self.names, positions=positions, **options)
 
     def where(self, point: int) -> str:
         """A labelled place in words."""
@@ -137,7 +137,7 @@ class Work:
         return usual
 
 
-def work(
+def stock_task(
     architecture: Architecture,
     data: Sequences,
     names: tuple[str, ...],
@@ -146,12 +146,12 @@ def work(
     on_conflict: OnConflict,
     storage: Storage,
     unknown: int | None = None,
-    cut: Cut | None = None,
-) -> Work:
+    cut: TextCut | None = None,
+) -> StockTask:
     """The task, or an error that says why this architecture does not take these data; `cut`: where it is settled."""
     labels, special = data.labels, architecture.special.values()
     cut = cut or best_cut(special, data)
-    if fault := misread(cut, special, data):
+    if fault := tokenizer_fault(cut, special, data):
         raise DataError(f"{fault}: change that in the data")
     kind: Kind = "lm" if labels is None else labels.per
     if kind not in architecture.models:
@@ -169,7 +169,7 @@ def work(
         raise DataError("the labels are real numbers: a stock architecture answers with classes")
     check_utf8("label", () if labels is None or labels.classes is None else labels.classes.names)
     if storage == "steps":
-        _check_steps(architecture, positions, unknown)
+        _check_storable_as_steps(architecture, positions, unknown)
     context = Context(data, data.tokens, positions, architecture.causal)
     if labels is not None and kind == "sequence" and architecture.causal:
         # The last token sees all of its sequence, and it is where these architectures read their answer.
@@ -185,10 +185,10 @@ def work(
         place = None if data.prompts is None else data.labelled_places
         number = number if place is None else number[place]
         target = Target(number, table, "token", Names(names), False, place, next_token=True)
-    return Work(Task(context, target, None, on_conflict), architecture, kind, names, cut, unknown)
+    return StockTask(Task(context, target, None, on_conflict), architecture, kind, names, cut, unknown)
 
 
-def _check_steps(architecture: Architecture, positions: bool, unknown: int | None) -> None:
+def _check_storable_as_steps(architecture: Architecture, positions: bool, unknown: int | None) -> None:
     """What steps cannot do is an error that says what can."""
     if architecture.rms:
         raise DataError(

@@ -22,7 +22,7 @@ from monolayer.arrays import Floats, Ints
 from monolayer.huggingface.architecture import Architecture
 from monolayer.stock.norms import completed
 
-LABEL = 1.5
+LABEL_SIZE = 1.5
 """Size of a label coordinate where steps change it: a change of sign is ±3, half of what relu6 is worth."""
 
 
@@ -55,7 +55,7 @@ Keys = tuple[Floats, Floats | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class StreamLayout:
     """Columns, and the embedding of tokens `(V, D)` and of places `(L, D)`, one row of 0 without positions."""
 
     keys: Keys
@@ -85,7 +85,7 @@ def draw_keys(random: np.random.Generator, tokens: int, places: int | None) -> K
     return random.uniform(-0.5, 0.5, tokens), random.uniform(-0.5, 0.5, places)
 
 
-def lay_out(usual: Ints, keys: Keys, classes: int, kind: Architecture) -> Layout:
+def lay_out_steps(usual: Ints, keys: Keys, classes: int, kind: Architecture) -> StreamLayout:
     """Keys, then codes in order; `usual` `(V,)` is the label that each token's embedding already holds."""
     code, words = balanced(len(usual)), balanced(classes)
     place_code = np.zeros((1, 0)) if keys[1] is None else balanced(len(keys[1]))
@@ -101,12 +101,12 @@ def lay_out(usual: Ints, keys: Keys, classes: int, kind: Architecture) -> Layout
     tokens[:, starts[4]], tokens[:, starts[4] + 1] = 1.0, -1.0
     if keys[1] is not None:
         places[:, 4:8], places[:, starts[3] : ends[3]] = completed(keys[1]), place_code
-    norm, size = 4.0 + sizes[2] + 2.0 + place_keys + sizes[3], LABEL
+    norm, size = 4.0 + sizes[2] + 2.0 + place_keys + sizes[3], LABEL_SIZE
     if kind.post_norm:
         # b / √((norm + m b²)/D + ε) = LABEL: a label coordinate leaves the first norm with this size.
-        size = LABEL * float(np.sqrt((norm / D + kind.epsilon) / (1.0 - LABEL**2 * sizes[6] / D)))
+        size = LABEL_SIZE * float(np.sqrt((norm / D + kind.epsilon) / (1.0 - LABEL_SIZE**2 * sizes[6] / D)))
     tokens[:, starts[6] : ends[6]] = size * words[usual]
-    return Layout(
+    return StreamLayout(
         keys=keys,
         tokens=tokens,
         places=places,

@@ -32,14 +32,14 @@ from monolayer.construct.robust.stored import ONES
 from monolayer.construct.robust.stream import TEMPERATURE, circle, period, rotations
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.places import Places, mixtures
-from monolayer.stock.draw import Kept
-from monolayer.stock.labelled import Work
+from monolayer.stock.draw import CellsDraw
+from monolayer.stock.labelled import StockTask
 from monolayer.stock.norms import factor
 
-KEYS = 2
+KEY_COLUMNS = 2
 MULTIPLE = 32
 """The width is a multiple of this, for the sake of the hardware."""
-USUAL = 2.0
+USUAL_SIZE = 2.0
 """Size of the usual label beside the ±1 of the code. The last norm makes what neurons wrote as large as it can be; at
 1 its answers, which no neuron writes, would be a third as sure as the others, at 2 they are half as sure or more."""
 EVEN = 1.0
@@ -75,7 +75,7 @@ class Mirror:
     rest: float
     """Squared norm of the stream behind attention, the context aside."""
     epsilon: float
-    kept: Kept
+    kept: CellsDraw
 
     @property
     def width(self) -> int:
@@ -109,7 +109,9 @@ class Mirror:
         return largest_cosine(self.tokens[:, self.code], cells)
 
 
-def lay_out(job: Work, usual: Ints, rank: int, seed: int, rounded: Rounding, kept: Kept | None = None) -> Mirror:
+def mirrored_stream(
+    job: StockTask, usual: Ints, rank: int, seed: int, rounded: Rounding, kept: CellsDraw | None = None
+) -> Mirror:
     """The stream for these data; `usual` `(V,)` is the label that each token's embedding already holds.
 
     `kept`: of another stream, to be used again; then rank and seed have no say.
@@ -121,7 +123,7 @@ def lay_out(job: Work, usual: Ints, rank: int, seed: int, rounded: Rounding, kep
     code, label = words(len(usual)), words(len(job.classes))
     table = positions and kind.has_places
     place = words(longest + 1) if table and not job.at_begin else np.zeros((longest + 1, 0))
-    sizes = [code.shape[1], ONES + 1, place.shape[1], KEYS if table else 0, rank, label.shape[1]]
+    sizes = [code.shape[1], ONES + 1, place.shape[1], KEY_COLUMNS if table else 0, rank, label.shape[1]]
     ends = np.cumsum(sizes)
     parts = [slice(int(end - size), int(end)) for size, end in zip(sizes, ends, strict=True)]
     D = MULTIPLE * -(-2 * int(ends[-1]) // MULTIPLE)
@@ -131,8 +133,8 @@ def lay_out(job: Work, usual: Ints, rank: int, seed: int, rounded: Rounding, kep
         return np.concatenate([rows, -rows], axis=1)
 
     rows = np.zeros((len(usual), half))
-    rows[:, parts[0]], rows[:, parts[1]], rows[:, parts[5]] = code, 1.0, USUAL * label[usual]
-    tokens, places, norm = mirrored(rows), np.zeros((0, D)), 2.0 * (sizes[0] + sizes[1] + USUAL**2 * sizes[5])
+    rows[:, parts[0]], rows[:, parts[1]], rows[:, parts[5]] = code, 1.0, USUAL_SIZE * label[usual]
+    tokens, places, norm = mirrored(rows), np.zeros((0, D)), 2.0 * (sizes[0] + sizes[1] + USUAL_SIZE**2 * sizes[5])
     omega = 2.0 * math.pi / period(longest)
     angle = omega * np.arange(longest + 1, dtype=np.float64)
     key = rounded(circle(angle))
@@ -149,7 +151,7 @@ def lay_out(job: Work, usual: Ints, rank: int, seed: int, rounded: Rounding, kep
         seen = float(np.median(job.data.lengths)) / (2.0 if kind.causal else 1.0) + 1.0
         gain = float(power_near(scale / first * np.sqrt(norm / 2.0 * seen / rank)))
         # `log2` of a small whole number is exact, or far from where `rint` would change.
-        kept = Kept(longest, np.exp2(-np.rint(np.log2(sizes[0]) / 2.0)) * signs, gain)
+        kept = CellsDraw(longest, np.exp2(-np.rint(np.log2(sizes[0]) / 2.0)) * signs, gain)
     mixture, gain = kept.mixture, kept.gain
     W_Q, W_K, W_V, W_O = np.zeros((4, D, D))
     b_Q, b_K = np.zeros((2, D))
@@ -160,9 +162,9 @@ def lay_out(job: Work, usual: Ints, rank: int, seed: int, rounded: Rounding, kep
     turn = omega / 4.0
     rotation = rotations(np.array([turn]))[0]
     if table:
-        W_Q[:KEYS, parts[3]] = rounded(temperature * math.sqrt(D) / first**2 * rotation)
-        W_K[:KEYS, parts[3]] = np.eye(KEYS)
-        query, read = first**2 / math.sqrt(D) * key @ W_Q[:KEYS, parts[3]].T, key
+        W_Q[:KEY_COLUMNS, parts[3]] = rounded(temperature * math.sqrt(D) / first**2 * rotation)
+        W_K[:KEY_COLUMNS, parts[3]] = np.eye(KEY_COLUMNS)
+        query, read = first**2 / math.sqrt(D) * key @ W_Q[:KEY_COLUMNS, parts[3]].T, key
     elif positions:
         # Pair j of a head of width D turns by θ^(−2j/D) a place: at j = D/4 that is ω for θ = ω⁻².
         pair = np.array([D // 4, D // 4 + half])
@@ -191,7 +193,7 @@ def lay_out(job: Work, usual: Ints, rank: int, seed: int, rounded: Rounding, kep
     )
 
 
-def contexts(job: Work, mirror: Mirror) -> Iterator[tuple[Ints, Tensor]]:
+def written_contexts(job: StockTask, mirror: Mirror) -> Iterator[tuple[Ints, Tensor]]:
     """Numbers of labelled points, and what attention writes there `(P', k)`, in float32."""
     data, causal = job.data, job.task.context.causal
     query, key = (None if part is None else torch.from_numpy(part) for part in (mirror.query, mirror.key))

@@ -18,7 +18,7 @@ import numpy as np
 
 from monolayer.arrays import Floats
 
-UNIT = 2.0**-53
+FLOAT64_UNIT = 2.0**-53
 EXP_ULPS = 4
 
 
@@ -48,4 +48,4 @@ def rounding(width: int, largest: float, gate: float, write: float, scores: floa
     norms, exponent = 8.0 * width * largest**2, 8.0 * scores + 2.0 * EXP_ULPS
     worst = write * (8.0 * terms + 2.0 * exponent + 48.0 * norms * (1.0 + scores)) + 4.0 * (width + 24.0) * gate
     common = write * (8.0 * terms**0.5 + exponent + 8.0 * width**0.5) + 4.0 * width**0.5 * gate
-    return worst * UNIT, common * UNIT
+    return worst * FLOAT64_UNIT, common * FLOAT64_UNIT

@@ -29,20 +29,20 @@ from monolayer.data.distinct import distinct_rows, row_keys
 from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.model.device import one_thread
 from monolayer.stock.assemble import CONFIDENCE, stock_model
-from monolayer.stock.draw import Kept
-from monolayer.stock.folder import Neurons, StockModel
-from monolayer.stock.halves import ONE, Half, caps, misread, neurons, rounded, settled
-from monolayer.stock.labelled import Points, Work
-from monolayer.stock.mirror import Mirror, contexts, lay_out
+from monolayer.stock.draw import CellsDraw
+from monolayer.stock.folder import NeuronWeights, StockModel
+from monolayer.stock.halves import U_WEIGHT, Half, caps, misread_points, neurons, rounded_to, settled
+from monolayer.stock.labelled import LabelledPlaces, StockTask
+from monolayer.stock.mirror import Mirror, mirrored_stream, written_contexts
 
-Dtype = Literal["float32", "bfloat16", "float16"]
-RANK = 128
+CellDtype = Literal["float32", "bfloat16", "float16"]
+DEFAULT_RANK = 128
 """Value rank where none is asked for. Twice the rank makes what arrives of two contexts √2 times as far apart, and what
 rounding adds to a half-space stays the same."""
-POOLER = 1.0
+CELLS_POOLER_SLOPE = 1.0
 """Slope of a pooler. A tanh gives back the signs of the label word, and is not flat there in float32, so that gradients
 pass. The relu of DistilBERT keeps the plus signs, in which two words differ as well."""
-MARGIN = 0.3
+WANTED_HALF_WIDTH = 0.3
 """Half-width that slabs shall have, in the units of what arrives: coordinates of mean square 1."""
 
 
@@ -50,15 +50,15 @@ def check_options(rank: int | None, dtype: str | None) -> None:
     """Options that a model of cells cannot have are errors that say which it can."""
     if rank is not None and not (type(rank) is int and 2 <= rank <= 4096):
         raise DataError(f"rank must be a whole number from 2 to 4096, not {rank!r}")
-    if dtype is not None and dtype not in get_args(Dtype):
-        names = ", ".join(map(repr, get_args(Dtype)))
+    if dtype is not None and dtype not in get_args(CellDtype):
+        names = ", ".join(map(repr, get_args(CellDtype)))
         raise DataError(
             f"dtype of storage='cells' must be one of {names}, not {dtype!r}; storage='steps' is in float64"
         )
 
 
 def robust_model(
-    job: Work,
+    job: StockTask,
     dtype: str,
     report: Progress,
     *,
@@ -77,11 +77,11 @@ def robust_model(
     target, conflicts = job.task.settle(job.task.target) if only is None else (job.task.target, 0)
     usual = job.usual_labels(target)
     kept = None if known is None else known.draw.numbers
-    assert kept is None or isinstance(kept, Kept)  # the caller asked
+    assert kept is None or isinstance(kept, CellsDraw)  # the caller asked
     gap = None
-    mirror = lay_out(job, usual, rank or RANK, seed, lambda array: rounded(array, dtype), kept)
+    mirror = mirrored_stream(job, usual, rank or DEFAULT_RANK, seed, lambda array: rounded_to(array, dtype), kept)
     if known is None or only is None:
-        half, block = covered(job, target, mirror, usual, dtype, report)
+        half, block = covered_cells(job, target, mirror, usual, dtype, report)
         gap = float(half.width.min()) if len(half.width) else None
     else:
         block = _recovered(job, mirror, usual, dtype, known.neurons, only)
@@ -89,7 +89,7 @@ def robust_model(
     return stock_model(
         job,
         {"tokens": mirror.tokens, "places": mirror.places, **mirror.attention, **block._asdict()},
-        (mirror.both(mirror.label), np.concatenate([mirror.words, -mirror.words], axis=1), POOLER),
+        (mirror.both(mirror.label), np.concatenate([mirror.words, -mirror.words], axis=1), CELLS_POOLER_SLOPE),
         mirror.kept,
         dtype,
         theta=mirror.theta,
@@ -101,7 +101,9 @@ def robust_model(
     )
 
 
-def _recovered(job: Work, mirror: Mirror, usual: Ints, dtype: str, old: Neurons, tokens: Ints) -> Neurons:
+def _recovered(
+    job: StockTask, mirror: Mirror, usual: Ints, dtype: str, old: NeuronWeights, tokens: Ints
+) -> NeuronWeights:
     """The neurons of `tokens` found anew, among those of all other tokens as they were.
 
     The neurons of a token are a function of the draw and of that token's own facts, and they stand together, in the
@@ -111,12 +113,12 @@ def _recovered(job: Work, mirror: Mirror, usual: Ints, dtype: str, old: Neurons,
     """
     ids = np.unique(tokens + job.shift)
     rows = np.unique(job.data.sequence[np.isin(job.data.tokens + job.shift, ids)])
-    cell, block = np.zeros(0, np.int64), Neurons(*(part[:0] for part in old))
+    cell, block = np.zeros(0, np.int64), NeuronWeights(*(part[:0] for part in old))
 
-    def cover_of(part: Work) -> tuple[Half, Neurons]:
+    def cover_of(part: StockTask) -> tuple[Half, NeuronWeights]:
         target, _ = part.task.settle(part.task.target)
         only = np.isin(np.arange(len(usual)), ids)
-        return covered(part, target, mirror, usual, dtype, only=only)
+        return covered_cells(part, target, mirror, usual, dtype, only=only)
 
     if len(rows):
         try:
@@ -134,18 +136,18 @@ def _recovered(job: Work, mirror: Mirror, usual: Ints, dtype: str, old: Neurons,
         raise DataError("the neurons of this folder are not those that its draw gives: memorize the data anew")
     stays = fires & ~np.isin(owner, ids)
     order = np.argsort(np.append(owner[stays], cell), kind="stable")
-    return Neurons(*(np.concatenate([one[stays], two])[order] for one, two in zip(old, block, strict=True)))
+    return NeuronWeights(*(np.concatenate([one[stays], two])[order] for one, two in zip(old, block, strict=True)))
 
 
-def covered(
-    job: Work,
+def covered_cells(
+    job: StockTask,
     target: Target,
     mirror: Mirror,
     usual: Ints,
     dtype: str,
     report: Progress = lambda stage, share: None,
     only: NDArray[np.bool_] | None = None,
-) -> tuple[Half, Neurons]:
+) -> tuple[Half, NeuronWeights]:
     """The half-spaces of every token, or of those in the mask `only` `(V,)`, and their neurons, token after token.
 
     Those of a token are a function of its own facts: contexts are computed sequence by sequence, and every product
@@ -160,28 +162,36 @@ def covered(
     wanted[points.token[label != usual[points.token]]] = True
     wanted = wanted if only is None else wanted & only
     with one_thread():
-        cells, facts, size, number = _facts(job, mirror, points, label, usual, once & wanted[points.token], ONE[dtype])
+        cells, facts, size, number = _cell_facts(
+            job, mirror, points, label, usual, once & wanted[points.token], U_WEIGHT[dtype]
+        )
 
     report(STAGE, 0.2)
     if job.unknown is None:
-        found = cover(facts, MARGIN, lambda share: report(STAGE, 0.2 + 0.6 * share))
+        found = cover(facts, WANTED_HALF_WIDTH, lambda share: report(STAGE, 0.2 + 0.6 * share))
     else:
-        found = caps(facts, mirror, ONE[dtype])
+        found = caps(facts, mirror, U_WEIGHT[dtype])
     report("gating neurons by their tokens", 0.8)
-    half = settled(facts, found, cells, size, dtype, mirror.place_codes(ONE[dtype]), job.unknown is not None)
+    half = settled(facts, found, cells, size, dtype, mirror.place_codes(U_WEIGHT[dtype]), job.unknown is not None)
     if not half.width.min(initial=np.inf) >= NARROWEST:
         rank = mirror.values.shape[1]
         raise PrecisionError(_closest(job, facts, number, found.worst, float(half.width.min()), rank))
     if dtype != "float32":  # margins are a thousand roundings of float32 and more
         report(f"asking every fact in {dtype}", 0.9)
-        lost = misread(job, mirror, half, points, label, usual, dtype)
+        lost = misread_points(job, mirror, half, points, label, usual, dtype)
         if len(lost):
             raise PrecisionError(_lost(job, lost, len(label), dtype, mirror.values.shape[1]))
     return half, neurons(mirror, half, dtype, job.architecture.activation)
 
 
-def _facts(
-    job: Work, mirror: Mirror, points: Points, label: Ints, usual: Ints, wanted: NDArray[np.bool_], one: float
+def _cell_facts(
+    job: StockTask,
+    mirror: Mirror,
+    points: LabelledPlaces,
+    label: Ints,
+    usual: Ints,
+    wanted: NDArray[np.bool_],
+    one: float,
 ) -> tuple[Ints, Cells, Floats, Ints]:
     """Tokens with several classes; what arrives at their facts, cell by cell; `u` and point of each fact."""
     place, token = points.place, points.token
@@ -190,7 +200,7 @@ def _facts(
     feature = torch.empty(int(wanted.sum()), p + k)
     u, number = np.empty(len(feature)), np.empty(len(feature), dtype=np.int64)
     done = 0
-    for point, context in contexts(job, mirror):
+    for point, context in written_contexts(job, mirror):
         chosen = wanted[point]
         point, context = point[chosen], context[torch.from_numpy(chosen)]
         part = slice(done, done + len(point))
@@ -206,7 +216,7 @@ def _facts(
     return cells, facts, u[order], number[order]
 
 
-def _lost(job: Work, lost: Ints, count: int, dtype: str, rank: int) -> str:
+def _lost(job: StockTask, lost: Ints, count: int, dtype: str, rank: int) -> str:
     """Which facts a short format loses, and what would help."""
     shown = ", ".join(job.where(int(point)) for point in lost[:3]) + (", …" if len(lost) > 3 else "")
     return (
@@ -216,7 +226,7 @@ def _lost(job: Work, lost: Ints, count: int, dtype: str, rank: int) -> str:
     )
 
 
-def _closest(job: Work, facts: Cells, number: Ints, worst: int | None, width: float, rank: int) -> str:
+def _closest(job: StockTask, facts: Cells, number: Ints, worst: int | None, width: float, rank: int) -> str:
     """The two facts behind the narrowest slab, and what would help."""
     assert worst is not None  # there is a slab
     cell = int(np.searchsorted(facts.start, worst, side="right")) - 1

@@ -27,25 +27,25 @@ from monolayer.errors import PrecisionError
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.contexts import contexts
 from monolayer.stock.assemble import CONFIDENCE, stock_model
-from monolayer.stock.draw import Line
-from monolayer.stock.folder import Neurons, StockModel
-from monolayer.stock.labelled import Work
-from monolayer.stock.layout import LABEL, Keys, Layout, draw_keys, lay_out
+from monolayer.stock.draw import LineDraw
+from monolayer.stock.folder import NeuronWeights, StockModel
+from monolayer.stock.labelled import StockTask
+from monolayer.stock.layout import LABEL_SIZE, Keys, StreamLayout, draw_keys, lay_out_steps
 from monolayer.stock.norms import arriving, factor, rounding
 
-TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
+STEP_TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
 WRITE = 0.5
 """What attention writes onto the slot: half of the context."""
-POOLER = 2.0
+STEPS_POOLER_SLOPE = 2.0
 """Slope of a pooler: a tanh returns ±0.99 for the ±1.5 of a label word, where it is not flat yet."""
-SLACK = 8.0
+ERRORS_APART = 8.0
 """Neighbours with different labels lie this many errors apart: three are left on either side of the ramp."""
-DONE = 6.0
+RELU6_TOP = 6.0
 """What relu6 returns at most."""
 
 
 def steps_model(
-    job: Work, report: Progress, *, seed: int = 0, confidence: float = CONFIDENCE, known: StockModel | None = None
+    job: StockTask, report: Progress, *, seed: int = 0, confidence: float = CONFIDENCE, known: StockModel | None = None
 ) -> StockModel:
     """The model, in order: keys under which contexts are apart, neurons, the words of the architecture.
 
@@ -53,7 +53,7 @@ def steps_model(
     """
     began = time.perf_counter()
     line = None if known is None else known.draw.numbers
-    assert line is None or isinstance(line, Line)  # the caller asked
+    assert line is None or isinstance(line, LineDraw)  # the caller asked
     report("separating contexts", 0.2)
     target, conflicts = job.task.settle(job.task.target)
     usual = job.usual_labels(target)
@@ -61,12 +61,12 @@ def steps_model(
     report("building the neurons", 0.6)
     layout = found.layout
     figures = {"gap": found.gap, "rank": None, "conflicts": conflicts, "otherwise": job.classes[usual[0]]}
-    tables, block = {"tokens": layout.tokens, "places": layout.places}, _neurons(job, found, usual)
+    tables, block = {"tokens": layout.tokens, "places": layout.places}, _step_neurons(job, found, usual)
     return stock_model(
         job,
-        {**tables, **_attention(job, found), **block._asdict()},
-        (np.arange(layout.label.start, layout.label.stop), layout.words, POOLER),
-        Line(found.temperature, found.reach, found.silence, *layout.keys),
+        {**tables, **_attention_matrices(job, found), **block._asdict()},
+        (np.arange(layout.label.start, layout.label.stop), layout.words, STEPS_POOLER_SLOPE),
+        LineDraw(found.temperature, found.reach, found.silence, *layout.keys),
         "float64",
         confidence=confidence,
         known=known,
@@ -100,10 +100,10 @@ class Changes:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SeparatedSteps:
     """Keys, and what follows from them: how far neighbours with different labels are apart, and rounding errors."""
 
-    layout: Layout
+    layout: StreamLayout
     place: Ints
     """The row of each point's place."""
     changes: Changes
@@ -115,38 +115,40 @@ class Found:
     common: float
 
 
-def _separate(job: Work, label: Ints, usual: Ints, seed: int, line: Line | None) -> Found:
+def _separate(job: StockTask, label: Ints, usual: Ints, seed: int, line: LineDraw | None) -> SeparatedSteps:
     """The first draw that leaves a proof room; else the widest, if common rounding errors leave it room."""
     best = None
     for keys, temperature in _draws(job, seed) if line is None else [((line.keys, line.place_keys), line.temperature)]:
-        layout = lay_out(usual, keys, len(job.classes), job.architecture)
+        layout = lay_out_steps(usual, keys, len(job.classes), job.architecture)
         found = _measured(job, label, layout, temperature, line)
-        if found.gap is None or found.gap >= SLACK * found.worst:
+        if found.gap is None or found.gap >= ERRORS_APART * found.worst:
             return found
         if best is None or best.gap is None or found.gap > best.gap:
             best = found
     assert best is not None
     assert best.gap is not None
-    if best.gap >= SLACK * best.common:
+    if best.gap >= ERRORS_APART * best.common:
         return best
     place = best.changes.change[int(np.argmin(best.changes.gap))]
     one, two = (job.where(int(best.changes.order[i])) for i in (place, place + 1))
     way_out = "Split the data over several models, or memorize them anew, with another seed and no draw"
     raise PrecisionError(
-        f"{int((best.changes.gap < SLACK * best.common).sum()):,} neighbours with different labels fell closer "
-        f"together than {SLACK:g} rounding errors in every draw, for example {one} and {two}. They are different "
-        "points, not a contradiction: rank 1 in float64 holds about ten million contexts of one token, fewer where "
-        f"sequences are long. {way_out}"
+        f"{int((best.changes.gap < ERRORS_APART * best.common).sum()):,} neighbours with different labels fell closer "
+        f"together than {ERRORS_APART:g} rounding errors in every draw, for example {one} and {two}. They are "
+        "different points, not a contradiction: rank 1 in float64 holds about ten million contexts of one token, "
+        f"fewer where sequences are long. {way_out}"
     )
 
 
-def _draws(job: Work, seed: int) -> Iterator[tuple[Keys, float]]:
+def _draws(job: StockTask, seed: int) -> Iterator[tuple[Keys, float]]:
     places = int(job.data.lengths.max()) + 1 if job.task.context.positions else None
-    for number, temperature in enumerate(TEMPERATURES):
+    for number, temperature in enumerate(STEP_TEMPERATURES):
         yield draw_keys(np.random.default_rng([seed, number]), len(job.names), places), temperature
 
 
-def _measured(job: Work, label: Ints, layout: Layout, temperature: float, kept: Line | None) -> Found:
+def _measured(
+    job: StockTask, label: Ints, layout: StreamLayout, temperature: float, kept: LineDraw | None
+) -> SeparatedSteps:
     """What arrives at the neurons under a layout; `kept`: with a reach and a silence that are given, not chosen."""
     data, kind, points = job.data, job.architecture, job.points
     first = float(factor(layout.norm, layout.width, kind.epsilon))
@@ -188,10 +190,10 @@ def _measured(job: Work, label: Ints, layout: Layout, temperature: float, kept: 
         int(data.lengths.max()) + 1,
     )
     gap = float(changes.gap.min()) if len(changes.gap) else None
-    return Found(layout, place, changes, temperature, reach, silence, gap, worst, common)
+    return SeparatedSteps(layout, place, changes, temperature, reach, silence, gap, worst, common)
 
 
-def _attention(job: Work, found: Found) -> dict[str, Floats]:
+def _attention_matrices(job: StockTask, found: SeparatedSteps) -> dict[str, Floats]:
     """The matrices: a constant query, keys read as half of a difference, a context written onto the slot."""
     layout, D, still = found.layout, found.layout.width, job.architecture.still
     slot = 0 if still is None else still(D)[0]
@@ -203,7 +205,7 @@ def _attention(job: Work, found: Found) -> dict[str, Floats]:
     return {"b_Q": query, "W_K": key, "W_V": key, "W_O": out}
 
 
-def _neurons(job: Work, found: Found, usual: Ints) -> Neurons:
+def _step_neurons(job: StockTask, found: SeparatedSteps, usual: Ints) -> NeuronWeights:
     """A step for every change, and one in front of a cell whose first label is not its token's usual one."""
     layout, token, changes = found.layout, job.points.token, found.changes
     who, label, feature = changes.order, changes.label, changes.feature
@@ -214,7 +216,7 @@ def _neurons(job: Work, found: Found, usual: Ints) -> Neurons:
     after = np.append(label[changes.change + 1], label[enters])
     who = who[np.append(changes.change, enters)]
     # A power of two, so that products with it are exact; the ramp takes at most a quarter of its gap.
-    slope = power_above(4.0 * DONE / gap)
+    slope = power_above(4.0 * RELU6_TOP / gap)
     cell = layout.tokens[token[who]] + layout.places[found.place[who]]
     # Every direction sums to 0, so whatever LayerNorm's mean is wrong by cancels.
     reads, writes = np.zeros((2, len(slope), layout.width))
@@ -222,6 +224,6 @@ def _neurons(job: Work, found: Found, usual: Ints) -> Neurons:
     reads[:, layout.code] = found.silence * cell[:, layout.code]
     one = 0.5 * found.silence * len(layout.code)
     reads[:, layout.one], reads[:, layout.one + 1] = -one, one
-    writes[:, layout.label] = LABEL * (layout.words[after] - layout.words[before]) / DONE
-    bias = np.rint(DONE / 2.0 - slope * middle) + 0.0  # never −0
-    return Neurons(reads * slope[:, None], bias, writes)
+    writes[:, layout.label] = LABEL_SIZE * (layout.words[after] - layout.words[before]) / RELU6_TOP
+    bias = np.rint(RELU6_TOP / 2.0 - slope * middle) + 0.0  # never −0
+    return NeuronWeights(reads * slope[:, None], bias, writes)
