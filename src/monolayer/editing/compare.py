@@ -87,7 +87,7 @@ def compare(one: Any, two: Any, X: Any = None, *, lengths: Any = None) -> Compar
     if type(subjects[0]) is not type(subjects[1]):
         raise DataError("one of the two is a stock model, the other is not: their weights have nothing in common")
     old, new = (subject.content for subject in subjects)
-    only = difference(old.tensors, new.tensors, {**old.blocks, **new.blocks})[1].values()
+    only = difference(old.tensors, new.tensors, {**old.blocks, **new.blocks}).blocks.values()
     config = config_change(old.config, new.config)
     asked, answers, differing = (None, None, []) if X is None else _compared_answers(subjects, X, lengths)
     return Comparison(
