@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,19 @@ from monolayer.stock.norms import arriving, factor
 
 X = [["a", "b", "c"], ["b", "a"], ["c", "c", "b", "a"]]
 Y = [["u", "v", "u"], ["u", "w"], ["w", "w", "u", "v"]]
+
+
+@pytest.mark.parametrize("missing", ["a layer", "a norm", "the embedding of tokens"])
+def test_a_row_of_the_table_that_lacks_a_name_is_an_error(missing: str) -> None:
+    row = ARCHITECTURES["bert"]
+    parts = {
+        "a layer": {"layers": {letter: name for letter, name in row.layers.items() if letter != "V"}},
+        "a norm": {"norms": row.norms[:2]},
+        "the embedding of tokens": {"tables": {"places": row.tables["places"]}},
+    }
+    assert replace(row) == row
+    with pytest.raises(ValueError, match="bert: the table lacks"):
+        replace(row, **parts[missing])
 
 
 @given(st.integers(1, 3000))

@@ -1,4 +1,4 @@
-"""Any Transformer, looked at as the theory looks at ours: which parts tell contexts apart, and by how much."""
+"""Transformers of any kind, measured as the theory does: which parts tell contexts apart, and by how much."""
 
 from monolayer.auditing.parts import Audit, AuditedPart, audit
 

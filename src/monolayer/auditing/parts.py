@@ -66,7 +66,7 @@ class AuditedPart:
 
 @dataclass(frozen=True)
 class Audit:
-    """The parts of a model in the order in which they answered, on so many points of so many classes."""
+    """The parts of a model in the order in which they were evaluated; how many points, of how many classes."""
 
     points: int
     classes: int
@@ -92,8 +92,8 @@ class Audit:
         heading = f"{self.points:,} points in {self.classes:,} classes (token, set of tokens)"
         return f"{heading}\n{columns(AUDIT_COLUMNS, self.rows())}\n{LEGEND}"
 
-    def to_json(self) -> dict[str, Any]:
-        """The same for machines; an infinite number of bits is null."""
+    def to_json(self) -> dict[str, object]:
+        """The audit for JSON; an infinite number of bits is null."""
         parts = [
             asdict(part) | {name: x if math.isfinite(x := getattr(part, name)) else None for name in ("delta", "bits")}
             for part in self.parts
@@ -105,12 +105,17 @@ class Audit:
 
 
 def audit(
-    model: nn.Module, X: Any, *, parts: list[str] | None = None, call: Callable[[nn.Module, Tensor], Any] | None = None
+    model: nn.Module,
+    X: Any,
+    *,
+    parts: list[str] | None = None,
+    call: Callable[[nn.Module, Tensor], object] | None = None,
 ) -> Audit:
-    """Measure every part of `model`, or those named `parts`, on `X`: ids `(N, n)` or vectors `(N, n, d)`.
+    """Measure every part of a model on data.
 
-    `call` runs the model on a tensor; by default `model(X)`. Nothing is changed: the model is put back into the
-    mode that it was in.
+    `model`: any module. `X`: ids `(N, n)` or vectors `(N, n, d)`. `parts`: names of the submodules to measure; by
+    default all whose output is one vector per token. `call`: runs the model on a tensor; by default `model(X)`. The
+    model is not changed, and is left in the mode, training or evaluation, that it was in.
     """
     # Our own models take names.
     data = Sequences.of(model.encode(X) if isinstance(model, Monolayer) and not isinstance(X, Tensor) else X)
@@ -152,14 +157,15 @@ def audit(
 
 @contextmanager
 def _listening(modules: dict[str, nn.Module], shape: tuple[int, int], seen: dict[str, Tensor]) -> Iterator[None]:
-    """While it lasts, outputs `(N, n, width)` are kept by the name of their module."""
+    """Inside this context, outputs `(N, n, width)` of modules are put into `seen` under the names of the modules."""
 
     def listen(name: str) -> Callable[..., None]:
-        def hear(module: nn.Module, given: Any, answer: Any) -> None:
+        def hear(module: nn.Module, given: object, answer: object) -> None:
             value = answer[0] if isinstance(answer, tuple) and answer else answer
-            fits = isinstance(value, Tensor) and value.is_floating_point() and value.ndim == 3
+            if not isinstance(value, Tensor) or not value.is_floating_point() or value.ndim != 3:
+                return
             # A begin token in front has no counterpart in the data.
-            if fits and len(value) == shape[0] and value.shape[1] in (shape[1], shape[1] + 1):
+            if len(value) == shape[0] and value.shape[1] in (shape[1], shape[1] + 1):
                 seen[name] = value[:, value.shape[1] - shape[1] :].detach()
 
         return hear
@@ -173,6 +179,7 @@ def _listening(modules: dict[str, nn.Module], shape: tuple[int, int], seen: dict
 
 
 def _measure(name: str, modules: dict[str, nn.Module], data: Sequences, classes: Ints, output: Tensor) -> AuditedPart:
+    """What the output of the module `name` makes of the points of these classes."""
     outputs = output.double().cpu()
     mapping = contextual_mapping(lambda _: outputs.numpy(), data)
     bits = math.inf if mapping.delta == 0 else max(0.0, math.log2(mapping.r / mapping.delta)) if mapping.r > 0 else 0.0

@@ -26,6 +26,8 @@ WINDOW = 1024
 """Neurons of either side among which common ones are looked for at a time."""
 
 Array = NDArray[Any]
+ConfigChange = dict[str, dict[str, Any]]
+"""Keys of a configuration that change, with their values `before` and `after`; a side without the key is left out."""
 NamedArrays = Mapping[str, Array]
 NeuronAxes = Mapping[str, int]
 """Tensors whose rows are the neurons of one block, each with the axis that counts them."""
@@ -61,7 +63,7 @@ class Content:
         return found + sorted(config_change(self.config, other.config).keys() - set(UNHASHED))
 
 
-def config_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def config_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> ConfigChange:
     """Keys whose values differ, with their values `before` and `after`; a side that lacks the key is left out."""
     sides = (("before", old), ("after", new))
     found = {key: {side: config[key] for side, config in sides if key in config} for key in sorted({*old, *new})}
@@ -151,7 +153,8 @@ def difference(old: NamedArrays, new: NamedArrays, blocks: Mapping[str, NeuronAx
     return Difference(tuple(splices), {name: pair for name, pair in sorted(only.items()) if pair != (0, 0)})
 
 
-class _Neurons(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Neurons:
     """The neurons of one block of one model: `rows`, those of each of its tensors, neurons counted by the first axis.
 
     `leads`: how many rows of each tensor stand in front of those of the first neuron. A staircase of real labels has

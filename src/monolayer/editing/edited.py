@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
 from monolayer.construct.consistency import equal_points
@@ -18,7 +17,8 @@ from monolayer.construct.target import Target
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.distinct import distinct_rows, distinct_runs
 from monolayer.data.plain import array_like, plain_array
-from monolayer.editing.subject import Subject
+from monolayer.editing.difference import Array
+from monolayer.editing.subject import Answered, Subject
 from monolayer.errors import ContradictionError, DataError
 
 
@@ -32,8 +32,8 @@ class Edited:
 
     data: Sequences
     asked: Sequences
-    before: list[Any] | None
-    after: list[Any] | None
+    before: list[Answered] | None
+    after: list[Answered] | None
     touched: Ints | None
     shared: int = 0
 
@@ -46,7 +46,7 @@ class Edited:
 # -- which rows are meant --------------------------------------------------------------------------------------
 
 
-def chosen_rows(subject: Subject, data: Sequences, X: Any, lengths: Any = None) -> Ints:
+def chosen_rows(subject: Subject, data: Sequences, X: Any, lengths: object = None) -> Ints:
     """Rows `(K,)` of the data in rising order, at least one.
 
     `X`: row numbers, or the sequences themselves, with their `lengths` if they are padded.
@@ -65,7 +65,7 @@ def chosen_rows(subject: Subject, data: Sequences, X: Any, lengths: Any = None) 
     return _equal_rows(subject, data.only_prompts(), asked).places
 
 
-def _rows_by_number(size: int, rows: NDArray[Any]) -> Ints:
+def _rows_by_number(size: int, rows: Array) -> Ints:
     """Row numbers in rising order, each once; numbers that are not rows of data of this size are an error."""
     if rows.dtype == bool or len(rows) == 0:
         raise DataError("rows are chosen by their numbers, at least one: np.flatnonzero(mask) gives those of a mask")
@@ -225,16 +225,16 @@ def fact_rows(data: Sequences, target: Target) -> Ints:
     return np.arange(len(data)) if target.place is None else target.place
 
 
-def labels_of(data: Sequences, target: Target) -> list[Any]:
+def labels_of(data: Sequences, target: Target) -> list[Answered]:
     """The labels of facts as users write them; of prompts the answers as text."""
     if data.prompts is not None:
         return [data.texts(row)[1] for row in range(len(data))]
     values = _label_values(target)
-    found: list[Any] = Labels(values, target.per, target.classes, target.scalar).decode(values).tolist()
+    found: list[Answered] = Labels(values, target.per, target.classes, target.scalar).decode(values).tolist()
     return found
 
 
-def _label_values(target: Target) -> NDArray[Any]:
+def _label_values(target: Target) -> Array:
     """Label values of facts: class numbers `(Q,)`, or reals `(Q, m)`."""
     return target.number if target.classes is not None else target.table[target.number]
 

@@ -28,13 +28,13 @@ from monolayer.editing.edited import (
     without,
 )
 from monolayer.editing.record import FACTS_SHOWN, Change, EditKind, Record
-from monolayer.editing.subject import Subject, subject_of
+from monolayer.editing.subject import GivenModel, Subject, subject_of
 from monolayer.errors import DataError, PrecisionError
 
 WHOLE = "the same bits as memorizing {} with this draw"
 CELLS = (
     "the neurons of {} tokens are the same bits that memorizing {} with this draw gives them; those of all other "
-    "tokens are as they were, and cannot wake at these"
+    "tokens are unchanged, and never activate at these facts"
 )
 MEANT = {"forget": "the rest of the data", "edit": "the edited data", "insert": "all the data"}
 
@@ -48,8 +48,10 @@ class Facts:
     data: Sequences
 
     @classmethod
-    def of(cls, model: Any, X: Any, Y: Any = None, *, lengths: Any = None) -> Facts:
-        """The data that `model` holds, all of them and no others: it must be the model that they determine.
+    def of(cls, model: GivenModel, X: Any, Y: Any = None, *, lengths: Any = None) -> Facts:
+        """A model with the data that it holds, all of them and no others: it must be the model that they determine.
+
+        `model`: a model, or its folder. `X`, `Y`, `lengths`: the data, as for `memorize`.
 
         Where neurons belong to tokens, those of a token are compared when an edit touches it.
         """
@@ -81,7 +83,7 @@ class Facts:
         return Facts(new, edit.data), Record(*said, old.digest, made.digest, splices, blocks, config)
 
     def _check_counts(self) -> None:
-        """That there are as many sequences and labels as the model was built from, where it says so."""
+        """Refuse data whose counts differ from those in the model's summary, if it has one."""
         found = self.subject.content.config.get("summary")
         here = len(self.data), len(self.subject.task(self.data).target.number)
         if isinstance(found, dict) and (found["sequences"], found["labelled"]) != here:
@@ -91,7 +93,7 @@ class Facts:
             )
 
     def _check(self, only: Ints | None) -> None:
-        """That the model is the one that the data determine, bit for bit; `only`: the neurons of these tokens."""
+        """Refuse data that do not determine this model, bit for bit; `only`: compare the neurons of these tokens."""
         try:
             built = self.subject.again(self.data, only)
         except PrecisionError as error:
@@ -110,7 +112,7 @@ class Facts:
         )
 
     def _why(self, tensor: str, only: Ints | None) -> str:
-        """What tells: the first label that the model answers otherwise, or else a tensor."""
+        """Why the data are not those of the model: the first label that it answers otherwise, or else a tensor."""
         data = self.data
         if only is not None and len(only):
             data = data.select(np.unique(data.sequence[np.isin(data.tokens, only)]))
@@ -128,7 +130,7 @@ class Facts:
 
 
 def _described_changes(old: Subject, new: Subject, edit: Edited) -> Iterable[Change]:
-    """The first facts in words, with what the model answers there now."""
+    """The first facts of an edit as a record lists them, with what the new model answers there."""
     asked, target = edit.asked, old.task(edit.asked).target
     row, position, count = fact_rows(asked, target), fact_tokens(asked, target), min(FACTS_SHOWN, edit.facts)
     if count == 0:  # of rows that were taken out none had a label
@@ -150,7 +152,7 @@ def _described_changes(old: Subject, new: Subject, edit: Edited) -> Iterable[Cha
 
 
 def _answering(subject: Subject, data: Sequences, target: Target) -> list[int]:
-    """Where in `answers` the facts stand."""
+    """For each fact, the place of its answer in the list that `Subject.answers` returns."""
     places = fact_tokens(data, target)
     if data.prompts is not None:
         return list(range(len(data)))
@@ -164,12 +166,12 @@ NEEDED = (
 )
 
 
-def forget(model: Any, X: Any, data: Any = None, *, lengths: Any = None) -> tuple[Any, Record]:
+def forget(model: GivenModel | Facts, X: Any, data: Any = None, *, lengths: Any = None) -> tuple[Any, Record]:
     """`model` without some of its facts, and a record of what changed.
 
-    `model`: a model, the folder of one, or `Facts`: then its data are known, and `Facts` come back. `X`: sequences, or
-    row numbers. `data`: all that the model was built from, with later edits made in them: `Sequences`, or a pair
-    `(X, Y)`.
+    `model`: a model, the folder of one, or `Facts`: then its data are known, and `Facts` come back. `X`: the sequences
+    to forget, with their `lengths` if they are padded, or their row numbers. `data`: all that the model was built from,
+    with later edits made in them: `Sequences`, or a pair `(X, Y)`.
 
     The result is bit for bit what memorizing the rest with the same draw gives. A fact that other rows teach too stays,
     and is counted in the record.
@@ -179,31 +181,42 @@ def forget(model: Any, X: Any, data: Any = None, *, lengths: Any = None) -> tupl
     return _returned(model, *facts.changed("forget", without(facts.subject, facts.data, rows)))
 
 
-def edit(model: Any, X: Any, Y: Any, data: Any = None, *, lengths: Any = None) -> tuple[Any, Record]:
-    """`model` with other labels for facts that it holds, and a record of what changed. See `forget`."""
+def edit(model: GivenModel | Facts, X: Any, Y: Any, data: Any = None, *, lengths: Any = None) -> tuple[Any, Record]:
+    """`model` with other labels for facts that it holds, and a record of what changed.
+
+    `X`, `Y`, `lengths`: the facts with their new labels, as for `memorize`. `model`, `data` and the result: as for
+    `forget`.
+    """
     facts = known(model, data)
     asked = facts.subject.adopt(Sequences.of(X, Y, lengths=lengths, like=facts.model.card.manner))
     return _returned(model, *facts.changed("edit", relabelled(facts.subject, facts.data, asked)))
 
 
-def insert(model: Any, X: Any, Y: Any = None, data: Any = None, *, lengths: Any = None) -> tuple[Any, Record]:
-    """`model` with more facts, and a record of what changed. See `forget`; tokens and classes may be new."""
+def insert(
+    model: GivenModel | Facts, X: Any, Y: Any = None, data: Any = None, *, lengths: Any = None
+) -> tuple[Any, Record]:
+    """`model` with more facts, and a record of what changed.
+
+    `X`, `Y`, `lengths`: the new facts, as for `memorize`; tokens and classes may be new. `model`, `data` and the
+    result: as for `forget`.
+    """
     facts = known(model, data)
     asked = facts.subject.adopt(Sequences.of(X, Y, lengths=lengths, like=facts.model.card.manner))
     return _returned(model, *facts.changed("insert", with_rows(facts.subject, facts.data, asked)))
 
 
-def known(model: Any, data: Any) -> Facts:
-    """The facts of a model and its data."""
+def known(model: GivenModel | Facts, data: Any) -> Facts:
+    """The facts of a model and its data; `Facts` as they are."""
     if isinstance(model, Facts):
         if data is not None:
             raise DataError("Facts know their data: leave data out")
         return model
     if data is None:
-        subject_of(model)  # an error if it is none
+        subject_of(model)  # an error if it is not a model
         raise DataError(NEEDED)
     return Facts.of(model, *data) if isinstance(data, tuple) else Facts.of(model, data)
 
 
-def _returned(model: Any, facts: Facts, record: Record) -> tuple[Any, Record]:
+def _returned(model: GivenModel | Facts, facts: Facts, record: Record) -> tuple[Any, Record]:
+    """What an edit returns: `Facts` if `model` was one, else the new model; and the record."""
     return (facts if isinstance(model, Facts) else facts.model), record

@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from monolayer.data.aside import new_file
-from monolayer.editing.difference import Array, Content, Splice
-from monolayer.editing.subject import Subject, subject_of
+from monolayer.editing.difference import Array, ConfigChange, Content, Splice
+from monolayer.editing.subject import Answered, GivenModel, Subject, subject_of
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.save import config_digest
 from monolayer.table import as_table
@@ -20,12 +20,12 @@ from monolayer.table import as_table
 EditKind = Literal["forget", "edit", "insert"]
 RECORD_FORMAT, RECORD_VERSION = "monolayer-edit", 1
 FACTS_SHOWN = 100
-"""Facts that a record, and answers that a comparison, names; the rest it counts."""
+"""Facts that a record lists, and answers that a comparison lists; the rest are counted."""
 _BACK = {"before": "after", "after": "before"}
 ARRAYS = ("out", "put", "before", "after")
 """Fields of a splice that are arrays."""
 SAID = ("kind", "claim", "facts", "shared", "source", "result")
-"""Fields of a record that are as they are in its file."""
+"""Fields of a record that its file holds unchanged."""
 TOKENS_SHOWN = 16
 """Tokens of a fact that are shown."""
 NUMBERS = ("float64", "float32", "float16", "int64", "int16", "uint64")
@@ -42,8 +42,8 @@ class Change:
 
     tokens: list[Any]
     position: int | None
-    before: Any
-    after: Any
+    before: Answered
+    after: Answered
     refused: bool = False
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class Change:
 
     @property
     def stays(self) -> bool:
-        """Whether the answer is the one of before."""
+        """Whether the answer is the same as before."""
         return not self.refused and self.before is not None and self.before == self.after
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ class Record:
     result: str
     splices: tuple[Splice, ...]
     blocks: dict[str, tuple[int, int]]
-    config: dict[str, dict[str, Any]]
+    config: ConfigChange
 
     def __post_init__(self) -> None:
         _check_field(self.kind in get_args(EditKind), "kind")
@@ -104,12 +104,12 @@ class Record:
         _check_field(type(self.blocks) is dict and all(map(_is_block, self.blocks.items())), "blocks")
         _check_field(type(self.config) is dict and all(map(_is_setting, self.config.items())), "config")
 
-    def apply(self, model: Any) -> Any:
-        """The edited model, of the model (or the folder of it) that this record was made from."""
+    def apply(self, model: GivenModel) -> Any:
+        """The edited model. `model`: the one that this record was made from, or its folder."""
         return self._carried(subject_of(model), "was made from").model
 
-    def undo(self, model: Any) -> Any:
-        """The model as it was, bit for bit, of the edited one (or the folder of it)."""
+    def undo(self, model: GivenModel) -> Any:
+        """The model as it was before the edit, bit for bit. `model`: the edited one, or its folder."""
         back = replace(
             self,
             source=self.result,
@@ -120,6 +120,7 @@ class Record:
         return back._carried(subject_of(model), "led to").model
 
     def _carried(self, subject: Subject, origin: str) -> Subject:
+        """The model after the edit; `origin`: how the model before it relates to this record, for an error."""
         old = subject.content
         if old.digest != self.source:
             raise DataError(
@@ -176,9 +177,9 @@ class Record:
         """The record in plain words."""
         return "\n".join(f"{name}: {text}" for name, text in self.rows())
 
-    def to_json(self) -> dict[str, Any]:
-        """All but the difference itself."""
-        said: dict[str, Any] = {name: getattr(self, name) for name in SAID}
+    def to_json(self) -> dict[str, object]:
+        """What the record says of the edit, for JSON; the difference of the models is left out."""
+        said: dict[str, object] = {name: getattr(self, name) for name in SAID}
         said |= {"neurons": list(self.neurons), "blocks": {name: list(sizes) for name, sizes in self.blocks.items()}}
         return said | {"changes": [asdict(change) for change in self.changes]}
 
@@ -235,17 +236,18 @@ class Record:
         )
 
 
-def _exchanged(changes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Before and after exchanged."""
+def _exchanged(changes: ConfigChange) -> ConfigChange:
+    """Changes of the configuration with `before` and `after` exchanged."""
     return {key: {_BACK[side]: value for side, value in entry.items()} for key, entry in changes.items()}
 
 
 def _check_field(holds: bool, field: str) -> None:
+    """Refuse a record in which this field is not what an edit writes."""
     if not holds:
         raise DataError(f"{field} of this record is damaged: not what an edit writes there")
 
 
-def _is_splice(part: Any) -> bool:
+def _is_splice(part: object) -> bool:
     """Whether this is a splice, its rows numbered by integers."""
     if not (isinstance(part, Splice) and type(part.tensor) is str and part.axis in (None, 0, 1)):
         return False
@@ -254,20 +256,20 @@ def _is_splice(part: Any) -> bool:
     )
 
 
-def _is_block(entry: tuple[Any, Any]) -> bool:
+def _is_block(entry: tuple[object, object]) -> bool:
     """Whether this is the name of a block, and how many neurons were taken out of it and put in."""
     name, sizes = entry
     return type(name) is str and type(sizes) is tuple and [type(size) for size in sizes] == [int, int]
 
 
-def _is_setting(entry: tuple[Any, Any]) -> bool:
+def _is_setting(entry: tuple[object, object]) -> bool:
     """Whether this is a key of the configuration, and its values before and after, or one of the two."""
     name, sides = entry
     return type(name) is str and type(sides) is dict and sides.keys() <= _BACK.keys()
 
 
-def _to_json(array: Array | None) -> dict[str, Any] | None:
-    """An array in numbers that people can read and floats survive; NaN, which JSON lacks, as null."""
+def _to_json(array: Array | None) -> dict[str, object] | None:
+    """An array as decimal numbers that give the same floats when read; NaN, which JSON lacks, is null."""
     if array is None:
         return None
     flat = array.reshape(-1).tolist()
@@ -275,6 +277,7 @@ def _to_json(array: Array | None) -> dict[str, Any] | None:
 
 
 def _from_json(entry: dict[str, Any] | None) -> Any:
+    """The array that `_to_json` wrote."""
     if entry is None:
         return None
     _check_field(entry["dtype"] in NUMBERS, "an array: dtype")

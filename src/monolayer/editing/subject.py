@@ -1,11 +1,11 @@
-"""From what a caller has, a model or the folder of one, to what an edit needs of it."""
+"""What an edit needs of a model, whichever construction built it; found from the model or from its folder."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, TypeAlias, final
 
 import numpy as np
 import torch
@@ -27,7 +27,9 @@ from monolayer.stock.build import adopt, job_of, memorize_again
 from monolayer.stock.folder import StockModel, load
 
 DRAW_KEY, NAMES_KEY = "draw.json", "names"
-"""Stand among the keys of the configuration for the file of that name, and for the names of tokens and classes."""
+"""Keys that the configuration of a `Content` has besides its own: for the file of that name, and for all names."""
+Answered: TypeAlias = Any
+"""What a model answers, as users write it: a class by its name, numbers, or text; None where it does not answer."""
 
 
 @final
@@ -48,7 +50,10 @@ class Stock:
 
     @property
     def by_token(self) -> bool:
-        """Where the begin token answers for sequences, all facts are its own."""
+        """Whether every neuron depends on the facts of one token alone.
+
+        Where the begin token answers for whole sequences, all facts are facts of that token.
+        """
         model = self.model
         return model.draw.storage == "cells" and (model.task != "sequence" or model.facts.causal)
 
@@ -92,7 +97,7 @@ class Stock:
     def again(self, data: Sequences, only: Ints | None = None) -> Stock:
         return Stock(memorize_again(self.model, data, only=only))
 
-    def answers(self, data: Sequences) -> list[Any]:
+    def answers(self, data: Sequences) -> list[Answered]:
         if self.model.draw.prompts:
             return list(self.model.answers(data))
         classes = self.model.card.classes
@@ -101,7 +106,7 @@ class Stock:
 
 
 FINGERPRINTS = "fingerprints"
-"""Stands for the tensor of what a model was built from, which is no weight."""
+"""The name under which a `Content` holds the fingerprints of the data, a tensor that is not among the weights."""
 
 
 @final
@@ -149,7 +154,7 @@ class Own:
         return Content(tensors, config | {NAMES_KEY: names}, blocks)
 
     def with_content(self, content: Content) -> Own:
-        """The same kind of model with other tensors, configuration and names."""
+        """A model of this kind with other tensors, configuration and names."""
         own, config = self.model.card, dict(content.config)
         dtype = self.model.bos.dtype
         tensors = {name: tensor_of(part, dtype) for name, part in content.tensors.items() if name != FINGERPRINTS}
@@ -163,7 +168,7 @@ class Own:
         return Own(model.to(self.model.bos.device))
 
     def adopt(self, data: Sequences) -> Sequences:
-        """`data` in the numbers of the model's names; new names come behind them, where there may be any."""
+        """`data` in the numbers of the model's names; new names are added after them, where that is possible."""
         _ = self._draw  # an error where there is none
         return adopted(self.model, data)
 
@@ -173,7 +178,7 @@ class Own:
         return Task.of(data, positions=positions, causal=self.model.card.causal, on_conflict="error")
 
     def again(self, data: Sequences, only: Ints | None = None) -> Own:
-        """What the draw of this model makes of other data; `only`: tokens whose facts changed."""
+        """The model of other data with the draw of this one; `only`: the tokens whose facts changed, if known."""
         own, task = self.model.card, self.task(self.adopt(data))
         new = rebuilt(self.model, task, lambda stage, share: None, only)
         if own.fingerprint is not None:
@@ -181,13 +186,13 @@ class Own:
             new.card = replace(new.card, fingerprint=words)
         return Own(new.to(self.model.bos.device))
 
-    def answers(self, data: Sequences) -> list[Any]:
+    def answers(self, data: Sequences) -> list[Answered]:
         """What the model answers at every token, or for every sequence, by name; of a prompt the text of its answer.
 
         None in sequences with a token that it does not know. A `DataError` where it cannot be asked here.
         """
         card = self.model.card
-        found: list[Any] = [None] * (len(data) if card.per == "sequence" else len(data.tokens))
+        found: list[Answered] = [None] * (len(data) if card.per == "sequence" else len(data.tokens))
         rows = np.setdiff1d(np.arange(len(data)), list(unanswerable(self.model, data)))
         if len(rows):
             part = replace(data, labels=None).select(rows)
@@ -200,10 +205,12 @@ class Own:
 
 Subject = Own | Stock
 """What an edit needs of a model, whatever its construction; `Own` says what the members are."""
+GivenModel: TypeAlias = Monolayer | Uniform | StockModel | str | os.PathLike[str]
+"""A model as callers give it, or the folder of one."""
 
 
-def subject_of(model: Any) -> Subject:
-    """The subject of a model, or of the model in a folder."""
+def subject_of(model: GivenModel) -> Subject:
+    """What an edit needs of a model, or of the model in a folder; anything else is an error."""
     if isinstance(model, str | os.PathLike):
         model = load(model)
     if isinstance(model, StockModel):

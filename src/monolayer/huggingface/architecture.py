@@ -1,6 +1,6 @@
-"""What the table of architectures says of each, and the way between its tensors and our letters for them.
+"""What the table says of each architecture, and how its tensors become arrays with our letters, and back.
 
-Arrays have the same letters in all of them; `V` tokens, `L` places, `D` width, `H` neurons, `C` classes:
+Arrays have the same letters in every architecture; `V` tokens, `L` places, `D` width, `H` neurons, `C` classes:
 
     tokens, places, types                       tables of embeddings
     W_Q b_Q  W_K b_K  W_V b_V  W_O b_O          attention
@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
+
+from monolayer.arrays import Floats
 
 ModelTask = Literal["token", "sequence", "lm"]
 CLASS_SUFFIXES: dict[ModelTask, str] = {"token": "ForTokenClassification", "sequence": "ForSequenceClassification"}
@@ -26,7 +28,7 @@ ARRAY_SHAPES |= {**dict.fromkeys(("W_Q", "W_K", "W_V", "W_O", "W_P"), "DD"), "W_
 ARRAY_SHAPES |= dict.fromkeys(("W_1", "W_2", "W_3"), "HD")
 ARRAY_SHAPES |= {f"b_{letter}": shape for letter, shape in zip("QKVO123PH", "DDDDHDHDC", strict=True)}
 ARRAY_SHAPES |= {f"{part}_{number}": "D" for number in (1, 2, 3) for part in ("scale", "shift")}
-"""Sizes of every array; `T` token types."""
+"""The sizes of every array, a letter per axis; `T` token types."""
 TYPES = 2
 PAD, UNKNOWN, BEGIN, END = range(4)
 ENCODER = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
@@ -46,6 +48,10 @@ class ModelSetting(Enum):
     TURNED = "turned"
 
 
+Setting: TypeAlias = "ModelSetting | str | float | Mapping[str, Setting] | None"
+"""A value in `config.json`, fixed for an architecture or known once the model is."""
+
+
 @dataclass(frozen=True)
 class Architecture:
     """One row of the table."""
@@ -58,8 +64,8 @@ class Architecture:
     """Linear layers by their letter; query, key and value in one tensor share its name."""
     norms: tuple[str, ...]
     heads: Mapping[ModelTask, str]
-    settings: Mapping[str, Any]
-    """What it says in `config.json` that the others do not."""
+    settings: Mapping[str, Setting]
+    """The keys of `config.json` that not all architectures have."""
     activation: str = "relu6"
     causal: bool = True
     transposed: bool = False
@@ -75,16 +81,22 @@ class Architecture:
     offset: int = 0
     """Rows of the table of places in front of the first place."""
     hidden_rows: int = 0
-    """Rows that it has beyond what `config.json` says."""
+    """Rows that the table of places has beyond the number in `config.json`."""
     still: Callable[[int], tuple[int, tuple[float, int]]] | None = None
-    """For rotary positions that shall do nothing in a head of this width: the coordinate that carries the key, the base
-    of the angles, and how many coordinates are turned. That one is not turned, or so slowly that its cosine is 1."""
+    """For rotary positions that shall do nothing in a head of this width: the coordinate that carries the key, and then
+    the base of the angles with the number of turned coordinates. The coordinate of the key is not turned, or so slowly
+    that its cosine is 1."""
     eager: bool = False
     """Whether eager attention computes in float64 throughout, as sdpa does in all of them."""
 
+    def __post_init__(self) -> None:
+        letters = "".join(self.layers)
+        if letters not in ("QKVO12", "QKVO123") or "tokens" not in self.tables or len(self.norms) != 3:
+            raise ValueError(f"{self.name}: the table lacks a layer, a norm or the embedding of tokens")
+
     @property
     def models(self) -> dict[ModelTask, str]:
-        """Its class for each task."""
+        """The name of its class for each task."""
         known = {task: self.word + CLASS_SUFFIXES[task] for task in self.heads}
         return known | {"lm": "GPT2LMHeadModel"} if self.name == "gpt2" else known
 
@@ -115,11 +127,14 @@ class Architecture:
             found |= {f"scale_{number}": f"{name}.weight"} | ({} if self.rms else {f"shift_{number}": f"{name}.bias"})
         return found
 
-    def tensors(self, task: ModelTask, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Arrays under the names of their tensors. What is left out is 0; scales and what multiplies neurons are 1."""
+    def tensors(self, task: ModelTask, arrays: Mapping[str, Floats]) -> dict[str, Floats]:
+        """Arrays under the names of their tensors.
+
+        `arrays` by their letters. Those left out are filled with 0; scales, and what multiplies neurons, with 1.
+        """
         sizes = {"T": TYPES, "D": arrays["tokens"].shape[1], "H": len(arrays["W_1"]), "C": len(arrays["W_H"])}
 
-        def part(letter: str) -> Any:
+        def part(letter: str) -> Floats:
             if letter in arrays:
                 return arrays[letter]
             one = letter.startswith("scale") or letter == "b_3"
@@ -131,9 +146,12 @@ class Architecture:
             found[name] = whole.T if self._turned(letters[0]) else whole
         return found
 
-    def arrays(self, task: ModelTask, tensors: Mapping[str, Any]) -> dict[str, Any]:
-        """The way back: a `KeyError` names a missing tensor, a `ValueError` one too many or of a wrong shape."""
-        rest, found = dict(tensors), dict[str, Any]()
+    def arrays(self, task: ModelTask, tensors: Mapping[str, Floats]) -> dict[str, Floats]:
+        """Tensors as arrays by their letters: the inverse of `tensors`.
+
+        A `KeyError` names a missing tensor, a `ValueError` one too many or of a wrong shape.
+        """
+        rest, found = dict(tensors), dict[str, Floats]()
         for name, letters in self._stored(task).items():
             whole = rest.pop(name)
             parts = np.split(whole.T if self._turned(letters[0]) else whole, len(letters))
@@ -149,14 +167,14 @@ class Architecture:
         return found
 
     def _stored(self, task: ModelTask) -> dict[str, list[str]]:
-        """The arrays in each tensor."""
+        """The letters of the arrays that each tensor holds, by the name of the tensor."""
         found: dict[str, list[str]] = {}
         for letter, name in self.names(task).items():
             found.setdefault(name, []).append(letter)
         return found
 
     def _turned(self, letter: str) -> bool:
-        """Whether the tensor holds the transpose of the array; ours has a row per neuron in `W_2`, too."""
+        """Whether the tensor holds the transpose of the array. Ours have a row per neuron, also in `W_2`."""
         if letter[:2] != "W_" or letter[2] in "PH":
             return False
         return self.transposed != (letter == "W_2")

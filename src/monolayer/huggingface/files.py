@@ -6,14 +6,15 @@ anything to transformers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from monolayer.huggingface.architecture import BEGIN, END, PAD, UNKNOWN, Architecture, ModelSetting, ModelTask
+from monolayer.huggingface.architecture import BEGIN, END, PAD, UNKNOWN, Architecture, ModelSetting, ModelTask, Setting
+from monolayer.huggingface.strict import JsonObject
 from monolayer.huggingface.texts import CUTS, TextCut
 
 BUILT_BY = {"built_by": "monolayer"}
-"""Says in `config.json` that a folder is ours. transformers keep the key and make nothing of it."""
+"""Says in `config.json` that a folder is ours. transformers keep the key and ignore it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,7 @@ class FolderFacts:
         return 0.0 if self.rotary is None else self.rotary[1] / self.width
 
 
-def written(facts: FolderFacts) -> dict[str, dict[str, Any]]:
+def written(facts: FolderFacts) -> dict[str, JsonObject]:
     """Each JSON file of the folder by its name."""
     files = {
         "config.json": config(facts),
@@ -83,9 +84,9 @@ def written(facts: FolderFacts) -> dict[str, dict[str, Any]]:
     return files
 
 
-def config(facts: FolderFacts) -> dict[str, Any]:
-    """`config.json`."""
-    labels: dict[str, Any] = {}
+def config(facts: FolderFacts) -> JsonObject:
+    """What `config.json` holds."""
+    labels: JsonObject = {}
     if facts.task != "lm":
         names = {str(number): name for number, name in enumerate(facts.classes)}
         labels = {"id2label": names, "label2id": {name: int(number) for number, name in names.items()}}
@@ -99,21 +100,21 @@ def config(facts: FolderFacts) -> dict[str, Any]:
         "vocab_size": len(facts.names),
         "pad_token_id": PAD,
         **labels,
-        **_with_model_settings(facts.architecture.settings, facts),
+        **{key: _with_model_settings(value, facts) for key, value in facts.architecture.settings.items()},
     }
 
 
-def _with_model_settings(settings: Any, facts: FolderFacts) -> Any:
-    if isinstance(settings, ModelSetting):
-        return getattr(facts, settings.value)
-    return (
-        {key: _with_model_settings(value, facts) for key, value in settings.items()}
-        if isinstance(settings, dict)
-        else settings
-    )
+def _with_model_settings(setting: Setting, facts: FolderFacts) -> object:
+    """A setting of `config.json`, with the values of this model where it names one of its facts."""
+    if isinstance(setting, ModelSetting):
+        return getattr(facts, setting.value)
+    if isinstance(setting, Mapping):
+        return {key: _with_model_settings(value, facts) for key, value in setting.items()}
+    return setting
 
 
-def _tokenizer(facts: FolderFacts) -> dict[str, Any]:
+def _tokenizer(facts: FolderFacts) -> JsonObject:
+    """What `tokenizer.json` holds: words with numbers, the cut of texts, and the begin token in front."""
     special = list(facts.architecture.special.values())
     first = special[BEGIN]
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
@@ -144,7 +145,7 @@ def _tokenizer(facts: FolderFacts) -> dict[str, Any]:
     }
 
 
-def _decoder(facts: FolderFacts) -> dict[str, Any] | None:
+def _decoder(facts: FolderFacts) -> JsonObject | None:
     """How tokens become text: as they are, or with spaces between them.
 
     A pipeline decodes what comes behind a prompt by itself: in a language model each word has its space in front of it.
@@ -156,8 +157,8 @@ def _decoder(facts: FolderFacts) -> dict[str, Any] | None:
     return {"type": "Replace", "pattern": start, "content": " "} if facts.task == "lm" else None
 
 
-def _tokenizer_config(facts: FolderFacts) -> dict[str, Any]:
-    """The class has a name that older and newer versions of transformers know."""
+def _tokenizer_config(facts: FolderFacts) -> JsonObject:
+    """What `tokenizer_config.json` holds. Older and newer versions of transformers know the name of the class."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": facts.room,

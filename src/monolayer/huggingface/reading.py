@@ -21,7 +21,7 @@ from monolayer.errors import ModelFileError
 from monolayer.huggingface.architecture import Architecture, ModelTask
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.huggingface.files import BUILT_BY, FolderFacts, written
-from monolayer.huggingface.strict import ForeignError, demand_equal, read_json, value_under
+from monolayer.huggingface.strict import ForeignError, JsonObject, demand_equal, read_json, value_under
 from monolayer.huggingface.texts import CUTS, UNIT_OF, TextCut
 
 STORED = {"float64": ("F64", "<f8"), "float32": ("F32", "<f4"), "bfloat16": ("BF16", "<u2"), "float16": ("F16", "<f2")}
@@ -37,11 +37,11 @@ class Folder:
 
     facts: FolderFacts
     tensors: Mapping[str, Floats]
-    arrays: Mapping[str, Any]
+    arrays: Mapping[str, Floats]
     content: Mapping[str, bytes]
 
     def digest(self) -> str:
-        """Of the files that determine the others."""
+        """SHA-256 of configuration, weights and tokenizer, which determine the other files."""
         parts = (self.content[file] for file in ("config.json", "model.safetensors", "tokenizer.json"))
         return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
@@ -64,7 +64,7 @@ class Files:
             raise ModelFileError(f"{self.folder / name} cannot be read: {found.strerror}")
         return found
 
-    def object(self, name: str) -> dict[str, Any]:
+    def object(self, name: str) -> JsonObject:
         """The object in a JSON file that must be there (`read_json`)."""
         return read_json(self.folder / name, self.demand(name))
 
@@ -159,11 +159,11 @@ def read_folder(files: Files) -> Folder:
     return Folder(facts, tensors, arrays, content)
 
 
-def _task(kind: Architecture, config: Mapping[str, Any]) -> ModelTask | None:
+def _task(kind: Architecture, config: JsonObject) -> ModelTask | None:
     return next((task for task, model in kind.models.items() if config.get("architectures") == [model]), None)
 
 
-def _stored_tensors(content: bytes, dtype: Any) -> dict[str, Floats]:
+def _stored_tensors(content: bytes, dtype: object) -> dict[str, Floats]:
     """All tensors, widened to float64; each must have the type that `config.json` names, and be finite."""
     if type(dtype) is not str or dtype not in STORED:
         raise ForeignError(f"config.json says dtype = {dtype!r}; the proofs know {', '.join(STORED)}")
@@ -183,7 +183,7 @@ def _stored_tensors(content: bytes, dtype: Any) -> dict[str, Floats]:
 
 
 def _folder_facts(
-    files: Mapping[str, Any], kind: Architecture, task: ModelTask, arrays: Mapping[str, Any]
+    files: Mapping[str, JsonObject], kind: Architecture, task: ModelTask, arrays: Mapping[str, Floats]
 ) -> FolderFacts:
     """The facts that files and tensors may choose, each of the right type; the rest of the files follows from them."""
     config, places, width = files["config.json"], arrays.get("places"), arrays["tokens"].shape[1]
@@ -206,13 +206,13 @@ def _folder_facts(
     )
 
 
-def _text_cut(tokenizer: dict[str, Any]) -> TextCut:
-    """How text is cut; `given` for what is none of ours, which is no file that `memorize_as` writes."""
+def _text_cut(tokenizer: JsonObject) -> TextCut:
+    """How the tokenizer cuts text; `given` if `memorize_as` did not write this tokenizer."""
     said = value_under("tokenizer.json", tokenizer, "pre_tokenizer")
     return next((cut for cut, how in CUTS.items() if how == said), "given")
 
 
-def _token_names(tokenizer: dict[str, Any]) -> tuple[str, ...]:
+def _token_names(tokenizer: JsonObject) -> tuple[str, ...]:
     table = value_under("tokenizer.json", tokenizer, "model", "vocab")
     numbers: list[Any] = list(table.values()) if isinstance(table, dict) else [None]
     if any(type(number) is not int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
@@ -220,7 +220,7 @@ def _token_names(tokenizer: dict[str, Any]) -> tuple[str, ...]:
     return tuple(sorted(table, key=table.__getitem__))
 
 
-def _class_names(config: dict[str, Any]) -> tuple[str, ...]:
+def _class_names(config: JsonObject) -> tuple[str, ...]:
     table = value_under("config.json", config, "id2label")
     names: list[Any] = [table.get(str(number)) for number in range(len(table))] if isinstance(table, dict) else []
     if not names or any(type(name) is not str for name in names):
@@ -230,7 +230,7 @@ def _class_names(config: dict[str, Any]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _said(config: dict[str, Any], kind: type, fits: Callable[[Any], bool], *keys: str) -> Any:
+def _said(config: JsonObject, kind: type, fits: Callable[[Any], bool], *keys: str) -> Any:
     """A value that files may choose: of this type, and one that the proofs allow for."""
     value = value_under("config.json", config, *keys)
     if type(value) is not kind or not fits(value):
@@ -238,7 +238,7 @@ def _said(config: dict[str, Any], kind: type, fits: Callable[[Any], bool], *keys
     return value
 
 
-def _rotary(config: dict[str, Any], kind: Architecture, width: int) -> tuple[float, int] | None:
+def _rotary(config: JsonObject, kind: Architecture, width: int) -> tuple[float, int] | None:
     """Base of the angles, and how many coordinates are turned: all, or two in a GPT-NeoX without positions."""
     if kind.still is None:
         return None

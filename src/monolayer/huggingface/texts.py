@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -19,22 +19,22 @@ from monolayer.data.names import Unit
 from monolayer.data.prompts import PIECE
 
 TextCut = Literal["characters", "words", "pieces", "given"]
-_ISOLATED = {"type": "Split", "behavior": "Isolated", "invert": False}
-CUTS: dict[TextCut, dict[str, Any] | None] = {
+_ISOLATED: dict[str, object] = {"type": "Split", "behavior": "Isolated", "invert": False}
+CUTS: dict[TextCut, dict[str, object] | None] = {
     "characters": {**_ISOLATED, "pattern": {"Regex": r"[\s\S]"}},
     "words": {"type": "WhitespaceSplit"},
     "pieces": {**_ISOLATED, "pattern": {"Regex": PIECE}},
     "given": None,
 }
-"""Ways to cut a text, as `tokenizer.json` says them."""
+"""The `pre_tokenizer` of `tokenizer.json` for each way to cut a text."""
 CUT_OF: dict[Unit, TextCut] = {"characters": "characters", "words": "words", "whole": "given"}
-"""How a tokenizer makes a string what the data have it to be."""
+"""How a tokenizer must cut text so that a string is split as the data were split."""
 UNIT_OF: dict[TextCut, Unit] = {cut: unit for unit, cut in CUT_OF.items()}
 
 
 def best_cut(special: Iterable[str], data: Sequences) -> TextCut:
-    """How text must be cut to give the tokens of `data` again."""
-    assert data.vocabulary is not None  # the caller saw to it
+    """How text must be cut to give the tokens of `data` again; `special`: tokens that the tokenizer adds."""
+    assert data.vocabulary is not None  # the caller checked
     if data.prompts is not None:
         return "pieces"  # even where no token has white space in it: an answer comes back as it was given
     said = data.vocabulary.unit
@@ -50,8 +50,11 @@ def best_cut(special: Iterable[str], data: Sequences) -> TextCut:
 
 
 def tokenizer_fault(cut: TextCut, special: Iterable[str], data: Sequences) -> str | None:
-    """Why this tokenizer would make other tokens of the data than they have, or None if it does not."""
-    assert data.vocabulary is not None  # the caller saw to it
+    """Why a tokenizer with this cut would split the text of `data` into other tokens; None if it would not.
+
+    `special`: tokens that the tokenizer finds in any text that spells them.
+    """
+    assert data.vocabulary is not None  # the caller checked
     words = np.array([str(name) for name in data.vocabulary.names], dtype=object)
     used = words[np.unique(data.tokens)].tolist()
     if "" in used:

@@ -1,4 +1,4 @@
-"""A page to look at: the model's numbers and the scripts in one HTML file that asks nobody for anything."""
+"""A model as a web page: its numbers and the scripts in one HTML file that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def page(
     title: str = "monolayer",
     verdict: str | None = None,
 ) -> str:
-    """The page as text; without a model, one that builds it of the facts that are typed in.
+    """The HTML of the page.
 
-    `data`: sequences to pick from, maybe labelled; `verdict`: what a certificate says of them.
+    `model`: the model that it runs; None: the page builds one from the facts that a reader types in. `data`: sequences
+    to pick from, maybe labelled. `title`: of the page. `verdict`: what a certificate says of the data.
     """
     title = escape(visible(title))  # the name of a folder may hold bytes that are no text
     if model is None:
@@ -38,6 +39,7 @@ def page(
 
 
 def _filled_page(title: str, **parts: str) -> str:
+    """The page with each mark `{{name}}` replaced by the part of that name."""
     marks = {"title": title, "doing": "running", "model": "", "builder": "", **parts}
     marks |= {
         "style": _page_file("page.css"),
@@ -48,4 +50,5 @@ def _filled_page(title: str, **parts: str) -> str:
 
 
 def _page_file(name: str) -> str:
+    """The text of a file that lies beside this module."""
     return files("monolayer.page").joinpath(name).read_text(encoding="utf-8")

@@ -24,7 +24,7 @@ from monolayer.stock.assemble import check_confidence
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import StockModel
 from monolayer.stock.labelled import StockTask, stock_task, token_names, with_unknown
-from monolayer.stock.robust import CellDtype, check_options, robust_model
+from monolayer.stock.robust import CellDtype, check_options, robust_model, robust_model_again
 from monolayer.stock.steps import steps_model
 
 
@@ -118,8 +118,8 @@ def manner_of(kind: Architecture) -> Manner:
     return Manner(per="answer" if "lm" in kind.models else None)
 
 
-def check_settled(options: Mapping[str, Any]) -> None:
-    """Options that a draw has settled already are refused, whatever they say."""
+def check_settled(options: Mapping[str, object]) -> None:
+    """Refuse options that were given although a draw has settled them, whatever their value."""
     given = [name for name, value in options.items() if value is not None and value is not False]
     if given:
         raise DataError(f"draw= decides {' and '.join(given)}: leave {'it' if len(given) == 1 else 'them'} out")
@@ -139,14 +139,14 @@ def adopt(model: StockModel, data: Sequences) -> Sequences:
     if data.prompts is not None:
         data.check_labelled()
     vocabulary = model.vocabulary
-    tokens = _renumbered(vocabulary, data.vocabulary, data.tokens, "token")
+    tokens = _in_our_names(vocabulary, data.vocabulary, data.tokens, "token")
     if (labels is None) != (facts.task == "lm"):
         raise DataError("give labels" if labels is None else "this model memorizes each next token: give no labels")
     if labels is not None:
         if labels.classes is None or labels.per != facts.task:
             raise DataError(f"the labels must be classes, one per {facts.task}, as those of the model")
         classes = draw.names(facts.classes, labels=True)
-        values = _renumbered(classes, labels.classes, labels.values, "label")
+        values = _in_our_names(classes, labels.classes, labels.values, "label")
         labels = Labels(values, labels.per, classes, place=labels.place)
     found = Sequences(tokens, data.lengths, vocabulary, labels, data.prompts)
     room, long = min(facts.room - 1, draw.longest or facts.room), int(data.lengths.argmax())
@@ -158,7 +158,8 @@ def adopt(model: StockModel, data: Sequences) -> Sequences:
     return found
 
 
-def _renumbered(ours: Names, theirs: Names, rows: Ints, what: str) -> Ints:
+def _in_our_names(ours: Names, theirs: Names, rows: Ints, what: str) -> Ints:
+    """`rows` of the names `theirs` as rows of `ours`; a name that ours lack is an error. `what`: token or label."""
     number = ours.find(theirs)[rows]
     if (number < 0).any():
         name = theirs.names[int(rows[int((number < 0).argmax())])]
@@ -173,8 +174,16 @@ def job_of(model: StockModel, data: Sequences, on_conflict: OnConflict = "error"
     """What a model of adopted `data` with this draw must answer, and where."""
     facts, draw = model.facts, model.draw
     number = None if draw.unknown is None else facts.classes.index(draw.unknown)
-    options: dict[str, Any] = {"on_conflict": on_conflict, "storage": draw.storage, "unknown": number, "cut": facts.cut}
-    return stock_task(facts.architecture, data, facts.names, positions=facts.positions, **options)
+    return stock_task(
+        facts.architecture,
+        data,
+        facts.names,
+        positions=facts.positions,
+        on_conflict=on_conflict,
+        storage=draw.storage,
+        unknown=number,
+        cut=facts.cut,
+    )
 
 
 def memorize_again(
@@ -196,4 +205,4 @@ def memorize_again(
     if model.draw.storage == "steps":
         return steps_model(job, report, known=model)
     only = None if job.at_begin else only
-    return robust_model(job, model.facts.dtype, report, known=model, only=only)
+    return robust_model_again(job, report, known=model, only=only)

@@ -8,9 +8,8 @@ read from the data. transformers ignore the file.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from monolayer.data import Names
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.files import FolderFacts
 from monolayer.huggingface.reading import Files
+from monolayer.huggingface.strict import JsonObject
 
 DRAW_FILE = "draw.json"
 Storage = Literal["cells", "steps"]
@@ -27,9 +27,12 @@ Storage = Literal["cells", "steps"]
 
 
 @dataclass(frozen=True, eq=False)
-class LineDraw:
-    """The draw of steps in float64: random keys of tokens `(V,)` and of places `(L,)`, None without positions, and how
-    far contexts may reach before other cells hear them."""
+class StepsDraw:
+    """The draw of steps in float64: random keys of tokens `(V,)` and of places `(L,)`, None without positions.
+
+    `reach`, `silence`: how far apart contexts may lie, and how strongly a neuron reads the code of its cell, so that
+    within that reach neurons of other cells stay silent.
+    """
 
     temperature: float
     reach: float
@@ -40,8 +43,11 @@ class LineDraw:
 
 @dataclass(frozen=True, eq=False)
 class CellsDraw:
-    """What of a stream of cells neither names nor labels decide: the length of the longest sequence, the mixture `R`
-    `(k, t)` that values are of the code, of numbers of one size, and what attention multiplies them by."""
+    """The draw of cells: what neither names nor labels decide.
+
+    `longest`: tokens of the longest sequence. `mixture`: `R` `(k, t)`, all entries of one size, which makes values of
+    codes. `gain`: what attention multiplies values by.
+    """
 
     longest: int
     mixture: Floats
@@ -50,11 +56,14 @@ class CellsDraw:
 
 @dataclass(frozen=True, eq=False)
 class StockDraw:
-    """`integers`: whether the names of tokens, and those of labels, are integers in the data. `head`: the size of the
-    numbers in the head, a power of two (`stock/assemble.py`). `prompts`: whether the data are prompts and answers.
-    `unknown`: the class of what the data do not hold, if there is one."""
+    """All numbers of a stock model that its data do not decide.
 
-    numbers: LineDraw | CellsDraw
+    `numbers`: what the construction drew. `integers`: whether the names of tokens, and those of labels, are integers in
+    the data. `head`: the size of the numbers in the head, a power of two (`stock/assemble.py`). `prompts`: whether the
+    data are prompts and answers. `unknown`: the class that answers what the data do not hold, if there is one.
+    """
+
+    numbers: StepsDraw | CellsDraw
     integers: tuple[bool, bool]
     head: float
     prompts: bool = False
@@ -79,7 +88,7 @@ class StockDraw:
         return Names(range(len(whole))) if whole == tuple(range(len(whole))) else Names(whole)
 
     def check(self, facts: FolderFacts) -> None:
-        """That this is a draw for a folder with these facts, or a `ValueError` that says why not."""
+        """Raise a `ValueError` that says why, unless this is a draw for a folder with these facts."""
         self.names(facts.names[len(facts.architecture.special) :])
         if facts.task != "lm":
             self.names(facts.classes, labels=True)
@@ -102,7 +111,7 @@ class StockDraw:
             raise ValueError(f"{DRAW_FILE} is for another format than {facts.dtype!r}, which config.json names")
 
     def to_json(self) -> str:
-        """The file. Of a draw of cells the signs of the mixture are stored, and their size."""
+        """The text of the file. The mixture of a draw of cells is stored as its signs and their common size."""
         said = {**asdict(self), **asdict(self.numbers), "storage": self.storage}
         del said["numbers"]
         if isinstance(self.numbers, CellsDraw):
@@ -112,7 +121,7 @@ class StockDraw:
 
     @classmethod
     def read(cls, files: Files) -> StockDraw:
-        """The draw of a folder; what is no draw of ours is an error that says so."""
+        """The draw of a folder; a file that `memorize_as` did not write is an error that says so."""
         content = files.content[DRAW_FILE]
         if isinstance(content, OSError):
             raise ModelFileError(
@@ -121,7 +130,7 @@ class StockDraw:
             )
         try:
             said = json.loads(content)
-            numbers = {"cells": _cells_draw, "steps": _line_draw}[said["storage"]](said)
+            numbers = {"cells": _cells_draw, "steps": _steps_draw}[said["storage"]](said)
             tokens, labels = map(bool, said["integers"])
             unknown = None if said["unknown"] is None else str(said["unknown"])
             return cls(numbers, (tokens, labels), _positive(said, "head"), bool(said["prompts"]), unknown)
@@ -129,22 +138,22 @@ class StockDraw:
             raise ModelFileError(f"{files.folder / DRAW_FILE} is not a draw that memorize_as wrote: {error}") from None
 
 
-def _positive(said: Mapping[str, Any], name: str) -> float:
+def _positive(said: JsonObject, name: str) -> float:
     value = float(said[name])
     if not 0.0 < value < np.inf:
         raise ValueError(f"{name} must be a number above 0")
     return value
 
 
-def _line_draw(said: Mapping[str, Any]) -> LineDraw | CellsDraw:
+def _steps_draw(said: JsonObject) -> StepsDraw | CellsDraw:
     keys = [None if said[name] is None else np.array(said[name], dtype=np.float64) for name in ("keys", "place_keys")]
     if keys[0] is None or not all(key is None or (key.ndim == 1 and (np.abs(key) <= 1.0).all()) for key in keys):
         raise ValueError("keys must be numbers from −1 to 1")
     temperature, reach, silence = (_positive(said, name) for name in ("temperature", "reach", "silence"))
-    return LineDraw(temperature, reach, silence, keys[0], keys[1])
+    return StepsDraw(temperature, reach, silence, keys[0], keys[1])
 
 
-def _cells_draw(said: Mapping[str, Any]) -> LineDraw | CellsDraw:
+def _cells_draw(said: JsonObject) -> StepsDraw | CellsDraw:
     signs = np.array([[{"+": 1.0, "-": -1.0}[sign] for sign in row] for row in said["mixture"]])
     if signs.ndim != 2:
         raise ValueError("the mixture must be rows of signs")

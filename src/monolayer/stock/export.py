@@ -1,4 +1,4 @@
-"""A model of ours in the clothes of a stock architecture: its own answers, memorized again.
+"""A model of monolayer as a stock architecture: the answers of the model, memorized again.
 
 Weights hold thresholds of contexts, not the sequences that had them, so the sequences must be given. Labels need not
 be, for the model has them. A model that recites holds its text, and needs nothing.
@@ -96,8 +96,8 @@ def export(
     return built
 
 
-def _labelled_by_model(model: Monolayer, X: Any, lengths: Any) -> Sequences:
-    """The sequences with the labels that the model gives them, whatever labels came along; where, these may say."""
+def _labelled_by_model(model: Monolayer, X: object, lengths: object) -> Sequences:
+    """The sequences labelled by the model. Labels in the data only choose the places."""
     data = model.encode(X, lengths=lengths)
     with torch.no_grad():
         values = model.labels(data)
@@ -120,7 +120,7 @@ def _labelled_by_model(model: Monolayer, X: Any, lengths: Any) -> Sequences:
 
 
 def _recited(model: Monolayer) -> Sequences:
-    """The text that a model recites, in the pieces that a stock tokenizer cuts it into."""
+    """The text that a model recites, as one sequence of the pieces that a stock tokenizer cuts it into."""
     assert model.card.script is not None  # the caller asked
     text = model.generate()
     return Sequences.of([list(text) if model.card.script.unit == "characters" else pieces(text)])

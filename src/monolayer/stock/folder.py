@@ -22,7 +22,7 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architecture import UNKNOWN
 from monolayer.huggingface.files import FolderFacts, config, written
 from monolayer.huggingface.reading import Files, read_folder, stock_files
-from monolayer.huggingface.strict import ForeignError
+from monolayer.huggingface.strict import ForeignError, JsonObject
 from monolayer.huggingface.texts import UNIT_OF
 from monolayer.model.card import Card
 from monolayer.model.load import load as load_own
@@ -40,7 +40,7 @@ _SAVED_FILES = "config.json model.safetensors tokenizer.json tokenizer_config.js
 STOCK = Kind(
     "stock model of monolayer", "built_by", frozenset([*_SAVED_FILES.split(), "certificate.json", DRAW_FILE, ONNX])
 )
-"""A folder that `save` may replace when asked to."""
+"""The kind of folder that `save` may replace when asked to."""
 
 
 class NeuronWeights(NamedTuple):
@@ -60,9 +60,9 @@ class StockModel:
     tensors: Mapping[str, Floats]
     draw: StockDraw
     data: Sequences | None = None
-    """What it holds; not written, so a model that was loaded has none."""
+    """The data that the model holds. They are not written, so a loaded model has none."""
     summary: StockSummary | None = None
-    """What its construction found; not written either."""
+    """What its construction found. It is not written, so a loaded model has none."""
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> StockModel:
@@ -100,7 +100,7 @@ class StockModel:
         return self.facts.dtype
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> JsonObject:
         """What `config.json` says."""
         return config(self.facts)
 
@@ -223,8 +223,8 @@ class StockModel:
         return model_card(self.facts, self.draw, self.rows(), self.summary, onnx)
 
     @property
-    def sizes(self) -> dict[str, Any]:
-        """What the files alone say."""
+    def sizes(self) -> JsonObject:
+        """What is known from the files alone, without the summary of a construction."""
         facts = self.facts
         return {
             "architecture": facts.kind,
@@ -263,8 +263,8 @@ class StockModel:
         """Lines of Python that load the folder."""
         return loading(self.facts)
 
-    def json(self) -> dict[str, Any]:
-        """The same numbers for machines."""
+    def json(self) -> JsonObject:
+        """Sizes and summary for JSON."""
         return {**self.sizes, **({} if self.summary is None else asdict(self.summary))}
 
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -37,7 +38,7 @@ from monolayer.construct.powers import power_above
 from monolayer.construct.robust.build import LOUD, NARROWEST
 from monolayer.construct.robust.cover import Cells, HalfSpaces
 from monolayer.stock.folder import NeuronWeights
-from monolayer.stock.labelled import LabelledPlaces, StockTask
+from monolayer.stock.labelled import StockTask
 from monolayer.stock.mirror import USUAL_SIZE, Mirror, written_contexts
 from monolayer.stock.norms import factor
 
@@ -50,11 +51,11 @@ NARROW = 2.0**-5
 """`h`, about as narrow as a half-space may be that is still proved. The ball has radius `√(2 h |w|)`, which is about 1,
 where contexts are some 10 long."""
 PRODUCTS_HELD = 1 << 23
-"""Products held at a time."""
+"""Products held in memory at a time, at most."""
 LEFT = 0.5
 """Share of a margin that must be left."""
 SHORT_UNIT = {"bfloat16": 2.0**-9, "float16": 2.0**-12}
-"""Half the distance of neighbouring numbers at most, as a share."""
+"""Unit roundoff: half of the largest distance between neighbouring numbers, as a share of them."""
 ROUNDINGS = 2.0
 """A margin must also exceed so many times what independent roundings of all numbers that a neuron reads add up to."""
 SHARP = {"relu6": 1.0, "silu": 32.0}
@@ -67,15 +68,28 @@ def rounded_to(array: Floats, dtype: str) -> Floats:
     return found
 
 
+class CellFacts(NamedTuple):
+    """The facts of tokens that have several classes, in the order of their tokens.
+
+    `tokens` `(c,)`: the ids of these tokens, one per cell. `cells`: what arrives at their facts, cell by cell. `u` and
+    `point` `(Q,)`: the size of code and ones there, and the number of the labelled point, for each fact.
+    """
+
+    tokens: Ints
+    cells: Cells
+    u: Floats
+    point: Ints
+
+
 @dataclass(frozen=True, eq=False)
 class Half:
-    """Neurons as they will be stored `(H, p + k)`, `(H,)`, each with its cell and class; margins on the data."""
+    """Half-spaces as neurons will store them, `(H, p + k)` and `(H,)`, each with its cell, class and margin."""
 
     cell: Ints
     label: Ints
     coarse: Floats
     slight: Floats
-    """What the second half, which holds the negatives, is read with: `coarse + slight` is closer to the wish."""
+    """Correction, read from the negated half: `coarse + slight` is nearer to the exact weight than `coarse`."""
     bias: Floats
     width: Floats
     """Half-width of each slab, in the units of what arrives."""
@@ -87,14 +101,13 @@ class Half:
         return self.coarse + self.slight
 
 
-def settled(
-    facts: Cells, found: HalfSpaces, cells: Ints, size: Floats, dtype: str, codes: Floats, narrow: bool = False
-) -> Half:
+def settled(known: CellFacts, found: HalfSpaces, dtype: str, codes: Floats, *, narrow: bool = False) -> Half:
     """Half-spaces rounded to the format, and their slabs measured again on the facts of their cells.
 
-    `narrow`: slabs shall be no wider than they were found, though no fact is in the way.
+    `codes` `(L, p)`: the words of places (`Mirror.place_codes`). `narrow`: slabs shall be no wider than they were
+    found, even if no fact is in the way.
     """
-    p = codes.shape[1]
+    facts, p = known.cells, codes.shape[1]
     wide = np.maximum(found.half_width, NARROWEST)
     wish = power_above(1.0 / wide)  # a power of two: margins of 1 to 2, and no new rounding
     exact = found.normal.double().numpy() * wish[:, None]
@@ -102,7 +115,7 @@ def settled(
     slight = rounded_to(exact - coarse, dtype)
     weight = coarse + slight
     low, high, place, usual_u = np.zeros((4, len(weight)))
-    cuts = np.searchsorted(found.cell, np.arange(len(cells) + 1))
+    cuts = np.searchsorted(found.cell, np.arange(len(known.tokens) + 1))
     covered = facts.label == facts.base[facts.cell]
     for cell, (begin, end) in enumerate(pairwise(cuts.tolist())):
         own = slice(int(facts.start[cell]), int(facts.start[cell + 1]))
@@ -115,7 +128,7 @@ def settled(
         if narrow:
             low[begin:end] = np.maximum(low[begin:end], centre - reach)
         covered[own] |= inside.any(axis=1)
-        usual_u[begin:end] = np.median(size[own])
+        usual_u[begin:end] = np.median(known.u[own])
         place[begin:end] = (weight[begin:end, :p] @ codes.T).max(axis=1)
     high = np.where(np.isfinite(high), high, low)  # all its facts were lost in rounding: a slab of width 0
     low = np.where(np.isfinite(low), low, high - 2.0)
@@ -126,7 +139,9 @@ def settled(
     one = U_WEIGHT[dtype]
     fine = rounded_to(slight[:, p - 1] + (-(high + low) / 2.0 - bias) / (one * usual_u), dtype) - slight[:, p - 1]
     slight[:, p - 1] += fine
-    return Half(cells[found.cell], found.label, coarse, slight, bias, margin / length, place + one * np.abs(fine))
+    return Half(
+        known.tokens[found.cell], found.label, coarse, slight, bias, margin / length, place + one * np.abs(fine)
+    )
 
 
 def neurons(mirror: Mirror, half: Half, dtype: str, activation: str) -> NeuronWeights:
@@ -168,7 +183,10 @@ def _gate(mirror: Mirror, half: Half, p: int) -> Floats:
 
 
 def caps(facts: Cells, mirror: Mirror, one: float) -> HalfSpaces:
-    """One for every fact whose label is not that of its cell; `one`: how `u` is counted in the features."""
+    """A narrow half-space for every fact whose label is not that of its cell.
+
+    `one`: the weight of `u` in the features (`U_WEIGHT`).
+    """
     context = facts.feature.shape[1] - mirror.values.shape[1]
     beta = (mirror.rest + mirror.width * mirror.epsilon) / (2.0 * mirror.scale**2) - (context - 1)  # places have theirs
     weight = facts.feature.clone()
@@ -196,15 +214,16 @@ def caps(facts: Cells, mirror: Mirror, one: float) -> HalfSpaces:
     )
 
 
-def misread_points(
-    job: StockTask, mirror: Mirror, half: Half, points: LabelledPlaces, label: Ints, usual: Ints, dtype: str
-) -> Ints:
-    """Numbers of the labelled points whose answer is wrong, or too close to it, in the arithmetic of `dtype`."""
+def misread_points(job: StockTask, mirror: Mirror, half: Half, label: Ints, dtype: str) -> Ints:
+    """Numbers of the labelled points whose answer is wrong, or nearly so, in the arithmetic of `dtype`.
+
+    `label` `(P,)`: the classes that the points shall have.
+    """
     wrong: list[Ints] = []
-    cuts = np.searchsorted(half.cell, np.arange(len(usual) + 1))
+    cuts = np.searchsorted(half.cell, np.arange(len(mirror.usual) + 1))
     weight = half.weight
-    for point, feature in _arriving(job, _as_computed(mirror, dtype), points, dtype):
-        token = points.token[point]
+    for point, feature in _arriving(job, _as_computed(mirror, dtype), dtype):
+        token = job.points.token[point]
         order = np.argsort(token, kind="stable")
         names, first = np.unique(token[order], return_index=True)
         for name, rows in zip(names.tolist(), np.split(order, first[1:]), strict=True):
@@ -216,14 +235,14 @@ def misread_points(
             need = np.maximum(LEFT, noise)
             mine = half.label[own] == label[point[rows], None]
             right = np.where(mine, value - need, -np.inf).max(axis=1) >= 0
-            right |= label[point[rows]] == usual[name]
+            right |= label[point[rows]] == mirror.usual[name]
             quiet = np.where(mine, -np.inf, value + need).max(axis=1) <= 0
             wrong.append(point[rows[~(right & quiet)]])
     return np.sort(np.concatenate(wrong)) if wrong else np.zeros(0, np.int64)
 
 
 def _as_computed(mirror: Mirror, dtype: str) -> Mirror:
-    """What the first norm, queries, keys and values are when each of them is rounded."""
+    """The stream as a short format computes it: first norm, queries, keys and values, each rounded."""
     norm = mirror.rest / mirror.scale**2
     exact = float(factor(norm, mirror.width, mirror.epsilon))  # of the first norm
     first = float(rounded_to(np.array([exact]), dtype)[0])
@@ -239,11 +258,11 @@ def _as_computed(mirror: Mirror, dtype: str) -> Mirror:
     )
 
 
-def _arriving(job: StockTask, mirror: Mirror, points: LabelledPlaces, dtype: str) -> Iterator[tuple[Ints, Floats]]:
-    """Numbers of labelled points, and what arrives there on the columns that half-spaces read, rounded step by step."""
+def _arriving(job: StockTask, mirror: Mirror, dtype: str) -> Iterator[tuple[Ints, Floats]]:
+    """What arrives at labelled points on the columns that half-spaces read, rounded step by step, batch by batch."""
     codes = mirror.place_codes(U_WEIGHT[dtype])
     for point, context in written_contexts(job, mirror):
         written = rounded_to(context.double().numpy(), dtype)
         F = mirror.factor(np.square(written).sum(axis=1))[:, None]
         u = rounded_to(F * mirror.scale, dtype)
-        yield point, np.concatenate([u * codes[points.place[point]], rounded_to(F * written, dtype)], axis=1)
+        yield point, np.concatenate([u * codes[job.points.place[point]], rounded_to(F * written, dtype)], axis=1)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from reprlib import repr as short
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,7 +44,10 @@ class LabelledPlaces(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StockTask:
-    """A task of the core, the architecture and kind of model that answers it, and the names of its ids."""
+    """A `Task`, and the stock architecture that is to answer it: `kind` says with which of its models.
+
+    `names`: of all ids, special tokens first.
+    """
 
     task: Task
     architecture: Architecture
@@ -99,18 +102,25 @@ class StockTask:
         return LabelledPlaces(*(np.append(part, one) for part, one in zip(points, (BEGIN, 0, -1), strict=True)))
 
     def select(self, rows: Ints) -> StockTask:
-        """The same of some sequences; contradictions among them are errors."""
-        options: dict[str, Any] = {"on_conflict": "error", "storage": "cells", "unknown": self.unknown, "cut": self.cut}
-        positions = self.task.context.positions
-        return stock_task(self.architecture, self.data.select(rows), self.names, positions=positions, **options)
+        """The task of some sequences, stored as cells; contradictions among them are errors."""
+        return stock_task(
+            self.architecture,
+            self.data.select(rows),
+            self.names,
+            positions=self.task.context.positions,
+            on_conflict="error",
+            storage="cells",
+            unknown=self.unknown,
+            cut=self.cut,
+        )
 
     def where(self, point: int) -> str:
-        """A labelled place in words."""
+        """Where the labelled point of this number stands in the data, in words."""
         there = self.data.labelled_places
         return self.data.labelled(int(there[point])) if point < len(there) else "the begin token"
 
     def labels(self, target: Target) -> Ints:
-        """Class numbers of these places."""
+        """Class numbers `(P,)` of the labelled points."""
         number: Ints = target.number
         if not self.recites_from_nothing:
             return number
@@ -148,7 +158,12 @@ def stock_task(
     unknown: int | None = None,
     cut: TextCut | None = None,
 ) -> StockTask:
-    """The task, or an error that says why this architecture does not take these data; `cut`: where it is settled."""
+    """What this architecture must answer for `data`, or an error that says why it cannot.
+
+    `names`: of all ids (`token_names`). `positions`: whether order counts. `on_conflict`: which label wins where the
+    data contradict themselves. `storage`: how facts will be stored. `unknown`: number of the class that answers what
+    the data do not hold. `cut`: how the tokenizer cuts text, if that is settled.
+    """
     labels, special = data.labels, architecture.special.values()
     cut = cut or best_cut(special, data)
     if fault := tokenizer_fault(cut, special, data):
@@ -189,7 +204,7 @@ def stock_task(
 
 
 def _check_storable_as_steps(architecture: Architecture, positions: bool, unknown: int | None) -> None:
-    """What steps cannot do is an error that says what can."""
+    """Refuse what cannot be stored as steps, with an error that says what can be done instead."""
     if architecture.rms:
         raise DataError(
             f"the norms of {architecture.name} compute in float32 whatever the weights are, which loses what float64 "
@@ -208,7 +223,7 @@ def _check_storable_as_steps(architecture: Architecture, positions: bool, unknow
 
 
 def with_unknown(data: Sequences, unknown: str | int) -> tuple[Sequences, int]:
-    """The data with one more class, and its number; rows may have it already: keys that shall be answered so."""
+    """The data with the class `unknown` added, and its number. Rows that have this label already keep it."""
     labels = data.labels
     if labels is None or labels.classes is None:
         raise DataError(
@@ -225,9 +240,9 @@ def with_unknown(data: Sequences, unknown: str | int) -> tuple[Sequences, int]:
     return replace(data, labels=replace(labels, classes=Names((*names.names, unknown)))), len(names)
 
 
-def _class_number(unknown: Any) -> int:
+def _class_number(unknown: str | int) -> int:
     """A class of integer labels, which the command line gives as text."""
-    number: Any = unknown
+    number: object = unknown
     if isinstance(unknown, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", unknown):
         number = int(unknown)
     if not isinstance(number, int | np.integer) or isinstance(number, bool):

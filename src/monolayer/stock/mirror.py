@@ -51,7 +51,7 @@ Rounding = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True)
-class Columns:
+class MirrorColumns:
     """Columns of every part of the first half, of width `E`; the second half has the same parts, negated."""
 
     code: slice
@@ -62,7 +62,7 @@ class Columns:
     label: slice
 
     @classmethod
-    def of(cls, **sizes: int) -> Columns:
+    def of(cls, **sizes: int) -> MirrorColumns:
         """Parts of these sizes, one after the other, in the order in which they are named."""
         ends = np.cumsum(list(sizes.values())).tolist()
         return cls(**{name: slice(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)})
@@ -88,7 +88,7 @@ class PlaceLogits(NamedTuple):
     """Query and key of every place `(L, 2)`, whose products are the logits; None where all logits are 0."""
 
     @classmethod
-    def constant(cls, columns: Columns) -> PlaceLogits:
+    def constant(cls, columns: MirrorColumns) -> PlaceLogits:
         """All logits 0: every place weighs the same."""
         D = columns.width
         W_Q, W_K = np.zeros((2, D, D))
@@ -96,7 +96,7 @@ class PlaceLogits(NamedTuple):
         return cls({"W_Q": W_Q, "b_Q": b_Q, "W_K": W_K, "b_K": b_K}, None, None, None)
 
 
-def _size(part: slice) -> int:
+def _column_count(part: slice) -> int:
     return int(part.stop - part.start)
 
 
@@ -114,6 +114,8 @@ class Mirror:
     label: slice
     words: Floats
     """Words of the classes `(C, m)`."""
+    usual: Ints
+    """The label `(V,)` that the embedding of each token holds."""
     attention: Mapping[str, Floats]
     theta: float | None
     """Base of rotary angles, where they are to turn the logits."""
@@ -175,7 +177,7 @@ def mirrored_stream(
     code, label = words(len(usual)), words(len(job.classes))
     table = positions and kind.has_places
     place = words(longest + 1) if table and not job.at_begin else np.zeros((longest + 1, 0))
-    columns = Columns.of(
+    columns = MirrorColumns.of(
         code=code.shape[1],
         ones=ONES + 1,
         place=place.shape[1],
@@ -215,6 +217,7 @@ def mirrored_stream(
         slot=columns.slot,
         label=columns.label,
         words=label,
+        usual=usual,
         attention={**logits.weights, **_value_matrices(columns, kept)},
         theta=logits.theta,
         query=logits.query,
@@ -227,19 +230,21 @@ def mirrored_stream(
     )
 
 
-def _token_table(columns: Columns, code: Floats, usual_words: Floats) -> tuple[Floats, float]:
+def _token_table(columns: MirrorColumns, code: Floats, usual_words: Floats) -> tuple[Floats, float]:
     """Embeddings of tokens `(V, D)`, and the squared norm of each of them."""
     rows = np.zeros((len(code), columns.half))
     rows[:, columns.code], rows[:, columns.ones], rows[:, columns.label] = code, 1.0, USUAL_SIZE * usual_words
-    norm = 2.0 * (_size(columns.code) + _size(columns.ones) + USUAL_SIZE**2 * _size(columns.label))
+    norm = 2.0 * (
+        _column_count(columns.code) + _column_count(columns.ones) + USUAL_SIZE**2 * _column_count(columns.label)
+    )
     return _mirrored(rows), norm
 
 
-def _place_table(columns: Columns, place: Floats, key: Floats) -> tuple[Floats, float]:
+def _place_table(columns: MirrorColumns, place: Floats, key: Floats) -> tuple[Floats, float]:
     """Embeddings of places `(L, D)`, and their mean squared norm: keys that were rounded differ in length a little."""
     rows = np.zeros((len(place), columns.half))
     rows[:, columns.place], rows[:, columns.key] = place, key
-    return _mirrored(rows), 2.0 * (_size(columns.place) + float((key * key).sum(axis=1).mean()))
+    return _mirrored(rows), 2.0 * (_column_count(columns.place) + float((key * key).sum(axis=1).mean()))
 
 
 def _mirrored(rows: Floats) -> Floats:
@@ -251,7 +256,8 @@ def _mixture(seed: int, rank: int, size: int) -> Floats:
     """`R` `(k, t)`: random signs, times a power of two near `1/√t`."""
     signs = 1.0 - 2.0 * np.random.default_rng([seed, 29]).integers(0, 2, (rank, size))
     # `log2` of a small whole number is exact, or far from where `rint` would change.
-    return np.exp2(-np.rint(np.log2(size) / 2.0)) * signs
+    mixture: Floats = np.exp2(-np.rint(np.log2(size) / 2.0)) * signs
+    return mixture
 
 
 def _gain(job: StockTask, rank: int, norm: float, stretch: float) -> float:
@@ -264,7 +270,7 @@ def _gain(job: StockTask, rank: int, norm: float, stretch: float) -> float:
     return float(power_near(stretch * np.sqrt(norm / 2.0 * seen / rank)))
 
 
-def _value_matrices(columns: Columns, kept: CellsDraw) -> dict[str, Floats]:
+def _value_matrices(columns: MirrorColumns, kept: CellsDraw) -> dict[str, Floats]:
     """`W_V` mixes the code into the first `k` coordinates, and `W_O` writes those onto the slot of both halves."""
     W_V, W_O = np.zeros((2, columns.width, columns.width))
     index = np.arange(len(kept.mixture))
@@ -274,7 +280,7 @@ def _value_matrices(columns: Columns, kept: CellsDraw) -> dict[str, Floats]:
     return {"W_V": W_V, "W_O": W_O}
 
 
-def _logits_from_table(columns: Columns, key: Floats, first: float, turn: Floats) -> PlaceLogits:
+def _logits_from_table(columns: MirrorColumns, key: Floats, first: float, turn: Floats) -> PlaceLogits:
     """Logits from keys in the table of places: queries are keys times `turn`, rotated by a quarter of a place.
 
     `first`: factor of the first norm, which multiplies query and key alike.
@@ -286,7 +292,7 @@ def _logits_from_table(columns: Columns, key: Floats, first: float, turn: Floats
     return logits._replace(query=query, key=key)
 
 
-def _logits_from_rotation(columns: Columns, omega: float, angle: Floats, turn: Floats) -> PlaceLogits:
+def _logits_from_rotation(columns: MirrorColumns, omega: float, angle: Floats, turn: Floats) -> PlaceLogits:
     """Logits from rotary positions, which turn one pair of the constant query `turn` and of a constant key by `ω`."""
     # Pair j of a head of width D turns by θ^(−2j/D) per place: at j = D/4 that is ω for θ = ω⁻².
     D = columns.width
@@ -300,7 +306,7 @@ def _logits_from_rotation(columns: Columns, omega: float, angle: Floats, turn: F
 
 
 def written_contexts(job: StockTask, mirror: Mirror) -> Iterator[tuple[Ints, Tensor]]:
-    """Numbers of labelled points, and what attention writes there `(P', k)`, in float32."""
+    """What attention writes at labelled points, batch by batch: numbers of points `(P',)`, and `(P', k)` in float32."""
     data, causal = job.data, job.task.context.causal
     query, key = (None if part is None else torch.from_numpy(part) for part in (mirror.query, mirror.key))
     values, rows = torch.from_numpy(mirror.values).float(), torch.from_numpy(data.tokens + job.shift)

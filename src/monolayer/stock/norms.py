@@ -12,8 +12,6 @@ where attention wrote `g` and `−g` onto two coordinates that were 0. What the 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from monolayer.arrays import Floats
@@ -28,12 +26,12 @@ def completed(v: Floats) -> Floats:
     return np.stack([v, -v, r, -r], axis=1)
 
 
-def factor(norm: Any, width: int, epsilon: float) -> Any:
+def factor(norm: float | Floats, width: int, epsilon: float) -> Floats:
     """`1/√(K/D + ε)`: what LayerNorm multiplies a vector of mean 0 and squared norm `K` by."""
     return 1.0 / np.sqrt(norm / width + epsilon)
 
 
-def arriving(g: Any, norm: float, width: int, epsilon: float) -> Any:
+def arriving(g: Floats, norm: float, width: int, epsilon: float) -> Floats:
     """`φ(g) = g F(g)`: what arrives on the context coordinate when attention wrote `(g, −g)`."""
     return g * factor(norm + 2.0 * g * g, width, epsilon)
 

@@ -26,8 +26,8 @@ from monolayer.construct.task import Progress
 from monolayer.errors import PrecisionError
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.contexts import contexts
-from monolayer.stock.assemble import CONFIDENCE, stock_model
-from monolayer.stock.draw import LineDraw
+from monolayer.stock.assemble import CONFIDENCE, Figures, LabelHead, StockParts, stock_model
+from monolayer.stock.draw import StepsDraw
 from monolayer.stock.folder import NeuronWeights, StockModel
 from monolayer.stock.labelled import StockTask
 from monolayer.stock.layout import LABEL_SIZE, Keys, StreamLayout, draw_keys, lay_out_steps
@@ -47,38 +47,42 @@ RELU6_TOP = 6.0
 def steps_model(
     job: StockTask, report: Progress, *, seed: int = 0, confidence: float = CONFIDENCE, known: StockModel | None = None
 ) -> StockModel:
-    """The model, in order: keys under which contexts are apart, neurons, the words of the architecture.
+    """The model, in order: keys under which contexts are apart, neurons, the names of the architecture.
 
-    `known`: a model whose draw is used again; then seed and confidence have no say.
+    `report`: told how far the work is. `seed`: of the keys. `confidence`: the median probability that the head shall
+    give right labels. `known`: a model whose draw is used again; then seed and confidence have no say.
     """
     began = time.perf_counter()
     line = None if known is None else known.draw.numbers
-    assert line is None or isinstance(line, LineDraw)  # the caller asked
+    assert line is None or isinstance(line, StepsDraw)  # the caller asked
     report("separating contexts", 0.2)
     target, conflicts = job.task.settle(job.task.target)
     usual = job.usual_labels(target)
     found = _separate(job, job.labels(target), usual, seed, line)
     report("building the neurons", 0.6)
     layout = found.layout
-    figures = {"gap": found.gap, "rank": None, "conflicts": conflicts, "otherwise": job.classes[usual[0]]}
     tables, block = {"tokens": layout.tokens, "places": layout.places}, _step_neurons(job, found, usual)
-    return stock_model(
-        job,
-        {**tables, **_attention_matrices(job, found), **block._asdict()},
-        (np.arange(layout.label.start, layout.label.stop), layout.words, STEPS_POOLER_SLOPE),
-        LineDraw(found.temperature, found.reach, found.silence, *layout.keys),
-        "float64",
-        confidence=confidence,
-        known=known,
-        margin=None if found.gap is None else found.gap / found.worst,
-        seconds=time.perf_counter() - began,
-        **figures,
+    label_columns = np.arange(layout.label.start, layout.label.stop)
+    parts = StockParts(
+        arrays={**tables, **_attention_matrices(job, found), **block._asdict()},
+        head=LabelHead(label_columns, layout.words, STEPS_POOLER_SLOPE),
+        numbers=StepsDraw(found.temperature, found.reach, found.silence, *layout.keys),
+        dtype="float64",
+        figures=Figures(
+            gap=found.gap,
+            margin=None if found.gap is None else found.gap / found.worst,
+            rank=None,
+            conflicts=conflicts,
+            otherwise=job.classes[usual[0]],
+            seconds=time.perf_counter() - began,
+        ),
     )
+    return stock_model(job, parts, confidence=confidence, known=known)
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """Points in order of cell and `φ`, and where neighbours of one cell have different labels, with their gaps."""
+    """Points sorted by cell and then by `φ`; where neighbours of one cell have different labels, and their gaps."""
 
     order: Ints
     feature: Floats
@@ -86,11 +90,13 @@ class Changes:
     first: Ints
     """First point of every cell."""
     change: Ints
-    """Points whose label is not that of the next point, in the same cell."""
+    """Points whose label is not that of the next point in the same cell."""
     gap: Floats
+    """Distance of `φ` to that next point."""
 
     @classmethod
     def of(cls, cell: Ints, feature: Floats, label: Ints) -> Changes:
+        """The changes of points with this cell, `φ` and label, each `(P,)`."""
         order = np.lexsort((feature, cell))
         cell, feature, label = cell[order], feature[order], label[order]
         same = cell[1:] == cell[:-1]
@@ -101,7 +107,7 @@ class Changes:
 
 @dataclass(frozen=True, eq=False)
 class SeparatedSteps:
-    """Keys, and what follows from them: how far neighbours with different labels are apart, and rounding errors."""
+    """A layout of keys under one draw, and how far it keeps neighbours with different labels apart."""
 
     layout: StreamLayout
     place: Ints
@@ -109,14 +115,21 @@ class SeparatedSteps:
     changes: Changes
     temperature: float
     reach: float
+    """How far apart what arrives at two points may lie."""
     silence: float
+    """`G`: how much a neuron counts the code of its cell, so that it is silent in all others."""
     gap: float | None
+    """Least distance of neighbours with different labels; None if no label changes inside a cell."""
     worst: float
     common: float
+    """Rounding errors of what arrives (`norms.rounding`): the largest possible, and the usual one."""
 
 
-def _separate(job: StockTask, label: Ints, usual: Ints, seed: int, line: LineDraw | None) -> SeparatedSteps:
-    """The first draw that leaves a proof room; else the widest, if common rounding errors leave it room."""
+def _separate(job: StockTask, label: Ints, usual: Ints, seed: int, line: StepsDraw | None) -> SeparatedSteps:
+    """The first draw whose gaps exceed the largest rounding errors; else the widest, if they exceed the usual ones.
+
+    `line`: a draw that is used again, which is then the only one.
+    """
     best = None
     for keys, temperature in _draws(job, seed) if line is None else [((line.keys, line.place_keys), line.temperature)]:
         layout = lay_out_steps(usual, keys, len(job.classes), job.architecture)
@@ -141,15 +154,16 @@ def _separate(job: StockTask, label: Ints, usual: Ints, seed: int, line: LineDra
 
 
 def _draws(job: StockTask, seed: int) -> Iterator[tuple[Keys, float]]:
+    """Random keys and a temperature for each attempt."""
     places = int(job.data.lengths.max()) + 1 if job.task.context.positions else None
     for number, temperature in enumerate(STEP_TEMPERATURES):
         yield draw_keys(np.random.default_rng([seed, number]), len(job.names), places), temperature
 
 
 def _measured(
-    job: StockTask, label: Ints, layout: StreamLayout, temperature: float, kept: LineDraw | None
+    job: StockTask, label: Ints, layout: StreamLayout, temperature: float, kept: StepsDraw | None
 ) -> SeparatedSteps:
-    """What arrives at the neurons under a layout; `kept`: with a reach and a silence that are given, not chosen."""
+    """What arrives at the neurons under a layout; `kept`: a draw whose reach and silence are used again."""
     data, kind, points = job.data, job.architecture, job.points
     first = float(factor(layout.norm, layout.width, kind.epsilon))
     table, place_key = layout.keys
@@ -194,7 +208,7 @@ def _measured(
 
 
 def _attention_matrices(job: StockTask, found: SeparatedSteps) -> dict[str, Floats]:
-    """The matrices: a constant query, keys read as half of a difference, a context written onto the slot."""
+    """Attention: a constant query, keys read as half of a difference, contexts written onto the slot."""
     layout, D, still = found.layout, found.layout.width, job.architecture.still
     slot = 0 if still is None else still(D)[0]
     query, key, out = np.zeros(D), np.zeros((D, D)), np.zeros((D, D))
