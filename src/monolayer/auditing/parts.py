@@ -48,9 +48,11 @@ Heads = tuple[Tensor, Tensor | None]
 
 @dataclass(frozen=True)
 class AuditedPart:
-    """One submodule. `bits`: what δ needs, infinite where δ is 0; `confused`: points by format.
+    """One submodule, measured.
 
-    `qk_rank`, `ov_rank`: one number per head; None where the heads are not known.
+    `r`, `delta`: of the contextual mapping. `bits`: how many bits δ needs, infinite where δ is 0. `confused`: how many
+    points are confused in each format. `qk_rank`, `ov_rank`: effective ranks, one per head; None where the heads are
+    not known.
     """
 
     name: str
@@ -198,7 +200,7 @@ def _measure(name: str, modules: dict[str, nn.Module], data: Sequences, classes:
 
 
 def confused(outputs: Tensor, classes: Ints) -> int:
-    """Points `(T, p)` whose output equals that of a point of another class, in the format that they are in."""
+    """How many of the points have an output `(T, p)` that equals the output of a point of another class."""
     _, rows = distinct_rows(outputs.double().numpy())
     pairs = np.unique(rows * (int(classes.max()) + 1) + classes) // (int(classes.max()) + 1)
     several = np.bincount(pairs, minlength=int(rows.max()) + 1) > 1
@@ -206,7 +208,7 @@ def confused(outputs: Tensor, classes: Ints) -> int:
 
 
 def _effective(matrices: Tensor | None) -> tuple[float, ...] | None:
-    """`exp` of the entropy of the singular values, scaled to sum 1, for each of `(H, D, D)`; 0 for a zero matrix."""
+    """Effective ranks of matrices `(H, D, D)`: `exp` of the entropy of singular values scaled to sum 1; 0 for zero."""
     if matrices is None:
         return None
     values = torch.linalg.svdvals(matrices)

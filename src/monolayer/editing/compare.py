@@ -38,11 +38,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`weights`: tensors that differ, with how many of their numbers do (None: another shape, or one lacks it).
+    """Where two models differ.
 
-    `config`: keys of the configuration that differ, with both values. `names`: whether both have the same tokens and
-    classes. `only_one`, `only_two`: how many neurons only one of the models has. `answers`: how many of `asked` differ;
-    None without data.
+    `weights`: tensors that differ, with how many of their numbers do; None where the shapes differ or one model lacks
+    the tensor. `config`: keys of the configuration that differ, with both values. `names`: whether both have the same
+    tokens and classes. `only_one`, `only_two`: how many neurons only one of the models has. `asked`: how many answers
+    were compared, and `answers`: how many of them differ; both None without data. `differing`: the first that differ.
     """
 
     weights: dict[str, int | None]
@@ -62,7 +63,7 @@ class Comparison:
     __repr__ = as_table
 
     def rows(self) -> list[tuple[str, str]]:
-        """What a table shows."""
+        """Rows for the table that commands print."""
         counts = [f"{name}: {'another shape' if n is None else f'{n:,} numbers'}" for name, n in self.weights.items()]
         rows = [("weights", "the same bits" if not counts else "; ".join(counts))]
         rows += [("configuration", f"{key}: {_short(one)} → {_short(two)}") for key, (one, two) in self.config.items()]

@@ -34,10 +34,10 @@ NUMBERS = ("float64", "float32", "float16", "int64", "int16", "uint64")
 
 @dataclass(frozen=True)
 class Change:
-    """One fact: its tokens, which of them (None: the sequence), and the answers before and after.
+    """One fact: its tokens, the position of the answer (None: the whole sequence), and the answers before and after.
 
-    `after` of a forgotten fact is what the model answers there now; `refused`: it has no row for one of the tokens any
-    more and does not answer.
+    `after` of a forgotten fact is what the model answers there now. `refused`: the model no longer has a row for one of
+    the tokens, and does not answer.
     """
 
     tokens: list[Any]
@@ -61,7 +61,7 @@ class Change:
         return f"{self._where()}: {self.before!r} → {after}"
 
     def _where(self) -> str:
-        """The token and its sequence as a reader knows them; of many tokens the first, and vectors only counted."""
+        """The token and its sequence in words: of long sequences the first tokens, of vectors only their number."""
         if self.tokens and isinstance(self.tokens[0], list):
             what = "a sequence" if self.position is None else f"vector {self.position}"
             return f"{what} of {len(self.tokens)} vectors"
@@ -76,10 +76,11 @@ class Change:
 class Record:
     """An edit: what it claims, the facts it was asked for, and the difference of the two models.
 
-    `source`, `result`: digests of the model that it was made from and of the one that came out. `changes`: the first
-    facts, `facts`: how many there were; `shared`: of those to be forgotten, how many stay because other rows teach them
-    too. `blocks`: by block of the readout, how many neurons were taken out and how many put in. `config`: keys of the
-    configuration that change, `before` and `after`; the lists of names are one of them.
+    `kind`: forget, edit or insert. `claim`: what is true of the result, in words. `facts`: how many facts the edit was
+    asked for, and `changes`: the first of them. `shared`: of those to be forgotten, how many stay because other rows
+    teach them too. `source`, `result`: digests of the models before and after the edit. `splices`: rows of tensors that
+    were replaced. `blocks`: for each block of the readout, how many neurons were removed and how many added. `config`:
+    keys of the configuration that change, with their values `before` and `after`; the lists of names are one of them.
     """
 
     kind: EditKind
@@ -149,7 +150,7 @@ class Record:
 
     @property
     def neurons(self) -> tuple[int, int]:
-        """Neurons of the whole readout that were taken out or changed, and those that took their place."""
+        """How many neurons of the whole readout were removed or changed, and how many were added."""
         return sum(out for out, _ in self.blocks.values()), sum(put for _, put in self.blocks.values())
 
     # -- words -----------------------------------------------------------------------------------------
@@ -157,9 +158,9 @@ class Record:
     __repr__ = as_table
 
     def rows(self) -> list[tuple[str, str]]:
-        """What a table shows."""
+        """Rows for the table that commands print."""
         rows = [("edit", self.kind), ("facts", f"{self.facts:,}"), ("claim", self.claim)]
-        rows.append(("neurons of the readout", "{:,} out or changed, {:,} in their place".format(*self.neurons)))
+        rows.append(("neurons of the readout", "{:,} removed or changed, {:,} added".format(*self.neurons)))
         own = [part for part in self.splices if not any(part.tensor.startswith(f"{name}.") for name in self.blocks)]
         count = [f"{part.tensor} ({'whole' if part.axis is None else f'{len(part.put):,}'})" for part in own]
         if count:
@@ -186,7 +187,7 @@ class Record:
     # -- files -----------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the record as one JSON file: all of it, or nothing."""
+        """Write the record to `path` as one JSON file, all of it or nothing; return the path."""
         content = {
             "format": RECORD_FORMAT,
             "version": RECORD_VERSION,
@@ -207,7 +208,7 @@ class Record:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Record:
-        """The record in a file that `save` wrote."""
+        """Read the record from a file that `save` wrote; any other file is a `ModelFileError` that says why."""
         try:
             known = json.loads(Path(path).read_text(encoding="utf-8"))
             if not isinstance(known, dict) or known.get("format") != RECORD_FORMAT:
@@ -220,7 +221,7 @@ class Record:
         except (OSError, LookupError, TypeError, ValueError, OverflowError, RecursionError, AttributeError) as error:
             if isinstance(error, ModelFileError):
                 raise
-            raise ModelFileError(f"{path} is no record of an edit: {error}") from None
+            raise ModelFileError(f"{path} is not a record of an edit: {error}") from None
 
     @classmethod
     def _read(cls, known: dict[str, Any]) -> Record:

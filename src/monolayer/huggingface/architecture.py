@@ -37,7 +37,7 @@ DECODER = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
 
 
 class ModelSetting(Enum):
-    """A value in `config.json` that depends on the model: the field of `Facts` that says it."""
+    """A value in `config.json` that depends on the model, with the attribute of `FolderFacts` that holds it."""
 
     WIDTH = "width"
     NEURONS = "neurons"
@@ -54,7 +54,7 @@ Setting: TypeAlias = "ModelSetting | str | float | Mapping[str, Setting] | None"
 
 @dataclass(frozen=True)
 class Architecture:
-    """One row of the table."""
+    """What is particular to one architecture: names of tensors, settings, and how it computes."""
 
     name: str
     word: str
@@ -102,7 +102,7 @@ class Architecture:
 
     @property
     def post_norm(self) -> bool:
-        """Whether the stream is what norms return, rather than what they are given: encoders do so, decoders do not."""
+        """Whether the stream continues with the output of a norm (encoders) rather than with its input (decoders)."""
         return not self.causal
 
     @property

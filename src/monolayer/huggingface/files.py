@@ -58,7 +58,7 @@ class FolderFacts:
 
     @property
     def max_positions(self) -> int:
-        """How `config.json` counts the room."""
+        """The room for tokens as `config.json` counts it."""
         return self.room + self.architecture.offset - self.architecture.hidden_rows
 
     @property
@@ -172,7 +172,7 @@ def _tokenizer_config(facts: FolderFacts) -> JsonObject:
 def padding_side(facts: FolderFacts) -> str:
     """The side on which padding leaves every answer of a forward pass right.
 
-    `generate` needs the left. There GPT-2 counts places from the padding on, unless it is given `position_ids`; OPT
-    counts them by the mask, and rotary positions are differences.
+    `generate` needs padding on the left. With it GPT-2 counts padding as places, unless it is given `position_ids`; OPT
+    counts places by the mask, and rotary positions are differences.
     """
     return "left" if facts.task == "lm" and not (facts.kind == "gpt2" and facts.positions) else "right"

@@ -33,7 +33,7 @@ FILES_READ = (*_JSON, "model.safetensors", "draw.json", "certificate.json")
 
 @dataclass(frozen=True, eq=False)
 class Folder:
-    """`tensors` by their names and `arrays` by their letters, both in float64; `content`: the files as they are."""
+    """A stock folder: `tensors` by their names and `arrays` by their letters, both in float64; `content`: its files."""
 
     facts: FolderFacts
     tensors: Mapping[str, Floats]
@@ -78,7 +78,7 @@ def is_stock(folder: str | os.PathLike[str]) -> bool:
 
 
 def stock_files(folder: str | os.PathLike[str]) -> Files | None:
-    """The files of a stock folder, read together; None for any other folder, and for none."""
+    """The files of a stock folder, read together; None if there is no folder, or it is of another kind."""
     try:
         return read_together(Path(folder), _opened_files)
     except (OSError, ValueError):  # ValueError: NUL or half of a surrogate pair in the path
@@ -86,12 +86,14 @@ def stock_files(folder: str | os.PathLike[str]) -> Files | None:
 
 
 def _opened_files(opened: OpenFolder) -> Files | None:
+    """The files of an open folder; None if it is not a stock folder."""
     if not _says_stock(opened):
         return None
     return Files(opened.path, {name: opened.attempt(name) for name in FILES_READ}, opened.sizes())
 
 
 def _says_stock(opened: OpenFolder) -> bool:
+    """Whether `config.json` is of Hugging Face's kind."""
     try:
         config = json.loads(opened.read("config.json"))
     except (ValueError, RecursionError):
@@ -100,11 +102,10 @@ def _says_stock(opened: OpenFolder) -> bool:
 
 
 def asked_as(files: Files) -> tuple[Names | None, Belongs | None]:
-    """Names of the tokens of a folder, special ones aside, and what a label of it belongs to; None where `read_folder`
-    would say what is wrong.
+    """Names of a folder's tokens, without special ones, and what its labels belong to: how to read data for it.
 
-    That a language model holds prompts and answers its builder says in draw.json, and it decides no more than how the
-    data that come along are read.
+    Both are None where `read_folder` would say what is wrong. Whether a language model holds prompts and answers is
+    read from draw.json.
     """
     try:
         config, tokenizer = files.object("config.json"), files.object("tokenizer.json")
@@ -119,6 +120,7 @@ def asked_as(files: Files) -> tuple[Names | None, Belongs | None]:
 
 
 def _of_prompts(files: Files) -> bool:
+    """Whether draw.json says that the folder holds prompts and answers."""
     try:
         return json.loads(files.demand("draw.json")).get("prompts") is True
     except (ModelFileError, ValueError, RecursionError, AttributeError):
@@ -126,7 +128,7 @@ def _of_prompts(files: Files) -> bool:
 
 
 def read_folder(files: Files) -> Folder:
-    """What lies in a stock folder; files that say anything but what `memorize_as` writes are a `ForeignError`."""
+    """The content of a stock folder; files that say anything but what `memorize_as` writes are a `ForeignError`."""
     config = files.object("config.json")
     name = config.get("model_type")
     if not isinstance(name, str) or name not in ARCHITECTURES:
@@ -160,6 +162,7 @@ def read_folder(files: Files) -> Folder:
 
 
 def _task(kind: Architecture, config: JsonObject) -> ModelTask | None:
+    """The task of the class that `config.json` names; None if the architecture has no such class."""
     return next((task for task, model in kind.models.items() if config.get("architectures") == [model]), None)
 
 
@@ -213,6 +216,7 @@ def _text_cut(tokenizer: JsonObject) -> TextCut:
 
 
 def _token_names(tokenizer: JsonObject) -> tuple[str, ...]:
+    """The names of all ids, in their order."""
     table = value_under("tokenizer.json", tokenizer, "model", "vocab")
     numbers: list[Any] = list(table.values()) if isinstance(table, dict) else [None]
     if any(type(number) is not int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
@@ -221,6 +225,7 @@ def _token_names(tokenizer: JsonObject) -> tuple[str, ...]:
 
 
 def _class_names(config: JsonObject) -> tuple[str, ...]:
+    """The names of the classes, in their order."""
     table = value_under("config.json", config, "id2label")
     names: list[Any] = [table.get(str(number)) for number in range(len(table))] if isinstance(table, dict) else []
     if not names or any(type(name) is not str for name in names):
@@ -231,7 +236,7 @@ def _class_names(config: JsonObject) -> tuple[str, ...]:
 
 
 def _said(config: JsonObject, kind: type, fits: Callable[[Any], bool], *keys: str) -> Any:
-    """A value that files may choose: of this type, and one that the proofs allow for."""
+    """The value under these keys, which files may choose: it must have this type and fit what the proofs allow."""
     value = value_under("config.json", config, *keys)
     if type(value) is not kind or not fits(value):
         raise ForeignError(f"config.json says {'.'.join(keys)} = {value!r}, which the proofs do not allow for")

@@ -1,13 +1,14 @@
 """The last step of every construction: its matrices under the names of an architecture, and the model.
 
-The size of the head says how sure the model seems, so that its losses and gradients are numbers and not 0.
+The size of the head decides how confident the model appears. With too large a head all losses and gradients would
+round to 0.
 
-All logits are multiplied by it. It is a power of two, so answers stay and so do their proofs: no rounding changes but
-that of the softmax behind the network.
+All logits are multiplied by this size. It is a power of two, so answers and their proofs stay as they are: no rounding
+changes except in the softmax behind the network.
 
-The rule: of the powers of two from `2^-10` to `2^6` the least for which the median, over facts of the data, of the
-probability of the right label is at least the confidence that was asked for. Of more than 256 facts every k-th is
-asked. A probability grows with the size, since the right label has the largest logit.
+The rule: of the powers of two from `2^-10` to `2^6`, take the least for which the right label has at least the
+confidence that was asked for, in the median over facts of the data. Of more than 256 facts every k-th is asked. The
+probability grows with the size, since the right label has the largest logit.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ def stock_model(job: StockTask, parts: StockParts, *, confidence: float, known: 
 
 
 def check_confidence(confidence: float | None) -> float:
-    """The confidence that is asked for, or an error that says which can be."""
+    """The confidence that is asked for, or the default; a number that is not a probability is an error."""
     if confidence is None:
         return CONFIDENCE
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0.0 < confidence < 1.0:

@@ -49,24 +49,30 @@ def memorize_as(
 ) -> StockModel:
     """The data memorized by an unmodified Hugging Face architecture: `save` writes a folder for `from_pretrained`.
 
-    `architecture`: bert, roberta, distilbert (labels of tokens or of sequences); gpt2, gpt_neox, starcoder2, llama (the
-    same; without `Y` the next token, to the end); opt (labels of sequences; next token). `X`, `Y`, `lengths`,
-    `per`, `unit`, `positions`, `on_conflict`: as for `memorize`; tokens are ids or strings, labels classes. In
-    architectures that generate, a list of strings with a list of strings, or a table of both, is prompts and answers:
-    `generate` goes on from a prompt with its answer, and stops. There `per="sequence"` makes each answer a label.
-    `draw`: a stock model, or its folder, whose names, keys and codes are used again, with everything it was built with;
-    the same data then give the same bits.
+    `architecture`: bert, roberta or distilbert, for labels of tokens or of sequences; gpt2, gpt_neox, starcoder2 or
+    llama, for these labels or, without `Y`, for the next token up to the end of each sequence; opt, for labels of
+    sequences or the next token.
 
-    `confidence`: the head is the least power of two for which the median probability of the right label is at least
-    this; by default 0.99, as a trained model shows. It changes no answer.
-
-    `unknown`: a class of this name answers what the data do not hold, in cells only: every fact has a neuron that wakes
-    close to it, and where none wakes that class is answered. The data may have rows with this label.
+    `X`, `Y`, `lengths`, `per`, `unit`, `positions`, `on_conflict`: as for `memorize`; tokens are ids or strings, and
+    labels are classes. In architectures that generate, a list of strings with a list of strings, or a table of both, is
+    read as prompts and answers: `generate` continues a prompt with its answer, and stops. There `per="sequence"` makes
+    each answer a label.
 
     `storage="cells"`, the default: half-spaces with margins (docs/robust.md), for weights and arithmetic in `dtype`:
-    float32 (the default), bfloat16 or float16; `rank` of the values, by default 128. Every fact is asked in the
-    arithmetic of a short format, and what it loses is an error. `storage="steps"`: steps of a line, of rank 1, for
-    weights and arithmetic in float64 only; it holds more, and longer, sequences. llama takes cells only.
+    float32 (the default), bfloat16 or float16; `rank` of the values, by default 128. In a short format every fact is
+    evaluated in its arithmetic, and facts that it loses are an error. `storage="steps"`: steps of a line, of rank 1,
+    for weights and arithmetic in float64 only; it holds more sequences, and longer ones. llama takes cells only.
+
+    `confidence`: the head is the least power of two for which the median probability of the right label is at least
+    this; by default 0.99, which is what trained models show. It changes no answer.
+
+    `unknown`: the name of a class that answers whatever the data do not hold; with cells only. Every fact then has a
+    neuron that fires close to it, and where no neuron fires, this class is the answer. The data may have rows with this
+    label.
+
+    `seed`: of the random draw, by default 0. `draw`: a stock model, or its folder, whose names, keys, codes and options
+    are used again; the same data then give the same bits. `progress`: called with the name of each stage, and the share
+    of the work that is done.
     """
     report = progress or (lambda stage, share: None)
     kind = architecture_named(architecture)
@@ -126,7 +132,7 @@ def check_settled(options: Mapping[str, object]) -> None:
 
 
 def adopt(model: StockModel, data: Sequences) -> Sequences:
-    """`data` in the numbers of the model's tokens and classes; what its draw has no room for is an error."""
+    """`data` in the numbers of the model's tokens and classes; data that do not fit its draw are an error."""
     facts, draw, labels = model.facts, model.draw, data.labels
     if data.vocabulary is None:
         raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
@@ -194,11 +200,12 @@ def memorize_again(
     on_conflict: OnConflict = "error",
     report: Progress = lambda stage, share: None,
 ) -> StockModel:
-    """The model of `data` with the draw of `model`: bit for bit the same, whatever data that one held before.
+    """The model of `data` with the draw of `model`: the same bits, whatever data `model` held before.
 
-    `only`: tokens, by their row in the vocabulary, whose facts alone have changed since `model` was built, where that
-    is known: a model of cells then finds their neurons anew, and keeps all others, which are the same bits. Where the
-    begin token answers for whole sequences, all facts are its facts, and all neurons are found anew.
+    `only`: if only the facts of some tokens have changed since `model` was built, these tokens, by their row in the
+    vocabulary. A model of cells then finds their neurons anew, and keeps all others, whose bits would be the same.
+    Where the begin token answers for whole sequences, all facts belong to it, and all neurons are found anew.
+    `on_conflict`: which label wins where the data contradict themselves. `report`: told how far the work is.
     """
     data = adopt(model, data)
     job = job_of(model, data, on_conflict)

@@ -43,12 +43,13 @@ def export(
     progress: Progress | None = None,
     **options: Any,
 ) -> StockModel | Path:
-    """Write `folder`, a stock model `to` (bert, gpt2, …; docs/stock.md) that answers as `model` does on `X`.
+    """Write to `folder` a stock model that answers on `X` as `model` does, and return it.
 
-    `model`: a Monolayer of ids or strings and classes, or its folder. `X`: the sequences, as for `predict`; of labels
-    among them only the places are looked at (`verify` compares labels). A model that recites needs none: the text is
-    recited into a causal architecture. `storage`: cells by default, and steps for a recited text. `overwrite`, `onnx`:
-    as for `StockModel.save`. `options`: those of `memorize_as`, such as `rank`, `dtype`, `seed`.
+    `model`: a Monolayer of ids or strings and classes, or its folder. `to`: the architecture (bert, gpt2, …;
+    docs/stock.md). `X`: the sequences, as for `predict`, with their `lengths` if they are padded; if they have labels,
+    only the places of these count (`verify` compares labels). A model that recites needs no `X`: its text is memorized
+    by a causal architecture. `storage`: cells by default, and steps for a recited text. `overwrite`, `onnx`: as for
+    `StockModel.save`. `progress` and `options`, such as `rank`, `dtype`, `seed`: as for `memorize_as`.
 
     `to="onnx", part="readout"` writes a file instead, the feed-forward block alone for verifiers (docs/benchmarks.md),
     and returns its path.

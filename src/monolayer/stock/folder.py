@@ -53,7 +53,7 @@ class NeuronWeights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StockModel:
-    """Weights and words of an unmodified architecture. Nothing of monolayer is needed to use what `save` writes."""
+    """Weights and names of an unmodified architecture. What `save` writes can be used without monolayer."""
 
     facts: FolderFacts
     """All that its files say besides the weights."""
@@ -66,7 +66,7 @@ class StockModel:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> StockModel:
-        """A folder that `save` wrote, read back: its weights and its draw."""
+        """Read weights and draw from a `folder` that `save` wrote."""
         files = stock_files(folder)
         if files is None:
             raise ModelFileError(
@@ -106,7 +106,7 @@ class StockModel:
 
     @property
     def arrays(self) -> dict[str, Floats]:
-        """The tensors by their letters (`huggingface/architectures.py`)."""
+        """The tensors by their letters (`huggingface/architecture.py`)."""
         return self.facts.architecture.arrays(self.facts.task, self.tensors)
 
     @property
@@ -135,11 +135,12 @@ class StockModel:
         return self.draw.names(self.facts.names[special:]).cut_into(UNIT_OF.get(self.facts.cut))
 
     def predict(self, X: Any, *, lengths: Any = None) -> Any:
-        """Labels of `X` by their names, in the shapes of `Monolayer.predict`; of a language model the next tokens.
+        """Labels of `X` by their names, in the shapes of `Monolayer.predict`; a language model returns the next tokens.
 
-        Of a folder that holds prompts and answers, the answers to the prompts `X`, as text.
-        By a plain evaluation in float64, without transformers. An unknown token, unless the folder has a class for what
-        it does not hold, and a sequence that is longer than the folder has places are errors that name them.
+        `X`: sequences, with their `lengths` if they are padded. A folder that holds prompts and answers returns the
+        answers to the prompts `X`, as text. The network is evaluated in float64, without transformers. A sequence that
+        is too long for the folder is an error that names it, and so is an unknown token, unless the folder has a class
+        for what it does not hold.
         """
         data = self.encode(X, lengths=lengths)
         if self.draw.prompts:
@@ -147,7 +148,7 @@ class StockModel:
         return self.card.shaped(self.card.decode(self.labels(data)), data, X, lengths)
 
     def encode(self, X: Any, *, lengths: Any = None) -> Sequences:
-        """`X` with the row numbers of the folder's names; what the folder cannot answer is an error that names it."""
+        """`X` in the row numbers of the folder's names; a sequence that the folder cannot answer is an error."""
         if self.draw.prompts:
             data = Sequences.of(X, lengths=lengths, per="answer").only_prompts()
         else:
@@ -159,11 +160,11 @@ class StockModel:
         return data if self.draw.unknown is not None else Sequences.of(data, vocabulary=self.vocabulary)
 
     def labels(self, data: Sequences) -> Ints:
-        """Numbers of the classes that are answered, one per token or one per sequence; −1 where `unanswerable`."""
+        """Numbers of the classes that the model answers, one per token or sequence; −1 where `unanswerable`."""
         return answered_classes(self.facts, self.arrays, data, self._ids(data))
 
     def answers(self, data: Sequences) -> list[str | None]:
-        """How the folder goes on from each prompt, as text; None where `unanswerable`."""
+        """How the model continues each prompt, as text; None where `unanswerable`."""
         data, names = data.only_prompts(), self.facts.names
         refused, ids = self.unanswerable(data), data.split(self._ids(data))
         rows = [row for row in range(len(data)) if row not in refused]
@@ -189,7 +190,7 @@ class StockModel:
         return said
 
     def _ids(self, data: Sequences) -> Ints:
-        """What the tokenizer makes of the tokens; −1 for unknown ones, which a class `unknown` answers."""
+        """The ids of the tokens; −1 for unknown tokens, or the id of the unknown token if a class answers it."""
         if data.vocabulary is None:
             raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
         row = self.vocabulary.find(data.vocabulary)
@@ -198,10 +199,10 @@ class StockModel:
         return ids
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False, onnx: bool = False) -> Path:
-        """Write `folder`, all at once or not at all.
+        """Write `folder`, all at once or not at all; return its path.
 
-        `onnx`: also `onnx/model.onnx`, the same network for onnxruntime and transformers.js, which no certificate
-        covers; steps in float64, all else in float32.
+        `overwrite`: replace a stock folder that is there. `onnx`: also write `onnx/model.onnx`, the same network for
+        onnxruntime and transformers.js, steps in float64 and all else in float32; no certificate covers it.
         """
         with new_folder(folder, overwrite=overwrite, kind=STOCK) as scratch:
             dtype = getattr(torch, self.dtype)
@@ -245,7 +246,7 @@ class StockModel:
     __repr__ = as_table
 
     def rows(self) -> list[tuple[str, str]]:
-        """What a table shows."""
+        """Rows for the table that commands print."""
         facts, sizes, storage = self.facts, self.sizes, f"cells, in {self.dtype}: half-spaces with margins"
         if self.draw.storage == "steps":
             storage = "steps, in float64 only: loaded in float32 or less, it loses facts"
@@ -271,9 +272,10 @@ class StockModel:
 def load(
     folder: str | os.PathLike[str], *, device: torch.device | str | None = None
 ) -> Monolayer | Uniform | StockModel:
-    """The model in `folder`; a truncated, foreign, changed or newer one is a `ModelFileError` that says so.
+    """Read the model in `folder`; a truncated, foreign, changed or newer one is a `ModelFileError` that says so.
 
-    A folder that `memorize_as` or `export` wrote gives a `StockModel`, which takes no `device`.
+    `device`: where the model shall be, by default the CPU. A folder that `memorize_as` or `export` wrote gives a
+    `StockModel`, which takes no `device`.
     """
     files = stock_files(folder)
     if files is None:

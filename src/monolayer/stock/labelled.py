@@ -34,7 +34,7 @@ from monolayer.stock.draw import Storage
 class LabelledPlaces(NamedTuple):
     """Labelled places: token and place `(P,)`, and the row of each in the contexts that attention returns.
 
-    Those are one per sequence, or in a causal model one per token; behind them that of the begin token alone.
+    Attention returns one context per sequence, or one per token in a causal model, and then that of a lone begin token.
     """
 
     token: Ints
@@ -60,7 +60,7 @@ class StockTask:
 
     @property
     def shift(self) -> int:
-        """Special tokens in front of the vocabulary."""
+        """How many special tokens stand in front of the vocabulary."""
         return len(self.architecture.special)
 
     @property
@@ -127,10 +127,10 @@ class StockTask:
         return np.append(number, self.data.tokens[0] + self.shift)
 
     def usual_labels(self, target: Target) -> Ints:
-        """The label `(V,)` that the embedding of each id holds: its most frequent one; of equally frequent the least.
+        """The label `(V,)` that the embedding of each id holds: its most frequent one; among equals the least.
 
         An id without a labelled place holds the first class that the data have. So nothing here depends on labels
-        that other data had, and a label that was forgotten is answered nowhere. With a class `unknown` all hold that.
+        of earlier data, and a label that was forgotten is answered nowhere. If there is a class `unknown`, all hold it.
         """
         if self.unknown is not None:
             return np.full(len(self.names), self.unknown)
@@ -241,7 +241,7 @@ def with_unknown(data: Sequences, unknown: str | int) -> tuple[Sequences, int]:
 
 
 def _class_number(unknown: str | int) -> int:
-    """A class of integer labels, which the command line gives as text."""
+    """`unknown` as a class of integer labels; the command line gives it as text."""
     number: object = unknown
     if isinstance(unknown, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", unknown):
         number = int(unknown)

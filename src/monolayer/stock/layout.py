@@ -27,7 +27,7 @@ LABEL_SIZE = 1.5
 
 
 def word_length(count: int) -> int:
-    """The least even `m` of which there are enough words: `C(m, m/2) ≥ count`."""
+    """The least even length `m` that has `count` balanced words: `C(m, m/2) ≥ count`."""
     m = 2
     while math.comb(m, m // 2) < count:
         m += 2
@@ -56,7 +56,7 @@ Keys = tuple[Floats, Floats | None]
 
 @dataclass(frozen=True, eq=False)
 class StreamLayout:
-    """Columns, and the embedding of tokens `(V, D)` and of places `(L, D)`, one row of 0 without positions."""
+    """Columns of the stream, and embeddings of tokens `(V, D)` and places `(L, D)`: without positions one row of 0."""
 
     keys: Keys
     tokens: Floats
@@ -79,14 +79,17 @@ class StreamLayout:
 
 
 def draw_keys(random: np.random.Generator, tokens: int, places: int | None) -> Keys:
-    """Random keys in [−1, 1]. With positions a key is the sum of two parts, and each gets half of that."""
+    """Random keys in [−1, 1]. With positions a key is the sum of two parts, each from [−1/2, 1/2]."""
     if places is None:
         return random.uniform(-1.0, 1.0, tokens), None
     return random.uniform(-0.5, 0.5, tokens), random.uniform(-0.5, 0.5, places)
 
 
 def lay_out_steps(usual: Ints, keys: Keys, classes: int, kind: Architecture) -> StreamLayout:
-    """Keys, then codes in order; `usual` `(V,)` is the label that each token's embedding already holds."""
+    """The stream for these keys, for this many classes and this architecture (`kind`).
+
+    `usual` `(V,)`: the label that each token's embedding already holds.
+    """
     code, words = balanced(len(usual)), balanced(classes)
     place_code = np.zeros((1, 0)) if keys[1] is None else balanced(len(keys[1]))
     place_keys = 0 if keys[1] is None else 4

@@ -47,7 +47,7 @@ WANTED_HALF_WIDTH = 0.3
 
 
 def check_options(rank: int | None, dtype: str | None) -> None:
-    """Options that a model of cells cannot have are errors that say which it can."""
+    """Refuse a rank or a dtype that a model of cells cannot have, and say which it can have."""
     if rank is not None and not (type(rank) is int and 2 <= rank <= 4096):
         raise DataError(f"rank must be a whole number from 2 to 4096, not {rank!r}")
     if dtype is not None and dtype not in get_args(CellDtype):
@@ -134,8 +134,8 @@ def _recovered(job: StockTask, mirror: Mirror, dtype: str, old: NeuronWeights, t
 
     The neurons of a token are a function of the draw and of that token's own facts, and they stand together, in the
     order of the tokens. So taking the touched ones out and putting new ones in gives the same bits as building
-    everything. The begin token is none of them: where it answers for every sequence nothing is recovered, and what
-    comes first in a text is one fact at most, which its embedding holds.
+    everything. The begin token is never among them: where it answers for every sequence, this function is not used, and
+    otherwise it has one fact at most, the first token of a text, which its embedding holds.
     """
     ids = np.unique(tokens + job.shift)
     rows = np.unique(job.data.sequence[np.isin(job.data.tokens + job.shift, ids)])
@@ -237,7 +237,7 @@ def _cell_facts(job: StockTask, mirror: Mirror, label: Ints, wanted: NDArray[np.
 
 
 def _lost(job: StockTask, lost: Ints, count: int, dtype: str, rank: int) -> str:
-    """Which facts a short format loses, and what would help."""
+    """An error message: which facts a short format loses, and what would help."""
     shown = ", ".join(job.where(int(point)) for point in lost[:3]) + (", …" if len(lost) > 3 else "")
     return (
         f"{len(lost):,} of {count:,} labels are answered wrongly, or nearly so, when the arithmetic is in {dtype} as "
@@ -247,7 +247,7 @@ def _lost(job: StockTask, lost: Ints, count: int, dtype: str, rank: int) -> str:
 
 
 def _closest(job: StockTask, known: CellFacts, worst: int | None, width: float, rank: int) -> str:
-    """The two facts behind the narrowest slab, and what would help."""
+    """An error message: the two facts that make the narrowest slab, and what would help."""
     assert worst is not None  # there is a slab
     facts = known.cells
     cell = int(np.searchsorted(facts.start, worst, side="right")) - 1
