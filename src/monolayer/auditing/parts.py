@@ -119,7 +119,7 @@ def audit(
     default all whose output is one vector per token. `call`: runs the model on a tensor; by default `model(X)`. The
     model is not changed, and is left in the mode, training or evaluation, that it was in.
     """
-    # Our own models take names.
+    # Models of monolayer take names of tokens.
     data = Sequences.of(model.encode(X) if isinstance(model, Monolayer) and not isinstance(X, Tensor) else X)
     names = data.vocabulary
     if not isinstance(model, Monolayer) and names is not None and not names.integers:

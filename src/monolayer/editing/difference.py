@@ -196,7 +196,7 @@ def _neuron_splices(old: NamedArrays, new: NamedArrays, axes: NeuronAxes) -> tup
 def _common_neurons(one: _Neurons, two: _Neurons) -> tuple[Ints, Ints]:
     """Numbers, in `one` and in `two`, of the neurons that both have in the same order, equal in all their bits."""
     mine, theirs = _common(_keys(one.own, one.count), _keys(two.own, two.count))
-    for a, b in zip(one.own, two.own, strict=True):  # equal keys are no proof
+    for a, b in zip(one.own, two.own, strict=True):  # equal keys do not prove equal rows
         equal = _same_rows(a[mine], b[theirs])
         mine, theirs = mine[equal], theirs[equal]
     return mine, theirs

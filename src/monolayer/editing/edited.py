@@ -56,7 +56,7 @@ def chosen_rows(subject: Subject, data: Sequences, X: Any, lengths: object = Non
         X = np.asarray(X)
     if plain_array(X) and X.ndim == 1 and X.dtype.kind in "iub":
         return _rows_by_number(len(data), X)
-    if data.prompts is not None:  # an answer that comes along does not count
+    if data.prompts is not None:  # answers that are given too are ignored
         X, lengths = Sequences.of(X, lengths=lengths, per="answer").only_prompts(), None
     card, names = subject.model.card, data.vocabulary
     if names is not None and card.vocabulary is not None:

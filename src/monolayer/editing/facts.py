@@ -133,7 +133,7 @@ def _described_changes(old: Subject, new: Subject, edit: Edited) -> Iterable[Cha
     """The first facts of an edit as a record lists them, with what the new model answers there."""
     asked, target = edit.asked, old.task(edit.asked).target
     row, position, count = fact_rows(asked, target), fact_tokens(asked, target), min(FACTS_SHOWN, edit.facts)
-    if count == 0:  # of rows that were taken out none had a label
+    if count == 0:  # none of the removed rows had a label
         return
     if asked.prompts is not None:
         row = np.arange(len(asked))

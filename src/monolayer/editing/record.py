@@ -167,7 +167,7 @@ class Record:
             rows.append(("rows elsewhere", ", ".join(count)))
         if self.shared:
             rows.append(("still taught by other rows", f"{self.shared:,} of the facts to be forgotten"))
-        # What is forgotten and still answered is worth a line; a label that is given once more is not.
+        # A forgotten fact that is still answered gets a line; a label that an edit leaves as it was does not.
         shown = [change for change in self.changes if self.kind == "forget" or not change.stays]
         rows += [("fact", str(change)) for change in shown[:10]]
         if self.facts > 10:
@@ -283,5 +283,5 @@ def _from_json(entry: dict[str, Any] | None) -> Any:
         return None
     _check_field(entry["dtype"] in NUMBERS, "an array: dtype")
     flat = [np.nan if x is None else x for x in entry["values"]]
-    with np.errstate(over="ignore"):  # a number that its format lacks is none of the model's: the digest tells
+    with np.errstate(over="ignore"):  # a number too large for its format: the digest then differs
         return np.array(flat, dtype=entry["dtype"]).reshape(entry["shape"])

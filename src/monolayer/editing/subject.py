@@ -169,7 +169,7 @@ class Own:
 
     def adopt(self, data: Sequences) -> Sequences:
         """`data` in the numbers of the model's names; new names are added after them, where that is possible."""
-        _ = self._draw  # an error where there is none
+        _ = self._draw  # an error if the model has no draw
         return adopted(self.model, data)
 
     def task(self, data: Sequences) -> Task:

@@ -262,7 +262,7 @@ _TABLE = (
             "attention_bias": True,
             "mlp_bias": True,
         },
-        activation="silu",  # other programs that run Llama folders, such as llama.cpp, know no other
+        activation="silu",  # the only one that other programs for Llama folders, such as llama.cpp, support
         rms=True,
     ),
 )

@@ -152,7 +152,7 @@ def _decoder(facts: FolderFacts) -> JsonObject | None:
     """
     if facts.cut in ("characters", "pieces"):
         return {"type": "Fuse"}
-    # The start of a token, for all regular expressions alike: ^ is that of a line in some, and \A unknown in others.
+    # Matches the start of a token in every regex engine: ^ is the start of a line in some, and others lack \A.
     start = {"Regex": r"(?<![\s\S])"}
     return {"type": "Replace", "pattern": start, "content": " "} if facts.task == "lm" else None
 

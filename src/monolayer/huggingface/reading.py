@@ -200,7 +200,7 @@ def _folder_facts(
         width=width,
         neurons=len(arrays["W_1"]),
         room=_said(config, int, range(1, 2**31).__contains__, "max_position_embeddings")
-        if places is None  # whatever it says, since rotary angles have no end
+        if places is None  # any number will do, since rotary angles have no end
         else len(places) - kind.offset,
         positions=rotary != kind.still(width)[1] if kind.still else places is not None and bool(places.any()),
         names=names,

@@ -38,8 +38,9 @@ def best_cut(special: Iterable[str], data: Sequences) -> TextCut:
     if data.prompts is not None:
         return "pieces"  # even where no token has white space in it: an answer comes back as it was given
     said = data.vocabulary.unit
+    # If there are lists among the strings, their tokens may not fit the unit of the strings.
     if said is not None and tokenizer_fault(CUT_OF[said], special, data) is None:
-        return CUT_OF[said]  # unless there are lists among the strings, whose tokens do not fit
+        return CUT_OF[said]
     words = [str(name) for name in data.vocabulary.names]
     if all(len(word) == 1 for word in words):
         return "characters"
@@ -74,7 +75,7 @@ def tokenizer_fault(cut: TextCut, special: Iterable[str], data: Sequences) -> st
         return None
     glue = " " if cut == "words" else ""
     for number, row in enumerate(data.split(data.tokens)):
-        # A prompt enters by itself; what comes behind it enters as ids that the model has returned.
+        # A prompt is tokenized alone; what follows it are ids that the model has returned.
         cuts = [] if data.prompts is None else [int(data.prompts[number])]
         for part in np.split(words[row], cuts):
             text = glue.join(part)

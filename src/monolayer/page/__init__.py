@@ -26,7 +26,7 @@ def page(
     `model`: the model that it runs; None: the page builds one from the facts that a reader types in. `data`: sequences
     to pick from, maybe labelled. `title`: of the page. `verdict`: what a certificate says of the data.
     """
-    title = escape(visible(title))  # the name of a folder may hold bytes that are no text
+    title = escape(visible(title))  # the name of a folder may hold bytes that are not text
     if model is None:
         start = _page_file("build.js") + _page_file("builder.js")
         return _filled_page(title, doing="built and running", builder=_page_file("builder.html"), start=start)
@@ -45,7 +45,7 @@ def _filled_page(title: str, **parts: str) -> str:
         "style": _page_file("page.css"),
         **{name: _page_file(f"{name}.js") for name in ("network", "words", "view")},
     }
-    # In one pass: what is put in is not searched for marks again.
+    # In one pass, so that marks inside the inserted parts are left alone.
     return re.sub(r"\{\{(\w+)\}\}", lambda mark: marks[mark[1]], _page_file("page.html"))
 
 

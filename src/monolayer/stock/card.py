@@ -147,7 +147,7 @@ def model_card(
     kind, task = facts.architecture.models[facts.task], facts.task
     order = "The order of tokens counts." if facts.positions else "Of the context only the multiset of tokens counts."
     title = "that holds a dataset" if found is None else f"that holds {plural(found.labelled, 'label')}"
-    # One seed gives one folder, byte for byte: no times.
+    # One seed gives one folder, byte for byte, so the card must not hold times.
     table = "\n".join(f"| {name} | {value} |" for name, value in rows if name != "seconds")
     holds = _ANSWERS if draw.prompts else _HOLDS[task]
     vocabulary = len(facts.names) - len(facts.architecture.special)

@@ -122,6 +122,6 @@ def _labelled_by_model(model: Monolayer, X: object, lengths: object) -> Sequence
 
 def _recited(model: Monolayer) -> Sequences:
     """The text that a model recites, as one sequence of the pieces that a stock tokenizer cuts it into."""
-    assert model.card.script is not None  # the caller asked
+    assert model.card.script is not None  # the caller checked
     text = model.generate()
     return Sequences.of([list(text) if model.card.script.unit == "characters" else pieces(text)])

@@ -183,7 +183,7 @@ class StockModel:
             for row in np.flatnonzero(data.lengths > room).tolist()
         }
         for flat in np.flatnonzero(ids < 0)[::-1].tolist():
-            assert data.vocabulary is not None  # _ids asked
+            assert data.vocabulary is not None  # `_ids` checked
             row, place = data.place(flat)
             name, hint = data.vocabulary.names[int(data.tokens[flat])], self.vocabulary.built_from
             said[row] = f"token {place} is {name!r}, which the model has never seen{hint}"

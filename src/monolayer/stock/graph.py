@@ -124,7 +124,7 @@ def _network(node: _Nodes, facts: FolderFacts, arrays: Mapping[str, Floats]) -> 
     averages = node("MatMul", node("Softmax", scores, axis=-1), v)
     x = node("Add", x, linear(node("Squeeze", averages, np.array([1])), "O"))
 
-    if facts.task == "sequence" and kind.causal:  # asked at the last token that is no padding
+    if facts.task == "sequence" and kind.causal:  # the last token that is not padding answers
         end = node("ReduceMax", node("Mul", mask, number), axes=[1], keepdims=1)
         x = node("GatherND", x, end, batch_dims=1)
     elif facts.task == "sequence":
@@ -144,7 +144,7 @@ def _network(node: _Nodes, facts: FolderFacts, arrays: Mapping[str, Floats]) -> 
 
 def _rotated(node: _Nodes, facts: FolderFacts, place: str, *parts: str) -> list[str]:
     """Rotary positions: pairs of coordinates of `(B, 1, n, D)`, turned by their place."""
-    assert facts.rotary is not None  # the caller asked
+    assert facts.rotary is not None  # the caller checked
     theta, count = facts.rotary
     kind = node.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(node.real))
     there = node("Unsqueeze", node("Cast", place, to=kind), np.array([1, 3]))

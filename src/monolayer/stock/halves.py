@@ -130,12 +130,12 @@ def settled(known: CellFacts, found: HalfSpaces, dtype: str, codes: Floats, *, n
         covered[own] |= inside.any(axis=1)
         usual_u[begin:end] = np.median(known.u[own])
         place[begin:end] = (weight[begin:end, :p] @ codes.T).max(axis=1)
-    high = np.where(np.isfinite(high), high, low)  # all its facts were lost in rounding: a slab of width 0
+    high = np.where(np.isfinite(high), high, low)  # rounding lost all facts of the slab: width 0
     low = np.where(np.isfinite(low), low, high - 2.0)
     margin = np.where(covered.all(), (high - low) / 2.0, 0.0)
     length = np.maximum(np.linalg.norm(weight, axis=1), 1e-30)  # equal facts leave no direction
     bias = rounded_to(-(high + low) / 2.0, dtype)
-    # What a short bias lacks, `u` behind the places adds.
+    # The column of `u` adds what a bias in a short format lacks.
     one = U_WEIGHT[dtype]
     fine = rounded_to(slight[:, p - 1] + (-(high + low) / 2.0 - bias) / (one * usual_u), dtype) - slight[:, p - 1]
     slight[:, p - 1] += fine
@@ -188,7 +188,9 @@ def caps(facts: Cells, mirror: Mirror, one: float) -> HalfSpaces:
     `one`: the weight of `u` in the features (`U_WEIGHT`).
     """
     context = facts.feature.shape[1] - mirror.values.shape[1]
-    beta = (mirror.rest + mirror.width * mirror.epsilon) / (2.0 * mirror.scale**2) - (context - 1)  # places have theirs
+    beta = (mirror.rest + mirror.width * mirror.epsilon) / (2.0 * mirror.scale**2) - (
+        context - 1
+    )  # without the share of places
     weight = facts.feature.clone()
     weight[:, context - 1] *= beta / one**2
     size = weight.double().norm(dim=1).numpy()

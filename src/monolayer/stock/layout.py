@@ -37,13 +37,13 @@ def word_length(count: int) -> int:
 def balanced(count: int) -> Floats:
     """The first `count` balanced words `(count, m)` in lexicographic order, + before −."""
     m = word_length(count)
-    # ways[i, k]: words of length i with k plus signs; column k = −1 is the last, and 0.
+    # ways[i, k]: words of length i with k plus signs; index k = −1 means the last column, which is 0.
     ways = np.zeros((m, m // 2 + 2), dtype=np.int64)
     ways[:, :-1] = [[math.comb(i, k) for k in range(m // 2 + 1)] for i in range(m)]
     rank, plus = np.arange(count), np.full(count, m // 2)
     words = np.empty((count, m))
     for i in range(m):
-        first = ways[m - 1 - i, plus - 1]  # words that go on with +
+        first = ways[m - 1 - i, plus - 1]  # words whose next sign is +
         up = rank < first
         words[:, i] = np.where(up, 1.0, -1.0)
         rank, plus = np.where(up, rank, rank - first), plus - up
@@ -106,7 +106,7 @@ def lay_out_steps(usual: Ints, keys: Keys, classes: int, kind: Architecture) -> 
         places[:, 4:8], places[:, starts[3] : ends[3]] = completed(keys[1]), place_code
     norm, size = 4.0 + sizes[2] + 2.0 + place_keys + sizes[3], LABEL_SIZE
     if kind.post_norm:
-        # b / √((norm + m b²)/D + ε) = LABEL: a label coordinate leaves the first norm with this size.
+        # b / √((norm + m b²)/D + ε) = LABEL_SIZE: a label coordinate leaves the first norm with this size.
         size = LABEL_SIZE * float(np.sqrt((norm / D + kind.epsilon) / (1.0 - LABEL_SIZE**2 * sizes[6] / D)))
     tokens[:, starts[6] : ends[6]] = size * words[usual]
     return StreamLayout(

@@ -85,7 +85,7 @@ def robust_model_again(job: StockTask, report: Progress, *, known: StockModel, o
     `only`: the tokens whose facts changed since `known` was built; the neurons of all others are taken from it.
     """
     began, dtype, kept = time.perf_counter(), known.facts.dtype, known.draw.numbers
-    assert isinstance(kept, CellsDraw)  # the caller asked
+    assert isinstance(kept, CellsDraw)  # the caller checked
     target, conflicts = job.task.settle(job.task.target) if only is None else (job.task.target, 0)
     mirror = _rounded_stream(job, target, dtype, len(kept.mixture), 0, kept)
     half = None
@@ -150,7 +150,7 @@ def _recovered(job: StockTask, mirror: Mirror, dtype: str, old: NeuronWeights, t
         try:
             half, block = cover_of(job.select(rows))
         except (PrecisionError, ContradictionError):
-            half, block = cover_of(job)  # the same error, with the sequences by their own numbers
+            half, block = cover_of(job)  # raises the same error, with row numbers of the whole data
         cell = half.cell
     words = mirror.tokens[:, mirror.code]
     _, group = distinct_rows(np.sign(np.concatenate([words, old.W_1[:, mirror.code]])))
@@ -180,7 +180,7 @@ def covered_cells(
     """
     points, label, usual = job.points, job.labels(target), mirror.usual
     report("contexts", 0.1)
-    once = np.zeros(len(label), dtype=bool)  # equal facts are one
+    once = np.zeros(len(label), dtype=bool)  # of equal facts only the first is kept
     once[np.unique(equal_points(job.task.context, target), return_index=True)[1]] = True
     once[len(target.number) :] = True
     wanted = np.zeros(len(usual), dtype=bool)

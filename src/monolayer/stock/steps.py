@@ -54,7 +54,7 @@ def steps_model(
     """
     began = time.perf_counter()
     line = None if known is None else known.draw.numbers
-    assert line is None or isinstance(line, StepsDraw)  # the caller asked
+    assert line is None or isinstance(line, StepsDraw)  # the caller checked
     report("separating contexts", 0.2)
     target, conflicts = job.task.settle(job.task.target)
     usual = job.usual_labels(target)
@@ -232,12 +232,12 @@ def _step_neurons(job: StockTask, found: SeparatedSteps, usual: Ints) -> NeuronW
     # A power of two, so that products with it are exact; the ramp takes at most a quarter of its gap.
     slope = power_above(4.0 * RELU6_TOP / gap)
     cell = layout.tokens[token[who]] + layout.places[found.place[who]]
-    # Every direction sums to 0, so whatever LayerNorm's mean is wrong by cancels.
+    # Every direction sums to 0, so rounding errors in the mean of LayerNorm cancel.
     reads, writes = np.zeros((2, len(slope), layout.width))
     reads[:, layout.slot], reads[:, layout.slot + 1] = 0.5, -0.5
     reads[:, layout.code] = found.silence * cell[:, layout.code]
     one = 0.5 * found.silence * len(layout.code)
     reads[:, layout.one], reads[:, layout.one + 1] = -one, one
     writes[:, layout.label] = LABEL_SIZE * (layout.words[after] - layout.words[before]) / RELU6_TOP
-    bias = np.rint(RELU6_TOP / 2.0 - slope * middle) + 0.0  # never −0
+    bias = np.rint(RELU6_TOP / 2.0 - slope * middle) + 0.0  # + 0.0 turns −0 into 0
     return NeuronWeights(reads * slope[:, None], bias, writes)
