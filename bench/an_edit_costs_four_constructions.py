@@ -41,7 +41,7 @@ def main() -> None:
         for verb, action in verbs.items():
             took, (done, record) = cpu_seconds(action, 5)
             out, put = record.neurons
-            print(f"  {verb:6} {took / again:.2f}; {out:,} neurons out or changed, {put:,} in their place")
+            print(f"  {verb:6} {took / again:.2f}; {out:,} neurons removed or changed, {put:,} added")
             assert ml.certify(done.model, done.data).verdict == "proved"
             assert took < 4.0 * again
         assert ml.compare(ml.forget(facts, [0])[0].model, ml.memorize(X[1:], Y[1:], draw=model)).same

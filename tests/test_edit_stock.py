@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 import monolayer as ml
 from monolayer.huggingface.architectures import ARCHITECTURES
-from monolayer.stock.build import again
+from monolayer.stock.build import memorize_again
 from monolayer.stock.folder import StockModel
 from tests.kinds import same_bits
 
@@ -53,10 +53,10 @@ def test_the_same_draw_and_data_are_the_same_bits(name: str, tmp_path: Path) -> 
             assert same_bits(ml.memorize_as(name, data, draw=loaded), built)
             less = ml.memorize_as(name, rest, draw=built)
             assert not same_bits(less, built)
-            assert same_bits(again(loaded, rest, only=np.unique(gone.tokens)), less)
+            assert same_bits(memorize_again(loaded, rest, only=np.unique(gone.tokens)), less)
             # Whatever way the rest is reached, and whatever was held before.
             assert same_bits(ml.memorize_as(name, rest, draw=less), less)
-            assert same_bits(again(less, data, only=np.unique(gone.tokens)), built)
+            assert same_bits(memorize_again(less, data, only=np.unique(gone.tokens)), built)
 
 
 def test_texts_that_share_tokens_with_an_edit_say_nothing_of_the_begin_token() -> None:

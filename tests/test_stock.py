@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,26 @@ from monolayer.huggingface.files import written
 from monolayer.model.load import load_monolayer
 from monolayer.stock import mirror
 from monolayer.stock.answers import Evaluation
-from monolayer.stock.halves import Half, _gate, rounded
-from monolayer.stock.labelled import token_names, work
-from monolayer.stock.layout import balanced, draw_keys, lay_out, word_length
+from monolayer.stock.halves import Half, _gate, rounded_to
+from monolayer.stock.labelled import stock_task, token_names
+from monolayer.stock.layout import balanced, draw_keys, lay_out_steps, word_length
 from monolayer.stock.norms import arriving, factor
 
 X = [["a", "b", "c"], ["b", "a"], ["c", "c", "b", "a"]]
 Y = [["u", "v", "u"], ["u", "w"], ["w", "w", "u", "v"]]
+
+
+@pytest.mark.parametrize("missing", ["a layer", "a norm", "the embedding of tokens"])
+def test_a_row_of_the_table_that_lacks_a_name_is_an_error(missing: str) -> None:
+    row = ARCHITECTURES["bert"]
+    parts = {
+        "a layer": {"layers": {letter: name for letter, name in row.layers.items() if letter != "V"}},
+        "a norm": {"norms": row.norms[:2]},
+        "the embedding of tokens": {"tables": {"places": row.tables["places"]}},
+    }
+    assert replace(row) == row
+    with pytest.raises(ValueError, match="bert: the table lacks"):
+        replace(row, **parts[missing])
 
 
 @given(st.integers(1, 3000))
@@ -48,7 +62,7 @@ def test_every_stream_vector_has_mean_0_and_one_norm(V: int, L: int | None, C: i
     random = np.random.default_rng(V)
     usual = random.integers(0, C, V)
     kind = ARCHITECTURES["bert" if post_norm else "gpt2"]
-    layout = lay_out(usual, draw_keys(random, V, L), C, kind)
+    layout = lay_out_steps(usual, draw_keys(random, V, L), C, kind)
     stream = layout.tokens[:, None] + layout.places
     assert np.abs(stream.sum(axis=-1)).max() < 1e-14
     assert np.abs((stream * stream).sum(axis=-1) / layout.norm - 1.0).max() < 1e-14
@@ -234,14 +248,14 @@ def test_means_are_0_and_norms_are_one_number(name: str, dtype: str, positions: 
     data = ml.Sequences.of([list(range(longest))], None if "lm" in kind.models else [[0] * longest])
     assert data.vocabulary is not None
     names = token_names(data.vocabulary, kind.special)
-    job = work(kind, data, names, positions=positions, on_conflict="error", storage="cells")
+    job = stock_task(kind, data, names, positions=positions, on_conflict="error", storage="cells")
     usual = np.arange(len(names)) % len(job.classes)
-    layout = mirror.lay_out(job, usual, rank, 0, lambda array: rounded(array, dtype))
+    layout = mirror.mirrored_stream(job, usual, rank, 0, lambda array: rounded_to(array, dtype))
     norms = [(table * table).sum(axis=1) for table in (layout.tokens, layout.places) if len(table)]
     assert len(np.unique(norms[0])) == 1
     for table in (layout.tokens, layout.places):
         assert np.array_equal(table, -np.roll(table, layout.half, axis=1))
-        assert np.array_equal(table, rounded(table, dtype))
+        assert np.array_equal(table, rounded_to(table, dtype))
     whole = norms[0][0] + (norms[1] if len(norms) > 1 else 0.0)
     assert np.ptp(whole) <= 2.0**-5
     assert np.allclose(whole * layout.scale**2, layout.rest, rtol=0.0, atol=2.0**-5)
@@ -253,7 +267,7 @@ def test_the_margin_is_what_arrives(name: str, dtype: str) -> None:
     random = np.random.default_rng(7)
     X, Y = random.integers(0, 12, (40, 6)), random.integers(0, 5, (40, 6))
     model = ml.memorize_as(name, X, Y, positions=True, dtype=dtype, rank=32, on_conflict="first")
-    part = {letter: rounded(array, dtype) for letter, array in model.arrays.items()}
+    part = {letter: rounded_to(array, dtype) for letter, array in model.arrays.items()}
     ids = np.insert(X + len(model.facts.architecture.special), 0, BEGIN, axis=1)
     network = Evaluation(model.facts, part)
     value = network.arriving(ids, network.asked)[1].numpy() @ part["W_1"].T + part["b_1"]
@@ -275,8 +289,8 @@ def test_a_gate_silences_its_neuron_at_every_other_token(name: str) -> None:
     data = ml.Sequences.of([list(range(9))], [[0] * 9])
     assert data.vocabulary is not None
     names = token_names(data.vocabulary, ARCHITECTURES[name].special)
-    job = work(ARCHITECTURES[name], data, names, positions=True, on_conflict="error", storage="cells")
-    layout = mirror.lay_out(job, np.zeros(len(names), int), 8, 0, lambda array: rounded(array, "float32"))
+    job = stock_task(ARCHITECTURES[name], data, names, positions=True, on_conflict="error", storage="cells")
+    layout = mirror.mirrored_stream(job, np.zeros(len(names), int), 8, 0, lambda array: rounded_to(array, "float32"))
     p = layout.place.stop - layout.place.start + 1
     sizes = np.exp2(random.uniform(-6, 6, (3, H)))
     half = Half(

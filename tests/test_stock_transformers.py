@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import monolayer as ml
-from monolayer.huggingface.architecture import END, SUFFIXES
+from monolayer.huggingface.architecture import CLASS_SUFFIXES, END
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.stock.folder import StockModel
 from tests.test_stock import close_keys
@@ -59,7 +59,7 @@ def built(name: str, task: str, tmp_path: Path) -> tuple[StockModel, Path, list[
 def loaded(model: StockModel, folder: Path, attention: str) -> tuple[Any, Any]:
     """Tokenizer and network, as everyone loads them."""
     tokenizer = tf.AutoTokenizer.from_pretrained(folder)
-    loads = getattr(tf, f"AutoModel{SUFFIXES[model.facts.task]}").from_pretrained
+    loads = getattr(tf, f"AutoModel{CLASS_SUFFIXES[model.facts.task]}").from_pretrained
     network = loads(folder, attn_implementation=attention)
     assert type(network).__name__ == model.facts.architecture.models[model.facts.task]
     assert str(network.dtype) == f"torch.{model.dtype}"

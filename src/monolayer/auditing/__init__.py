@@ -1,5 +1,5 @@
-"""Any Transformer, looked at as the theory looks at ours: which parts tell contexts apart, and by how much."""
+"""Transformers of any kind, measured as the theory does: which parts tell contexts apart, and by how much."""
 
-from monolayer.auditing.parts import Audit, Part, audit
+from monolayer.auditing.parts import Audit, AuditedPart, audit
 
-__all__ = ["Audit", "Part", "audit"]
+__all__ = ["Audit", "AuditedPart", "audit"]

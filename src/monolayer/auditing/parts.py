@@ -35,8 +35,8 @@ from monolayer.model.monolayer import Monolayer
 from monolayer.table import columns
 from monolayer.theory.contextual import context_classes, contextual_mapping
 
-FORMATS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-COLUMNS = ("part", "width", "r", "δ", "bits", "confused", "QK", "OV")
+AUDIT_FORMATS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+AUDIT_COLUMNS = ("part", "width", "r", "δ", "bits", "confused", "QK", "OV")
 LEGEND = "confused: points in float32, float16, bfloat16; QK, OV: effective ranks"
 MOST_POINTS = 1 << 14
 """Points up to which a closest pair is searched: above 8 dimensions that takes all pairs."""
@@ -47,10 +47,12 @@ Heads = tuple[Tensor, Tensor | None]
 
 
 @dataclass(frozen=True)
-class Part:
-    """One submodule. `bits`: what δ needs, infinite where δ is 0; `confused`: points by format.
+class AuditedPart:
+    """One submodule, measured.
 
-    `qk_rank`, `ov_rank`: one number per head; None where the heads are not known.
+    `r`, `delta`: of the contextual mapping. `bits`: how many bits δ needs, infinite where δ is 0. `confused`: how many
+    points are confused in each format. `qk_rank`, `ov_rank`: effective ranks, one per head; None where the heads are
+    not known.
     """
 
     name: str
@@ -66,14 +68,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Audit:
-    """The parts of a model in the order in which they answered, on so many points of so many classes."""
+    """The parts of a model in the order in which they were evaluated; how many points, of how many classes."""
 
     points: int
     classes: int
-    parts: tuple[Part, ...]
+    parts: tuple[AuditedPart, ...]
 
     def rows(self) -> list[list[str]]:
-        """A line per part, for a table under `COLUMNS`."""
+        """A line per part, for a table under `AUDIT_COLUMNS`."""
         return [
             [
                 part.name,
@@ -82,37 +84,42 @@ class Audit:
                 f"{part.delta:.3g}",
                 f"{part.bits:.1f}",
                 " ".join(f"{count}" for count in part.confused.values()),
-                _numbers(part.qk_rank),
-                _numbers(part.ov_rank),
+                _range_text(part.qk_rank),
+                _range_text(part.ov_rank),
             ]
             for part in self.parts
         ]
 
     def __repr__(self) -> str:
         heading = f"{self.points:,} points in {self.classes:,} classes (token, set of tokens)"
-        return f"{heading}\n{columns(COLUMNS, self.rows())}\n{LEGEND}"
+        return f"{heading}\n{columns(AUDIT_COLUMNS, self.rows())}\n{LEGEND}"
 
-    def to_json(self) -> dict[str, Any]:
-        """The same for machines; an infinite number of bits is null."""
+    def to_json(self) -> dict[str, object]:
+        """The audit for JSON; an infinite number of bits is null."""
         parts = [
             asdict(part) | {name: x if math.isfinite(x := getattr(part, name)) else None for name in ("delta", "bits")}
             for part in self.parts
         ]
         return {"points": self.points, "classes": self.classes, "parts": parts}
 
-    def __getitem__(self, name: str) -> Part:
+    def __getitem__(self, name: str) -> AuditedPart:
         return next(part for part in self.parts if part.name == name)
 
 
 def audit(
-    model: nn.Module, X: Any, *, parts: list[str] | None = None, call: Callable[[nn.Module, Tensor], Any] | None = None
+    model: nn.Module,
+    X: Any,
+    *,
+    parts: list[str] | None = None,
+    call: Callable[[nn.Module, Tensor], object] | None = None,
 ) -> Audit:
-    """Measure every part of `model`, or those named `parts`, on `X`: ids `(N, n)` or vectors `(N, n, d)`.
+    """Measure every part of a model on data.
 
-    `call` runs the model on a tensor; by default `model(X)`. Nothing is changed: the model is put back into the
-    mode that it was in.
+    `model`: any module. `X`: ids `(N, n)` or vectors `(N, n, d)`. `parts`: names of the submodules to measure; by
+    default all whose output is one vector per token. `call`: runs the model on a tensor; by default `model(X)`. The
+    model is not changed, and is left in the mode, training or evaluation, that it was in.
     """
-    # Our own models take names.
+    # Models of monolayer take names of tokens.
     data = Sequences.of(model.encode(X) if isinstance(model, Monolayer) and not isinstance(X, Tensor) else X)
     names = data.vocabulary
     if not isinstance(model, Monolayer) and names is not None and not names.integers:
@@ -152,14 +159,15 @@ def audit(
 
 @contextmanager
 def _listening(modules: dict[str, nn.Module], shape: tuple[int, int], seen: dict[str, Tensor]) -> Iterator[None]:
-    """While it lasts, outputs `(N, n, width)` are kept by the name of their module."""
+    """Inside this context, outputs `(N, n, width)` of modules are put into `seen` under the names of the modules."""
 
     def listen(name: str) -> Callable[..., None]:
-        def hear(module: nn.Module, given: Any, answer: Any) -> None:
+        def hear(module: nn.Module, given: object, answer: object) -> None:
             value = answer[0] if isinstance(answer, tuple) and answer else answer
-            fits = isinstance(value, Tensor) and value.is_floating_point() and value.ndim == 3
+            if not isinstance(value, Tensor) or not value.is_floating_point() or value.ndim != 3:
+                return
             # A begin token in front has no counterpart in the data.
-            if fits and len(value) == shape[0] and value.shape[1] in (shape[1], shape[1] + 1):
+            if len(value) == shape[0] and value.shape[1] in (shape[1], shape[1] + 1):
                 seen[name] = value[:, value.shape[1] - shape[1] :].detach()
 
         return hear
@@ -172,26 +180,27 @@ def _listening(modules: dict[str, nn.Module], shape: tuple[int, int], seen: dict
             handle.remove()
 
 
-def _measure(name: str, modules: dict[str, nn.Module], data: Sequences, classes: Ints, output: Tensor) -> Part:
+def _measure(name: str, modules: dict[str, nn.Module], data: Sequences, classes: Ints, output: Tensor) -> AuditedPart:
+    """What the output of the module `name` makes of the points of these classes."""
     outputs = output.double().cpu()
     mapping = contextual_mapping(lambda _: outputs.numpy(), data)
     bits = math.inf if mapping.delta == 0 else max(0.0, math.log2(mapping.r / mapping.delta)) if mapping.r > 0 else 0.0
     qk, ov = heads_of(modules[name], name, modules) or (None, None)
-    return Part(
+    return AuditedPart(
         name=name,
         kind=type(modules[name]).__name__,
         width=outputs.shape[-1],
         r=mapping.r,
         delta=mapping.delta,
         bits=bits,
-        confused={key: confused(outputs.flatten(0, 1).to(dtype), classes) for key, dtype in FORMATS.items()},
+        confused={key: confused(outputs.flatten(0, 1).to(dtype), classes) for key, dtype in AUDIT_FORMATS.items()},
         qk_rank=_effective(qk),
         ov_rank=_effective(ov),
     )
 
 
 def confused(outputs: Tensor, classes: Ints) -> int:
-    """Points `(T, p)` whose output equals that of a point of another class, in the format that they are in."""
+    """How many of the points have an output `(T, p)` that equals the output of a point of another class."""
     _, rows = distinct_rows(outputs.double().numpy())
     pairs = np.unique(rows * (int(classes.max()) + 1) + classes) // (int(classes.max()) + 1)
     several = np.bincount(pairs, minlength=int(rows.max()) + 1) > 1
@@ -199,7 +208,7 @@ def confused(outputs: Tensor, classes: Ints) -> int:
 
 
 def _effective(matrices: Tensor | None) -> tuple[float, ...] | None:
-    """`exp` of the entropy of the singular values, scaled to sum 1, for each of `(H, D, D)`; 0 for a zero matrix."""
+    """Effective ranks of matrices `(H, D, D)`: `exp` of the entropy of singular values scaled to sum 1; 0 for zero."""
     if matrices is None:
         return None
     values = torch.linalg.svdvals(matrices)
@@ -208,7 +217,7 @@ def _effective(matrices: Tensor | None) -> tuple[float, ...] | None:
     return tuple(float(rank) if float(total) > 0 else 0.0 for rank, total in zip(ranks, values.sum(-1), strict=True))
 
 
-def _numbers(values: tuple[float, ...] | None) -> str:
+def _range_text(values: tuple[float, ...] | None) -> str:
     if values is None:
         return ""
     low, high = min(values), max(values)
@@ -219,20 +228,20 @@ def heads_of(module: nn.Module, name: str, modules: dict[str, nn.Module]) -> Hea
     """The heads of a module; `modules` are all of the model by name, since some keep `W_O` in a neighbour."""
     any_: Any = module  # a module's attributes have no types
     if isinstance(module, nn.MultiheadAttention) and module.in_proj_weight is not None:
-        return _heads(module.in_proj_weight.chunk(3), module.out_proj.weight, module.num_heads)
+        return _split_heads(module.in_proj_weight.chunk(3), module.out_proj.weight, module.num_heads)
     if all(isinstance(getattr(module, f"W_{letter}", None), Tensor) for letter in "QKVO"):
-        return _heads([any_.W_Q, any_.W_K, any_.W_V], any_.W_O, 1)
+        return _split_heads([any_.W_Q, any_.W_K, any_.W_V], any_.W_O, 1)
     if hasattr(module, "c_attn"):  # GPT-2 stores the transpose
-        return _heads(any_.c_attn.weight.T.chunk(3), any_.c_proj.weight.T, any_.num_heads)
+        return _split_heads(any_.c_attn.weight.T.chunk(3), any_.c_proj.weight.T, any_.num_heads)
     for names in _NAMES:
         layers = [layer for each in names if isinstance(layer := getattr(module, each, None), nn.Linear)]
         weights = [layer.weight for layer in layers]
         if len(layers) == len(names) and len({weight.shape for weight in weights}) == 1:  # no keys shared between heads
-            return _heads(weights, _out(module, name, modules), _count(module))
+            return _split_heads(weights, _out(module, name, modules), _head_count(module))
     return None
 
 
-def _heads(weights: Sequence[Tensor], out: Tensor | None, count: int) -> Heads:
+def _split_heads(weights: Sequence[Tensor], out: Tensor | None, count: int) -> Heads:
     W_Q, W_K, W_V = (weight.detach().double().reshape(count, -1, weight.shape[1]) for weight in weights)
     size = W_Q.shape[1]
     W_OV = None
@@ -241,7 +250,7 @@ def _heads(weights: Sequence[Tensor], out: Tensor | None, count: int) -> Heads:
     return W_Q.mT @ W_K, W_OV
 
 
-def _count(module: nn.Module) -> int:
+def _head_count(module: nn.Module) -> int:
     for name in ("num_attention_heads", "num_heads", "n_heads"):
         found = getattr(module, name, None) or getattr(getattr(module, "config", None), name, None)
         if isinstance(found, int):

@@ -126,10 +126,10 @@ def export(
 def _check(architecture: str, out: Path, overwrite: bool) -> Architecture:
     """The architecture. An unknown one, or a folder that may not be replaced, is better known before the work."""
     from monolayer.data.folder import check_output
-    from monolayer.huggingface.architectures import choose
+    from monolayer.huggingface.architectures import architecture_named
     from monolayer.stock.folder import STOCK
 
-    kind = choose(architecture)
+    kind = architecture_named(architecture)
     check_output(out, overwrite=overwrite, kind=STOCK)
     return kind
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,18 +26,23 @@ WINDOW = 1024
 """Neurons of either side among which common ones are looked for at a time."""
 
 Array = NDArray[Any]
-Tensors = Mapping[str, Array]
-Block = Mapping[str, int]
+ConfigChange = dict[str, dict[str, Any]]
+"""Keys of a configuration that change, with their values `before` and `after`; a side without the key is left out."""
+NamedArrays = Mapping[str, Array]
+NeuronAxes = Mapping[str, int]
 """Tensors whose rows are the neurons of one block, each with the axis that counts them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """`tensors`, `config` as JSON, which has the lists of names too; `blocks`: which tensors hold neurons."""
+    """A model as an edit sees it: its `tensors`, its `config` as JSON, and in `blocks` which tensors hold neurons.
 
-    tensors: Tensors
+    The lists of names are part of `config`.
+    """
+
+    tensors: NamedArrays
     config: Mapping[str, Any]
-    blocks: Mapping[str, Block]
+    blocks: Mapping[str, NeuronAxes]
 
     @cached_property
     def digest(self) -> str:
@@ -58,8 +63,8 @@ class Content:
         return found + sorted(config_change(self.config, other.config).keys() - set(UNHASHED))
 
 
-def config_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Keys whose values differ, with their values `before` and `after`, as far as they have any."""
+def config_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> ConfigChange:
+    """Keys whose values differ, with their values `before` and `after`; a side that lacks the key is left out."""
     sides = (("before", old), ("after", new))
     found = {key: {side: config[key] for side, config in sides if key in config} for key in sorted({*old, *new})}
     return {key: values for key, values in found.items() if len(values) == 1 or values["before"] != values["after"]}
@@ -72,18 +77,18 @@ def array_of(tensor: Tensor) -> Array:
 
 
 def tensor_of(array: Array, dtype: torch.dtype) -> Tensor:
-    """The tensor of some format whose array this is."""
+    """The tensor of this format that `array_of` turns into this array."""
     tensor = torch.from_numpy(np.array(array, order="C"))
     return tensor.view(torch.bfloat16) if dtype == torch.bfloat16 else tensor
 
 
 def bits(array: Array) -> Array:
-    """Its numbers as whole numbers of their bits: NaN equals NaN, and 0 is not −0."""
+    """The bits of every number, as unsigned integers: so NaN equals NaN, and 0 differs from −0."""
     return array.view(f"u{array.dtype.itemsize}")
 
 
 def same(one: Array | None, two: Array | None) -> bool:
-    """Whether two tensors are the same bits; or neither is there."""
+    """Whether two tensors have the same type and bits, or neither exists."""
     if one is None or two is None:
         return one is two
     return one.dtype == two.dtype and np.array_equal(bits(one), bits(two))
@@ -91,10 +96,10 @@ def same(one: Array | None, two: Array | None) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Splice:
-    """Rows of `tensor` along `axis`: those numbered `out` in the old one go, those numbered `put` in the new one come.
+    """A replacement of rows of `tensor` along `axis`: rows `out` of the old one go, rows `put` of the new one come.
 
-    `before`, `after`: these rows. `axis` None: the tensor as a whole, which comes (`before` None), goes (`after` None)
-    or changes its shape.
+    `before`, `after`: the contents of these rows. Where `axis` is None the tensor as a whole is added (`before` is
+    None), removed (`after` is None), or replaced by one of another shape.
     """
 
     tensor: str
@@ -105,7 +110,7 @@ class Splice:
     after: Array | None
 
     def apply(self, old: Array | None) -> Array | None:
-        """The new tensor; that `old` is the one of the record is for the caller to check."""
+        """The new tensor. The caller checks that `old` is the tensor that this splice was made from."""
         if self.axis is None or old is None:
             return self.after
         rows = np.delete(np.moveaxis(old, self.axis, 0), self.out, axis=0)
@@ -120,66 +125,101 @@ class Splice:
         return replace(self, out=self.put, put=self.out, before=self.after, after=self.before)
 
 
-def difference(
-    old: Tensors, new: Tensors, blocks: Mapping[str, Block]
-) -> tuple[tuple[Splice, ...], dict[str, tuple[int, int]]]:
-    """What makes the tensors `new` of `old`, and by block how many neurons only the one and only the other has.
+class Difference(NamedTuple):
+    """`splices` turn the old tensors into the new ones.
 
-    `blocks`: which tensors hold neurons, of either side.
+    `blocks`: for each block whose neurons differ, how many only the old model has, and how many only the new one.
     """
+
+    splices: tuple[Splice, ...]
+    blocks: dict[str, tuple[int, int]]
+
+
+def difference(old: NamedArrays, new: NamedArrays, blocks: Mapping[str, NeuronAxes]) -> Difference:
+    """The difference of two models; `blocks`: which tensors hold neurons, in either of them."""
     splices: list[Splice] = []
     only: dict[str, tuple[int, int]] = {}
     done: set[str] = set()
     for name, axes in blocks.items():
         if all(part in old and part in new and _alike(old[part], new[part], axis) for part, axis in axes.items()):
-            found, only[name] = _neurons(old, new, axes)
+            found, only[name] = _neuron_splices(old, new, axes)
             splices += found
             done |= axes.keys()
         else:
             sizes = [next((side[p].shape[axis] for p, axis in axes.items() if p in side), 0) for side in (old, new)]
             only[name] = sizes[0], sizes[1]
     for name in sorted({*old, *new} - done):
-        splices += _rows(name, old.get(name), new.get(name))
-    return tuple(splices), {name: pair for name, pair in sorted(only.items()) if pair != (0, 0)}
+        splices += _row_splices(name, old.get(name), new.get(name))
+    return Difference(tuple(splices), {name: pair for name, pair in sorted(only.items()) if pair != (0, 0)})
 
 
-def _neurons(old: Tensors, new: Tensors, axes: Block) -> tuple[list[Splice], tuple[int, int]]:
-    """Replacements of the neurons that one of the two lacks, and how many these are."""
-    sides = [[np.moveaxis(each[name], axis, 0) for name, axis in axes.items()] for each in (old, new)]
-    counts = [min(map(len, side)) for side in sides]
-    # A staircase of real labels has a label more than steps: that of the run in front of all of them.
-    leads = [[len(rows) - count for rows in side] for side, count in zip(sides, counts, strict=True)]
-    own = [[rows[lead:] for rows, lead in zip(*pair, strict=True)] for pair in zip(sides, leads, strict=True)]
-    one, two = _common(*(_keys(rows, count) for rows, count in zip(own, counts, strict=True)))
-    for a, b in zip(*own, strict=True):
-        equal = _same_rows(a[one], b[two])
-        one, two = one[equal], two[equal]
-    out, put = np.delete(np.arange(counts[0]), one), np.delete(np.arange(counts[1]), two)
+@dataclass(frozen=True, eq=False)
+class _Neurons:
+    """The neurons of one block of one model: `rows`, those of each of its tensors, neurons counted by the first axis.
+
+    `leads`: how many rows of each tensor stand in front of those of the first neuron. A staircase of real labels has
+    one label more than steps: that of the run in front of all of them.
+    """
+
+    rows: list[Array]
+    leads: list[int]
+    count: int
+
+    @classmethod
+    def of(cls, tensors: NamedArrays, axes: NeuronAxes) -> _Neurons:
+        rows = [np.moveaxis(tensors[name], axis, 0) for name, axis in axes.items()]
+        count = min(map(len, rows))
+        return cls(rows, [len(part) - count for part in rows], count)
+
+    @property
+    def own(self) -> list[Array]:
+        """The rows of neurons, `count` in every tensor."""
+        return [part[lead:] for part, lead in zip(self.rows, self.leads, strict=True)]
+
+
+def _neuron_splices(old: NamedArrays, new: NamedArrays, axes: NeuronAxes) -> tuple[list[Splice], tuple[int, int]]:
+    """Replacements of the neurons that one of the two models lacks, and how many neurons only either of them has."""
+    one, two = _Neurons.of(old, axes), _Neurons.of(new, axes)
+    kept, found = _common_neurons(one, two)
+    out, put = np.delete(np.arange(one.count), kept), np.delete(np.arange(two.count), found)
     splices = []
-    for (name, axis), a, b, before, after in zip(axes.items(), *sides, *leads, strict=True):
-        front = 0 if same(a[:before], b[:after]) else max(before, after)
-        gone, come = (np.append(np.arange(lead)[:front], lead + rows) for lead, rows in ((before, out), (after, put)))
-        splices += _replaced(name, axis, a, b, gone, come)
+    for number, (name, axis) in enumerate(axes.items()):
+        before, after = one.rows[number], two.rows[number]
+        lead_before, lead_after = one.leads[number], two.leads[number]
+        gone, come = lead_before + out, lead_after + put
+        if not same(before[:lead_before], after[:lead_after]):
+            gone, come = np.append(np.arange(lead_before), gone), np.append(np.arange(lead_after), come)
+        splices += _splice_if_any(name, axis, before, after, gone, come)
     return splices, (len(out), len(put))
 
 
-def _rows(name: str, old: Array | None, new: Array | None) -> list[Splice]:
-    """Rows that changed in place, and those that came or went at the end; or the whole tensor."""
+def _common_neurons(one: _Neurons, two: _Neurons) -> tuple[Ints, Ints]:
+    """Numbers, in `one` and in `two`, of the neurons that both have in the same order, equal in all their bits."""
+    mine, theirs = _common(_keys(one.own, one.count), _keys(two.own, two.count))
+    for a, b in zip(one.own, two.own, strict=True):  # equal keys do not prove equal rows
+        equal = _same_rows(a[mine], b[theirs])
+        mine, theirs = mine[equal], theirs[equal]
+    return mine, theirs
+
+
+def _row_splices(name: str, old: Array | None, new: Array | None) -> list[Splice]:
+    """The splice of a tensor without neurons: rows that changed, or came or went at the end; else the whole tensor."""
     if old is not None and new is not None and old.ndim and _alike(old, new, 0):
         both = min(len(old), len(new))
         changed = np.flatnonzero(~_same_rows(old[:both], new[:both]))
         out, put = (np.append(changed, np.arange(both, len(side))) for side in (old, new))
-        return _replaced(name, 0, old, new, out, put)
+        return _splice_if_any(name, 0, old, new, out, put)
     none = np.zeros(0, np.int64)
     return [] if same(old, new) else [Splice(name, None, none, none, old, new)]
 
 
-def _replaced(name: str, axis: int, old: Array, new: Array, out: Ints, put: Ints) -> list[Splice]:
+def _splice_if_any(name: str, axis: int, old: Array, new: Array, out: Ints, put: Ints) -> list[Splice]:
+    """The splice that replaces rows `out` of the old tensor by rows `put` of the new one; none if there are no rows."""
     return [Splice(name, axis, out, put, old[out], new[put])] if len(out) or len(put) else []
 
 
 def _common(one: Words, two: Words) -> tuple[Ints, Ints]:
-    """Places of equal keys that rise on both sides, a window of both at a time."""
+    """Places of equal keys `(K,)` in `one` and in `two`, rising in both. Keys are compared a window at a time."""
     found = [np.zeros((2, 0), np.int64)]
     i, j, size = 0, 0, WINDOW
     while i < len(one) and j < len(two):
@@ -202,7 +242,7 @@ def _common(one: Words, two: Words) -> tuple[Ints, Ints]:
 
 
 def _keys(parts: list[Array], count: int) -> Words:
-    """A word per neuron `(R,)`, the sum of all its words times odd numbers: equal for equal bits, and rarely else."""
+    """A hash per neuron `(count,)`, the sum of its words times odd numbers: equal if the bits are, and rarely else."""
     keys, odd = np.zeros(count, np.uint64), 0x9E3779B97F4A7C15
     for rows in parts:
         for column in bits(rows.reshape(count, math.prod(rows.shape[1:]))).T:
@@ -219,6 +259,6 @@ def _alike(a: Array, b: Array, axis: int) -> bool:
 
 
 def _same_rows(a: Array, b: Array) -> NDArray[np.bool_]:
-    """Rows that are the same bits."""
+    """Which rows of two arrays of one shape have the same bits."""
     same: NDArray[np.bool_] = (bits(a) == bits(b)).all(axis=tuple(range(1, a.ndim)))
     return same

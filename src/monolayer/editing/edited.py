@@ -7,10 +7,9 @@ answers, a prompt with its answer.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
 from monolayer.construct.consistency import equal_points
@@ -18,13 +17,14 @@ from monolayer.construct.target import Target
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.distinct import distinct_rows, distinct_runs
 from monolayer.data.plain import array_like, plain_array
-from monolayer.editing.subject import Subject
+from monolayer.editing.difference import Array
+from monolayer.editing.subject import Answered, Subject
 from monolayer.errors import ContradictionError, DataError
 
 
 @dataclass(frozen=True, eq=False)
 class Edited:
-    """`data` afterwards, all the rows that were `asked` for with their labels, and what becomes of these facts.
+    """The `data` after an edit, the rows that it was `asked` for with their labels, and what becomes of these facts.
 
     `before`, `after`: the labels of the facts as users write them, or answers as text; None where they have none.
     `touched`: tokens whose facts may change. `shared`: of the facts to be forgotten, how many other rows teach too.
@@ -32,8 +32,8 @@ class Edited:
 
     data: Sequences
     asked: Sequences
-    before: list[Any] | None
-    after: list[Any] | None
+    before: list[Answered] | None
+    after: list[Answered] | None
     touched: Ints | None
     shared: int = 0
 
@@ -46,23 +46,27 @@ class Edited:
 # -- which rows are meant --------------------------------------------------------------------------------------
 
 
-def chosen_rows(subject: Subject, data: Sequences, X: Any, lengths: Any = None) -> Ints:
-    """Rows `(K,)` of the data in rising order, at least one: by numbers, or the sequences themselves."""
+def chosen_rows(subject: Subject, data: Sequences, X: Any, lengths: object = None) -> Ints:
+    """Rows `(K,)` of the data in rising order, at least one.
+
+    `X`: row numbers, or the sequences themselves, with their `lengths` if they are padded.
+    """
     X = array_like(X)
     if isinstance(X, list | tuple | range) and len(X) and all(isinstance(array_like(x), int) for x in X):
         X = np.asarray(X)
     if plain_array(X) and X.ndim == 1 and X.dtype.kind in "iub":
-        return _numbered(len(data), X)
-    if data.prompts is not None:  # an answer that comes along does not count
+        return _rows_by_number(len(data), X)
+    if data.prompts is not None:  # answers that are given too are ignored
         X, lengths = Sequences.of(X, lengths=lengths, per="answer").only_prompts(), None
     card, names = subject.model.card, data.vocabulary
     if names is not None and card.vocabulary is not None:
         names = names.cut_into(card.vocabulary.unit)
     asked = Sequences.of(X, lengths=lengths, vocabulary=names, like=card.manner)
-    return _equal(subject, data.only_prompts(), asked)[1]
+    return _equal_rows(subject, data.only_prompts(), asked).places
 
 
-def _numbered(size: int, rows: NDArray[Any]) -> Ints:
+def _rows_by_number(size: int, rows: Array) -> Ints:
+    """Row numbers in rising order, each once; numbers that are not rows of data of this size are an error."""
     if rows.dtype == bool or len(rows) == 0:
         raise DataError("rows are chosen by their numbers, at least one: np.flatnonzero(mask) gives those of a mask")
     bad = rows[(rows < 0) | (size <= rows)]
@@ -71,10 +75,22 @@ def _numbered(size: int, rows: NDArray[Any]) -> Ints:
     return np.unique(rows)
 
 
-def _equal(subject: Subject, data: Sequences, asked: Sequences, way_out: str = "") -> tuple[Ints, Ints, Ints]:
-    """For each sequence of `asked` a row of the data; then all rows that `asked` has, and which of `asked` each is.
+class Matches(NamedTuple):
+    """Where the data hold what was asked for: sequences, or facts.
 
-    Where order does not count, in any order.
+    `first` `(A,)`: for each that was asked for, its first place in the data, −1 for none. `places` `(K,)`: all places
+    of the data that hold one of them, and `asked` `(K,)`: which one; of equal ones the first.
+    """
+
+    first: Ints
+    places: Ints
+    asked: Ints
+
+
+def _equal_rows(subject: Subject, data: Sequences, asked: Sequences, way_out: str = "") -> Matches:
+    """The rows of the data that equal a sequence of `asked`; one without such a row is an error that ends `way_out`.
+
+    For models that do not see the order of tokens, sequences with the same tokens in another order are equal.
     """
     if (asked.vocabulary is None) != (data.vocabulary is None) or asked.tokens.shape[1:] != data.tokens.shape[1:]:
         raise DataError("these sequences are not of the same kind of tokens as the data")
@@ -84,25 +100,30 @@ def _equal(subject: Subject, data: Sequences, asked: Sequences, way_out: str = "
     if not subject.ordered:
         tokens = tokens[np.lexsort((tokens, np.repeat(np.arange(len(lengths)), lengths)))]
     runs = distinct_runs(tokens, lengths)  # equal iff the sequences are; without order, as multisets
-    first, rows, which = _pairs(runs[: len(asked)], runs[len(asked) :])
-    missing = np.flatnonzero(first < 0)
+    matches = _matching_numbers(runs[: len(asked)], runs[len(asked) :])
+    missing = np.flatnonzero(matches.first < 0)
     if len(missing):
         what = f" ({asked.texts(int(missing[0]))[0]!r})" if asked.prompts is not None else ""
         raise DataError(
             f"sequence {missing[0]}{what} of what is asked for is not in the data ({len(missing):,} such in "
             f"all){way_out}"
         )
-    return first, rows, which
+    return matches
 
 
-def _pairs(mine: Ints, theirs: Ints) -> tuple[Ints, Ints, Ints]:
-    """For each number of `mine` its first place in `theirs`, −1 for none; then all places of `theirs` that `mine` has,
-    and the first place of each in `mine`."""
-    size = int(max(mine.max(initial=0), theirs.max(initial=0))) + 1
-    place, first = np.full((2, size), -1)
-    place[theirs[::-1]], first[mine[::-1]] = (np.arange(len(part))[::-1] for part in (theirs, mine))
-    there = np.flatnonzero(first[theirs] >= 0)
-    return place[mine], there, first[theirs[there]]
+def _matching_numbers(asked: Ints, data: Ints) -> Matches:
+    """Matches of whole numbers: of `[2, 0]` in `[0, 1, 0]`, first `[-1, 0]`, places `[0, 2]`, asked `[1, 1]`."""
+    size = int(max(asked.max(initial=0), data.max(initial=0))) + 1
+    first_in_asked, first_in_data = _first_places(asked, size), _first_places(data, size)
+    places = np.flatnonzero(first_in_asked[data] >= 0)
+    return Matches(first_in_data[asked], places, first_in_asked[data[places]])
+
+
+def _first_places(numbers: Ints, size: int) -> Ints:
+    """Where each whole number below `size` stands first among `numbers`; −1 for those that do not occur."""
+    found = np.full(size, -1)
+    found[numbers[::-1]] = np.arange(len(numbers))[::-1]  # the last assignment to an entry counts
+    return found
 
 
 # -- the data afterwards ---------------------------------------------------------------------------------------
@@ -118,20 +139,20 @@ def without(subject: Subject, data: Sequences, rows: Ints) -> Edited:
     if asked.labels is None and not (asked.lengths > 1).any():
         raise DataError("these rows carry no label: a next-token model learns nothing from a single token")
     target = subject.task(asked).target
-    there = _matched(subject, asked, rest)[0] >= 0
+    there = _equal_facts(subject, asked, rest).first >= 0
     shared = int(there.sum())
     if asked.prompts is not None:
-        shared = len(asked) - len(np.unique(rows_of(asked, target)[~there]))
+        shared = len(asked) - len(np.unique(fact_rows(asked, target)[~there]))
     return Edited(rest, asked, labels_of(asked, target), None, _tokens(asked), shared)
 
 
 def relabelled(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     """The data with the labels of `asked`; every row that teaches such a fact changes with it."""
     if asked.prompts is not None and data.prompts is not None:
-        return _answered(subject, data, asked)
+        return _with_answers(subject, data, asked)
     if data.labels is None or asked.labels is None:
         raise DataError("the labels of a next-token model are its tokens: forget the sequence, and insert another")
-    known, changed, fact = _matched(subject, asked, data)
+    known, changed, fact = _equal_facts(subject, asked, data)
     missing = np.flatnonzero(known < 0)
     if len(missing):
         where = asked.labelled(int(asked.labelled_places[missing[0]]))
@@ -143,7 +164,7 @@ def relabelled(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     values[changed] = asked.labels.values[fact]
     labels = replace(data.labels, values=values, classes=asked.labels.classes)
     differ = (values[changed] != old[changed]).reshape(len(changed), -1).any(axis=1)
-    token = places_of(data, subject.task(data).target)
+    token = fact_tokens(data, subject.task(data).target)
     touched = None
     if data.vocabulary is not None and token is not None:
         touched = np.unique(data.tokens[token[changed[differ]]])
@@ -151,23 +172,23 @@ def relabelled(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     return Edited(replace(data, labels=labels), asked, before, after, touched)
 
 
-def _answered(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
+def _with_answers(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     """The data with the answers of `asked`, which every row with such a prompt gets."""
-    _matched(subject, asked, data)  # answers that contradict each other
-    first, rows, which = _equal(subject, data.only_prompts(), asked.only_prompts(), ": use insert to add it")
-    new = asked.select(which)
-    rest = data.select(np.setdiff1d(np.arange(len(data)), rows))
-    before = [data.texts(row)[1] for row in first.tolist()]
-    touched = np.unique(np.concatenate([asked.tokens, data.select(rows).tokens]))
-    edited = _joined([rest, new], asked.vocabulary, None) if len(rest) else new
+    _equal_facts(subject, asked, data)  # an error if answers contradict each other
+    matches = _equal_rows(subject, data.only_prompts(), asked.only_prompts(), ": use insert to add it")
+    new = asked.select(matches.asked)
+    rest = data.select(np.setdiff1d(np.arange(len(data)), matches.places))
+    before = [data.texts(row)[1] for row in matches.first.tolist()]
+    touched = np.unique(np.concatenate([asked.tokens, data.select(matches.places).tokens]))
+    edited = _rows_joined([rest, new], asked.vocabulary, None) if len(rest) else new
     return Edited(edited, asked, before, labels_of(asked, subject.task(asked).target), touched)
 
 
-def joined(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
-    """The data with more rows; facts of theirs that the data have already must have the labels they have."""
+def with_rows(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
+    """The data with the rows of `asked` added; a fact that the data hold already must have the same label there."""
     target, own = subject.task(asked).target, subject.task(data).target
-    known = _matched(subject, asked, data)[0]
-    differ = (_values(own)[known] != _values(target)).reshape(len(known), -1).any(axis=1)
+    known = _equal_facts(subject, asked, data).first
+    differ = (_label_values(own)[known] != _label_values(target)).reshape(len(known), -1).any(axis=1)
     odd = np.flatnonzero((known >= 0) & differ)
     if len(odd):
         raise ContradictionError(
@@ -182,45 +203,44 @@ def joined(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
         if labels.place is not None or asked.labels.place is not None:
             place = np.append(data.labelled_places, data.labellable + asked.labelled_places)
         labels = Labels(both, labels.per, asked.labels.classes, labels.scalar, place)
-    new = _joined([data, asked], asked.vocabulary, labels)
+    new = _rows_joined([data, asked], asked.vocabulary, labels)
     return Edited(new, asked, None, labels_of(asked, target), _tokens(asked))
 
 
 # -- facts -------------------------------------------------------------------------------------------------
 
 
-def places_of(data: Sequences, target: Target) -> Ints | None:
+def fact_tokens(data: Sequences, target: Target) -> Ints | None:
     """The tokens `(Q,)` at which facts are answered; None: at the begin token."""
     if target.per == "sequence":
         return None
     return np.arange(len(data.tokens)) if target.place is None else target.place
 
 
-def rows_of(data: Sequences, target: Target) -> Ints:
-    """The rows `(Q,)` of facts."""
-    places = places_of(data, target)
+def fact_rows(data: Sequences, target: Target) -> Ints:
+    """The rows `(Q,)` of the data in which facts stand."""
+    places = fact_tokens(data, target)
     if places is not None:
         return data.sequence[places]
     return np.arange(len(data)) if target.place is None else target.place
 
 
-def labels_of(data: Sequences, target: Target) -> list[Any]:
-    """What facts are answered with, as users write it; of prompts the answers as text."""
+def labels_of(data: Sequences, target: Target) -> list[Answered]:
+    """The labels of facts as users write them; of prompts the answers as text."""
     if data.prompts is not None:
         return [data.texts(row)[1] for row in range(len(data))]
-    values = _values(target)
-    found: list[Any] = Labels(values, target.per, target.classes, target.scalar).decode(values).tolist()
+    values = _label_values(target)
+    found: list[Answered] = Labels(values, target.per, target.classes, target.scalar).decode(values).tolist()
     return found
 
 
-def _values(target: Target) -> NDArray[Any]:
+def _label_values(target: Target) -> Array:
     """Label values of facts: class numbers `(Q,)`, or reals `(Q, m)`."""
     return target.number if target.classes is not None else target.table[target.number]
 
 
-def _matched(subject: Subject, asked: Sequences, data: Sequences) -> tuple[Ints, Ints, Ints]:
-    """For each fact of `asked` `(Q,)` one of the data with the same token and context, −1 for none; then all facts of
-    the data `(K,)` that `asked` has, and which of `asked` each is.
+def _equal_facts(subject: Subject, asked: Sequences, data: Sequences) -> Matches:
+    """The facts of the data that have the same token and context as a fact of `asked`.
 
     Only rows of the data with a token of `asked` are looked at. Labels of `asked` that contradict each other are an
     error.
@@ -231,31 +251,32 @@ def _matched(subject: Subject, asked: Sequences, data: Sequences) -> tuple[Ints,
         near[data.sequence[np.isin(data.tokens, np.unique(asked.tokens))]] = True
         rows = np.flatnonzero(near)
     parts = [asked, data.select(rows)] if len(rows) else [asked]
-    none = None
-    if data.labels is not None:
+    labels = None
+    if data.labels is not None:  # only their places count here, so all of them get the same label
         starts = np.cumsum([0] + [part.labellable for part in parts[:-1]])
         place = np.concatenate([start + part.labelled_places for start, part in zip(starts, parts, strict=True)])
-        none = Labels(np.zeros(len(place), np.int64), data.labels.per, Names(range(1)), place=place)
-    both = _joined(parts, asked.vocabulary, none)
+        labels = Labels(np.zeros(len(place), np.int64), data.labels.per, Names(range(1)), place=place)
+    both = _rows_joined(parts, asked.vocabulary, labels)
     task = subject.task(both)
     group = equal_points(task.context, task.target)
-    count = int(np.searchsorted(rows_of(task.data, task.target), len(asked)))
+    count = int(np.searchsorted(fact_rows(task.data, task.target), len(asked)))
     mine, theirs = group[:count], group[count:]
     if asked.labels is not None or data.labels is None:
         _check_consistent(asked, subject.task(asked).target, mine)
-    fact = np.append(np.flatnonzero(np.isin(rows_of(data, subject.task(data).target), rows)), -1)
-    known, there, which = _pairs(mine, theirs)
-    return fact[known], fact[there], which
+    fact = np.append(np.flatnonzero(np.isin(fact_rows(data, subject.task(data).target), rows)), -1)
+    matches = _matching_numbers(mine, theirs)
+    return Matches(fact[matches.first], fact[matches.places], matches.asked)
 
 
-def _joined(parts: list[Sequences], names: Names | None, labels: Labels | None) -> Sequences:
-    """The rows of all parts."""
+def _rows_joined(parts: list[Sequences], names: Names | None, labels: Labels | None) -> Sequences:
+    """The rows of all parts, one part after the other, with these names and labels."""
     tokens, lengths = (np.concatenate([getattr(part, name) for part in parts]) for name in ("tokens", "lengths"))
     prompts = [part.prompts for part in parts if part.prompts is not None]
     return Sequences(tokens, lengths, names, labels, np.concatenate(prompts) if prompts else None)
 
 
 def _check_consistent(asked: Sequences, target: Target, group: Ints) -> None:
+    """Refuse facts of `asked` that are equal (`group` `(Q,)` has the same number) and have different labels."""
     number = target.number
     _, first, inverse = np.unique(group, return_index=True, return_inverse=True)
     odd = np.flatnonzero(number != number[first[inverse]])
@@ -270,11 +291,12 @@ def _check_consistent(asked: Sequences, target: Target, group: Ints) -> None:
 
 
 def _where(data: Sequences, target: Target, fact: int) -> str:
-    """A fact in words."""
+    """Where a fact stands in the data, in words."""
     if data.labels is not None:
         return data.labelled(int(data.labelled_places[fact]))
     return data.where(fact if target.place is None else int(target.place[fact]))
 
 
 def _tokens(asked: Sequences) -> Ints | None:
+    """The different tokens of `asked`; None if they are vectors."""
     return None if asked.vocabulary is None else np.unique(asked.tokens)

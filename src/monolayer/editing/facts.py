@@ -17,15 +17,24 @@ from monolayer.arrays import Ints
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.editing.difference import config_change, difference
-from monolayer.editing.edited import Edited, chosen_rows, joined, labels_of, places_of, relabelled, rows_of, without
-from monolayer.editing.record import SHOWN, Change, Kind, Record
-from monolayer.editing.subject import Subject, subject_of
+from monolayer.editing.edited import (
+    Edited,
+    chosen_rows,
+    fact_rows,
+    fact_tokens,
+    labels_of,
+    relabelled,
+    with_rows,
+    without,
+)
+from monolayer.editing.record import FACTS_SHOWN, Change, EditKind, Record
+from monolayer.editing.subject import GivenModel, Subject, subject_of
 from monolayer.errors import DataError, PrecisionError
 
 WHOLE = "the same bits as {}"
 CELLS = (
     "the neurons of {} tokens are the same bits that memorizing {} with this draw gives them; those of all other "
-    "tokens are as they were, and cannot wake at these"
+    "tokens are unchanged, and never activate at these facts"
 )
 MEANT = {"forget": "the rest of the data", "edit": "the edited data", "insert": "all the data"}
 
@@ -39,8 +48,10 @@ class Facts:
     data: Sequences
 
     @classmethod
-    def of(cls, model: Any, X: Any, Y: Any = None, *, lengths: Any = None) -> Facts:
-        """The data that `model` holds, all of them and no others: it must be the model that they determine.
+    def of(cls, model: GivenModel, X: Any, Y: Any = None, *, lengths: Any = None) -> Facts:
+        """A model with the data that it holds, all of them and no others: it must be the model that they determine.
+
+        `model`: a model, or its folder. `X`, `Y`, `lengths`: the data, as for `memorize`.
 
         Where neurons belong to tokens, those of a token are compared when an edit touches it.
         """
@@ -56,7 +67,7 @@ class Facts:
         """A `Monolayer`, or a stock model."""
         return self.subject.model
 
-    def changed(self, kind: Kind, edit: Edited) -> tuple[Facts, Record]:
+    def changed(self, kind: EditKind, edit: Edited) -> tuple[Facts, Record]:
         """The facts after an edit of the data, and the record of what became of the model."""
         only = edit.touched if self.subject.by_token else None
         if only is not None:
@@ -64,7 +75,7 @@ class Facts:
         new = self.subject.again(edit.data, only)
         meant = MEANT[kind]
         claim = WHOLE.format(self.subject.way.format(meant)) if only is None else CELLS.format(f"{len(only):,}", meant)
-        changes = tuple(_changes(self.subject, new, edit))
+        changes = tuple(_described_changes(self.subject, new, edit))
         old, made = self.subject.content, new.content
         splices, blocks = difference(old.tensors, made.tensors, {**old.blocks, **made.blocks})
         config = config_change(old.config, made.config)
@@ -72,7 +83,7 @@ class Facts:
         return Facts(new, edit.data), Record(*said, old.digest, made.digest, splices, blocks, config)
 
     def _check_counts(self) -> None:
-        """That there are as many sequences and labels as the model was built from, where it says so."""
+        """Refuse data whose counts differ from those in the model's summary, if it has one."""
         found = self.subject.content.config.get("summary")
         here = len(self.data), len(self.subject.task(self.data).target.number)
         if isinstance(found, dict) and (found["sequences"], found["labelled"]) != here:
@@ -82,7 +93,7 @@ class Facts:
             )
 
     def _check(self, only: Ints | None) -> None:
-        """That the model is the one that the data determine, bit for bit; `only`: the neurons of these tokens."""
+        """Refuse data that do not determine this model, bit for bit; `only`: compare the neurons of these tokens."""
         try:
             built = self.subject.again(self.data, only)
         except PrecisionError as error:
@@ -101,7 +112,7 @@ class Facts:
         )
 
     def _why(self, tensor: str, only: Ints | None) -> str:
-        """What tells: the first label that the model answers otherwise, or else a tensor."""
+        """Why the data are not those of the model: the first label that it answers otherwise, or else a tensor."""
         data = self.data
         if only is not None and len(only):
             data = data.select(np.unique(data.sequence[np.isin(data.tokens, only)]))
@@ -118,11 +129,11 @@ class Facts:
         )
 
 
-def _changes(old: Subject, new: Subject, edit: Edited) -> Iterable[Change]:
-    """The first facts in words, with what the model answers there now."""
+def _described_changes(old: Subject, new: Subject, edit: Edited) -> Iterable[Change]:
+    """The first facts of an edit as a record lists them, with what the new model answers there."""
     asked, target = edit.asked, old.task(edit.asked).target
-    row, position, count = rows_of(asked, target), places_of(asked, target), min(SHOWN, edit.facts)
-    if count == 0:  # of rows that were taken out none had a label
+    row, position, count = fact_rows(asked, target), fact_tokens(asked, target), min(FACTS_SHOWN, edit.facts)
+    if count == 0:  # none of the removed rows had a label
         return
     if asked.prompts is not None:
         row = np.arange(len(asked))
@@ -141,11 +152,11 @@ def _changes(old: Subject, new: Subject, edit: Edited) -> Iterable[Change]:
 
 
 def _answering(subject: Subject, data: Sequences, target: Target) -> list[int]:
-    """Where in `answers` the facts stand."""
-    places = places_of(data, target)
+    """For each fact, the place of its answer in the list that `Subject.answers` returns."""
+    places = fact_tokens(data, target)
     if data.prompts is not None:
         return list(range(len(data)))
-    found: list[int] = (rows_of(data, target) if places is None or subject.per == "sequence" else places).tolist()
+    found: list[int] = (fact_rows(data, target) if places is None or subject.per == "sequence" else places).tolist()
     return found
 
 
@@ -155,12 +166,12 @@ NEEDED = (
 )
 
 
-def forget(model: Any, X: Any, data: Any = None, *, lengths: Any = None) -> tuple[Any, Record]:
+def forget(model: GivenModel | Facts, X: Any, data: Any = None, *, lengths: Any = None) -> tuple[Any, Record]:
     """`model` without some of its facts, and a record of what changed.
 
-    `model`: a model, the folder of one, or `Facts`: then its data are known, and `Facts` come back. `X`: sequences, or
-    row numbers. `data`: all that the model was built from, with later edits made in them: `Sequences`, or a pair
-    `(X, Y)`.
+    `model`: a model, the folder of one, or `Facts`: then its data are known, and `Facts` come back. `X`: the sequences
+    to forget, with their `lengths` if they are padded, or their row numbers. `data`: all that the model was built from,
+    with later edits made in them: `Sequences`, or a pair `(X, Y)`.
 
     The result is bit for bit what memorizing the rest with the same draw gives. A fact that other rows teach too stays,
     and is counted in the record.
@@ -170,31 +181,42 @@ def forget(model: Any, X: Any, data: Any = None, *, lengths: Any = None) -> tupl
     return _returned(model, *facts.changed("forget", without(facts.subject, facts.data, rows)))
 
 
-def edit(model: Any, X: Any, Y: Any, data: Any = None, *, lengths: Any = None) -> tuple[Any, Record]:
-    """`model` with other labels for facts that it holds, and a record of what changed. See `forget`."""
+def edit(model: GivenModel | Facts, X: Any, Y: Any, data: Any = None, *, lengths: Any = None) -> tuple[Any, Record]:
+    """`model` with other labels for facts that it holds, and a record of what changed.
+
+    `X`, `Y`, `lengths`: the facts with their new labels, as for `memorize`. `model`, `data` and the result: as for
+    `forget`.
+    """
     facts = known(model, data)
     asked = facts.subject.adopt(Sequences.of(X, Y, lengths=lengths, like=facts.model.card.manner))
     return _returned(model, *facts.changed("edit", relabelled(facts.subject, facts.data, asked)))
 
 
-def insert(model: Any, X: Any, Y: Any = None, data: Any = None, *, lengths: Any = None) -> tuple[Any, Record]:
-    """`model` with more facts, and a record of what changed. See `forget`; tokens and classes may be new."""
+def insert(
+    model: GivenModel | Facts, X: Any, Y: Any = None, data: Any = None, *, lengths: Any = None
+) -> tuple[Any, Record]:
+    """`model` with more facts, and a record of what changed.
+
+    `X`, `Y`, `lengths`: the new facts, as for `memorize`; tokens and classes may be new. `model`, `data` and the
+    result: as for `forget`.
+    """
     facts = known(model, data)
     asked = facts.subject.adopt(Sequences.of(X, Y, lengths=lengths, like=facts.model.card.manner))
-    return _returned(model, *facts.changed("insert", joined(facts.subject, facts.data, asked)))
+    return _returned(model, *facts.changed("insert", with_rows(facts.subject, facts.data, asked)))
 
 
-def known(model: Any, data: Any) -> Facts:
-    """The facts of a model and its data."""
+def known(model: GivenModel | Facts, data: Any) -> Facts:
+    """The facts of a model and its data; `Facts` as they are."""
     if isinstance(model, Facts):
         if data is not None:
             raise DataError("Facts know their data: leave data out")
         return model
     if data is None:
-        subject_of(model)  # an error if it is none
+        subject_of(model)  # an error if it is not a model
         raise DataError(NEEDED)
     return Facts.of(model, *data) if isinstance(data, tuple) else Facts.of(model, data)
 
 
-def _returned(model: Any, facts: Facts, record: Record) -> tuple[Any, Record]:
+def _returned(model: GivenModel | Facts, facts: Facts, record: Record) -> tuple[Any, Record]:
+    """What an edit returns: `Facts` if `model` was one, else the new model; and the record."""
     return (facts if isinstance(model, Facts) else facts.model), record

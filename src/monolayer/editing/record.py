@@ -11,22 +11,22 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from monolayer.data.aside import new_file
-from monolayer.editing.difference import Array, Content, Splice
-from monolayer.editing.subject import Subject, subject_of
+from monolayer.editing.difference import Array, ConfigChange, Content, Splice
+from monolayer.editing.subject import Answered, GivenModel, Subject, subject_of
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.save import config_digest
 from monolayer.table import as_table
 
-Kind = Literal["forget", "edit", "insert"]
-FORMAT, VERSION = "monolayer-edit", 1
-SHOWN = 100
-"""Facts that a record, and answers that a comparison, names; the rest it counts."""
+EditKind = Literal["forget", "edit", "insert"]
+RECORD_FORMAT, RECORD_VERSION = "monolayer-edit", 1
+FACTS_SHOWN = 100
+"""Facts that a record lists, and answers that a comparison lists; the rest are counted."""
 _BACK = {"before": "after", "after": "before"}
 ARRAYS = ("out", "put", "before", "after")
 """Fields of a splice that are arrays."""
 SAID = ("kind", "claim", "facts", "shared", "source", "result")
-"""Fields of a record that are as they are in its file."""
-LONG = 16
+"""Fields of a record that its file holds unchanged."""
+TOKENS_SHOWN = 16
 """Tokens of a fact that are shown."""
 NUMBERS = ("float64", "float32", "float16", "int64", "int16", "uint64")
 """Types of arrays in a record; bfloat16 stands there as the bits of int16."""
@@ -34,26 +34,26 @@ NUMBERS = ("float64", "float32", "float16", "int64", "int16", "uint64")
 
 @dataclass(frozen=True)
 class Change:
-    """One fact: its tokens, which of them (None: the sequence), and the answers before and after.
+    """One fact: its tokens, the position of the answer (None: the whole sequence), and the answers before and after.
 
-    `after` of a forgotten fact is what the model answers there now; `refused`: it has no row for one of the tokens any
-    more and does not answer.
+    `after` of a forgotten fact is what the model answers there now. `refused`: the model no longer has a row for one of
+    the tokens, and does not answer.
     """
 
     tokens: list[Any]
     position: int | None
-    before: Any
-    after: Any
+    before: Answered
+    after: Answered
     refused: bool = False
 
     def __post_init__(self) -> None:
         place = self.position
-        _demand(type(self.tokens) is list, "changes: tokens")
-        _demand(place is None or (type(place) is int and 0 <= place < len(self.tokens)), "changes: position")
+        _check_field(type(self.tokens) is list, "changes: tokens")
+        _check_field(place is None or (type(place) is int and 0 <= place < len(self.tokens)), "changes: position")
 
     @property
     def stays(self) -> bool:
-        """Whether the answer is the one of before."""
+        """Whether the answer is the same as before."""
         return not self.refused and self.before is not None and self.before == self.after
 
     def __str__(self) -> str:
@@ -61,11 +61,11 @@ class Change:
         return f"{self._where()}: {self.before!r} → {after}"
 
     def _where(self) -> str:
-        """The token and its sequence as a reader knows them; of many tokens the first, and vectors only counted."""
+        """The token and its sequence in words: of long sequences the first tokens, of vectors only their number."""
         if self.tokens and isinstance(self.tokens[0], list):
             what = "a sequence" if self.position is None else f"vector {self.position}"
             return f"{what} of {len(self.tokens)} vectors"
-        some = self.tokens if len(self.tokens) <= LONG else [*self.tokens[:LONG], "…"]
+        some = self.tokens if len(self.tokens) <= TOKENS_SHOWN else [*self.tokens[:TOKENS_SHOWN], "…"]
         words = all(isinstance(token, str) for token in some)
         glued = words and (all(len(token) == 1 for token in some) or any(token[:1].isspace() for token in some))
         shown = repr("".join(some) if glued else some)
@@ -76,13 +76,14 @@ class Change:
 class Record:
     """An edit: what it claims, the facts it was asked for, and the difference of the two models.
 
-    `source`, `result`: digests of the model that it was made from and of the one that came out. `changes`: the first
-    facts, `facts`: how many there were; `shared`: of those to be forgotten, how many stay because other rows teach them
-    too. `blocks`: by block of the readout, how many neurons were taken out and how many put in. `config`: keys of the
-    configuration that change, `before` and `after`; the lists of names are one of them.
+    `kind`: forget, edit or insert. `claim`: what is true of the result, in words. `facts`: how many facts the edit was
+    asked for, and `changes`: the first of them. `shared`: of those to be forgotten, how many stay because other rows
+    teach them too. `source`, `result`: digests of the models before and after the edit. `splices`: rows of tensors that
+    were replaced. `blocks`: for each block of the readout, how many neurons were removed and how many added. `config`:
+    keys of the configuration that change, with their values `before` and `after`; the lists of names are one of them.
     """
 
-    kind: Kind
+    kind: EditKind
     claim: str
     facts: int
     shared: int
@@ -91,35 +92,36 @@ class Record:
     result: str
     splices: tuple[Splice, ...]
     blocks: dict[str, tuple[int, int]]
-    config: dict[str, dict[str, Any]]
+    config: ConfigChange
 
     def __post_init__(self) -> None:
-        _demand(self.kind in get_args(Kind), "kind")
+        _check_field(self.kind in get_args(EditKind), "kind")
         for name in ("claim", "source", "result"):
-            _demand(type(getattr(self, name)) is str, name)
+            _check_field(type(getattr(self, name)) is str, name)
         for name in ("facts", "shared"):
-            _demand(type(getattr(self, name)) is int, name)
-        _demand(type(self.changes) is tuple and all(isinstance(one, Change) for one in self.changes), "changes")
-        _demand(type(self.splices) is tuple and all(map(_is_splice, self.splices)), "splices")
-        _demand(type(self.blocks) is dict and all(map(_is_block, self.blocks.items())), "blocks")
-        _demand(type(self.config) is dict and all(map(_is_setting, self.config.items())), "config")
+            _check_field(type(getattr(self, name)) is int, name)
+        _check_field(type(self.changes) is tuple and all(isinstance(one, Change) for one in self.changes), "changes")
+        _check_field(type(self.splices) is tuple and all(map(_is_splice, self.splices)), "splices")
+        _check_field(type(self.blocks) is dict and all(map(_is_block, self.blocks.items())), "blocks")
+        _check_field(type(self.config) is dict and all(map(_is_setting, self.config.items())), "config")
 
-    def apply(self, model: Any) -> Any:
-        """The edited model, of the model (or the folder of it) that this record was made from."""
+    def apply(self, model: GivenModel) -> Any:
+        """The edited model. `model`: the one that this record was made from, or its folder."""
         return self._carried(subject_of(model), "was made from").model
 
-    def undo(self, model: Any) -> Any:
-        """The model as it was, bit for bit, of the edited one (or the folder of it)."""
+    def undo(self, model: GivenModel) -> Any:
+        """The model as it was before the edit, bit for bit. `model`: the edited one, or its folder."""
         back = replace(
             self,
             source=self.result,
             result=self.source,
             splices=tuple(splice.inverse() for splice in self.splices),
-            config=_turned(self.config),
+            config=_exchanged(self.config),
         )
         return back._carried(subject_of(model), "led to").model
 
     def _carried(self, subject: Subject, origin: str) -> Subject:
+        """The model after the edit; `origin`: how the model before it relates to this record, for an error."""
         old = subject.content
         if old.digest != self.source:
             raise DataError(
@@ -148,7 +150,7 @@ class Record:
 
     @property
     def neurons(self) -> tuple[int, int]:
-        """Neurons of the whole readout that were taken out or changed, and those that took their place."""
+        """How many neurons of the whole readout were removed or changed, and how many were added."""
         return sum(out for out, _ in self.blocks.values()), sum(put for _, put in self.blocks.values())
 
     # -- words -----------------------------------------------------------------------------------------
@@ -156,16 +158,16 @@ class Record:
     __repr__ = as_table
 
     def rows(self) -> list[tuple[str, str]]:
-        """What a table shows."""
+        """Rows for the table that commands print."""
         rows = [("edit", self.kind), ("facts", f"{self.facts:,}"), ("claim", self.claim)]
-        rows.append(("neurons of the readout", "{:,} out or changed, {:,} in their place".format(*self.neurons)))
+        rows.append(("neurons of the readout", "{:,} removed or changed, {:,} added".format(*self.neurons)))
         own = [part for part in self.splices if not any(part.tensor.startswith(f"{name}.") for name in self.blocks)]
         count = [f"{part.tensor} ({'whole' if part.axis is None else f'{len(part.put):,}'})" for part in own]
         if count:
             rows.append(("rows elsewhere", ", ".join(count)))
         if self.shared:
             rows.append(("still taught by other rows", f"{self.shared:,} of the facts to be forgotten"))
-        # What is forgotten and still answered is worth a line; a label that is given once more is not.
+        # A forgotten fact that is still answered gets a line; a label that an edit leaves as it was does not.
         shown = [change for change in self.changes if self.kind == "forget" or not change.stays]
         rows += [("fact", str(change)) for change in shown[:10]]
         if self.facts > 10:
@@ -176,19 +178,19 @@ class Record:
         """The record in plain words."""
         return "\n".join(f"{name}: {text}" for name, text in self.rows())
 
-    def to_json(self) -> dict[str, Any]:
-        """All but the difference itself."""
-        said: dict[str, Any] = {name: getattr(self, name) for name in SAID}
+    def to_json(self) -> dict[str, object]:
+        """What the record says of the edit, for JSON; the difference of the models is left out."""
+        said: dict[str, object] = {name: getattr(self, name) for name in SAID}
         said |= {"neurons": list(self.neurons), "blocks": {name: list(sizes) for name, sizes in self.blocks.items()}}
         return said | {"changes": [asdict(change) for change in self.changes]}
 
     # -- files -----------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the record as one JSON file: all of it, or nothing."""
+        """Write the record to `path` as one JSON file, all of it or nothing; return the path."""
         content = {
-            "format": FORMAT,
-            "version": VERSION,
+            "format": RECORD_FORMAT,
+            "version": RECORD_VERSION,
             **self.to_json(),
             "splices": [
                 {"tensor": part.tensor, "axis": part.axis} | {name: _to_json(getattr(part, name)) for name in ARRAYS}
@@ -206,20 +208,20 @@ class Record:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Record:
-        """The record in a file that `save` wrote."""
+        """Read the record from a file that `save` wrote; any other file is a `ModelFileError` that says why."""
         try:
             known = json.loads(Path(path).read_text(encoding="utf-8"))
-            if not isinstance(known, dict) or known.get("format") != FORMAT:
+            if not isinstance(known, dict) or known.get("format") != RECORD_FORMAT:
                 raise ValueError("it does not say that it is one")
-            if known["version"] != VERSION:
-                raise ModelFileError(f"{path} has version {known['version']!r}; this monolayer reads {VERSION}")
+            if known["version"] != RECORD_VERSION:
+                raise ModelFileError(f"{path} has version {known['version']!r}; this monolayer reads {RECORD_VERSION}")
             if known.get("digest") != config_digest(known):
                 raise ModelFileError(f"{path} was changed after it was written: its digest is not that of its content")
             return cls._read(known)
         except (OSError, LookupError, TypeError, ValueError, OverflowError, RecursionError, AttributeError) as error:
             if isinstance(error, ModelFileError):
                 raise
-            raise ModelFileError(f"{path} is no record of an edit: {error}") from None
+            raise ModelFileError(f"{path} is not a record of an edit: {error}") from None
 
     @classmethod
     def _read(cls, known: dict[str, Any]) -> Record:
@@ -235,17 +237,18 @@ class Record:
         )
 
 
-def _turned(changes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Before and after exchanged."""
+def _exchanged(changes: ConfigChange) -> ConfigChange:
+    """Changes of the configuration with `before` and `after` exchanged."""
     return {key: {_BACK[side]: value for side, value in entry.items()} for key, entry in changes.items()}
 
 
-def _demand(holds: bool, field: str) -> None:
+def _check_field(holds: bool, field: str) -> None:
+    """Refuse a record in which this field is not what an edit writes."""
     if not holds:
         raise DataError(f"{field} of this record is damaged: not what an edit writes there")
 
 
-def _is_splice(part: Any) -> bool:
+def _is_splice(part: object) -> bool:
     """Whether this is a splice, its rows numbered by integers."""
     if not (isinstance(part, Splice) and type(part.tensor) is str and part.axis in (None, 0, 1)):
         return False
@@ -254,20 +257,20 @@ def _is_splice(part: Any) -> bool:
     )
 
 
-def _is_block(entry: tuple[Any, Any]) -> bool:
+def _is_block(entry: tuple[object, object]) -> bool:
     """Whether this is the name of a block, and how many neurons were taken out of it and put in."""
     name, sizes = entry
     return type(name) is str and type(sizes) is tuple and [type(size) for size in sizes] == [int, int]
 
 
-def _is_setting(entry: tuple[Any, Any]) -> bool:
+def _is_setting(entry: tuple[object, object]) -> bool:
     """Whether this is a key of the configuration, and its values before and after, or one of the two."""
     name, sides = entry
     return type(name) is str and type(sides) is dict and sides.keys() <= _BACK.keys()
 
 
-def _to_json(array: Array | None) -> dict[str, Any] | None:
-    """An array in numbers that people can read and floats survive; NaN, which JSON lacks, as null."""
+def _to_json(array: Array | None) -> dict[str, object] | None:
+    """An array as decimal numbers that give the same floats when read; NaN, which JSON lacks, is null."""
     if array is None:
         return None
     flat = array.reshape(-1).tolist()
@@ -275,9 +278,10 @@ def _to_json(array: Array | None) -> dict[str, Any] | None:
 
 
 def _from_json(entry: dict[str, Any] | None) -> Any:
+    """The array that `_to_json` wrote."""
     if entry is None:
         return None
-    _demand(entry["dtype"] in NUMBERS, "an array: dtype")
+    _check_field(entry["dtype"] in NUMBERS, "an array: dtype")
     flat = [np.nan if x is None else x for x in entry["values"]]
-    with np.errstate(over="ignore"):  # a number that its format lacks is none of the model's: the digest tells
+    with np.errstate(over="ignore"):  # a number too large for its format: the digest then differs
         return np.array(flat, dtype=entry["dtype"]).reshape(entry["shape"])

@@ -1,11 +1,11 @@
-"""From what a caller has, a model or the folder of one, to what an edit needs of it."""
+"""What an edit needs of a model, whichever construction built it; found from the model or from its folder."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, TypeAlias, final
 
 import numpy as np
 import torch
@@ -25,11 +25,13 @@ from monolayer.model.load import load_monolayer, model_from
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import described
 from monolayer.model.uniform import Uniform
-from monolayer.stock.build import adopt, again, job_of
+from monolayer.stock.build import adopt, job_of, memorize_again
 from monolayer.stock.folder import StockModel, load
 
-DRAW, NAMES = "draw.json", "names"
-"""Stand among the keys of the configuration for the file of that name, and for the names of tokens and classes."""
+DRAW_KEY, NAMES_KEY = "draw.json", "names"
+"""Keys that the configuration of a `Content` has besides its own: for the file of that name, and for all names."""
+Answered: TypeAlias = Any
+"""What a model answers, as users write it: a class by its name, numbers, or text; None where it does not answer."""
 
 
 MEMORIZING = "memorizing {} with this draw"
@@ -54,7 +56,10 @@ class Stock:
 
     @property
     def by_token(self) -> bool:
-        """Where the begin token answers for sequences, all facts are its own."""
+        """Whether every neuron depends on the facts of one token alone.
+
+        Where the begin token answers for whole sequences, all facts are facts of that token.
+        """
         model = self.model
         return model.draw.storage == "cells" and (model.task != "sequence" or model.facts.causal)
 
@@ -72,20 +77,20 @@ class Stock:
         names = kind.names(model.facts.task)
         axes = {"W_1": int(kind.transposed), "b_1": 0, "W_2": int(not kind.transposed)}
         blocks = {"feed_forward": {names[letter]: axis for letter, axis in axes.items()}}
-        config = {**model.config, DRAW: model.draw.to_json(), NAMES: list(model.facts.names)}
+        config = {**model.config, DRAW_KEY: model.draw.to_json(), NAMES_KEY: list(model.facts.names)}
         return Content(tensors, config, blocks)
 
     def with_content(self, content: Content) -> Stock:
         dtype = getattr(torch, self.model.dtype)
         tensors = {name: tensor_of(part, dtype).double().numpy() for name, part in content.tensors.items()}
-        config = {key: value for key, value in content.config.items() if key not in (DRAW, NAMES)}
+        config = {key: value for key, value in content.config.items() if key not in (DRAW_KEY, NAMES_KEY)}
         old = self.model
         try:
             neurons = len(old.facts.architecture.arrays(old.facts.task, tensors)["W_1"])
             model = replace(old, facts=replace(old.facts, neurons=neurons), tensors=tensors, data=None, summary=None)
         except (KeyError, ValueError):
             model = old
-        if model.config != config or content.config[DRAW] != old.draw.to_json() or model is old:
+        if model.config != config or content.config[DRAW_KEY] != old.draw.to_json() or model is old:
             raise DataError("the record does not lead to a model of this architecture")
         return Stock(model)
 
@@ -96,9 +101,9 @@ class Stock:
         return job_of(self.model, data).task
 
     def again(self, data: Sequences, only: Ints | None = None) -> Stock:
-        return Stock(again(self.model, data, only=only))
+        return Stock(memorize_again(self.model, data, only=only))
 
-    def answers(self, data: Sequences) -> list[Any]:
+    def answers(self, data: Sequences) -> list[Answered]:
         if self.model.draw.prompts:
             return list(self.model.answers(data))
         classes = self.model.card.classes
@@ -107,7 +112,7 @@ class Stock:
 
 
 FINGERPRINTS = "fingerprints"
-"""Stands for the tensor of what a model was built from, which is no weight."""
+"""The name under which a `Content` holds the fingerprints of the data, a tensor that is not among the weights."""
 
 
 @final
@@ -118,7 +123,7 @@ class Own:
     model: Monolayer
     way: ClassVar = MEMORIZING
     """How else one comes to the model of an edit."""
-    may_change: ClassVar = frozenset({"steps", "width", "vocabulary", "classes", NAMES, "draw", "summary"})
+    may_change: ClassVar = frozenset({"steps", "width", "vocabulary", "classes", NAMES_KEY, "draw", "summary"})
     """Keys of the configuration that an edit may change."""
 
     @property
@@ -154,15 +159,15 @@ class Own:
         prefixes = [name.removesuffix(".weight_1") for name in tensors if name.endswith(".weight_1")]
         axes = {"weight_1": 0, "bias_1": 0, "weight_2": 1}
         blocks = {prefix: {f"{prefix}.{part}": axis for part, axis in axes.items()} for prefix in prefixes}
-        return Content(tensors, config | {NAMES: names}, blocks)
+        return Content(tensors, config | {NAMES_KEY: names}, blocks)
 
     def with_content(self, content: Content) -> Own:
-        """The same kind of model with other tensors, configuration and names."""
+        """A model of this kind with other tensors, configuration and names."""
         own, config = self.model.card, dict(content.config)
         dtype = self.model.bos.dtype
         tensors = {name: tensor_of(part, dtype) for name, part in content.tensors.items() if name != FINGERPRINTS}
         try:
-            model = model_from(config, config.pop(NAMES), tensors)
+            model = model_from(config, config.pop(NAMES_KEY), tensors)
         except (ModelFileError, LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise DataError(f"the record does not lead to a model: {error}") from None
         words = content.tensors.get(FINGERPRINTS)
@@ -171,8 +176,8 @@ class Own:
         return Own(model.to(self.model.bos.device))
 
     def adopt(self, data: Sequences) -> Sequences:
-        """`data` in the numbers of the model's names; new names come behind them, where there may be any."""
-        _ = self._draw  # an error where there is none
+        """`data` in the numbers of the model's names; new names are added after them, where that is possible."""
+        _ = self._draw  # an error if the model has no draw
         return adopted(self.model, data)
 
     def task(self, data: Sequences) -> Task:
@@ -181,7 +186,7 @@ class Own:
         return Task.of(data, positions=positions, causal=self.model.card.causal, on_conflict="error")
 
     def again(self, data: Sequences, only: Ints | None = None) -> Own:
-        """What the draw of this model makes of other data; `only`: tokens whose facts changed."""
+        """The model of other data with the draw of this one; `only`: the tokens whose facts changed, if known."""
         own, task = self.model.card, self.task(self.adopt(data))
         new = rebuilt(self.model, task, lambda stage, share: None, only)
         if own.fingerprint is not None:
@@ -189,13 +194,13 @@ class Own:
             new.card = replace(new.card, fingerprint=words)
         return Own(new.to(self.model.bos.device))
 
-    def answers(self, data: Sequences) -> list[Any]:
+    def answers(self, data: Sequences) -> list[Answered]:
         """What the model answers at every token, or for every sequence, by name; of a prompt the text of its answer.
 
         None in sequences with a token that it does not know. A `DataError` where it cannot be asked here.
         """
         card = self.model.card
-        found: list[Any] = [None] * (len(data) if card.per == "sequence" else len(data.tokens))
+        found: list[Answered] = [None] * (len(data) if card.per == "sequence" else len(data.tokens))
         rows = np.setdiff1d(np.arange(len(data)), list(unanswerable(self.model, data)))
         if len(rows):
             part = replace(data, labels=None).select(rows)
@@ -208,10 +213,12 @@ class Own:
 
 Subject = Own | Stock | Attachment
 """What an edit needs of a model, whatever its construction; `Own` says what the members are."""
+GivenModel: TypeAlias = Monolayer | Uniform | StockModel | Attached | str | os.PathLike[str]
+"""A model as callers give it, or the folder of one."""
 
 
-def subject_of(model: Any) -> Subject:
-    """The subject of a model, or of the model in a folder."""
+def subject_of(model: GivenModel) -> Subject:
+    """What an edit needs of a model, or of the model in a folder; anything else is an error."""
     if isinstance(model, str | os.PathLike):
         model = load(model)
     if isinstance(model, Attached):

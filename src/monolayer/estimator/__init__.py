@@ -25,9 +25,9 @@ except ImportError as error:
 class MonolayerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A one-layer Transformer with rank-1 attention, constructed by `fit`; `model_` is the `Monolayer`.
 
-    `positions`, `on_conflict`, `seed`: as for `memorize`. Equal rows with different labels are settled by `majority`
-    unless told otherwise, since pipelines pass them without asking. On rows that were not in the training data the
-    answer means nothing: this is a memory, not a learner.
+    `positions`: whether the order of tokens counts. `on_conflict`: what to do with equal rows that have different
+    labels; by default the majority wins, since pipelines pass such rows without asking. `seed`: of the random draw. On
+    rows that were not in the training data the answer means nothing: the model memorizes and does not generalize.
     """
 
     def __init__(self, *, positions: bool = False, on_conflict: OnConflict = "majority", seed: int = 0) -> None:
@@ -35,7 +35,7 @@ class MonolayerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.on_conflict = on_conflict
         self.seed = seed
 
-    def fit(self, X: Any, y: Any) -> MonolayerClassifier:
+    def fit(self, X: object, y: Any) -> MonolayerClassifier:
         """Memorize the label `y` `(N,)` of every row of `X`."""
         X = self._rows(X, y, reset=True)
         y = column_or_1d(y, warn=True)
@@ -51,12 +51,12 @@ class MonolayerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return self
 
-    def predict(self, X: Any) -> Any:
-        """The label of every row `(N,)`, for rows of the training data the one that was given with it."""
+    def predict(self, X: object) -> Any:
+        """The label `(N,)` of every row of `X`; rows of the training data get the label that came with them."""
         check_is_fitted(self)
         return self.classes_[self.model_.predict(self._rows(X, None, reset=False))]
 
-    def _rows(self, X: Any, y: Any, *, reset: bool) -> Any:
+    def _rows(self, X: Any, y: object, *, reset: bool) -> Any:
         """`X` as `memorize` takes it; arrays of numbers are checked as scikit-learn does."""
         if isinstance(X, list) and X and isinstance(X[0], list) and X[0] and isinstance(X[0][0], float):
             X = np.asarray(X)  # a table of numbers, written as lists

@@ -1,6 +1,6 @@
-"""What the table of architectures says of each, and the way between its tensors and our letters for them.
+"""What the table says of each architecture, and how its tensors become arrays with our letters, and back.
 
-Arrays have the same letters in all of them; `V` tokens, `L` places, `D` width, `H` neurons, `C` classes:
+Arrays have the same letters in every architecture; `V` tokens, `L` places, `D` width, `H` neurons, `C` classes:
 
     tokens, places, types                       tables of embeddings
     W_Q b_Q  W_K b_K  W_V b_V  W_O b_O          attention
@@ -14,19 +14,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-Task = Literal["token", "sequence", "lm"]
-SUFFIXES: dict[Task, str] = {"token": "ForTokenClassification", "sequence": "ForSequenceClassification"}
-SUFFIXES["lm"] = "ForCausalLM"
-SHAPES = {"tokens": "VD", "places": "LD", "types": "TD"}
-SHAPES |= {**dict.fromkeys(("W_Q", "W_K", "W_V", "W_O", "W_P"), "DD"), "W_H": "CD"}
-SHAPES |= dict.fromkeys(("W_1", "W_2", "W_3"), "HD")
-SHAPES |= {f"b_{letter}": shape for letter, shape in zip("QKVO123PH", "DDDDHDHDC", strict=True)}
-SHAPES |= {f"{part}_{number}": "D" for number in (1, 2, 3) for part in ("scale", "shift")}
-"""Sizes of every array; `T` token types."""
+from monolayer.arrays import Floats
+
+ModelTask = Literal["token", "sequence", "lm"]
+CLASS_SUFFIXES: dict[ModelTask, str] = {"token": "ForTokenClassification", "sequence": "ForSequenceClassification"}
+CLASS_SUFFIXES["lm"] = "ForCausalLM"
+ARRAY_SHAPES = {"tokens": "VD", "places": "LD", "types": "TD"}
+ARRAY_SHAPES |= {**dict.fromkeys(("W_Q", "W_K", "W_V", "W_O", "W_P"), "DD"), "W_H": "CD"}
+ARRAY_SHAPES |= dict.fromkeys(("W_1", "W_2", "W_3"), "HD")
+ARRAY_SHAPES |= {f"b_{letter}": shape for letter, shape in zip("QKVO123PH", "DDDDHDHDC", strict=True)}
+ARRAY_SHAPES |= {f"{part}_{number}": "D" for number in (1, 2, 3) for part in ("scale", "shift")}
+"""The sizes of every array, a letter per axis; `T` token types."""
 TYPES = 2
 PAD, UNKNOWN, BEGIN, END = range(4)
 ENCODER = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
@@ -34,8 +36,8 @@ DECODER = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
 """Special tokens of models that see both ways, and of those that see what came before, in the order of their ids."""
 
 
-class Fact(Enum):
-    """A value in `config.json` that depends on the model: the field of `Facts` that says it."""
+class ModelSetting(Enum):
+    """A value in `config.json` that depends on the model, with the attribute of `FolderFacts` that holds it."""
 
     WIDTH = "width"
     NEURONS = "neurons"
@@ -46,9 +48,13 @@ class Fact(Enum):
     TURNED = "turned"
 
 
+Setting: TypeAlias = "ModelSetting | str | float | Mapping[str, Setting] | None"
+"""A value in `config.json`, fixed for an architecture or known once the model is."""
+
+
 @dataclass(frozen=True)
 class Architecture:
-    """One row of the table."""
+    """What is particular to one architecture: names of tensors, settings, and how it computes."""
 
     name: str
     word: str
@@ -57,9 +63,9 @@ class Architecture:
     layers: Mapping[str, str]
     """Linear layers by their letter; query, key and value in one tensor share its name."""
     norms: tuple[str, ...]
-    heads: Mapping[Task, str]
-    settings: Mapping[str, Any]
-    """What it says in `config.json` that the others do not."""
+    heads: Mapping[ModelTask, str]
+    settings: Mapping[str, Setting]
+    """The keys of `config.json` that not all architectures have."""
     activation: str = "relu6"
     causal: bool = True
     transposed: bool = False
@@ -75,22 +81,28 @@ class Architecture:
     offset: int = 0
     """Rows of the table of places in front of the first place."""
     hidden_rows: int = 0
-    """Rows that it has beyond what `config.json` says."""
+    """Rows that the table of places has beyond the number in `config.json`."""
     still: Callable[[int], tuple[int, tuple[float, int]]] | None = None
-    """For rotary positions that shall do nothing in a head of this width: the coordinate that carries the key, the base
-    of the angles, and how many coordinates are turned. That one is not turned, or so slowly that its cosine is 1."""
+    """For rotary positions that shall do nothing in a head of this width: the coordinate that carries the key, and then
+    the base of the angles with the number of turned coordinates. The coordinate of the key is not turned, or so slowly
+    that its cosine is 1."""
     eager: bool = False
     """Whether eager attention computes in float64 throughout, as sdpa does in all of them."""
 
+    def __post_init__(self) -> None:
+        letters = "".join(self.layers)
+        if letters not in ("QKVO12", "QKVO123") or "tokens" not in self.tables or len(self.norms) != 3:
+            raise ValueError(f"{self.name}: the table lacks a layer, a norm or the embedding of tokens")
+
     @property
-    def models(self) -> dict[Task, str]:
-        """Its class for each task."""
-        known = {task: self.word + SUFFIXES[task] for task in self.heads}
+    def models(self) -> dict[ModelTask, str]:
+        """The name of its class for each task."""
+        known = {task: self.word + CLASS_SUFFIXES[task] for task in self.heads}
         return known | {"lm": "GPT2LMHeadModel"} if self.name == "gpt2" else known
 
     @property
     def post_norm(self) -> bool:
-        """Whether the stream is what norms return, rather than what they are given: encoders do so, decoders do not."""
+        """Whether the stream continues with the output of a norm (encoders) rather than with its input (decoders)."""
         return not self.causal
 
     @property
@@ -103,7 +115,7 @@ class Architecture:
         """Whether it has a table of positions."""
         return "places" in self.tables
 
-    def names(self, task: Task) -> dict[str, str]:
+    def names(self, task: ModelTask) -> dict[str, str]:
         """The name of the tensor that holds each array."""
         found = dict(self.tables)
         layers = {**self.layers, **({"P": self.pooler} if self.pooler and task == "sequence" else {})}
@@ -115,15 +127,18 @@ class Architecture:
             found |= {f"scale_{number}": f"{name}.weight"} | ({} if self.rms else {f"shift_{number}": f"{name}.bias"})
         return found
 
-    def tensors(self, task: Task, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Arrays under the names of their tensors. What is left out is 0; scales and what multiplies neurons are 1."""
+    def tensors(self, task: ModelTask, arrays: Mapping[str, Floats]) -> dict[str, Floats]:
+        """Arrays under the names of their tensors.
+
+        `arrays` by their letters. Those left out are filled with 0; scales, and what multiplies neurons, with 1.
+        """
         sizes = {"T": TYPES, "D": arrays["tokens"].shape[1], "H": len(arrays["W_1"]), "C": len(arrays["W_H"])}
 
-        def part(letter: str) -> Any:
+        def part(letter: str) -> Floats:
             if letter in arrays:
                 return arrays[letter]
             one = letter.startswith("scale") or letter == "b_3"
-            return np.full([sizes[size] for size in SHAPES[letter]], float(one))
+            return np.full([sizes[size] for size in ARRAY_SHAPES[letter]], float(one))
 
         found = {}
         for name, letters in self._stored(task).items():
@@ -131,9 +146,12 @@ class Architecture:
             found[name] = whole.T if self._turned(letters[0]) else whole
         return found
 
-    def arrays(self, task: Task, tensors: Mapping[str, Any]) -> dict[str, Any]:
-        """The way back: a `KeyError` names a missing tensor, a `ValueError` one too many or of a wrong shape."""
-        rest, found = dict(tensors), dict[str, Any]()
+    def arrays(self, task: ModelTask, tensors: Mapping[str, Floats]) -> dict[str, Floats]:
+        """Tensors as arrays by their letters: the inverse of `tensors`.
+
+        A `KeyError` names a missing tensor, a `ValueError` one too many or of a wrong shape.
+        """
+        rest, found = dict(tensors), dict[str, Floats]()
         for name, letters in self._stored(task).items():
             whole = rest.pop(name)
             parts = np.split(whole.T if self._turned(letters[0]) else whole, len(letters))
@@ -143,20 +161,20 @@ class Architecture:
         sizes = {size: len(found[name]) for size, name in (("V", "tokens"), ("H", "W_1"), ("C", "W_H"))}
         sizes |= {"T": TYPES, "D": found["tokens"].shape[1], "L": max(len(found.get("places", ())), self.offset + 1)}
         for letter, array in found.items():
-            shape = tuple(sizes[size] for size in SHAPES[letter])
+            shape = tuple(sizes[size] for size in ARRAY_SHAPES[letter])
             if array.shape != shape:
                 raise ValueError(f"{letter} has shape {array.shape} where the others say {shape}")
         return found
 
-    def _stored(self, task: Task) -> dict[str, list[str]]:
-        """The arrays in each tensor."""
+    def _stored(self, task: ModelTask) -> dict[str, list[str]]:
+        """The letters of the arrays that each tensor holds, by the name of the tensor."""
         found: dict[str, list[str]] = {}
         for letter, name in self.names(task).items():
             found.setdefault(name, []).append(letter)
         return found
 
     def _turned(self, letter: str) -> bool:
-        """Whether the tensor holds the transpose of the array; ours has a row per neuron in `W_2`, too."""
+        """Whether the tensor holds the transpose of the array. Ours have a row per neuron, also in `W_2`."""
         if letter[:2] != "W_" or letter[2] in "PH":
             return False
         return self.transposed != (letter == "W_2")

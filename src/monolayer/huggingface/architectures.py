@@ -10,50 +10,83 @@ from collections.abc import Mapping
 from typing import Any
 
 from monolayer.errors import DataError, nearest
-from monolayer.huggingface.architecture import BEGIN, END, TYPES, Architecture, Fact
+from monolayer.huggingface.architecture import BEGIN, END, TYPES, Architecture, ModelSetting, Setting
 
-_ONE_LAYER = {"num_hidden_layers": 1, "num_attention_heads": 1, "hidden_size": Fact.WIDTH}
-_ENDS = {"bos_token_id": BEGIN, "eos_token_id": END}
-_OPT = {**_ONE_LAYER, **_ENDS, "max_position_embeddings": Fact.PLACES, "attention_dropout": 0.0}
-_DECODER = {**_OPT, "intermediate_size": Fact.NEURONS, "hidden_act": Fact.ACTIVATION}
-_ROPE = {"rope_type": "default", "rope_theta": Fact.THETA}
-_BERT = {
+_ONE_LAYER: dict[str, Setting] = {"num_hidden_layers": 1, "num_attention_heads": 1, "hidden_size": ModelSetting.WIDTH}
+_ENDS: dict[str, Setting] = {"bos_token_id": BEGIN, "eos_token_id": END}
+_OPT: dict[str, Setting] = {
     **_ONE_LAYER,
-    **{"max_position_embeddings": Fact.PLACES, "intermediate_size": Fact.NEURONS, "hidden_act": Fact.ACTIVATION},
-    **{"layer_norm_eps": Fact.EPSILON, "type_vocab_size": TYPES},
+    **_ENDS,
+    "max_position_embeddings": ModelSetting.PLACES,
+    "attention_dropout": 0.0,
+}
+_DECODER: dict[str, Setting] = {
+    **_OPT,
+    "intermediate_size": ModelSetting.NEURONS,
+    "hidden_act": ModelSetting.ACTIVATION,
+}
+_ROPE: dict[str, Setting] = {"rope_type": "default", "rope_theta": ModelSetting.THETA}
+_BERT: dict[str, Setting] = {
+    **_ONE_LAYER,
+    **{
+        "max_position_embeddings": ModelSetting.PLACES,
+        "intermediate_size": ModelSetting.NEURONS,
+        "hidden_act": ModelSetting.ACTIVATION,
+    },
+    **{"layer_norm_eps": ModelSetting.EPSILON, "type_vocab_size": TYPES},
     **{"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0},
 }
 
 
-def _row(name: str, word: str, tables: str, block: str, layers: str, norms: str, **more: Any) -> Architecture:
-    """Names of tensors one after the other, in the order of our letters; inside the block those that begin with a dot.
+def _row(
+    name: str,
+    word: str,
+    *,
+    tables: Mapping[str, str],
+    block: str,
+    layers: Mapping[str, str],
+    norms: tuple[str, str, str],
+    **more: Any,
+) -> Architecture:
+    """A row of the table. Names of layers and norms that begin with a dot are inside the `block`.
 
-    `tables` of tokens, places and types; `layers` Q, K, V, O and those of neurons, 1, 2, 3; `norms` as they come.
+    `tables` of tokens, places and types; `layers` by their letters; `norms` in the order of evaluation; `more`: other
+    fields of `Architecture`.
     """
 
-    def names(said: str) -> list[str]:
-        return [block + one if one[0] == "." else one for one in said.split()]
+    def whole(tensor: str) -> str:
+        return block + tensor if tensor.startswith(".") else tensor
 
     return Architecture(
         name=name,
         word=word,
-        tables={key: f"{one}.weight" for key, one in zip(("tokens", "places", "types"), names(tables), strict=False)},
-        layers=dict(zip("QKVO123", names(layers), strict=False)),
-        norms=tuple(names(norms)),
+        tables={key: f"{table}.weight" for key, table in tables.items()},
+        layers={letter: whole(layer) for letter, layer in layers.items()},
+        norms=tuple(whole(norm) for norm in norms),
         **more,
     )
 
 
 def _bert(name: str, word: str, head: str, **more: Any) -> Architecture:
-    tables = (f"{name}.embeddings.{table}_embeddings" for table in ("word", "position", "token_type"))
+    """BERT and RoBERTa, which differ in the `head` of sequences and in `more` fields of `Architecture`."""
     return _row(
         name,
         word,
-        " ".join(tables),
-        f"{name}.encoder.layer.0",
-        ".attention.self.query .attention.self.key .attention.self.value .attention.output.dense "
-        ".intermediate.dense .output.dense",
-        f"{name}.embeddings.LayerNorm .attention.output.LayerNorm .output.LayerNorm",
+        tables={
+            "tokens": f"{name}.embeddings.word_embeddings",
+            "places": f"{name}.embeddings.position_embeddings",
+            "types": f"{name}.embeddings.token_type_embeddings",
+        },
+        block=f"{name}.encoder.layer.0",
+        layers={
+            "Q": ".attention.self.query",
+            "K": ".attention.self.key",
+            "V": ".attention.self.value",
+            "O": ".attention.output.dense",
+            "1": ".intermediate.dense",
+            "2": ".output.dense",
+        },
+        norms=(f"{name}.embeddings.LayerNorm", ".attention.output.LayerNorm", ".output.LayerNorm"),
         heads={"token": "classifier", "sequence": head},
         causal=False,
         eager=True,
@@ -61,17 +94,34 @@ def _bert(name: str, word: str, head: str, **more: Any) -> Architecture:
     )
 
 
-def _llama(name: str, word: str, mlp: str, settings: Mapping[str, Any], **more: Any) -> Architecture:
-    """Llama and its kin: rotary positions, so slow that they do nothing, over all coordinates."""
+def _llama(
+    name: str, word: str, neurons: Mapping[str, str], settings: Mapping[str, Setting], **more: Any
+) -> Architecture:
+    """Llama and Starcoder2: rotary positions over all coordinates, so slow that they do nothing.
+
+    `neurons`: layers of the feed-forward block by their letters; `settings`: those that the other one does not have.
+    """
     return _row(
         name,
         word,
-        "model.embed_tokens",
-        "model.layers.0",
-        f".self_attn.q_proj .self_attn.k_proj .self_attn.v_proj .self_attn.o_proj {mlp}",
-        ".input_layernorm .post_attention_layernorm model.norm",
+        tables={"tokens": "model.embed_tokens"},
+        block="model.layers.0",
+        layers={
+            "Q": ".self_attn.q_proj",
+            "K": ".self_attn.k_proj",
+            "V": ".self_attn.v_proj",
+            "O": ".self_attn.o_proj",
+            **neurons,
+        },
+        norms=(".input_layernorm", ".post_attention_layernorm", "model.norm"),
         heads={"token": "score", "sequence": "score", "lm": "lm_head"},
-        settings={**_DECODER, "num_key_value_heads": 1, "rope_theta": Fact.THETA, "rope_parameters": _ROPE, **settings},
+        settings={
+            **_DECODER,
+            "num_key_value_heads": 1,
+            "rope_theta": ModelSetting.THETA,
+            "rope_parameters": _ROPE,
+            **settings,
+        },
         still=lambda width: (width // 2 - 1, (1e30, width)),
         **more,
     )
@@ -86,14 +136,28 @@ _TABLE = (
     _row(
         "distilbert",
         "DistilBert",
-        "distilbert.embeddings.word_embeddings distilbert.embeddings.position_embeddings",
-        "distilbert.transformer.layer.0",
-        ".attention.q_lin .attention.k_lin .attention.v_lin .attention.out_lin .ffn.lin1 .ffn.lin2",
-        "distilbert.embeddings.LayerNorm .sa_layer_norm .output_layer_norm",
+        tables={
+            "tokens": "distilbert.embeddings.word_embeddings",
+            "places": "distilbert.embeddings.position_embeddings",
+        },
+        block="distilbert.transformer.layer.0",
+        layers={
+            "Q": ".attention.q_lin",
+            "K": ".attention.k_lin",
+            "V": ".attention.v_lin",
+            "O": ".attention.out_lin",
+            "1": ".ffn.lin1",
+            "2": ".ffn.lin2",
+        },
+        norms=("distilbert.embeddings.LayerNorm", ".sa_layer_norm", ".output_layer_norm"),
         heads={"token": "classifier", "sequence": "classifier"},
         settings={
-            **{"dim": Fact.WIDTH, "n_layers": 1, "n_heads": 1, "hidden_dim": Fact.NEURONS},
-            **{"activation": Fact.ACTIVATION, "max_position_embeddings": Fact.PLACES, "sinusoidal_pos_embds": False},
+            **{"dim": ModelSetting.WIDTH, "n_layers": 1, "n_heads": 1, "hidden_dim": ModelSetting.NEURONS},
+            **{
+                "activation": ModelSetting.ACTIVATION,
+                "max_position_embeddings": ModelSetting.PLACES,
+                "sinusoidal_pos_embds": False,
+            },
             **{"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0},
         },
         causal=False,
@@ -105,15 +169,26 @@ _TABLE = (
     _row(
         "gpt2",
         "GPT2",
-        "transformer.wte transformer.wpe",
-        "transformer.h.0",
-        ".attn.c_attn .attn.c_attn .attn.c_attn .attn.c_proj .mlp.c_fc .mlp.c_proj",
-        ".ln_1 .ln_2 transformer.ln_f",
+        tables={"tokens": "transformer.wte", "places": "transformer.wpe"},
+        block="transformer.h.0",
+        layers={
+            **dict.fromkeys("QKV", ".attn.c_attn"),
+            "O": ".attn.c_proj",
+            "1": ".mlp.c_fc",
+            "2": ".mlp.c_proj",
+        },
+        norms=(".ln_1", ".ln_2", "transformer.ln_f"),
         heads={"token": "classifier", "sequence": "score", "lm": "lm_head"},
         settings={
             **_ENDS,
-            **{"n_embd": Fact.WIDTH, "n_layer": 1, "n_head": 1, "n_inner": Fact.NEURONS, "n_positions": Fact.PLACES},
-            **{"activation_function": Fact.ACTIVATION, "layer_norm_epsilon": Fact.EPSILON},
+            **{
+                "n_embd": ModelSetting.WIDTH,
+                "n_layer": 1,
+                "n_head": 1,
+                "n_inner": ModelSetting.NEURONS,
+                "n_positions": ModelSetting.PLACES,
+            },
+            **{"activation_function": ModelSetting.ACTIVATION, "layer_norm_epsilon": ModelSetting.EPSILON},
             **{"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "classifier_dropout": 0.0},
         },
         transposed=True,
@@ -122,14 +197,25 @@ _TABLE = (
     _row(
         "opt",
         "OPT",
-        "model.decoder.embed_tokens model.decoder.embed_positions",
-        "model.decoder.layers.0",
-        ".self_attn.q_proj .self_attn.k_proj .self_attn.v_proj .self_attn.out_proj .fc1 .fc2",
-        ".self_attn_layer_norm .final_layer_norm model.decoder.final_layer_norm",
+        tables={"tokens": "model.decoder.embed_tokens", "places": "model.decoder.embed_positions"},
+        block="model.decoder.layers.0",
+        layers={
+            "Q": ".self_attn.q_proj",
+            "K": ".self_attn.k_proj",
+            "V": ".self_attn.v_proj",
+            "O": ".self_attn.out_proj",
+            "1": ".fc1",
+            "2": ".fc2",
+        },
+        norms=(".self_attn_layer_norm", ".final_layer_norm", "model.decoder.final_layer_norm"),
         heads={"sequence": "score", "lm": "lm_head"},
         settings={
             **_OPT,
-            **{"word_embed_proj_dim": Fact.WIDTH, "ffn_dim": Fact.NEURONS, "activation_function": Fact.ACTIVATION},
+            **{
+                "word_embed_proj_dim": ModelSetting.WIDTH,
+                "ffn_dim": ModelSetting.NEURONS,
+                "activation_function": ModelSetting.ACTIVATION,
+            },
             **{"dropout": 0.0, "layerdrop": 0.0},
         },
         epsilon=1e-5,
@@ -139,44 +225,53 @@ _TABLE = (
     _row(
         "gpt_neox",
         "GPTNeoX",
-        "gpt_neox.embed_in",
-        "gpt_neox.layers.0",
-        ".attention.query_key_value .attention.query_key_value .attention.query_key_value .attention.dense "
-        ".mlp.dense_h_to_4h .mlp.dense_4h_to_h",
-        ".input_layernorm .post_attention_layernorm gpt_neox.final_layer_norm",
+        tables={"tokens": "gpt_neox.embed_in"},
+        block="gpt_neox.layers.0",
+        layers={
+            **dict.fromkeys("QKV", ".attention.query_key_value"),
+            "O": ".attention.dense",
+            "1": ".mlp.dense_h_to_4h",
+            "2": ".mlp.dense_4h_to_h",
+        },
+        norms=(".input_layernorm", ".post_attention_layernorm", "gpt_neox.final_layer_norm"),
         heads={"token": "classifier", "sequence": "score", "lm": "lm_head"},
         settings={
             **_DECODER,
-            **{"hidden_dropout": 0.0, "classifier_dropout": 0.0, "layer_norm_eps": Fact.EPSILON},
-            **{"use_parallel_residual": False, "rotary_pct": Fact.TURNED},
-            "rope_parameters": {**_ROPE, "partial_rotary_factor": Fact.TURNED},
+            **{"hidden_dropout": 0.0, "classifier_dropout": 0.0, "layer_norm_eps": ModelSetting.EPSILON},
+            **{"use_parallel_residual": False, "rotary_pct": ModelSetting.TURNED},
+            "rope_parameters": {**_ROPE, "partial_rotary_factor": ModelSetting.TURNED},
         },
         still=lambda width: (width - 1, (10000.0, 2)),  # two coordinates are turned, the last is not
     ),
     _llama(
         "starcoder2",
         "Starcoder2",
-        ".mlp.c_fc .mlp.c_proj",
+        {"1": ".mlp.c_fc", "2": ".mlp.c_proj"},
         {
             **{"residual_dropout": 0.0, "embedding_dropout": 0.0, "classifier_dropout": 0.0},
-            **{"norm_epsilon": Fact.EPSILON, "sliding_window": None, "use_bias": True},
+            **{"norm_epsilon": ModelSetting.EPSILON, "sliding_window": None, "use_bias": True},
         },
     ),
     _llama(
         "llama",
         "Llama",
-        ".mlp.gate_proj .mlp.down_proj .mlp.up_proj",
-        {"head_dim": Fact.WIDTH, "rms_norm_eps": Fact.EPSILON, "attention_bias": True, "mlp_bias": True},
-        activation="silu",  # other programs that run Llama folders, such as llama.cpp, know no other
+        {"1": ".mlp.gate_proj", "2": ".mlp.down_proj", "3": ".mlp.up_proj"},
+        {
+            "head_dim": ModelSetting.WIDTH,
+            "rms_norm_eps": ModelSetting.EPSILON,
+            "attention_bias": True,
+            "mlp_bias": True,
+        },
+        activation="silu",  # the only one that other programs for Llama folders, such as llama.cpp, support
         rms=True,
     ),
 )
 ARCHITECTURES = {one.name: one for one in _TABLE}
 
 
-def choose(name: str) -> Architecture:
+def architecture_named(name: str) -> Architecture:
     """The architecture of this name, or an error with the nearest name."""
-    if isinstance(name, str) and name in ARCHITECTURES:  # what is no string may have no hash
+    if isinstance(name, str) and name in ARCHITECTURES:  # anything but a string may not be hashable
         return ARCHITECTURES[name]
     near = nearest(str(name).lower().replace("-", "_"), ARCHITECTURES)
     hint = f"did you mean {near[0]!r}? Known" if near else "known"

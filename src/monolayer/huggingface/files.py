@@ -6,22 +6,23 @@ anything to transformers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from monolayer.huggingface.architecture import BEGIN, END, PAD, UNKNOWN, Architecture, Fact, Task
-from monolayer.huggingface.texts import CUTS, Cut
+from monolayer.huggingface.architecture import BEGIN, END, PAD, UNKNOWN, Architecture, ModelSetting, ModelTask, Setting
+from monolayer.huggingface.strict import JsonObject
+from monolayer.huggingface.texts import CUTS, TextCut
 
 BUILT_BY = {"built_by": "monolayer"}
-"""Says in `config.json` that a folder is ours. transformers keep the key and make nothing of it."""
+"""Says in `config.json` that a folder is ours. transformers keep the key and ignore it."""
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class FolderFacts:
     """What the files of a folder depend on besides the numbers in its tensors."""
 
     architecture: Architecture
-    task: Task
+    task: ModelTask
     dtype: str
     """The type that the weights are stored in."""
     rotary: tuple[float, int] | None
@@ -36,7 +37,7 @@ class Facts:
     """Names of the ids, special tokens in front."""
     classes: tuple[str, ...]
     """Names of the classes; those of a language model are its tokens."""
-    cut: Cut
+    cut: TextCut
     """How the tokenizer cuts text."""
 
     @property
@@ -57,7 +58,7 @@ class Facts:
 
     @property
     def max_positions(self) -> int:
-        """How `config.json` counts the room."""
+        """The room for tokens as `config.json` counts it."""
         return self.room + self.architecture.offset - self.architecture.hidden_rows
 
     @property
@@ -70,7 +71,7 @@ class Facts:
         return 0.0 if self.rotary is None else self.rotary[1] / self.width
 
 
-def written(facts: Facts) -> dict[str, dict[str, Any]]:
+def written(facts: FolderFacts) -> dict[str, JsonObject]:
     """Each JSON file of the folder by its name."""
     files = {
         "config.json": config(facts),
@@ -83,9 +84,9 @@ def written(facts: Facts) -> dict[str, dict[str, Any]]:
     return files
 
 
-def config(facts: Facts) -> dict[str, Any]:
-    """`config.json`."""
-    labels: dict[str, Any] = {}
+def config(facts: FolderFacts) -> JsonObject:
+    """What `config.json` holds."""
+    labels: JsonObject = {}
     if facts.task != "lm":
         names = {str(number): name for number, name in enumerate(facts.classes)}
         labels = {"id2label": names, "label2id": {name: int(number) for number, name in names.items()}}
@@ -99,17 +100,21 @@ def config(facts: Facts) -> dict[str, Any]:
         "vocab_size": len(facts.names),
         "pad_token_id": PAD,
         **labels,
-        **_filled(facts.architecture.settings, facts),
+        **{key: _with_model_settings(value, facts) for key, value in facts.architecture.settings.items()},
     }
 
 
-def _filled(settings: Any, facts: Facts) -> Any:
-    if isinstance(settings, Fact):
-        return getattr(facts, settings.value)
-    return {key: _filled(value, facts) for key, value in settings.items()} if isinstance(settings, dict) else settings
+def _with_model_settings(setting: Setting, facts: FolderFacts) -> object:
+    """A setting of `config.json`, with the values of this model where it names one of its facts."""
+    if isinstance(setting, ModelSetting):
+        return getattr(facts, setting.value)
+    if isinstance(setting, Mapping):
+        return {key: _with_model_settings(value, facts) for key, value in setting.items()}
+    return setting
 
 
-def _tokenizer(facts: Facts) -> dict[str, Any]:
+def _tokenizer(facts: FolderFacts) -> JsonObject:
+    """What `tokenizer.json` holds: words with numbers, the cut of texts, and the begin token in front."""
     special = list(facts.architecture.special.values())
     first = special[BEGIN]
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
@@ -140,20 +145,20 @@ def _tokenizer(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _decoder(facts: Facts) -> dict[str, Any] | None:
+def _decoder(facts: FolderFacts) -> JsonObject | None:
     """How tokens become text: as they are, or with spaces between them.
 
     A pipeline decodes what comes behind a prompt by itself: in a language model each word has its space in front of it.
     """
     if facts.cut in ("characters", "pieces"):
         return {"type": "Fuse"}
-    # The start of a token, for all regular expressions alike: ^ is that of a line in some, and \A unknown in others.
+    # Matches the start of a token in every regex engine: ^ is the start of a line in some, and others lack \A.
     start = {"Regex": r"(?<![\s\S])"}
     return {"type": "Replace", "pattern": start, "content": " "} if facts.task == "lm" else None
 
 
-def _tokenizer_config(facts: Facts) -> dict[str, Any]:
-    """The class has a name that older and newer versions of transformers know."""
+def _tokenizer_config(facts: FolderFacts) -> JsonObject:
+    """What `tokenizer_config.json` holds. Older and newer versions of transformers know the name of the class."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": facts.room,
@@ -164,10 +169,10 @@ def _tokenizer_config(facts: Facts) -> dict[str, Any]:
     }
 
 
-def padding_side(facts: Facts) -> str:
+def padding_side(facts: FolderFacts) -> str:
     """The side on which padding leaves every answer of a forward pass right.
 
-    `generate` needs the left. There GPT-2 counts places from the padding on, unless it is given `position_ids`; OPT
-    counts them by the mask, and rotary positions are differences.
+    `generate` needs padding on the left. With it GPT-2 counts padding as places, unless it is given `position_ids`; OPT
+    counts places by the mask, and rotary positions are differences.
     """
     return "left" if facts.task == "lm" and not (facts.kind == "gpt2" and facts.positions) else "right"

@@ -18,31 +18,31 @@ from monolayer.data import Names
 from monolayer.data.folder import OpenFolder, read_together
 from monolayer.data.labels import Belongs
 from monolayer.errors import ModelFileError
-from monolayer.huggingface.architecture import Architecture, Task
+from monolayer.huggingface.architecture import Architecture, ModelTask
 from monolayer.huggingface.architectures import ARCHITECTURES
-from monolayer.huggingface.files import BUILT_BY, Facts, written
+from monolayer.huggingface.files import BUILT_BY, FolderFacts, written
 from monolayer.huggingface.hosts import MARK
-from monolayer.huggingface.strict import ForeignError, demand_equal, part_of, read_json
-from monolayer.huggingface.texts import CUTS, UNIT_OF, Cut
+from monolayer.huggingface.strict import ForeignError, JsonObject, demand_equal, read_json, value_under
+from monolayer.huggingface.texts import CUTS, UNIT_OF, TextCut
 
 STORED = {"float64": ("F64", "<f8"), "float32": ("F32", "<f4"), "bfloat16": ("BF16", "<u2"), "float16": ("F16", "<f2")}
 """Types that `config.json` may name, as safetensors and NumPy call them."""
 _JSON = ("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json")
-READ = (*_JSON, "model.safetensors", "draw.json", "certificate.json")
+FILES_READ = (*_JSON, "model.safetensors", "draw.json", "certificate.json")
 """The files of a stock folder that monolayer reads. Some may be missing."""
 
 
 @dataclass(frozen=True, eq=False)
 class Folder:
-    """`tensors` by their names and `arrays` by their letters, both in float64; `content`: the files as they are."""
+    """A stock folder: `tensors` by their names and `arrays` by their letters, both in float64; `content`: its files."""
 
-    facts: Facts
+    facts: FolderFacts
     tensors: Mapping[str, Floats]
-    arrays: Mapping[str, Any]
+    arrays: Mapping[str, Floats]
     content: Mapping[str, bytes]
 
     def digest(self) -> str:
-        """Of the files that determine the others."""
+        """SHA-256 of configuration, weights and tokenizer, which determine the other files."""
         parts = (self.content[file] for file in ("config.json", "model.safetensors", "tokenizer.json"))
         return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
@@ -65,7 +65,7 @@ class Files:
             raise ModelFileError(f"{self.folder / name} cannot be read: {found.strerror}")
         return found
 
-    def object(self, name: str) -> dict[str, Any]:
+    def object(self, name: str) -> JsonObject:
         """The object in a JSON file that must be there (`read_json`)."""
         return read_json(self.folder / name, self.demand(name))
 
@@ -79,20 +79,22 @@ def is_stock(folder: str | os.PathLike[str]) -> bool:
 
 
 def stock_files(folder: str | os.PathLike[str]) -> Files | None:
-    """The files of a stock folder, read together; None for any other folder, and for none."""
+    """The files of a stock folder, read together; None if there is no folder, or it is of another kind."""
     try:
-        return read_together(Path(folder), _files)
+        return read_together(Path(folder), _opened_files)
     except (OSError, ValueError):  # ValueError: NUL or half of a surrogate pair in the path
         return None
 
 
-def _files(opened: OpenFolder) -> Files | None:
+def _opened_files(opened: OpenFolder) -> Files | None:
+    """The files of an open folder; None if it is not a stock folder."""
     if not _says_stock(opened):
         return None
-    return Files(opened.path, {name: opened.attempt(name) for name in READ}, opened.sizes())
+    return Files(opened.path, {name: opened.attempt(name) for name in FILES_READ}, opened.sizes())
 
 
 def _says_stock(opened: OpenFolder) -> bool:
+    """Whether `config.json` is of Hugging Face's kind."""
     try:
         config = json.loads(opened.read("config.json"))
     except (ValueError, RecursionError):
@@ -102,16 +104,15 @@ def _says_stock(opened: OpenFolder) -> bool:
 
 
 def asked_as(files: Files) -> tuple[Names | None, Belongs | None]:
-    """Names of the tokens of a folder, special ones aside, and what a label of it belongs to; None where `read_folder`
-    would say what is wrong.
+    """Names of a folder's tokens, without special ones, and what its labels belong to: how to read data for it.
 
-    That a language model holds prompts and answers its builder says in draw.json, and it decides no more than how the
-    data that come along are read.
+    Both are None where `read_folder` would say what is wrong. Whether a language model holds prompts and answers is
+    read from draw.json.
     """
     try:
         config, tokenizer = files.object("config.json"), files.object("tokenizer.json")
         kind = ARCHITECTURES[config["model_type"]]
-        names = Names(_names(tokenizer)[len(kind.special) :], UNIT_OF.get(_cut(tokenizer)))
+        names = Names(_token_names(tokenizer)[len(kind.special) :], UNIT_OF.get(_text_cut(tokenizer)))
     except (ForeignError, ModelFileError, KeyError, TypeError):
         return None, None
     task = _task(kind, config)
@@ -121,6 +122,7 @@ def asked_as(files: Files) -> tuple[Names | None, Belongs | None]:
 
 
 def _of_prompts(files: Files) -> bool:
+    """Whether draw.json says that the folder holds prompts and answers."""
     try:
         return json.loads(files.demand("draw.json")).get("prompts") is True
     except (ModelFileError, ValueError, RecursionError, AttributeError):
@@ -128,7 +130,7 @@ def _of_prompts(files: Files) -> bool:
 
 
 def read_folder(files: Files) -> Folder:
-    """What lies in a stock folder; files that say anything but what `memorize_as` writes are a `ForeignError`."""
+    """The content of a stock folder; files that say anything but what `memorize_as` writes are a `ForeignError`."""
     config = files.object("config.json")
     name = config.get("model_type")
     if not isinstance(name, str) or name not in ARCHITECTURES:
@@ -146,11 +148,11 @@ def read_folder(files: Files) -> Folder:
     content = {file: files.demand(file) for file in ("config.json", "model.safetensors", *beside)}
     said = {"config.json": config, **{file: files.object(file) for file in beside}}
     try:
-        tensors = _tensors(content["model.safetensors"], config.get("dtype"))
+        tensors = _stored_tensors(content["model.safetensors"], config.get("dtype"))
         arrays = kind.arrays(task, tensors)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, SafetensorError) as error:
         raise ModelFileError(f"{files.folder} lacks or garbles a tensor that {name} has: {error!r}") from None
-    facts = _facts(said, kind, task, arrays)
+    facts = _folder_facts(said, kind, task, arrays)
     for key, count in (("tokens", len(facts.names)), ("W_H", len(facts.classes))):
         if len(arrays[key]) != count:
             raise ModelFileError(
@@ -161,11 +163,12 @@ def read_folder(files: Files) -> Folder:
     return Folder(facts, tensors, arrays, content)
 
 
-def _task(kind: Architecture, config: Mapping[str, Any]) -> Task | None:
+def _task(kind: Architecture, config: JsonObject) -> ModelTask | None:
+    """The task of the class that `config.json` names; None if the architecture has no such class."""
     return next((task for task, model in kind.models.items() if config.get("architectures") == [model]), None)
 
 
-def _tensors(content: bytes, dtype: Any) -> dict[str, Floats]:
+def _stored_tensors(content: bytes, dtype: object) -> dict[str, Floats]:
     """All tensors, widened to float64; each must have the type that `config.json` names, and be finite."""
     if type(dtype) is not str or dtype not in STORED:
         raise ForeignError(f"config.json says dtype = {dtype!r}; the proofs know {', '.join(STORED)}")
@@ -184,12 +187,14 @@ def _tensors(content: bytes, dtype: Any) -> dict[str, Floats]:
     return found
 
 
-def _facts(files: Mapping[str, Any], kind: Architecture, task: Task, arrays: Mapping[str, Any]) -> Facts:
+def _folder_facts(
+    files: Mapping[str, JsonObject], kind: Architecture, task: ModelTask, arrays: Mapping[str, Floats]
+) -> FolderFacts:
     """The facts that files and tensors may choose, each of the right type; the rest of the files follows from them."""
     config, places, width = files["config.json"], arrays.get("places"), arrays["tokens"].shape[1]
-    names = _names(files["tokenizer.json"])
+    names = _token_names(files["tokenizer.json"])
     rotary = _rotary(config, kind, width)
-    return Facts(
+    return FolderFacts(
         architecture=kind,
         task=task,
         dtype=config["dtype"],
@@ -197,31 +202,33 @@ def _facts(files: Mapping[str, Any], kind: Architecture, task: Task, arrays: Map
         width=width,
         neurons=len(arrays["W_1"]),
         room=_said(config, int, range(1, 2**31).__contains__, "max_position_embeddings")
-        if places is None  # whatever it says, since rotary angles have no end
+        if places is None  # any number will do, since rotary angles have no end
         else len(places) - kind.offset,
         positions=rotary != kind.still(width)[1] if kind.still else places is not None and bool(places.any()),
         names=names,
-        classes=names if task == "lm" else _classes(config),
-        cut=_cut(files["tokenizer.json"]),
+        classes=names if task == "lm" else _class_names(config),
+        cut=_text_cut(files["tokenizer.json"]),
     )
 
 
-def _cut(tokenizer: dict[str, Any]) -> Cut:
-    """How text is cut; `given` for what is none of ours, which is no file that `memorize_as` writes."""
-    said = part_of("tokenizer.json", tokenizer, "pre_tokenizer")
+def _text_cut(tokenizer: JsonObject) -> TextCut:
+    """How the tokenizer cuts text; `given` if `memorize_as` did not write this tokenizer."""
+    said = value_under("tokenizer.json", tokenizer, "pre_tokenizer")
     return next((cut for cut, how in CUTS.items() if how == said), "given")
 
 
-def _names(tokenizer: dict[str, Any]) -> tuple[str, ...]:
-    table = part_of("tokenizer.json", tokenizer, "model", "vocab")
+def _token_names(tokenizer: JsonObject) -> tuple[str, ...]:
+    """The names of all ids, in their order."""
+    table = value_under("tokenizer.json", tokenizer, "model", "vocab")
     numbers: list[Any] = list(table.values()) if isinstance(table, dict) else [None]
     if any(type(number) is not int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
         raise ForeignError("model.vocab in tokenizer.json does not number its words from 0 on")
     return tuple(sorted(table, key=table.__getitem__))
 
 
-def _classes(config: dict[str, Any]) -> tuple[str, ...]:
-    table = part_of("config.json", config, "id2label")
+def _class_names(config: JsonObject) -> tuple[str, ...]:
+    """The names of the classes, in their order."""
+    table = value_under("config.json", config, "id2label")
     names: list[Any] = [table.get(str(number)) for number in range(len(table))] if isinstance(table, dict) else []
     if not names or any(type(name) is not str for name in names):
         raise ForeignError("id2label in config.json does not name classes that are numbered from 0 on")
@@ -230,15 +237,15 @@ def _classes(config: dict[str, Any]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _said(config: dict[str, Any], kind: type, fits: Callable[[Any], bool], *keys: str) -> Any:
-    """A value that files may choose: of this type, and one that the proofs allow for."""
-    value = part_of("config.json", config, *keys)
+def _said(config: JsonObject, kind: type, fits: Callable[[Any], bool], *keys: str) -> Any:
+    """The value under these keys, which files may choose: it must have this type and fit what the proofs allow."""
+    value = value_under("config.json", config, *keys)
     if type(value) is not kind or not fits(value):
         raise ForeignError(f"config.json says {'.'.join(keys)} = {value!r}, which the proofs do not allow for")
     return value
 
 
-def _rotary(config: dict[str, Any], kind: Architecture, width: int) -> tuple[float, int] | None:
+def _rotary(config: JsonObject, kind: Architecture, width: int) -> tuple[float, int] | None:
     """Base of the angles, and how many coordinates are turned: all, or two in a GPT-NeoX without positions."""
     if kind.still is None:
         return None

@@ -10,9 +10,12 @@ import json
 import reprlib
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TypeAlias
 
 from monolayer.errors import ModelFileError
+
+JsonObject: TypeAlias = dict[str, Any]
+"""An object of a JSON file: values are what `json` makes of them."""
 
 
 class ForeignError(Exception):
@@ -23,14 +26,14 @@ DEEPEST = 32
 """Levels of lists and objects: parsers have limits, and transformers copies what it reads by recursion."""
 
 
-def read_json(path: Path, content: bytes) -> dict[str, Any]:
-    """The object in a JSON file; text that parsers read in different ways is `ForeignError`."""
+def read_json(path: Path, content: bytes) -> JsonObject:
+    """The object in a JSON file; text that parsers read in different ways is a `ForeignError`."""
     name = path.name
 
-    def refuse(what: str) -> Any:
+    def refuse(what: str) -> NoReturn:
         raise ForeignError(f"{name} {what}")
 
-    def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def table(pairs: list[tuple[str, object]]) -> dict[str, object]:
         found = dict(pairs)
         if len(found) < len(pairs):
             often = Counter(key for key, _ in pairs)
@@ -38,10 +41,12 @@ def read_json(path: Path, content: bytes) -> dict[str, Any]:
         return found
 
     def whole(digits: str) -> int:
-        return refuse("has the number -0, which is whole for some parsers only") if digits == "-0" else int(digits)
+        if digits == "-0":
+            refuse("has the number -0, which is whole for some parsers only")
+        return int(digits)
 
-    def constant(word: str) -> Any:
-        return refuse(f"has the number {word}, which JSON does not know")
+    def constant(word: str) -> NoReturn:
+        refuse(f"has the number {word}, which JSON does not know")
 
     try:
         value = json.loads(content.decode("utf-8"), object_pairs_hook=table, parse_int=whole, parse_constant=constant)
@@ -57,14 +62,14 @@ def read_json(path: Path, content: bytes) -> dict[str, Any]:
     return value
 
 
-def demand_equal(name: str, found: Any, wanted: Any) -> None:
-    """`ForeignError` with the path of the first key that differs, in value or in type."""
+def demand_equal(name: str, found: object, wanted: object) -> None:
+    """Raise a `ForeignError` with the path of the first key whose value or type differs; `name`: of the file."""
     if repr(found) != repr(wanted) and (difference := _difference(found, wanted, "")):
         raise ForeignError(f"{name} says {difference}")
 
 
-def part_of(name: str, value: Any, *keys: str) -> Any:
-    """What stands under these keys; `ForeignError` if nothing does."""
+def value_under(name: str, value: object, *keys: str) -> Any:
+    """The value under these nested keys in the file `name`; a `ForeignError` if one of them is missing."""
     for number, key in enumerate(keys):
         if not isinstance(value, dict) or key not in value:
             raise ForeignError(f"{name} does not say {'.'.join(keys[: number + 1])}")
@@ -73,6 +78,7 @@ def part_of(name: str, value: Any, *keys: str) -> Any:
 
 
 def _difference(found: Any, wanted: Any, at: str) -> str | None:
+    """The first difference below the path `at`, in words; None if there is none."""
     if type(found) is not type(wanted) or type(found) not in (dict, list):
         alike = type(found) is type(wanted) and repr(found) == repr(wanted)  # -0.0 is not 0.0
         return None if alike else f"{at} = {reprlib.repr(found)}; the proofs need {reprlib.repr(wanted)}"
@@ -95,7 +101,7 @@ def _path(at: str, key: str | int) -> str:
     return f"{at}.{key}" if at else key
 
 
-def _depth(value: Any, most: int) -> int:
+def _depth(value: object, most: int) -> int:
     """Levels of nesting, counted no further than one beyond `most`."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     if inner is None or most < 0:

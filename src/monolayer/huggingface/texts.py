@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -18,40 +18,44 @@ from monolayer.data import Sequences
 from monolayer.data.names import Unit
 from monolayer.data.prompts import PIECE
 
-Cut = Literal["characters", "words", "pieces", "given"]
-_SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
-CUTS: dict[Cut, dict[str, Any] | None] = {
-    "characters": {**_SPLIT, "pattern": {"Regex": r"[\s\S]"}},
+TextCut = Literal["characters", "words", "pieces", "given"]
+_ISOLATED: dict[str, object] = {"type": "Split", "behavior": "Isolated", "invert": False}
+CUTS: dict[TextCut, dict[str, object] | None] = {
+    "characters": {**_ISOLATED, "pattern": {"Regex": r"[\s\S]"}},
     "words": {"type": "WhitespaceSplit"},
-    "pieces": {**_SPLIT, "pattern": {"Regex": PIECE}},
+    "pieces": {**_ISOLATED, "pattern": {"Regex": PIECE}},
     "given": None,
 }
-"""Ways to cut a text, as `tokenizer.json` says them."""
-CUT_OF: dict[Unit, Cut] = {"characters": "characters", "words": "words", "whole": "given"}
-"""How a tokenizer makes a string what the data have it to be."""
-UNIT_OF: dict[Cut, Unit] = {cut: unit for unit, cut in CUT_OF.items()}
+"""The `pre_tokenizer` of `tokenizer.json` for each way to cut a text."""
+CUT_OF: dict[Unit, TextCut] = {"characters": "characters", "words": "words", "whole": "given"}
+"""How a tokenizer must cut text so that a string is split as the data were split."""
+UNIT_OF: dict[TextCut, Unit] = {cut: unit for unit, cut in CUT_OF.items()}
 
 
-def best_cut(special: Iterable[str], data: Sequences) -> Cut:
-    """How text must be cut to give the tokens of `data` again."""
-    assert data.vocabulary is not None  # the caller saw to it
+def best_cut(special: Iterable[str], data: Sequences) -> TextCut:
+    """How text must be cut to give the tokens of `data` again; `special`: tokens that the tokenizer adds."""
+    assert data.vocabulary is not None  # the caller checked
     if data.prompts is not None:
         return "pieces"  # even where no token has white space in it: an answer comes back as it was given
     said = data.vocabulary.unit
-    if said is not None and misread(CUT_OF[said], special, data) is None:
-        return CUT_OF[said]  # unless there are lists among the strings, whose tokens do not fit
+    # If there are lists among the strings, their tokens may not fit the unit of the strings.
+    if said is not None and tokenizer_fault(CUT_OF[said], special, data) is None:
+        return CUT_OF[said]
     words = [str(name) for name in data.vocabulary.names]
     if all(len(word) == 1 for word in words):
         return "characters"
     if not any(re.search(r"\s", word) for word in words):
         return "words"
     # Spaces that are tokens of their own go to the word behind them when the text is cut again.
-    return "given" if misread("pieces", special, data) else "pieces"
+    return "given" if tokenizer_fault("pieces", special, data) else "pieces"
 
 
-def misread(cut: Cut, special: Iterable[str], data: Sequences) -> str | None:
-    """Why this tokenizer would make other tokens of the data than they have, or None if it does not."""
-    assert data.vocabulary is not None  # the caller saw to it
+def tokenizer_fault(cut: TextCut, special: Iterable[str], data: Sequences) -> str | None:
+    """Why a tokenizer with this cut would split the text of `data` into other tokens; None if it would not.
+
+    `special`: tokens that the tokenizer finds in any text that spells them.
+    """
+    assert data.vocabulary is not None  # the caller checked
     words = np.array([str(name) for name in data.vocabulary.names], dtype=object)
     used = words[np.unique(data.tokens)].tolist()
     if "" in used:
@@ -71,7 +75,7 @@ def misread(cut: Cut, special: Iterable[str], data: Sequences) -> str | None:
         return None
     glue = " " if cut == "words" else ""
     for number, row in enumerate(data.split(data.tokens)):
-        # A prompt enters by itself; what comes behind it enters as ids that the model has returned.
+        # A prompt is tokenized alone; what follows it are ids that the model has returned.
         cuts = [] if data.prompts is None else [int(data.prompts[number])]
         for part in np.split(words[row], cuts):
             text = glue.join(part)

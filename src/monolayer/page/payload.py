@@ -34,10 +34,11 @@ EXAMPLES = 40
 
 
 @torch.no_grad()
-def model_json(model: Monolayer, data: Sequences | None, verdict: str | None) -> dict[str, Any]:
-    """The model as the page's script takes it; one that the page cannot run is a DataError.
+def model_json(model: Monolayer, data: Sequences | None, verdict: str | None) -> dict[str, object]:
+    """The model as the page's script takes it; a model that the page cannot run is a DataError.
 
-    `data`: sequences to pick from, maybe labelled; None: they are drawn from the vocabulary.
+    `data`: sequences to pick from, maybe labelled; None: they are drawn from the vocabulary. `verdict`: what a
+    certificate says of the data.
     """
     staircase_of(model)  # a robust model has none, and says so
     card, way = model.card, plan(model)
@@ -85,7 +86,7 @@ def _columns(weight: torch.Tensor) -> dict[str, list[float]]:
     return {"key": weight[:, KEY].tolist(), "code": weight[:, CODE].tolist()}
 
 
-def _examples(model: Monolayer, data: Sequences | None, known: Ints) -> dict[str, Any]:
+def _examples(model: Monolayer, data: Sequences | None, known: Ints) -> dict[str, object]:
     """Tokens as rows of the page's own table, with the labels of the data where they are `given`, else the model's."""
     card, given = model.card, False
     if data is None:

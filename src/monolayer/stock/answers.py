@@ -1,9 +1,8 @@
-"""What a stock model answers, by one plain evaluation of every architecture in float64."""
+"""What a stock model answers: one plain evaluation in float64 that covers every architecture."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,52 +10,56 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.functional import layer_norm
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.huggingface.architecture import BEGIN, END
-from monolayer.huggingface.files import Facts
+from monolayer.huggingface.files import FolderFacts
 
-AT_ONCE = 1 << 22
-"""Numbers held at a time, in each of a few arrays."""
+NUMBERS_HELD = 1 << 22
+"""Numbers held in memory at a time, in each of a few arrays."""
 SPARE = 512
-"""Places beyond the longest sequence and its begin token: `generate` may go on, batches count padding, and exporters
-try a model with sequences of their own. Their rows are 0, and what is answered there means nothing."""
+"""Places beyond the longest sequence and its begin token: `generate` may continue, batches count padding, and exporters
+try a model with sequences of their own. The rows of these places are 0, and answers there mean nothing."""
 
 
-def answers(facts: Facts, arrays: Mapping[str, Any], data: Sequences, ids: Ints) -> Ints:
+def answered_classes(facts: FolderFacts, arrays: Mapping[str, Floats], data: Sequences, ids: Ints) -> Ints:
     """The class that the network answers at each token, or for each sequence.
 
-    `ids` `(T,)`: the numbers that the tokenizer gives the tokens of `data`, −1 for those that it does not know.
-    Sequences with such a token, and those that are too long, have the answer −1.
+    `facts`, `arrays`: the model, its arrays by their letters. `ids` `(T,)`: the numbers that the tokenizer gives the
+    tokens of `data`, −1 for those that it does not know. Sequences with such a token, and those that are too long, have
+    the answer −1.
     """
     known = data.lengths < facts.room
     known[data.sequence[ids < 0]] = False
     said = np.full(len(data) if facts.task == "sequence" else len(data.tokens), -1)
     network = Evaluation(facts, arrays)
-    for some, length in batches(facts, np.flatnonzero(known), data.lengths):
+    for some, length in same_length_batches(facts, np.flatnonzero(known), data.lengths):
         flat = data.offsets[some][:, None] + np.arange(length)
         best = network.logits(np.insert(ids[flat], 0, BEGIN, axis=1), network.asked).argmax(dim=-1).numpy()
         said[some if facts.task == "sequence" else flat.reshape(-1)] = best.reshape(-1)
     return said
 
 
-def batches(facts: Facts, rows: Ints, lengths: Ints, most: int = 0) -> Iterator[tuple[Ints, int]]:
-    """Those of the `rows` that are of one length, as many as fit into memory, and the length; `most`: if they grow."""
+def same_length_batches(facts: FolderFacts, rows: Ints, lengths: Ints, most: int = 0) -> Iterator[tuple[Ints, int]]:
+    """The `rows` in batches of sequences of one length that fit into memory, each with its length.
+
+    `lengths` `(N,)`: of all sequences. `most`: the length to which the sequences of a batch may grow.
+    """
     for length in np.unique(lengths[rows]).tolist():
         alike = rows[lengths[rows] == length]
         longest = max(length + 1, most)
-        for some in np.array_split(alike, 1 + len(alike) * longest * max(facts.width, longest) // AT_ONCE):
+        for some in np.array_split(alike, 1 + len(alike) * longest * max(facts.width, longest) // NUMBERS_HELD):
             yield some, length
 
 
-def continued(facts: Facts, arrays: Mapping[str, Any], prompts: list[Ints]) -> list[list[int]]:
-    """The ids with which the network goes on from each prompt, its most likely next one at a time, up to the end token.
+def continued(facts: FolderFacts, arrays: Mapping[str, Floats], prompts: list[Ints]) -> list[list[int]]:
+    """The ids with which the network continues each prompt: always the most likely one, up to the end token.
 
     An answer that does not end is cut off where prompt and answer are as long as the longest sequence of the data.
     """
     said: list[list[int]] = [[] for _ in prompts]
     network, lengths, most = Evaluation(facts, arrays), np.array([len(ids) for ids in prompts]), facts.room - SPARE
-    for some, _ in batches(facts, np.arange(len(prompts)), lengths, most):
+    for some, _ in same_length_batches(facts, np.arange(len(prompts)), lengths, most):
         ids = np.stack([np.append(BEGIN, prompts[row]) for row in some])
         while len(some) and ids.shape[1] <= most:
             best = network.logits(ids, slice(-1, None)).argmax(dim=-1).numpy()
@@ -68,15 +71,15 @@ def continued(facts: Facts, arrays: Mapping[str, Any], prompts: list[Ints]) -> l
 
 
 class Evaluation:
-    """The network of a stock model; `arrays` by their letters (`huggingface/architectures.py`)."""
+    """The network of a stock model; `arrays` by their letters (`huggingface/architecture.py`)."""
 
-    def __init__(self, facts: Facts, arrays: Mapping[str, Any]) -> None:
+    def __init__(self, facts: FolderFacts, arrays: Mapping[str, Floats]) -> None:
         self.facts, self.kind = facts, facts.architecture
         self.part = {letter: torch.from_numpy(np.ascontiguousarray(array)) for letter, array in arrays.items()}
 
     @property
     def asked(self) -> slice:
-        """Places that have answers: behind the begin token; for whole sequences the last one, or that token."""
+        """The places that answer: all but the begin token; for whole sequences the last place, or the begin token."""
         if self.facts.task != "sequence":
             return slice(1, None)
         return slice(-1, None) if self.kind.causal else slice(0, 1)
@@ -88,7 +91,7 @@ class Evaluation:
         flat, part = normed.reshape(-1, self.facts.width), self.part
         act = F.silu if self.facts.activation == "silu" else F.relu6
         written = []
-        for some in torch.split(flat, max(1, AT_ONCE // self.facts.neurons)):
+        for some in torch.split(flat, max(1, NUMBERS_HELD // self.facts.neurons)):
             value = act(some @ part["W_1"].T + part["b_1"])
             value = value * (some @ part["W_3"].T + part["b_3"]) if "W_3" in part else value
             written.append(value @ part["W_2"])
@@ -98,7 +101,7 @@ class Evaluation:
         return x @ part["W_H"].T + part.get("b_H", torch.zeros(1))
 
     def arriving(self, ids: Ints, at: slice | Ints) -> tuple[Tensor, Tensor]:
-        """The stream behind attention, and what the neurons see of it, both `(B, m, D)`."""
+        """The stream behind attention, and what neurons read, which is its norm; both `(B, m, D)`."""
         part, n, D = self.part, ids.shape[1], self.facts.width
         x = part["tokens"][torch.from_numpy(ids)]
         if "places" in part:
@@ -120,7 +123,7 @@ class Evaluation:
         return layer_norm(x, weight.shape, weight, self.part[f"shift_{number}"], epsilon)
 
     def _turned(self, x: Tensor) -> Tensor:
-        """Rotary positions: pairs of coordinates turned by their place."""
+        """Queries or keys `(B, n, D)` with pairs of coordinates turned by their place: rotary positions."""
         if self.facts.rotary is None:
             return x
         theta, count = self.facts.rotary

@@ -1,19 +1,21 @@
 """The last step of every construction: its matrices under the names of an architecture, and the model.
 
-The size of the head says how sure the model seems, so that its losses and gradients are numbers and not 0.
+The size of the head decides how confident the model appears. With too large a head all losses and gradients would
+round to 0.
 
-All logits are multiplied by it. It is a power of two, so answers stay and so do their proofs: no rounding changes but
-that of the softmax behind the network.
+All logits are multiplied by this size. It is a power of two, so answers and their proofs stay as they are: no rounding
+changes except in the softmax behind the network.
 
-The rule: of the powers of two from `2^-10` to `2^6` the least for which the median, over facts of the data, of the
-probability of the right label is at least the confidence that was asked for. Of more than 256 facts every k-th is
-asked. A probability grows with the size, since the right label has the largest logit.
+The rule: of the powers of two from `2^-10` to `2^6`, take the least for which the right label has at least the
+confidence that was asked for, in the median over facts of the data. Of more than 256 facts every k-th is asked. The
+probability grows with the size, since the right label has the largest logit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,62 +24,86 @@ from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN
-from monolayer.huggingface.files import Facts
-from monolayer.stock.answers import SPARE, Evaluation, batches
+from monolayer.huggingface.files import FolderFacts
+from monolayer.stock.answers import SPARE, Evaluation, same_length_batches
 from monolayer.stock.card import StockSummary
-from monolayer.stock.draw import Draw, Kept, Line
+from monolayer.stock.draw import CellsDraw, StepsDraw, StockDraw
 from monolayer.stock.folder import StockModel
-from monolayer.stock.labelled import Work
+from monolayer.stock.labelled import StockTask
 
 CONFIDENCE = 0.99
-"""Where none is asked for: classifiers that were trained until they knew their data show a loss near 0.01."""
+"""The default. Classifiers that were trained until they knew their data show a loss near 0.01."""
 SIZES = tuple(2.0**exponent for exponent in range(-10, 7))
 """With the largest, logits are some ten thousand at most, which float16 holds."""
 ASKED = 256
+"""Facts over which the median is taken, at most."""
 
 
-def stock_model(
-    job: Work,
-    arrays: dict[str, Floats],
-    head: tuple[Ints, Floats, float],
-    numbers: Line | Kept,
-    dtype: str,
-    *,
-    theta: float | None = None,
-    confidence: float,
-    known: StockModel | None,
-    **figures: Any,
-) -> StockModel:
-    """The model.
+class LabelHead(NamedTuple):
+    """What the head reads: these `columns` `(m,)` of the stream, along `directions` `(C, m)`, one per class.
 
-    `arrays` by their letters, head and pooler aside. `head`: the columns that the head reads, along which directions
-    `(C, m)`, times a size that is fitted to `confidence`; and the slope of a pooler on these columns. `theta`: base of
-    rotary angles, where they are to turn the logits. `numbers`: what the construction drew; `figures`: what it has to
-    say of itself. `known`: a model whose draw was used again, which has settled room, tokenizer, names and the size of
-    the head.
+    `slope`: what a pooler multiplies these columns by, where the architecture has one.
     """
-    data, kind, D = job.data, job.architecture, arrays["tokens"].shape[1]
+
+    columns: Ints
+    directions: Floats
+    slope: float
+
+
+class Figures(NamedTuple):
+    """What a construction has to say of itself; `StockSummary` says what the fields are."""
+
+    gap: float | None
+    margin: float | None
+    rank: int | None
+    conflicts: int
+    otherwise: str
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class StockParts:
+    """What a construction found, before it is put under the names of an architecture."""
+
+    arrays: Mapping[str, Floats]
+    """By their letters (`huggingface/architecture.py`), without head and pooler; `places` even if it is empty."""
+    head: LabelHead
+    numbers: StepsDraw | CellsDraw
+    """What the construction drew."""
+    dtype: str
+    """The type that the weights are stored in."""
+    figures: Figures
+    theta: float | None = None
+    """Base of rotary angles, where they are to turn the logits."""
+
+
+def stock_model(job: StockTask, parts: StockParts, *, confidence: float, known: StockModel | None) -> StockModel:
+    """The model: `parts` under the names of the architecture, with a head whose size is fitted to `confidence`.
+
+    `known`: a model whose draw was used again; room, tokenizer, names and the size of the head are taken from it.
+    """
+    data, kind, arrays, head = job.data, job.architecture, dict(parts.arrays), parts.head
+    D, steps = arrays["tokens"].shape[1], len(arrays["W_1"])
     assert data.vocabulary is not None  # a stock model takes ids
-    steps, (label, directions, slope) = len(arrays["W_1"]), head
-    if steps == 0:  # an empty layer is no layer: one neuron that never fires
+    if steps == 0:  # architectures need at least one neuron: this one never fires
         arrays |= {"W_1": np.zeros((1, D)), "b_1": np.zeros(1), "W_2": np.zeros((1, D))}
     room = int(data.lengths.max()) + 1 + SPARE if known is None else known.facts.room
     arrays["W_H"] = np.zeros((len(job.classes), D))
-    arrays["W_H"][:, label] = directions
+    arrays["W_H"][:, head.columns] = head.directions
     places = arrays.pop("places")
     if kind.has_places:
         arrays["places"] = np.zeros((kind.offset + room, D))
         arrays["places"][kind.offset : kind.offset + len(places)] = places
     if kind.pooler and job.kind == "sequence":
         arrays["W_P"] = np.zeros((D, D))
-        arrays["W_P"][label, label] = slope
+        arrays["W_P"][head.columns, head.columns] = head.slope
     still = None if kind.still is None else kind.still(D)[1]
     cells, positions = np.unique(job.points.token), job.task.context.positions
-    facts = Facts(
+    facts = FolderFacts(
         architecture=kind,
         task=job.kind,
-        dtype=dtype,
-        rotary=still if theta is None else (theta, D),
+        dtype=parts.dtype,
+        rotary=still if parts.theta is None else (parts.theta, D),
         width=D,
         neurons=len(arrays["W_1"]),
         room=room,
@@ -92,7 +118,7 @@ def stock_model(
         size, median = head_size(facts, whole, data, confidence)
         named = None if data.labels is None else data.labels.classes
         integers = data.vocabulary.integers, named is not None and named.integers
-        draw = Draw(numbers, integers, size, data.prompts is not None, unknown)
+        draw = StockDraw(parts.numbers, integers, size, data.prompts is not None, unknown)
     else:
         draw, median = known.draw, None
     arrays["W_H"] *= draw.head
@@ -103,13 +129,13 @@ def stock_model(
         steps=steps,
         confidence=median,
         unlabelled=None if job.at_begin else len(data.vocabulary) - int((cells >= job.shift).sum()),
-        **figures,
+        **parts.figures._asdict(),
     )
     return StockModel(facts, kind.tensors(job.kind, arrays), draw, data, summary)
 
 
 def check_confidence(confidence: float | None) -> float:
-    """The confidence that is asked for, or an error that says which can be."""
+    """The confidence that is asked for, or the default; a number that is not a probability is an error."""
     if confidence is None:
         return CONFIDENCE
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0.0 < confidence < 1.0:
@@ -117,9 +143,11 @@ def check_confidence(confidence: float | None) -> float:
     return float(confidence)
 
 
-def head_size(facts: Facts, arrays: Mapping[str, Any], data: Sequences, confidence: float) -> tuple[float, float]:
-    """The size, and the median that it gives; the head among the `arrays` has size 1."""
-    behind = torch.cat(_logits(facts, arrays, data))
+def head_size(
+    facts: FolderFacts, arrays: Mapping[str, Floats], data: Sequences, confidence: float
+) -> tuple[float, float]:
+    """The size of the head, and the median probability that it gives; the head among the `arrays` has size 1."""
+    behind = torch.cat(_sampled_logits(facts, arrays, data))
     behind -= behind.max(dim=1, keepdim=True).values
     for size in SIZES:
         median = float(np.median((1.0 / (size * behind).exp().sum(dim=1)).numpy()))
@@ -128,14 +156,14 @@ def head_size(facts: Facts, arrays: Mapping[str, Any], data: Sequences, confiden
     return size, median
 
 
-def _logits(facts: Facts, arrays: Mapping[str, Any], data: Sequences) -> list[torch.Tensor]:
-    """Logits `(·, C)` at facts that lie evenly among all."""
+def _sampled_logits(facts: FolderFacts, arrays: Mapping[str, Floats], data: Sequences) -> list[torch.Tensor]:
+    """Logits `(·, C)` at up to `ASKED` facts, spread evenly over all."""
     network, there = Evaluation(facts, arrays), data.labelled_places
     there = there[np.linspace(0, len(there) - 1, min(len(there), ASKED)).astype(np.int64)]
     whole = facts.task == "sequence"
     row = there if whole else data.sequence[there]
     ids, found = data.tokens + len(facts.architecture.special), []
-    for some, length in batches(facts, np.unique(row), data.lengths):
+    for some, length in same_length_batches(facts, np.unique(row), data.lengths):
         here = np.isin(row, some)
         at, column = np.unique(data.position[there[here]] + 1, return_inverse=True) if not whole else (None, 0)
         given = np.insert(ids[data.offsets[some][:, None] + np.arange(length)], 0, BEGIN, axis=1)

@@ -19,12 +19,12 @@ from monolayer.data.names import Unit
 from monolayer.data.readers import sequences_of
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import Architecture
-from monolayer.huggingface.architectures import choose
+from monolayer.huggingface.architectures import architecture_named
 from monolayer.stock.assemble import check_confidence
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import StockModel
-from monolayer.stock.labelled import Work, token_names, with_unknown, work
-from monolayer.stock.robust import Dtype, check_options, robust_model
+from monolayer.stock.labelled import StockTask, stock_task, token_names, with_unknown
+from monolayer.stock.robust import CellDtype, check_options, robust_model, robust_model_again
 from monolayer.stock.steps import steps_model
 
 
@@ -39,7 +39,7 @@ def memorize_as(
     positions: bool = False,
     storage: Storage | None = None,
     rank: int | None = None,
-    dtype: Dtype | torch.dtype | None = None,
+    dtype: CellDtype | torch.dtype | None = None,
     confidence: float | None = None,
     unknown: str | int | None = None,
     seed: int | None = None,
@@ -49,27 +49,33 @@ def memorize_as(
 ) -> StockModel:
     """The data memorized by an unmodified Hugging Face architecture: `save` writes a folder for `from_pretrained`.
 
-    `architecture`: bert, roberta, distilbert (labels of tokens or of sequences); gpt2, gpt_neox, starcoder2, llama (the
-    same; without `Y` the next token, to the end); opt (labels of sequences; next token). `X`, `Y`, `lengths`,
-    `per`, `unit`, `positions`, `on_conflict`: as for `memorize`; tokens are ids or strings, labels classes. In
-    architectures that generate, a list of strings with a list of strings, or a table of both, is prompts and answers:
-    `generate` goes on from a prompt with its answer, and stops. There `per="sequence"` makes each answer a label.
-    `draw`: a stock model, or its folder, whose names, keys and codes are used again, with everything it was built with;
-    the same data then give the same bits.
+    `architecture`: bert, roberta or distilbert, for labels of tokens or of sequences; gpt2, gpt_neox, starcoder2 or
+    llama, for these labels or, without `Y`, for the next token up to the end of each sequence; opt, for labels of
+    sequences or the next token.
 
-    `confidence`: the head is the least power of two for which the median probability of the right label is at least
-    this; by default 0.99, as a trained model shows. It changes no answer.
-
-    `unknown`: a class of this name answers what the data do not hold, in cells only: every fact has a neuron that wakes
-    close to it, and where none wakes that class is answered. The data may have rows with this label.
+    `X`, `Y`, `lengths`, `per`, `unit`, `positions`, `on_conflict`: as for `memorize`; tokens are ids or strings, and
+    labels are classes. In architectures that generate, a list of strings with a list of strings, or a table of both, is
+    read as prompts and answers: `generate` continues a prompt with its answer, and stops. There `per="sequence"` makes
+    each answer a label.
 
     `storage="cells"`, the default: half-spaces with margins (docs/robust.md), for weights and arithmetic in `dtype`:
-    float32 (the default), bfloat16 or float16; `rank` of the values, by default 128. Every fact is asked in the
-    arithmetic of a short format, and what it loses is an error. `storage="steps"`: steps of a line, of rank 1, for
-    weights and arithmetic in float64 only; it holds more, and longer, sequences. llama takes cells only.
+    float32 (the default), bfloat16 or float16; `rank` of the values, by default 128. In a short format every fact is
+    evaluated in its arithmetic, and facts that it loses are an error. `storage="steps"`: steps of a line, of rank 1,
+    for weights and arithmetic in float64 only; it holds more sequences, and longer ones. llama takes cells only.
+
+    `confidence`: the head is the least power of two for which the median probability of the right label is at least
+    this; by default 0.99, which is what trained models show. It changes no answer.
+
+    `unknown`: the name of a class that answers whatever the data do not hold; with cells only. Every fact then has a
+    neuron that fires close to it, and where no neuron fires, this class is the answer. The data may have rows with this
+    label.
+
+    `seed`: of the random draw, by default 0. `draw`: a stock model, or its folder, whose names, keys, codes and options
+    are used again; the same data then give the same bits. `progress`: called with the name of each stage, and the share
+    of the work that is done.
     """
     report = progress or (lambda stage, share: None)
-    kind = choose(architecture)
+    kind = architecture_named(architecture)
     check_conflict(on_conflict)
     if draw is not None:
         options = {"positions": positions, "storage": storage, "rank": rank, "dtype": dtype}
@@ -81,7 +87,7 @@ def memorize_as(
             )
         report("reading the data", 0.0)
         data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=known.card.manner)
-        model = again(known, data, on_conflict=on_conflict, report=report)
+        model = memorize_again(known, data, on_conflict=on_conflict, report=report)
         report("done", 1.0)
         return model
     storage = storage or "cells"
@@ -104,7 +110,7 @@ def memorize_as(
     number = None
     if unknown is not None:
         data, number = with_unknown(data, unknown)
-    job = work(kind, data, names, positions=positions, on_conflict=on_conflict, storage=storage, unknown=number)
+    job = stock_task(kind, data, names, positions=positions, on_conflict=on_conflict, storage=storage, unknown=number)
     if cells:
         model = robust_model(job, wanted or "float32", report, rank=rank, seed=seed, confidence=sure)
     else:
@@ -118,15 +124,15 @@ def manner_of(kind: Architecture) -> Manner:
     return Manner(per="answer" if "lm" in kind.models else None)
 
 
-def check_settled(options: Mapping[str, Any]) -> None:
-    """Options that a draw has settled already are refused, whatever they say."""
+def check_settled(options: Mapping[str, object]) -> None:
+    """Refuse options that were given although a draw has settled them, whatever their value."""
     given = [name for name, value in options.items() if value is not None and value is not False]
     if given:
         raise DataError(f"draw= decides {' and '.join(given)}: leave {'it' if len(given) == 1 else 'them'} out")
 
 
 def adopt(model: StockModel, data: Sequences) -> Sequences:
-    """`data` in the numbers of the model's tokens and classes; what its draw has no room for is an error."""
+    """`data` in the numbers of the model's tokens and classes; data that do not fit its draw are an error."""
     facts, draw, labels = model.facts, model.draw, data.labels
     if data.vocabulary is None:
         raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
@@ -139,14 +145,14 @@ def adopt(model: StockModel, data: Sequences) -> Sequences:
     if data.prompts is not None:
         data.check_labelled()
     vocabulary = model.vocabulary
-    tokens = _numbered(vocabulary, data.vocabulary, data.tokens, "token")
+    tokens = _in_our_names(vocabulary, data.vocabulary, data.tokens, "token")
     if (labels is None) != (facts.task == "lm"):
         raise DataError("give labels" if labels is None else "this model memorizes each next token: give no labels")
     if labels is not None:
         if labels.classes is None or labels.per != facts.task:
             raise DataError(f"the labels must be classes, one per {facts.task}, as those of the model")
         classes = draw.names(facts.classes, labels=True)
-        values = _numbered(classes, labels.classes, labels.values, "label")
+        values = _in_our_names(classes, labels.classes, labels.values, "label")
         labels = Labels(values, labels.per, classes, place=labels.place)
     found = Sequences(tokens, data.lengths, vocabulary, labels, data.prompts)
     room, long = min(facts.room - 1, draw.longest or facts.room), int(data.lengths.argmax())
@@ -158,7 +164,8 @@ def adopt(model: StockModel, data: Sequences) -> Sequences:
     return found
 
 
-def _numbered(ours: Names, theirs: Names, rows: Ints, what: str) -> Ints:
+def _in_our_names(ours: Names, theirs: Names, rows: Ints, what: str) -> Ints:
+    """`rows` of the names `theirs` as rows of `ours`; a name that ours lack is an error. `what`: token or label."""
     number = ours.find(theirs)[rows]
     if (number < 0).any():
         name = theirs.names[int(rows[int((number < 0).argmax())])]
@@ -169,15 +176,23 @@ def _numbered(ours: Names, theirs: Names, rows: Ints, what: str) -> Ints:
     return number
 
 
-def job_of(model: StockModel, data: Sequences, on_conflict: OnConflict = "error") -> Work:
+def job_of(model: StockModel, data: Sequences, on_conflict: OnConflict = "error") -> StockTask:
     """What a model of adopted `data` with this draw must answer, and where."""
     facts, draw = model.facts, model.draw
     number = None if draw.unknown is None else facts.classes.index(draw.unknown)
-    options: dict[str, Any] = {"on_conflict": on_conflict, "storage": draw.storage, "unknown": number, "cut": facts.cut}
-    return work(facts.architecture, data, facts.names, positions=facts.positions, **options)
+    return stock_task(
+        facts.architecture,
+        data,
+        facts.names,
+        positions=facts.positions,
+        on_conflict=on_conflict,
+        storage=draw.storage,
+        unknown=number,
+        cut=facts.cut,
+    )
 
 
-def again(
+def memorize_again(
     model: StockModel,
     data: Sequences,
     *,
@@ -185,15 +200,16 @@ def again(
     on_conflict: OnConflict = "error",
     report: Progress = lambda stage, share: None,
 ) -> StockModel:
-    """The model of `data` with the draw of `model`: bit for bit the same, whatever data that one held before.
+    """The model of `data` with the draw of `model`: the same bits, whatever data `model` held before.
 
-    `only`: tokens, by their row in the vocabulary, whose facts alone have changed since `model` was built, where that
-    is known: a model of cells then finds their neurons anew, and keeps all others, which are the same bits. Where the
-    begin token answers for whole sequences, all facts are its facts, and all neurons are found anew.
+    `only`: if only the facts of some tokens have changed since `model` was built, these tokens, by their row in the
+    vocabulary. A model of cells then finds their neurons anew, and keeps all others, whose bits would be the same.
+    Where the begin token answers for whole sequences, all facts belong to it, and all neurons are found anew.
+    `on_conflict`: which label wins where the data contradict themselves. `report`: told how far the work is.
     """
     data = adopt(model, data)
     job = job_of(model, data, on_conflict)
     if model.draw.storage == "steps":
         return steps_model(job, report, known=model)
     only = None if job.at_begin else only
-    return robust_model(job, model.facts.dtype, report, known=model, only=only)
+    return robust_model_again(job, report, known=model, only=only)

@@ -1,12 +1,12 @@
-"""The model card: what the folder is, what it holds, and how to use it, for people who have never heard of us."""
+"""The model card: what the folder is, what it holds, and how to use it, for readers who do not know monolayer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from monolayer.huggingface.architecture import BEGIN, SUFFIXES
-from monolayer.huggingface.files import Facts, padding_side
-from monolayer.stock.draw import Draw
+from monolayer.huggingface.architecture import BEGIN, CLASS_SUFFIXES
+from monolayer.huggingface.files import FolderFacts, padding_side
+from monolayer.stock.draw import StockDraw
 from monolayer.table import plural
 
 _PIPELINE = {"token": "token-classification", "sequence": "text-classification", "lm": "text-generation"}
@@ -21,13 +21,19 @@ _HOLDS = {
     "sequence": "the label of every sequence of that dataset",
     "lm": "the next token everywhere, up to the end of each sequence of that dataset",
 }
-_ANSWERS = "the answer to\neach prompt of that dataset, and then the end token. Inside prompts nothing is claimed"
+_ANSWERS = (
+    "the answer to\neach prompt of that dataset, and then the end token. No guarantee is made for positions inside a\n"
+    "prompt"
+)
 
 
 @dataclass(frozen=True)
 class StockSummary:
-    """What the construction found. `gap`: the least distance of neighbours with different labels, as they arrive at
-    the neurons; `margin`: that over the largest rounding error of any evaluation. None where no label changes."""
+    """What the construction found.
+
+    `gap`: the least distance of neighbours with different labels, as they arrive at the neurons. `margin`: the gap
+    divided by the largest rounding error of any evaluation. Both are None where no label changes.
+    """
 
     sequences: int
     longest: int
@@ -38,16 +44,16 @@ class StockSummary:
     conflicts: int
     seconds: float
     otherwise: str
-    """The class that a token answers without a labelled place in the data: the first one that the data have."""
+    """The class that tokens without a labelled place return: the first one that the data have."""
     unlabelled: int | None
-    """Tokens of the vocabulary without a labelled place; None where the begin token answers for all."""
+    """How many tokens of the vocabulary never carry a label; None where the begin token answers for all."""
     confidence: float | None
     """Median probability of the right label; None with a draw that was used again."""
     rank: int | None
     """Value rank of a model of cells; its `gap` is the narrowest half-width of a slab, None after an edit of some."""
 
     def rows(self) -> list[tuple[str, str]]:
-        """What a table shows."""
+        """Rows for the table that commands print."""
         sure = [] if self.confidence is None else [("confidence", f"{self.confidence:.4f}, median of the right label")]
         return [
             ("data", f"{plural(self.sequences, 'sequence')} of up to {plural(self.longest, 'token')}"),
@@ -63,15 +69,15 @@ class StockSummary:
             slab = "not measured again after an edit" if self.gap is None else f"has half-width {self.gap:.3g}"
             return f"value rank {self.rank}, {plural(self.steps, 'half-space')}, the narrowest slab {slab}"
         if self.gap is None or self.margin is None:
-            return "no label changes inside a cell, so nothing is close"
+            return "not applicable: every cell has a single label"
         margin = f"smallest gap {self.gap:.3g}, {self.margin:.3g} times the largest rounding error of any evaluation"
         # On either side of a ramp 3/8 of the gap is left, and a proof needs two errors there.
         return margin if self.margin >= 6.0 else f"{margin}; narrow, so a certificate may say undecided"
 
 
-def loading(facts: Facts) -> str:
-    """Lines of Python that load a folder: first the one whose arithmetic proofs are about."""
-    model, dtype = f"AutoModel{SUFFIXES[facts.task]}.from_pretrained(folder, dtype=", facts.dtype
+def loading(facts: FolderFacts) -> str:
+    """Lines of Python that load a folder; the first one loads it for the arithmetic that proofs are about."""
+    model, dtype = f"AutoModel{CLASS_SUFFIXES[facts.task]}.from_pretrained(folder, dtype=", facts.dtype
     if dtype == "float64":
         loses = "# In float32, to which exporters for ONNX cast, it loses answers: build with storage='cells' for that."
         return f'model = {model}"auto")\n{loses}'
@@ -80,22 +86,21 @@ def loading(facts: Facts) -> str:
 
 
 def _elsewhere(found: StockSummary, vocabulary: int, unknown: str | None) -> str:
-    """What is answered where the data say nothing."""
+    """What the model answers to inputs that are not in its data."""
     if unknown is not None:
         return (
-            f"What they do not hold is answered `{unknown}`, an unknown token among it, unless it is so close to one\n"
-            "of their sequences that its neuron wakes."
+            f"Whatever is not in the dataset, unknown tokens included, is answered `{unknown}`, unless it is so close\n"
+            "to one of its sequences that a neuron of that sequence fires."
         )
     if found.unlabelled is None:
-        return "A sequence that they lack is answered with labels of others."
+        return "A sequence that is not in the dataset gets the label of some other sequence."
     return (
-        f"A token without a labelled place in them ({found.unlabelled:,} of {vocabulary:,}) answers "
-        f"`{found.otherwise}`; any\nother token, in a context that they lack, answers with labels that it has "
-        "elsewhere."
+        f"Tokens that never carry a label in the dataset ({found.unlabelled:,} of {vocabulary:,}) return "
+        f"`{found.otherwise}`;\nothers, in unseen contexts, return one of their known labels."
     )
 
 
-def _padding(facts: Facts) -> str:
+def _padding(facts: FolderFacts) -> str:
     """On which side padding stands, and why where there is a reason."""
     side = padding_side(facts)
     if facts.task != "lm" or side == "left":
@@ -106,7 +111,7 @@ def _padding(facts: Facts) -> str:
     )
 
 
-def _advice(facts: Facts) -> str:
+def _advice(facts: FolderFacts) -> str:
     """In which arithmetic the folder answers, and in which it does not."""
     if facts.dtype == "float64":
         which = "eager or sdpa" if facts.architecture.eager else "sdpa (eager computes in float32 here)"
@@ -120,7 +125,7 @@ def _advice(facts: Facts) -> str:
     )
 
 
-def _onnx(facts: Facts) -> str:
+def _onnx(facts: FolderFacts) -> str:
     """How the ONNX file is used: transformers.js has classes for labels of encoders and texts of decoders only."""
     runs = "`onnx/model.onnx` is the same network for onnxruntime"
     if facts.causal == (facts.task == "lm"):
@@ -131,12 +136,18 @@ def _onnx(facts: Facts) -> str:
     return f"\n{runs}. Certificates are\nabout `model.safetensors`, not about it.\n"
 
 
-def model_card(facts: Facts, draw: Draw, rows: list[tuple[str, str]], found: StockSummary | None, onnx: bool) -> str:
-    """README.md of a folder, with these rows of a table; `found`: None for one that was loaded and changed."""
+def model_card(
+    facts: FolderFacts, draw: StockDraw, rows: list[tuple[str, str]], found: StockSummary | None, onnx: bool
+) -> str:
+    """The text of a folder's README.md.
+
+    `rows`: of the table in it. `found`: what the construction found; None for a model that was loaded. `onnx`: whether
+    the folder has an ONNX file.
+    """
     kind, task = facts.architecture.models[facts.task], facts.task
     order = "The order of tokens counts." if facts.positions else "Of the context only the multiset of tokens counts."
     title = "that holds a dataset" if found is None else f"that holds {plural(found.labelled, 'label')}"
-    # One seed gives one folder, byte for byte: no times.
+    # One seed gives one folder, byte for byte, so the card must not hold times.
     table = "\n".join(f"| {name} | {value} |" for name, value in rows if name != "seconds")
     holds = _ANSWERS if draw.prompts else _HOLDS[task]
     vocabulary = len(facts.names) - len(facts.architecture.special)
@@ -163,7 +174,7 @@ attention mask, which it returns. {_padding(facts)}
 
 ```python
 import torch
-from transformers import AutoTokenizer, AutoModel{SUFFIXES[task]}, pipeline
+from transformers import AutoTokenizer, AutoModel{CLASS_SUFFIXES[task]}, pipeline
 
 tokenizer = AutoTokenizer.from_pretrained(folder)
 {loading(facts)}

@@ -8,9 +8,8 @@ read from the data. transformers ignore the file.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -18,18 +17,22 @@ from monolayer.arrays import Floats
 from monolayer.construct.robust.codes import code_for
 from monolayer.data import Names
 from monolayer.errors import ModelFileError
-from monolayer.huggingface.files import Facts
+from monolayer.huggingface.files import FolderFacts
 from monolayer.huggingface.reading import Files
+from monolayer.huggingface.strict import JsonObject
 
-FILE = "draw.json"
+DRAW_FILE = "draw.json"
 Storage = Literal["cells", "steps"]
 """How facts are stored: half-spaces with margins, for short formats, or steps of a line in float64."""
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
-    """The draw of steps in float64: random keys of tokens `(V,)` and of places `(L,)`, None without positions, and how
-    far contexts may reach before other cells hear them."""
+class StepsDraw:
+    """The draw of steps in float64: random keys of tokens `(V,)` and of places `(L,)`, None without positions.
+
+    `reach`, `silence`: how far apart contexts may lie, and how strongly a neuron reads the code of its cell, so that
+    within that reach neurons of other cells stay silent.
+    """
 
     temperature: float
     reach: float
@@ -39,9 +42,12 @@ class Line:
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
-    """What of a stream of cells neither names nor labels decide: the length of the longest sequence, the mixture `R`
-    `(k, t)` that values are of the code, of numbers of one size, and what attention multiplies them by."""
+class CellsDraw:
+    """The draw of cells: what neither names nor labels decide.
+
+    `longest`: tokens of the longest sequence. `mixture`: `R` `(k, t)`, all entries of one size, which makes values of
+    codes. `gain`: what attention multiplies values by.
+    """
 
     longest: int
     mixture: Floats
@@ -49,12 +55,15 @@ class Kept:
 
 
 @dataclass(frozen=True, eq=False)
-class Draw:
-    """`integers`: whether the names of tokens, and those of labels, are integers in the data. `head`: the size of the
-    numbers in the head, a power of two (`stock/assemble.py`). `prompts`: whether the data are prompts and answers.
-    `unknown`: the class of what the data do not hold, if there is one."""
+class StockDraw:
+    """All numbers of a stock model that its data do not decide.
 
-    numbers: Line | Kept
+    `numbers`: what the construction drew. `integers`: whether the names of tokens, and those of labels, are integers in
+    the data. `head`: the size of the numbers in the head, a power of two (`stock/assemble.py`). `prompts`: whether the
+    data are prompts and answers. `unknown`: the class that answers what the data do not hold, if there is one.
+    """
+
+    numbers: StepsDraw | CellsDraw
     integers: tuple[bool, bool]
     head: float
     prompts: bool = False
@@ -62,12 +71,12 @@ class Draw:
 
     @property
     def storage(self) -> Storage:
-        return "cells" if isinstance(self.numbers, Kept) else "steps"
+        return "cells" if isinstance(self.numbers, CellsDraw) else "steps"
 
     @property
     def longest(self) -> int | None:
         """Tokens of the longest sequence that the numbers are for; None: as many as the model has places for."""
-        if isinstance(self.numbers, Kept):
+        if isinstance(self.numbers, CellsDraw):
             return self.numbers.longest
         return None if self.numbers.place_keys is None else len(self.numbers.place_keys) - 1
 
@@ -78,76 +87,77 @@ class Draw:
         whole = tuple(map(int, texts))
         return Names(range(len(whole))) if whole == tuple(range(len(whole))) else Names(whole)
 
-    def check(self, facts: Facts) -> None:
-        """That this is a draw for a folder with these facts, or a `ValueError` that says why not."""
+    def check(self, facts: FolderFacts) -> None:
+        """Raise a `ValueError` that says why, unless this is a draw for a folder with these facts."""
         self.names(facts.names[len(facts.architecture.special) :])
         if facts.task != "lm":
             self.names(facts.classes, labels=True)
         elif self.integers[1]:
-            raise ValueError(f"{FILE} says that labels are integers, and a language model has none")
-        if isinstance(self.numbers, Kept):
+            raise ValueError(f"{DRAW_FILE} says that labels are integers, and a language model has none")
+        if isinstance(self.numbers, CellsDraw):
             fits = self.numbers.mixture.shape[1] == code_for(len(facts.names)).generator.shape[1]
         else:
             fits = len(self.numbers.keys) == len(facts.names)
         if not fits:
-            raise ValueError(f"{FILE} is for another number of tokens than the tokenizer has")
+            raise ValueError(f"{DRAW_FILE} is for another number of tokens than the tokenizer has")
         if self.longest is not None and self.longest >= facts.room:  # the begin token has a place too
             raise ValueError(
-                f"{FILE} is for sequences of {self.longest:,} tokens, and config.json has places for {facts.room - 1:,}"
+                f"{DRAW_FILE} is for sequences of {self.longest:,} tokens, and config.json has places for "
+                f"{facts.room - 1:,}"
             )
         if self.unknown is not None and self.unknown not in facts.classes:
-            raise ValueError(f"{FILE} names a class {self.unknown!r} that config.json lacks")
+            raise ValueError(f"{DRAW_FILE} names a class {self.unknown!r} that config.json lacks")
         if (self.storage == "steps") != (facts.dtype == "float64"):
-            raise ValueError(f"{FILE} is for another format than {facts.dtype!r}, which config.json names")
+            raise ValueError(f"{DRAW_FILE} is for another format than {facts.dtype!r}, which config.json names")
 
     def to_json(self) -> str:
-        """The file. Of a draw of cells the signs of the mixture are stored, and their size."""
+        """The text of the file. The mixture of a draw of cells is stored as its signs and their common size."""
         said = {**asdict(self), **asdict(self.numbers), "storage": self.storage}
         del said["numbers"]
-        if isinstance(self.numbers, Kept):
+        if isinstance(self.numbers, CellsDraw):
             said["size"] = float(np.abs(self.numbers.mixture).max())
             said["mixture"] = ["".join("-+"[int(one > 0)] for one in row) for row in self.numbers.mixture]
         return json.dumps(said, allow_nan=False, default=np.ndarray.tolist) + "\n"
 
     @classmethod
-    def read(cls, files: Files) -> Draw:
-        """The draw of a folder; what is no draw of ours is an error that says so."""
-        content = files.content[FILE]
+    def read(cls, files: Files) -> StockDraw:
+        """The draw of a folder; a file that `memorize_as` did not write is an error that says so."""
+        content = files.content[DRAW_FILE]
         if isinstance(content, OSError):
             raise ModelFileError(
-                f"{files.folder} has no draw to use again: {FILE} cannot be read ({content.strerror}). memorize_as "
-                "writes it beside the weights; without it, memorize the data anew"
+                f"{files.folder} has no draw to use again: {DRAW_FILE} cannot be read ({content.strerror}). "
+                "memorize_as writes it beside the weights; without it, memorize the data anew"
             )
         try:
             said = json.loads(content)
-            numbers = {"cells": _cells, "steps": _line}[said["storage"]](said)
+            numbers = {"cells": _cells_draw, "steps": _steps_draw}[said["storage"]](said)
             tokens, labels = map(bool, said["integers"])
             unknown = None if said["unknown"] is None else str(said["unknown"])
             return cls(numbers, (tokens, labels), _positive(said, "head"), bool(said["prompts"]), unknown)
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise ModelFileError(f"{files.folder / FILE} is not a draw that memorize_as wrote: {error}") from None
+            raise ModelFileError(f"{files.folder / DRAW_FILE} is not a draw that memorize_as wrote: {error}") from None
 
 
-def _positive(said: Mapping[str, Any], name: str) -> float:
+def _positive(said: JsonObject, name: str) -> float:
     value = float(said[name])
     if not 0.0 < value < np.inf:
         raise ValueError(f"{name} must be a number above 0")
     return value
 
 
-def _line(said: Mapping[str, Any]) -> Line | Kept:
+def _steps_draw(said: JsonObject) -> StepsDraw | CellsDraw:
     keys = [None if said[name] is None else np.array(said[name], dtype=np.float64) for name in ("keys", "place_keys")]
     if keys[0] is None or not all(key is None or (key.ndim == 1 and (np.abs(key) <= 1.0).all()) for key in keys):
         raise ValueError("keys must be numbers from −1 to 1")
     temperature, reach, silence = (_positive(said, name) for name in ("temperature", "reach", "silence"))
-    return Line(temperature, reach, silence, keys[0], keys[1])
+    return StepsDraw(temperature, reach, silence, keys[0], keys[1])
 
 
-def _cells(said: Mapping[str, Any]) -> Line | Kept:
+def _cells_draw(said: JsonObject) -> StepsDraw | CellsDraw:
     signs = np.array([[{"+": 1.0, "-": -1.0}[sign] for sign in row] for row in said["mixture"]])
     if signs.ndim != 2:
         raise ValueError("the mixture must be rows of signs")
     longest = said["longest"]
     if type(longest) is not int or not 1 <= longest < 2**31:
         raise ValueError("longest must be a whole number from 1 to 2^31")
-    return Kept(longest, _positive(said, "size") * signs, _positive(said, "gain"))
+    return CellsDraw(longest, _positive(said, "size") * signs, _positive(said, "gain"))

@@ -1,4 +1,4 @@
-"""A model of ours in the clothes of a stock architecture: its own answers, memorized again.
+"""A model of monolayer as a stock architecture: the answers of the model, memorized again.
 
 Weights hold thresholds of contexts, not the sequences that had them, so the sequences must be given. Labels need not
 be, for the model has them. A model that recites holds its text, and needs nothing.
@@ -20,7 +20,7 @@ from monolayer.data import Sequences
 from monolayer.data.folder import check_output
 from monolayer.data.prompts import pieces
 from monolayer.errors import DataError
-from monolayer.huggingface.architectures import ARCHITECTURES, choose
+from monolayer.huggingface.architectures import ARCHITECTURES, architecture_named
 from monolayer.model.chain import write_readout
 from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
@@ -43,12 +43,13 @@ def export(
     progress: Progress | None = None,
     **options: Any,
 ) -> StockModel | Path:
-    """Write `folder`, a stock model `to` (bert, gpt2, …; docs/stock.md) that answers as `model` does on `X`.
+    """Write to `folder` a stock model that answers on `X` as `model` does, and return it.
 
-    `model`: a Monolayer of ids or strings and classes, or its folder. `X`: the sequences, as for `predict`; of labels
-    among them only the places are looked at (`verify` compares labels). A model that recites needs none: the text is
-    recited into a causal architecture. `storage`: cells by default, and steps for a recited text. `overwrite`, `onnx`:
-    as for `StockModel.save`. `options`: those of `memorize_as`, such as `rank`, `dtype`, `seed`.
+    `model`: a Monolayer of ids or strings and classes, or its folder. `to`: the architecture (bert, gpt2, …;
+    docs/stock.md). `X`: the sequences, as for `predict`, with their `lengths` if they are padded; if they have labels,
+    only the places of these count (`verify` compares labels). A model that recites needs no `X`: its text is memorized
+    by a causal architecture. `storage`: cells by default, and steps for a recited text. `overwrite`, `onnx`: as for
+    `StockModel.save`. `progress` and `options`, such as `rank`, `dtype`, `seed`: as for `memorize_as`.
 
     `to="onnx", part="readout"` writes a file instead, the feed-forward block alone for verifiers (docs/benchmarks.md),
     and returns its path.
@@ -63,7 +64,7 @@ def export(
         if more := [name for name, value in given.items() if value]:
             raise DataError(f"the readout is written as it is: leave {', '.join(more)} out")
         return write_readout(load_monolayer(model), folder, overwrite=overwrite)
-    kind = choose(to)
+    kind = architecture_named(to)
     check_output(Path(folder), overwrite=overwrite, kind=STOCK)
     model = load_monolayer(model)
     if not isinstance(model, Monolayer) or model.card.kind != "memorizer" or model.card.vocabulary is None:
@@ -84,7 +85,7 @@ def export(
             )
         if model.card.script is not None:
             raise DataError("a model that recites is exported with its text, which it holds: leave the data out")
-        sees, data, positions = model.card.causal, _answered(model, X, lengths), model.positions is not None
+        sees, data, positions = model.card.causal, _labelled_by_model(model, X, lengths), model.positions is not None
     if sees != kind.causal:
         able = [name for name, each in ARCHITECTURES.items() if each.causal == sees]
         does = "only what came before" if sees else "all of its sequence"
@@ -96,8 +97,8 @@ def export(
     return built
 
 
-def _answered(model: Monolayer, X: Any, lengths: Any) -> Sequences:
-    """The sequences with the labels that the model gives them, whatever labels came along; where, these may say."""
+def _labelled_by_model(model: Monolayer, X: object, lengths: object) -> Sequences:
+    """The sequences labelled by the model. Labels in the data only choose the places."""
     data = model.encode(X, lengths=lengths)
     with torch.no_grad():
         values = model.labels(data)
@@ -120,7 +121,7 @@ def _answered(model: Monolayer, X: Any, lengths: Any) -> Sequences:
 
 
 def _recited(model: Monolayer) -> Sequences:
-    """The text that a model recites, in the pieces that a stock tokenizer cuts it into."""
-    assert model.card.script is not None  # the caller asked
+    """The text that a model recites, as one sequence of the pieces that a stock tokenizer cuts it into."""
+    assert model.card.script is not None  # the caller checked
     text = model.generate()
     return Sequences.of([list(text) if model.card.script.unit == "characters" else pieces(text)])

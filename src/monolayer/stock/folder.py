@@ -21,29 +21,31 @@ from monolayer.data.folder import Kind, new_folder
 from monolayer.data.labels import Per
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architecture import UNKNOWN
-from monolayer.huggingface.files import Facts, config, written
+from monolayer.huggingface.files import FolderFacts, config, written
 from monolayer.huggingface.manifest import is_attached
 from monolayer.huggingface.reading import Files, read_folder, stock_files
-from monolayer.huggingface.strict import ForeignError
+from monolayer.huggingface.strict import ForeignError, JsonObject
 from monolayer.huggingface.texts import UNIT_OF
 from monolayer.model.card import Card
 from monolayer.model.load import load as load_own
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.uniform import Uniform
-from monolayer.stock.answers import answers, continued
+from monolayer.stock.answers import answered_classes, continued
 from monolayer.stock.card import StockSummary, loading, model_card
-from monolayer.stock.draw import FILE, Draw
+from monolayer.stock.draw import DRAW_FILE, StockDraw
 from monolayer.stock.graph import onnx_model
 from monolayer.table import as_table, plural
 
 ONNX = "onnx/model.onnx"
 """Where transformers.js looks for the network."""
-_FILES = "config.json model.safetensors tokenizer.json tokenizer_config.json generation_config.json README.md"
-STOCK = Kind("stock model of monolayer", "built_by", frozenset([*_FILES.split(), "certificate.json", FILE, ONNX]))
-"""A folder that `save` may replace when asked to."""
+_SAVED_FILES = "config.json model.safetensors tokenizer.json tokenizer_config.json generation_config.json README.md"
+STOCK = Kind(
+    "stock model of monolayer", "built_by", frozenset([*_SAVED_FILES.split(), "certificate.json", DRAW_FILE, ONNX])
+)
+"""The kind of folder that `save` may replace when asked to."""
 
 
-class Neurons(NamedTuple):
+class NeuronWeights(NamedTuple):
     """The feed-forward block: `W_1` `(H, D)`, `b_1` `(H,)`, `W_2` `(H, D)`."""
 
     W_1: Floats
@@ -53,20 +55,20 @@ class Neurons(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StockModel:
-    """Weights and words of an unmodified architecture. Nothing of monolayer is needed to use what `save` writes."""
+    """Weights and names of an unmodified architecture. What `save` writes can be used without monolayer."""
 
-    facts: Facts
+    facts: FolderFacts
     """All that its files say besides the weights."""
     tensors: Mapping[str, Floats]
-    draw: Draw
+    draw: StockDraw
     data: Sequences | None = None
-    """What it holds; not written, so a model that was loaded has none."""
+    """The data that the model holds. They are not written, so a loaded model has none."""
     summary: StockSummary | None = None
-    """What its construction found; not written either."""
+    """What its construction found. It is not written, so a loaded model has none."""
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> StockModel:
-        """A folder that `save` wrote, read back: its weights and its draw."""
+        """Read weights and draw from a `folder` that `save` wrote."""
         files = stock_files(folder)
         if files is None:
             raise ModelFileError(
@@ -79,7 +81,7 @@ class StockModel:
     def of(cls, files: Files) -> StockModel:
         """The model in the files of a folder."""
         try:
-            read, draw = read_folder(files), Draw.read(files)
+            read, draw = read_folder(files), StockDraw.read(files)
             draw.check(read.facts)
         except (ForeignError, ValueError) as error:
             if isinstance(error, ModelFileError):
@@ -100,19 +102,19 @@ class StockModel:
         return self.facts.dtype
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> JsonObject:
         """What `config.json` says."""
         return config(self.facts)
 
     @property
     def arrays(self) -> dict[str, Floats]:
-        """The tensors by their letters (`huggingface/architectures.py`)."""
+        """The tensors by their letters (`huggingface/architecture.py`)."""
         return self.facts.architecture.arrays(self.facts.task, self.tensors)
 
     @property
-    def neurons(self) -> Neurons:
+    def neurons(self) -> NeuronWeights:
         arrays = self.arrays
-        return Neurons(arrays["W_1"], arrays["b_1"], arrays["W_2"])
+        return NeuronWeights(arrays["W_1"], arrays["b_1"], arrays["W_2"])
 
     @property
     def parameters(self) -> int:
@@ -135,11 +137,12 @@ class StockModel:
         return self.draw.names(self.facts.names[special:]).cut_into(UNIT_OF.get(self.facts.cut))
 
     def predict(self, X: Any, *, lengths: Any = None) -> Any:
-        """Labels of `X` by their names, in the shapes of `Monolayer.predict`; of a language model the next tokens.
+        """Labels of `X` by their names, in the shapes of `Monolayer.predict`; a language model returns the next tokens.
 
-        Of a folder that holds prompts and answers, the answers to the prompts `X`, as text.
-        By a plain evaluation in float64, without transformers. An unknown token, unless the folder has a class for what
-        it does not hold, and a sequence that is longer than the folder has places are errors that name them.
+        `X`: sequences, with their `lengths` if they are padded. A folder that holds prompts and answers returns the
+        answers to the prompts `X`, as text. The network is evaluated in float64, without transformers. A sequence that
+        is too long for the folder is an error that names it, and so is an unknown token, unless the folder has a class
+        for what it does not hold.
         """
         data = self.encode(X, lengths=lengths)
         if self.draw.prompts:
@@ -147,7 +150,7 @@ class StockModel:
         return self.card.shaped(self.card.decode(self.labels(data)), data, X, lengths)
 
     def encode(self, X: Any, *, lengths: Any = None) -> Sequences:
-        """`X` with the row numbers of the folder's names; what the folder cannot answer is an error that names it."""
+        """`X` in the row numbers of the folder's names; a sequence that the folder cannot answer is an error."""
         if self.draw.prompts:
             data = Sequences.of(X, lengths=lengths, per="answer").only_prompts()
         else:
@@ -159,11 +162,11 @@ class StockModel:
         return data if self.draw.unknown is not None else Sequences.of(data, vocabulary=self.vocabulary)
 
     def labels(self, data: Sequences) -> Ints:
-        """Numbers of the classes that are answered, one per token or one per sequence; −1 where `unanswerable`."""
-        return answers(self.facts, self.arrays, data, self._ids(data))
+        """Numbers of the classes that the model answers, one per token or sequence; −1 where `unanswerable`."""
+        return answered_classes(self.facts, self.arrays, data, self._ids(data))
 
     def answers(self, data: Sequences) -> list[str | None]:
-        """How the folder goes on from each prompt, as text; None where `unanswerable`."""
+        """How the model continues each prompt, as text; None where `unanswerable`."""
         data, names = data.only_prompts(), self.facts.names
         refused, ids = self.unanswerable(data), data.split(self._ids(data))
         rows = [row for row in range(len(data)) if row not in refused]
@@ -182,14 +185,14 @@ class StockModel:
             for row in np.flatnonzero(data.lengths > room).tolist()
         }
         for flat in np.flatnonzero(ids < 0)[::-1].tolist():
-            assert data.vocabulary is not None  # _ids asked
+            assert data.vocabulary is not None  # `_ids` checked
             row, place = data.place(flat)
             name, hint = data.vocabulary.names[int(data.tokens[flat])], self.vocabulary.built_from
             said[row] = f"token {place} is {name!r}, which the model has never seen{hint}"
         return said
 
     def _ids(self, data: Sequences) -> Ints:
-        """What the tokenizer makes of the tokens; −1 for unknown ones, which a class `unknown` answers."""
+        """The ids of the tokens; −1 for unknown tokens, or the id of the unknown token if a class answers it."""
         if data.vocabulary is None:
             raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
         row = self.vocabulary.find(data.vocabulary)
@@ -198,10 +201,10 @@ class StockModel:
         return ids
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False, onnx: bool = False) -> Path:
-        """Write `folder`, all at once or not at all.
+        """Write `folder`, all at once or not at all; return its path.
 
-        `onnx`: also `onnx/model.onnx`, the same network for onnxruntime and transformers.js, which no certificate
-        covers; steps in float64, all else in float32.
+        `overwrite`: replace a stock folder that is there. `onnx`: also write `onnx/model.onnx`, the same network for
+        onnxruntime and transformers.js, steps in float64 and all else in float32; no certificate covers it.
         """
         with new_folder(folder, overwrite=overwrite, kind=STOCK) as scratch:
             dtype = getattr(torch, self.dtype)
@@ -211,7 +214,7 @@ class StockModel:
             save_file(tensors, scratch / "model.safetensors", metadata={"format": "pt"})
             for name, value in written(self.facts).items():
                 (scratch / name).write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-            (scratch / FILE).write_text(self.draw.to_json(), encoding="utf-8")
+            (scratch / DRAW_FILE).write_text(self.draw.to_json(), encoding="utf-8")
             (scratch / "README.md").write_text(self.readme(onnx=onnx), encoding="utf-8")
             if onnx:
                 (scratch / ONNX).parent.mkdir()
@@ -223,8 +226,8 @@ class StockModel:
         return model_card(self.facts, self.draw, self.rows(), self.summary, onnx)
 
     @property
-    def sizes(self) -> dict[str, Any]:
-        """What the files alone say."""
+    def sizes(self) -> JsonObject:
+        """What is known from the files alone, without the summary of a construction."""
         facts = self.facts
         return {
             "architecture": facts.kind,
@@ -245,7 +248,7 @@ class StockModel:
     __repr__ = as_table
 
     def rows(self) -> list[tuple[str, str]]:
-        """What a table shows."""
+        """Rows for the table that commands print."""
         facts, sizes, storage = self.facts, self.sizes, f"cells, in {self.dtype}: half-spaces with margins"
         if self.draw.storage == "steps":
             storage = "steps, in float64 only: loaded in float32 or less, it loses facts"
@@ -263,18 +266,18 @@ class StockModel:
         """Lines of Python that load the folder."""
         return loading(self.facts)
 
-    def json(self) -> dict[str, Any]:
-        """The same numbers for machines."""
+    def json(self) -> JsonObject:
+        """Sizes and summary for JSON."""
         return {**self.sizes, **({} if self.summary is None else asdict(self.summary))}
 
 
 def load(
     folder: str | os.PathLike[str], *, device: torch.device | str | None = None
 ) -> Monolayer | Uniform | StockModel | Attached:
-    """The model in `folder`; a truncated, foreign, changed or newer one is a `ModelFileError` that says so.
+    """Read the model in `folder`; a truncated, foreign, changed or newer one is a `ModelFileError` that says so.
 
-    A folder that `memorize_as` or `export` wrote gives a `StockModel`, one that facts were attached to an `Attached`;
-    these take no `device`.
+    `device`: where the model shall be, by default the CPU. A folder that `memorize_as` or `export` wrote gives a
+    `StockModel`, one that facts were attached to an `Attached`; these take no `device`.
     """
     if is_attached(folder):
         return Attached.load(folder)

@@ -9,33 +9,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from types import ModuleType
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
+from monolayer.arrays import Floats
 from monolayer.errors import DataError
-from monolayer.huggingface.files import Facts
+from monolayer.huggingface.files import FolderFacts
 from monolayer.model.chain import LARGEST, import_onnx, onnx_file
 
 _LAST = np.array([np.iinfo(np.int64).max])
+Real: TypeAlias = type[np.float64] | type[np.float32]
+Input: TypeAlias = str | ArrayLike
+"""The name of a node, or a constant."""
 
 
 class _Nodes:
-    """Nodes in the order of evaluation. What is no name of a node is a constant; floating ones get type `real`."""
+    """Nodes in the order of evaluation, and constants; floating ones get the type `real`."""
 
-    def __init__(self, onnx: Any, real: Any) -> None:
+    def __init__(self, onnx: ModuleType, real: Real) -> None:
         self.onnx, self.real = onnx, real
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
+        self.nodes: list[object] = []
+        self.constants: list[object] = []
 
-    def __call__(self, op: str, *inputs: Any, name: str | None = None, **attributes: Any) -> str:
-        """Add a node; its output, called `name` or by a number."""
+    def __call__(self, op: str, *inputs: Input, name: str | None = None, **attributes: object) -> str:
+        """Add a node, and return the name of its output: `name`, or one with a number.
+
+        `inputs`: names of outputs of other nodes, or constants.
+        """
         names = [one if isinstance(one, str) else self._constant(one) for one in inputs]
         output = name or f"{op}_{len(self.nodes)}"
         self.nodes.append(self.onnx.helper.make_node(op, names, [output], **attributes))
         return output
 
-    def _constant(self, value: Any) -> str:
+    def _constant(self, value: ArrayLike) -> str:
         array = np.asarray(value)
         array = np.ascontiguousarray(array, dtype=self.real if array.dtype.kind == "f" else None).reshape(array.shape)
         name = f"constant_{len(self.constants)}"
@@ -43,10 +52,10 @@ class _Nodes:
         return name
 
 
-def onnx_model(facts: Facts, arrays: Mapping[str, Any]) -> bytes:
-    """The file; `arrays` by their letters (`huggingface/architecture.py`)."""
+def onnx_model(facts: FolderFacts, arrays: Mapping[str, Floats]) -> bytes:
+    """The bytes of the ONNX file; `arrays` by their letters (`huggingface/architecture.py`)."""
     onnx = import_onnx()
-    real: Any = np.float64 if facts.dtype == "float64" else np.float32
+    real: Real = np.float64 if facts.dtype == "float64" else np.float32
     size = real(0).itemsize * sum(array.size for array in arrays.values())
     if size > LARGEST:
         raise DataError(
@@ -56,7 +65,7 @@ def onnx_model(facts: Facts, arrays: Mapping[str, Any]) -> bytes:
     node = _Nodes(onnx, real)
     cached = _network(node, facts, arrays)
 
-    def value(name: str, kind: Any, *shape: Any) -> Any:
+    def value(name: str, kind: DTypeLike, *shape: str | int) -> object:
         return onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)), shape)
 
     B, n, past, D = "batch_size", "sequence_length", "past_sequence_length", facts.width
@@ -68,8 +77,8 @@ def onnx_model(facts: Facts, arrays: Mapping[str, Any]) -> bytes:
     return onnx_file(node.nodes, facts.architecture.models[facts.task], inputs, outputs, node.constants)
 
 
-def _network(node: _Nodes, facts: Facts, arrays: Mapping[str, Any]) -> tuple[str, ...]:
-    """The network up to `logits`; the parts of a cache that it reads and writes."""
+def _network(node: _Nodes, facts: FolderFacts, arrays: Mapping[str, Floats]) -> tuple[str, ...]:
+    """Add the nodes of the network up to `logits`; return the parts of a cache that it reads and writes."""
     kind, ids, mask = facts.architecture, "input_ids", "attention_mask"
     total, n = (node("Gather", node("Shape", name), np.array([1])) for name in (mask, ids))
 
@@ -87,7 +96,7 @@ def _network(node: _Nodes, facts: Facts, arrays: Mapping[str, Any]) -> tuple[str
         return x if kind.rms else node("Add", x, arrays[f"shift_{number}"])
 
     def last(x: str, axis: int) -> str:
-        """Of what is there for all tokens, the part of those that are not in the cache."""
+        """The part of `x` along `axis` that belongs to tokens which are not in the cache."""
         return node("Slice", x, node("Neg", n), _LAST, np.array([axis]))
 
     x = node("Gather", arrays["tokens"], ids)
@@ -100,7 +109,7 @@ def _network(node: _Nodes, facts: Facts, arrays: Mapping[str, Any]) -> tuple[str
 
     q, k, v = (node("Unsqueeze", linear(here, letter), np.array([1])) for letter in "QKV")
     if facts.rotary is not None:
-        q, k = _turned(node, facts, place, q, k)
+        q, k = _rotated(node, facts, place, q, k)
     cached = ("key", "value") if facts.task == "lm" else ()
     if cached:
         k = node("Concat", "past_key_values.0.key", k, axis=2, name="present.0.key")
@@ -115,7 +124,7 @@ def _network(node: _Nodes, facts: Facts, arrays: Mapping[str, Any]) -> tuple[str
     averages = node("MatMul", node("Softmax", scores, axis=-1), v)
     x = node("Add", x, linear(node("Squeeze", averages, np.array([1])), "O"))
 
-    if facts.task == "sequence" and kind.causal:  # asked at the last token that is no padding
+    if facts.task == "sequence" and kind.causal:  # the last token that is not padding answers
         end = node("ReduceMax", node("Mul", mask, number), axes=[1], keepdims=1)
         x = node("GatherND", x, end, batch_dims=1)
     elif facts.task == "sequence":
@@ -133,9 +142,9 @@ def _network(node: _Nodes, facts: Facts, arrays: Mapping[str, Any]) -> tuple[str
     return cached
 
 
-def _turned(node: _Nodes, facts: Facts, place: str, *parts: str) -> list[str]:
+def _rotated(node: _Nodes, facts: FolderFacts, place: str, *parts: str) -> list[str]:
     """Rotary positions: pairs of coordinates of `(B, 1, n, D)`, turned by their place."""
-    assert facts.rotary is not None  # the caller asked
+    assert facts.rotary is not None  # the caller checked
     theta, count = facts.rotary
     kind = node.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(node.real))
     there = node("Unsqueeze", node("Cast", place, to=kind), np.array([1, 3]))

@@ -13,9 +13,9 @@ second norm all that can arrive lies on a sphere,
 `w = (β² u_f, F_f c_f)`, and the half-space of a fact `f` is a cap of that sphere: a ball around it. Its half-width `h`,
 in the units of `w/|w|`, is `NARROW`, or half of what is left to the nearest fact with another label, if that is less.
 
-`misread` asks the facts in the arithmetic of a short format. A plain `from_pretrained` computes in the format that the
-weights are stored in, and no proof covers bfloat16 or float16 arithmetic. So the facts are asked: what arrives is
-computed as such an evaluation does it, sums in float32 and every result rounded to the format, up to the neurons of the
+`misread_points` evaluates the facts in the arithmetic of a short format. A plain `from_pretrained` computes in the
+format that the weights are stored in, and no proof covers bfloat16 or float16 arithmetic. So every fact is evaluated as
+`from_pretrained` would do it, with sums in float32 and every result rounded to the format, up to the neurons of the
 token that answers. Logits and weights of attention are not rounded, as in the fused kernels that are the default
 (sdpa); eager attention rounds them, and may lose more. Kernels sum and round in different orders, so a neuron must keep
 at least `LEFT` of its margin here, and a multiple of what independent roundings of the numbers that it reads add up to,
@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -36,12 +37,12 @@ from monolayer.arrays import Floats, Ints
 from monolayer.construct.powers import power_above
 from monolayer.construct.robust.build import LOUD, NARROWEST
 from monolayer.construct.robust.cover import Cells, HalfSpaces
-from monolayer.stock.folder import Neurons
-from monolayer.stock.labelled import Points, Work
-from monolayer.stock.mirror import USUAL, Mirror, contexts
+from monolayer.stock.folder import NeuronWeights
+from monolayer.stock.labelled import StockTask
+from monolayer.stock.mirror import USUAL_SIZE, Mirror, written_contexts
 from monolayer.stock.norms import factor
 
-ONE = {"float32": 8.0, "bfloat16": 1.0, "float16": 1.0}
+U_WEIGHT = {"float32": 8.0, "bfloat16": 1.0, "float16": 1.0}
 """How much the `u` behind the places counts beside a coordinate of the context, a power of two. Facts would lie on a
 sphere at about 10; but a short format rounds `u` once, for all of it, so there it counts as one coordinate."""
 RADII = 64
@@ -49,33 +50,46 @@ RADII = 64
 NARROW = 2.0**-5
 """`h`, about as narrow as a half-space may be that is still proved. The ball has radius `√(2 h |w|)`, which is about 1,
 where contexts are some 10 long."""
-AT_ONCE = 1 << 23
-"""Products held at a time."""
+PRODUCTS_HELD = 1 << 23
+"""Products held in memory at a time, at most."""
 LEFT = 0.5
 """Share of a margin that must be left."""
-UNIT = {"bfloat16": 2.0**-9, "float16": 2.0**-12}
-"""Half the distance of neighbouring numbers at most, as a share."""
+SHORT_UNIT = {"bfloat16": 2.0**-9, "float16": 2.0**-12}
+"""Unit roundoff: half of the largest distance between neighbouring numbers, as a share of them."""
 ROUNDINGS = 2.0
 """A margin must also exceed so many times what independent roundings of all numbers that a neuron reads add up to."""
 SHARP = {"relu6": 1.0, "silu": 32.0}
 """What neurons are multiplied by, so that −1 is silence: silu(−32) is below 10⁻¹²."""
 
 
-def rounded(array: Floats, dtype: str) -> Floats:
+def rounded_to(array: Floats, dtype: str) -> Floats:
     """`array` rounded to a format, in float64."""
     found: Floats = torch.from_numpy(np.ascontiguousarray(array)).to(getattr(torch, dtype)).double().numpy()
     return found
 
 
+class CellFacts(NamedTuple):
+    """The facts of tokens that have several classes, in the order of their tokens.
+
+    `tokens` `(c,)`: the ids of these tokens, one per cell. `cells`: what arrives at their facts, cell by cell. `u` and
+    `point` `(Q,)`: the size of code and ones there, and the number of the labelled point, for each fact.
+    """
+
+    tokens: Ints
+    cells: Cells
+    u: Floats
+    point: Ints
+
+
 @dataclass(frozen=True, eq=False)
 class Half:
-    """Neurons as they will be stored `(H, p + k)`, `(H,)`, each with its cell and class; margins on the data."""
+    """Half-spaces as neurons will store them, `(H, p + k)` and `(H,)`, each with its cell, class and margin."""
 
     cell: Ints
     label: Ints
     coarse: Floats
     slight: Floats
-    """What the second half, which holds the negatives, is read with: `coarse + slight` is closer to the wish."""
+    """Correction, read from the negated half: `coarse + slight` is nearer to the exact weight than `coarse`."""
     bias: Floats
     width: Floats
     """Half-width of each slab, in the units of what arrives."""
@@ -87,22 +101,21 @@ class Half:
         return self.coarse + self.slight
 
 
-def settled(
-    facts: Cells, found: HalfSpaces, cells: Ints, size: Floats, dtype: str, codes: Floats, narrow: bool = False
-) -> Half:
+def settled(known: CellFacts, found: HalfSpaces, dtype: str, codes: Floats, *, narrow: bool = False) -> Half:
     """Half-spaces rounded to the format, and their slabs measured again on the facts of their cells.
 
-    `narrow`: slabs shall be no wider than they were found, though no fact is in the way.
+    `codes` `(L, p)`: the words of places (`Mirror.place_codes`). `narrow`: slabs shall be no wider than they were
+    found, even if no fact is in the way.
     """
-    p = codes.shape[1]
+    facts, p = known.cells, codes.shape[1]
     wide = np.maximum(found.half_width, NARROWEST)
     wish = power_above(1.0 / wide)  # a power of two: margins of 1 to 2, and no new rounding
     exact = found.normal.double().numpy() * wish[:, None]
-    coarse = rounded(exact, dtype)
-    slight = rounded(exact - coarse, dtype)
+    coarse = rounded_to(exact, dtype)
+    slight = rounded_to(exact - coarse, dtype)
     weight = coarse + slight
     low, high, place, usual_u = np.zeros((4, len(weight)))
-    cuts = np.searchsorted(found.cell, np.arange(len(cells) + 1))
+    cuts = np.searchsorted(found.cell, np.arange(len(known.tokens) + 1))
     covered = facts.label == facts.base[facts.cell]
     for cell, (begin, end) in enumerate(pairwise(cuts.tolist())):
         own = slice(int(facts.start[cell]), int(facts.start[cell + 1]))
@@ -115,21 +128,23 @@ def settled(
         if narrow:
             low[begin:end] = np.maximum(low[begin:end], centre - reach)
         covered[own] |= inside.any(axis=1)
-        usual_u[begin:end] = np.median(size[own])
+        usual_u[begin:end] = np.median(known.u[own])
         place[begin:end] = (weight[begin:end, :p] @ codes.T).max(axis=1)
-    high = np.where(np.isfinite(high), high, low)  # all its facts were lost in rounding: a slab of width 0
+    high = np.where(np.isfinite(high), high, low)  # rounding lost all facts of the slab: width 0
     low = np.where(np.isfinite(low), low, high - 2.0)
     margin = np.where(covered.all(), (high - low) / 2.0, 0.0)
     length = np.maximum(np.linalg.norm(weight, axis=1), 1e-30)  # equal facts leave no direction
-    bias = rounded(-(high + low) / 2.0, dtype)
-    # What a short bias lacks, `u` behind the places adds.
-    one = ONE[dtype]
-    fine = rounded(slight[:, p - 1] + (-(high + low) / 2.0 - bias) / (one * usual_u), dtype) - slight[:, p - 1]
+    bias = rounded_to(-(high + low) / 2.0, dtype)
+    # The column of `u` adds what a bias in a short format lacks.
+    one = U_WEIGHT[dtype]
+    fine = rounded_to(slight[:, p - 1] + (-(high + low) / 2.0 - bias) / (one * usual_u), dtype) - slight[:, p - 1]
     slight[:, p - 1] += fine
-    return Half(cells[found.cell], found.label, coarse, slight, bias, margin / length, place + one * np.abs(fine))
+    return Half(
+        known.tokens[found.cell], found.label, coarse, slight, bias, margin / length, place + one * np.abs(fine)
+    )
 
 
-def neurons(mirror: Mirror, half: Half, dtype: str, activation: str) -> Neurons:
+def neurons(mirror: Mirror, half: Half, dtype: str, activation: str) -> NeuronWeights:
     """Rows that read code, ones, place and context; what they write is the word of their class, in both halves."""
     D, H = mirror.width, len(half.cell)
     p = mirror.place.stop - mirror.place.start + 1
@@ -143,10 +158,10 @@ def neurons(mirror: Mirror, half: Half, dtype: str, activation: str) -> Neurons:
     for part, columns in ((mirror.place, slice(0, p - 1)), (last, slice(p - 1, p)), (mirror.slot, slice(p, None))):
         W_1[:, part] = half.coarse[:, columns]
         W_1[:, slice(part.start + mirror.half, part.stop + mirror.half)] = -half.slight[:, columns]
-    W_1[:, [ones[-1], ones[-1] + mirror.half]] *= ONE[dtype]
-    loud = USUAL * LOUD / sharp * mirror.words[half.label]
+    W_1[:, [ones[-1], ones[-1] + mirror.half]] *= U_WEIGHT[dtype]
+    loud = USUAL_SIZE * LOUD / sharp * mirror.words[half.label]
     W_2[:, mirror.both(mirror.label)] = np.concatenate([loud, -loud], axis=1)
-    return Neurons(rounded(sharp * W_1, dtype), rounded(sharp * half.bias, dtype), W_2)
+    return NeuronWeights(rounded_to(sharp * W_1, dtype), rounded_to(sharp * half.bias, dtype), W_2)
 
 
 def _gate(mirror: Mirror, half: Half, p: int) -> Floats:
@@ -168,9 +183,14 @@ def _gate(mirror: Mirror, half: Half, p: int) -> Floats:
 
 
 def caps(facts: Cells, mirror: Mirror, one: float) -> HalfSpaces:
-    """One for every fact whose label is not that of its cell; `one`: how `u` is counted in the features."""
+    """A narrow half-space for every fact whose label is not that of its cell.
+
+    `one`: the weight of `u` in the features (`U_WEIGHT`).
+    """
     context = facts.feature.shape[1] - mirror.values.shape[1]
-    beta = (mirror.rest + mirror.width * mirror.epsilon) / (2.0 * mirror.scale**2) - (context - 1)  # places have theirs
+    beta = (mirror.rest + mirror.width * mirror.epsilon) / (2.0 * mirror.scale**2) - (
+        context - 1
+    )  # without the share of places
     weight = facts.feature.clone()
     weight[:, context - 1] *= beta / one**2
     size = weight.double().norm(dim=1).numpy()
@@ -178,7 +198,7 @@ def caps(facts: Cells, mirror: Mirror, one: float) -> HalfSpaces:
     top = (normal * facts.feature).double().sum(dim=1).numpy()
     room = np.full(len(top), np.inf)
     for start, stop in pairwise(facts.start.tolist()):
-        rows = max(1, AT_ONCE // (stop - start))
+        rows = max(1, PRODUCTS_HELD // (stop - start))
         for first in range(start, stop, rows):
             some = slice(first, min(stop, first + rows))
             height = (normal[some] @ facts.feature[start:stop].T).double().numpy()
@@ -196,52 +216,55 @@ def caps(facts: Cells, mirror: Mirror, one: float) -> HalfSpaces:
     )
 
 
-def misread(job: Work, mirror: Mirror, half: Half, points: Points, label: Ints, usual: Ints, dtype: str) -> Ints:
-    """Numbers of the labelled points whose answer is wrong, or too close to it, in the arithmetic of `dtype`."""
+def misread_points(job: StockTask, mirror: Mirror, half: Half, label: Ints, dtype: str) -> Ints:
+    """Numbers of the labelled points whose answer is wrong, or nearly so, in the arithmetic of `dtype`.
+
+    `label` `(P,)`: the classes that the points shall have.
+    """
     wrong: list[Ints] = []
-    cuts = np.searchsorted(half.cell, np.arange(len(usual) + 1))
+    cuts = np.searchsorted(half.cell, np.arange(len(mirror.usual) + 1))
     weight = half.weight
-    for point, feature in _arriving(job, _as_computed(mirror, dtype), points, dtype):
-        token = points.token[point]
+    for point, feature in _arriving(job, _as_computed(mirror, dtype), dtype):
+        token = job.points.token[point]
         order = np.argsort(token, kind="stable")
         names, first = np.unique(token[order], return_index=True)
         for name, rows in zip(names.tolist(), np.split(order, first[1:]), strict=True):
             own = slice(int(cuts[name]), int(cuts[name + 1]))
             if own.start == own.stop:
                 continue
-            value = rounded(feature[rows] @ weight[own].T + half.bias[own], dtype)
-            noise = ROUNDINGS * UNIT[dtype] * np.sqrt(np.square(feature[rows]) @ np.square(weight[own]).T)
+            value = rounded_to(feature[rows] @ weight[own].T + half.bias[own], dtype)
+            noise = ROUNDINGS * SHORT_UNIT[dtype] * np.sqrt(np.square(feature[rows]) @ np.square(weight[own]).T)
             need = np.maximum(LEFT, noise)
             mine = half.label[own] == label[point[rows], None]
             right = np.where(mine, value - need, -np.inf).max(axis=1) >= 0
-            right |= label[point[rows]] == usual[name]
+            right |= label[point[rows]] == mirror.usual[name]
             quiet = np.where(mine, -np.inf, value + need).max(axis=1) <= 0
             wrong.append(point[rows[~(right & quiet)]])
     return np.sort(np.concatenate(wrong)) if wrong else np.zeros(0, np.int64)
 
 
 def _as_computed(mirror: Mirror, dtype: str) -> Mirror:
-    """What the first norm, queries, keys and values are when each of them is rounded."""
+    """The stream as a short format computes it: first norm, queries, keys and values, each rounded."""
     norm = mirror.rest / mirror.scale**2
     exact = float(factor(norm, mirror.width, mirror.epsilon))  # of the first norm
-    first = float(rounded(np.array([exact]), dtype)[0])
+    first = float(rounded_to(np.array([exact]), dtype)[0])
     scale = first if mirror.scale == exact else 1.0  # a norm in front of the stream rounds the stream
     gain = mirror.kept.gain
     return replace(
         mirror,
-        query=None if mirror.query is None else rounded(mirror.query, dtype),
-        key=None if mirror.key is None else rounded(mirror.key, dtype),
-        values=gain * rounded(mirror.values / gain * (first / exact), dtype),
+        query=None if mirror.query is None else rounded_to(mirror.query, dtype),
+        key=None if mirror.key is None else rounded_to(mirror.key, dtype),
+        values=gain * rounded_to(mirror.values / gain * (first / exact), dtype),
         scale=scale,
         rest=scale**2 * norm,
     )
 
 
-def _arriving(job: Work, mirror: Mirror, points: Points, dtype: str) -> Iterator[tuple[Ints, Floats]]:
-    """Numbers of labelled points, and what arrives there on the columns that half-spaces read, rounded step by step."""
-    codes = mirror.place_codes(ONE[dtype])
-    for point, context in contexts(job, mirror):
-        written = rounded(context.double().numpy(), dtype)
+def _arriving(job: StockTask, mirror: Mirror, dtype: str) -> Iterator[tuple[Ints, Floats]]:
+    """What arrives at labelled points on the columns that half-spaces read, rounded step by step, batch by batch."""
+    codes = mirror.place_codes(U_WEIGHT[dtype])
+    for point, context in written_contexts(job, mirror):
+        written = rounded_to(context.double().numpy(), dtype)
         F = mirror.factor(np.square(written).sum(axis=1))[:, None]
-        u = rounded(F * mirror.scale, dtype)
-        yield point, np.concatenate([u * codes[points.place[point]], rounded(F * written, dtype)], axis=1)
+        u = rounded_to(F * mirror.scale, dtype)
+        yield point, np.concatenate([u * codes[job.points.place[point]], rounded_to(F * written, dtype)], axis=1)

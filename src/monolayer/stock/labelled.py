@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from reprlib import repr as short
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,16 +25,16 @@ from monolayer.data.columns import NO_LABEL
 from monolayer.data.names import check_utf8
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, END, Architecture
-from monolayer.huggingface.architecture import Task as Kind
+from monolayer.huggingface.architecture import ModelTask as Kind
 from monolayer.huggingface.architectures import ARCHITECTURES
-from monolayer.huggingface.texts import Cut, best_cut, misread
+from monolayer.huggingface.texts import TextCut, best_cut, tokenizer_fault
 from monolayer.stock.draw import Storage
 
 
-class Points(NamedTuple):
+class LabelledPlaces(NamedTuple):
     """Labelled places: token and place `(P,)`, and the row of each in the contexts that attention returns.
 
-    Those are one per sequence, or in a causal model one per token; behind them that of the begin token alone.
+    Attention returns one context per sequence, or one per token in a causal model, and then that of a lone begin token.
     """
 
     token: Ints
@@ -43,21 +43,24 @@ class Points(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
-    """A task of the core, the architecture and kind of model that answers it, and the names of its ids."""
+class StockTask:
+    """A `Task`, and the stock architecture that is to answer it: `kind` says with which of its models.
+
+    `names`: of all ids, special tokens first.
+    """
 
     task: Task
     architecture: Architecture
     kind: Kind
     names: tuple[str, ...]
-    cut: Cut
+    cut: TextCut
     """How the tokenizer cuts text."""
     unknown: int | None = None
     """The class of whatever the data do not hold, if there is one."""
 
     @property
     def shift(self) -> int:
-        """Special tokens in front of the vocabulary."""
+        """How many special tokens stand in front of the vocabulary."""
         return len(self.architecture.special)
 
     @property
@@ -84,43 +87,50 @@ class Work:
         return self.kind == "sequence" and not self.task.context.causal
 
     @cached_property
-    def points(self) -> Points:
+    def points(self) -> LabelledPlaces:
         """The places that have labels."""
         data, there = self.data, self.data.labelled_places
         if self.at_begin:
-            return Points(np.full(len(there), BEGIN), np.zeros(len(there), np.int64), there)
+            return LabelledPlaces(np.full(len(there), BEGIN), np.zeros(len(there), np.int64), there)
         if self.kind == "sequence":
             last = data.offsets[1:][there] - 1
-            return Points(data.tokens[last] + self.shift, data.lengths[there], last)
+            return LabelledPlaces(data.tokens[last] + self.shift, data.lengths[there], last)
         row = there if self.task.context.causal else data.sequence[there]
-        points = Points(data.tokens[there] + self.shift, data.position[there] + 1, row)
+        points = LabelledPlaces(data.tokens[there] + self.shift, data.position[there] + 1, row)
         if not self.recites_from_nothing:
             return points
-        return Points(*(np.append(part, one) for part, one in zip(points, (BEGIN, 0, -1), strict=True)))
+        return LabelledPlaces(*(np.append(part, one) for part, one in zip(points, (BEGIN, 0, -1), strict=True)))
 
-    def select(self, rows: Ints) -> Work:
-        """The same of some sequences; contradictions among them are errors."""
-        options: dict[str, Any] = {"on_conflict": "error", "storage": "cells", "unknown": self.unknown, "cut": self.cut}
-        positions = self.task.context.positions
-        return work(self.architecture, self.data.select(rows), self.names, positions=positions, **options)
+    def select(self, rows: Ints) -> StockTask:
+        """The task of some sequences, stored as cells; contradictions among them are errors."""
+        return stock_task(
+            self.architecture,
+            self.data.select(rows),
+            self.names,
+            positions=self.task.context.positions,
+            on_conflict="error",
+            storage="cells",
+            unknown=self.unknown,
+            cut=self.cut,
+        )
 
     def where(self, point: int) -> str:
-        """A labelled place in words."""
+        """Where the labelled point of this number stands in the data, in words."""
         there = self.data.labelled_places
         return self.data.labelled(int(there[point])) if point < len(there) else "the begin token"
 
     def labels(self, target: Target) -> Ints:
-        """Class numbers of these places."""
+        """Class numbers `(P,)` of the labelled points."""
         number: Ints = target.number
         if not self.recites_from_nothing:
             return number
         return np.append(number, self.data.tokens[0] + self.shift)
 
     def usual_labels(self, target: Target) -> Ints:
-        """The label `(V,)` that the embedding of each id holds: its most frequent one; of equally frequent the least.
+        """The label `(V,)` that the embedding of each id holds: its most frequent one; among equals the least.
 
         An id without a labelled place holds the first class that the data have. So nothing here depends on labels
-        that other data had, and a label that was forgotten is answered nowhere. With a class `unknown` all hold that.
+        of earlier data, and a label that was forgotten is answered nowhere. If there is a class `unknown`, all hold it.
         """
         if self.unknown is not None:
             return np.full(len(self.names), self.unknown)
@@ -137,7 +147,7 @@ class Work:
         return usual
 
 
-def work(
+def stock_task(
     architecture: Architecture,
     data: Sequences,
     names: tuple[str, ...],
@@ -146,12 +156,17 @@ def work(
     on_conflict: OnConflict,
     storage: Storage,
     unknown: int | None = None,
-    cut: Cut | None = None,
-) -> Work:
-    """The task, or an error that says why this architecture does not take these data; `cut`: where it is settled."""
+    cut: TextCut | None = None,
+) -> StockTask:
+    """What this architecture must answer for `data`, or an error that says why it cannot.
+
+    `names`: of all ids (`token_names`). `positions`: whether order counts. `on_conflict`: which label wins where the
+    data contradict themselves. `storage`: how facts will be stored. `unknown`: number of the class that answers what
+    the data do not hold. `cut`: how the tokenizer cuts text, if that is settled.
+    """
     labels, special = data.labels, architecture.special.values()
     cut = cut or best_cut(special, data)
-    if fault := misread(cut, special, data):
+    if fault := tokenizer_fault(cut, special, data):
         raise DataError(f"{fault}: change that in the data")
     kind: Kind = "lm" if labels is None else labels.per
     if kind not in architecture.models:
@@ -169,7 +184,7 @@ def work(
         raise DataError("the labels are real numbers: a stock architecture answers with classes")
     check_utf8("label", () if labels is None or labels.classes is None else labels.classes.names)
     if storage == "steps":
-        _check_steps(architecture, positions, unknown)
+        _check_storable_as_steps(architecture, positions, unknown)
     context = Context(data, data.tokens, positions, architecture.causal)
     if labels is not None and kind == "sequence" and architecture.causal:
         # The last token sees all of its sequence, and it is where these architectures read their answer.
@@ -185,11 +200,11 @@ def work(
         place = None if data.prompts is None else data.labelled_places
         number = number if place is None else number[place]
         target = Target(number, table, "token", Names(names), False, place, next_token=True)
-    return Work(Task(context, target, None, on_conflict), architecture, kind, names, cut, unknown)
+    return StockTask(Task(context, target, None, on_conflict), architecture, kind, names, cut, unknown)
 
 
-def _check_steps(architecture: Architecture, positions: bool, unknown: int | None) -> None:
-    """What steps cannot do is an error that says what can."""
+def _check_storable_as_steps(architecture: Architecture, positions: bool, unknown: int | None) -> None:
+    """Refuse what cannot be stored as steps, with an error that says what can be done instead."""
     if architecture.rms:
         raise DataError(
             f"the norms of {architecture.name} compute in float32 whatever the weights are, which loses what float64 "
@@ -208,7 +223,7 @@ def _check_steps(architecture: Architecture, positions: bool, unknown: int | Non
 
 
 def with_unknown(data: Sequences, unknown: str | int) -> tuple[Sequences, int]:
-    """The data with one more class, and its number; rows may have it already: keys that shall be answered so."""
+    """The data with the class `unknown` added, and its number. Rows that have this label already keep it."""
     labels = data.labels
     if labels is None or labels.classes is None:
         raise DataError(
@@ -225,9 +240,9 @@ def with_unknown(data: Sequences, unknown: str | int) -> tuple[Sequences, int]:
     return replace(data, labels=replace(labels, classes=Names((*names.names, unknown)))), len(names)
 
 
-def _class_number(unknown: Any) -> int:
-    """A class of integer labels, which the command line gives as text."""
-    number: Any = unknown
+def _class_number(unknown: str | int) -> int:
+    """`unknown` as a class of integer labels; the command line gives it as text."""
+    number: object = unknown
     if isinstance(unknown, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", unknown):
         number = int(unknown)
     if not isinstance(number, int | np.integer) or isinstance(number, bool):

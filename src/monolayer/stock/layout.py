@@ -22,12 +22,12 @@ from monolayer.arrays import Floats, Ints
 from monolayer.huggingface.architecture import Architecture
 from monolayer.stock.norms import completed
 
-LABEL = 1.5
+LABEL_SIZE = 1.5
 """Size of a label coordinate where steps change it: a change of sign is ±3, half of what relu6 is worth."""
 
 
 def word_length(count: int) -> int:
-    """The least even `m` of which there are enough words: `C(m, m/2) ≥ count`."""
+    """The least even length `m` that has `count` balanced words: `C(m, m/2) ≥ count`."""
     m = 2
     while math.comb(m, m // 2) < count:
         m += 2
@@ -37,13 +37,13 @@ def word_length(count: int) -> int:
 def balanced(count: int) -> Floats:
     """The first `count` balanced words `(count, m)` in lexicographic order, + before −."""
     m = word_length(count)
-    # ways[i, k]: words of length i with k plus signs; column k = −1 is the last, and 0.
+    # ways[i, k]: words of length i with k plus signs; index k = −1 means the last column, which is 0.
     ways = np.zeros((m, m // 2 + 2), dtype=np.int64)
     ways[:, :-1] = [[math.comb(i, k) for k in range(m // 2 + 1)] for i in range(m)]
     rank, plus = np.arange(count), np.full(count, m // 2)
     words = np.empty((count, m))
     for i in range(m):
-        first = ways[m - 1 - i, plus - 1]  # words that go on with +
+        first = ways[m - 1 - i, plus - 1]  # words whose next sign is +
         up = rank < first
         words[:, i] = np.where(up, 1.0, -1.0)
         rank, plus = np.where(up, rank, rank - first), plus - up
@@ -55,8 +55,8 @@ Keys = tuple[Floats, Floats | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
-    """Columns, and the embedding of tokens `(V, D)` and of places `(L, D)`, one row of 0 without positions."""
+class StreamLayout:
+    """Columns of the stream, and embeddings of tokens `(V, D)` and places `(L, D)`: without positions one row of 0."""
 
     keys: Keys
     tokens: Floats
@@ -79,14 +79,17 @@ class Layout:
 
 
 def draw_keys(random: np.random.Generator, tokens: int, places: int | None) -> Keys:
-    """Random keys in [−1, 1]. With positions a key is the sum of two parts, and each gets half of that."""
+    """Random keys in [−1, 1]. With positions a key is the sum of two parts, each from [−1/2, 1/2]."""
     if places is None:
         return random.uniform(-1.0, 1.0, tokens), None
     return random.uniform(-0.5, 0.5, tokens), random.uniform(-0.5, 0.5, places)
 
 
-def lay_out(usual: Ints, keys: Keys, classes: int, kind: Architecture) -> Layout:
-    """Keys, then codes in order; `usual` `(V,)` is the label that each token's embedding already holds."""
+def lay_out_steps(usual: Ints, keys: Keys, classes: int, kind: Architecture) -> StreamLayout:
+    """The stream for these keys, for this many classes and this architecture (`kind`).
+
+    `usual` `(V,)`: the label that each token's embedding already holds.
+    """
     code, words = balanced(len(usual)), balanced(classes)
     place_code = np.zeros((1, 0)) if keys[1] is None else balanced(len(keys[1]))
     place_keys = 0 if keys[1] is None else 4
@@ -101,12 +104,12 @@ def lay_out(usual: Ints, keys: Keys, classes: int, kind: Architecture) -> Layout
     tokens[:, starts[4]], tokens[:, starts[4] + 1] = 1.0, -1.0
     if keys[1] is not None:
         places[:, 4:8], places[:, starts[3] : ends[3]] = completed(keys[1]), place_code
-    norm, size = 4.0 + sizes[2] + 2.0 + place_keys + sizes[3], LABEL
+    norm, size = 4.0 + sizes[2] + 2.0 + place_keys + sizes[3], LABEL_SIZE
     if kind.post_norm:
-        # b / √((norm + m b²)/D + ε) = LABEL: a label coordinate leaves the first norm with this size.
-        size = LABEL * float(np.sqrt((norm / D + kind.epsilon) / (1.0 - LABEL**2 * sizes[6] / D)))
+        # b / √((norm + m b²)/D + ε) = LABEL_SIZE: a label coordinate leaves the first norm with this size.
+        size = LABEL_SIZE * float(np.sqrt((norm / D + kind.epsilon) / (1.0 - LABEL_SIZE**2 * sizes[6] / D)))
     tokens[:, starts[6] : ends[6]] = size * words[usual]
-    return Layout(
+    return StreamLayout(
         keys=keys,
         tokens=tokens,
         places=places,

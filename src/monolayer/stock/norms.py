@@ -12,13 +12,11 @@ where attention wrote `g` and `−g` onto two coordinates that were 0. What the 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from monolayer.arrays import Floats
 
-UNIT = 2.0**-53
+FLOAT64_UNIT = 2.0**-53
 EXP_ULPS = 4
 
 
@@ -28,12 +26,12 @@ def completed(v: Floats) -> Floats:
     return np.stack([v, -v, r, -r], axis=1)
 
 
-def factor(norm: Any, width: int, epsilon: float) -> Any:
+def factor(norm: float | Floats, width: int, epsilon: float) -> Floats:
     """`1/√(K/D + ε)`: what LayerNorm multiplies a vector of mean 0 and squared norm `K` by."""
     return 1.0 / np.sqrt(norm / width + epsilon)
 
 
-def arriving(g: Any, norm: float, width: int, epsilon: float) -> Any:
+def arriving(g: Floats, norm: float, width: int, epsilon: float) -> Floats:
     """`φ(g) = g F(g)`: what arrives on the context coordinate when attention wrote `(g, −g)`."""
     return g * factor(norm + 2.0 * g * g, width, epsilon)
 
@@ -48,4 +46,4 @@ def rounding(width: int, largest: float, gate: float, write: float, scores: floa
     norms, exponent = 8.0 * width * largest**2, 8.0 * scores + 2.0 * EXP_ULPS
     worst = write * (8.0 * terms + 2.0 * exponent + 48.0 * norms * (1.0 + scores)) + 4.0 * (width + 24.0) * gate
     common = write * (8.0 * terms**0.5 + exponent + 8.0 * width**0.5) + 4.0 * width**0.5 * gate
-    return worst * UNIT, common * UNIT
+    return worst * FLOAT64_UNIT, common * FLOAT64_UNIT

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Ints
 from monolayer.construct.consistency import equal_points
 from monolayer.construct.robust.build import NARROWEST, STAGE
 from monolayer.construct.robust.cover import Cells, cover
@@ -28,101 +28,129 @@ from monolayer.construct.task import Progress
 from monolayer.data.distinct import distinct_rows, row_keys
 from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.model.device import one_thread
-from monolayer.stock.assemble import CONFIDENCE, stock_model
-from monolayer.stock.draw import Kept
-from monolayer.stock.folder import Neurons, StockModel
-from monolayer.stock.halves import ONE, Half, caps, misread, neurons, rounded, settled
-from monolayer.stock.labelled import Points, Work
-from monolayer.stock.mirror import Mirror, contexts, lay_out
+from monolayer.stock.assemble import CONFIDENCE, Figures, LabelHead, StockParts, stock_model
+from monolayer.stock.draw import CellsDraw
+from monolayer.stock.folder import NeuronWeights, StockModel
+from monolayer.stock.halves import U_WEIGHT, CellFacts, Half, caps, misread_points, neurons, rounded_to, settled
+from monolayer.stock.labelled import StockTask
+from monolayer.stock.mirror import Mirror, mirrored_stream, written_contexts
 
-Dtype = Literal["float32", "bfloat16", "float16"]
-RANK = 128
+CellDtype = Literal["float32", "bfloat16", "float16"]
+DEFAULT_RANK = 128
 """Value rank where none is asked for. Twice the rank makes what arrives of two contexts √2 times as far apart, and what
 rounding adds to a half-space stays the same."""
-POOLER = 1.0
+CELLS_POOLER_SLOPE = 1.0
 """Slope of a pooler. A tanh gives back the signs of the label word, and is not flat there in float32, so that gradients
 pass. The relu of DistilBERT keeps the plus signs, in which two words differ as well."""
-MARGIN = 0.3
+WANTED_HALF_WIDTH = 0.3
 """Half-width that slabs shall have, in the units of what arrives: coordinates of mean square 1."""
 
 
 def check_options(rank: int | None, dtype: str | None) -> None:
-    """Options that a model of cells cannot have are errors that say which it can."""
+    """Refuse a rank or a dtype that a model of cells cannot have, and say which it can have."""
     if rank is not None and not (type(rank) is int and 2 <= rank <= 4096):
         raise DataError(f"rank must be a whole number from 2 to 4096, not {rank!r}")
-    if dtype is not None and dtype not in get_args(Dtype):
-        names = ", ".join(map(repr, get_args(Dtype)))
+    if dtype is not None and dtype not in get_args(CellDtype):
+        names = ", ".join(map(repr, get_args(CellDtype)))
         raise DataError(
             f"dtype of storage='cells' must be one of {names}, not {dtype!r}; storage='steps' is in float64"
         )
 
 
 def robust_model(
-    job: Work,
+    job: StockTask,
     dtype: str,
     report: Progress,
     *,
     rank: int | None = None,
     seed: int = 0,
     confidence: float = CONFIDENCE,
-    known: StockModel | None = None,
-    only: Ints | None = None,
 ) -> StockModel:
-    """The model, in order: labels, contexts, half-spaces, gates, the words of the architecture.
+    """The model, in order: labels, contexts, half-spaces, gates, the names of the architecture.
 
-    `known`: a model whose draw is used again; then rank, seed and confidence have no say. `only`: the tokens whose
-    facts changed since it was built; the neurons of all others are taken from it.
+    `dtype`: the format of the weights. `report`: told how far the work is. `rank`: of the values; None: the default.
+    `seed`: of the mixture. `confidence`: the median probability that the head shall give right labels.
     """
     began = time.perf_counter()
+    target, conflicts = job.task.settle(job.task.target)
+    mirror = _rounded_stream(job, target, dtype, rank or DEFAULT_RANK, seed)
+    half, block = covered_cells(job, target, mirror, dtype, report)
+    parts = _parts(mirror, block, dtype, _figures(job, mirror, half, conflicts, began))
+    return stock_model(job, parts, confidence=confidence, known=None)
+
+
+def robust_model_again(job: StockTask, report: Progress, *, known: StockModel, only: Ints | None = None) -> StockModel:
+    """The model of other data with the draw of `known`.
+
+    `only`: the tokens whose facts changed since `known` was built; the neurons of all others are taken from it.
+    """
+    began, dtype, kept = time.perf_counter(), known.facts.dtype, known.draw.numbers
+    assert isinstance(kept, CellsDraw)  # the caller checked
     target, conflicts = job.task.settle(job.task.target) if only is None else (job.task.target, 0)
-    usual = job.usual_labels(target)
-    kept = None if known is None else known.draw.numbers
-    assert kept is None or isinstance(kept, Kept)  # the caller asked
-    gap = None
-    mirror = lay_out(job, usual, rank or RANK, seed, lambda array: rounded(array, dtype), kept)
-    if known is None or only is None:
-        half, block = covered(job, target, mirror, usual, dtype, report)
-        gap = float(half.width.min()) if len(half.width) else None
+    mirror = _rounded_stream(job, target, dtype, len(kept.mixture), 0, kept)
+    half = None
+    if only is None:
+        half, block = covered_cells(job, target, mirror, dtype, report)
     else:
-        block = _recovered(job, mirror, usual, dtype, known.neurons, only)
-    figures = {"gap": gap, "margin": None, "rank": mirror.values.shape[1], "conflicts": conflicts}
-    return stock_model(
-        job,
-        {"tokens": mirror.tokens, "places": mirror.places, **mirror.attention, **block._asdict()},
-        (mirror.both(mirror.label), np.concatenate([mirror.words, -mirror.words], axis=1), POOLER),
-        mirror.kept,
-        dtype,
-        theta=mirror.theta,
-        confidence=confidence,
-        known=known,
-        otherwise=job.classes[usual[0]],
+        block = _recovered(job, mirror, dtype, known.neurons, only)
+    parts = _parts(mirror, block, dtype, _figures(job, mirror, half, conflicts, began))
+    return stock_model(job, parts, confidence=CONFIDENCE, known=known)
+
+
+def _rounded_stream(
+    job: StockTask, target: Target, dtype: str, rank: int, seed: int, kept: CellsDraw | None = None
+) -> Mirror:
+    """The stream for a task with this target, all its numbers in the format `dtype`."""
+    return mirrored_stream(job, job.usual_labels(target), rank, seed, lambda array: rounded_to(array, dtype), kept)
+
+
+def _figures(job: StockTask, mirror: Mirror, half: Half | None, conflicts: int, began: float) -> Figures:
+    """What the construction has to say of itself; without `half` the narrowest slab was not measured."""
+    return Figures(
+        gap=None if half is None or len(half.width) == 0 else float(half.width.min()),
+        margin=None,
+        rank=mirror.values.shape[1],
+        conflicts=conflicts,
+        otherwise=job.classes[mirror.usual[0]],
         seconds=time.perf_counter() - began,
-        **figures,
     )
 
 
-def _recovered(job: Work, mirror: Mirror, usual: Ints, dtype: str, old: Neurons, tokens: Ints) -> Neurons:
+def _parts(mirror: Mirror, block: NeuronWeights, dtype: str, figures: Figures) -> StockParts:
+    """Stream and neurons as `stock_model` takes them; the head reads the label words in both halves."""
+    both_halves = np.concatenate([mirror.words, -mirror.words], axis=1)
+    return StockParts(
+        arrays={"tokens": mirror.tokens, "places": mirror.places, **mirror.attention, **block._asdict()},
+        head=LabelHead(mirror.both(mirror.label), both_halves, CELLS_POOLER_SLOPE),
+        numbers=mirror.kept,
+        dtype=dtype,
+        figures=figures,
+        theta=mirror.theta,
+    )
+
+
+def _recovered(job: StockTask, mirror: Mirror, dtype: str, old: NeuronWeights, tokens: Ints) -> NeuronWeights:
     """The neurons of `tokens` found anew, among those of all other tokens as they were.
 
     The neurons of a token are a function of the draw and of that token's own facts, and they stand together, in the
     order of the tokens. So taking the touched ones out and putting new ones in gives the same bits as building
-    everything. The begin token is none of them: where it answers for every sequence nothing is recovered, and what
-    comes first in a text is one fact at most, which its embedding holds.
+    everything. The begin token is never among them: where it answers for every sequence, this function is not used, and
+    otherwise it has one fact at most, the first token of a text, which its embedding holds.
     """
     ids = np.unique(tokens + job.shift)
     rows = np.unique(job.data.sequence[np.isin(job.data.tokens + job.shift, ids)])
-    cell, block = np.zeros(0, np.int64), Neurons(*(part[:0] for part in old))
+    cell, block = np.zeros(0, np.int64), NeuronWeights(*(part[:0] for part in old))
 
-    def cover_of(part: Work) -> tuple[Half, Neurons]:
+    def cover_of(part: StockTask) -> tuple[Half, NeuronWeights]:
         target, _ = part.task.settle(part.task.target)
-        only = np.isin(np.arange(len(usual)), ids)
-        return covered(part, target, mirror, usual, dtype, only=only)
+        only = np.isin(np.arange(len(mirror.usual)), ids)
+        return covered_cells(part, target, mirror, dtype, only=only)
 
     if len(rows):
         try:
             half, block = cover_of(job.select(rows))
         except (PrecisionError, ContradictionError):
-            half, block = cover_of(job)  # the same error, with the sequences by their own numbers
+            half, block = cover_of(job)  # raises the same error, with row numbers of the whole data
         cell = half.cell
     words = mirror.tokens[:, mirror.code]
     _, group = distinct_rows(np.sign(np.concatenate([words, old.W_1[:, mirror.code]])))
@@ -134,63 +162,64 @@ def _recovered(job: Work, mirror: Mirror, usual: Ints, dtype: str, old: Neurons,
         raise DataError("the neurons of this folder are not those that its draw gives: memorize the data anew")
     stays = fires & ~np.isin(owner, ids)
     order = np.argsort(np.append(owner[stays], cell), kind="stable")
-    return Neurons(*(np.concatenate([one[stays], two])[order] for one, two in zip(old, block, strict=True)))
+    return NeuronWeights(*(np.concatenate([one[stays], two])[order] for one, two in zip(old, block, strict=True)))
 
 
-def covered(
-    job: Work,
+def covered_cells(
+    job: StockTask,
     target: Target,
     mirror: Mirror,
-    usual: Ints,
     dtype: str,
     report: Progress = lambda stage, share: None,
     only: NDArray[np.bool_] | None = None,
-) -> tuple[Half, Neurons]:
+) -> tuple[Half, NeuronWeights]:
     """The half-spaces of every token, or of those in the mask `only` `(V,)`, and their neurons, token after token.
 
     Those of a token are a function of its own facts: contexts are computed sequence by sequence, and every product
     below has the shape of one cell, so that no bit depends on the others (docs/editing.md).
     """
-    points, label = job.points, job.labels(target)
+    points, label, usual = job.points, job.labels(target), mirror.usual
     report("contexts", 0.1)
-    once = np.zeros(len(label), dtype=bool)  # equal facts are one
+    once = np.zeros(len(label), dtype=bool)  # of equal facts only the first is kept
     once[np.unique(equal_points(job.task.context, target), return_index=True)[1]] = True
     once[len(target.number) :] = True
     wanted = np.zeros(len(usual), dtype=bool)
     wanted[points.token[label != usual[points.token]]] = True
     wanted = wanted if only is None else wanted & only
     with one_thread():
-        cells, facts, size, number = _facts(job, mirror, points, label, usual, once & wanted[points.token], ONE[dtype])
+        facts = _cell_facts(job, mirror, label, once & wanted[points.token], U_WEIGHT[dtype])
 
     report(STAGE, 0.2)
     if job.unknown is None:
-        found = cover(facts, MARGIN, lambda share: report(STAGE, 0.2 + 0.6 * share))
+        found = cover(facts.cells, WANTED_HALF_WIDTH, lambda share: report(STAGE, 0.2 + 0.6 * share))
     else:
-        found = caps(facts, mirror, ONE[dtype])
+        found = caps(facts.cells, mirror, U_WEIGHT[dtype])
     report("gating neurons by their tokens", 0.8)
-    half = settled(facts, found, cells, size, dtype, mirror.place_codes(ONE[dtype]), job.unknown is not None)
+    codes = mirror.place_codes(U_WEIGHT[dtype])
+    half = settled(facts, found, dtype, codes, narrow=job.unknown is not None)
     if not half.width.min(initial=np.inf) >= NARROWEST:
         rank = mirror.values.shape[1]
-        raise PrecisionError(_closest(job, facts, number, found.worst, float(half.width.min()), rank))
+        raise PrecisionError(_closest(job, facts, found.worst, float(half.width.min()), rank))
     if dtype != "float32":  # margins are a thousand roundings of float32 and more
         report(f"asking every fact in {dtype}", 0.9)
-        lost = misread(job, mirror, half, points, label, usual, dtype)
+        lost = misread_points(job, mirror, half, label, dtype)
         if len(lost):
             raise PrecisionError(_lost(job, lost, len(label), dtype, mirror.values.shape[1]))
     return half, neurons(mirror, half, dtype, job.architecture.activation)
 
 
-def _facts(
-    job: Work, mirror: Mirror, points: Points, label: Ints, usual: Ints, wanted: NDArray[np.bool_], one: float
-) -> tuple[Ints, Cells, Floats, Ints]:
-    """Tokens with several classes; what arrives at their facts, cell by cell; `u` and point of each fact."""
-    place, token = points.place, points.token
+def _cell_facts(job: StockTask, mirror: Mirror, label: Ints, wanted: NDArray[np.bool_], one: float) -> CellFacts:
+    """The facts at the labelled points in the mask `wanted` `(P,)`, of classes `label` `(P,)`.
+
+    `one`: the weight of `u` in what arrives (`U_WEIGHT`).
+    """
+    place, token = job.points.place, job.points.token
     codes = torch.from_numpy(mirror.place_codes(one)).float()
     p, k = codes.shape[1], mirror.values.shape[1]
     feature = torch.empty(int(wanted.sum()), p + k)
     u, number = np.empty(len(feature)), np.empty(len(feature), dtype=np.int64)
     done = 0
-    for point, context in contexts(job, mirror):
+    for point, context in written_contexts(job, mirror):
         chosen = wanted[point]
         point, context = point[chosen], context[torch.from_numpy(chosen)]
         part = slice(done, done + len(point))
@@ -199,15 +228,16 @@ def _facts(
         feature[part, p:] = context * torch.from_numpy(F).float()[:, None]
         feature[part, :p] = codes[torch.from_numpy(place[point])] * torch.from_numpy(u[part]).float()[:, None]
         done = part.stop
-    # In an order of their own, whatever rows stand before them.
+    # The order depends on the facts alone, not on the order of the data.
     order = np.lexsort((row_keys(feature.numpy()), token[number]))
-    cells, start = np.unique(token[number[order]], return_index=True)
-    facts = Cells(feature[torch.from_numpy(order)], label[number[order]], np.append(start, len(order)), usual[cells])
-    return cells, facts, u[order], number[order]
+    tokens, start = np.unique(token[number[order]], return_index=True)
+    start = np.append(start, len(order))
+    cells = Cells(feature[torch.from_numpy(order)], label[number[order]], start, mirror.usual[tokens])
+    return CellFacts(tokens, cells, u[order], number[order])
 
 
-def _lost(job: Work, lost: Ints, count: int, dtype: str, rank: int) -> str:
-    """Which facts a short format loses, and what would help."""
+def _lost(job: StockTask, lost: Ints, count: int, dtype: str, rank: int) -> str:
+    """An error message: which facts a short format loses, and what would help."""
     shown = ", ".join(job.where(int(point)) for point in lost[:3]) + (", …" if len(lost) > 3 else "")
     return (
         f"{len(lost):,} of {count:,} labels are answered wrongly, or nearly so, when the arithmetic is in {dtype} as "
@@ -216,14 +246,15 @@ def _lost(job: Work, lost: Ints, count: int, dtype: str, rank: int) -> str:
     )
 
 
-def _closest(job: Work, facts: Cells, number: Ints, worst: int | None, width: float, rank: int) -> str:
-    """The two facts behind the narrowest slab, and what would help."""
+def _closest(job: StockTask, known: CellFacts, worst: int | None, width: float, rank: int) -> str:
+    """An error message: the two facts that make the narrowest slab, and what would help."""
     assert worst is not None  # there is a slab
+    facts = known.cells
     cell = int(np.searchsorted(facts.start, worst, side="right")) - 1
     own = slice(int(facts.start[cell]), int(facts.start[cell + 1]))
     other = np.flatnonzero(facts.label[own] != facts.label[worst]) + own.start
     distance = (facts.feature[torch.from_numpy(other)] - facts.feature[worst]).norm(dim=1)
-    one, two = (job.where(int(number[i])) for i in (worst, int(other[int(distance.argmin())])))
+    one, two = (job.where(int(known.point[i])) for i in (worst, int(other[int(distance.argmin())])))
     return (
         f"{one} and {two} have different labels, and what arrives of their contexts is {float(distance.min()):.3g} "
         f"apart; the widest slab between the first and the facts of other labels has half-width {width:.3g}, and "

@@ -26,59 +26,63 @@ from monolayer.construct.task import Progress
 from monolayer.errors import PrecisionError
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.contexts import contexts
-from monolayer.stock.assemble import CONFIDENCE, stock_model
-from monolayer.stock.draw import Line
-from monolayer.stock.folder import Neurons, StockModel
-from monolayer.stock.labelled import Work
-from monolayer.stock.layout import LABEL, Keys, Layout, draw_keys, lay_out
+from monolayer.stock.assemble import CONFIDENCE, Figures, LabelHead, StockParts, stock_model
+from monolayer.stock.draw import StepsDraw
+from monolayer.stock.folder import NeuronWeights, StockModel
+from monolayer.stock.labelled import StockTask
+from monolayer.stock.layout import LABEL_SIZE, Keys, StreamLayout, draw_keys, lay_out_steps
 from monolayer.stock.norms import arriving, factor, rounding
 
-TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
+STEP_TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
 WRITE = 0.5
 """What attention writes onto the slot: half of the context."""
-POOLER = 2.0
+STEPS_POOLER_SLOPE = 2.0
 """Slope of a pooler: a tanh returns ±0.99 for the ±1.5 of a label word, where it is not flat yet."""
-SLACK = 8.0
+ERRORS_APART = 8.0
 """Neighbours with different labels lie this many errors apart: three are left on either side of the ramp."""
-DONE = 6.0
+RELU6_TOP = 6.0
 """What relu6 returns at most."""
 
 
 def steps_model(
-    job: Work, report: Progress, *, seed: int = 0, confidence: float = CONFIDENCE, known: StockModel | None = None
+    job: StockTask, report: Progress, *, seed: int = 0, confidence: float = CONFIDENCE, known: StockModel | None = None
 ) -> StockModel:
-    """The model, in order: keys under which contexts are apart, neurons, the words of the architecture.
+    """The model, in order: keys under which contexts are apart, neurons, the names of the architecture.
 
-    `known`: a model whose draw is used again; then seed and confidence have no say.
+    `report`: told how far the work is. `seed`: of the keys. `confidence`: the median probability that the head shall
+    give right labels. `known`: a model whose draw is used again; then seed and confidence have no say.
     """
     began = time.perf_counter()
     line = None if known is None else known.draw.numbers
-    assert line is None or isinstance(line, Line)  # the caller asked
+    assert line is None or isinstance(line, StepsDraw)  # the caller checked
     report("separating contexts", 0.2)
     target, conflicts = job.task.settle(job.task.target)
     usual = job.usual_labels(target)
     found = _separate(job, job.labels(target), usual, seed, line)
     report("building the neurons", 0.6)
     layout = found.layout
-    figures = {"gap": found.gap, "rank": None, "conflicts": conflicts, "otherwise": job.classes[usual[0]]}
-    tables, block = {"tokens": layout.tokens, "places": layout.places}, _neurons(job, found, usual)
-    return stock_model(
-        job,
-        {**tables, **_attention(job, found), **block._asdict()},
-        (np.arange(layout.label.start, layout.label.stop), layout.words, POOLER),
-        Line(found.temperature, found.reach, found.silence, *layout.keys),
-        "float64",
-        confidence=confidence,
-        known=known,
-        margin=None if found.gap is None else found.gap / found.worst,
-        seconds=time.perf_counter() - began,
-        **figures,
+    tables, block = {"tokens": layout.tokens, "places": layout.places}, _step_neurons(job, found, usual)
+    label_columns = np.arange(layout.label.start, layout.label.stop)
+    parts = StockParts(
+        arrays={**tables, **_attention_matrices(job, found), **block._asdict()},
+        head=LabelHead(label_columns, layout.words, STEPS_POOLER_SLOPE),
+        numbers=StepsDraw(found.temperature, found.reach, found.silence, *layout.keys),
+        dtype="float64",
+        figures=Figures(
+            gap=found.gap,
+            margin=None if found.gap is None else found.gap / found.worst,
+            rank=None,
+            conflicts=conflicts,
+            otherwise=job.classes[usual[0]],
+            seconds=time.perf_counter() - began,
+        ),
     )
+    return stock_model(job, parts, confidence=confidence, known=known)
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """Points in order of cell and `φ`, and where neighbours of one cell have different labels, with their gaps."""
+    """Points sorted by cell and then by `φ`; where neighbours of one cell have different labels, and their gaps."""
 
     order: Ints
     feature: Floats
@@ -86,11 +90,13 @@ class Changes:
     first: Ints
     """First point of every cell."""
     change: Ints
-    """Points whose label is not that of the next point, in the same cell."""
+    """Points whose label is not that of the next point in the same cell."""
     gap: Floats
+    """Distance of `φ` to that next point."""
 
     @classmethod
     def of(cls, cell: Ints, feature: Floats, label: Ints) -> Changes:
+        """The changes of points with this cell, `φ` and label, each `(P,)`."""
         order = np.lexsort((feature, cell))
         cell, feature, label = cell[order], feature[order], label[order]
         same = cell[1:] == cell[:-1]
@@ -100,54 +106,64 @@ class Changes:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """Keys, and what follows from them: how far neighbours with different labels are apart, and rounding errors."""
+class SeparatedSteps:
+    """A layout of keys under one draw, and how far it keeps neighbours with different labels apart."""
 
-    layout: Layout
+    layout: StreamLayout
     place: Ints
     """The row of each point's place."""
     changes: Changes
     temperature: float
     reach: float
+    """How far apart what arrives at two points may lie."""
     silence: float
+    """`G`: how much a neuron counts the code of its cell, so that it is silent in all others."""
     gap: float | None
+    """Least distance of neighbours with different labels; None if no label changes inside a cell."""
     worst: float
     common: float
+    """Rounding errors of what arrives (`norms.rounding`): the largest possible, and the usual one."""
 
 
-def _separate(job: Work, label: Ints, usual: Ints, seed: int, line: Line | None) -> Found:
-    """The first draw that leaves a proof room; else the widest, if common rounding errors leave it room."""
+def _separate(job: StockTask, label: Ints, usual: Ints, seed: int, line: StepsDraw | None) -> SeparatedSteps:
+    """The first draw whose gaps exceed the largest rounding errors; else the widest, if they exceed the usual ones.
+
+    `line`: a draw that is used again, which is then the only one.
+    """
     best = None
     for keys, temperature in _draws(job, seed) if line is None else [((line.keys, line.place_keys), line.temperature)]:
-        layout = lay_out(usual, keys, len(job.classes), job.architecture)
+        layout = lay_out_steps(usual, keys, len(job.classes), job.architecture)
         found = _measured(job, label, layout, temperature, line)
-        if found.gap is None or found.gap >= SLACK * found.worst:
+        if found.gap is None or found.gap >= ERRORS_APART * found.worst:
             return found
         if best is None or best.gap is None or found.gap > best.gap:
             best = found
     assert best is not None
     assert best.gap is not None
-    if best.gap >= SLACK * best.common:
+    if best.gap >= ERRORS_APART * best.common:
         return best
     place = best.changes.change[int(np.argmin(best.changes.gap))]
     one, two = (job.where(int(best.changes.order[i])) for i in (place, place + 1))
     way_out = "Split the data over several models, or memorize them anew, with another seed and no draw"
     raise PrecisionError(
-        f"{int((best.changes.gap < SLACK * best.common).sum()):,} neighbours with different labels fell closer "
-        f"together than {SLACK:g} rounding errors in every draw, for example {one} and {two}. They are different "
-        "points, not a contradiction: rank 1 in float64 holds about ten million contexts of one token, fewer where "
-        f"sequences are long. {way_out}"
+        f"{int((best.changes.gap < ERRORS_APART * best.common).sum()):,} neighbours with different labels fell closer "
+        f"together than {ERRORS_APART:g} rounding errors in every draw, for example {one} and {two}. They are "
+        "different points, not a contradiction: rank 1 in float64 holds about ten million contexts of one token, "
+        f"fewer where sequences are long. {way_out}"
     )
 
 
-def _draws(job: Work, seed: int) -> Iterator[tuple[Keys, float]]:
+def _draws(job: StockTask, seed: int) -> Iterator[tuple[Keys, float]]:
+    """Random keys and a temperature for each attempt."""
     places = int(job.data.lengths.max()) + 1 if job.task.context.positions else None
-    for number, temperature in enumerate(TEMPERATURES):
+    for number, temperature in enumerate(STEP_TEMPERATURES):
         yield draw_keys(np.random.default_rng([seed, number]), len(job.names), places), temperature
 
 
-def _measured(job: Work, label: Ints, layout: Layout, temperature: float, kept: Line | None) -> Found:
-    """What arrives at the neurons under a layout; `kept`: with a reach and a silence that are given, not chosen."""
+def _measured(
+    job: StockTask, label: Ints, layout: StreamLayout, temperature: float, kept: StepsDraw | None
+) -> SeparatedSteps:
+    """What arrives at the neurons under a layout; `kept`: a draw whose reach and silence are used again."""
     data, kind, points = job.data, job.architecture, job.points
     first = float(factor(layout.norm, layout.width, kind.epsilon))
     table, place_key = layout.keys
@@ -188,11 +204,11 @@ def _measured(job: Work, label: Ints, layout: Layout, temperature: float, kept: 
         int(data.lengths.max()) + 1,
     )
     gap = float(changes.gap.min()) if len(changes.gap) else None
-    return Found(layout, place, changes, temperature, reach, silence, gap, worst, common)
+    return SeparatedSteps(layout, place, changes, temperature, reach, silence, gap, worst, common)
 
 
-def _attention(job: Work, found: Found) -> dict[str, Floats]:
-    """The matrices: a constant query, keys read as half of a difference, a context written onto the slot."""
+def _attention_matrices(job: StockTask, found: SeparatedSteps) -> dict[str, Floats]:
+    """Attention: a constant query, keys read as half of a difference, contexts written onto the slot."""
     layout, D, still = found.layout, found.layout.width, job.architecture.still
     slot = 0 if still is None else still(D)[0]
     query, key, out = np.zeros(D), np.zeros((D, D)), np.zeros((D, D))
@@ -203,7 +219,7 @@ def _attention(job: Work, found: Found) -> dict[str, Floats]:
     return {"b_Q": query, "W_K": key, "W_V": key, "W_O": out}
 
 
-def _neurons(job: Work, found: Found, usual: Ints) -> Neurons:
+def _step_neurons(job: StockTask, found: SeparatedSteps, usual: Ints) -> NeuronWeights:
     """A step for every change, and one in front of a cell whose first label is not its token's usual one."""
     layout, token, changes = found.layout, job.points.token, found.changes
     who, label, feature = changes.order, changes.label, changes.feature
@@ -214,14 +230,14 @@ def _neurons(job: Work, found: Found, usual: Ints) -> Neurons:
     after = np.append(label[changes.change + 1], label[enters])
     who = who[np.append(changes.change, enters)]
     # A power of two, so that products with it are exact; the ramp takes at most a quarter of its gap.
-    slope = power_above(4.0 * DONE / gap)
+    slope = power_above(4.0 * RELU6_TOP / gap)
     cell = layout.tokens[token[who]] + layout.places[found.place[who]]
-    # Every direction sums to 0, so whatever LayerNorm's mean is wrong by cancels.
+    # Every direction sums to 0, so rounding errors in the mean of LayerNorm cancel.
     reads, writes = np.zeros((2, len(slope), layout.width))
     reads[:, layout.slot], reads[:, layout.slot + 1] = 0.5, -0.5
     reads[:, layout.code] = found.silence * cell[:, layout.code]
     one = 0.5 * found.silence * len(layout.code)
     reads[:, layout.one], reads[:, layout.one + 1] = -one, one
-    writes[:, layout.label] = LABEL * (layout.words[after] - layout.words[before]) / DONE
-    bias = np.rint(DONE / 2.0 - slope * middle) + 0.0  # never −0
-    return Neurons(reads * slope[:, None], bias, writes)
+    writes[:, layout.label] = LABEL_SIZE * (layout.words[after] - layout.words[before]) / RELU6_TOP
+    bias = np.rint(RELU6_TOP / 2.0 - slope * middle) + 0.0  # + 0.0 turns −0 into 0
+    return NeuronWeights(reads * slope[:, None], bias, writes)

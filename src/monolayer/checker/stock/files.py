@@ -9,7 +9,7 @@ import numpy as np
 
 from monolayer.arrays import Floats
 from monolayer.checker.rounding import UnhandledError
-from monolayer.huggingface.files import Facts
+from monolayer.huggingface.files import FolderFacts
 from monolayer.huggingface.reading import Files, read_folder
 
 BESIDE = frozenset({"README.md", "certificate.json", "draw.json", "onnx"})
@@ -17,7 +17,7 @@ BESIDE = frozenset({"README.md", "certificate.json", "draw.json", "onnx"})
 
 
 @dataclass(frozen=True, eq=False)
-class Network(Facts):
+class Network(FolderFacts):
     """Facts, and arrays by their letters (`huggingface/architecture.py`), in float64.
 
     Biases of norms and of the head are there, 0 where the architecture has none. `has_onnx`: whether `onnx/` lies in

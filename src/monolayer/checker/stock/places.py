@@ -15,7 +15,7 @@ from monolayer.checker.stock.structure import Structure
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, END, UNKNOWN
-from monolayer.huggingface.texts import misread
+from monolayer.huggingface.texts import tokenizer_fault
 
 _SEPARATORS = re.compile("[\x1c-\x1f]")
 """White space for Python and not for `tokenizers`."""
@@ -73,7 +73,7 @@ def places_of(net: Network, data: Sequences) -> Places:
     if strange.any():
         where = data.where(int(np.flatnonzero(strange)[0]))
         raise DataError(f"{where} is a special token of this folder, which no text may contain: rename it in the data")
-    fault = misread(net.cut, special, data)
+    fault = tokenizer_fault(net.cut, special, data)
     if fault is not None:
         raise UnhandledError(fault)
     if net.cut in ("words", "pieces") and any(_SEPARATORS.search(str(name)) for name in data.vocabulary.names):
