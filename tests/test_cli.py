@@ -109,7 +109,7 @@ FILES = {
         ("memorise", "memorize"),
         ("theorem data.jsonl --seed -1", "--seed"),
         ("refute-hardmax --length 3", "4"),
-        ("approximate nothing --cells 4", "no function of the library"),
+        ("approximate nothing --cells 4", "not a built-in function"),
         ("approximate no_such_module:f --cells 4", "cannot be loaded"),
         ("approximate math:no_such_name --cells 4", "cannot be loaded"),
         ("approximate math:pi --cells 4", "must be a function"),

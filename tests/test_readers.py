@@ -322,7 +322,7 @@ def test_plain_files_do_not_go_line_by_line(
 BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict for columns or arrays
     ("a.jsonl", "\n \n", "@ is empty: there is no sequence in it"),
     ("a.csv", "tokens,labels\n", "@ is empty"),
-    ("a.txt.gz", GOOD, "@: the suffix '.txt' says nothing of the format. Say it with format= (--format on the command"),
+    ("a.txt.gz", GOOD, "@: unsupported file type '.txt'; pass format= (--format on the command line), one of jsonl"),
     # cut short
     ("a.jsonl", GOOD + GOOD[:30], "line 2 of @ is not JSON (Unterminated string"),
     ("a.jsonl", GOOD.encode() + '{"tokens": ["é'.encode()[:-1], "line 2 of @ is not UTF-8: byte 0xc3"),
@@ -369,7 +369,7 @@ BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict
 
 CHOICES: list[tuple[str, dict[str, Any], str]] = [
     ("a x\nb y\n", {"labels": "3"}, "has 2 columns: there is no column 3. Choose from 1 to 2"),
-    ("a x\n", {"tokens": "word"}, "'word' is no CoNLL column: columns have numbers"),
+    ("a x\n", {"tokens": "word"}, "'word' is not a CoNLL column: columns are numbered"),
     ("1 x\n", {"vocabulary": Names(range(3))}, "token 0 of sequence 0 is '1', but the tokens of the model are"),
     ("a x\n", {"format": "xml"}, "there is no format 'xml'; the formats are jsonl, conll, conllu, csv, tsv"),
     ("tokens,tag\na b c,y z\n", {"format": "csv", "labels": "tag", "per": "token"}, "has 3 tokens but 2 labels"),

@@ -13,11 +13,13 @@ from monolayer.cli.reading import PLAIN, Reading, reads
 from monolayer.errors import DataError
 
 Model = Annotated[Path, typer.Argument(help="A saved model, or a stock folder.")]
-FactsFile = Annotated[str, typer.Argument(help="A data file with the facts (docs/data.md says which formats), or -.")]
+FactsFile = Annotated[
+    str, typer.Argument(help="A data file with the facts (formats: docs/data.md), or - for standard input.")
+]
 Out = Annotated[Path, typer.Option(help="Folder to write the new model to.")]
 Known = Annotated[
     str | None,
-    typer.Option("--data", help="All the data that the model was built from, with later edits made in them."),
+    typer.Option("--data", help="All the data that the model was built from, including later edits."),
 ]
 RecordFile = Annotated[Path | None, typer.Option("--record", help="File to write the record of the edit to.")]
 
@@ -28,24 +30,25 @@ def forget(
     model: Model,
     out: Out,
     facts: Annotated[
-        str | None, typer.Argument(help="A data file with the sequences to forget, or -; or use --rows.")
+        str | None,
+        typer.Argument(help="A data file with the sequences to forget, or - for standard input; or use --rows."),
     ] = None,
     data: Known = None,
     rows: Annotated[
         list[int] | None,
-        typer.Option(help="Number of a row of --data to forget, from 0 on; may be given several times."),
+        typer.Option(help="Row of --data to forget, counted from 0; may be given several times."),
     ] = None,
     record: RecordFile = None,
     overwrite: Overwrite = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """Take facts out of a model. The result is, bit for bit, what memorizing the rest with the same draw gives.
+    """Remove facts from a model. The result is bit-identical to memorizing the remaining data with the same draw.
 
     Exit code 0: proved; 1 refuted; 2 bad input; 3 undecided.
     """
     if (facts is not None) == bool(rows):
-        raise DataError("say what to forget in one way: a data file of sequences, or --rows")
+        raise DataError("say what to forget in exactly one way: a data file of sequences, or --rows")
     _run("forget", model, facts, rows, out, data, record, overwrite, reading, as_json)
 
 
@@ -67,22 +70,22 @@ def _changes(verb: str, does: str) -> None:
         _run(verb, model, facts, None, out, data, record, overwrite, reading, as_json)
 
 
-_changes("edit", "Give facts of a model the labels of FACTS.")
-_changes("insert", "Add the facts of FACTS to a model; tokens and labels may be new.")
+_changes("edit", "Change facts in a model to the labels given in FACTS.")
+_changes("insert", "Add the facts in FACTS to a model; tokens and labels may be new.")
 
 
 @app.command()
 @reads
 def compare(
     one: Annotated[Path, typer.Argument(help="A saved model.")],
-    two: Annotated[Path, typer.Argument(help="Another one.")],
+    two: Annotated[Path, typer.Argument(help="Another saved model.")],
     data: Annotated[list[str] | None, typer.Argument(help="Sequences on which to compare answers.")] = None,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """List where two models differ: in weights, in steps or neurons of the readout and, on DATA, in answers.
+    """List how two models differ: in weights, in steps or neurons of the readout and, on DATA, in answers.
 
-    Two stock folders, too.
+    Also compares two stock folders.
     """
     from monolayer.editing.compare import compare as find
     from monolayer.stock.folder import load
@@ -118,7 +121,7 @@ def _run(
         raise DataError(facts_of.NEEDED)
     if record is not None:
         check_file(record, overwrite)
-    check_output(out, overwrite=overwrite, kind=STOCK if is_stock(folder) else MODEL)  # better known before the work
+    check_output(out, overwrite=overwrite, kind=STOCK if is_stock(folder) else MODEL)  # refuse before any work is done
     with progress(as_json) as step:
         model = load(folder)
         known = facts_of.known(model, reading.read(data, step, model.card.manner, proved=True))

@@ -21,16 +21,18 @@ def verify(
     data: Data,
     noise: Annotated[
         float | None,
-        typer.Option(help="Robust models: claim it for every change of each weight by this share of itself at most."),
+        typer.Option(help="Robust models: prove it for every relative change of each weight up to this size."),
     ] = None,
     dtype: Annotated[
-        str | None, typer.Option(help="Robust models: claim it for weights in bfloat16, float16 or int8.")
+        str | None, typer.Option(help="Robust models: prove it for weights in bfloat16, float16 or int8.")
     ] = None,
     save: Annotated[bool, flag("--save", "Write the verdict as certificate.json beside the model.")] = False,
     tolerance: Annotated[
-        float | None, typer.Option(help="How far a real answer may be from its label; without it they must be equal.")
+        float | None, typer.Option(help="How far a real answer may be from its label; by default they must be equal.")
     ] = None,
-    only: Annotated[bool, flag("--only", "Also whether the readout holds nothing but DATA (docs/editing.md).")] = False,
+    only: Annotated[
+        bool, flag("--only", "Also prove that the readout holds nothing but DATA (docs/editing.md).")
+    ] = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
@@ -38,9 +40,9 @@ def verify(
 
     What counts as an evaluation (IEEE arithmetic, sums in any order, accuracy of exp) is printed with the verdict.
 
-    For an approximator DATA is its function, by name or as module:function: the claim is that it equals the
-    function at the centres of its cells everywhere off the ramps; of one built with --norm sup, that it is near it
-    everywhere. Exit code 0: proved, 1: refuted, 3: undecided; others are no verdicts.
+    For an approximator DATA is its function, by name or as module:function. The claim is that off the ramps it equals
+    the function at the centre of each cell; for one built with --norm sup, that it is close to it everywhere. Exit
+    code 0: proved, 1: refuted, 3: undecided; any other code means that nothing was decided.
     """
     from monolayer.checker.check import certify, certify_files
     from monolayer.checker.stored import opened
@@ -48,12 +50,12 @@ def verify(
     from monolayer.data.shards import files
 
     with progress(as_json) as step:
-        stored = opened(folder)  # once: the data are read as this model reads them, whoever saves another one meanwhile
+        stored = opened(folder)  # opened once, so that another save meanwhile cannot change how the data are read
         wanted: Any = load_function(data[0]) if len(data) == 1 and is_function(data[0]) else book(stored, data)
         certificate = None
         plain = tolerance is None and not only and noise is None and dtype is None
         if wanted is None and plain and len(names := files(data)) > 1:
-            # None of them need fit into memory with another, if the model is of a kind that can be asked that way.
+            # One file in memory at a time, for the kinds of model that can be certified that way.
             certificate = certify_files(stored, names, progress=step, like=manner(stored), **reading.keywords)
         if certificate is None:
             wanted = reading.read(data, step, manner(stored), proved=True) if wanted is None else wanted

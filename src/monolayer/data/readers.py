@@ -1,8 +1,8 @@
 """Files to sequences: `read`, which knows every format by its suffix, and the plain-text formats themselves.
 
 `docs/data.md` describes the formats. Tables are in `tabular.py`, arrays in `npz.py`. Parquet, and text where it is
-plain, is read by `arrow.py`, a block at a time; other text line by line. All is encoded on the way, so a file may be
-larger than the memory that its text would need.
+plain, is read by `arrow.py`, a block at a time; other text line by line. Everything is encoded while it is read, so
+a file may be larger than the memory that its text would need.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SUFFIXES = {
     "npz": (".npz",),
 }
 ARROW = find_spec("pyarrow") is not None
-"""Whether pyarrow is there: then plain text is read by its parsers."""
+"""Whether pyarrow is installed; its parsers then read plain text, which is faster."""
 _EXAMPLE = '{"tokens": ["a", "b"], "labels": ["x", "y"]}'
 _FORMAT_OF = {suffix: format for format, suffixes in SUFFIXES.items() for suffix in suffixes}
 
@@ -85,12 +85,14 @@ def _read(format: str | None, columns: Columns, name: str) -> Sequences:
     standard_input, file = name == "-", Path(name)
     format = _format(file, standard_input, format)
     if columns.per == "sequence" and format in ("conll", "conllu"):
-        raise DataError(f"{file} is read as CoNLL, which has one label per token: they cannot be one per sequence")
+        raise DataError(
+            f"{file} is read as CoNLL, which has one label per token: per='sequence' (--per) cannot be used"
+        )
     if columns.per == "answer" and format in ("conll", "conllu", "npz"):
-        raise DataError(f"{file} is read as {format}, and prompts and answers are columns of text: use JSONL or CSV")
+        raise DataError(f"{file} is read as {format}, which cannot hold prompts and answers: use JSONL or CSV")
     if format in ("npz", "parquet"):
         if standard_input or file.suffix.lower() == ".gz":
-            raise DataError(f"{format} is read from a plain file, not from standard input and not from gzip")
+            raise DataError(f"{format} cannot be read from standard input or gzip: give an uncompressed file")
         if format == "npz":
             return read_npz(file, columns)
         try:
@@ -128,12 +130,12 @@ def sequences_of(
     if not isinstance(X, str | os.PathLike):
         return Sequences.of(X, Y, lengths=lengths, per=per, unit=unit, like=like)
     if Y is not None or lengths is not None:
-        raise DataError(f"{os.fspath(X)} is a data file, and holds its labels and lengths: leave Y and lengths out")
+        raise DataError(f"{os.fspath(X)} is a data file, which has its own labels and lengths: leave Y and lengths out")
     return read(X, per=per, unit=unit, like=like)
 
 
 def _format(file: Path, standard_input: bool, format: str | None) -> str:
-    """The name of the format, after making sure that there is a file to read."""
+    """The format of a file by its suffix, unless `format` says it. A file that cannot be read is an error."""
     if format is not None and format not in SUFFIXES:
         raise DataError(f"there is no format {format!r}; the formats are {', '.join(SUFFIXES)}")
     if standard_input:
@@ -143,15 +145,14 @@ def _format(file: Path, standard_input: bool, format: str | None) -> str:
     if file.is_dir():
         raise DataError(f"{file} is a directory: give one data file")
     if not os.access(file, os.R_OK):
-        raise DataError(f"{file} may not be read: check its permissions")
+        raise DataError(f"{file} cannot be read: check its permissions")
     if format is not None:
         return format
     suffix = (Path(file.stem) if file.suffix.lower() == ".gz" else file).suffix.lower()
     if suffix not in _FORMAT_OF:
         known = "; ".join(f"{name} ({' '.join(suffixes)})" for name, suffixes in SUFFIXES.items())
         raise DataError(
-            f"{file}: the suffix {suffix!r} says nothing of the format. Say it with format= (--format on the "
-            f"command line): {known}"
+            f"{file}: unsupported file type {suffix!r}; pass format= (--format on the command line), one of {known}"
         )
     return _FORMAT_OF[suffix]
 
@@ -200,7 +201,7 @@ def _object(line: str, lines: Lines, growing: Growing) -> Any:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys are different: of two equal ones, one would be lost without a word."""
+    """An object of JSON, refused if a key occurs twice: the parser would silently drop one of the two values."""
     row = dict(pairs)
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
@@ -210,9 +211,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _document(file: Path, columns: Columns) -> Sequences | None:
-    """A file that is one JSON array of objects or of pairs, or one object of keys and values; None: read by lines.
+    """Read a file that is a single JSON array of objects or pairs, or a single object of keys and values.
 
-    It may be as long as a line, so that a small gzip file cannot take all memory.
+    None if the file is none of these, and is to be read line by line. The file may be no longer than a line may be, so
+    that a small gzip file cannot fill the memory.
     """
     opened = gzip.open if file.suffix == ".gz" else open
     try:
@@ -222,7 +224,7 @@ def _document(file: Path, columns: Columns) -> Sequences | None:
     except DataError as error:
         raise DataError(f"{file} {error}") from None
     except (ValueError, RecursionError, OSError, EOFError):
-        return None  # several lines, or damaged: the reader of lines says which
+        return None  # several lines, or damaged: reading it line by line names the line
     row = isinstance(found, dict) and (USUAL & set(found) or (len(found) <= 2 and set(found) & {*PROMPTS}))
     if row or not isinstance(found, list | dict):
         return None
@@ -245,9 +247,10 @@ def _conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool)
     """One token per line, columns by tabs or spaces, sequences by blank lines.
 
     `universal` is CoNLL-U: FORM and UPOS are columns 2 and 4, and lines of multiword tokens (`1-2`) and of
-    empty nodes (`1.1`) are passed over, as they repeat or add to the words themselves.
+    empty nodes (`1.1`) are skipped, because they repeat words or add some that are not in the text.
     """
-    # A line that starts with # is a comment or a token, as tabs or spaces separate columns: it waits for the answer.
+    # A line that starts with # is a comment if tabs separate the columns, and a token if spaces do. So the first lines
+    # are held back until one of them shows which it is.
     held, tabs = list[tuple[int, str]](), universal
     for line in lines:
         held.append((lines.number, line))
@@ -296,7 +299,7 @@ def _conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool)
 def _index(column: str, width: int, at: str) -> int:
     """Index of a column among `width`: 1 is the first, -1 the last."""
     if re.fullmatch("-?[1-9][0-9]*", column) is None:
-        raise DataError(f"{column!r} is no CoNLL column: columns have numbers, 1 the first and -1 the last")
+        raise DataError(f"{column!r} is not a CoNLL column: columns are numbered, 1 is the first and -1 the last")
     number = int(column)
     if abs(number) > width:
         raise DataError(

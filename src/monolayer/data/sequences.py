@@ -110,12 +110,12 @@ class Sequences:
         return f"token {position} of sequence {row}"
 
     def labelled(self, place: int) -> str:
-        """A token, or a sequence where labels are those of sequences, in words."""
+        """'token k of sequence i', or 'sequence i' if labels belong to sequences."""
         return f"sequence {place}" if self.labels and self.labels.per == "sequence" else self.where(place)
 
     @property
     def labellable(self) -> int:
-        """How many tokens, or sequences where labels are those of sequences, there are."""
+        """How many tokens there are, or how many sequences if labels belong to sequences."""
         return len(self) if self.labels and self.labels.per == "sequence" else len(self.tokens)
 
     @property
@@ -128,21 +128,24 @@ class Sequences:
 
     @property
     def _claimed(self) -> Ints:
-        """The position from which on each next token is known: the last one of the prompt, if there is an answer."""
-        assert self.prompts is not None  # the caller asked
+        """The first position of each sequence whose next token belongs to the answer: the last token of the prompt.
+
+        For a prompt without an answer, the length of the sequence.
+        """
+        assert self.prompts is not None  # the caller checked
         return np.where(self.prompts < self.lengths, self.prompts - 1, self.lengths)
 
     def check_labelled(self) -> None:
-        """That some label is there, if this is about labels: rows that were chosen may have none."""
+        """Refuse labelled data that have no label left, and prompts without an answer. Selected rows may be such."""
         if self.prompts is not None and (self.prompts == self.lengths).any():
             row = int((self.prompts == self.lengths).argmax())
             prompt, _ = self.texts(row)
             raise DataError(f"sequence {row} is a prompt without an answer, {prompt!r}: give one, or take it out")
         if self.labels is not None and len(self.labels.values) == 0:
-            raise DataError("labels are missing: not one of these sequences has any")
+            raise DataError("labels are missing: none of these sequences has one")
 
     def check_no_prompts(self) -> None:
-        """That these are not prompts and answers, of which models of ours know nothing."""
+        """Refuse prompts and answers, which only stock models that generate can memorize."""
         if self.prompts is not None:
             raise DataError(
                 "prompts and answers are for architectures that generate: memorize_as('gpt2', …); "
@@ -211,12 +214,12 @@ class Sequences:
         like: Manner | None = None,
         ours: bool = False,
     ) -> Sequences:
-        """Sequences from what people have: arrays, tensors, lists, strings, tables.
+        """Sequences from arrays, tensors, lists, strings or tables.
 
         `X`: integer or string tokens `(N, n)`; vectors `(N, n, d)`; a list of sequences of any lengths whose
-        tokens are integers, strings or vectors, of one kind throughout; a list of strings. `unit` says what a string
-        is: its `characters` (the default in a list), its `words` (the default in tables and dicts), or one token,
-        `whole`. `lengths` `(N,)` cuts padded arrays, and padded labels with them.
+        tokens are integers, strings or vectors, of one kind throughout; a list of strings. `unit` says how to
+        split strings: into `characters` (the default in a list), into `words` (the default in tables and dicts), or
+        not at all, `whole`. `lengths` `(N,)` cuts padded arrays, and padded labels with them.
         `Y`: one label per token or one per sequence; integers, strings and booleans (1 and 0) are classes,
         floats are real labels (scalars or vectors). `per`, `token` or `sequence`, says which; without it `labels.py`
         says how the two are told apart. With `per="answer"`, `X` and `Y` are prompts and answers, as text.
@@ -229,7 +232,7 @@ class Sequences:
         columns = Columns(unit=unit, per=per, like=like or Manner())
         if isinstance(X, Sequences | Mapping) or is_frame(X):
             if lengths is not None:
-                raise DataError("lengths go with a padded array; these sequences have their own")
+                raise DataError("lengths= is for padded arrays; these sequences have their own lengths")
             if isinstance(X, Mapping):
                 if Y is not None:
                     raise DataError("a dict holds the label of each key: leave Y out, or give a list of keys with it")
@@ -246,14 +249,14 @@ class Sequences:
             raise DataError(f"X is a {type(X).__name__}: it must be a list or an array of sequences{way_out}")
         if per == "answer" or (per is None and lengths is None and columns.belongs == "answer" and are_texts(X, Y)):
             if lengths is not None:
-                raise DataError("lengths go with a padded array; prompts and answers have their own")
+                raise DataError("lengths= is for padded arrays; prompts and answers have their own lengths")
             return cls(*from_texts(X, Y)).recoded(vocabulary)
         flat: Values
         cut: Unit | None = None
         if plain_array(X) and not (X.ndim == 1 and X.dtype.kind in "UT"):
             flat, sizes = _from_array(X, lengths)
         elif lengths is not None:
-            raise DataError("lengths go with a padded array; lists already have their own lengths")
+            raise DataError("lengths= is for padded arrays; lists have their own lengths")
         else:
             rows = [array_like(row) for row in X]
             if any(isinstance(row, str) for row in rows):
@@ -270,7 +273,7 @@ class Sequences:
         return replace(data, labels=Labels.of(Y, sizes, padded=padded, per=per, ours=ours))
 
     def recoded(self, vocabulary: Names | None) -> Sequences:
-        """The same sequences with the row numbers of another vocabulary; a token that it lacks is an error."""
+        """These sequences with the row numbers of another vocabulary; a token that it lacks is an error."""
         own = self.vocabulary
         if vocabulary is None or own is vocabulary:
             return self
@@ -289,7 +292,7 @@ class Sequences:
         return replace(self, tokens=rows, vocabulary=vocabulary)
 
     def _labelled(self, Y: Any, per: Belongs | None) -> Sequences:
-        """The same sequences with other labels."""
+        """These sequences with the labels `Y` in place of their own."""
         if per == "answer" or self.prompts is not None:
             raise DataError("prompts and answers are given together: two lists of strings, or one table")
         return replace(self, labels=Labels.of(Y, self.lengths, per=per))
