@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -45,23 +45,32 @@ def dataset(word: st.SearchStrategy[Any], label: st.SearchStrategy[Any]) -> st.S
     return pairs.map(lambda rows: ([[x for x, _ in row] for row in rows], [[y for _, y in row] for row in rows]))
 
 
-def facts(data: Sequences) -> tuple[Any, ...]:
-    """All of it, to the bit."""
-    labels = data.labels
-    return (
-        data.vocabulary,
-        data.vocabulary and data.vocabulary.unit,
-        data.lengths.tolist(),
-        data.tokens.dtype,
-        data.tokens.tobytes(),
-        labels and (labels.per, labels.classes, labels.scalar, labels.values.tolist()),
+class Content(NamedTuple):
+    """Everything that a dataset holds, to the bit."""
+
+    names: Names | None
+    unit: str | None
+    lengths: list[int]
+    dtype: np.dtype[Any]
+    tokens: bytes
+    labels: tuple[str, Names | None, bool, list[Any]] | None
+
+
+def facts(data: Sequences) -> Content:
+    names, labels = data.vocabulary, data.labels
+    return Content(
+        names=names,
+        unit=None if names is None else names.unit,
+        lengths=data.lengths.tolist(),
+        dtype=data.tokens.dtype,
+        tokens=data.tokens.tobytes(),
+        labels=None if labels is None else (labels.per, labels.classes, labels.scalar, labels.values.tolist()),
     )
 
 
 def same(left: Sequences, right: Sequences) -> None:
-    """Equal in everything but what strings were cut into, which a list of tokens does not tell."""
-    one, two = facts(left), facts(right)
-    assert (one[0], *one[2:]) == (two[0], *two[2:])
+    """Equal in everything except how strings were split, which a list of tokens does not tell."""
+    assert facts(left)._replace(unit=None) == facts(right)._replace(unit=None)
 
 
 def put(file: Path, content: Any) -> None:
