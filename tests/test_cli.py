@@ -144,7 +144,7 @@ def test_a_place_that_cannot_be_written_is_named_as_it_was_given(
     def refuse(*_: object, **__: object) -> str:
         raise FileNotFoundError(2, "No such file or directory", str(here / ".x.1234.saving"))
 
-    monkeypatch.setattr("monolayer.data.folder._clear", refuse)
+    monkeypatch.setattr("monolayer.data.folder._clear_leftovers", refuse)
     for command in (["memorize", "data.jsonl"], ["approximate", "max", "--cells=2"]):
         assert f"No such file or directory: {here / 'x'}" in said(*command, "--out", str(here / "x"), code=2)
 

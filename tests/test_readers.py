@@ -91,9 +91,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ways() -> Iterator[str]:
     """Arrow or none; chunks that end everywhere, or one for all."""
-    for by_arrow, chunk in ((False, 3), (True, 3), (True, growing.CHUNK)):
+    for by_arrow, chunk in ((False, 3), (True, 3), (True, growing.TOKENS_AT_ONCE)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(growing, "CHUNK", chunk)
+            patch.setattr(growing, "TOKENS_AT_ONCE", chunk)
             patch.setattr(readers, "ARROW", by_arrow)
             yield f"Arrow {by_arrow}, chunks of {chunk}"
 
@@ -221,7 +221,7 @@ def test_standard_input_and_gzip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_no_more_than_a_chunk_of_tokens_waits_to_be_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.jsonl").write_text(f'{{"tokens": "{"abcdefghij" * 10}", "labels": {list(range(100))}}}\n' * 30)
-    monkeypatch.setattr(growing, "CHUNK", 1 << 10)
+    monkeypatch.setattr(growing, "TOKENS_AT_ONCE", 1 << 10)
     monkeypatch.setattr(readers, "ARROW", False)
     waiting, add = list[int](), columns.Column.add
     monkeypatch.setattr(columns.Column, "add", lambda self, *rest: waiting.append(len(rest[0])) or add(self, *rest))
@@ -269,7 +269,7 @@ def outcome(file: Path, **options: Any) -> Any:
 
 def alike(file: Path, chunk: int, **options: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(growing, "CHUNK", chunk)
+        patch.setattr(growing, "TOKENS_AT_ONCE", chunk)
         fast = outcome(file, **options)
         if not isinstance(fast, str):
             asked_files(file, **options)
@@ -343,7 +343,7 @@ BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict
     ("a.jsonl", "[" * 10**5, "is not JSON"),
     ("a.jsonl", GOOD + '[["a"]]\n', "line 2 of @ is [['a']], not an object: write"),
     ("a.jsonl", GOOD.encode() + b'{"tokens": "\xe9a"}\n', "line 2 of @ is not UTF-8: byte 0xe9 at byte 12. Convert"),
-    ("a.jsonl.gz", GOOD, "@ is no gzip file, or a damaged one"),
+    ("a.jsonl.gz", GOOD, "@ is not a gzip file, or is damaged"),
     ("a.csv", 'tokens,label\n"a"b,x\n', "line 2 of @ is not CSV (',' expected after '\"')"),
     # rows
     ("a.jsonl", GOOD + '{"text": "a", "label": 1}\n', "line 2 of @ has no column 'tokens'; it has: text, label"),
@@ -426,7 +426,7 @@ def test_a_binary_file_that_is_cut_or_damaged(folder: Path, whole: dict[str, byt
             assert name != "npz" or facts(data) == facts(Sequences.of(IDS))
     place = whole["parquet"].index(IDS.tobytes()[:80]) + 8
     file.write_bytes(whole["parquet"][:place] + b"\7" + whole["parquet"][place + 1 :])
-    with pytest.raises(DataError, match="is no Parquet file, or a damaged one"):
+    with pytest.raises(DataError, match="is not a Parquet file, or is damaged"):
         read(file)
 
 
@@ -446,12 +446,12 @@ def test_an_npz_header_that_claims_more_than_the_file_is_not_believed(tmp_path: 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.conll.gz"])
 def test_a_line_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A few bytes of gzip unpack to any length."""
-    monkeypatch.setattr("monolayer.data.lines.LONGEST", 1 << 10)
+    monkeypatch.setattr("monolayer.data.lines.LONGEST_LINE", 1 << 10)
     good = {"a.jsonl.gz": GOOD, "a.csv.gz": "tokens,labels\na b,x y\n", "a.conll.gz": "a x\n"}[name]
     with gzip.open(tmp_path / name, "wt") as file:
         file.write(good * 2 + "a" * (1 << 22))
     for _ in ways():
-        with pytest.raises(DataError, match=r"line [35] of .* is longer than .*: give every sequence its own line"):
+        with pytest.raises(DataError, match=r"line [35] of .* is longer than .*: put every sequence on its own line"):
             read(tmp_path / name)
 
 

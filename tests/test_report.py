@@ -18,8 +18,8 @@ from monolayer.errors import DataError
 from monolayer_experiments import NAMES, find, look
 from monolayer_experiments.experiment import Experiment, Setting, Table
 from monolayer_experiments.look import PALETTE
-from monolayer_experiments.report import KEY, page, plotly_script, words
-from monolayer_experiments.results import Record, read, read_all, write
+from monolayer_experiments.report import MAIN_FIGURE, page, plotly_script, words
+from monolayer_experiments.results import ExperimentRecord, read, read_all, write
 from tests.browser import drawn, flaws, opened
 
 ROOT = Path(__file__).parent.parent
@@ -28,9 +28,9 @@ STORED = read(ROOT / "results" / "memorization.json")
 ROWS = STORED.results["rows"]
 
 
-def record(**changes: Any) -> Record:
+def record(**changes: Any) -> ExperimentRecord:
     versions, command = {"python": "3", "monolayer": "0"}, "monolayer experiment memorization --out results"
-    made = Record("memorization", Setting(), versions, "CPU (x), 2 threads", command, 1.5, STORED.results)
+    made = ExperimentRecord("memorization", Setting(), versions, "CPU (x), 2 threads", command, 1.5, STORED.results)
     return replace(made, **changes)
 
 
@@ -66,7 +66,7 @@ def test_an_article_is_in_order_and_a_quick_setting_is_said_first() -> None:
     assert "CPU (x), 2 threads; 1.5 s; seed 0; python 3, monolayer 0" in article
     assert "Quick setting" in text
     assert "Quick setting" not in page([record(setting=Setting(full=True))], "")
-    assert set(KEY) <= set(NAMES)
+    assert set(MAIN_FIGURE) <= set(NAMES)
 
 
 # -- in the browser ------------------------------------------------------------------------------------

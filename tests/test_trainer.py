@@ -16,12 +16,13 @@ from scipy.stats import ks_2samp
 
 import monolayer as ml
 from monolayer.data import Labels, Names, Sequences
+from monolayer.data.columns import NO_LABEL
 from monolayer_experiments import tagging, words
 from monolayer_experiments.embedded import Embedded, certain, least, memorize_embedded
 from monolayer_experiments.fleet import Fleet, sail
 from monolayer_experiments.perturbed import changed, recall
 from monolayer_experiments.synthetic import without_repeats
-from monolayer_experiments.trainer import NO_LABEL, Batches, Trained, _cuts, predict
+from monolayer_experiments.trainer import Batches, Trained, _cuts, predict
 from monolayer_experiments.trainer import train as train_
 from monolayer_experiments.transformer import Approximator, Layer, Tagger, width_for
 from monolayer_experiments.unlearning_set import births, distance, loaded, write_set

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from rich.table import Table
 
-WIDTH = 100
+TABLE_WIDTH = 100
 """Width in characters of the `repr` of a result."""
 LONG_WORD = 64
 """Length of a digest. A value at least this long, without a blank, is kept on one line if possible."""
@@ -28,7 +28,7 @@ def as_table(result: Tabular) -> str:
     """The `repr` of a result: the table that its command prints, under the name of its class."""
     from rich.console import Console
 
-    console = Console(width=WIDTH, highlight=False, color_system=None)
+    console = Console(width=TABLE_WIDTH, highlight=False, color_system=None)
     with console.capture() as text:
         for grid in pairs(type(result).__name__, result.rows()):
             console.print(grid)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from monolayer.cli.building import Positions
-from monolayer.cli.console import Json, Overwrite, app, progress, show
+from monolayer.cli.console import Facts, Json, Overwrite, app, progress, show
 from monolayer.errors import DataError
 from monolayer.table import number
 
@@ -66,7 +66,7 @@ def approximate(
     if isinstance(f, TargetFunction):
         f.check(dim, length)
         lipschitz = f.lipschitz(dim, length, *domain) if lipschitz is None else lipschitz
-    options: dict[str, Any] = {"domain": domain, "positions": positions, "lipschitz": lipschitz, "seed": seed}
+    options: Facts = {"domain": domain, "positions": positions, "lipschitz": lipschitz, "seed": seed}
     with progress(as_json) as step:
         began = time.perf_counter()
         model: Any = build(f, dim, length, cells=cells, error=error, norm=norm, device=device, progress=step, **options)
@@ -76,9 +76,9 @@ def approximate(
         if out is not None:
             model.save(out, overwrite=overwrite)
     measured = {name: getattr(found, name) for name in ("sup", "l1", "l2", "points", "range")}
-    facts = _cells(model) if norm == "mean" else _knots(model)
+    facts = _facts_of_cells(model) if norm == "mean" else _facts_of_knots(model)
     facts |= {"measured": measured, "seconds": seconds, "seconds_predict": found.seconds}
-    show(as_json, {"function": function, "folder": out and str(out), **facts}, function, _rows(facts))
+    show(as_json, {"function": function, "folder": out and str(out), **facts}, function, _rows_of_facts(facts))
 
 
 def is_function(name: str) -> bool:
@@ -109,7 +109,7 @@ def load_function(name: str) -> Callable[[Any], Any]:
     return loaded
 
 
-def _cells(model: Monolayer) -> dict[str, Any]:
+def _facts_of_cells(model: Monolayer) -> Facts:
     """The facts of a rank-1 approximator that --json prints."""
     grid, summary = model.card.grid, model.summary
     assert grid is not None  # an approximator has a grid
@@ -126,7 +126,7 @@ def _cells(model: Monolayer) -> dict[str, Any]:
     }
 
 
-def _knots(model: Uniform) -> dict[str, Any]:
+def _facts_of_knots(model: Uniform) -> Facts:
     """The facts that --json prints about a network whose error bound holds everywhere."""
     named = {name: getattr(model, name) for name in ("dim", "length", "low", "high", "positions", "rank")}
     return {
@@ -138,7 +138,7 @@ def _knots(model: Uniform) -> dict[str, Any]:
     }
 
 
-def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+def _rows_of_facts(facts: Facts) -> list[tuple[str, str]]:
     """The rows of the table that is printed without --json."""
     order, found = "with positions" if facts["positions"] else "permutation equivariant", facts["measured"]
     if "predicted" in facts:
@@ -148,7 +148,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
             ("knots", f"{facts['knots']:,} on {facts['sequences']:,} {many}"),
             ("margin", f"{number(facts['margin'])} × the rounding error"),
             ("share of the domain on ramps", number(facts["ramp_share"])),
-            ("predicted error", f"{_errors(facts['predicted'])} ({sure})"),
+            ("predicted error", f"{_errors_in_words(facts['predicted'])} ({sure})"),
         ]
     else:
         bound, hard = facts["bound"], "points with equal tokens or on knots"
@@ -162,10 +162,13 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("cells", f"{facts['cells']:,} per coordinate"),
         *own,
         ("parameters", number(facts["parameters"])),
-        ("measured error", f"{_errors(found)} on {found['points']:,} fresh points, and for sup as many {hard}"),
+        (
+            "measured error",
+            f"{_errors_in_words(found)} on {found['points']:,} fresh points, and for sup as many {hard}",
+        ),
         ("seconds", f"{facts['seconds']:.2f} to build"),
     ]
 
 
-def _errors(found: dict[str, float]) -> str:
+def _errors_in_words(found: dict[str, float]) -> str:
     return ", ".join(f"{norm} {number(found[norm.lower()])}" for norm in ("sup", "L1", "L2"))

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from monolayer.cli.console import Step, flag
+from monolayer.cli.console import Facts, Step, flag
 from monolayer.cli.console import out as console
 from monolayer.table import escape, number, plural
 
 if TYPE_CHECKING:
+    from monolayer.arrays import Array, Bools
     from monolayer.cli.reading import Answering
     from monolayer.data import Sequences
     from monolayer.model.card import Summary
     from monolayer.model.monolayer import Monolayer
 
-Out = Annotated[Path, typer.Option(help="Folder to write the model to.")]
+OutFolder = Annotated[Path, typer.Option(help="Folder to write the model to.")]
 Positions = Annotated[bool, flag("--positions", "Let the order of tokens matter.")]
 Causal = Annotated[
     bool,
@@ -29,18 +30,18 @@ Causal = Annotated[
 Rank = Annotated[
     str | None, typer.Option(help="Largest value rank allowed, or auto. The smallest rank that holds the data is used.")
 ]
-Dtype = Literal["float32", "bfloat16", "float16", "float64"]
-OnConflict = Annotated[
+DtypeChoice = Literal["float32", "bfloat16", "float16", "float64"]
+ConflictRule = Annotated[
     Literal["error", "majority", "first"],
     typer.Option(help="What to do if the same token in the same context has different labels."),
 ]
-Fingerprint = Annotated[
+KeepFingerprints = Annotated[
     bool, flag("--fingerprint", "Keep 8 bytes per point, so that predict --strict knows what was seen.")
 ]
 Seed = Annotated[int | None, typer.Option(help="Same seed and platform, same bits; 0 by default.", min=0)]
 
 
-def given(**options: Any) -> dict[str, Any]:
+def given(**options: object) -> dict[str, Any]:
     """The options that were given, as keyword arguments; the library chooses the others."""
     return {name: value for name, value in options.items() if value is not None}
 
@@ -61,7 +62,7 @@ def next_steps(folder: Path, data: Sequence[str], *verbs: str) -> None:
         console.print(f"  {escape(shlex.join(words))}", soft_wrap=True)
 
 
-def checked(model: Monolayer, data: Sequences, began: float, step: Step) -> dict[str, Any]:
+def checked(model: Monolayer, data: Sequences, began: float, step: Step) -> Facts:
     """Ask the model for every label, and return what `--json` prints. `began`: when construction started."""
     built = time.perf_counter()
     step("checking every label", 0.9)
@@ -71,7 +72,7 @@ def checked(model: Monolayer, data: Sequences, began: float, step: Step) -> dict
     return {**(model.card.summary_json() or {"sequences": len(data)}), **counts, **seconds}
 
 
-def checked_rows(model: Monolayer, found: dict[str, Any]) -> list[tuple[str, str]]:
+def checked_rows(model: Monolayer, found: Facts) -> list[tuple[str, str]]:
     """The rows of the table that is printed without --json. `monolayer inspect` prints more."""
     right, total = found["right"], found["total"]
     share = "" if right == total else f" ({found['accuracy']:.4%})"
@@ -110,7 +111,7 @@ def summary_rows(summary: Summary, dtype: str = "float64") -> list[tuple[str, st
     return rows
 
 
-def agreement(model: Answering, sequences: Sequences, values: Any, among: Any = None) -> tuple[int, int]:
+def agreement(model: Answering, sequences: Sequences, values: Array, among: Bools | None = None) -> tuple[int, int]:
     """Count the labels of the data that the answers `values` match: (right, total).
 
     Classes are compared by name, real labels to within `tolerance`. `among` `(P,)` says which answers count; None: all.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from monolayer.cli.building import checked, checked_rows
-from monolayer.cli.console import Json, app, flag, out, print_json, progress, table
+from monolayer.cli.console import Facts, Json, app, flag, out, print_json, progress, table
 from monolayer.errors import DataError
 from monolayer.table import escape
 
-SHOWN = ("你好", "银行", "行走", "音乐", "快乐", "长城", "校长", "重要", "重复")
+SHOWN_PHRASES = ("你好", "银行", "行走", "音乐", "快乐", "长城", "校长", "重要", "重复")
 """Phrases that a person can check; 行, 乐, 长 and 重 are read in two ways among them."""
 
 
@@ -48,7 +48,7 @@ def demo(
         poem = _poem()
     assert data.vocabulary is not None  # characters have names
     known = {"".join(map(str, row)) for row in data.split(data.vocabulary.decode(data.tokens))}
-    asked = [phrase for phrase in SHOWN if phrase in known]
+    asked = [phrase for phrase in SHOWN_PHRASES if phrase in known]
     answers = dict(zip(asked, (list(row) for row in model.predict(asked)), strict=True))
     if as_json:
         proved = {"verdict": proof.verdict, "seconds_proof": seconds_proof, "poem": poem}
@@ -72,7 +72,7 @@ def demo(
     out.print(escape(poem["excerpt"]), style="italic")
 
 
-def _verdict(verdict: str, facts: dict[str, Any], seconds: float) -> str:
+def _verdict(verdict: str, facts: Facts, seconds: float) -> str:
     """The first line of the output, in words that need no background."""
     what = f"that this network gives each of {facts['total']:,} characters its reading, by the phrase that it stands in"
     if verdict != "proved":
@@ -80,7 +80,7 @@ def _verdict(verdict: str, facts: dict[str, Any], seconds: float) -> str:
     return f"Proved: {what}. Built in {facts['seconds']:.1f} s, proved from its weights in {seconds:.1f} s."
 
 
-def _poem(prompt: str = "And the Raven, never") -> dict[str, Any]:
+def _poem(prompt: str = "And the Raven, never") -> Facts:
     """Memorize a poem in a second network: its size, the verdict, the seconds, and how it continues `prompt`."""
     from monolayer.checker import certify
     from monolayer.construct.memorize import memorize_text

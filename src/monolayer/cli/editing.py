@@ -9,14 +9,13 @@ import typer
 
 from monolayer.cli.console import Json, Overwrite, app, check_file, progress, show
 from monolayer.cli.proof import EXIT
-from monolayer.cli.reading import PLAIN, Reading, reads
+from monolayer.cli.reading import PLAIN, AnyModelFolder, Reading, reads
 from monolayer.errors import DataError
 
-Model = Annotated[Path, typer.Argument(help="A saved model, or a stock folder.")]
 FactsFile = Annotated[
     str, typer.Argument(help="A data file with the facts (formats: docs/data.md), or - for standard input.")
 ]
-Out = Annotated[Path, typer.Option(help="Folder to write the new model to.")]
+NewModelFolder = Annotated[Path, typer.Option(help="Folder to write the new model to.")]
 Known = Annotated[
     str | None,
     typer.Option("--data", help="All the data that the model was built from, including later edits."),
@@ -27,8 +26,8 @@ RecordFile = Annotated[Path | None, typer.Option("--record", help="File to write
 @app.command()
 @reads
 def forget(
-    model: Model,
-    out: Out,
+    model: AnyModelFolder,
+    out: NewModelFolder,
     facts: Annotated[
         str | None,
         typer.Argument(help="A data file with the sequences to forget, or - for standard input; or use --rows."),
@@ -49,29 +48,29 @@ def forget(
     """
     if (facts is not None) == bool(rows):
         raise DataError("say what to forget in exactly one way: a data file of sequences, or --rows")
-    _run("forget", model, facts, rows, out, data, record, overwrite, reading, as_json)
+    _edit_and_prove("forget", model, facts, rows, out, data, record, overwrite, reading, as_json)
 
 
-def _changes(verb: str, does: str) -> None:
+def _add_command(verb: str, does: str) -> None:
     """Add a command that changes a model by labelled facts."""
 
     @app.command(verb, help=f"{does}\n\nExit code 0: proved; 1 refuted; 2 bad input; 3 undecided.")
     @reads
     def change(
-        model: Model,
+        model: AnyModelFolder,
         facts: FactsFile,
-        out: Out,
+        out: NewModelFolder,
         data: Known = None,
         record: RecordFile = None,
         overwrite: Overwrite = False,
         reading: Reading = PLAIN,
         as_json: Json = False,
     ) -> None:
-        _run(verb, model, facts, None, out, data, record, overwrite, reading, as_json)
+        _edit_and_prove(verb, model, facts, None, out, data, record, overwrite, reading, as_json)
 
 
-_changes("edit", "Change facts in a model to the labels given in FACTS.")
-_changes("insert", "Add the facts in FACTS to a model; tokens and labels may be new.")
+_add_command("edit", "Change facts in a model to the labels given in FACTS.")
+_add_command("insert", "Add the facts in FACTS to a model; tokens and labels may be new.")
 
 
 @app.command()
@@ -98,7 +97,7 @@ def compare(
     show(as_json, found.to_json(), f"{one} and {two}", found.rows())
 
 
-def _run(
+def _edit_and_prove(
     verb: str,
     folder: Path,
     facts: str | None,

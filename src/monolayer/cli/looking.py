@@ -9,8 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monolayer.cli.building import summary_rows
-from monolayer.cli.console import Json, Overwrite, app, check_file, err, out, print_json, progress, show, table, wrote
-from monolayer.cli.reading import PLAIN, Data, Reading, book, manner, reads
+from monolayer.cli.console import (
+    Facts,
+    Json,
+    Overwrite,
+    app,
+    check_file,
+    err,
+    out,
+    print_json,
+    progress,
+    show,
+    table,
+    wrote,
+)
+from monolayer.cli.reading import PLAIN, AnyModelFolder, Data, ModelFolder, Reading, book, manner, reads
 from monolayer.errors import DataError
 from monolayer.table import number, plural
 
@@ -19,12 +32,9 @@ if TYPE_CHECKING:
     from monolayer.model.monolayer import Monolayer
     from monolayer.model.uniform import Uniform
 
-Model = Annotated[Path, typer.Argument(help="A saved model.")]
-Stored = Annotated[Path, typer.Argument(help="A saved model, or a stock folder.")]
-
 
 @app.command()
-def inspect(folder: Stored, as_json: Json = False) -> None:
+def inspect(folder: AnyModelFolder, as_json: Json = False) -> None:
     """Show what a saved model is: its kind, sizes, ranks, narrowest step, and what its builder measured."""
     from monolayer.huggingface.reading import stock_files
     from monolayer.model.load import load
@@ -46,7 +56,7 @@ def inspect(folder: Stored, as_json: Json = False) -> None:
         table("measured when it was built", _built_rows(built, facts["dtype"]))
 
 
-def describe(model: Monolayer | Uniform) -> dict[str, Any]:
+def describe(model: Monolayer | Uniform) -> Facts:
     """Facts computed from the weights themselves, not from the stored summary."""
     import torch
 
@@ -62,20 +72,20 @@ def describe(model: Monolayer | Uniform) -> dict[str, Any]:
         "labels": f"{labels} per {card.per}",
         "order": "causal" if card.causal else "positions" if ordered else "permutation equivariant",
         "ranks": ranks,
-        **(_knots(model) if isinstance(model, Uniform) else _steps(model)),
+        **(_describe_knots(model) if isinstance(model, Uniform) else _describe_steps(model)),
         "parameters": {name: value.numel() for name, value in model.named_parameters()},
         "parameters_in_all": sum(value.numel() for value in model.parameters()),
         "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
     }
 
 
-def _knots(model: Uniform) -> dict[str, Any]:
+def _describe_knots(model: Uniform) -> Facts:
     """Cells, knots and error bound of an approximator in the maximum norm."""
     bound = "none: built without a modulus of continuity" if model.error is None else model.error
     return {"cells": model.interpolation.cells, "knots": len(model.interpolation.values), "bound": bound}
 
 
-def _steps(model: Monolayer) -> dict[str, Any]:
+def _describe_steps(model: Monolayer) -> Facts:
     """Temperature and context scale of attention, and the steps of the readout; by stage if there are several."""
     shortcut = model.attention.shortcuts(model.feed_forward.slots)
     slopes = [table.slope.double() for table in model.feed_forward.tables() or ()]
@@ -121,7 +131,7 @@ def _show(value: Any) -> str:
 @app.command()
 @reads
 def explain(
-    folder: Model,
+    folder: ModelFolder,
     data: Data,
     first: Annotated[int, typer.Option(help="How many sequences to show.", min=1)] = 5,
     reading: Reading = PLAIN,
@@ -154,7 +164,7 @@ def explain(
 @app.command()
 @reads
 def locate(
-    folder: Stored,
+    folder: AnyModelFolder,
     data: Data,
     first: Annotated[int, typer.Option(help="How many facts to show.", min=1)] = 20,
     reading: Reading = PLAIN,

@@ -20,7 +20,7 @@ from monolayer.errors import DataError
 @reads
 def memorize(
     data: Data,
-    out: building.Out,
+    out: building.OutFolder,
     positions: building.Positions = False,
     causal: building.Causal = False,
     robust: Annotated[
@@ -28,11 +28,11 @@ def memorize(
     ] = False,
     rank: building.Rank = None,
     dtype: Annotated[
-        building.Dtype | None,
+        building.DtypeChoice | None,
         typer.Option(help="Format of the weights: float64 or float32; with --robust also bfloat16 and float16."),
     ] = None,
-    on_conflict: building.OnConflict = "error",
-    fingerprint: building.Fingerprint = False,
+    on_conflict: building.ConflictRule = "error",
+    fingerprint: building.KeepFingerprints = False,
     seed: building.Seed = None,
     draw: Annotated[
         Path | None, typer.Option(help="A saved model whose keys, codes and names are reused (docs/editing.md).")
@@ -72,7 +72,7 @@ def memorize(
 @reads
 def memorize_files(
     data: Annotated[list[str], typer.Argument(help="Data files, or patterns such as 'shards/*.parquet'.")],
-    out: building.Out,
+    out: building.OutFolder,
     memory: Annotated[str, typer.Option(help="Memory limit for all processes on this machine together.")] = "2GB",
     workers: Annotated[
         int | None, typer.Option(help="Number of worker processes; one per processor by default.", min=1)

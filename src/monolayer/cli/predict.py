@@ -27,7 +27,7 @@ from monolayer.cli.console import (
     print_json,
     progress,
 )
-from monolayer.cli.reading import PLAIN, Data, Reading, reads
+from monolayer.cli.reading import PLAIN, Data, ModelFolder, Reading, reads
 from monolayer.errors import DataError
 from monolayer.table import plural
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @app.command()
 @reads
 def predict(
-    folder: Annotated[Path, typer.Argument(help="A saved model.")],
+    folder: ModelFolder,
     data: Data,
     out: Annotated[Path | None, typer.Option(help="File to write to instead of standard output.")] = None,
     dense: Annotated[bool, flag("--dense", "Run the whole network, without the shortcut.")] = False,
@@ -82,7 +82,7 @@ def predict(
             totals.refused += len(answered.refused)
             if answered.compared is not None:
                 comparisons.append(answered.compared)
-            for answer in _answers(model, sequences, answered, strict):
+            for answer in _json_answers(model, sequences, answered, strict):
                 if strict:
                     seen = answer["seen"]
                     totals.unseen += not (all(seen) if isinstance(seen, list) else seen)
@@ -186,7 +186,7 @@ def _by_sequence(model: Answering, encoded: Sequences, values: Answers, seen: Bo
     return (_Answer(names[start:end], flags[start:end]) for start, end in cuts)
 
 
-def _answers(model: Answering, sequences: Sequences, answered: _Answered, strict: bool) -> Iterator[JsonObject]:
+def _json_answers(model: Answering, sequences: Sequences, answered: _Answered, strict: bool) -> Iterator[JsonObject]:
     """One JSON object per sequence: its tokens and the answer, or the reason why it is refused."""
     refused, answers = answered.refused, answered.answers
     if model.card.prompts:

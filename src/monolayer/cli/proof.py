@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from monolayer.cli.console import Json, app, as_flags, flag, out, print_json, progress, table
-from monolayer.cli.reading import PLAIN, Data, Reading, book, manner, reads
+from monolayer.cli.reading import PLAIN, Data, ModelFolder, Reading, book, manner, reads
 
 EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
 
@@ -17,7 +16,7 @@ EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
 @app.command()
 @reads
 def verify(
-    folder: Annotated[Path, typer.Argument(help="A saved model.")],
+    folder: ModelFolder,
     data: Data,
     noise: Annotated[
         float | None,

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     Answering: TypeAlias = "Monolayer | Uniform | StockModel"  # the models that `predict` accepts
 
+ModelFolder = Annotated[Path, typer.Argument(help="A saved model.")]
+AnyModelFolder = Annotated[Path, typer.Argument(help="A saved model, or a stock folder.")]
 Data = Annotated[
     list[str],
     typer.Argument(
@@ -88,7 +90,7 @@ class Reading:
             return read(data, like=model, **self.keywords)
         card, text = model.card, only_text(data)
         if card.script is not None and self.format is None and text is not None:
-            return cut_text(text, card.script)
+            return windows_of_file(text, card.script)
         names = card.vocabulary if known else None
         return read(data, vocabulary=names, like=card.manner, **self.keywords)
 
@@ -141,10 +143,10 @@ def book(stored: Stored | Files, data: list[str]) -> Sequences | None:
 
     path = only_text(data)
     script = None if isinstance(stored, Files) else stored.config.get("script")
-    return None if path is None or script is None else cut_text(path, Script(**script))
+    return None if path is None or script is None else windows_of_file(path, Script(**script))
 
 
-def cut_text(path: str, script: Script) -> Sequences:
+def windows_of_file(path: str, script: Script) -> Sequences:
     """The windows of a text file, split the way `script` says."""
     from monolayer.data.text import read_text, windows
 

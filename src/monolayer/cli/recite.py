@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from monolayer.cli.building import Out, Seed, given, next_steps, summary_rows
+from monolayer.cli.building import OutFolder, Seed, given, next_steps, summary_rows
 from monolayer.cli.console import Json, Overwrite, app, print_json, progress, table
 from monolayer.errors import DataError
 
@@ -19,7 +19,7 @@ from monolayer.errors import DataError
 @app.command("memorize-text")
 def memorize_text(
     text: Annotated[str, typer.Argument(help="A text file in UTF-8, or - for standard input.")],
-    out: Out,
+    out: OutFolder,
     unit: Annotated[
         Literal["characters", "words"] | None, typer.Option(help="How to split the text; words by default.")
     ] = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from monolayer.cli.building import Dtype, OnConflict, Out, Positions, Seed, given, next_steps
+from monolayer.cli.building import ConflictRule, DtypeChoice, OutFolder, Positions, Seed, given, next_steps
 from monolayer.cli.console import Json, Overwrite, Step, app, flag, print_json, progress, table, wrote
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from monolayer.huggingface.architecture import Architecture
     from monolayer.stock.folder import StockModel
 
-NAMES = "bert, roberta, distilbert, gpt2, opt, gpt_neox, starcoder2 or llama (docs/stock.md)."
+ARCHITECTURE_NAMES = "bert, roberta, distilbert, gpt2, opt, gpt_neox, starcoder2 or llama (docs/stock.md)."
 Onnx = Annotated[bool, flag("--onnx", "Add onnx/model.onnx, for onnxruntime and transformers.js; no proof covers it.")]
 CellsRank = Annotated[int | None, typer.Option(help="Rank of the values; cells only.")]
 CellsDtype = Annotated[
-    Dtype | None, typer.Option(help="Format of the weights: float32 (default), bfloat16 or float16; cells only.")
+    DtypeChoice | None, typer.Option(help="Format of the weights: float32 (default), bfloat16 or float16; cells only.")
 ]
 
 
 @app.command("memorize-as")
 @reads
 def memorize_as(
-    architecture: Annotated[str, typer.Argument(help=NAMES)],
+    architecture: Annotated[str, typer.Argument(help=ARCHITECTURE_NAMES)],
     data: Data,
-    out: Out,
+    out: OutFolder,
     positions: Positions = False,
     storage: Annotated[
         Literal["cells", "steps"] | None,
@@ -43,7 +43,7 @@ def memorize_as(
     unknown: Annotated[
         str | None, typer.Option(help="Name of a class for every input that is not in DATA; cells only.")
     ] = None,
-    on_conflict: OnConflict = "error",
+    on_conflict: ConflictRule = "error",
     seed: Seed = None,
     draw: Annotated[Path | None, typer.Option(help="A stock folder whose names, keys and codes are reused.")] = None,
     onnx: Onnx = False,
@@ -63,20 +63,20 @@ def memorize_as(
     options = given(positions=positions, storage=storage, rank=rank, dtype=dtype, seed=seed)
     options |= given(confidence=confidence, unknown=unknown)
     with progress(as_json) as step:
-        kind = _check(architecture, out, overwrite)
+        kind = _check_before_work(architecture, out, overwrite)
         drawn = None if draw is None else StockModel.load(draw)
         sequences = reading.read(data, step, manner_of(kind) if drawn is None else drawn.card.manner, proved=True)
         model = build(architecture, sequences, on_conflict=on_conflict, draw=drawn, progress=step, **options)
         step("writing", 0.9)
         model.save(out, overwrite=overwrite, onnx=onnx)
-        _finish(model, out, data, step, as_json)
+        _certify_and_show(model, out, data, step, as_json)
 
 
 @app.command()
 @reads
 def export(
     folder: Annotated[Path, typer.Argument(help="A saved model of ids or strings.")],
-    to: Annotated[str, typer.Option(help=f"{NAMES} With --part readout: onnx.")],
+    to: Annotated[str, typer.Option(help=f"{ARCHITECTURE_NAMES} With --part readout: onnx.")],
     out: Annotated[Path, typer.Option(help="Folder to write the stock model to; with --part, the file.")],
     data: Annotated[
         list[str] | None,
@@ -113,15 +113,15 @@ def export(
         wrote(as_json, {"folder": str(folder), "part": part, "file": str(file)}, file)
         return
     with progress(as_json) as step:
-        _check(to, out, overwrite)
+        _check_before_work(to, out, overwrite)
         model = load_monolayer(folder)
         sequences = reading.read(data, step, model, proved=True) if data else None
         built = write(model, out, to, sequences, overwrite=overwrite, onnx=onnx, progress=step, **options)
         assert not isinstance(built, Path)  # no part was asked for
-        _finish(built, out, data, step, as_json)
+        _certify_and_show(built, out, data, step, as_json)
 
 
-def _check(architecture: str, out: Path, overwrite: bool) -> Architecture:
+def _check_before_work(architecture: str, out: Path, overwrite: bool) -> Architecture:
     """The architecture called so. An unknown one, or a folder that may not be replaced, is refused before any work."""
     from monolayer.data.folder import check_output
     from monolayer.huggingface.architectures import choose
@@ -132,7 +132,7 @@ def _check(architecture: str, out: Path, overwrite: bool) -> Architecture:
     return kind
 
 
-def _finish(model: StockModel, out: Path, data: list[str] | None, step: Step, as_json: bool) -> None:
+def _certify_and_show(model: StockModel, out: Path, data: list[str] | None, step: Step, as_json: bool) -> None:
     """Certify the folder `out`, save the certificate in it, and print model and certificate."""
     from monolayer.checker import certify
 

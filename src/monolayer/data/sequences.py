@@ -13,14 +13,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Ints
-from monolayer.data.columns import Column, Values, flattened, token_place
+from monolayer.arrays import Array, Ints
+from monolayer.data.columns import Column, ColumnValues, flattened, token_place
 from monolayer.data.labels import Belongs, Labels, Per
 from monolayer.data.layout import Columns, Manner
 from monolayer.data.names import Names, Unit, cut_text
-from monolayer.data.plain import array_like, is_frame, is_list, plain_array
+from monolayer.data.plain import Given, array_like, is_frame, is_list, plain_array
 from monolayer.data.prompts import are_texts
 from monolayer.data.tabular import from_frame, from_mapping, from_texts
 from monolayer.errors import DataError
@@ -35,7 +34,7 @@ class Sequences:
     `prompts` `(N,)`: how many tokens of each are its prompt; the rest is the answer, if it has one. None: no prompts.
     """
 
-    tokens: NDArray[Any]
+    tokens: Array
     lengths: Ints
     vocabulary: Names | None
     labels: Labels | None = None
@@ -152,7 +151,7 @@ class Sequences:
                 "per='sequence' makes a label of each answer"
             )
 
-    def named_labels(self) -> NDArray[Any] | None:
+    def named_labels(self) -> Array | None:
         """The labels of all tokens or sequences by the names that users know; None where there is none."""
         if self.labels is None:
             return None
@@ -194,7 +193,7 @@ class Sequences:
         places: Ints = np.arange(int(lengths.sum())) - np.repeat(starts - self.offsets[:-1][rows], lengths)
         return places
 
-    def split(self, flat: NDArray[Any]) -> list[NDArray[Any]]:
+    def split(self, flat: Array) -> list[Array]:
         """Cut an array over tokens into one array per sequence."""
         cuts = self.offsets.tolist()
         return [flat[start:end] for start, end in pairwise(cuts)]
@@ -204,10 +203,10 @@ class Sequences:
     @classmethod
     def of(
         cls,
-        X: Any,
-        Y: Any = None,
+        X: Given,
+        Y: Given = None,
         *,
-        lengths: Any = None,
+        lengths: Given = None,
         per: Belongs | None = None,
         unit: Unit | None = None,
         vocabulary: Names | None = None,
@@ -251,10 +250,10 @@ class Sequences:
             if lengths is not None:
                 raise DataError("lengths= is for padded arrays; prompts and answers have their own lengths")
             return cls(*from_texts(X, Y)).recoded(vocabulary)
-        flat: Values
+        flat: ColumnValues
         cut: Unit | None = None
         if plain_array(X) and not (X.ndim == 1 and X.dtype.kind in "UT"):
-            flat, sizes = _from_array(X, lengths)
+            flat, sizes = _tokens_of_array(X, lengths)
         elif lengths is not None:
             raise DataError("lengths= is for padded arrays; lists have their own lengths")
         else:
@@ -262,7 +261,7 @@ class Sequences:
             if any(isinstance(row, str) for row in rows):
                 cut = unit or columns.like.unit or "characters"
                 rows = [cut_text(row, cut) if isinstance(row, str) else row for row in rows]
-            flat, sizes = _from_lists(rows)
+            flat, sizes = _tokens_of_lists(rows)
         column = Column("token", ours=ours)
         column.add(flat, lambda place: token_place(place, sizes))
         tokens, names, _ = column.finish()
@@ -291,14 +290,14 @@ class Sequences:
             raise DataError(f"{self.where(flat)} is {name!r}, which the model has never seen{vocabulary.built_from}")
         return replace(self, tokens=rows, vocabulary=vocabulary)
 
-    def _labelled(self, Y: Any, per: Belongs | None) -> Sequences:
+    def _labelled(self, Y: Given, per: Belongs | None) -> Sequences:
         """These sequences with the labels `Y` in place of their own."""
         if per == "answer" or self.prompts is not None:
             raise DataError("prompts and answers are given together: two lists of strings, or one table")
         return replace(self, labels=Labels.of(Y, self.lengths, per=per))
 
 
-def _from_array(X: NDArray[Any], lengths: Any) -> tuple[NDArray[Any], Ints]:
+def _tokens_of_array(X: Array, lengths: Given) -> tuple[Array, Ints]:
     """Flat tokens `(T,)` or `(T, d)` and the lengths, from a padded or full array."""
     if X.dtype.kind not in {2: "iubUT", 3: "iubf"}.get(X.ndim, ""):
         raise DataError(
@@ -317,7 +316,7 @@ def _from_array(X: NDArray[Any], lengths: Any) -> tuple[NDArray[Any], Ints]:
     return X[np.arange(width) < sizes[:, None]], sizes
 
 
-def _from_lists(rows: list[Any]) -> tuple[Values, Ints]:
+def _tokens_of_lists(rows: list[Any]) -> tuple[ColumnValues, Ints]:
     """Flat tokens, a list or an array of them, and the lengths, from one list or array per sequence."""
     for number, row in enumerate(rows):
         if not is_list(row):

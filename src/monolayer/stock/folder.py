@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from monolayer.arrays import Floats, Ints
 from monolayer.data import Names, Sequences
-from monolayer.data.folder import Kind, new_folder
+from monolayer.data.folder import FolderKind, new_folder
 from monolayer.data.labels import Per
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architecture import UNKNOWN
@@ -37,7 +37,7 @@ from monolayer.table import as_table, plural
 ONNX = "onnx/model.onnx"
 """Where transformers.js looks for the network."""
 _FILES = "config.json model.safetensors tokenizer.json tokenizer_config.json generation_config.json README.md"
-STOCK = Kind("stock model of monolayer", "built_by", frozenset([*_FILES.split(), "certificate.json", FILE, ONNX]))
+STOCK = FolderKind("stock model of monolayer", "built_by", frozenset([*_FILES.split(), "certificate.json", FILE, ONNX]))
 """A folder that `save` may replace when asked to."""
 
 
