@@ -92,8 +92,10 @@ def test_every_number_of_the_dense_pass_is_counted_on_the_same_points():
 def test_random_labels_cost_more_than_corollary_1_counts_and_runs_of_labels_less():
     X = np.random.default_rng(0).integers(0, 50, (500, 8))
     few, many = ml.memorize(X, X % 3).summary, ml.memorize(*without_repeats(500, 8, 200)).summary
-    assert (few.parameters < few.corollary_1, few.dense_numbers < few.corollary_1_dense) == (True, True)
-    assert (many.parameters > many.corollary_1, many.dense_numbers > many.corollary_1_dense) == (True, True)
+    assert few.parameters < few.corollary_1
+    assert few.dense_numbers < few.corollary_1_dense
+    assert many.parameters > many.corollary_1
+    assert many.dense_numbers > many.corollary_1_dense
 
 
 # -- directions ----------------------------------------------------------------------------------------

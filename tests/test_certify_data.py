@@ -21,7 +21,7 @@ from datasets import Dataset
 from monolayer.checker import asked
 from monolayer.checker.given import confirm
 from monolayer.data import Names, Sequences, read
-from monolayer.data.layout import Layout
+from monolayer.data.layout import TableLayout
 from monolayer.errors import DataError
 from tests.kinds import LINES, built
 from tests.stored_models import Saved
@@ -149,7 +149,7 @@ def test_two_columns_of_one_name_would_be_seen(kind: str, tmp_path: Path, monkey
     X = written(tmp_path / "a.csv", "c,c\nFrance,Paris\n") if kind == "csv" else pd.DataFrame([["France", "Paris"]])
     if kind == "pandas":
         X.columns = ["c", "c"]
-    monkeypatch.setattr(Layout, "of", lambda *rest, **options: Layout("c", "c", "words", "sequence", pairs=True))
+    monkeypatch.setattr(TableLayout, "of", lambda *_, **__: TableLayout("c", "c", "words", "sequence", pairs=True))
     with pytest.raises(DataError, match="the column 'c' was read, and 2 columns have this name: the reader"):
         ml.certify(ml.memorize(X), X)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,9 @@ def test_an_edit_touches_its_tokens_and_a_comparison_lists_its_facts(both: list[
                 assert {int(model.facts.names[row]) for row in splice.put} <= set(X[3].tolist())
         assert [(one.before, one.after) for one in record.changes] == list(zip(Y[3], OTHER[3], strict=True))
         found = ml.compare(folder, model, X)
-        assert (found.asked, found.same, found.config.keys() <= {"intermediate_size"}) == (X.size, False, True)
+        assert found.asked == X.size
+        assert not found.same
+        assert found.config.keys() <= {"intermediate_size"}
         assert [(one.sequence, one.position, one.one, one.two) for one in found.differing] == [
             (3, place, Y[3, place], OTHER[3, place]) for place in range(5)
         ]
@@ -174,7 +177,8 @@ def test_planted_leftovers_are_found(both: list[Path]) -> None:
         model = replace(less, tensors=tensors)
         assert ml.certify(model, rest).verdict == "proved"
         found = ml.certify(model, rest, only=True)
-        assert (found.verdict, "holds more than the data" in found.reason) == ("refuted", True)
+        assert found.verdict == "refuted"
+        assert "holds more than the data" in found.reason
 
 
 def test_weights_that_were_changed_are_refused(both: list[Path], tmp_path: Path) -> None:
@@ -198,7 +202,8 @@ def test_neurons_that_differ_are_counted(both: list[Path]) -> None:
     assert (found.only_one, found.only_two) == (2, 2)
     assert found.weights[bias] == 1
     assert set(found.weights) == {bias, second}
-    assert (found.config, found.names) == ({}, True)
+    assert found.config == {}
+    assert found.names
 
 
 def test_a_sequence_that_a_folder_cannot_take_has_no_answer() -> None:
@@ -214,29 +219,44 @@ def anew(folder: Path, rows: Any, labels: Any, name: str = "bert", **options: An
     ml.memorize_as(name, rows, labels, draw=folder, **options)
 
 
-REFUSED: list[tuple[Any, str]] = [
-    (lambda f: ml.forget(f, [3], (X, OTHER)), "not the data that the model holds"),
-    (lambda f: ml.forget(f, [3], (X, Y[:, 0])), "one per token"),
-    (lambda f: ml.insert(f, [[77, 1, 1, 1]], [[0, 0, 0, 0]], WHOLE), "new to this draw"),
-    (lambda f: ml.insert(f, X[3:4], OTHER[3:4], WHOLE), "use edit"),
-    (lambda f: ml.insert(f, [[1, 2]], [0], WHOLE), "one per token"),
-    (lambda f: ml.compare(f, ml.memorize([[1]], [[0]])), "models of different kinds"),
-    (lambda f: ml.compare(f, ml.memorize_as("bert", X, Y[:, 0]), X), "per token, the other per sequence"),
-    (lambda f: anew(f, [[1, 77]], [[0, 0]]), "the token 77 is new to this draw"),
-    (lambda f: anew(f, [[1]], [[9]]), "the label 9 is new to this draw"),
-    (lambda f: anew(f, [[1]], [0]), "one per token"),
-    (lambda f: anew(f, [[1]], None), "give labels"),
-    (lambda f: anew(f, [[1] * 6], [[0] * 6]), "sequence 0 has 6 tokens, and this draw has places for 5"),
-    (lambda f: anew(f, X, Y, "roberta"), "the draw is that of a bert"),
-    (lambda f: anew(f, X, Y, seed=0, rank=2), "draw= decides rank and seed: leave them out"),
-    (lambda f: anew(f, X, Y, unknown=-1, confidence=0.6), "draw= decides confidence and unknown"),
-]
+REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "labels of other data": (lambda f: ml.forget(f, [3], (X, OTHER)), "not the data that the model holds"),
+    "one label per sequence": (lambda f: ml.forget(f, [3], (X, Y[:, 0])), "one per token"),
+    "insert a new token": (lambda f: ml.insert(f, [[77, 1, 1, 1]], [[0, 0, 0, 0]], WHOLE), "new to this draw"),
+    "insert a fact with another label": (lambda f: ml.insert(f, X[3:4], OTHER[3:4], WHOLE), "use edit"),
+    "insert with one label per sequence": (lambda f: ml.insert(f, [[1, 2]], [0], WHOLE), "one per token"),
+    "compare with a model that is not stock": (
+        lambda f: ml.compare(f, ml.memorize([[1]], [[0]])),
+        "models of different kinds",
+    ),
+    "compare with labels per sequence": (
+        lambda f: ml.compare(f, ml.memorize_as("bert", X, Y[:, 0]), X),
+        "per token, the other per sequence",
+    ),
+    "memorize a new token": (lambda f: anew(f, [[1, 77]], [[0, 0]]), "the token 77 is new to this draw"),
+    "memorize a new label": (lambda f: anew(f, [[1]], [[9]]), "the label 9 is new to this draw"),
+    "memorize one label per sequence": (lambda f: anew(f, [[1]], [0]), "one per token"),
+    "memorize without labels": (lambda f: anew(f, [[1]], None), "give labels"),
+    "memorize a longer sequence": (
+        lambda f: anew(f, [[1] * 6], [[0] * 6]),
+        "sequence 0 has 6 tokens, and this draw has places for 5",
+    ),
+    "another architecture": (lambda f: anew(f, X, Y, "roberta"), "the draw is that of a bert"),
+    "seed and rank beside the draw": (
+        lambda f: anew(f, X, Y, seed=0, rank=2),
+        "draw= decides rank and seed: leave them out",
+    ),
+    "confidence and unknown beside the draw": (
+        lambda f: anew(f, X, Y, unknown=-1, confidence=0.6),
+        "draw= decides confidence and unknown",
+    ),
+}
 
 
 def test_bad_input_is_named(both: list[Path]) -> None:
     for folder in both:
-        for act, words in REFUSED:
-            with pytest.raises(ml.DataError, match=words):
+        for act, says in REFUSED.values():
+            with pytest.raises(ml.DataError, match=says):
                 act(folder)
     with pytest.raises(ml.DataError, match="shown by equality"):
         ml.certify(both[1], WHOLE, only=True)
@@ -260,7 +280,8 @@ def test_the_commands_edit_stock_folders_and_look_into_them(
             for file in {path.name for path in Path(one).iterdir()} - {"README.md", "certificate.json"}:
                 assert (Path(one) / file).read_bytes() == (Path(two) / file).read_bytes()
         found = json.loads(said(f"compare {name} {name}.less all.jsonl --json"))
-        assert (found["asked"], found["same"]) == (8, False)
+        assert found["asked"] == 8
+        assert not found["same"]
     said("verify cells.less rest.jsonl")
     said("verify steps.less rest.jsonl --only")
     said("verify steps rest.jsonl --only", code=1)

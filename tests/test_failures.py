@@ -28,10 +28,10 @@ def test_an_unexpected_failure_is_70_and_a_line(said: Said, capsys: Capture, mon
     def fail(*_: object, **__: object) -> None:
         raise RecursionError("deep \x1b[31minside")
 
-    monkeypatch.setattr("monolayer.checker.check.judge_line", fail)
+    monkeypatch.setattr("monolayer.checker.check.certify", fail)
     shown = said("verify m data.jsonl", code=70, errors=True)
-    assert shown.startswith("error: unexpected failure, which is no verdict: RecursionError: ")
-    assert shown.endswith("--debug shows where")
+    assert shown.startswith("error: internal error: RecursionError: ")
+    assert shown.endswith("--debug shows the traceback")
     assert "\x1b[31m" not in shown
     for words in ("--debug verify m data.jsonl", "verify m --debug data.jsonl"):
         assert run(words.split()) == 70
@@ -42,7 +42,7 @@ def test_a_users_function_that_leaves_or_is_transposed_is_no_verdict(said: Said)
     ml.approximate(np.copy, 1, 2, cells=4).save("grid")
     Path("leaving_module.py").write_text("raise SystemExit(1)\n")
     shown = said("verify grid leaving_module:f", code=70, errors=True)
-    assert shown == "error: something called exit(1): this is no verdict"
+    assert shown == "error: internal error: unexpected exit(1)"
     Path("transposed_module.py").write_text("def f(X):\n    return X.transpose(1, 0, 2)\n")
     assert "returned an array of shape (2, 10, 1)" in said("verify grid transposed_module:f", code=2)
 

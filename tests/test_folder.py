@@ -89,15 +89,15 @@ def test_a_folder_with_the_config_of_another_program_is_not_replaced(tmp_path: P
 
 def test_what_comes_in_the_last_moment_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path / "m", b"old")
-    objection = folders.Kind.objection
+    objection = folders.FolderKind.objection
 
-    def late(kind: folders.Kind, folder: Path) -> str | None:
+    def late(kind: folders.FolderKind, folder: Path) -> str | None:
         found = objection(kind, folder)
         if list(tmp_path.glob(".m.*.saving")):  # not the look before anything is written
             (folder / "thesis.tex").write_text("just in time")
         return found
 
-    monkeypatch.setattr(folders.Kind, "objection", late)
+    monkeypatch.setattr(folders.FolderKind, "objection", late)
     with pytest.raises(DataError, match=r"'thesis\.tex' was put into it"):
         save(tmp_path / "m", b"new")
     assert (tmp_path / "m" / "thesis.tex").read_text() == "just in time"

@@ -340,11 +340,14 @@ def change(name: str, content: Callable[[bytes], bytes], fits: bool = False) -> 
 
     def damage(folder: Path) -> None:
         raw = content((folder / name).read_bytes())
+
+        def new_digest(config: dict[str, Any]) -> None:
+            if name != store.CONFIG:  # which has no digest of itself
+                config["files"][name] = sha256(raw).hexdigest()
+
         (folder / name).write_bytes(raw)
         if fits:
-            rewrite(
-                folder, lambda config: name == store.CONFIG or config["files"].update({name: sha256(raw).hexdigest()})
-            )
+            rewrite(folder, new_digest)
 
     return damage
 

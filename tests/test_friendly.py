@@ -126,8 +126,11 @@ def test_the_contextual_mapping_takes_models_and_functions_and_refuses_the_rest_
     model = ml.memorize(texts, [[0, 1], [2, 0, 1], [3]])
     found = ml.contextual_mapping(model, texts)
     assert found.points == 6
-    rows = lambda rows: [model(torch.from_numpy(model.encode([row]).tokens)[None])[0] for row in rows]  # noqa: E731
-    assert found == ml.contextual_mapping(rows, texts)
+
+    def one_by_one(rows: list[str]) -> list[torch.Tensor]:
+        return [model(torch.from_numpy(model.encode([row]).tokens)[None])[0] for row in rows]
+
+    assert found == ml.contextual_mapping(one_by_one, texts)
     bert, ids = Bert(20, 8), [[1, 2], [2, 3]]
     with pytest.raises(ml.DataError, match=r"f failed on X .*last_hidden_state; ml.audit"):
         ml.contextual_mapping(bert, ids)

@@ -19,7 +19,7 @@ import monolayer as ml
 from monolayer.checker.check import certify_files
 from monolayer.checker.given import confirm
 from monolayer.cli import run
-from monolayer.data.shards import join
+from monolayer.data.shards import join_datasets
 from monolayer.errors import ContradictionError, DataError
 
 CELLS: dict[str, Any] = {"positions": True, "rank": 32}
@@ -164,7 +164,7 @@ def test_null_in_json(key: str, labels: list[Any], wanted: list[Any], tmp_path: 
     assert int(np.concatenate([np.atleast_1d(row) for row in model.seen(data)]).sum()) == labelled
     model.save(tmp_path / "model")
     several = [str(tmp_path / file) for file in ("a.jsonl", "more.jsonl")]
-    whole = ml.certify(tmp_path / "model", join([ml.read(file) for file in several]))
+    whole = ml.certify(tmp_path / "model", join_datasets([ml.read(file) for file in several]))
     found = certify_files(tmp_path / "model", several)
     assert found is not None
     assert (found.verdict, found.data_digest) == ("proved", whole.data_digest)

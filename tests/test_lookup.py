@@ -114,7 +114,7 @@ def test_a_packed_document_is_no_longer_than_a_line_may_be(tmp_path: Path, monke
     path = tmp_path / "d.json.gz"
     path.write_bytes(gzip.compress(json.dumps(CAPITALS).encode()))
     assert len(ml.read(path)) == len(CAPITALS)
-    monkeypatch.setattr("monolayer.data.lines.LONGEST", 20)
+    monkeypatch.setattr("monolayer.data.lines.LONGEST_LINE", 20)
     with pytest.raises(ml.DataError, match="is longer than"):
         ml.read(path)
 

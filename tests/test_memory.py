@@ -58,6 +58,11 @@ def _wrap(part: str) -> Callable[[Any], object]:
     return lambda model: setattr(model, part, Wrapped(getattr(model, part)))
 
 
+def _wrap_stage(model: ml.Monolayer) -> None:
+    stages: Any = model.feed_forward.stages
+    stages[0] = Wrapped(stages[0])
+
+
 CHANGES: dict[str, Callable[[Any], object]] = {
     "in place": _in_place,
     "new parameter": lambda m: setattr(
@@ -76,7 +81,7 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "wrapped head": _wrap("head"),
     "wrapped lift": _wrap("lift"),
     "wrapped readout": _wrap("feed_forward"),
-    "wrapped stage": lambda m: m.feed_forward.stages.__setitem__(0, Wrapped(m.feed_forward.stages[0])),
+    "wrapped stage": _wrap_stage,
     "hook on a stage": lambda m: m.feed_forward.stages[0].register_forward_hook(lambda *given: -given[2]),
     "another class": lambda m: setattr(m.head, "__class__", Contrary),
     "another model": lambda m: setattr(

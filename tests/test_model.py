@@ -85,20 +85,21 @@ def test_attention_goes_in_blocks_that_give_what_one_piece_gives_and_so_do_their
         return out.detach().numpy()[np.arange(40) < lengths.numpy()[:, None]], gradient.clone()
 
     whole, slope = both()
-    blocks: list[int] = []
+    scores_of_blocks: list[int] = []
     written = RankOneAttention._written
-    monkeypatch.setattr(
-        RankOneAttention,
-        "_written",
-        lambda self, q, Z, *rest: [blocks.append(q.shape[0] * q.shape[1] * Z.shape[1]), written(self, q, Z, *rest)][1],
-    )
+
+    def counted_written(self: RankOneAttention, queries: Tensor, Z: Tensor, *rest: Any) -> Any:
+        scores_of_blocks.append(queries.shape[0] * queries.shape[1] * Z.shape[1])
+        return written(self, queries, Z, *rest)
+
+    monkeypatch.setattr(RankOneAttention, "_written", counted_written)
     for scores in (41, 41 * 7, 3 * 41 * 41):
         monkeypatch.setattr(attention, "SCORES_AT_ONCE", scores)
         parts, gradient = both()
         assert np.allclose(parts, whole, rtol=0, atol=1e-12)
         assert torch.allclose(gradient, slope, rtol=1e-9, atol=1e-12)
-        assert max(blocks) <= scores
-        blocks.clear()
+        assert max(scores_of_blocks) <= scores
+        scores_of_blocks.clear()
 
 
 # -- staircase -----------------------------------------------------------------------------------------

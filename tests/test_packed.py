@@ -9,22 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
-from monolayer_experiments.packed import BITS, memorize_packed, pack, unpacking
+from monolayer_experiments.packed import PACKED_BITS, memorize_packed, pack, unpacking
 
 
 @settings(max_examples=6, deadline=None)
-@given(st.integers(1, BITS), st.integers(1, 4), st.data())
+@given(st.integers(1, PACKED_BITS), st.integers(1, 4), st.data())
 def test_every_digit_of_every_number_comes_out_as_python_computes_it(
     bits: int, numbers: int, data: st.DataObject
 ) -> None:
-    each = BITS // bits
+    each = PACKED_BITS // bits
     held = data.draw(st.lists(st.integers(0, 2 ** (bits * each) - 1), min_size=numbers, max_size=numbers))
-    held = [number << (BITS - bits * each) for number in held]
+    held = [number << (PACKED_BITS - bits * each) for number in held]
     network = unpacking(numbers, bits)
     for chosen, digit in [(0, 0), (numbers - 1, each - 1), (numbers // 2, each // 2)]:
         choice = [float(i == chosen) for i in range(numbers)]
         x = torch.tensor([*map(float, held), *choice, float(digit)], dtype=torch.float64)
-        wanted = (held[chosen] >> (BITS - bits * (digit + 1))) & (2**bits - 1)
+        wanted = (held[chosen] >> (PACKED_BITS - bits * (digit + 1))) & (2**bits - 1)
         assert int(network(x).item()) == wanted
         # Whole numbers add up exactly in any order: the same network over Python's integers.
         state = [int(value) for value in x.tolist()]
@@ -53,7 +53,7 @@ def test_all_labels_come_back_and_one_bit_too_many_is_refused() -> None:
     assert ml.certify(model.body, X, pack(Y, 10)).verdict == "proved"
     with torch.no_grad():
         model.body.feed_forward.stages[0].weight_2[0, 3] += 1.0  # the last bit of a packed number
-        model.body.feed_forward.stages[0].weight_2[0, 3] += 2.0 ** (BITS - 10)
+        model.body.feed_forward.stages[0].weight_2[0, 3] += 2.0 ** (PACKED_BITS - 10)
     assert (model.predict(X) != Y).any()
     with pytest.raises(ml.DataError, match="below 2"):
         memorize_packed(X, Y, 9)

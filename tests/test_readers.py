@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -45,23 +45,32 @@ def dataset(word: st.SearchStrategy[Any], label: st.SearchStrategy[Any]) -> st.S
     return pairs.map(lambda rows: ([[x for x, _ in row] for row in rows], [[y for _, y in row] for row in rows]))
 
 
-def facts(data: Sequences) -> tuple[Any, ...]:
-    """All of it, to the bit."""
-    labels = data.labels
-    return (
-        data.vocabulary,
-        data.vocabulary and data.vocabulary.unit,
-        data.lengths.tolist(),
-        data.tokens.dtype,
-        data.tokens.tobytes(),
-        labels and (labels.per, labels.classes, labels.scalar, labels.values.tolist()),
+class Content(NamedTuple):
+    """Everything that a dataset holds, to the bit."""
+
+    names: Names | None
+    unit: str | None
+    lengths: list[int]
+    dtype: np.dtype[Any]
+    tokens: bytes
+    labels: tuple[str, Names | None, bool, list[Any]] | None
+
+
+def facts(data: Sequences) -> Content:
+    names, labels = data.vocabulary, data.labels
+    return Content(
+        names=names,
+        unit=None if names is None else names.unit,
+        lengths=data.lengths.tolist(),
+        dtype=data.tokens.dtype,
+        tokens=data.tokens.tobytes(),
+        labels=None if labels is None else (labels.per, labels.classes, labels.scalar, labels.values.tolist()),
     )
 
 
 def same(left: Sequences, right: Sequences) -> None:
-    """Equal in everything but what strings were cut into, which a list of tokens does not tell."""
-    one, two = facts(left), facts(right)
-    assert (one[0], *one[2:]) == (two[0], *two[2:])
+    """Equal in everything except how strings were split, which a list of tokens does not tell."""
+    assert facts(left)._replace(unit=None) == facts(right)._replace(unit=None)
 
 
 def put(file: Path, content: Any) -> None:
@@ -82,9 +91,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ways() -> Iterator[str]:
     """Arrow or none; chunks that end everywhere, or one for all."""
-    for by_arrow, chunk in ((False, 3), (True, 3), (True, growing.CHUNK)):
+    for by_arrow, chunk in ((False, 3), (True, 3), (True, growing.TOKENS_AT_ONCE)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(growing, "CHUNK", chunk)
+            patch.setattr(growing, "TOKENS_AT_ONCE", chunk)
             patch.setattr(readers, "ARROW", by_arrow)
             yield f"Arrow {by_arrow}, chunks of {chunk}"
 
@@ -212,7 +221,7 @@ def test_standard_input_and_gzip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_no_more_than_a_chunk_of_tokens_waits_to_be_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.jsonl").write_text(f'{{"tokens": "{"abcdefghij" * 10}", "labels": {list(range(100))}}}\n' * 30)
-    monkeypatch.setattr(growing, "CHUNK", 1 << 10)
+    monkeypatch.setattr(growing, "TOKENS_AT_ONCE", 1 << 10)
     monkeypatch.setattr(readers, "ARROW", False)
     waiting, add = list[int](), columns.Column.add
     monkeypatch.setattr(columns.Column, "add", lambda self, *rest: waiting.append(len(rest[0])) or add(self, *rest))
@@ -260,7 +269,7 @@ def outcome(file: Path, **options: Any) -> Any:
 
 def alike(file: Path, chunk: int, **options: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(growing, "CHUNK", chunk)
+        patch.setattr(growing, "TOKENS_AT_ONCE", chunk)
         fast = outcome(file, **options)
         if not isinstance(fast, str):
             asked_files(file, **options)
@@ -322,7 +331,7 @@ def test_plain_files_do_not_go_line_by_line(
 BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict for columns or arrays
     ("a.jsonl", "\n \n", "@ is empty: there is no sequence in it"),
     ("a.csv", "tokens,labels\n", "@ is empty"),
-    ("a.txt.gz", GOOD, "@: the suffix '.txt' says nothing of the format. Say it with format= (--format on the command"),
+    ("a.txt.gz", GOOD, "@: unsupported file type '.txt'; pass format= (--format on the command line), one of jsonl"),
     # cut short
     ("a.jsonl", GOOD + GOOD[:30], "line 2 of @ is not JSON (Unterminated string"),
     ("a.jsonl", GOOD.encode() + '{"tokens": ["é'.encode()[:-1], "line 2 of @ is not UTF-8: byte 0xc3"),
@@ -334,7 +343,7 @@ BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict
     ("a.jsonl", "[" * 10**5, "is not JSON"),
     ("a.jsonl", GOOD + '[["a"]]\n', "line 2 of @ is [['a']], not an object: write"),
     ("a.jsonl", GOOD.encode() + b'{"tokens": "\xe9a"}\n', "line 2 of @ is not UTF-8: byte 0xe9 at byte 12. Convert"),
-    ("a.jsonl.gz", GOOD, "@ is no gzip file, or a damaged one"),
+    ("a.jsonl.gz", GOOD, "@ is not a gzip file, or is damaged"),
     ("a.csv", 'tokens,label\n"a"b,x\n', "line 2 of @ is not CSV (',' expected after '\"')"),
     # rows
     ("a.jsonl", GOOD + '{"text": "a", "label": 1}\n', "line 2 of @ has no column 'tokens'; it has: text, label"),
@@ -369,7 +378,7 @@ BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict
 
 CHOICES: list[tuple[str, dict[str, Any], str]] = [
     ("a x\nb y\n", {"labels": "3"}, "has 2 columns: there is no column 3. Choose from 1 to 2"),
-    ("a x\n", {"tokens": "word"}, "'word' is no CoNLL column: columns have numbers"),
+    ("a x\n", {"tokens": "word"}, "'word' is not a CoNLL column: columns are numbered"),
     ("1 x\n", {"vocabulary": Names(range(3))}, "token 0 of sequence 0 is '1', but the tokens of the model are"),
     ("a x\n", {"format": "xml"}, "there is no format 'xml'; the formats are jsonl, conll, conllu, csv, tsv"),
     ("tokens,tag\na b c,y z\n", {"format": "csv", "labels": "tag", "per": "token"}, "has 3 tokens but 2 labels"),
@@ -417,7 +426,7 @@ def test_a_binary_file_that_is_cut_or_damaged(folder: Path, whole: dict[str, byt
             assert name != "npz" or facts(data) == facts(Sequences.of(IDS))
     place = whole["parquet"].index(IDS.tobytes()[:80]) + 8
     file.write_bytes(whole["parquet"][:place] + b"\7" + whole["parquet"][place + 1 :])
-    with pytest.raises(DataError, match="is no Parquet file, or a damaged one"):
+    with pytest.raises(DataError, match="is not a Parquet file, or is damaged"):
         read(file)
 
 
@@ -437,12 +446,12 @@ def test_an_npz_header_that_claims_more_than_the_file_is_not_believed(tmp_path: 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.conll.gz"])
 def test_a_line_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A few bytes of gzip unpack to any length."""
-    monkeypatch.setattr("monolayer.data.lines.LONGEST", 1 << 10)
+    monkeypatch.setattr("monolayer.data.lines.LONGEST_LINE", 1 << 10)
     good = {"a.jsonl.gz": GOOD, "a.csv.gz": "tokens,labels\na b,x y\n", "a.conll.gz": "a x\n"}[name]
     with gzip.open(tmp_path / name, "wt") as file:
         file.write(good * 2 + "a" * (1 << 22))
     for _ in ways():
-        with pytest.raises(DataError, match=r"line [35] of .* is longer than .*: give every sequence its own line"):
+        with pytest.raises(DataError, match=r"line [35] of .* is longer than .*: put every sequence on its own line"):
             read(tmp_path / name)
 
 

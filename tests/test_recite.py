@@ -104,7 +104,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monolayer.data.text.MOST", 4)
+    monkeypatch.setattr("monolayer.data.text.LARGEST_WINDOW", 4)
     with pytest.raises(ml.DataError, match=REFUSED[name][1]):
         REFUSED[name][0]()
 
@@ -155,7 +155,7 @@ def test_a_book_on_the_command_line(tmp_path: Path, said: Said, monkeypatch: pyt
     letters = said("memorize-text", "book.txt", "--unit", "characters", "--out", "letters", "--json")
     assert json.loads(letters)["unit"] == "characters"
     Path("latin.txt").write_bytes("é".encode("latin-1"))
-    assert "no UTF-8 text: byte 0 is 0xe9" in said("memorize-text latin.txt --out x", code=2)
+    assert "not UTF-8 text: byte 0 is 0xe9" in said("memorize-text latin.txt --out x", code=2)
     assert "nothing.txt" in said("memorize-text", "nothing.txt", "--out", "x", code=2)
     assert not Path("x").exists()
     # A text file is cut as the model cuts its text.

@@ -18,8 +18,8 @@ from monolayer.errors import DataError
 from monolayer_experiments import NAMES, find, look
 from monolayer_experiments.experiment import Experiment, Setting, Table
 from monolayer_experiments.look import PALETTE
-from monolayer_experiments.report import KEY, page, plotly_script, words
-from monolayer_experiments.results import Record, read, read_all, write
+from monolayer_experiments.report import MAIN_FIGURE, page, plotly_script, words
+from monolayer_experiments.results import ExperimentRecord, read, read_all, write
 from tests.browser import drawn, flaws, opened
 
 ROOT = Path(__file__).parent.parent
@@ -28,9 +28,9 @@ STORED = read(ROOT / "results" / "memorization.json")
 ROWS = STORED.results["rows"]
 
 
-def record(**changes: Any) -> Record:
+def record(**changes: Any) -> ExperimentRecord:
     versions, command = {"python": "3", "monolayer": "0"}, "monolayer experiment memorization --out results"
-    made = Record("memorization", Setting(), versions, "CPU (x), 2 threads", command, 1.5, STORED.results)
+    made = ExperimentRecord("memorization", Setting(), versions, "CPU (x), 2 threads", command, 1.5, STORED.results)
     return replace(made, **changes)
 
 
@@ -66,7 +66,7 @@ def test_an_article_is_in_order_and_a_quick_setting_is_said_first() -> None:
     assert "CPU (x), 2 threads; 1.5 s; seed 0; python 3, monolayer 0" in article
     assert "Quick setting" in text
     assert "Quick setting" not in page([record(setting=Setting(full=True))], "")
-    assert set(KEY) <= set(NAMES)
+    assert set(MAIN_FIGURE) <= set(NAMES)
 
 
 # -- in the browser ------------------------------------------------------------------------------------
@@ -120,7 +120,8 @@ def test_the_first_screen_is_the_network_and_a_small_figure_for_each_question(tm
     with opened(file) as view:
         view.page.wait_for_selector("html[data-drawn]", state="attached")
         bottoms = view.call("[...document.querySelectorAll('.cards a')].map((a) => a.getBoundingClientRect().bottom)")
-        assert (len(bottoms), max(bottoms) < 900) == (len(NAMES), True)
+        assert len(bottoms) == len(NAMES)
+        assert max(bottoms) < 900
         assert view.call("document.querySelectorAll('.network li svg').length") == 5
         assert view.call("document.querySelectorAll('details[open]').length") == 0
         assert view.call("document.documentElement.dataset.drawn") == str(len(NAMES))  # folded figures wait
@@ -177,7 +178,8 @@ def test_text_is_escaped_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = Experiment("memorization", nasty, {}, lambda plan, setting, progress: {}, *parts)
     monkeypatch.setattr("monolayer_experiments.report.find", lambda name: experiment)
     plain = page([record(machine=nasty, command=nasty, versions={nasty: nasty})], "")
-    assert ("<script>alert" in plain, "&lt;script&gt;alert(1)&lt;/script&gt;" in plain) == (False, True)
+    assert "<script>alert" not in plain
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in plain
     assert plain.count("</script>") == page([record()], "").count("</script>")
 
 

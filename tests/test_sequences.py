@@ -256,7 +256,7 @@ def test_bad_lengths(lengths: Any) -> None:
     with pytest.raises(DataError, match="lengths must be 2 whole numbers between 1 and 3"):
         Sequences.of(np.zeros((2, 3), int), lengths=lengths)
     for X in ([["a"]], Sequences.of([["a"]])):
-        with pytest.raises(DataError, match="lengths go with a padded array"):
+        with pytest.raises(DataError, match="lengths= is for padded arrays"):
             Sequences.of(X, lengths=lengths)
 
 

@@ -183,7 +183,7 @@ def said(data: Sequences) -> Got:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_shape_is_read_as_what_it_is_or_refused(shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     give, wanted = SHAPES[shape]
-    monkeypatch.setattr(growing, "CHUNK", 3)
+    monkeypatch.setattr(growing, "TOKENS_AT_ONCE", 3)
     given = give(tmp_path)
     X, Y, lengths = (*(given if isinstance(given, tuple) else (given,)), None, None)[:3]
     if isinstance(wanted, str):
@@ -201,10 +201,14 @@ def test_a_shape_is_read_as_what_it_is_or_refused(shape: str, tmp_path: Path, mo
 def test_files_are_given_by_their_paths(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("c,d\na,b\n")
     file = Opened("c,d\na,b\n")
-    for given, words in ((file, r"this is an open file \(data\.csv\)"), ([file], "open file"), (7, "a int is no path")):
+    for given, words in (
+        (file, r"this is an open file \(data\.csv\)"),
+        ([file], "open file"),
+        (7, "a int is neither the path of a data file"),
+    ):
         with pytest.raises(DataError, match=words):
             ml.read(given)
-    with pytest.raises(DataError, match=r"the list of files holds 7 \(int\), which is no path"):
+    with pytest.raises(DataError, match=r"the list of files holds 7 \(int\), which is not a path"):
         ml.read([7])  # type: ignore[list-item]
     assert len(ml.read(tmp_path.glob("*.csv"))) == 1  # type: ignore[arg-type]
 

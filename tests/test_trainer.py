@@ -16,12 +16,13 @@ from scipy.stats import ks_2samp
 
 import monolayer as ml
 from monolayer.data import Labels, Names, Sequences
+from monolayer.data.columns import NO_LABEL
 from monolayer_experiments import tagging, words
 from monolayer_experiments.embedded import Embedded, certain, least, memorize_embedded
 from monolayer_experiments.fleet import Fleet, sail
 from monolayer_experiments.perturbed import changed, recall
 from monolayer_experiments.synthetic import without_repeats
-from monolayer_experiments.trainer import NO_LABEL, Batches, Trained, _cuts, predict
+from monolayer_experiments.trainer import Batches, Trained, _cuts, predict
 from monolayer_experiments.trainer import train as train_
 from monolayer_experiments.transformer import Approximator, Layer, Tagger, width_for
 from monolayer_experiments.unlearning_set import births, distance, loaded, write_set
@@ -49,7 +50,9 @@ def parity(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def test_training_ends_when_no_label_is_wrong_and_keeps_its_rank(rank):
     X, Y = parity()
     found = train(X, Y, rank=rank)
-    assert (found.accuracy, found.curve[-1][1], (predict(found.model, X) == Y).all()) == (1.0, 1.0, True)
+    assert found.accuracy == 1.0
+    assert found.curve[-1][1] == 1.0
+    assert (predict(found.model, X) == Y).all()
     assert all(right < 1.0 for _, right in found.curve[:-1])
     matrices = found.model.layers[0].attention.matrices().detach()
     assert torch.linalg.matrix_rank(matrices, rtol=1e-5).tolist() == [32 if rank is None else rank] * 3
@@ -62,12 +65,16 @@ def test_a_clock_that_is_too_short_is_kept_and_the_search_keeps_what_it_shows():
     torch.manual_seed(3)
     X, Y = np.random.default_rng(0).integers(0, 50, (2, 100, 8))
     found = train(X, Y, seconds=0.05, rates=(1e-12, 1e-11, 1e-10))  # no rate moves a weight: the likeliest is kept
-    assert (torch.equal(torch.rand(2), wanted), torch.get_float32_matmul_precision()) == (True, before)
-    assert (found.accuracy < 1.0, set(found.grid), found.rate) == (True, {"1e-12", "1e-11", "1e-10"}, 1e-12)
+    assert torch.equal(torch.rand(2), wanted)
+    assert torch.get_float32_matmul_precision() == before
+    assert found.accuracy < 1.0
+    assert set(found.grid) == {"1e-12", "1e-11", "1e-10"}
+    assert found.rate == 1e-12
     assert 0.0 < found.alone <= found.seconds
     assert [at for at, _ in found.curve] == sorted(at for at, _ in found.curve)
     found = train(*parity(), rates=(1e-9, 1e-2), seconds=2.0)
-    assert (found.rate, found.grid["1e-09"] < found.grid["0.01"]) == (1e-2, True)
+    assert found.rate == 1e-2
+    assert found.grid["1e-09"] < found.grid["0.01"]
 
 
 def test_ragged_data_are_learnt_and_padding_changes_nothing():
@@ -75,7 +82,8 @@ def test_ragged_data_are_learnt_and_padding_changes_nothing():
     lengths = np.random.default_rng(1).integers(1, 5, len(X))
     inside = np.arange(4) < lengths[:, None]
     found = train(X, np.where(inside, Y, 2), lengths=lengths, positions=True)  # a label that padding must not teach
-    assert (found.accuracy, (predict(found.model, X, lengths) == Y)[inside].all()) == (1.0, True)
+    assert found.accuracy == 1.0
+    assert (predict(found.model, X, lengths) == Y)[inside].all()
     layer, Z = Layer(32, None).double(), torch.randn(2, 5, 32, dtype=torch.float64)
     out = layer(Z, torch.arange(5) < torch.tensor([[5], [3]]))
     assert torch.allclose(out[1:, :3], layer(Z[1:, :3], None))
@@ -134,7 +142,9 @@ def test_members_do_not_learn_from_each_other():
         with training_by_steps(1 / 50):
             sail(fleet, X, Y, [0, 1], [3e-2, rate], 1.0, 16)
         error = np.sqrt(np.square(fleet.predict(X) - Y).mean(axis=(1, 2, 3))) / Y.std(axis=(1, 2, 3))
-        assert (fleet.steps, error[0] < 1 / 3, error[1] < 1 / 3) == (50, True, rate > 0)
+        assert fleet.steps == 50
+        assert error[0] < 1 / 3
+        assert (error[1] < 1 / 3) == (rate > 0)
         return {name: weight.detach() for name, weight in fleet.weights.items()}
 
     one, other = trained(7.0, 3e-2), trained(5.0, 0.0)  # a rate of nothing learns nothing
@@ -215,7 +225,8 @@ def test_held_out_sequences_hold_nothing_unknown():
     tokens = random.integers(0, 60, lengths.sum())
     data = Sequences(tokens, lengths, Names(range(60)), Labels(tokens % 2, "token", Names(range(2))))
     seen, held = tagging.split(data, 0)
-    assert (len(seen), 0 < len(held) <= 20) == (180, True)
+    assert len(seen) == 180
+    assert 0 < len(held) <= 20
     assert set(held.tokens.tolist()) <= set(seen.tokens.tolist())
     assert held.lengths.max() <= seen.lengths.max()
 

@@ -18,8 +18,8 @@ from colours import INK, LIGHT, RULE, SVG_STYLE, WIDE
 
 from monolayer_experiments import SECTIONS, find
 from monolayer_experiments.experiment import Figure
-from monolayer_experiments.report import KEY, plotly_script
-from monolayer_experiments.results import Record, read
+from monolayer_experiments.report import MAIN_FIGURE, plotly_script
+from monolayer_experiments.results import ExperimentRecord, read
 
 ROOT = Path(__file__).parent.parent.parent
 HEAD = """# Findings
@@ -30,15 +30,15 @@ What the paper claims and what it leaves open, measured. Each paragraph is compu
 """
 
 
-def records() -> dict[str, Record]:
+def records() -> dict[str, ExperimentRecord]:
     return {path.stem: read(path) for path in sorted((ROOT / "results").glob("*.json"))}
 
 
-def figure_of(record: Record) -> Figure:
-    return find(record.name).figures(record.results)[KEY.get(record.name, 0)]
+def figure_of(record: ExperimentRecord) -> Figure:
+    return find(record.name).figures(record.results)[MAIN_FIGURE.get(record.name, 0)]
 
 
-def markdown(found: dict[str, Record]) -> str:
+def markdown(found: dict[str, ExperimentRecord]) -> str:
     """The page: question, answer, figure, and limits with the name of the record."""
     parts = [HEAD]
     for section, names in SECTIONS.items():

@@ -1,6 +1,6 @@
-"""The few kinds of error. Each message says what failed, where, and what to do about it.
+"""The kinds of error. Each message says what failed, where, and what to do about it.
 
-Every error of ours is a `MonolayerError`, so one `except` (and one exit code of the command line) covers
+Every error of monolayer is a `MonolayerError`, so one `except` (and one exit code of the command line) covers
 them; each is also the built-in kind that a caller would expect (`ValueError`, `MemoryError`).
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-NEAR = 0.6
-"""How alike two words must be for the one to be offered in place of the other: 1 is equal."""
+LEAST_SIMILARITY = 0.6
+"""Least similarity, from 0 to 1, at which one word is suggested in place of another; 1 means equal."""
 
 
 class MonolayerError(Exception):
@@ -37,7 +37,7 @@ class OutOfMemoryError(MonolayerError, MemoryError):
 
 
 def nearest(word: str, known: Iterable[object], count: int = 1) -> list[str]:
-    """Known words that are spelt most like `word`, for an error message: at most `count`, none where none is near."""
+    """Up to `count` known words that are spelt most like `word`, for an error message; fewer if none is similar."""
     from difflib import get_close_matches
 
-    return get_close_matches(word, [str(name) for name in known], n=count, cutoff=NEAR)
+    return get_close_matches(word, [str(name) for name in known], n=count, cutoff=LEAST_SIMILARITY)

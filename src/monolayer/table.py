@@ -1,4 +1,4 @@
-"""Tables for people: what a command prints, and what a result shows of itself in Python, are the same table."""
+"""Tables: the one that a command prints, which is also the `repr` of its result in Python."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from rich.table import Table
 
-WIDTH = 100
-"""Columns of a table that is the `repr` of a result."""
+TABLE_WIDTH = 100
+"""Width in characters of the `repr` of a result."""
 LONG_WORD = 64
-"""Letters of a digest: a value that long and without a blank is not broken if it can be helped."""
+"""Length of a digest. A value at least this long, without a blank, is kept on one line if possible."""
 LONG_NAME = 14
-"""Letters of a name in front of columns of numbers; a longer one gets a line of its own."""
+"""Longest name that stands on the line of its numbers; a longer one gets its own line."""
 _HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -28,7 +28,7 @@ def as_table(result: Tabular) -> str:
     """The `repr` of a result: the table that its command prints, under the name of its class."""
     from rich.console import Console
 
-    console = Console(width=WIDTH, highlight=False, color_system=None)
+    console = Console(width=TABLE_WIDTH, highlight=False, color_system=None)
     with console.capture() as text:
         for grid in pairs(type(result).__name__, result.rows()):
             console.print(grid)
@@ -36,13 +36,13 @@ def as_table(result: Tabular) -> str:
 
 
 def pairs(title: str, rows: Iterable[tuple[str, str]]) -> list[Table]:
-    """Two columns: what, and how much."""
+    """Tables of two columns, names and values; long values get a second table of their own."""
     from rich.table import Table
 
     every = list(rows)
     apart = [row for row in every if len(row[1]) >= LONG_WORD and " " not in row[1]]
     grids = []
-    # A digest beside a long name would be broken at 80 columns: those have a table of their own, below.
+    # A digest next to a long name would be wrapped at 80 columns, so digests get a table of their own, below.
     for some, heading in (([row for row in every if row not in apart], escape(title)), (apart, None)):
         if not some and heading is None:
             continue
@@ -58,7 +58,7 @@ def pairs(title: str, rows: Iterable[tuple[str, str]]) -> list[Table]:
 
 
 def columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns of numbers behind a name, as lines of text; a long name stands above its numbers, whole."""
+    """Lines of text: a name, then columns of numbers. A long name stands on a line above its numbers."""
     short = max((len(row[0]) for row in rows if len(row[0]) <= LONG_NAME), default=len(names[0]))
     _, *numbers = zip(names, *rows, strict=True)
     widths = [max(short, len(names[0])), *(max(map(len, column)) for column in numbers)]
@@ -75,22 +75,22 @@ def columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def escape(text: str) -> str:
-    """Text from elsewhere, as rich may show it: no markup of ours, no commands to the terminal."""
+    """Text made safe for rich: neither markup nor control characters take effect."""
     from rich.markup import escape as rich_escape
 
     return rich_escape(visible(text))
 
 
 def visible(text: str) -> str:
-    """Control characters but the end of a line, halves of surrogate pairs and overrides of direction, by their codes.
+    """Replace control characters (except newlines), lone surrogates and direction overrides by their codes.
 
-    A name in a file may hold any of these, and would clear the screen, or show another verdict than there is.
+    A name in a file may hold any of these, and could clear the screen or make another verdict appear.
     """
     return text if text.isprintable() else _HIDDEN.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def visible_json(text: str) -> str:
-    """The same inside JSON, by JSON's own escapes."""
+    """Escape control characters (except newlines), lone surrogates and direction overrides in JSON text, as \\uXXXX."""
     return text if text.isprintable() else _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -100,7 +100,7 @@ def plural(count: int, word: str) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number as people read it: thousands separated, small and large ones in powers of ten."""
+    """A number for people: thousands separated, very small and very large ones in powers of ten; — for None."""
     if value is None:
         return "—"
     if isinstance(value, int) or (float(value).is_integer() and abs(value) < 1e15):

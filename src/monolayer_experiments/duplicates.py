@@ -10,12 +10,10 @@ practical one (`ml.memorize`, float64):
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import monolayer as ml
-from monolayer.arrays import Floats
+from monolayer.arrays import Array, Floats
 from monolayer.theory.faithful import Construction
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, power, share, table
@@ -27,23 +25,23 @@ SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 DISTANCES = (1, 2, 4, 8, 16)
 EPSILONS = tuple(10.0**-k for k in range(17))
 PLAN = {"sequences": (2_000, 20_000)}
-SMALL = {"count": 40, "length": 5, "vocabulary": 12}
+DATA_FOR_BALLS = {"count": 40, "length": 5, "vocabulary": 12}
 """Data for the balls."""
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     count, seed = plan["sequences"], setting.seed
-    results: Results = {"small": SMALL, "repeats": [], "similarity": [], "closeness": []}
+    results: Results = {"small": DATA_FOR_BALLS, "repeats": [], "similarity": [], "closeness": []}
     for done, part in enumerate(SHARES):
         progress("repeated tokens", 0.4 * done / len(SHARES))
-        few, _ = with_repeats(part, **SMALL, seed=seed)
+        few, _ = with_repeats(part, **DATA_FOR_BALLS, seed=seed)
         found = _practical(*with_repeats(part, count, seed=seed), seed)
         results["repeats"].append({"share": part, "practical": found, "paper": _paper(few)})
     for done, distance in enumerate(DISTANCES):
         progress("similar sequences", 0.4 + 0.3 * done / len(DISTANCES))
         found = _practical(*near_copies(distance, count, seed=seed), seed)
-        small = distance <= SMALL["length"]
-        paper = _paper(near_copies(distance, **SMALL, seed=seed)[0]) if small else None
+        small = distance <= DATA_FOR_BALLS["length"]
+        paper = _paper(near_copies(distance, **DATA_FOR_BALLS, seed=seed)[0]) if small else None
         results["similarity"].append({"distance": distance, "practical": found, "paper": paper})
     X, Y = without_repeats(count // 4, 8, 200, seed=seed)
     few, _ = without_repeats(12, 3, 8, seed=seed)
@@ -54,7 +52,7 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     return results
 
 
-def _practical(X: Any, Y: Any, seed: int) -> Results:
+def _practical(X: Array, Y: Array, seed: int) -> Results:
     """`ml.memorize` in float64: labels right, gap and margin; or the words with which it refuses."""
     try:
         model = ml.memorize(X, Y, seed=seed)
@@ -66,7 +64,7 @@ def _practical(X: Any, Y: Any, seed: int) -> Results:
     return {"sequences": len(X), "accuracy": right, **margins, "refused": ""}
 
 
-def _paper(X: Any) -> Results:
+def _paper(X: Array) -> Results:
     """Theorem 2 carried out in balls: what is broken, and whether the separation exceeds δ all the same."""
     found = ml.theorem(X)
     heads = {"worst": _head(found.worst), "measured": _head(found.measured)}

@@ -9,13 +9,15 @@ as long as the construction took and for multiples of that.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+from torch import nn
 
 import monolayer as ml
-from monolayer.arrays import Ints
+from monolayer.arrays import Bools, Ints
 from monolayer.data import Sequences
+from monolayer.table import plural
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, share, table, where
 from monolayer_experiments.runs import above, timed
@@ -24,7 +26,7 @@ from monolayer_experiments.trainer import Batches, finetune, predict, train
 
 QUESTION = "What do edits of single facts cost, and what do they harm: construction beside fine-tuning?"
 
-RATES = (1e-3, 3e-4, 1e-4)
+FINETUNING_RATES = (1e-3, 3e-4, 1e-4)
 """Learning rates of fine-tuning; the best at each clock is shown."""
 MULTIPLES = (1, 10, 100)
 """Clocks of fine-tuning, in times of the construction's."""
@@ -63,10 +65,9 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     options: Results = {"seconds": plan["clock"], "seed": setting.seed, "device": setting.device}
     trained = train(X, Y, data.lengths, width=plan["width"], positions=True, rates=(3e-3, 1e-3), **options)
     cases = []
-    for number, (case, edited, rows, places) in enumerate(edits):
-        progress(f"fine-tuning on {case['edits']:,} edits", 0.5 + 0.5 * number / len(edits))
-        tuned = _tuned(trained.model, edited, rows, places, case["seconds"], plan, setting)
-        cases.append({**case, "tuned": tuned})
+    for number, edit in enumerate(edits):
+        progress(f"fine-tuning on {edit.results['edits']:,} edits", 0.5 + 0.5 * number / len(edits))
+        cases.append({**edit.results, "tuned": _tuned(trained.model, edit, plan, setting)})
     return {
         "phrases": len(data),
         "labels": len(data.tokens),
@@ -81,10 +82,17 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     }
 
 
-def _edited(
-    data: Sequences, facts: ml.Facts, count: int, random: np.random.Generator
-) -> tuple[Results, Sequences, Ints, Ints]:
-    """`count` edits in one call and what became of all labels; then the edited data, rows and places of the edits."""
+class EditedCase(NamedTuple):
+    """What some edits did (`results`), the edited data, and the edits: `rows` `(E,)` and `places` `(E,)` in them."""
+
+    results: Results
+    data: Sequences
+    rows: Ints
+    places: Ints
+
+
+def _edited(data: Sequences, facts: ml.Facts, count: int, random: np.random.Generator) -> EditedCase:
+    """Make `count` random edits in one call, and measure what became of all labels."""
     refused = 0
     while True:
         rows = np.sort(random.permutation(len(data))[:count])
@@ -113,38 +121,38 @@ def _edited(
         "verdict": ml.certify(after.model, edited).verdict,
         "neurons": max(record.neurons),
     }
-    return case, edited, rows, places
+    return EditedCase(case, edited, rows, places)
 
 
-def _tuned(
-    model: Any, edited: Sequences, rows: Ints, places: Ints, built: float, plan: Results, setting: Setting
-) -> list[Results]:
-    """Every way, rate and clock of fine-tuning; `built`: seconds that the construction took for the same edits."""
+def _tuned(model: nn.Module, edit: EditedCase, plan: Results, setting: Setting) -> list[Results]:
+    """Fine-tune the model on the same edits in every way, at every rate and for every clock."""
+    edited, rows, built = edit.data, edit.rows, edit.results["seconds"]
     X, Y, inside = padded(edited)
     data = Batches(X, Y, edited.lengths, setting.device, setting.seed)
     others = np.setdiff1d(np.arange(len(X)), rows)
     asked = np.sort(np.random.default_rng(setting.seed).permutation(others)[: plan["asked"]])
     pool = np.setdiff1d(others, asked)  # what is asked about is not rehearsed
 
-    def right(model: Any, rows: Ints) -> Any:
-        return predict(model, X[rows], edited.lengths[rows]) == Y[rows]
+    def right(model: nn.Module, rows: Ints) -> Bools:
+        answers: Bools = predict(model, X[rows], edited.lengths[rows]) == Y[rows]
+        return answers
 
     before = right(model, asked)[inside[asked]]
     stops = sorted({min(plan["longest"], built * times) for times in MULTIPLES})
     found = []
     for way in WAYS:
-        for rate in RATES:
+        for rate in FINETUNING_RATES:
             kept = None if way == WAYS[0] else pool
             tuning = finetune(model, data, rows, kept, rate, stops, setting.seed)
-            for stop, (seconds, steps, tuned) in zip(stops, tuning, strict=True):
-                row = {"way": way, "rate": rate, "clock": stop, "seconds": seconds, "steps": steps}
-                row["edited_right"] = float(right(tuned, rows)[np.arange(len(rows)), places].mean())
-                lost = before & ~right(tuned, asked)[inside[asked]]
+            for stop, tuned in zip(stops, tuning, strict=True):
+                row = {"way": way, "rate": rate, "clock": stop, "seconds": tuned.seconds, "steps": tuned.steps}
+                row["edited_right"] = float(right(tuned.model, rows)[np.arange(len(rows)), edit.places].mean())
+                lost = before & ~right(tuned.model, asked)[inside[asked]]
                 found.append({**row, "kept_lost": float(lost.sum() / before.sum()) if before.any() else None})
     return found
 
 
-def _best(case: Results) -> list[Results]:
+def _best_at_each_clock(case: Results) -> list[Results]:
     """At every clock of a case the run that edits most for what it loses."""
     found = []
     for clock in sorted(set(column(case["tuned"], "clock"))):
@@ -173,9 +181,9 @@ def answer(results: Results) -> str:
         return (
             f"{built} The Transformer had learnt nothing in {results['clock']:g} s, so its fine-tuning shows nothing."
         )
+    best = [max(_best_at_each_clock(case), key=_gain) for case in cases]
     tuned = "; ".join(
-        f"{case['edits']:,} edit{'s' if case['edits'] > 1 else ''}: {_said(max(_best(case), key=_gain))}"
-        for case in cases
+        f"{plural(case['edits'], 'edit')}: {_in_words(row)}" for case, row in zip(cases, best, strict=True)
     )
     return (
         f"{built} A one-layer Transformer that had {share(results['accuracy'])} of the labels was fine-tuned on the "
@@ -184,7 +192,7 @@ def answer(results: Results) -> str:
     )
 
 
-def _said(row: Results) -> str:
+def _in_words(row: Results) -> str:
     lost = share(row["kept_lost"]) if row["kept_lost"] else "none"
     return f"{share(row['edited_right'])} and {lost} after {amount(row['seconds'], 2)} s"
 
@@ -194,7 +202,7 @@ def figures(results: Results) -> list[Figure]:
     edits = column(cases, "edits")
     right, lost = [], []
     for name, clock, colour in (("as long as the construction", 0, "orange"), ("the longest clock", -1, "red")):
-        found = [_best(case)[clock] for case in cases]
+        found = [_best_at_each_clock(case)[clock] for case in cases]
         right.append(line(f"fine-tuned, {name}", edits, column(found, "edited_right"), colour))
         lost.append(line(f"fine-tuned, {name}", edits, column(found, "kept_lost"), colour))
     right.append(line("construction", edits, column(cases, "edited_right"), "blue"))

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from monolayer.arrays import Floats, Ints
 from monolayer.errors import PrecisionError
 
-GAIN = 4.0
+CONTEXT_GAIN = 4.0
 """Weight of the mixture against the token's own code, in units of √n: what a token adds to itself is no context."""
 TIGHT = 1e-9
 """A square of the margin below which facts do not fit."""
@@ -65,7 +65,7 @@ def memorize_embedded(X: Ints, Y: Ints, rank: int, neurons: int, seed: int = 0) 
     codes, S, A = (signs(random, *shape) for shape in ((V, rank), (neurons, rank), (bits, neurons)))
     words = 2.0 * ((torch.arange(int(Y.max()) + 1)[:, None] >> torch.arange(bits)) & 1).float() - 1.0
     S, A = S / math.sqrt(rank), A / math.sqrt(neurons)
-    model = Embedded(codes, torch.zeros(V, neurons), S, A, words, GAIN * math.sqrt(n))
+    model = Embedded(codes, torch.zeros(V, neurons), S, A, words, CONTEXT_GAIN * math.sqrt(n))
     with torch.no_grad():
         hidden = torch.relu(model.context(torch.from_numpy(X))[0] @ S.T).flatten(0, 1)
         shown, read, bit = (part.double().numpy() for part in (hidden, A, words[torch.from_numpy(Y).flatten()]))

@@ -22,7 +22,7 @@ QUESTION = "Does the error of the approximator fall as predicted, for functions 
 
 LENGTH = 3
 PLAN = {"cells": ((2, 4, 8, 16), (2, 4, 8, 16, 32)), "points": (4_000, 20_000)}
-RAMP = 2.0**-18
+RAMP_SHARE = 2.0**-18
 """Points this close to an edge, as a share of a cell, may lie on a ramp of the quantizer, and are left out."""
 
 
@@ -65,7 +65,7 @@ def _measure(name: str, cells: int, points: int, setting: Setting) -> Results:
 def off_ramps(X: Floats, cells: int) -> Floats:
     """The points that lie on no ramp of the quantizer."""
     place = X * cells
-    return X[(np.abs(place - np.round(place)) >= RAMP).all(axis=(1, 2))]
+    return X[(np.abs(place - np.round(place)) >= RAMP_SHARE).all(axis=(1, 2))]
 
 
 def _slope(rows: list[Results], field: str) -> float:

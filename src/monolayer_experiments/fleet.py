@@ -26,9 +26,9 @@ from monolayer.arrays import Floats
 from monolayer_experiments.trainer import wait
 from monolayer_experiments.transformer import Approximator
 
-WARM_UP, LAST = 0.05, 0.01
+WARM_UP, LAST_RATE_SHARE = 0.05, 0.01
 """Share of the clock in which rates rise, and the share of a rate that is left at its end."""
-BLOCK = 1 << 24
+NUMBERS_AT_ONCE = 1 << 24
 """Numbers of the stream, over all members, that an evaluation holds at a time, per layer."""
 
 
@@ -59,7 +59,7 @@ class Fleet:
     def predict(self, X: Floats) -> Floats:
         """Answers `(E, P, n, m)` in units of the targets, block by block."""
         points = torch.as_tensor(X, dtype=torch.float32, device=self.device)
-        block = max(1, BLOCK // (self.members * points.shape[1] * 4 * self.body.head.in_features))
+        block = max(1, NUMBERS_AT_ONCE // (self.members * points.shape[1] * 4 * self.body.head.in_features))
         found = torch.cat([self(part).double().cpu() for part in torch.split(points, block)], dim=1).numpy()
         answers: Floats = found * self.std + self.mean
         return answers
@@ -88,7 +88,7 @@ def sail(fleet: Fleet, X: Floats, Y: Floats, which: list[int], rates: list[float
     began, part = time.perf_counter(), 0.0
     while part < 1.0:
         rise = min(1.0, part / WARM_UP + 1e-3)
-        step(rise * (LAST + (1.0 - LAST) * 0.5 * (1.0 + math.cos(math.pi * part))))
+        step(rise * (LAST_RATE_SHARE + (1.0 - LAST_RATE_SHARE) * 0.5 * (1.0 + math.cos(math.pi * part))))
         fleet.steps += 1
         if fleet.steps % 8 == 0:
             wait(device)  # a GPU works behind the program's back, and the clock is that of the work

@@ -13,18 +13,18 @@ Transformers of three widths, trained as usual and with noise on their weights a
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from torch import nn
 
 import monolayer as ml
+from monolayer.arrays import Array
 from monolayer.theory.rate import bits_under_any_change
 from monolayer_experiments.embedded import certain, memorize_embedded
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, low_to_high, scatter, table
 from monolayer_experiments.packed import memorize_packed, pack
-from monolayer_experiments.perturbed import DRAWS, recall, tolerance
+from monolayer_experiments.perturbed import NOISE_DRAWS, recall, tolerance
 from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import train
 
@@ -48,7 +48,7 @@ PLAN = {
 what half of the trainings see; `clock`: seconds of each training."""
 MANY_BITS = 13
 """Of a label of many classes: 8,192 of them, four to a packed number of 52 bits."""
-WEIGHTS = (2.0**-40, 2.0**20)
+WEIGHT_SIZES = (2.0**-40, 2.0**20)
 """Sizes of weights that are not 0, for the bound."""
 NONE = 1e-16
 """Where the figure draws what bears no noise that was tried."""
@@ -78,9 +78,9 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     row = _measure("line, 53 bits per label", model, X, wide, asked, setting.seed, 53.0)
     rows.append(row | {"verdict": ml.certify(model, X, wide).verdict})
     progress("packed labels", 0.45)
-    rows.append(_packed("packed", X, Y, CLASSES.bit_length() - 1, asked, setting.seed))
+    rows.append(_packed_row("packed", X, Y, CLASSES.bit_length() - 1, asked, setting.seed))
     many = without_repeats(2 * count, 10 * length, 20 * length, 2**MANY_BITS, seed=setting.seed)
-    rows.append(_packed("packed, 8,192 classes", *many, MANY_BITS, asked, setting.seed))
+    rows.append(_packed_row("packed, 8,192 classes", *many, MANY_BITS, asked, setting.seed))
     for rank, neurons in plan["embedded"]:
         progress(f"facts in the embedding, {neurons} neurons", 0.45)
         embedded = memorize_embedded(X, Y, rank, neurons, setting.seed)
@@ -99,7 +99,7 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     }
 
 
-def _packed(name: str, X: Any, Y: Any, bits: int, asked: int, seed: int) -> Results:
+def _packed_row(name: str, X: Array, Y: Array, bits: int, asked: int, seed: int) -> Results:
     """A row of the packed readout: the certificate is that of its packed numbers, which are real labels."""
     model = memorize_packed(X, Y, bits, seed)
     proof = ml.certify(model.body, X, pack(Y, bits))
@@ -107,7 +107,7 @@ def _packed(name: str, X: Any, Y: Any, bits: int, asked: int, seed: int) -> Resu
 
 
 def _measure(
-    name: str, model: nn.Module, X: Any, Y: Any, asked: int, seed: int, bits: float = math.log2(CLASSES)
+    name: str, model: nn.Module, X: Array, Y: Array, asked: int, seed: int, bits: float = math.log2(CLASSES)
 ) -> Results:
     """Sizes, and what comes back; `bits`: of a label. Right is equal to the last bit, also for real labels."""
     few, labels = X[:asked], Y[:asked]
@@ -129,7 +129,7 @@ def answer(results: Results) -> str:
     exact, many = rows["line"], rows["packed, 8,192 classes"]
     return (
         f"The more noise a model bears, the fewer bits it holds. On {results['points']:,} random labels, in bits per "
-        f"parameter and the noise that leaves 99 of 100 labels right in {DRAWS} draws: the packed readout "
+        f"parameter and the noise that leaves 99 of 100 labels right in {NOISE_DRAWS} draws: the packed readout "
         f"{amount(_density(rows['packed']))} ({amount(_density(many))} with 8,192 classes) at none; the line "
         f"{amount(_density(exact))} at {_noise(exact)}; half-spaces, which `robust=True` builds, "
         f"{low_to_high(map(_density, cells))} at up to {_noise(best)}, and proved for every change up to "
@@ -180,19 +180,19 @@ def figures(results: Results) -> list[Figure]:
     x, y = column(sure, "proved"), list(map(_density, sure))
     traces.append(scatter("proved", x, y, "grey", hollow=[True] * len(sure)))
     shares = [10.0**power for power in (-16, -12, -8, -6, -4, -3, -2, -1)]
-    bound = [bits_under_any_change(*WEIGHTS, share) for share in shares]
+    bound = [bits_under_any_change(*WEIGHT_SIZES, share) for share in shares]
     traces.append(line("bound", shares, bound, "grey", dash="dash", markers=False))
     return [
         figure(
             "Bits per parameter against tolerated noise",
             traces,
             ("relative noise on every weight", "label bits per parameter"),
-            f"All parameters count, embeddings included. Noise: normal, 99 of 100 labels right in each of {DRAWS} "
-            "draws; what bears none of the noises tried stands at the left edge. Hollow, proved: every change of every "
-            "weight by at most that share, all labels right. Dashed: what no network holds that survives every change "
-            "by that share, with weights 0 or between 2^-40 and 2^20. Dotted, for other data: trained GPTs (Morris "
-            "2025), an entry of the hand-coding challenge with 90 % of its facts right (2026), models trained on facts "
-            "(Allen-Zhu 2024).",
+            f"All parameters count, embeddings included. Noise: normal, 99 of 100 labels right in each of {NOISE_DRAWS}"
+            " draws; what bears none of the noises tried stands at the left edge. Hollow, proved: every change of "
+            "every weight by at most that share, all labels right. Dashed: what no network holds that survives every "
+            "change by that share, with weights 0 or between 2^-40 and 2^20. Dotted, for other data: trained GPTs "
+            "(Morris 2025), an entry of the hand-coding challenge with 90 % of its facts right (2026), models trained "
+            "on facts (Allen-Zhu 2024).",
             log="xy",
             levels=ANCHORS,
         )

@@ -26,7 +26,7 @@ from monolayer_experiments.runs import timed
 QUESTION = "On functions, how far does training get beside the constructions, with more layers and with full rank?"
 
 LENGTH = 3
-MODELS: dict[str, tuple[int, int | None]] = {
+LAYERS_AND_RANK: dict[str, tuple[int, int | None]] = {
     "1 layer, rank 1": (1, 1),
     "4 layers, rank 1": (4, 1),
     "1 layer": (1, None),
@@ -49,7 +49,7 @@ SURE = 3.0
 ALL = tuple(name for name, target in TARGETS.items() if target.equivariant)
 PLAN = {
     "targets": (ALL[:4], ALL),
-    "models": (("1 layer, rank 1", "1 layer"), tuple(MODELS)),
+    "models": (("1 layer, rank 1", "1 layer"), tuple(LAYERS_AND_RANK)),
     "rates": ((3e-3, 1e-2), (3e-3, 1e-2, 3e-2)),
     "seeds": (1, 3),
     "cells": (8, 32),
@@ -105,7 +105,7 @@ def _train(plan: Results, model: str, points: dict[str, Floats], setting: Settin
         """All targets `(T, P, n, m)`; one with a single output stands in all `m`."""
         return np.stack([np.broadcast_to(_wanted(name, X), (len(X), LENGTH, outputs)) for name in names])
 
-    shape = (*MODELS[model], plan["width"], 1, outputs)
+    shape = (*LAYERS_AND_RANK[model], plan["width"], 1, outputs)
     each = plan["seeds"] * len(plan["rates"])
     which, rates = np.repeat(np.arange(len(names)), each).tolist(), list(plan["rates"]) * len(names) * plan["seeds"]
     fleet = Fleet(shape, len(which), setting.seed, setting.device)
@@ -143,7 +143,7 @@ def _relative(results: Results, model: str, key: str) -> list[float]:
 
 
 def answer(results: Results) -> str:
-    names, trained = list(results["range"]), [row for row in results["rows"] if row["model"] in MODELS]
+    names, trained = list(results["range"]), [row for row in results["rows"] if row["model"] in LAYERS_AND_RANK]
 
     def ahead(kind: str, rows: list[Results]) -> str:
         """Functions at which one of the trained models has a smaller error than a construction, in words."""

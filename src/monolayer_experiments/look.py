@@ -14,7 +14,7 @@ from monolayer_experiments.experiment import Figure, Results, Table
 
 Dash = Literal["solid", "dash", "dot", "dashdot"]
 Trace = dict[str, Any]
-Values = Sequence[float | int | None]
+AxisValues = Sequence[float | int | None]
 PALETTE = {
     "blue": "#3b7dd8",
     "orange": "#d9732b",
@@ -30,8 +30,8 @@ PALETTE = {
 
 def line(
     name: str,
-    x: Values,
-    y: Values,
+    x: AxisValues,
+    y: AxisValues,
     colour: str = "blue",
     *,
     dash: Dash = "solid",
@@ -44,18 +44,18 @@ def line(
     return {**made, "mode": "lines+markers" if markers else "lines"}
 
 
-def scatter(name: str, x: Values, y: Values, colour: str = "blue", *, hollow: Sequence[bool] = ()) -> Trace:
+def scatter(name: str, x: AxisValues, y: AxisValues, colour: str = "blue", *, hollow: Sequence[bool] = ()) -> Trace:
     """Points without a curve; hollow ones are extrapolated, not measured."""
     symbols = ["circle-open" if empty else "circle" for empty in hollow] or "circle"
     return _points(name, x, y, {"color": PALETTE[colour], "size": 9, "symbol": symbols})
 
 
-def _points(name: str, x: Values, y: Values, marker: Trace) -> Trace:
+def _points(name: str, x: AxisValues, y: AxisValues, marker: Trace) -> Trace:
     given = {"name": raised(name), "x": list(x), "y": list(y), "marker": marker}
     return {"type": "scatter", "mode": "markers", **given}
 
 
-def bars(name: str, x: Sequence[Any], y: Values, colour: str = "blue") -> Trace:
+def bars(name: str, x: Sequence[object], y: AxisValues, colour: str = "blue") -> Trace:
     """A bar for each entry of `x`."""
     return {"type": "bar", "name": raised(name), "x": list(x), "y": list(y), "marker": {"color": PALETTE[colour]}}
 
@@ -96,7 +96,7 @@ def figure(
             words.append({**at, "text": raised(text), "showarrow": False})
     # Below the axis title whatever the height: measured from the edge of the figure, not of the plot.
     legend = {"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0}
-    layout: dict[str, Any] = {
+    layout: Trace = {
         **axes,
         "showlegend": len(traces) > 1,
         "legend": legend,
@@ -108,9 +108,9 @@ def figure(
     return Figure(title, {"data": list(traces), "layout": layout}, caption.strip())
 
 
-def axis(title: str, *, log: bool = False, values: Sequence[Any] = ()) -> dict[str, Any]:
+def axis(title: str, *, log: bool = False, values: Sequence[Any] = ()) -> Trace:
     """A titled axis; a logarithmic one is labelled in powers of ten, at most about six of them."""
-    made: dict[str, Any] = {"title": {"text": raised(title), "standoff": 10}, "automargin": True, "zeroline": False}
+    made: Trace = {"title": {"text": raised(title), "standoff": 10}, "automargin": True, "zeroline": False}
     if not log:
         return made
     made |= {"type": "log", "exponentformat": "power"}
@@ -163,7 +163,7 @@ def power(log10: float | None) -> str:
     return f"10^{log10:.4g}" if abs(log10) < 1e4 else f"10^({amount(log10)})"
 
 
-def where(rows: Iterable[Results], **wanted: Any) -> list[Results]:
+def where(rows: Iterable[Results], **wanted: object) -> list[Results]:
     """The rows that have these values under these keys."""
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 

@@ -17,8 +17,8 @@ from monolayer_experiments.synthetic import without_repeats
 QUESTION = "Does one layer return every label of data without repeated tokens, and at what price?"
 
 LENGTH, VOCABULARY, CLASSES = 16, 1000, 16
-QUICK = (100, 300, 1_000, 3_000, 10_000)
-PLAN = {"sequences": (QUICK, (*QUICK, 30_000, 100_000, 300_000, 1_000_000))}
+QUICK_SIZES = (100, 300, 1_000, 3_000, 10_000)
+PLAN = {"sequences": (QUICK_SIZES, (*QUICK_SIZES, 30_000, 100_000, 300_000, 1_000_000))}
 SUMMARY = ("points", "gap", "expected_gap", "margin", "parameters", "corollary_1", "dense_numbers", "corollary_1_dense")
 """What is kept of a model's summary."""
 

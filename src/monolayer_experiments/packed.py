@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import monolayer as ml
+from monolayer.arrays import Array
 from monolayer.errors import DataError
 
-BITS = 52
+PACKED_BITS = 52
 """Of a packed number: it is added to 2^52 below, and the sum must be below 2^53."""
-_AT_ONCE = 1 << 16
+_PLACES_AT_ONCE = 1 << 16
 """Places that are unpacked at a time."""
 
 
@@ -45,12 +46,12 @@ class Packed(nn.Module):
             self.head.bias.copy_(-(number**2))
 
     @torch.no_grad()
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: Array) -> NDArray[np.int64]:
         """Class numbers `(N, n)`."""
         packed = torch.from_numpy(np.asarray(self.body.predict(X)))
         count, length = len(packed), len(self.place)
         answer = []
-        for point in torch.split(torch.arange(count * length), _AT_ONCE):
+        for point in torch.split(torch.arange(count * length), _PLACES_AT_ONCE):
             out = self.unpack(torch.cat([packed[point // length], self.place[point % length]], dim=1))
             # The head's logits 2jy − j² are largest at the nearest class; y is whole, so that class is y.
             answer.append(torch.cat([self.head(part).argmax(1) for part in torch.split(out, 1 << 10)]))
@@ -59,20 +60,22 @@ class Packed(nn.Module):
 
 def pack(Y: NDArray[np.int64], bits: int) -> NDArray[np.float64]:
     """Labels `(N, n)` below `2^bits` as whole numbers `(N, m)`, the first digit the highest."""
-    each = BITS // bits
+    each = PACKED_BITS // bits
     padded = np.zeros((len(Y), -(-Y.shape[1] // each) * each), dtype=np.int64)
     padded[:, : Y.shape[1]] = Y
-    weight = 1 << (bits * np.arange(each - 1, -1, -1, dtype=np.int64)) + BITS - bits * each
+    weight = 1 << (bits * np.arange(each - 1, -1, -1, dtype=np.int64)) + PACKED_BITS - bits * each
     return np.asarray((padded.reshape(len(Y), -1, each) * weight).sum(axis=2), dtype=np.float64)
 
 
-def memorize_packed(X: Any, Y: NDArray[np.int64], bits: int, seed: int = 0) -> Packed:
+def memorize_packed(X: Array, Y: NDArray[np.int64], bits: int, seed: int = 0) -> Packed:
     """The packed model of sequences `(N, n)` and labels `(N, n)` below `2^bits`."""
-    if not 1 <= bits <= BITS or Y.min() < 0 or int(Y.max()) >> bits:
-        raise DataError(f"labels must be whole numbers from 0 to below 2^{bits}, and these bits from 1 to {BITS}")
+    if not 1 <= bits <= PACKED_BITS or Y.min() < 0 or int(Y.max()) >> bits:
+        raise DataError(
+            f"labels must be whole numbers from 0 to below 2^{bits}, and these bits from 1 to {PACKED_BITS}"
+        )
     body = ml.memorize(X, pack(Y, bits), per="sequence", seed=seed)
     index = torch.arange(Y.shape[1])
-    each = BITS // bits
+    each = PACKED_BITS // bits
     place = torch.zeros(len(index), int(index[-1]) // each + 2, dtype=torch.float64)
     place[index, index // each] = 1.0
     place[:, -1] = (index % each).double()
@@ -81,7 +84,7 @@ def memorize_packed(X: Any, Y: NDArray[np.int64], bits: int, seed: int = 0) -> P
 
 def unpacking(numbers: int, bits: int) -> nn.Sequential:
     """The network from `m` numbers, a one-hot choice and a digit `(…, 2m + 1)` to that digit of the number `(…, 1)`."""
-    top, half, size = 2.0**BITS, 2.0 ** (BITS - 1), 2.0**bits
+    top, half, size = 2.0**PACKED_BITS, 2.0 ** (PACKED_BITS - 1), 2.0**bits
     # What the layers hold, as rows over the outputs of the layer before, the last column being the bias.
     choose = torch.zeros(numbers + 1, 2 * numbers + 2, dtype=torch.float64)
     index = torch.arange(numbers)
@@ -98,7 +101,7 @@ def unpacking(numbers: int, bits: int) -> nn.Sequential:
     keep = _rows([[1, 0, 0, 0, 0, 0], [0, 1, 0, -size, -size, 0], [0, 0, 1, 0, 0, 0], [0, 0, 0, 1, -1, -1]])
     keep = torch.cat([keep, _rows([[0, 0, 0, -1, 1, 1]])])
     kept = _rows([[1, 0, 0, 0, 0, 0], [0] * 6, [0, 1, 1, 0, 0, 0], [0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 1, 0]])
-    for _ in range(BITS // bits):
+    for _ in range(PACKED_BITS // bits):
         for _ in range(bits):
             layers += [_after(look, last), see]
             last = bit

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import monolayer as ml
+from monolayer.arrays import Array
 from monolayer_experiments.packed import Packed
 
 ENOUGH = 0.99
@@ -17,7 +17,7 @@ ENOUGH = 0.99
 
 
 @torch.no_grad()
-def recall(model: nn.Module, X: Any, Y: Any) -> float:
+def recall(model: nn.Module, X: Array, Y: Array) -> float:
     if isinstance(model, (ml.Monolayer, Packed)):
         try:
             return float((model.predict(X) == Y).mean())
@@ -45,15 +45,15 @@ def noisy(model: nn.Module, sigma: float, seed: int) -> nn.Module:
     return changed(model, change)
 
 
-DRAWS = 3
+NOISE_DRAWS = 3
 """Of the noise; enough labels must be right in each of them."""
 
 
-def tolerance(model: nn.Module, X: Any, Y: Any, seed: int) -> float | None:
+def tolerance(model: nn.Module, X: Array, Y: Array, seed: int) -> float | None:
     """The largest σ with enough labels right in every draw, to a fiftieth of a decade; None: below 10^−15."""
 
     def holds(sigma: float) -> bool:
-        return all(recall(noisy(model, sigma, seed + 1000 * draw), X, Y) >= ENOUGH for draw in range(DRAWS))
+        return all(recall(noisy(model, sigma, seed + 1000 * draw), X, Y) >= ENOUGH for draw in range(NOISE_DRAWS))
 
     low, high = -15.0, 0.0
     if not holds(10.0**low):

@@ -32,8 +32,8 @@ LENGTH = 3
 SCALES: tuple[Scale, ...] = ("paper", "measured")
 PAPER_BITS = 1 << 14
 """Bits up to which balls are tried at the paper's scale; it asks for 65,536 at |V| = 6, for more than 131,072 at 8."""
-QUICK = (4, 8, 16, 32, 64, 128, 256)
-PLAN = {"vocabularies": (QUICK, (*QUICK, 512, 1024, 2048))}
+QUICK_VOCABULARIES = (4, 8, 16, 32, 64, 128, 256)
+PLAN = {"vocabularies": (QUICK_VOCABULARIES, (*QUICK_VOCABULARIES, 512, 1024, 2048))}
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:

@@ -33,7 +33,7 @@ def _same(value: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
     return lambda x: np.repeat(value(x)[:, None], LENGTH, axis=1)
 
 
-TARGETS: dict[str, Callable[[Floats], Floats]] = {
+QUANTIZED_TARGETS: dict[str, Callable[[Floats], Floats]] = {
     "mean": _same(lambda x: x.mean(axis=1)),
     "maximum": _same(lambda x: x.max(axis=1)),
     "range": _same(lambda x: np.ptp(x, axis=1)),
@@ -59,10 +59,10 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     random = np.random.default_rng([setting.seed, 4])
     tests = random.random((plan["tested"], LENGTH))
     results = []
-    for done, (name, f) in enumerate(TARGETS.items()):
+    for done, (name, f) in enumerate(QUANTIZED_TARGETS.items()):
         errors = []
         for D in cells:
-            progress(f"with the quantizer: {name}, {D} cells", 0.5 + 0.5 * done / len(TARGETS))
+            progress(f"with the quantizer: {name}, {D} cells", 0.5 + 0.5 * done / len(QUANTIZED_TARGETS))
             model = ml.approximate(lambda X, f=f: f(X[:, :, 0]), 1, LENGTH, cells=D, seed=setting.seed)
             found = np.asarray(model.predict(tests[:, :, None])).reshape(tests.shape)
             errors.append(float(((found - f(tests)) ** 2).mean()))
@@ -87,7 +87,7 @@ def _floors(plan: Results, seed: int, progress: Progress) -> dict[str, float]:
     """The floor of every target: for each `x_k` the best λ, then the mean over `x_k`."""
     count, places, lams = plan["samples"], plan["places"], _lambdas(plan["temperatures"])
     random = np.random.default_rng([seed, 3])
-    totals = dict.fromkeys(TARGETS, 0.0)
+    totals = dict.fromkeys(QUANTIZED_TARGETS, 0.0)
     for place in range(places):
         progress("the floor without the quantizer", 0.5 * place / places)
         x = np.column_stack([np.full(count, (place + 0.5) / places), random.random((count, LENGTH - 1))])
@@ -96,7 +96,7 @@ def _floors(plan: Results, seed: int, progress: Progress) -> dict[str, float]:
             return np.argsort(boltzmann(np.full(count, lam), x))
 
         orders = [(lam, seen(lam)) for lam in lams]
-        for name, f in TARGETS.items():
+        for name, f in QUANTIZED_TARGETS.items():
             value = f(x)[:, 0]
             floor, lam = min((_conditional(order, value), lam) for lam, order in orders)
             for factor in np.geomspace(0.7, 1 / 0.7, 8).tolist() if lam and math.isfinite(lam) else ():

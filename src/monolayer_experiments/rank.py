@@ -29,8 +29,8 @@ from monolayer_experiments.synthetic import without_repeats
 QUESTION = "What does a higher rank of the attention matrices buy?"
 
 LENGTH, VOCABULARY, LAM = 16, 1000, 1.0
-BITS = {"float64": 53, "float32": 24, "bfloat16": 8, "balls of 113 bits": 113}
-COLOURS = {"float64": "blue", "float32": "green", "bfloat16": "orange", "balls of 113 bits": "violet"}
+BITS_OF_FORMAT = {"float64": 53, "float32": 24, "bfloat16": 8, "balls of 113 bits": 113}
+COLOUR_OF_FORMAT = {"float64": "blue", "float32": "green", "bfloat16": "orange", "balls of 113 bits": "violet"}
 PLAN = {
     "ranks": ((1, 2, 3, 4, 6, 8), tuple(range(1, 9))),
     "repeats": (3, 5),
@@ -147,7 +147,7 @@ def constant(results: Results, name: str, k: int) -> float:
     """`c` of the law `M = (2^p/c)^{k/2}`: `2^p` over what two errors leave of the gap at one context, by the law."""
     curve = results["curves"][str(k)]
     gap = curve["gap"][-1] * curve["points"][-1] ** (2 / k)
-    return float(2.0 ** BITS[name] * 2 * results["errors"][name] / gap)
+    return float(2.0 ** BITS_OF_FORMAT[name] * 2 * results["errors"][name] / gap)
 
 
 def _between(results: Results) -> str:
@@ -164,9 +164,9 @@ def _slope(results: Results, k: int) -> str:
 
 def figures(results: Results) -> list[Figure]:
     ranks, ends, gaps = results["ranks"], [], []
-    for name, colour in COLOURS.items():
+    for name, colour in COLOUR_OF_FORMAT.items():
         found = results["ends"][name]
-        law = [(BITS[name] * math.log10(2) - math.log10(constant(results, name, k))) * k / 2 for k in ranks]
+        law = [(BITS_OF_FORMAT[name] * math.log10(2) - math.log10(constant(results, name, k))) * k / 2 for k in ranks]
         ends.append(line(f"(2^p/c)^(k/2), {name}", ranks, law, colour, dash="dot", markers=False, legend=False))
         values, beyond = [end["log10_points"] for end in found], [not end["seen"] for end in found]
         ends.append(scatter(name, ranks, values, colour, hollow=beyond))

@@ -20,11 +20,11 @@ from monolayer.table import plural
 from monolayer_experiments import SECTIONS, find
 from monolayer_experiments.experiment import Experiment, Figure, Table
 from monolayer_experiments.look import amount, raised
-from monolayer_experiments.results import REPORT, Record, read_all
+from monolayer_experiments.results import REPORT, ExperimentRecord, read_all
 
-KEY = {"depth": 2, "uniform": 1}
+MAIN_FIGURE = {"depth": 2, "uniform": 1}
 """Which figure of an experiment stands for it, where it is not the first."""
-QUICK = (
+QUICK_NOTICE = (
     "Quick setting: small data, mostly one seed, short clocks. Differences that chance alone could make are not put "
     "into words; run with --full for the sizes of docs/findings.md."
 )
@@ -48,7 +48,7 @@ def plotly_script() -> str:
     return script
 
 
-def page(records: list[Record], script: str) -> str:
+def page(records: list[ExperimentRecord], script: str) -> str:
     """The whole page as text."""
     figures: list[Figure] = []
     parts = {record.name: _parts(find(record.name), record, figures) for record in records}
@@ -65,7 +65,7 @@ def page(records: list[Record], script: str) -> str:
     quick = not all(record.setting.full for record in records)
     # Inside a script element only "</" and "<!--" could end or confuse it; JSON reads \u003c as "<".
     marks = {
-        "notice": f'<p class="notice">{escape(QUICK)}</p>' if quick else "",
+        "notice": f'<p class="notice">{escape(QUICK_NOTICE)}</p>' if quick else "",
         "cards": "\n".join(cards),
         "body": "\n".join(body),
         "made": escape(_made(records)),
@@ -77,12 +77,12 @@ def page(records: list[Record], script: str) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda mark: marks[mark[1]], text)
 
 
-def _parts(experiment: Experiment, record: Record, figures: list[Figure]) -> tuple[str, str]:
+def _parts(experiment: Experiment, record: ExperimentRecord, figures: list[Figure]) -> tuple[str, str]:
     """An experiment's card and its article; results of another version are an error that says so."""
     try:
         shown = list(enumerate(experiment.figures(record.results), len(figures)))
         figures += [figure for _, figure in shown]
-        key = min(KEY.get(record.name, 0), len(shown) - 1)
+        key = min(MAIN_FIGURE.get(record.name, 0), len(shown) - 1)
         main, others = shown[key : key + 1], shown[:key] + shown[key + 1 :]
         return _card(experiment, main), _article(experiment, record, main, others)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
@@ -110,7 +110,7 @@ def _card(experiment: Experiment, main: Numbered) -> str:
     return f'<li><a href="#{name}">{inside}</a></li>'
 
 
-def _article(experiment: Experiment, record: Record, main: Numbered, others: Numbered) -> str:
+def _article(experiment: Experiment, record: ExperimentRecord, main: Numbered, others: Numbered) -> str:
     """`main` is the figure that stands for the experiment, if there is one."""
     results = record.results
     lead, _, rest = experiment.answer(results).partition(". ")
@@ -130,7 +130,7 @@ def _article(experiment: Experiment, record: Record, main: Numbered, others: Num
             *(_figure(figure, number) for number, figure in main),
             f"<details><summary>{', '.join(folded)}</summary>",
             *(_figure(figure, number) for number, figure in others),
-            *(_table(table) for table in tables),
+            *(_html_table(table) for table in tables),
             f'<pre class="command"><code>{escape(record.command)}</code></pre>',
             f'<p class="where">{escape(where)}</p>',
             "</details>",
@@ -151,7 +151,7 @@ def _figure(figure: Figure, number: int) -> str:
     )
 
 
-def _table(table: Table) -> str:
+def _html_table(table: Table) -> str:
     title = escape(table.title, quote=True)
     head = "".join(f"<th>{words(column)}</th>" for column in table.columns)
     rows = "\n".join("<tr>" + "".join(f"<td>{words(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
@@ -162,7 +162,7 @@ def _table(table: Table) -> str:
     )
 
 
-def _made(records: list[Record]) -> str:
+def _made(records: list[ExperimentRecord]) -> str:
     machines = sorted({record.machine for record in records})
     full = {record.setting.full for record in records}
     setting = "full setting" if full == {True} else "quick setting" if full == {False} else "mixed settings"

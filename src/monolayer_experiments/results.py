@@ -16,23 +16,22 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import monolayer
 from monolayer import __version__
 from monolayer.data.aside import new_file
 from monolayer.errors import DataError
 from monolayer_experiments import NAMES
-from monolayer_experiments.experiment import Experiment, Progress, Setting
+from monolayer_experiments.experiment import Experiment, Progress, Results, Setting
 
 SOURCE = (Path(monolayer.__file__).parent, Path(__file__).parent)
 """The library and its experiments."""
-FORMAT, VERSION = "monolayer-experiment", 1
+RECORD_FORMAT, RECORD_VERSION = "monolayer-experiment", 1
 REPORT = "report.html"
 
 
 @dataclass(frozen=True)
-class Record:
+class ExperimentRecord:
     """A finished experiment."""
 
     name: str
@@ -41,15 +40,15 @@ class Record:
     machine: str
     command: str
     seconds: float
-    results: dict[str, Any]
+    results: Results
 
 
-def measure(experiment: Experiment, setting: Setting, folder: Path, progress: Progress) -> Record:
+def measure(experiment: Experiment, setting: Setting, folder: Path, progress: Progress) -> ExperimentRecord:
     """Run an experiment and note how; its record will go to `folder`."""
     began = time.perf_counter()
     results = experiment.run(setting, lambda stage, share: progress(f"{experiment.name}: {stage}", share))
     seconds = time.perf_counter() - began
-    return Record(
+    return ExperimentRecord(
         experiment.name,
         setting,
         versions(),
@@ -105,27 +104,27 @@ def command(name: str, setting: Setting, folder: Path) -> str:
     return " ".join([*words, "--out", shlex.quote(folder.resolve().name if own else str(folder))])
 
 
-def write(record: Record, folder: Path) -> None:
+def write(record: ExperimentRecord, folder: Path) -> None:
     """Write `NAME.json`, all at once or not at all."""
-    fields = {"format": FORMAT, "version": VERSION, **asdict(record)}
+    fields = {"format": RECORD_FORMAT, "version": RECORD_VERSION, **asdict(record)}
     text = json.dumps(fields, ensure_ascii=False, indent=1, allow_nan=False)
     with new_file(folder / f"{record.name}.json") as file:
         file.write(text + "\n")
 
 
-def read(path: Path) -> Record:
+def read(path: Path) -> ExperimentRecord:
     """A record from its file; what is not one is a DataError that says why."""
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise DataError(f"{path} is not readable JSON ({error}); delete it and run the experiment again") from None
-    if not isinstance(stored, dict) or (stored.get("format"), stored.get("version")) != (FORMAT, VERSION):
+    if not isinstance(stored, dict) or (stored.get("format"), stored.get("version")) != (RECORD_FORMAT, RECORD_VERSION):
         raise DataError(
-            f"{path} is not a result of `monolayer experiment`, version {VERSION}; run the experiment again"
+            f"{path} is not a result of `monolayer experiment`, version {RECORD_VERSION}; run the experiment again"
         )
     try:
         fields = {key: value for key, value in stored.items() if key not in ("format", "version")}
-        record = Record(**{**fields, "setting": Setting(**fields["setting"])})
+        record = ExperimentRecord(**{**fields, "setting": Setting(**fields["setting"])})
     except (KeyError, TypeError) as error:
         raise DataError(f"{path} lacks a field or has one too many ({error}); run the experiment again") from None
     if record.name != path.stem or record.name not in NAMES:
@@ -133,7 +132,7 @@ def read(path: Path) -> Record:
     return record
 
 
-def read_all(folder: Path) -> list[Record]:
+def read_all(folder: Path) -> list[ExperimentRecord]:
     """Every record of a folder, in the order of the report."""
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder of results; `monolayer experiment all --out {folder}` makes one")

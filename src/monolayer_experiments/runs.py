@@ -11,10 +11,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from monolayer_experiments.experiment import Results, Table
 from monolayer_experiments.look import table
+
+if TYPE_CHECKING:
+    from monolayer_experiments.trainer import Trained
 
 DEVICES = "On a GPU training ran in bfloat16 (rank 1: TF32): a shortfall may be one of precision."
 """What every comparison with training must say."""
@@ -46,7 +49,7 @@ def decided(grid: Mapping[str, float], labels: int, chance: float) -> bool:
     return first == 1.0 or (above(first, chance, labels) and all(apart(first, each, labels) for each in rest))
 
 
-def described(found: Any, *, curve: bool = False) -> Results:
+def described(found: Trained, *, curve: bool = False) -> Results:
     """What is kept of a trained model; its curve thinned to 16 points."""
     picked = found.curve[:: -(-len(found.curve) // 15)]
     return {

@@ -36,9 +36,9 @@ from monolayer_experiments.transformer import Tagger
 
 QUESTION = "Where training with rank 1 falls short, is it the contexts or the readout?"
 
-MODELS: dict[str, int | None] = {"1 layer, rank 1": 1, "1 layer, full rank": None}
+RANK_OF_MODEL: dict[str, int | None] = {"1 layer, rank 1": 1, "1 layer, full rank": None}
 """Rank."""
-FORMATS = ("float32", "float16", "bfloat16")
+SHORT_FORMATS = ("float32", "float16", "bfloat16")
 GIVEN = {"trained": 1, "untrained": 1, "constructed": 1, "constructed, 16 numbers": 16}
 """Contexts that a readout alone is trained on, and how many numbers they are."""
 PLAN = {
@@ -71,10 +71,10 @@ def _rows(plan: Results, setting: Setting, progress: Progress) -> list[Results]:
     vocabulary, classes, width, seed = plan["vocabulary"], plan["classes"], plan["width"], setting.seed
     X, Y = without_repeats(plan["sequences"], **data, seed=seed)
     options: Results = {"seconds": plan["clock"], "seed": seed, "device": setting.device}
-    labels, rows, steps = {"labels": Y.size, "chance": 1.0 / classes}, [], len(MODELS) + len(GIVEN)
+    labels, rows, steps = {"labels": Y.size, "chance": 1.0 / classes}, [], len(RANK_OF_MODEL) + len(GIVEN)
     # In this order; those of the trained and the untrained head are filled in below.
     given = {name: constructed(X, vocabulary, k, seed) for name, k in GIVEN.items()}
-    for number, (name, rank) in enumerate(MODELS.items()):
+    for number, (name, rank) in enumerate(RANK_OF_MODEL.items()):
         progress(name, number / steps)
         found = train(X, Y, rank=rank, width=width, **options)
         fresh = untrained(vocabulary, classes, rank, width, seed)
@@ -85,7 +85,7 @@ def _rows(plan: Results, setting: Setting, progress: Progress) -> list[Results]:
         for weights, each, kept in (("trained", model, described(found)), ("untrained", fresh, {})):
             bound = any_readout(after_attention(each.float(), X), Y)
             rows.append({**labels, "model": name, "weights": weights, "any_readout": bound, **kept})
-    for number, (name, c) in enumerate(given.items(), len(MODELS)):
+    for number, (name, c) in enumerate(given.items(), len(RANK_OF_MODEL)):
         progress(f"contexts {name}", number / steps)
         seen = np.concatenate([X[..., None], (c - c.mean((0, 1))) / c.std((0, 1))], axis=-1)
         make = partial(ReadoutAlone, vocabulary, classes, width, c.shape[-1])
@@ -126,7 +126,7 @@ def of_first_head(model: Tagger, X: Ints) -> Floats:
 def any_readout(features: Floats, Y: Ints) -> dict[str, float]:
     """What the best of all readouts could return from features in each format; whole numbers are ids, and kept."""
     seen, whole = torch.from_numpy(features), features == np.round(features)
-    rounded = {name: seen.to(getattr(torch, name)).double().numpy() for name in FORMATS}
+    rounded = {name: seen.to(getattr(torch, name)).double().numpy() for name in SHORT_FORMATS}
     return {name: possible(np.where(whole, features, values), Y.ravel()) for name, values in rounded.items()}
 
 
@@ -177,7 +177,7 @@ def answer(results: Results) -> str:
     given = {name: _shares(results, "readout alone", name) for name in GIVEN}
     one = max(*given["trained"], *given["constructed"], *_shares(results, *trained))
     many = min(given["constructed, 16 numbers"])
-    worst = min(min(_shares(results, *trained, form)) for form in FORMATS)
+    worst = min(min(_shares(results, *trained, form)) for form in SHORT_FORMATS)
     if worst > max(_shares(results, *trained)) and many > one and apart(many, one, results["labels"]):
         text += (
             " So within this clock the readout falls short: the contexts are apart, but training does not read them "
@@ -212,7 +212,7 @@ def figures(results: Results) -> list[Figure]:
 
 def tables(results: Results) -> list[Table]:
     rows = [{**row, **row.get("any_readout", {})} for row in results["rows"]]
-    bounds = "; ".join(f"any readout, {name}: {name} %" for name in FORMATS)
+    bounds = "; ".join(f"any readout, {name}: {name} %" for name in SHORT_FORMATS)
     head = f"seed; model; weights or contexts: weights; right: accuracy %; {bounds}"
     return [
         table("Labels right, and what could be read from the same contexts", rows, head),

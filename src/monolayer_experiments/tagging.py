@@ -9,12 +9,12 @@ asked: the construction has no answer to the rest.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import monolayer as ml
-from monolayer.arrays import Ints
+from monolayer.arrays import Bools, Ints
 from monolayer.data import Labels, Sequences, phrases
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, bars, figure, share, table, where
@@ -25,7 +25,12 @@ from monolayer_experiments.words import drawn, words
 
 QUESTION = "On real labels, how does the construction compare with training, on the data and on held-out sequences?"
 
-COLOURS = {"construction": "blue", "most frequent label": "grey", "1 layer, rank 1": "orange", "1 layer": "green"}
+COLOUR_OF_MODEL = {
+    "construction": "blue",
+    "most frequent label": "grey",
+    "1 layer, rank 1": "orange",
+    "1 layer": "green",
+}
 RANKS = {"1 layer, rank 1": 1, "1 layer": None}
 """Ranks of the trained models; None is full rank."""
 HELD_OUT = 0.1
@@ -126,12 +131,20 @@ def split(data: Sequences, seed: int) -> tuple[Sequences, Sequences]:
     return seen, data.select(held[good[held]])
 
 
-def padded(data: Sequences) -> tuple[Ints, Ints, Any]:
-    """Tokens and labels `(N, n)` with zeros behind each sequence, and where the sequences stand."""
+class Padded(NamedTuple):
+    """Tokens and labels `(N, n)` with zeros behind each sequence; `inside` `(N, n)` is False there."""
+
+    X: Ints
+    Y: Ints
+    inside: Bools
+
+
+def padded(data: Sequences) -> Padded:
+    """The sequences as arrays, padded to the longest one."""
     inside = np.arange(int(data.lengths.max())) < data.lengths[:, None]
     X, Y = np.zeros((2, *inside.shape), dtype=np.int64)
     X[inside], Y[inside] = data.tokens, labels_of(data).values
-    return X, Y, inside
+    return Padded(X, Y, inside)
 
 
 def _right(data: Sequences, answers: Ints) -> float:
@@ -178,7 +191,7 @@ def figures(results: Results) -> list[Figure]:
     names = [corpus["corpus"] for corpus in corpora]
     held = [
         bars(model, names, [find_model(corpus, model)["held_out"] for corpus in corpora], colour)
-        for model, colour in COLOURS.items()
+        for model, colour in COLOUR_OF_MODEL.items()
     ]
     caption = "What a memorizer does where it has memorized nothing: the label of some neighbouring context."
     return [figure("Held-out sequences", held, ("", "labels right"), caption, range_y=(0.0, 1.1))]

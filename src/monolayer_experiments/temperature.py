@@ -26,10 +26,10 @@ QUESTION = "How wide is the range of temperatures between the mean and hardmax t
 
 LENGTH, VOCABULARY = 8, 100
 PLAN = {"sequences": (2_000, 20_000)}
-FORMATS = {"float64": (np.float64, 2.0**-53), "float32": (np.float32, 2.0**-24)}
+NUMBER_FORMATS = {"float64": (np.float64, 2.0**-53), "float32": (np.float32, 2.0**-24)}
 ADDED = "token and place"
-KEYS = ("random", "evenly spaced", ADDED)
-MEAN, HARDMAX = 0, -1
+KEY_KINDS = ("random", "evenly spaced", ADDED)
+MEAN_END, HARDMAX_END = 0, -1
 """Where the two ends stand in a row of measurements, the grid between them."""
 
 
@@ -43,7 +43,7 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
         spread = float(np.ptp(numbers) * unit)
         curves[kind] = {
             name: [_collisions(s, lam / spread, dtype, unit_roundoff) for lam in (0.0, *grid, math.inf)]
-            for name, (dtype, unit_roundoff) in FORMATS.items()
+            for name, (dtype, unit_roundoff) in NUMBER_FORMATS.items()
         }
     data = {"sequences": count, "length": LENGTH, "vocabulary": VOCABULARY}
     return {**data, "grid": grid, "curves": curves, "paper": _paper()}
@@ -58,7 +58,7 @@ def _keys(count: int, seed: int) -> dict[str, tuple[Ints, float]]:
     swapped[1::2, :2] = swapped[1::2, 1::-1]
     half, place = random.integers(-(1 << 49), 1 << 49, VOCABULARY), random.integers(-(1 << 49), 1 << 49, LENGTH)
     keys = (drawn[X], 2.0**-50), (even[X], 2.0**-6), (half[swapped] + place, 2.0**-50)
-    return dict(zip(KEYS, keys, strict=True))
+    return dict(zip(KEY_KINDS, keys, strict=True))
 
 
 def _collisions(s: Floats, lam: float, dtype: Any, unit_roundoff: float) -> Results:
@@ -111,9 +111,9 @@ def answer(results: Results) -> str:
         return f"from λ·spread {amount(clean[0], 2)} to {amount(clean[-1], 2)}" if clean else "nowhere"
 
     def at_the_mean(kind: str) -> str:
-        return f"{results['curves'][kind]['float64'][MEAN]['collisions']:,}"
+        return f"{results['curves'][kind]['float64'][MEAN_END]['collisions']:,}"
 
-    ends = results["curves"]["evenly spaced"]["float64"][HARDMAX]["collisions"]
+    ends = results["curves"]["evenly spaced"]["float64"][HARDMAX_END]["collisions"]
     return (
         f"Wide: float64 tells all {results['sequences']:,} contexts apart {between('random')} with random keys, "
         f"{between('evenly spaced')} with evenly spaced ones, and {between(ADDED)} where the keys of token and place "
@@ -130,7 +130,7 @@ def figures(results: Results) -> list[Figure]:
     colours = {"random": ("blue", None), "evenly spaced": ("green", "red"), ADDED: ("violet", None)}
     gaps = []
     for kind, pair in colours.items():
-        for name, colour in zip(FORMATS, pair, strict=True):
+        for name, colour in zip(NUMBER_FORMATS, pair, strict=True):
             if colour is not None:
                 values = [gap or None for gap in column(curves[kind][name][1:-1], "gap")]
                 gaps.append(line(f"{name}, {kind} keys", grid, values, colour))
@@ -140,11 +140,11 @@ def figures(results: Results) -> list[Figure]:
 
 def tables(results: Results) -> list[Table]:
     rows = []
-    for kind in KEYS:
-        for name in FORMATS:
+    for kind in KEY_KINDS:
+        for name in NUMBER_FORMATS:
             found, clean = results["curves"][kind][name], _clean(results, kind, name)
             between = f"{amount(clean[0], 2)} to {amount(clean[-1], 2)}" if clean else "never"
-            ends = {"mean": found[MEAN]["collisions"], "hardmax": found[HARDMAX]["collisions"]}
+            ends = {"mean": found[MEAN_END]["collisions"], "hardmax": found[HARDMAX_END]["collisions"]}
             rows.append({"name": f"{name}, {kind} keys", **ends, "between": between})
     head = "format: name; at the mean: mean; none for λ·spread in: between; at hardmax: hardmax"
     return [table("Collisions in floats", rows, head)]

@@ -15,19 +15,19 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Array, Ints
+from monolayer.data.columns import NO_LABEL
 from monolayer_experiments.runs import above
 from monolayer_experiments.transformer import Tagger
 
-RATES = (3e-3, 1e-2, 1e-3, 3e-2, 3e-4)
+TRAINING_RATES = (3e-3, 1e-2, 1e-3, 3e-2, 3e-4)
 """Learning rates, in the order of trial, likely ones first: the search ends where a trial leaves no label wrong."""
 SEARCH = 0.3
 """Share of the clock that the search for a learning rate may take."""
@@ -37,7 +37,6 @@ BATCH_TOKENS = {"cuda": 1 << 16, "cpu": 1 << 10}
 """Tokens per step: 4,096 sequences of 16 on a GPU, where fewer would leave it waiting for the next launch."""
 FEW = 64
 """Sequences per step of fine-tuning, at most."""
-NO_LABEL = -100
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +58,9 @@ class Trained:
 
 
 def train(
-    X: Any,
-    Y: Any,
-    lengths: Any = None,
+    X: Array,
+    Y: Array,
+    lengths: Ints | None = None,
     *,
     layers: int = 1,
     rank: int | None = None,
@@ -78,7 +77,7 @@ def train(
     return fit(lambda: Tagger(*sizes), np.asarray(X), np.asarray(Y), lengths, **options)
 
 
-def predict(model: nn.Module, X: Any, lengths: Any = None) -> Ints:
+def predict(model: nn.Module, X: Array, lengths: Ints | None = None) -> Ints:
     """The most probable class of every token `(N, n)`; what stands at padding means nothing."""
     device = next(model.parameters()).device
     inputs = np.asarray(X)
@@ -92,14 +91,14 @@ def predict(model: nn.Module, X: Any, lengths: Any = None) -> Ints:
 
 def fit(
     make: Callable[[], nn.Module],
-    X: NDArray[Any],
+    X: Array,
     Y: Ints,
-    lengths: Any = None,
+    lengths: Ints | None = None,
     *,
     seconds: float,
     seed: int = 0,
     device: str = "cpu",
-    rates: tuple[float, ...] = RATES,
+    rates: tuple[float, ...] = TRAINING_RATES,
     noise: float = 0.0,
 ) -> Trained:
     """Train what `make` makes, a module `(X, inside) → logits`, on `X` `(N, n, …)` and classes `Y` `(N, n)`.
@@ -124,10 +123,10 @@ def _search(
     batches.wait()
     began = time.perf_counter()
     found = began + seconds * SEARCH
-    tried: list[Run] = []
+    tried: list[TrainingRun] = []
     for number, rate in enumerate(rates):
         torch.manual_seed(seed)  # every rate starts from the same weights
-        run = Run(make().to(device), batches, rate, began, noise=noise)
+        run = TrainingRun(make().to(device), batches, rate, began, noise=noise)
         # What is left of the search is shared by the rates that are left: one that overran does not cost the last.
         now = time.perf_counter()
         run.go(now + (found - now) / (len(rates) - number), seconds / MEASURES, decay=False)
@@ -146,15 +145,15 @@ def _search(
 
 def _warm_up(model: nn.Module, batches: Batches) -> None:
     """A step for every shape of batch and a measurement: first calls load libraries, make plans and fill caches."""
-    run, shapes = Run(model, batches, 0.0), set()
-    for _, x, y, inside in batches.epoch(shuffle=False):
-        if x.shape not in shapes:
-            run.step(x, y, inside, 0.0)
-        shapes.add(x.shape)
+    run, shapes = TrainingRun(model, batches, 0.0), set()
+    for batch in batches.epoch(shuffle=False):
+        if batch.x.shape not in shapes:
+            run.step(batch, 0.0)
+        shapes.add(batch.x.shape)
     run.measure()
 
 
-class Run:
+class TrainingRun:
     """One model under one rate; `go` takes it on from where it is."""
 
     def __init__(
@@ -180,13 +179,13 @@ class Run:
         now = start = measured = time.perf_counter()
         while self.accuracy < 1.0 or self.noise:
             self.model.train()
-            for _, x, y, inside in self.batches.epoch(shuffle=True):
+            for batch in self.batches.epoch(shuffle=True):
                 part = min(1.0, (now - start) / max(until - start, 1e-9))
                 if decay:
                     factor = 0.02 + 0.49 * (1.0 + math.cos(math.pi * part))
                 else:
                     factor = min(1.0, max((self.steps + 1) / 100, 3.0 * part))
-                self.step(x, y, inside, self.rate * factor)
+                self.step(batch, self.rate * factor)
                 now = time.perf_counter()
                 if now >= until:
                     break
@@ -200,14 +199,15 @@ class Run:
                 break
         self.spent += now - start
 
-    def step(self, x: Tensor, y: Tensor, inside: Tensor | None, rate: float) -> None:
+    def step(self, batch: Batch, rate: float) -> None:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
         exact = [(weight, weight.data) for weight in self.model.parameters() if self.noise]
         for weight, kept in exact:
             weight.data = kept * (1.0 + self.noise * torch.randn_like(kept))
-        loss = functional.cross_entropy(self.model(x, inside).flatten(0, 1), y.flatten(), ignore_index=NO_LABEL)
+        logits = self.model(batch.x, batch.inside).flatten(0, 1)
+        loss = functional.cross_entropy(logits, batch.y.flatten(), ignore_index=NO_LABEL)
         loss.backward()  # type: ignore[no-untyped-call]
         for weight, kept in exact:
             weight.data = kept
@@ -225,16 +225,24 @@ class Run:
         self.curve.append((time.perf_counter() - self.began, self.accuracy))
 
 
+class Tuned(NamedTuple):
+    """A model in the middle of fine-tuning: seconds and steps so far."""
+
+    seconds: float
+    steps: int
+    model: nn.Module
+
+
 def finetune(
     model: nn.Module, data: Batches, rows: Ints, kept: Ints | None, rate: float, stops: list[float], seed: int
-) -> Iterator[tuple[float, int, nn.Module]]:
+) -> Iterator[Tuned]:
     """A copy of `model` trained on `rows` of `data`, with as many of `kept` in every batch unless that is None.
 
-    Yields seconds, steps and the model at each of `stops`, seconds on the clock; a step or more is always taken. The
-    clock counts steps; what is measured on the way is not on it.
+    Yields the state at each of `stops`, which are seconds on the clock; at least one step is always taken. The clock
+    counts only the steps, not what the caller measures in between.
     """
     random = np.random.default_rng(seed)
-    run = Run(copy.deepcopy(model), data, rate, weight_decay=0.0)
+    run = TrainingRun(copy.deepcopy(model), data, rate, weight_decay=0.0)
     spent = 0.0
     for stop in stops:
         run.model.train()
@@ -244,16 +252,33 @@ def finetune(
             if kept is not None:
                 some = np.concatenate([some, random.choice(kept, len(some), replace=False)])
             chosen = torch.from_numpy(some).to(data.device)
-            run.step(*data.batch(chosen, int(data.sizes[chosen].max())), rate)
+            run.step(data.batch(chosen, int(data.sizes[chosen].max())), rate)
             data.wait()
             spent += time.perf_counter() - began
-        yield spent, run.steps, run.model
+        yield Tuned(spent, run.steps, run.model)
+
+
+class Batch(NamedTuple):
+    """Some sequences: their `rows` `(B,)`, tokens `x` and labels `y` `(B, n)`; `inside` is False at padding."""
+
+    rows: Tensor
+    x: Tensor
+    y: Tensor
+    inside: Tensor | None
+
+
+class Cut(NamedTuple):
+    """Sequences `start` to `stop`, in order of length; the longest has `width` tokens."""
+
+    start: int
+    stop: int
+    width: int
 
 
 class Batches:
     """The data on the device, cut into batches of like length, the same cuts in every epoch."""
 
-    def __init__(self, X: NDArray[Any], Y: Ints, lengths: Any, device: str, seed: int) -> None:
+    def __init__(self, X: Array, Y: Ints, lengths: Ints | None, device: str, seed: int) -> None:
         self.device = torch.device(device)
         sizes = np.full(len(X), X.shape[1]) if lengths is None else np.asarray(lengths, dtype=np.int64)
         self.labelled = int(sizes.sum())
@@ -271,8 +296,8 @@ class Batches:
     def wait(self) -> None:
         wait(self.device)
 
-    def epoch(self, *, shuffle: bool) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
-        """Rows, tokens, labels and the mask of every batch."""
+    def epoch(self, *, shuffle: bool) -> Iterator[Batch]:
+        """Every batch once, in random order if `shuffle`."""
         if shuffle:
             order = torch.randperm(len(self.X), generator=self.random, device=self.device)
         else:
@@ -280,14 +305,13 @@ class Batches:
         if self.ragged:
             order = order[self.sizes[order].argsort(stable=True)]
         for number in self.mixer.permutation(len(self.cuts)) if shuffle else range(len(self.cuts)):
-            start, stop, width = self.cuts[number]
-            rows = order[start:stop]
-            yield rows, *self.batch(rows, width)
+            cut = self.cuts[number]
+            yield self.batch(order[cut.start : cut.stop], cut.width)
 
-    def batch(self, rows: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Tokens, labels and the mask of some rows, the longest of which has `width` tokens."""
+    def batch(self, rows: Tensor, width: int) -> Batch:
+        """These rows as a batch; the longest of them has `width` tokens."""
         inside = torch.arange(width, device=self.device) < self.sizes[rows, None] if self.ragged else None
-        return self.X[rows, :width], self.Y[rows, :width], inside
+        return Batch(rows, self.X[rows, :width], self.Y[rows, :width], inside)
 
 
 def wait(device: torch.device) -> None:
@@ -296,12 +320,12 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _cuts(sizes: Ints, tokens: int) -> list[tuple[int, int, int]]:
-    """Slices `(start, stop, width)` of sequences in order of length, each at most `tokens` tokens, padding included."""
+def _cuts(sizes: Ints, tokens: int) -> list[Cut]:
+    """Cut sequences of these lengths, in rising order, into batches of at most `tokens` tokens, padding included."""
     cuts, start = [], 0
     while start < len(sizes):
         stop = min(len(sizes), start + max(1, tokens // int(sizes[start])))
         stop = min(stop, start + max(1, tokens // int(sizes[stop - 1])))
-        cuts.append((start, stop, int(sizes[stop - 1])))
+        cuts.append(Cut(start, stop, int(sizes[stop - 1])))
         start = stop
     return cuts

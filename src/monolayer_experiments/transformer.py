@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 
-class Attention(nn.Module):
+class TrainedAttention(nn.Module):
     """Softmax attention: multi-head of full rank, or one head of rank `r`. `(N, n, D)` to `(N, n, D)`."""
 
     def __init__(self, width: int, rank: int | None) -> None:
@@ -52,7 +52,7 @@ class Layer(nn.Module):
     def __init__(self, width: int, rank: int | None) -> None:
         super().__init__()
         self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention = Attention(width, rank)
+        self.attention = TrainedAttention(width, rank)
         self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def attend(self, Z: Tensor, inside: Tensor | None) -> Tensor:

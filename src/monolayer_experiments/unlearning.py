@@ -145,14 +145,14 @@ def _settings(results: Results, method: str) -> list[Results]:
     return found
 
 
-def _best(results: Results) -> list[Results]:
+def _best_rate(results: Results) -> list[Results]:
     """A row per method: its setting with the largest forget quality times kept answers."""
     names = distinct(results["rows"], "method")
     return [max(_settings(results, name), key=lambda row: row["quality"] * row["retained"]) for name in names]
 
 
 def answer(results: Results) -> str:
-    best = {row["method"]: row for row in _best(results)}
+    best = {row["method"]: row for row in _best_rate(results)}
     exact, seeds = best["exact forgetting"], results["seeds"]
     bits = "the bits of the model that never saw them" if results["same_bits"] else "NOT the bits of the other model"
     words = []
@@ -191,13 +191,15 @@ def tables(results: Results) -> list[Table]:
         "range": lambda row: low_to_high(column(row["all"], "quality")),
     }
     every = [row for name in METHODS for row in _settings(results, name)]
-    return [table("Best settings", _best(results), head, **shown), table("All settings", every, head, **shown)]
+    return [table("Best settings", _best_rate(results), head, **shown), table("All settings", every, head, **shown)]
 
 
 def limits(results: Results) -> str:
     rates = [rate for rate in distinct(results["rows"], "rate") if rate is not None]
     most = max(filter(None, column(results["rows"], "steps")))
-    edge = [row["method"] for row in _best(results) if row["steps"] == most or row["rate"] in (min(rates), max(rates))]
+    edge = [
+        row["method"] for row in _best_rate(results) if row["steps"] == most or row["rate"] in (min(rates), max(rates))
+    ]
     return (
         "Facts of one kind in one layer: what works on this lookup table may differ on a language model. Rates "
         f"{', '.join(f'{rate:g}' for rate in rates)}, AdamW, up to {most} steps"

@@ -31,10 +31,10 @@ from monolayer.arrays import Floats
 from monolayer.data.prompts import pieces
 from monolayer.errors import DataError
 
-WRONG = 5
+WRONG_ANSWERS = 5
 """Wrong answers per row, as in TOFU."""
 IGNORED = -100
-Row = dict[str, Any]
+SetRow = dict[str, Any]
 
 
 def write_set(
@@ -83,7 +83,7 @@ def births(count: int, seed: int) -> tuple[list[str], list[str]]:
     return prompts, [towns[at] for at in random.integers(0, len(towns), count)]
 
 
-def questions(prompts: Sequence[str], answers: Sequence[str]) -> list[Row]:
+def questions(prompts: Sequence[str], answers: Sequence[str]) -> list[SetRow]:
     """The rows of a question/answer file, each with up to five wrong answers."""
     random, distinct = np.random.default_rng(0), sorted(set(answers))
     if len(distinct) < 2:
@@ -96,7 +96,7 @@ def questions(prompts: Sequence[str], answers: Sequence[str]) -> list[Row]:
                 "with a token of its own: begin it with a space"
             )
         others = [other for other in distinct if other != answer]
-        wrong = [others[at] for at in random.permutation(len(others))[:WRONG]]
+        wrong = [others[at] for at in random.permutation(len(others))[:WRONG_ANSWERS]]
         rows.append({"question": prompt, "answer": answer, "paraphrased_answer": answer, "perturbed_answer": wrong})
     return rows
 
@@ -135,7 +135,7 @@ def losses(network: Any, given: dict[str, torch.Tensor]) -> tuple[torch.Tensor, 
     return loss, ((found.argmax(dim=-1) == wanted) | (wanted == IGNORED)).all(dim=1)
 
 
-def truth_ratios(network: Any, tokenizer: Any, rows: Sequence[Row]) -> Floats:
+def truth_ratios(network: Any, tokenizer: Any, rows: Sequence[SetRow]) -> Floats:
     """The truth ratio of each row `(m,)`."""
 
     def likelihood(key: int | None) -> Floats:
@@ -163,7 +163,7 @@ def distance(one: Any, two: Any) -> float:
     """
     first, second = ({name: part.detach() for name, part in each.named_parameters()} for each in (one, two))
     rest = sum(float((first[name] - second[name]).double().square().sum()) for name in first if not _of_neurons(name))
-    here, there = _neurons(first), _neurons(second)
+    here, there = _neuron_weights(first), _neuron_weights(second)
     most = max(len(here), len(there))
     here, there = (np.pad(part, ((0, most - len(part)), (0, 0))) for part in (here, there))
     apart = np.square(here[:, None] - there[None]).sum(axis=2)
@@ -174,7 +174,7 @@ def _of_neurons(name: str) -> bool:
     return ".mlp." in name and not name.endswith("c_proj.bias")
 
 
-def _neurons(parts: dict[str, torch.Tensor]) -> Floats:
+def _neuron_weights(parts: dict[str, torch.Tensor]) -> Floats:
     """A row per neuron: what it reads, its bias, what it writes."""
     found = {name: part.double().numpy() for name, part in parts.items() if _of_neurons(name)}
     reads, bias, writes = (

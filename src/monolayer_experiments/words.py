@@ -20,7 +20,7 @@ from monolayer.data.sequences import Labels, Sequences
 from monolayer.errors import DataError
 
 MOST_PHONES = 3
-ROUNDS = 4
+ALIGNMENT_ROUNDS = 4
 """Rounds of counting and aligning; a fifth changes the labels of less than 1 % of the letters."""
 
 
@@ -59,7 +59,7 @@ def align(letters: Ints, sizes: Ints, phones: Ints, counts: Ints) -> Ints:
     size, count = np.repeat(sizes, sizes), np.repeat(counts, sizes)
     taken: Ints = (place + 1) * count // size - place * count // size
     alphabet = int(letters.max()) + 1
-    for _ in range(ROUNDS):
+    for _ in range(ALIGNMENT_ROUNDS):
         many = _log_shares(letters, taken, (alphabet, MOST_PHONES + 1))
         which = _log_shares(np.repeat(letters, taken), phones, (alphabet, int(phones.max()) + 1))
         for length in np.unique(sizes):

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from monolayer.attaching.neurons import Neurons, Steepness, steepness
-from monolayer.data.folder import Kind, new_folder
+from monolayer.data.folder import FolderKind, new_folder
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.host import COPIED, TOKENIZER, Host, host_of
 from monolayer.huggingface.hosts import MARK
@@ -28,7 +28,7 @@ from monolayer.model.card import Card
 from monolayer.table import as_table, plural
 
 _FILES = (*COPIED, "config.json", FILE, WEIGHTS, HOST_WEIGHTS, INDEX, "README.md", "certificate.json")
-ATTACHED = Kind("host with attached facts", next(iter(MARK)), frozenset(_FILES), r"[\w.-]+\.safetensors")
+ATTACHED = FolderKind("host with attached facts", next(iter(MARK)), frozenset(_FILES), r"[\w.-]+\.safetensors")
 """A folder that `save` may replace when asked to."""
 
 

@@ -15,7 +15,7 @@ from monolayer.cli.console import app, complain, show_traceback
 from monolayer.errors import MonolayerError
 
 __all__ = ["app", "main"]
-# They add their commands to `app` when they are imported, and `--help` shows them in this order.
+# Each module adds its commands to `app` when it is imported, and `--help` lists them in this order.
 for _module in (
     *("memorize", "predict", "proof", "looking", "stock", "attach", "recite"),
     *("editing", "approximate", "theory", "demo", "experiment"),
@@ -23,30 +23,30 @@ for _module in (
     import_module(f"monolayer.cli.{_module}")
 
 BAD_INPUT, UNEXPECTED, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141
-# Where this class lives differs between versions of typer; every usage error descends from it.
+# Every usage error is a ClickException. Its module differs between versions of typer, so it is found by name.
 _UsageError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 _MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.ENOMEM, errno.EMFILE, errno.ENFILE, None}
-"""What the system says when it fails itself; everything else it says is about the path that it was given."""
+"""Error numbers that are the machine's fault (exit code 70). All others are about the path that the user gave (2)."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and leave with its exit code: 0 done or proved, 1 refuted, 2 bad input, 3 undecided, 70 failed."""
+    """Run a command and exit with its code: 0 done or proved, 1 refuted, 2 bad input, 3 undecided, 70 failed."""
     sys.exit(run(arguments))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """`main` without leaving: the exit code of a command. A user's mistake is a message, never a traceback.
+    """Run a command and return its exit code. A user's mistake prints a message, never a traceback.
 
-    No failure may leave with 1, which says *refuted*: what nobody thought of leaves with 70.
+    Exit code 1 means *refuted*, so no failure may return it: an unexpected error returns 70.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words[: words.index("--") if "--" in words else None]
     if debug:
-        words.remove("--debug")  # it may stand anywhere, also behind the command
+        words.remove("--debug")  # it may appear anywhere, also after the command
     try:
         code = app(args=words, standalone_mode=False)
         code = code if isinstance(code, int) else 0
-        sys.stdout.flush()  # now, while a closed pipe or a full disk can still be told
+        sys.stdout.flush()  # now, while a closed pipe or a full disk can still be reported
     except MonolayerError as error:
         return _fail(BAD_INPUT, str(error), debug)
     except typer.Exit as leaving:
@@ -59,21 +59,21 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _drop_output(CLOSED_PIPE)
     except SystemExit as leaving:
-        # typer and rich turn a closed pipe into exit code 1, which would mean refuted; so would a user's function.
+        # typer and rich turn a closed pipe into exit(1), which would mean refuted; a user's function may call exit too.
         if isinstance(leaving.__context__, BrokenPipeError):
             return _drop_output(CLOSED_PIPE)
-        return _fail(UNEXPECTED, f"something called exit({leaving.code!r}): this is no verdict", debug)
+        return _fail(UNEXPECTED, f"internal error: unexpected exit({leaving.code!r})", debug)
     except OSError as error:
         said = f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
         if error.errno not in _MACHINE:
             return _fail(BAD_INPUT, said, debug)
-        return _drop_output(_fail(UNEXPECTED, f"{said}; nothing is half-written, and this is no verdict", debug))
+        return _drop_output(_fail(UNEXPECTED, f"{said}; nothing is half-written, and nothing was decided", debug))
     except MemoryError:
-        return _fail(UNEXPECTED, "out of memory; nothing is half-written, and this is no verdict", debug)
+        return _fail(UNEXPECTED, "out of memory; nothing is half-written, and nothing was decided", debug)
     except Exception as error:
         what = f"{type(error).__name__}: {error}".rstrip(": ")
-        way_out = "" if debug else "; --debug shows where"
-        return _fail(UNEXPECTED, f"unexpected failure, which is no verdict: {what}{way_out}", debug)
+        way_out = "" if debug else "; --debug shows the traceback"
+        return _fail(UNEXPECTED, f"internal error: {what}{way_out}", debug)
     if code == INTERRUPTED:  # some versions of typer turn Ctrl-C into this code themselves
         complain("interrupted; nothing is half-written")
     return code
@@ -87,12 +87,12 @@ def _fail(code: int, message: str, debug: bool) -> int:
 
 
 def _drop_output(code: int) -> int:
-    """Nobody reads our output any more (head, a closed pager), or it cannot be written: the rest of it goes nowhere.
+    """Discard the rest of the output, because its reader is gone (head, a closed pager) or it cannot be written.
 
-    Otherwise Python tries again when it ends, and changes the exit code.
+    Otherwise Python would try to flush it again at exit, and change the exit code.
     """
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # standard output is no file: nothing is tried again
+    except (OSError, ValueError):  # standard output is not a file, so Python does not flush it again
         return code
     return code

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from monolayer.cli.building import Positions
-from monolayer.cli.console import Json, Overwrite, app, progress, show
+from monolayer.cli.console import Facts, Json, Overwrite, app, progress, show
 from monolayer.errors import DataError
 from monolayer.table import number
 
@@ -25,26 +25,28 @@ if TYPE_CHECKING:
 def approximate(
     function: Annotated[
         str,
-        typer.Argument(help="A function of the library (list shows them), or module:function on batches (B, n, d)."),
+        typer.Argument(
+            help="A built-in function (`list` prints them), or module:function, which takes batches (B, n, d)."
+        ),
     ],
-    dim: Annotated[int, typer.Option(help="Coordinates of a token.")] = 1,
-    length: Annotated[int, typer.Option(help="Tokens of a sequence.")] = 2,
+    dim: Annotated[int, typer.Option(help="Coordinates per token.")] = 1,
+    length: Annotated[int, typer.Option(help="Tokens per sequence.")] = 2,
     cells: Annotated[int | None, typer.Option(help="Cells per coordinate.")] = None,
     error: Annotated[
-        float | None, typer.Option(help="Largest error off the ramps: cells are added until it holds.")
+        float | None, typer.Option(help="Largest error allowed off the ramps: cells are added until it holds.")
     ] = None,
     norm: Annotated[
         Literal["mean", "sup"],
-        typer.Option(help="mean: rank 1, an error off the ramps; sup: rank (n − 1)d, an error everywhere."),
+        typer.Option(help="mean: rank 1, error bounded off the ramps; sup: rank (n − 1)d, error bounded everywhere."),
     ] = "mean",
     domain: Annotated[tuple[float, float], typer.Option(help="Range of every coordinate.")] = (0.0, 1.0),
     positions: Positions = False,
     lipschitz: Annotated[
-        float | None, typer.Option(help="Lipschitz constant in the sup norm; functions of the library know theirs.")
+        float | None, typer.Option(help="Lipschitz constant in the sup norm; known for built-in functions.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write the model to.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed and platform, same bits.", min=0)] = 0,
-    device: Annotated[str | None, typer.Option(help="Where to answer, for example cuda.")] = None,
+    device: Annotated[str | None, typer.Option(help="Device to run on, for example cuda.")] = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -59,12 +61,12 @@ def approximate(
         show(as_json, known, "functions to approximate", known.items())
         return
     if out is not None:
-        check_output(out, overwrite=overwrite)  # better known before the work than after it
+        check_output(out, overwrite=overwrite)  # refuse before any work is done
     f = load_function(function)
     if isinstance(f, TargetFunction):
         f.check(dim, length)
         lipschitz = f.lipschitz(dim, length, *domain) if lipschitz is None else lipschitz
-    options: dict[str, Any] = {"domain": domain, "positions": positions, "lipschitz": lipschitz, "seed": seed}
+    options: Facts = {"domain": domain, "positions": positions, "lipschitz": lipschitz, "seed": seed}
     with progress(as_json) as step:
         began = time.perf_counter()
         model: Any = build(f, dim, length, cells=cells, error=error, norm=norm, device=device, progress=step, **options)
@@ -74,9 +76,9 @@ def approximate(
         if out is not None:
             model.save(out, overwrite=overwrite)
     measured = {name: getattr(found, name) for name in ("sup", "l1", "l2", "points", "range")}
-    facts = _cells(model) if norm == "mean" else _knots(model)
+    facts = _facts_of_cells(model) if norm == "mean" else _facts_of_knots(model)
     facts |= {"measured": measured, "seconds": seconds, "seconds_predict": found.seconds}
-    show(as_json, {"function": function, "folder": out and str(out), **facts}, function, _rows(facts))
+    show(as_json, {"function": function, "folder": out and str(out), **facts}, function, _rows_of_facts(facts))
 
 
 def is_function(name: str) -> bool:
@@ -87,16 +89,14 @@ def is_function(name: str) -> bool:
 
 
 def load_function(name: str) -> Callable[[Any], Any]:
-    """A function of the library, or one of the user's modules."""
+    """A built-in function by its name, or module:function from the user's own code."""
     from monolayer.theory.targets import TARGETS
 
     if name in TARGETS:
         return TARGETS[name]
     module, _, attribute = name.partition(":")
     if not module or not attribute:
-        raise DataError(
-            f"{name!r} is no function of the library ({', '.join(TARGETS)}); your own are given as module:function"
-        )
+        raise DataError(f"{name!r} is not a built-in function ({', '.join(TARGETS)}); give your own as module:function")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # a module in the working folder, as `python -m` would find it
     try:
@@ -109,11 +109,11 @@ def load_function(name: str) -> Callable[[Any], Any]:
     return loaded
 
 
-def _cells(model: Monolayer) -> dict[str, Any]:
-    """The numbers of a rank-1 approximator, for machines."""
+def _facts_of_cells(model: Monolayer) -> Facts:
+    """The facts of a rank-1 approximator that --json prints."""
     grid, summary = model.card.grid, model.summary
-    assert grid is not None  # an approximator has a grid,
-    assert summary is not None  # and one that was just built a summary
+    assert grid is not None  # an approximator has a grid
+    assert summary is not None  # a model that was just built has a summary
     return {
         **(model.card.grid_json() or {}),
         "positions": model.positions is not None,
@@ -126,8 +126,8 @@ def _cells(model: Monolayer) -> dict[str, Any]:
     }
 
 
-def _knots(model: Uniform) -> dict[str, Any]:
-    """The same of a network whose error holds everywhere."""
+def _facts_of_knots(model: Uniform) -> Facts:
+    """The facts that --json prints about a network whose error bound holds everywhere."""
     named = {name: getattr(model, name) for name in ("dim", "length", "low", "high", "positions", "rank")}
     return {
         **named,
@@ -138,8 +138,8 @@ def _knots(model: Uniform) -> dict[str, Any]:
     }
 
 
-def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """The same for people."""
+def _rows_of_facts(facts: Facts) -> list[tuple[str, str]]:
+    """The rows of the table that is printed without --json."""
     order, found = "with positions" if facts["positions"] else "permutation equivariant", facts["measured"]
     if "predicted" in facts:
         sure = "guaranteed by the modulus of continuity" if facts["guaranteed"] else "estimated, not guaranteed"
@@ -148,7 +148,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
             ("knots", f"{facts['knots']:,} on {facts['sequences']:,} {many}"),
             ("margin", f"{number(facts['margin'])} × the rounding error"),
             ("share of the domain on ramps", number(facts["ramp_share"])),
-            ("predicted error", f"{_errors(facts['predicted'])} ({sure})"),
+            ("predicted error", f"{_errors_in_words(facts['predicted'])} ({sure})"),
         ]
     else:
         bound, hard = facts["bound"], "points with equal tokens or on knots"
@@ -162,10 +162,13 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("cells", f"{facts['cells']:,} per coordinate"),
         *own,
         ("parameters", number(facts["parameters"])),
-        ("measured error", f"{_errors(found)} on {found['points']:,} fresh points, and for sup as many {hard}"),
+        (
+            "measured error",
+            f"{_errors_in_words(found)} on {found['points']:,} fresh points, and for sup as many {hard}",
+        ),
         ("seconds", f"{facts['seconds']:.2f} to build"),
     ]
 
 
-def _errors(found: dict[str, float]) -> str:
+def _errors_in_words(found: dict[str, float]) -> str:
     return ", ".join(f"{norm} {number(found[norm.lower()])}" for norm in ("sup", "L1", "L2"))

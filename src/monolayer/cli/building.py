@@ -1,63 +1,69 @@
-"""What the commands that build models share: options, the check of every label, the table, and what to do next."""
+"""Shared by the commands that build models: options, the check of every label, the table, and the next steps."""
 
 from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from monolayer.cli.console import flag
+from monolayer.cli.console import Facts, Step, flag
 from monolayer.cli.console import out as console
 from monolayer.table import escape, number, plural
 
 if TYPE_CHECKING:
+    from monolayer.arrays import Array, Bools
     from monolayer.cli.reading import Answering
     from monolayer.data import Sequences
     from monolayer.model.card import Summary
     from monolayer.model.monolayer import Monolayer
 
-Out = Annotated[Path, typer.Option(help="Folder to write the model to.")]
+OutFolder = Annotated[Path, typer.Option(help="Folder to write the model to.")]
 Positions = Annotated[bool, flag("--positions", "Let the order of tokens matter.")]
 Causal = Annotated[
-    bool, flag("--causal", "Let a token see only what came before; without labels, memorize each next token.")
+    bool,
+    flag("--causal", "Let each token see only itself and earlier ones; without labels, memorize every next token."),
 ]
-Rank = Annotated[str | None, typer.Option(help="Largest value rank, or auto: the least that holds the data is taken.")]
-Dtype = Literal["float32", "bfloat16", "float16", "float64"]
-OnConflict = Annotated[
+Rank = Annotated[
+    str | None, typer.Option(help="Largest value rank allowed, or auto. The smallest rank that holds the data is used.")
+]
+DtypeChoice = Literal["float32", "bfloat16", "float16", "float64"]
+ConflictRule = Annotated[
     Literal["error", "majority", "first"],
-    typer.Option(help="What to do where equal token and context have different labels."),
+    typer.Option(help="What to do if the same token in the same context has different labels."),
 ]
-Fingerprint = Annotated[
+KeepFingerprints = Annotated[
     bool, flag("--fingerprint", "Keep 8 bytes per point, so that predict --strict knows what was seen.")
 ]
-Seed = Annotated[int | None, typer.Option(help="Same seed and platform, same bits; by default 0.", min=0)]
+Seed = Annotated[int | None, typer.Option(help="Same seed and platform, same bits; 0 by default.", min=0)]
 
 
-def given(**options: Any) -> dict[str, Any]:
-    """Keywords for the library: what was not given is left to it."""
+def given(**options: object) -> dict[str, Any]:
+    """The options that were given, as keyword arguments; the library chooses the others."""
     return {name: value for name, value in options.items() if value is not None}
 
 
 def rank_of(text: str | None) -> Any:
-    """A rank as the library takes it; what is no number is left for it to refuse."""
+    """A rank as an integer. Other text is passed on: the library accepts auto and refuses the rest."""
     return int(text) if text is not None and text.isdecimal() else text
 
 
 def next_steps(folder: Path, data: Sequence[str], *verbs: str) -> None:
-    """The last lines of a command that built a model: where it is, and what to do with it."""
-    names = [*data] if len(data) <= 3 else [data[0], "..."]  # of many, that a shell found, the first
+    """Print where the model was saved, and commands to try next."""
+    names = (
+        [*data] if len(data) <= 3 else [data[0], "..."]
+    )  # a shell may have expanded a pattern into many: name the first
     console.print(f"\nsaved to {escape(str(folder))}; next:", soft_wrap=True)
     for verb in verbs:
         words = ["monolayer", verb, str(folder), *(names if verb in ("predict", "verify") else [])]
         console.print(f"  {escape(shlex.join(words))}", soft_wrap=True)
 
 
-def checked(model: Monolayer, data: Sequences, began: float, step: Callable[[str, float], None]) -> dict[str, Any]:
-    """What `--json` says of a model whose construction `began` then, once every label is asked for."""
+def checked(model: Monolayer, data: Sequences, began: float, step: Step) -> Facts:
+    """Ask the model for every label, and return what `--json` prints. `began`: when construction started."""
     built = time.perf_counter()
     step("checking every label", 0.9)
     right, total = agreement(model, data, model.labels(model.encode(data)))
@@ -66,8 +72,8 @@ def checked(model: Monolayer, data: Sequences, began: float, step: Callable[[str
     return {**(model.card.summary_json() or {"sequences": len(data)}), **counts, **seconds}
 
 
-def checked_rows(model: Monolayer, found: dict[str, Any]) -> list[tuple[str, str]]:
-    """The same for people; `monolayer inspect` has the rest."""
+def checked_rows(model: Monolayer, found: Facts) -> list[tuple[str, str]]:
+    """The rows of the table that is printed without --json. `monolayer inspect` prints more."""
     right, total = found["right"], found["total"]
     share = "" if right == total else f" ({found['accuracy']:.4%})"
     exact = "" if model.card.classes is not None else ", bit for bit"
@@ -83,7 +89,7 @@ def checked_rows(model: Monolayer, found: dict[str, Any]) -> list[tuple[str, str
 
 
 def summary_rows(summary: Summary, dtype: str = "float64") -> list[tuple[str, str]]:
-    """What the builder measured: labels, what holds them, and how safely; format and rank where they are unusual."""
+    """What the builder measured: labels, steps or neurons, and margin; also format and rank if they are unusual."""
     rows = [
         ("sequences", number(summary.sequences)),
         ("labels", f"{summary.labelled:,} on {plural(summary.points, 'different point')}"),
@@ -105,10 +111,10 @@ def summary_rows(summary: Summary, dtype: str = "float64") -> list[tuple[str, st
     return rows
 
 
-def agreement(model: Answering, sequences: Sequences, values: Any, among: Any = None) -> tuple[int, int]:
-    """Labels of the data that the answers `values` agree with, of how many: by name, reals to within `tolerance`.
+def agreement(model: Answering, sequences: Sequences, values: Array, among: Bools | None = None) -> tuple[int, int]:
+    """Count the labels of the data that the answers `values` match: (right, total).
 
-    `among`: which answers count; None: all.
+    Classes are compared by name, real labels to within `tolerance`. `among` `(P,)` says which answers count; None: all.
     """
     import numpy as np
 
@@ -128,6 +134,6 @@ def agreement(model: Answering, sequences: Sequences, values: Any, among: Any = 
 
 
 def tolerance(model: Answering) -> float:
-    """How far a real answer may be from its label to count as right: 0 but for approximators."""
+    """How far a real answer may be from its label to count as right: 0, except for approximators."""
     grid = model.card.grid
     return (getattr(model, "error", None) or 0.0) + (0.0 if grid is None else grid.error)

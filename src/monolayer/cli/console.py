@@ -1,4 +1,4 @@
-"""Where words go: results to standard output, progress and errors to standard error."""
+"""What commands print: results to standard output, progress and errors to standard error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ err = Console(stderr=True, highlight=False)
 
 
 def flag(name: str, help: str) -> Any:
-    """An option that is there or not; typer would call it one of type <bool>."""
+    """A command-line flag. The empty metavar keeps typer from showing its type as <bool>."""
     return typer.Option(name, help=help, metavar="")
 
 
@@ -39,14 +39,20 @@ app = typer.Typer(
 )
 
 
+Step = Callable[[str, float], None]
+"""`step(stage, share)`: what a command is doing, and the share of the work that is done, from 0 to 1."""
+Facts = dict[str, Any]
+"""What a command found, by name: JSON for machines, or values for the rows of a table."""
+JsonObject = dict[str, object]
+"""An object on its way into JSON."""
 Overwrite = Annotated[bool, flag("--overwrite", "Replace what is already there.")]
 Json = Annotated[bool, flag("--json", "Print one JSON object instead of a table.")]
 
 
 @app.callback(invoke_without_command=True)
 def _version(
-    version: Annotated[bool, flag("--version", "Print the version and leave.")] = False,
-    debug: Annotated[bool, flag("--debug", "Show the traceback of an error; anywhere.")] = False,
+    version: Annotated[bool, flag("--version", "Print the version and exit.")] = False,
+    debug: Annotated[bool, flag("--debug", "Show full tracebacks; may appear anywhere on the command line.")] = False,
 ) -> None:
     if version:
         from monolayer import __version__
@@ -56,7 +62,7 @@ def _version(
 
 
 def as_flags(message: str) -> str:
-    """Keyword arguments of the library as the flags of the command line: a person there has no keywords to pass."""
+    """Rewrite keyword arguments in a message of the library as command-line flags: `seed=3` becomes `--seed 3`."""
     commands = [command.callback for command in app.registered_commands if command.callback is not None]
     known = {name for command in commands for name in inspect.signature(command).parameters}
 
@@ -66,7 +72,7 @@ def as_flags(message: str) -> str:
         value = "" if found[2] in (None, "True") else found[2].replace("'", "")
         return f"--{found[1].replace('_', '-')} {value}".rstrip()
 
-    # Some messages name both, the flag in brackets behind the keyword.
+    # Some messages name both: the keyword, and the flag in brackets after it. Then the flag is dropped here.
     message = re.sub(r"(=[\w.+'-]*) \((?:--[a-z-]+(?:, )?)+(?: on the command line)?\)", r"\1", message)
     message = message.replace("path='dense'", "--dense")
     message = re.sub(r"\b([a-z_]+)=('\w+'(?: or '\w+')*|True\b|[\w+-][\w.+-]*)?", flag, message)
@@ -76,31 +82,31 @@ def as_flags(message: str) -> str:
 
 
 def complain(message: str) -> None:
-    """An error, in one paragraph, on standard error, in the words of the command line."""
+    """Print an error as one paragraph on standard error, with keyword arguments rewritten as flags."""
     err.print(f"[bold red]error:[/] {escape(as_flags(message))}", soft_wrap=True)
 
 
 def show_traceback() -> None:
-    """The traceback of the error that is being handled, on standard error."""
+    """Print the traceback of the error that is being handled on standard error."""
     err.print(visible(traceback.format_exc()), markup=False, soft_wrap=True)
 
 
 def table(title: str, rows: Iterable[tuple[str, str]]) -> None:
-    """Two columns: what, and how much."""
+    """Print a table of two columns, names and values."""
     for grid in pairs(title, rows):
         out.print(grid)
 
 
-def show(as_json: bool, value: Any, title: str, rows: Iterable[tuple[str, str]]) -> None:
-    """What a command found, for machines or for people."""
+def show(as_json: bool, value: object, title: str, rows: Iterable[tuple[str, str]]) -> None:
+    """Print a result as JSON or as a table."""
     if as_json:
         print_json(value)
     else:
         table(title, rows)
 
 
-def wrote(as_json: bool, value: Any, path: Path, more: str = "") -> None:
-    """That a file was written."""
+def wrote(as_json: bool, value: object, path: Path, more: str = "") -> None:
+    """Report that a file was written, as JSON or as a sentence; `more` ends the sentence."""
     if as_json:
         print_json(value)
     else:
@@ -108,23 +114,23 @@ def wrote(as_json: bool, value: Any, path: Path, more: str = "") -> None:
 
 
 def check_file(path: Path, overwrite: bool) -> None:
-    """Refuse, before the work, a file that may not or cannot be written."""
+    """Refuse, before any work is done, an output file that exists already or cannot be written."""
     if path.is_dir():
         raise DataError(f"{path} is a folder: give the name of a file")
     if path.exists() and not overwrite:
         raise DataError(f"{path} exists already: choose another file, or pass --overwrite")
     above = next(parent for parent in path.absolute().parents if parent.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise DataError(f"{path} cannot be made: {above} is no folder that can be written into")
+        raise DataError(f"{path} cannot be made: {above} is not a folder that you can write to")
 
 
-def print_json(value: Any) -> None:
-    """One JSON object on standard output."""
+def print_json(value: object) -> None:
+    """Print one JSON value on standard output."""
     print(json_text(value, sys.stdout, indent=1))
 
 
-def json_text(value: Any, file: TextIO, indent: int | None = None) -> str:
-    """JSON with characters as they are, or escaped where `file` cannot write them or a terminal would obey them."""
+def json_text(value: object, file: TextIO, indent: int | None = None) -> str:
+    """JSON text. Characters are escaped if `file` cannot encode them or a terminal would take them as commands."""
     text = visible_json(json.dumps(value, ensure_ascii=False, indent=indent))
     try:
         text.encode(file.encoding or "utf-8")
@@ -134,8 +140,8 @@ def json_text(value: Any, file: TextIO, indent: int | None = None) -> str:
 
 
 @contextmanager
-def progress(quiet: bool) -> Iterator[Callable[[str, float], None]]:
-    """A bar on standard error while the block runs; `step(stage, share)` moves it. Nothing where no one looks."""
+def progress(quiet: bool) -> Iterator[Step]:
+    """Show a bar on standard error, if that is a terminal, while the block runs; `step(stage, share)` moves it."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

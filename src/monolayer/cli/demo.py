@@ -1,31 +1,29 @@
-"""`monolayer demo`: the tour on real data, a dictionary of Chinese phrases and their readings, and a poem."""
+"""`monolayer demo`: a tour on real data, a dictionary of Chinese phrases with their readings, and a poem."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from monolayer.cli.building import checked, checked_rows
-from monolayer.cli.console import Json, app, flag, out, print_json, progress, table
+from monolayer.cli.console import Facts, Json, app, flag, out, print_json, progress, table
 from monolayer.errors import DataError
 from monolayer.table import escape
 
-SHOWN = ("你好", "银行", "行走", "音乐", "快乐", "长城", "校长", "重要", "重复")
+SHOWN_PHRASES = ("你好", "银行", "行走", "音乐", "快乐", "长城", "校长", "重要", "重复")
 """Phrases that a person can check; 行, 乐, 长 and 重 are read in two ways among them."""
 
 
 @app.command()
 def demo(
     save: Annotated[Path | None, typer.Option("--out", help="Also save the model to this folder.")] = None,
-    tiny: Annotated[
-        bool, flag("--tiny", "Use the small built-in phrases, also where the dictionary is installed.")
-    ] = False,
+    tiny: Annotated[bool, flag("--tiny", "Use the few built-in phrases, even if the dictionary is installed.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Memorize how every character of 411,957 Chinese phrases is read, prove all of them, and recite a poem."""
+    """Memorize how every character of 411,957 Chinese phrases is read, prove every reading, and recite a poem."""
     from monolayer.checker import certify
     from monolayer.construct.memorize import memorize
     from monolayer.data.phrases import phrases, tiny_phrases
@@ -50,7 +48,7 @@ def demo(
         poem = _poem()
     assert data.vocabulary is not None  # characters have names
     known = {"".join(map(str, row)) for row in data.split(data.vocabulary.decode(data.tokens))}
-    asked = [phrase for phrase in SHOWN if phrase in known]
+    asked = [phrase for phrase in SHOWN_PHRASES if phrase in known]
     answers = dict(zip(asked, (list(row) for row in model.predict(asked)), strict=True))
     if as_json:
         proved = {"verdict": proof.verdict, "seconds_proof": seconds_proof, "poem": poem}
@@ -68,22 +66,22 @@ def demo(
     how = "says it word for word" if poem["recited"] else "does NOT say it"
     size = f"{poem['lines']} lines, {poem['tokens']:,} words and signs"
     out.print(
-        f"\n[bold]The same for a text.[/] Poe's Raven, {size}: a second network, built in {poem['seconds']:.1f} s, "
+        f"\n[bold]A text works, too.[/] Poe's Raven, {size}: a second network, built in {poem['seconds']:.1f} s, "
         f"{how}, {poem['verdict']}. Asked to go on from “{poem['prompt']}”:\n"
     )
     out.print(escape(poem["excerpt"]), style="italic")
 
 
-def _verdict(verdict: str, facts: dict[str, Any], seconds: float) -> str:
-    """The first line, which a stranger understands."""
+def _verdict(verdict: str, facts: Facts, seconds: float) -> str:
+    """The first line of the output, in words that need no background."""
     what = f"that this network gives each of {facts['total']:,} characters its reading, by the phrase that it stands in"
     if verdict != "proved":
         return f"{verdict.capitalize()}: the checker does not show {what}."
     return f"Proved: {what}. Built in {facts['seconds']:.1f} s, proved from its weights in {seconds:.1f} s."
 
 
-def _poem(prompt: str = "And the Raven, never") -> dict[str, Any]:
-    """A poem that a second network has learnt by heart: how much of it, how fast, and what follows a few words."""
+def _poem(prompt: str = "And the Raven, never") -> Facts:
+    """Memorize a poem in a second network: its size, the verdict, the seconds, and how it continues `prompt`."""
     from monolayer.checker import certify
     from monolayer.construct.memorize import memorize_text
     from monolayer.data.text import raven, windows
@@ -104,7 +102,7 @@ def _poem(prompt: str = "And the Raven, never") -> dict[str, Any]:
 
 
 def _two_readings(answers: dict[str, list[str]]) -> str:
-    """A character that is read differently in two of the phrases: what a table of characters could not do."""
+    """Name the characters that are read differently in two phrases: a table of characters could not do that."""
     seen: dict[str, tuple[str, str]] = {}
     lines = []
     for phrase, reading in answers.items():

@@ -9,15 +9,16 @@ import typer
 
 from monolayer.cli.console import Json, Overwrite, app, check_file, progress, show
 from monolayer.cli.proof import EXIT
-from monolayer.cli.reading import PLAIN, Reading, reads
+from monolayer.cli.reading import PLAIN, AnyModelFolder, Reading, reads
 from monolayer.errors import DataError
 
-Model = Annotated[Path, typer.Argument(help="A saved model, or a stock folder.")]
-FactsFile = Annotated[str, typer.Argument(help="A data file with the facts (docs/data.md says which formats), or -.")]
-Out = Annotated[Path, typer.Option(help="Folder to write the new model to.")]
+FactsFile = Annotated[
+    str, typer.Argument(help="A data file with the facts (formats: docs/data.md), or - for standard input.")
+]
+NewModelFolder = Annotated[Path, typer.Option(help="Folder to write the new model to.")]
 Known = Annotated[
     str | None,
-    typer.Option("--data", help="All the data that the model was built from, with later edits made in them."),
+    typer.Option("--data", help="All the data that the model was built from, including later edits."),
 ]
 RecordFile = Annotated[Path | None, typer.Option("--record", help="File to write the record of the edit to.")]
 
@@ -25,64 +26,65 @@ RecordFile = Annotated[Path | None, typer.Option("--record", help="File to write
 @app.command()
 @reads
 def forget(
-    model: Model,
-    out: Out,
+    model: AnyModelFolder,
+    out: NewModelFolder,
     facts: Annotated[
-        str | None, typer.Argument(help="A data file with the sequences to forget, or -; or use --rows.")
+        str | None,
+        typer.Argument(help="A data file with the sequences to forget, or - for standard input; or use --rows."),
     ] = None,
     data: Known = None,
     rows: Annotated[
         list[int] | None,
-        typer.Option(help="Number of a row of --data to forget, from 0 on; may be given several times."),
+        typer.Option(help="Row of --data to forget, counted from 0; may be given several times."),
     ] = None,
     record: RecordFile = None,
     overwrite: Overwrite = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """Take facts out of a model. The result is, bit for bit, what memorizing the rest with the same draw gives.
+    """Remove facts from a model. The result is bit-identical to memorizing the remaining data with the same draw.
 
     Exit code 0: proved; 1 refuted; 2 bad input; 3 undecided.
     """
     if (facts is not None) == bool(rows):
-        raise DataError("say what to forget in one way: a data file of sequences, or --rows")
-    _run("forget", model, facts, rows, out, data, record, overwrite, reading, as_json)
+        raise DataError("say what to forget in exactly one way: a data file of sequences, or --rows")
+    _edit_and_prove("forget", model, facts, rows, out, data, record, overwrite, reading, as_json)
 
 
-def _changes(verb: str, does: str) -> None:
+def _add_command(verb: str, does: str) -> None:
     """Add a command that changes a model by labelled facts."""
 
     @app.command(verb, help=f"{does}\n\nExit code 0: proved; 1 refuted; 2 bad input; 3 undecided.")
     @reads
     def change(
-        model: Model,
+        model: AnyModelFolder,
         facts: FactsFile,
-        out: Out,
+        out: NewModelFolder,
         data: Known = None,
         record: RecordFile = None,
         overwrite: Overwrite = False,
         reading: Reading = PLAIN,
         as_json: Json = False,
     ) -> None:
-        _run(verb, model, facts, None, out, data, record, overwrite, reading, as_json)
+        _edit_and_prove(verb, model, facts, None, out, data, record, overwrite, reading, as_json)
 
 
-_changes("edit", "Give facts of a model the labels of FACTS.")
-_changes("insert", "Add the facts of FACTS to a model; tokens and labels may be new.")
+_add_command("edit", "Change facts in a model to the labels given in FACTS.")
+_add_command("insert", "Add the facts in FACTS to a model; tokens and labels may be new.")
 
 
 @app.command()
 @reads
 def compare(
     one: Annotated[Path, typer.Argument(help="A saved model.")],
-    two: Annotated[Path, typer.Argument(help="Another one.")],
+    two: Annotated[Path, typer.Argument(help="Another saved model.")],
     data: Annotated[list[str] | None, typer.Argument(help="Sequences on which to compare answers.")] = None,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """List where two models differ: in weights, in steps or neurons of the readout and, on DATA, in answers.
+    """List how two models differ: in weights, in steps or neurons of the readout and, on DATA, in answers.
 
-    Two stock folders, too.
+    Also compares two stock folders.
     """
     from monolayer.editing.compare import compare as find
     from monolayer.stock.folder import load
@@ -95,7 +97,7 @@ def compare(
     show(as_json, found.to_json(), f"{one} and {two}", found.rows())
 
 
-def _run(
+def _edit_and_prove(
     verb: str,
     folder: Path,
     facts: str | None,
@@ -121,7 +123,7 @@ def _run(
     if record is not None:
         check_file(record, overwrite)
     kind = ATTACHED if is_attached(folder) else STOCK if is_stock(folder) else MODEL
-    check_output(out, overwrite=overwrite, kind=kind)  # better known before the work
+    check_output(out, overwrite=overwrite, kind=kind)  # refuse before any work is done
     with progress(as_json) as step:
         model = load(folder)
         known = facts_of.known(model, reading.read(data, step, model.card.manner, proved=True))

@@ -14,15 +14,19 @@ from monolayer.table import escape
 
 @app.command()
 def experiment(
-    name: Annotated[str, typer.Argument(help="An experiment, or all; `monolayer experiment list` names them.")],
+    name: Annotated[
+        str, typer.Argument(help="Name of an experiment, or all; `monolayer experiment list` prints the names.")
+    ],
     folder: Annotated[Path | None, typer.Option("--out", help="Folder for the results and the report.")] = None,
-    full: Annotated[bool, flag("--full", "Larger sizes: minutes rather than seconds each.")] = False,
-    device: Annotated[str, typer.Option(help="Where models are trained and answer, for example cuda.")] = "cpu",
-    seed: Annotated[int, typer.Option(help="Same seed, same data and same constructions.", min=0)] = 0,
-    resume: Annotated[bool, flag("--resume", "Keep what is finished in the folder, and go on.")] = False,
+    full: Annotated[
+        bool, flag("--full", "Use larger sizes: each experiment takes minutes rather than seconds.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="Device for training and answering, for example cuda.")] = "cpu",
+    seed: Annotated[int, typer.Option(help="Same seed, same data and constructions.", min=0)] = 0,
+    resume: Annotated[bool, flag("--resume", "Keep finished experiments in the folder and run the rest.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure a claim: raw numbers to NAME.json, and a page, report.html, that explains them."""
+    """Measure a claim: write the raw numbers to NAME.json, and a page that explains them, report.html."""
     from monolayer_experiments import NAMES, find
     from monolayer_experiments.experiment import Setting
     from monolayer_experiments.report import build, plotly_script
@@ -37,13 +41,13 @@ def experiment(
             out.print(f"[cyan]{each:<14}[/] {escape(question)}", soft_wrap=True)
         return
     names = list(NAMES) if name == "all" else [name]
-    experiments = {each: find(each) for each in names}  # an unknown name is better known before the work
+    experiments = {each: find(each) for each in names}  # refuse an unknown name before any work is done
     if folder is None:
         raise DataError(f"say where the results go: monolayer experiment {name} --out results")
     from monolayer.model.device import check_device
 
     check_device(device)
-    plotly_script()  # so is a missing package
+    plotly_script()  # refuse a missing package, too
     setting = Setting(full, device, seed)
     todo = prepare(folder, names, setting, resume)
     for kept in (each for each in names if each not in todo):
@@ -71,7 +75,7 @@ def report(
     folder: Annotated[Path, typer.Argument(help="A folder that `monolayer experiment` wrote to.")],
     as_json: Json = False,
 ) -> None:
-    """Make report.html again from the stored results alone."""
+    """Rebuild report.html from the stored results alone."""
     from monolayer_experiments.report import build
 
     page = build(folder)

@@ -9,8 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monolayer.cli.building import summary_rows
-from monolayer.cli.console import Json, Overwrite, app, check_file, err, out, print_json, progress, show, table, wrote
-from monolayer.cli.reading import PLAIN, Data, Reading, book, manner, reads
+from monolayer.cli.console import (
+    Facts,
+    Json,
+    Overwrite,
+    app,
+    check_file,
+    err,
+    out,
+    print_json,
+    progress,
+    show,
+    table,
+    wrote,
+)
+from monolayer.cli.reading import PLAIN, AnyModelFolder, Data, ModelFolder, Reading, book, manner, reads
 from monolayer.errors import DataError
 from monolayer.table import number, plural
 
@@ -19,13 +32,10 @@ if TYPE_CHECKING:
     from monolayer.model.monolayer import Monolayer
     from monolayer.model.uniform import Uniform
 
-Model = Annotated[Path, typer.Argument(help="A saved model.")]
-Stored = Annotated[Path, typer.Argument(help="A saved model, or a stock folder.")]
-
 
 @app.command()
-def inspect(folder: Stored, as_json: Json = False) -> None:
-    """Show what a saved model is: kinds, sizes, ranks, narrowest step, and what its builder measured."""
+def inspect(folder: AnyModelFolder, as_json: Json = False) -> None:
+    """Show what a saved model is: its kind, sizes, ranks, narrowest step, and what its builder measured."""
     from monolayer.attaching.folder import Attached
     from monolayer.huggingface.manifest import is_attached
     from monolayer.huggingface.reading import stock_files
@@ -51,8 +61,8 @@ def inspect(folder: Stored, as_json: Json = False) -> None:
         table("measured when it was built", _built_rows(built, facts["dtype"]))
 
 
-def describe(model: Monolayer | Uniform) -> dict[str, Any]:
-    """Facts computed from the weights themselves, not from what the builder wrote down."""
+def describe(model: Monolayer | Uniform) -> Facts:
+    """Facts computed from the weights themselves, not from the stored summary."""
     import torch
 
     from monolayer.model.uniform import Uniform
@@ -67,21 +77,21 @@ def describe(model: Monolayer | Uniform) -> dict[str, Any]:
         "labels": f"{labels} per {card.per}",
         "order": "causal" if card.causal else "positions" if ordered else "permutation equivariant",
         "ranks": ranks,
-        **(_knots(model) if isinstance(model, Uniform) else _steps(model)),
+        **(_describe_knots(model) if isinstance(model, Uniform) else _describe_steps(model)),
         "parameters": {name: value.numel() for name, value in model.named_parameters()},
         "parameters_in_all": sum(value.numel() for value in model.parameters()),
         "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
     }
 
 
-def _knots(model: Uniform) -> dict[str, Any]:
-    """What an approximator in the maximum norm interpolates between, and what it is off by at most."""
+def _describe_knots(model: Uniform) -> Facts:
+    """Cells, knots and error bound of an approximator in the maximum norm."""
     bound = "none: built without a modulus of continuity" if model.error is None else model.error
     return {"cells": model.interpolation.cells, "knots": len(model.interpolation.values), "bound": bound}
 
 
-def _steps(model: Monolayer) -> dict[str, Any]:
-    """What attention weighs by, and the steps of the readout; of several stages, by their numbers."""
+def _describe_steps(model: Monolayer) -> Facts:
+    """Temperature and context scale of attention, and the steps of the readout; by stage if there are several."""
     shortcut = model.attention.shortcuts(model.feed_forward.slots)
     slopes = [table.slope.double() for table in model.feed_forward.tables() or ()]
     cells = None if model.quantizer is None else model.quantizer.steps()
@@ -103,7 +113,7 @@ def _by_stage(values: Any) -> Any:
 
 
 def _built_rows(built: Summary, dtype: str) -> list[tuple[str, str]]:
-    """What the builder measured, beside what the paper counts."""
+    """What the builder measured, next to the counts of the paper."""
     dense = f"{number(built.dense_numbers)}; Corollary 1: {number(built.corollary_1_dense)}"
     rows = [
         *summary_rows(built, dtype),
@@ -126,9 +136,9 @@ def _show(value: Any) -> str:
 @app.command()
 @reads
 def explain(
-    folder: Model,
+    folder: ModelFolder,
     data: Data,
-    first: Annotated[int, typer.Option(help="How many sequences, from the first.", min=1)] = 5,
+    first: Annotated[int, typer.Option(help="How many sequences to show.", min=1)] = 5,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
@@ -140,7 +150,7 @@ def explain(
 
     if is_stock(folder):
         raise DataError(
-            f"{folder} has a stock architecture, which explain does not read: `monolayer locate {folder} DATA` shows "
+            f"explain does not support stock architectures such as {folder}: `monolayer locate {folder} DATA` shows "
             f"where it holds facts, `monolayer verify {folder} DATA` proves its answers, `monolayer compare` shows "
             "where two folders differ, and `monolayer inspect` its sizes"
         )
@@ -159,16 +169,16 @@ def explain(
 @app.command()
 @reads
 def locate(
-    folder: Stored,
+    folder: AnyModelFolder,
     data: Data,
-    first: Annotated[int, typer.Option(help="How many facts are shown, from the first.", min=1)] = 20,
+    first: Annotated[int, typer.Option(help="How many facts to show.", min=1)] = 20,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """Show which neurons and rows hold each fact of DATA, and which answers change without each of the neurons.
+    """Show which neurons and rows hold each fact in DATA, and which answers change if a neuron is removed.
 
-    Without labels in DATA, every place where the model answers is a fact. With --json, all facts, and the graph that
-    circuit benchmarks read (docs/locate.md).
+    Without labels in DATA, every place where the model answers is a fact. With --json, prints all facts, and the graph
+    that circuit benchmarks read (docs/locate.md).
     """
     from monolayer.checker.locating.locate import locate as find
     from monolayer.checker.stored import opened
@@ -193,19 +203,20 @@ def locate(
 def page(
     file: Annotated[Path, typer.Option("--out", help="HTML file to write.")],
     folder: Annotated[
-        Path | None, typer.Argument(help="A saved model; without one, the page builds it of facts that are typed in.")
+        Path | None,
+        typer.Argument(help="A saved model; without one, the page builds a model from facts that you type."),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="Data to pick examples from. Labels are certified first."),
+        typer.Option(help="Data to take examples from. Their labels are certified first."),
     ] = None,
     overwrite: Overwrite = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """Write one HTML file that runs the model in the browser: type a sequence, see every number on its way.
+    """Write one HTML file that runs the model in the browser: type a sequence and see every intermediate number.
 
-    Without a model the page builds one: type facts, see the weights, forget a fact, add noise.
+    Without a model, the page builds one: type facts, look at the weights, forget a fact, add noise.
     """
     from monolayer.checker import certify
     from monolayer.data.aside import new_file
@@ -222,13 +233,15 @@ def page(
             sequences = reading.read(data, step, model, proved=True)
             if sequences.labels is not None:
                 step("certifying", 0.5)
-                verdict = certify(model, sequences).verdict  # what the page shows, and no later save of the folder
+                verdict = certify(
+                    model, sequences
+                ).verdict  # the model that the page shows, whatever is saved to the folder later
         step("writing", 0.9)
         text = write(model, sequences, title=title, verdict=verdict)
         file.parent.mkdir(parents=True, exist_ok=True)
         with new_file(file) as page_file:
             page_file.write(text)
     said = "" if verdict is None else f"; the labels of its examples are {verdict}"
-    if model is not None and data is None:  # answers to sequences that were never memorized mean nothing
+    if model is not None and data is None:  # random sequences were never memorized, so their answers mean nothing
         said = "; its examples are drawn at random: --data takes them from your data"
     wrote(as_json, {"folder": folder and str(folder), "page": str(file), "verdict": verdict}, file, said)

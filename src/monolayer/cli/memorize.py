@@ -1,4 +1,4 @@
-"""`monolayer memorize` and `monolayer memorize-files`: data to a model of ours, in memory or beyond it."""
+"""`monolayer memorize` and `monolayer memorize-files`: build a model from data, in memory or larger."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from monolayer.errors import DataError
 @reads
 def memorize(
     data: Data,
-    out: building.Out,
+    out: building.OutFolder,
     positions: building.Positions = False,
     causal: building.Causal = False,
     robust: Annotated[
-        bool, flag("--robust", "Survive noise on the weights and short formats (docs/robust.md).")
+        bool, flag("--robust", "Tolerate noise on the weights and low-precision formats (docs/robust.md).")
     ] = False,
     rank: building.Rank = None,
     dtype: Annotated[
-        building.Dtype | None,
+        building.DtypeChoice | None,
         typer.Option(help="Format of the weights: float64 or float32; with --robust also bfloat16 and float16."),
     ] = None,
-    on_conflict: building.OnConflict = "error",
-    fingerprint: building.Fingerprint = False,
+    on_conflict: building.ConflictRule = "error",
+    fingerprint: building.KeepFingerprints = False,
     seed: building.Seed = None,
     draw: Annotated[
-        Path | None, typer.Option(help="A saved model whose keys, codes and names are used again (docs/editing.md).")
+        Path | None, typer.Option(help="A saved model whose keys, codes and names are reused (docs/editing.md).")
     ] = None,
     overwrite: Overwrite = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """Build a model that returns every label of DATA, check it on every one, and save it.
+    """Build a model that returns every label of DATA, check every label, and save the model.
 
-    As an unmodified Hugging Face model: memorize-as. Data larger than memory: memorize-files. A text to recite:
-    memorize-text.
+    To get an unmodified Hugging Face model, use memorize-as; for data larger than memory, memorize-files; for a text
+    to recite, memorize-text.
     """
     from monolayer.construct.memorize import memorize as build
     from monolayer.data.folder import check_output
     from monolayer.model.load import load_monolayer
 
-    check_output(out, overwrite=overwrite)  # better known before the work than after it
+    check_output(out, overwrite=overwrite)  # refuse before any work is done
     options = given(positions=positions, causal=causal, rank=building.rank_of(rank), dtype=dtype, seed=seed)
     options |= given(robust=robust, on_conflict=on_conflict, fingerprint=fingerprint)
     with progress(as_json) as step:
@@ -72,14 +72,16 @@ def memorize(
 @reads
 def memorize_files(
     data: Annotated[list[str], typer.Argument(help="Data files, or patterns such as 'shards/*.parquet'.")],
-    out: building.Out,
-    memory: Annotated[str, typer.Option(help="How much all processes of this machine may hold.")] = "2GB",
-    workers: Annotated[int | None, typer.Option(help="How many work at once; one per processor.", min=1)] = None,
+    out: building.OutFolder,
+    memory: Annotated[str, typer.Option(help="Memory limit for all processes on this machine together.")] = "2GB",
+    workers: Annotated[
+        int | None, typer.Option(help="Number of worker processes; one per processor by default.", min=1)
+    ] = None,
     engine: Annotated[
-        Literal["processes", "dask"], typer.Option(help="Processes of this machine, or a dask cluster.")
+        Literal["processes", "dask"], typer.Option(help="Processes on this machine, or a dask cluster.")
     ] = "processes",
-    scheduler: Annotated[str | None, typer.Option(help="With --engine dask: its address, tcp://…")] = None,
-    resume: Annotated[bool, flag("--resume", "Go on with a build that was stopped.")] = False,
+    scheduler: Annotated[str | None, typer.Option(help="With --engine dask: address of the scheduler, tcp://…")] = None,
+    resume: Annotated[bool, flag("--resume", "Continue a build that was interrupted.")] = False,
     positions: building.Positions = False,
     causal: building.Causal = False,
     rank: building.Rank = None,
@@ -88,12 +90,12 @@ def memorize_files(
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """Build the model of memorize from files that do not fit into memory, bit for bit (docs/large.md)."""
+    """Build the same model as memorize, bit for bit, from files that do not fit into memory (docs/large.md)."""
     from monolayer.cluster.memorize import memorize_files as build
     from monolayer.model.card import Summary
 
     if scheduler is not None and engine != "dask":
-        raise DataError("--scheduler goes with --engine dask")
+        raise DataError("--scheduler needs --engine dask")
     options = given(memory=memory, workers=workers, engine=engine, scheduler=scheduler, resume=resume)
     options |= given(positions=positions, causal=causal, rank=building.rank_of(rank), seed=seed)
     began = time.perf_counter()

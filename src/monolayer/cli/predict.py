@@ -1,56 +1,73 @@
-"""`monolayer predict`."""
+"""`monolayer predict`: ask a saved model, and compare its answers with the labels in the data."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
 import typer
 
 from monolayer.cli.building import agreement, tolerance
-from monolayer.cli.console import Json, Overwrite, app, check_file, err, flag, json_text, print_json, progress
-from monolayer.cli.reading import PLAIN, Data, Reading, reads
+from monolayer.cli.console import (
+    Json,
+    JsonObject,
+    Overwrite,
+    Step,
+    app,
+    check_file,
+    err,
+    flag,
+    json_text,
+    print_json,
+    progress,
+)
+from monolayer.cli.reading import PLAIN, Data, ModelFolder, Reading, reads
 from monolayer.errors import DataError
 from monolayer.table import plural
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from monolayer.arrays import Bools
     from monolayer.cli.reading import Answering
     from monolayer.data import Sequences
+
+    Answers: TypeAlias = "NDArray[np.generic] | list[str | None]"  # label values, or texts after prompts
 
 
 @app.command()
 @reads
 def predict(
-    folder: Annotated[Path, typer.Argument(help="A saved model.")],
+    folder: ModelFolder,
     data: Data,
     out: Annotated[Path | None, typer.Option(help="File to write to instead of standard output.")] = None,
-    dense: Annotated[bool, flag("--dense", "Use the network as it stands, without the shortcut.")] = False,
+    dense: Annotated[bool, flag("--dense", "Run the whole network, without the shortcut.")] = False,
     strict: Annotated[
-        bool, flag("--strict", "No answer to what the model was not built from; needs memorize --fingerprint.")
+        bool, flag("--strict", "Give no answer for inputs that were not memorized; needs memorize --fingerprint.")
     ] = False,
-    device: Annotated[str | None, typer.Option(help="For example cuda.")] = None,
+    device: Annotated[str | None, typer.Option(help="Device to run on, for example cuda.")] = None,
     overwrite: Overwrite = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """Answer for the sequences of DATA: one JSON object per line, and how many labels are right if there are labels.
+    """Answer the sequences of DATA: prints one JSON object per line and, if DATA has labels, how many are right.
 
     A sequence with a token that the model does not know, or has forgotten, gets an error in place of its labels.
     With --strict, every answer says whether it was seen, and is null where it was not.
-    With --json, one object for all: the answers (unless --out takes them), and how many are right.
+    With --json, prints one object: the answers (unless --out takes them), and how many are right.
     """
-    import numpy as np
-
     from monolayer.attaching.folder import Attached
     from monolayer.data.aside import new_file
     from monolayer.data.shards import files
     from monolayer.huggingface.manifest import is_attached
-    from monolayer.model.monolayer import Monolayer
-    from monolayer.stock.folder import StockModel, load
+    from monolayer.stock.folder import load
 
     if out is not None:
         check_file(out, overwrite)
@@ -63,122 +80,196 @@ def predict(
     loaded = load(folder, device=device)
     assert not isinstance(loaded, Attached)  # as was just seen
     model: Answering = loaded
-    if strict:
-        if isinstance(model, StockModel):
-            raise DataError(
-                "--strict needs fingerprints, and a stock folder keeps none: leave --strict out; memorize-as with "
-                "--unknown NAME has a class for what the data do not hold"
-            )
-        model.check_strict()
-    facts: dict[str, Any] = {"folder": str(folder), "sequences": 0, "refused": 0}
-    facts |= {"unseen": 0} if strict else {}
-    answers: list[dict[str, Any]] = []
-    compared: list[tuple[int, int] | str | None] = []
+    asking = _asking(model, dense=dense, strict=strict)
+    totals, comparisons, kept = _Totals(), list[_Comparison](), list[JsonObject]()
     with nullcontext(None if as_json else sys.stdout) if out is None else new_file(out) as file:
         for shard in files(data):  # one at a time: of many, no more than one need fit into memory
             with progress(as_json) as step:
                 sequences = reading.read(shard, step, model, known=False)
-                refused = _refused(model, sequences)
-                if len(refused) == len(sequences) and not strict:
-                    raise DataError(f"none of the sequences can be answered; of the first, {refused[0]}")
-                rows: Iterator[tuple[Any, Any]] = iter(())
-                if len(refused) < len(sequences):
-                    asked = sequences.select(np.setdiff1d(np.arange(len(sequences)), list(refused)))
-                    encoded = model.encode(asked)
-                    step("answering", 0.9)
-                    values: Any
-                    if isinstance(model, StockModel):
-                        values = model.answers(encoded) if model.draw.prompts else model.labels(encoded)
-                    else:
-                        values = model.labels(encoded, path="dense" if dense else "auto")
-                    seen = model.known(encoded) if strict and isinstance(model, Monolayer) else None
-                    rows = _rows(model, encoded, values, seen)
-                    compared.append(_compared(model, asked, values, seen))
-            facts["sequences"] += len(sequences)
-            facts["refused"] += len(refused)
-            for answer in _answers(model, sequences, rows, refused, strict):
+                answered = _ask(model, asking, sequences, step, strict)
+            totals.sequences += len(sequences)
+            totals.refused += len(answered.refused)
+            if answered.compared is not None:
+                comparisons.append(answered.compared)
+            for answer in _json_answers(model, sequences, answered, strict):
                 if strict:
-                    facts["unseen"] += not np.all(answer["seen"])
+                    seen = answer["seen"]
+                    totals.unseen += not (all(seen) if isinstance(seen, list) else seen)
                 if file is None:
-                    answers.append(answer)
+                    kept.append(answer)
                 else:
                     file.write(json_text(answer, file) + "\n")
-    facts |= {"out": str(out)} if out is not None else {"answers": answers} if as_json else {}
-    counts = [found for found in compared if isinstance(found, tuple)]
-    if apart := [found for found in compared if isinstance(found, str)]:
-        err.print(apart[0])
-    elif counts:
-        right, total = (sum(column) for column in zip(*counts, strict=True))
-        facts |= {"right": right, "total": total}
-        within = f" to within {tolerance(model):.3g}" if model.card.classes is None and tolerance(model) else ""
-        if not as_json:
-            what = "answer" if model.card.prompts else "label"
-            err.print(f"{right:,} of {plural(total, what)} {'is' if total == 1 else 'are'} right{within}")
-    if strict:
-        err.print(f"not seen: {facts['unseen']:,} of {plural(facts['sequences'], 'sequence')}")
-    elif facts["refused"]:
-        err.print(f"unknown tokens in {facts['refused']:,} of {plural(facts['sequences'], 'sequence')}")
+    counts = _sum(comparisons)
+    _tell(model, totals, counts, strict=strict, as_json=as_json)
     if as_json:
-        print_json(facts)
+        print_json(
+            {
+                "folder": str(folder),
+                "sequences": totals.sequences,
+                "refused": totals.refused,
+                **({"unseen": totals.unseen} if strict else {}),
+                **({"answers": kept} if out is None else {"out": str(out)}),
+                **({"right": counts.right, "total": counts.total} if counts and not counts.why_not else {}),
+            }
+        )
 
 
-def _refused(model: Answering, sequences: Sequences) -> dict[int, str]:
-    """Sequences that the model cannot answer for, by number, each with the reason."""
+# -- asking --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """How a kind of model is asked, so that its kind is looked at once."""
+
+    refused: Callable[[Sequences], dict[int, str]]
+    """Sequences that the model cannot answer, by number, each with the reason."""
+    values: Callable[[Sequences], Answers]
+    """The answers to encoded sequences, flat: label values, or the text after each prompt."""
+    seen: Callable[[Sequences], Bools] | None
+    """Which answers of encoded sequences were memorized; None: nobody asks."""
+
+
+def _asking(model: Answering, *, dense: bool, strict: bool) -> _Asking:
+    """How to ask this model; an error if --strict asks for fingerprints that it does not have."""
     from monolayer.model.inputs import unanswerable
     from monolayer.model.uniform import Uniform
     from monolayer.stock.folder import StockModel
 
-    if isinstance(model, Uniform):
-        return {}
+    path: Literal["dense", "auto"] = "dense" if dense else "auto"
     if isinstance(model, StockModel):
-        return model.unanswerable(sequences)
-    return unanswerable(model, sequences)
+        if strict:
+            raise DataError(
+                "--strict needs fingerprints, and a stock folder keeps none: leave --strict out; memorize-as with "
+                "--unknown NAME has a class for what the data do not hold"
+            )
+        return _Asking(model.unanswerable, model.answers if model.draw.prompts else model.labels, None)
+    if strict:
+        model.check_strict()
+    if isinstance(model, Uniform):
+        return _Asking(lambda _: {}, partial(model.labels, path=path), None)
+    return _Asking(partial(unanswerable, model), partial(model.labels, path=path), model.known if strict else None)
 
 
-def _rows(model: Answering, encoded: Sequences, values: Any, seen: Any) -> Iterator[tuple[Any, Any]]:
-    """The answer to every sequence, null where it was not `seen`, and whether it was; None: nobody asks."""
-    if model.card.prompts:
-        return ((text, None) for text in values)
+class _Answer(NamedTuple):
+    """The answer to one sequence: a label, a list of labels, or a text; and whether it was seen (None: unknown)."""
+
+    said: object
+    seen: object
+
+
+class _Answered(NamedTuple):
+    """What the model made of one file: an answer per sequence that is not `refused`, in order."""
+
+    refused: dict[int, str]
+    answers: Iterator[_Answer]
+    compared: _Comparison | None
+
+
+def _ask(model: Answering, asking: _Asking, sequences: Sequences, step: Step, strict: bool) -> _Answered:
+    """Ask the model for every sequence that it can answer; an error if there is none, unless `strict`."""
+    import numpy as np
+
+    refused = asking.refused(sequences)
+    if len(refused) == len(sequences):
+        if strict:
+            return _Answered(refused, iter(()), None)
+        raise DataError(f"none of the sequences can be answered. The first: {refused[0]}")
+    asked = sequences.select(np.setdiff1d(np.arange(len(sequences)), list(refused)))
+    encoded = model.encode(asked)
+    step("answering", 0.9)
+    values = asking.values(encoded)
+    seen = None if asking.seen is None else asking.seen(encoded)
+    return _Answered(refused, _by_sequence(model, encoded, values, seen), _compare(model, asked, values, seen))
+
+
+def _by_sequence(model: Answering, encoded: Sequences, values: Answers, seen: Bools | None) -> Iterator[_Answer]:
+    """The answer to every sequence: null where it was not `seen`."""
+    if isinstance(values, list):
+        return (_Answer(text, None) for text in values)
     names = model.card.decode(values).tolist()
     flags = [None] * len(names) if seen is None else seen.tolist()
     names = [None if flag is False else name for name, flag in zip(names, flags, strict=True)]
     if model.card.per == "sequence":
-        return zip(names, flags, strict=True)
+        return map(_Answer, names, flags)
     cuts = list(pairwise(encoded.offsets.tolist()))
-    return ((names[start:end], flags[start:end]) for start, end in cuts)
+    return (_Answer(names[start:end], flags[start:end]) for start, end in cuts)
 
 
-def _answers(
-    model: Answering, sequences: Sequences, rows: Iterator[tuple[Any, Any]], refused: dict[int, str], strict: bool
-) -> Iterator[dict[str, Any]]:
-    """Tokens and answers of every sequence; of those that are `refused` the reason."""
+def _json_answers(model: Answering, sequences: Sequences, answered: _Answered, strict: bool) -> Iterator[JsonObject]:
+    """One JSON object per sequence: its tokens and the answer, or the reason why it is refused."""
+    refused, answers = answered.refused, answered.answers
     if model.card.prompts:
         for number in range(len(sequences)):
-            answered = {"error": refused[number]} if number in refused else {"answer": next(rows)[0]}
-            yield {"prompt": sequences.texts(number)[0], **answered}
+            result = {"error": refused[number]} if number in refused else {"answer": next(answers).said}
+            yield {"prompt": sequences.texts(number)[0], **result}
         return
     shown = sequences.tokens if sequences.vocabulary is None else sequences.vocabulary.decode(sequences.tokens)
     key = "label" if model.card.per == "sequence" else "labels"
     for number, words in enumerate(sequences.split(shown)):
-        answer: dict[str, Any] = {"tokens": words.tolist()}
+        tokens: JsonObject = {"tokens": words.tolist()}
         if number in refused:
-            yield {**answer, **({key: None, "seen": False} if strict else {}), "error": refused[number]}
+            yield {**tokens, **({key: None, "seen": False} if strict else {}), "error": refused[number]}
             continue
-        said, seen = next(rows)
-        yield {**answer, key: said, **({"seen": seen} if strict else {})}
+        answer = next(answers)
+        yield {**tokens, key: answer.said, **({"seen": answer.seen} if strict else {})}
 
 
-def _compared(model: Answering, sequences: Sequences, values: Any, seen: Any) -> tuple[int, int] | str | None:
-    """How many labels of the data are right, of how many; why they are not compared; None if there are none."""
-    if model.card.prompts:
-        pairs = [(sequences.texts(row)[1], said) for row, said in enumerate(values)]
-        asked = [wanted == said for wanted, said in pairs if wanted]
-        return (sum(asked), len(asked)) if asked else None
+# -- comparing with labels in the data -----------------------------------------------------------------
+
+
+@dataclass
+class _Totals:
+    """Counts over all files."""
+
+    sequences: int = 0
+    refused: int = 0
+    unseen: int = 0
+
+
+class _Comparison(NamedTuple):
+    """How many of the labels in the data the model gives, or why they were not compared."""
+
+    right: int
+    total: int
+    why_not: str = ""
+
+
+def _compare(model: Answering, sequences: Sequences, values: Answers, seen: Bools | None) -> _Comparison | None:
+    """Compare answers with the labels in the data; None if the data have none."""
+    if isinstance(values, list):
+        wanted = [sequences.texts(row)[1] for row in range(len(sequences))]
+        right = [answer == said for answer, said in zip(wanted, values, strict=True) if answer]
+        return _Comparison(sum(right), len(right)) if right else None
     if sequences.labels is None:
         return None
     if getattr(model, "error", 0.0) is None:
-        return "the network has no bound on its error (approximate with --lipschitz): labels are not compared"
+        why_not = "the network has no bound on its error (approximate with --lipschitz): labels are not compared"
+        return _Comparison(0, 0, why_not)
     theirs, ours = sequences.labels, model.card.labels(values)
     if (theirs.per, theirs.values.shape[1:]) != (ours.per, ours.values.shape[1:]):  # classes have no second axis
-        return "the labels of the data are of another kind than the model's answers: they are not compared"
-    return agreement(model, sequences, values, seen)
+        why_not = "the labels of the data are of another kind than the model's answers: they are not compared"
+        return _Comparison(0, 0, why_not)
+    return _Comparison(*agreement(model, sequences, values, seen))
+
+
+def _sum(comparisons: list[_Comparison]) -> _Comparison | None:
+    """The counts of all files together, or the first reason not to compare; None if no file has labels."""
+    if not comparisons:
+        return None
+    why_not = next((each.why_not for each in comparisons if each.why_not), "")
+    return _Comparison(sum(each.right for each in comparisons), sum(each.total for each in comparisons), why_not)
+
+
+def _tell(model: Answering, totals: _Totals, counts: _Comparison | None, *, strict: bool, as_json: bool) -> None:
+    """Print on standard error how many labels are right, and how many sequences were unseen or refused."""
+    if counts is not None and counts.why_not:
+        err.print(counts.why_not)
+    elif counts is not None and not as_json:
+        real = model.card.classes is None
+        within = f" to within {tolerance(model):.3g}" if real and tolerance(model) else ""
+        what = plural(counts.total, "answer" if model.card.prompts else "label")
+        err.print(f"{counts.right:,} of {what} {'is' if counts.total == 1 else 'are'} right{within}")
+    if strict:
+        err.print(f"not seen: {totals.unseen:,} of {plural(totals.sequences, 'sequence')}")
+    elif totals.refused:
+        err.print(f"unknown tokens in {totals.refused:,} of {plural(totals.sequences, 'sequence')}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monolayer.cli.console import Json, app, as_flags, flag, out, print_json, progress, table
-from monolayer.cli.reading import PLAIN, Data, Reading, book, manner, reads
+from monolayer.cli.reading import PLAIN, Data, ModelFolder, Reading, book, manner, reads
 
 if TYPE_CHECKING:
     from monolayer.checker.certificate import Certificate
@@ -23,23 +23,25 @@ EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
 @app.command()
 @reads
 def verify(
-    folder: Annotated[Path, typer.Argument(help="A saved model.")],
+    folder: ModelFolder,
     data: Data,
     noise: Annotated[
         float | None,
-        typer.Option(help="Robust models: claim it for every change of each weight by this share of itself at most."),
+        typer.Option(help="Robust models: prove it for every relative change of each weight up to this size."),
     ] = None,
     dtype: Annotated[
-        str | None, typer.Option(help="Robust models: claim it for weights in bfloat16, float16 or int8.")
+        str | None, typer.Option(help="Robust models: prove it for weights in bfloat16, float16 or int8.")
     ] = None,
     save: Annotated[bool, flag("--save", "Write the verdict as certificate.json beside the model.")] = False,
     tolerance: Annotated[
-        float | None, typer.Option(help="How far a real answer may be from its label; without it they must be equal.")
+        float | None, typer.Option(help="How far a real answer may be from its label; by default they must be equal.")
     ] = None,
     host: Annotated[
         Path | None, typer.Option(help="With attached facts: folder of the host, which is compared tensor by tensor.")
     ] = None,
-    only: Annotated[bool, flag("--only", "Also whether the readout holds nothing but DATA (docs/editing.md).")] = False,
+    only: Annotated[
+        bool, flag("--only", "Also prove that the readout holds nothing but DATA (docs/editing.md).")
+    ] = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
@@ -47,12 +49,12 @@ def verify(
 
     What counts as an evaluation (IEEE arithmetic, sums in any order, accuracy of exp) is printed with the verdict.
 
-    For an approximator DATA is its function, by name or as module:function: the claim is that it equals the
-    function at the centres of its cells everywhere off the ramps; of one built with --norm sup, that it is near it
-    everywhere. A folder that facts were attached to is also asked for every answer, if transformers is installed; what
-    is proved and what is measured is told apart (docs/attach.md).
+    For an approximator DATA is its function, by name or as module:function. The claim is that off the ramps it equals
+    the function at the centre of each cell; for one built with --norm sup, that it is close to it everywhere. A folder
+    that facts were attached to is also asked for every answer, if transformers is installed; the verdict says what is
+    proved and what is measured (docs/attach.md).
 
-    Exit code 0: proved, 1: refuted, 3: undecided; others are no verdicts.
+    Exit code 0: proved, 1: refuted, 3: undecided; any other code means that nothing was decided.
     """
     from monolayer.checker.check import certify, certify_files
     from monolayer.checker.stored import opened
@@ -62,8 +64,8 @@ def verify(
     from monolayer.huggingface.manifest import is_attached
 
     with progress(as_json) as step:
-        # Opened once: the data are read as this model reads them, whoever saves another one meanwhile. None: a host
-        # that facts were attached to, which is read tensor by tensor.
+        # Opened once, so that another save meanwhile cannot change how the data are read. None: a host that facts were
+        # attached to, which is read tensor by tensor.
         stored = None if is_attached(folder) else opened(folder)
         like = Manner(per="answer") if stored is None else manner(stored)
         wanted: Any = None if stored is None else book(stored, data)
@@ -72,7 +74,7 @@ def verify(
         certificate = None
         plain = tolerance is None and not only and noise is None and dtype is None and host is None
         if wanted is None and stored is not None and plain and len(names := files(data)) > 1:
-            # None of them need fit into memory with another, if the model is of a kind that can be asked that way.
+            # One file in memory at a time, for the kinds of model that can be certified that way.
             certificate = certify_files(stored, names, progress=step, like=like, **reading.keywords)
         if certificate is None:
             wanted = reading.read(data, step, like, proved=True) if wanted is None else wanted

@@ -1,4 +1,4 @@
-"""How a command reads DATA: the options that say it, the same for all commands, and the reading itself."""
+"""How commands read DATA: the options, which are the same for all commands, and the reading itself."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
+from monolayer.cli.console import Step
 from monolayer.data.labels import Belongs
 from monolayer.data.names import Unit
 
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from monolayer.model.uniform import Uniform
     from monolayer.stock.folder import StockModel
 
-    Answering: TypeAlias = "Monolayer | Uniform | StockModel"  # what `predict` can ask
+    Answering: TypeAlias = "Monolayer | Uniform | StockModel"  # the models that `predict` accepts
 
+ModelFolder = Annotated[Path, typer.Argument(help="A saved model.")]
+AnyModelFolder = Annotated[Path, typer.Argument(help="A saved model, or a stock folder.")]
 Data = Annotated[
     list[str],
     typer.Argument(
@@ -37,45 +40,45 @@ Data = Annotated[
 
 @dataclass(frozen=True)
 class Reading:
-    """What the options say; each is an option of every command that takes a `reading` (`reads`)."""
+    """The options for reading data. `reads` adds all of them to every command that has a parameter `reading`."""
 
     format: Annotated[
         str | None,
-        typer.Option(help="jsonl, conll, conllu, csv, tsv, parquet or npz; by default what the file's name says."),
+        typer.Option(help="jsonl, conll, conllu, csv, tsv, parquet or npz; by default the file name decides."),
     ] = None
     tokens: Annotated[str | None, typer.Option(help="Column that holds the tokens.")] = None
     labels: Annotated[str | None, typer.Option(help="Column that holds the labels.")] = None
     unit: Annotated[
         Unit | None,
         typer.Option(
-            help="What a string is: its characters (the default in JSONL), its words (in tables), or a token."
+            help="How to split strings: characters (default in JSONL), words (default in tables), or whole (one token)."
         ),
     ] = None
     per: Annotated[
         Belongs | None,
         typer.Option(
-            help="What a label belongs to: token or sequence; answer: there are prompts and answers instead. By "
-            "default what the data look like.",
+            help="What a label belongs to: token or sequence; answer: the data are prompts and answers. Inferred from "
+            "the data by default.",
         ),
     ] = None
 
     @property
     def keywords(self) -> dict[str, Any]:
-        """The same for `monolayer.data.read` and its kin."""
+        """The options as keyword arguments of `monolayer.data.read`, `asked_files` and `certify_files`."""
         return asdict(self)
 
     def read(
         self,
         data: str | list[str],
-        step: Callable[[str, float], None],
+        step: Step,
         model: Answering | Manner | None = None,
         known: bool = True,
         proved: bool = False,
     ) -> Sequences:
-        """Data files as `model` reads what the options leave open.
+        """Read data files. `model` decides what the options leave open.
 
-        With a model, and unless not `known`, tokens that it lacks are an error. `proved`: whether a proof about the
-        data follows; then they are compared with the files once more.
+        With a model and `known`, a token that the model lacks is an error. With `proved`, a proof about the data
+        follows, so they are compared with the files once more.
         """
         from monolayer.checker.asked import asked_files
         from monolayer.data import read as read_once
@@ -87,17 +90,17 @@ class Reading:
             return read(data, like=model, **self.keywords)
         card, text = model.card, only_text(data)
         if card.script is not None and self.format is None and text is not None:
-            return cut_text(text, card.script)
+            return windows_of_file(text, card.script)
         names = card.vocabulary if known else None
         return read(data, vocabulary=names, like=card.manner, **self.keywords)
 
 
 PLAIN = Reading()
-"""As the file's name and the data themselves say."""
+"""No options: the file names and the data decide everything."""
 
 
 def reads(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with these options in place of its parameter `reading`."""
+    """Replace the parameter `reading` of a command by the options of `Reading`."""
     options, own = (get_type_hints(each, include_extras=True) for each in (Reading, command))
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
@@ -119,7 +122,7 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def manner(stored: Stored | Files) -> Manner:
-    """How the model that was opened reads data."""
+    """How an opened model reads data."""
     from monolayer.data.layout import Manner
     from monolayer.huggingface.reading import Files, asked_as
 
@@ -128,23 +131,23 @@ def manner(stored: Stored | Files) -> Manner:
 
 
 def only_text(data: str | list[str]) -> str | None:
-    """The name of a text file, where it stands alone."""
+    """The path of the data if they are a single .txt file, else None."""
     name = data if isinstance(data, str) else data[0] if len(data) == 1 else ""
     return name if Path(name).suffix == ".txt" else None
 
 
 def book(stored: Stored | Files, data: list[str]) -> Sequences | None:
-    """The windows of a text file, cut as the model that was opened cuts its text; None for other models and files."""
+    """The windows of a text file, for a model that recites one; None for other models and other files."""
     from monolayer.data.text import Script
     from monolayer.huggingface.reading import Files
 
     path = only_text(data)
     script = None if isinstance(stored, Files) else stored.config.get("script")
-    return None if path is None or script is None else cut_text(path, Script(**script))
+    return None if path is None or script is None else windows_of_file(path, Script(**script))
 
 
-def cut_text(path: str, script: Script) -> Sequences:
-    """The windows of a text file, cut as `script` says."""
+def windows_of_file(path: str, script: Script) -> Sequences:
+    """The windows of a text file, split the way `script` says."""
     from monolayer.data.text import read_text, windows
 
     return windows(read_text(path), script.unit, script.window)[0]

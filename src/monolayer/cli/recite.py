@@ -1,4 +1,4 @@
-"""`monolayer memorize-text` and `monolayer recite`: a text, memorized, said word for word."""
+"""`monolayer memorize-text` and `monolayer recite`: memorize a text and recite it word for word."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from typing import Annotated, Literal
 
 import typer
 
-from monolayer.cli.building import Out, Seed, given, next_steps, summary_rows
+from monolayer.cli.building import OutFolder, Seed, given, next_steps, summary_rows
 from monolayer.cli.console import Json, Overwrite, app, print_json, progress, table
 from monolayer.errors import DataError
 
 
 @app.command("memorize-text")
 def memorize_text(
-    text: Annotated[str, typer.Argument(help="A text file in UTF-8, or -: standard input.")],
-    out: Out,
+    text: Annotated[str, typer.Argument(help="A text file in UTF-8, or - for standard input.")],
+    out: OutFolder,
     unit: Annotated[
-        Literal["characters", "words"] | None, typer.Option(help="What the text is cut into; by default words.")
+        Literal["characters", "words"] | None, typer.Option(help="How to split the text; words by default.")
     ] = None,
     window: Annotated[
-        int | None, typer.Option(help="Tokens that tell what comes next; by default the fewest that do.", min=1)
+        int | None, typer.Option(help="How many tokens determine the next one; by default the fewest that do.", min=1)
     ] = None,
     seed: Seed = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Build a model that recites TEXT word for word, from any place; recite it once, and save it."""
+    """Build a model that recites TEXT word for word from any place, check that it does, and save it."""
     from monolayer.construct.memorize import memorize_text as build
     from monolayer.data.folder import check_output
     from monolayer.data.text import read_text
 
-    check_output(out, overwrite=overwrite)  # better known before the work than after it
+    check_output(out, overwrite=overwrite)  # refuse before any work is done
     with progress(as_json) as step:
         step("reading", 0.0)
         words = _standard_input() if text == "-" else read_text(text)
@@ -45,10 +45,12 @@ def memorize_text(
         built = time.perf_counter()
         step("reciting it once", 0.9)
         script, summary = model.card.script, model.summary
-        assert script is not None  # it was built from a text,
-        assert summary is not None  # just now
+        assert script is not None  # it was built from a text
+        assert summary is not None  # it was built just now
         if model.generate() != words:
-            raise DataError("the model does not say the text as it stands; nothing is saved. Please report this text")
+            raise DataError(
+                "the model does not recite the text exactly, so it was not saved. Please report this text as a bug"
+            )
         recited = time.perf_counter()
         model.save(out, overwrite=overwrite)
     found = {"characters": len(words), "tokens": len(script.split(words)), "unit": script.unit, "window": script.window}
@@ -68,11 +70,11 @@ def memorize_text(
 @app.command()
 def recite(
     folder: Annotated[Path, typer.Argument(help="A model that memorize-text built.")],
-    prompt: Annotated[str, typer.Argument(help="Words of the text to go on from; none: from its beginning.")] = "",
+    prompt: Annotated[str, typer.Argument(help="Words of the text to continue from; by default its beginning.")] = "",
     tokens: Annotated[int | None, typer.Option(help="Stop after this many tokens.", min=1)] = None,
     as_json: Json = False,
 ) -> None:
-    """Recite a memorized text from PROMPT on, to its end."""
+    """Recite a memorized text from PROMPT to its end."""
     from monolayer.model.load import load_monolayer
 
     spoken = islice(load_monolayer(folder).recite(prompt), tokens)
@@ -83,13 +85,13 @@ def recite(
     for part in spoken:
         sys.stdout.write(part)
         if watched and not part.isspace():
-            sys.stdout.flush()  # word by word, where somebody looks
+            sys.stdout.flush()  # a terminal shows it word by word
     if watched and not part.endswith("\n"):
-        sys.stdout.write("\n")  # not into a file, which is to be the text and nothing else
+        sys.stdout.write("\n")  # only on a terminal: a file must hold exactly the text
 
 
 def _standard_input() -> str:
-    """Standard input with its line ends as they are, as `read_text` reads a file."""
+    """Standard input with its line ends unchanged, like `read_text`."""
     if isinstance(sys.stdin, TextIOWrapper):
         sys.stdin.reconfigure(newline="")
     return sys.stdin.read()

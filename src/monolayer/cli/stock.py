@@ -3,52 +3,49 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from monolayer.cli.building import Dtype, OnConflict, Out, Positions, Seed, given, next_steps
-from monolayer.cli.console import Json, Overwrite, app, flag, print_json, progress, table, wrote
+from monolayer.cli.building import ConflictRule, DtypeChoice, OutFolder, Positions, Seed, given, next_steps
+from monolayer.cli.console import Json, Overwrite, Step, app, flag, print_json, progress, table, wrote
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
 
 if TYPE_CHECKING:
     from monolayer.huggingface.architecture import Architecture
     from monolayer.stock.folder import StockModel
 
-NAMES = "bert, roberta, distilbert, gpt2, opt, gpt_neox, starcoder2 or llama (docs/stock.md)."
+ARCHITECTURE_NAMES = "bert, roberta, distilbert, gpt2, opt, gpt_neox, starcoder2 or llama (docs/stock.md)."
 Onnx = Annotated[bool, flag("--onnx", "Add onnx/model.onnx, for onnxruntime and transformers.js; no proof covers it.")]
-CellsRank = Annotated[int | None, typer.Option(help="Rank of the values, in cells.")]
+CellsRank = Annotated[int | None, typer.Option(help="Rank of the values; cells only.")]
 CellsDtype = Annotated[
-    Dtype | None, typer.Option(help="Format of the weights: float32 (the default), bfloat16 or float16 in cells.")
+    DtypeChoice | None, typer.Option(help="Format of the weights: float32 (default), bfloat16 or float16; cells only.")
 ]
 
 
 @app.command("memorize-as")
 @reads
 def memorize_as(
-    architecture: Annotated[str, typer.Argument(help=NAMES)],
+    architecture: Annotated[str, typer.Argument(help=ARCHITECTURE_NAMES)],
     data: Data,
-    out: Out,
+    out: OutFolder,
     positions: Positions = False,
     storage: Annotated[
         Literal["cells", "steps"] | None,
-        typer.Option(help="cells (the default) bear float32 and shorter; steps are float64 only, and hold more."),
+        typer.Option(help="cells (default) work in float32 and lower precision; steps need float64 and hold more."),
     ] = None,
     rank: CellsRank = None,
     dtype: CellsDtype = None,
     confidence: Annotated[
-        float | None, typer.Option(help="Median probability of the right label, at least; by default 0.99.")
+        float | None, typer.Option(help="Least median probability of the right label; 0.99 by default.")
     ] = None,
     unknown: Annotated[
-        str | None, typer.Option(help="Name of a class that answers what DATA does not hold; in cells only.")
+        str | None, typer.Option(help="Name of a class for every input that is not in DATA; cells only.")
     ] = None,
-    on_conflict: OnConflict = "error",
+    on_conflict: ConflictRule = "error",
     seed: Seed = None,
-    draw: Annotated[
-        Path | None, typer.Option(help="A stock folder whose names, keys and codes are used again.")
-    ] = None,
+    draw: Annotated[Path | None, typer.Option(help="A stock folder whose names, keys and codes are reused.")] = None,
     onnx: Onnx = False,
     overwrite: Overwrite = False,
     reading: Reading = PLAIN,
@@ -56,8 +53,8 @@ def memorize_as(
 ) -> None:
     """Build an unmodified Hugging Face model that returns every label of DATA, prove it, and save its folder.
 
-    Without labels a decoder memorizes each next token, up to the end. Of columns called prompt (or question) and
-    completion (or answer), or of any two of text, it memorizes how each prompt goes on.
+    Without labels a decoder memorizes every next token, up to the end of each sequence. From columns called prompt
+    (or question) and completion (or answer), or from any two text columns, it memorizes the answer to each prompt.
     """
     from monolayer.stock.build import manner_of
     from monolayer.stock.build import memorize_as as build
@@ -66,31 +63,32 @@ def memorize_as(
     options = given(positions=positions, storage=storage, rank=rank, dtype=dtype, seed=seed)
     options |= given(confidence=confidence, unknown=unknown)
     with progress(as_json) as step:
-        kind = _check(architecture, out, overwrite)
+        kind = _check_before_work(architecture, out, overwrite)
         drawn = None if draw is None else StockModel.load(draw)
         sequences = reading.read(data, step, manner_of(kind) if drawn is None else drawn.card.manner, proved=True)
         model = build(architecture, sequences, on_conflict=on_conflict, draw=drawn, progress=step, **options)
         step("writing", 0.9)
         model.save(out, overwrite=overwrite, onnx=onnx)
-        _finish(model, out, data, step, as_json)
+        _certify_and_show(model, out, data, step, as_json)
 
 
 @app.command()
 @reads
 def export(
     folder: Annotated[Path, typer.Argument(help="A saved model of ids or strings.")],
-    to: Annotated[str, typer.Option(help=f"{NAMES} With --part readout: onnx.")],
+    to: Annotated[str, typer.Option(help=f"{ARCHITECTURE_NAMES} With --part readout: onnx.")],
     out: Annotated[Path, typer.Option(help="Folder to write the stock model to; with --part, the file.")],
     data: Annotated[
         list[str] | None,
-        typer.Argument(help="The sequences to be answered, labelled or not; not needed for a model that recites."),
+        typer.Argument(help="The sequences to answer, labelled or not; not needed for a model that recites a text."),
     ] = None,
     part: Annotated[
-        str | None, typer.Option(help="readout: the feed-forward block alone, in a file for verifiers of networks.")
+        str | None,
+        typer.Option(help="readout: write only the feed-forward block, as a file for neural-network verifiers."),
     ] = None,
     storage: Annotated[
         Literal["cells", "steps"] | None,
-        typer.Option(help="As for memorize-as; a text that a model recites is stored in steps if this is left out."),
+        typer.Option(help="As for memorize-as; by default, the text of a model that recites is stored in steps."),
     ] = None,
     rank: CellsRank = None,
     dtype: CellsDtype = None,
@@ -111,20 +109,20 @@ def export(
     if to == "onnx" or part is not None:
         beside = options | given(X=data) | ({"onnx": True} if onnx else {})
         file = write(folder, out, to, part=part, overwrite=overwrite, **beside)
-        assert isinstance(file, Path)  # a part is a file
+        assert isinstance(file, Path)  # exporting a part writes one file
         wrote(as_json, {"folder": str(folder), "part": part, "file": str(file)}, file)
         return
     with progress(as_json) as step:
-        _check(to, out, overwrite)
+        _check_before_work(to, out, overwrite)
         model = load_monolayer(folder)
         sequences = reading.read(data, step, model, proved=True) if data else None
         built = write(model, out, to, sequences, overwrite=overwrite, onnx=onnx, progress=step, **options)
         assert not isinstance(built, Path)  # no part was asked for
-        _finish(built, out, data, step, as_json)
+        _certify_and_show(built, out, data, step, as_json)
 
 
-def _check(architecture: str, out: Path, overwrite: bool) -> Architecture:
-    """The architecture. An unknown one, or a folder that may not be replaced, is better known before the work."""
+def _check_before_work(architecture: str, out: Path, overwrite: bool) -> Architecture:
+    """The architecture called so. An unknown one, or a folder that may not be replaced, is refused before any work."""
     from monolayer.data.folder import check_output
     from monolayer.huggingface.architectures import architecture_named
     from monolayer.stock.folder import STOCK
@@ -134,10 +132,8 @@ def _check(architecture: str, out: Path, overwrite: bool) -> Architecture:
     return kind
 
 
-def _finish(
-    model: StockModel, out: Path, data: list[str] | None, step: Callable[[str, float], None], as_json: bool
-) -> None:
-    """Prove what lies in `out`, as far as that goes, keep the certificate beside it, and show both."""
+def _certify_and_show(model: StockModel, out: Path, data: list[str] | None, step: Step, as_json: bool) -> None:
+    """Certify the folder `out`, save the certificate in it, and print model and certificate."""
     from monolayer.checker import certify
 
     step("checking every label", 0.95)

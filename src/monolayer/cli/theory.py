@@ -1,4 +1,4 @@
-"""`monolayer theorem`, `monolayer refute-hardmax` and `monolayer audit`: the paper's claims, on data and on weights."""
+"""`monolayer theorem`, `refute-hardmax` and `audit`: check the paper's claims on data and on weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def theorem(
     data: Data,
     max_bits: Annotated[int | None, typer.Option(help="Highest precision to try, in bits.", min=1)] = None,
-    seed: Annotated[int, typer.Option(help="For the direction.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the direction.", min=0)] = 0,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
@@ -52,11 +52,11 @@ def refute_hardmax(
     weights: Annotated[Path | None, typer.Option(help="A .npz file with W_Q, W_K, W_V, W_O.")] = None,
     heads: Annotated[int, typer.Option(help="Heads of a random layer.")] = 1,
     dim: Annotated[int, typer.Option(help="Dimension of the tokens of a random layer.")] = 4,
-    length: Annotated[int, typer.Option(help="Tokens in each of the two sequences, at least 4.")] = 4,
-    seed: Annotated[int, typer.Option(help="For random weights and directions.", min=0)] = 0,
+    length: Annotated[int, typer.Option(help="Tokens per sequence, at least 4.")] = 4,
+    seed: Annotated[int, typer.Option(help="Seed of random weights and directions.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
-    """Show two sequences that a hardmax layer cannot tell apart, checked exactly, and what softmax makes of them."""
+    """Find two sequences that a hardmax layer cannot tell apart, check it exactly, and show what softmax does."""
     from monolayer.theory.hardmax import refute_hardmax as refute
 
     found = refute(weights, heads=heads, dim=dim, n=length, seed=seed)
@@ -71,15 +71,17 @@ def refute_hardmax(
 @app.command()
 @reads
 def audit(
-    folder: Annotated[Path, typer.Argument(help="A saved model: one of ours, or a Hugging Face folder.")],
+    folder: Annotated[Path, typer.Argument(help="A saved model, or a Hugging Face folder.")],
     data: Data,
-    part: Annotated[list[str] | None, typer.Option(help="Only this submodule; may be given several times.")] = None,
+    part: Annotated[
+        list[str] | None, typer.Option(help="Audit only this submodule; may be given several times.")
+    ] = None,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
     """Measure which parts of a model tell the contexts of DATA apart: (r, δ), bits, collisions by format, ranks.
 
-    Sequences must be of one length, up to 16,384 tokens in all; for a Hugging Face folder, of ids.
+    All sequences must have the same length, with at most 16,384 tokens in all; a Hugging Face folder needs token ids.
     """
     from monolayer.auditing import audit as measure
     from monolayer.model.monolayer import Monolayer
@@ -96,13 +98,15 @@ def audit(
 
 
 def _model(folder: Path) -> nn.Module:
-    """One of ours, or what Hugging Face's config names; nothing is downloaded and no code of the folder is run."""
+    """Load a monolayer model, or the Hugging Face model that config.json names. Never downloads, never runs the
+    folder's code.
+    """
     from monolayer.data.folder import read_together
 
     try:
         said: Any = json.loads(read_together(folder, lambda opened: opened.read("config.json")))
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{folder} is no folder of a model: its config.json cannot be read ({error})") from None
+        raise DataError(f"{folder} is not a saved model: its config.json cannot be read ({error})") from None
     if not isinstance(said, dict) or "architectures" not in said:
         from monolayer.model.load import load_monolayer
 
@@ -112,7 +116,7 @@ def _model(folder: Path) -> nn.Module:
     except ImportError:
         raise DataError("a Hugging Face folder needs the package transformers: pip install transformers") from None
     bars: Any = transformers.utils.logging
-    bars.disable_progress_bar()  # this command has a bar of its own
+    bars.disable_progress_bar()  # this command shows its own progress bar
     names = said["architectures"]
     kind = getattr(transformers, str(names[0]), None) if isinstance(names, list) and names else None
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):

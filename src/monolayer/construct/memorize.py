@@ -19,10 +19,10 @@ from monolayer.construct.rectangle import explained, is_elsewhere, on_device
 from monolayer.construct.robust.build import RANK, Robust
 from monolayer.construct.robust.stored import Dtype
 from monolayer.construct.task import Construction, Progress, Task
-from monolayer.data.names import Unit as Cut
+from monolayer.data.names import Unit
 from monolayer.data.readers import sequences_of
 from monolayer.data.sequences import Per
-from monolayer.data.text import Unit, windows
+from monolayer.data.text import TextUnit, windows
 from monolayer.errors import DataError
 from monolayer.model.card import Fingerprint
 from monolayer.model.device import check_device
@@ -36,7 +36,7 @@ def memorize(
     *,
     lengths: Any = None,
     per: Per | None = None,
-    unit: Cut | None = None,
+    unit: Unit | None = None,
     positions: bool = False,
     causal: bool = False,
     temperature: float | None = None,
@@ -140,7 +140,7 @@ def _construction(temperature: float | None, robust: bool, rank: Any, dtype: Any
     return Robust(RANK if rank is None else rank, dtype or "float32", seed)
 
 
-def memorize_text(text: str, *, unit: Unit = "words", window: int | None = None, **options: Any) -> Monolayer:
+def memorize_text(text: str, *, unit: TextUnit = "words", window: int | None = None, **options: Any) -> Monolayer:
     """A model of `text` whose `recite` and `generate` return it word for word from any place.
 
     `unit`: tokens are `words` (with spaces and signs between them) or `characters`. `window`: how many tokens tell what

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,67 +19,68 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.json as pjson
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Array, Ints
 from monolayer.data import growing as limits
 from monolayer.data.columns import Coded
 from monolayer.data.growing import Growing
 from monolayer.data.labels import Per
-from monolayer.data.layout import BY_TOKEN, Columns, Layout
+from monolayer.data.layout import BY_TOKEN, Columns, TableLayout
 from monolayer.data.lines import Lines
 from monolayer.data.sequences import Sequences
-from monolayer.data.tabular import Table, cells_of
+from monolayer.data.tabular import RowReader, row_cells
 from monolayer.errors import DataError
 
-BYTES = 16
+BYTES_PER_TOKEN = 16
 """Bytes of text parsed at a time, for every token that a reader may hold."""
 _BATCH = 1 << 16  # rows of Parquet
+ArrowColumn: TypeAlias = Any
+"""A column of Arrow: pyarrow has no types."""
 
 
 # -- columns -------------------------------------------------------------------------------------------
 
 
-def _decoded(cells: Any) -> Any:
+def _decoded(cells: ArrowColumn) -> ArrowColumn:
     """The column without dictionary encoding, which is a matter of storage."""
     return cells.dictionary_decode() if isinstance(cells, pa.DictionaryArray) else cells
 
 
-def _listed(cells: Any) -> bool:
+def _is_list(cells: ArrowColumn) -> bool:
     kind = cells.type
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
-def _text(cells: Any) -> bool:
+def _is_text(cells: ArrowColumn) -> bool:
     return bool(pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type))
 
 
-def _lengths(lists: Any) -> Ints:
+def _lengths(lists: ArrowColumn) -> Ints:
     sizes: Ints = pc.list_value_length(lists).to_numpy(zero_copy_only=False).astype(np.int64)
     return sizes
 
 
-def _values(cells: Any) -> NDArray[Any] | Coded | None:
+def _plain_values(cells: ArrowColumn) -> Array | Coded | None:
     """Numbers, vectors or coded strings; None where a value is missing, or of another kind, or a vector is uneven."""
     cells = _decoded(cells)
     if cells.null_count or not len(cells):
         return None
-    if _text(cells):
+    if _is_text(cells):
         codes = cells.dictionary_encode()
         return Coded(codes.dictionary.to_pylist(), codes.indices.to_numpy())
-    if _listed(cells):
-        inner, sizes = _values(cells.flatten()), _lengths(cells)
+    if _is_list(cells):
+        inner, sizes = _plain_values(cells.flatten()), _lengths(cells)
         if not isinstance(inner, np.ndarray) or inner.ndim > 1 or (sizes != sizes[0]).any():
             return None
         return inner.reshape(len(sizes), -1)
     kind = cells.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         return None
-    array: NDArray[Any] = cells.to_numpy(zero_copy_only=False)
+    array: Array = cells.to_numpy(zero_copy_only=False)
     return array
 
 
-def _words(cells: Any) -> Any | None:
+def _split_words(cells: ArrowColumn) -> ArrowColumn | None:
     """Text as lists of words; None where there is none."""
     trimmed = pc.utf8_trim_whitespace(cells)
     return None if cells.null_count or pc.any(pc.equal(trimmed, "")).as_py() else pc.utf8_split_whitespace(trimmed)
@@ -88,25 +89,25 @@ def _words(cells: Any) -> Any | None:
 # -- tables --------------------------------------------------------------------------------------------
 
 
-def _add(table: Table, lines: range, cells: dict[str, Any]) -> bool:
+def _add(table: RowReader, lines: range, cells: dict[str, ArrowColumn]) -> bool:
     """Add rows of a table, column by column; False, and nothing added, if they are not plain."""
     layout = table.layout
     tokens, label = cells[layout.token], cells.get(layout.label or "")
     if layout.per in ("token", "answer"):
         return False
-    if label is not None and _text(label) and layout.per is None and layout.label in BY_TOKEN:
-        label = _words(label)
+    if label is not None and _is_text(label) and layout.per is None and layout.label in BY_TOKEN:
+        label = _split_words(label)
         if label is None:
             return False
-    if cut := _text(tokens):
-        tokens = _words(tokens) if layout.unit == "words" else None
-    if tokens is None or not _listed(tokens) or tokens.null_count:
+    if cut := _is_text(tokens):
+        tokens = _split_words(tokens) if layout.unit == "words" else None
+    if tokens is None or not _is_list(tokens) or tokens.null_count:
         return False
-    sizes, flat, labels = _lengths(tokens), _values(tokens.flatten()), None
+    sizes, flat, labels = _lengths(tokens), _plain_values(tokens.flatten()), None
     per: Per | None = None
     if label is not None:
-        per = "token" if _listed(label) and layout.per is None else "sequence"
-        labels = _values(label.flatten() if per == "token" else label)
+        per = "token" if _is_list(label) and layout.per is None else "sequence"
+        labels = _plain_values(label.flatten() if per == "token" else label)
         if labels is None or (per == "token" and (label.null_count or (_lengths(label) != sizes).any())):
             return False
     if flat is None or not sizes.all():
@@ -122,7 +123,7 @@ def read_parquet(file: Path, columns: Columns, batch: int = _BATCH) -> Sequences
     growing, done = Growing(str(file), unit="row"), 0
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as stored:
-            table = Table(growing, Layout.of(columns, stored.schema_arrow.names, str(file)))
+            table = RowReader(growing, TableLayout.of(columns, stored.schema_arrow.names, str(file)))
             used = table.layout.columns
             for part in stored.iter_batches(batch_size=batch, columns=used):
                 part.validate(full=True)  # a damaged file may hold offsets that point anywhere
@@ -130,13 +131,13 @@ def read_parquet(file: Path, columns: Columns, batch: int = _BATCH) -> Sequences
                 cells = {name: _decoded(part.column(name)) for name in used}
                 if rows and not _add(table, rows, cells):
                     for row, values in enumerate(part.select(used).to_pylist(), rows[0]):
-                        table.row(row, *cells_of(values, table.layout))
+                        table.row(row, *row_cells(values, table.layout))
             if done != stored.metadata.num_rows:
                 raise DataError(
                     f"{file} is damaged: {done} of {stored.metadata.num_rows} rows can be read; write it again"
                 )
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{file} is no Parquet file, or a damaged one ({error}); write it again") from None
+        raise DataError(f"{file} is not a Parquet file, or is damaged ({error}); write it again") from None
     return Sequences(*growing.finish())
 
 
@@ -146,7 +147,7 @@ def read_parquet(file: Path, columns: Columns, batch: int = _BATCH) -> Sequences
 def _read_blocks(lines: Lines, add: Callable[[bytes, range], bool]) -> None:
     """Read `lines` up to their end, or up to the first block that `add` does not take."""
     while True:
-        block, count = lines.block(BYTES * limits.CHUNK)
+        block, count = lines.block(BYTES_PER_TOKEN * limits.TOKENS_AT_ONCE)
         if not block:
             return
         if not add(block, range(lines.number - count + 1, lines.number + 1)):
@@ -154,7 +155,7 @@ def _read_blocks(lines: Lines, add: Callable[[bytes, range], bool]) -> None:
             return
 
 
-def read_table_blocks(lines: Lines, table: Table, names: list[str], tabs: bool) -> None:
+def read_table_blocks(lines: Lines, table: RowReader, names: list[str], tabs: bool) -> None:
     """Rows of CSV or TSV with columns `names`."""
     numbers = [str(number) for number in range(len(names))]
     used = {name: numbers[names.index(name)] for name in table.layout.columns}
@@ -179,7 +180,7 @@ def read_table_blocks(lines: Lines, table: Table, names: list[str], tabs: bool) 
     _read_blocks(lines, add)
 
 
-def read_json_blocks(lines: Lines, table: Table) -> None:
+def read_json_blocks(lines: Lines, table: RowReader) -> None:
     """JSON objects, one per line."""
     layout = table.layout
     used = layout.columns
@@ -199,11 +200,11 @@ def read_json_blocks(lines: Lines, table: Table) -> None:
         if found.num_rows != len(numbered) or not there.issuperset(used) or there & others:
             return False
         cells = {name: found.column(name).combine_chunks() for name in used}
-        return not any(map(_reals, cells.values())) and _add(table, numbered, cells)
+        return not any(map(_has_reals, cells.values())) and _add(table, numbered, cells)
 
     _read_blocks(lines, add)
 
 
-def _reals(cells: Any) -> bool:
+def _has_reals(cells: ArrowColumn) -> bool:
     """Whether there are real numbers: integers may be among them, and may have been rounded."""
-    return _reals(cells.flatten()) if _listed(cells) else bool(pa.types.is_floating(cells.type))
+    return _has_reals(cells.flatten()) if _is_list(cells) else bool(pa.types.is_floating(cells.type))

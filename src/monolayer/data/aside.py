@@ -1,5 +1,7 @@
-"""Files that appear only when they are complete, written under another name and moved into place; and reading files
-that anyone may have put there: regular ones only, for a FIFO would let us wait for ever, and a device may never end.
+"""Write files so that they appear only when complete, and read only regular files.
+
+A new file is written under a temporary name and then moved into place. Reading refuses FIFOs and devices that
+lie in the place of a file: a FIFO may block for ever, and a device may never end.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ def new_file(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def new_bytes(path: Path) -> Iterator[BinaryIO]:
-    """The same for a file of bytes."""
+    """A binary file that becomes `path` when the block ends well, and vanishes when it does not."""
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    # Made like any other file, so with the permissions that the user's mask asks for.
+    # Created with mode 0o666, so that the user's umask sets the permissions as for any other file.
     try:
         handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    except OSError as error:  # about the file that was asked for: nobody knows the name of the scratch file
+    except OSError as error:  # name the file that was asked for: the user does not know the temporary name
         raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         with os.fdopen(handle, "wb") as file:
@@ -41,13 +43,16 @@ def new_bytes(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_regular(path: str | os.PathLike[str], *, inside: int | None = None) -> bytes:
-    """The bytes of a regular file, `inside` an opened folder; an `OSError` for anything else. Never waits."""
+    """The bytes of a regular file; an `OSError` for anything else. Never blocks.
+
+    `inside` is the descriptor of an opened folder that a relative path starts from.
+    """
     with _opened(path, inside) as file:
         return file.read()
 
 
 def map_regular(path: str | os.PathLike[str], *, inside: int | None = None) -> mmap.mmap:
-    """The same bytes, to be read when they are looked at: they take no memory that others could not have."""
+    """A memory map of a regular file: its bytes are read on access, and the system may drop them from memory again."""
     with _opened(path, inside) as file:
         if os.fstat(file.fileno()).st_size == 0:
             raise OSError(errno.EINVAL, "this file is empty", str(path))
@@ -59,5 +64,5 @@ def _opened(path: str | os.PathLike[str], inside: int | None) -> Iterator[Binary
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=inside)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "this is no regular file", str(path))
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
         yield file

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from reprlib import repr as short
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Bools, Ints
+from monolayer.arrays import Array, Bools, Ints
 from monolayer.data.names import NameBuilder, Names
 from monolayer.data.plain import array_like, is_gap, is_list, plain_array
 from monolayer.errors import DataError
@@ -28,8 +28,8 @@ from monolayer.table import plural
 NO_LABEL = -100
 EXACT = 2**53
 """float64 holds every integer up to this size."""
-Place = Callable[[int], str]  # the token or sequence that value `i` of a chunk belongs to, in words
-Values = list[Any] | NDArray[Any]
+NamePlace = Callable[[int], str]  # the token or sequence that value `i` of a chunk belongs to, in words
+ColumnValues = list[Any] | Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,14 +57,14 @@ def token_place(flat: int, sizes: Ints, name: Callable[[int], str] = "sequence {
     return f"token {flat - int(ends[row] - sizes[row])} of {name(row)}"
 
 
-def flattened(rows: list[Any]) -> Values:
+def flattened(rows: list[Any]) -> ColumnValues:
     """What lists or arrays hold, one after the other: an array if all are arrays of one kind, else a list."""
     if all(map(plain_array, rows)) and len({(row.dtype.kind, row.shape[1:]) for row in rows}) == 1:
         return np.concatenate(rows)
     return list(chain.from_iterable(rows))
 
 
-def _kind(of: type) -> str | None:
+def _kind_of_type(of: type) -> str | None:
     if issubclass(of, str):
         return STRING
     if issubclass(of, int):
@@ -72,6 +72,17 @@ def _kind(of: type) -> str | None:
     if issubclass(of, float):
         return REAL
     return VECTOR if issubclass(of, list | tuple | np.ndarray) else None
+
+
+class FinishedColumn(NamedTuple):
+    """Values `(K,)` int64 with their names, or `(K, m)` float64 with `names` None.
+
+    `scalar`: whether real values came as plain numbers rather than vectors.
+    """
+
+    values: Array
+    names: Names | None
+    scalar: bool = False
 
 
 class Column:
@@ -86,14 +97,14 @@ class Column:
         self._first: Any = None
         self._dim: int | None = None
         self._names = NameBuilder()
-        self._parts: list[NDArray[Any]] = []
+        self._parts: list[Array] = []
         self._count = 0
         self._gaps: list[Ints] = []
         self._unheld = ""  # words for the first integer label that float64 does not hold
         self.place: Ints | None = None
         """After `finish`: which of all values that were added are labels; None: all."""
 
-    def add(self, values: Values | Coded, place: Place) -> None:
+    def add(self, values: ColumnValues | Coded, place: NamePlace) -> None:
         """Append values: a list of them, an array whose first axis counts them, or strings in coded form."""
         if len(values) == 0:
             return
@@ -107,7 +118,7 @@ class Column:
         if isinstance(values, Coded):
             rows = values.rows
             self._agree([values.names[rows[0]]], {STRING}, spot)
-            self._parts.append(self._numbers(values.names).take(rows))
+            self._parts.append(self._numbers_of_names(values.names).take(rows))
             return
         values = values if plain_array(values) else _plain_list(values)
         if self.what == "label" and (gap := _gaps(values)) is not None:
@@ -119,7 +130,7 @@ class Column:
         values, kinds = self._sort_out(values, spot)
         self._agree(values, kinds, spot)
         if STRING in kinds:
-            self._parts.append(self._numbers(list(values)))
+            self._parts.append(self._numbers_of_names(list(values)))
         elif INTEGER in kinds and self.kind == INTEGER:
             self._parts.append(self._integers(values, spot))
         else:
@@ -131,10 +142,10 @@ class Column:
             self._gaps.append(self._count + np.arange(count))
             self._count += count
 
-    def finish(self) -> tuple[NDArray[Any], Names | None, bool]:
-        """Values `(K,)` int64 with their names, or `(K, m)` float64 with None; whether reals were scalars."""
+    def finish(self) -> FinishedColumn:
+        """Everything that was added, encoded."""
         if self.kind is None:
-            return np.zeros(0, np.int64), Names(range(0)), False
+            return FinishedColumn(np.zeros(0, np.int64), Names(range(0)))
         flat = self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
         self._parts.clear()
         if self._gaps:
@@ -144,15 +155,15 @@ class Column:
             flat = flat[~ignored]
             if len(flat) == 0:
                 self.kind = None
-                return flat, Names(range(0)), False
+                return FinishedColumn(flat, Names(range(0)))
         if self.kind == VECTOR:
-            return flat, None, False
+            return FinishedColumn(flat, None)
         if self.kind == REAL:
-            return flat.astype(np.float64)[:, None], None, True
+            return FinishedColumn(flat.astype(np.float64)[:, None], None, scalar=True)
         names, rows = Names.of_integers(flat) if self.kind == INTEGER else self._names.freeze(flat)
-        return rows, names, False
+        return FinishedColumn(rows, names)
 
-    def _sort_out(self, values: Values, spot: Place) -> tuple[Values, set[str]]:
+    def _sort_out(self, values: ColumnValues, spot: NamePlace) -> tuple[ColumnValues, set[str]]:
         """The values, and the kinds that occur among them."""
         if isinstance(values, np.ndarray):
             letter = values.dtype.kind
@@ -163,24 +174,24 @@ class Column:
             if values.ndim in (1, 2) and letter in "iubf" and values.itemsize <= 8:
                 return values, {REAL if values.ndim == 1 else VECTOR}
             raise DataError(f"{spot(0)} is of type {values.dtype}: {_NEEDED[self.what]}, of at most 64 bits")
-        kinds = {_kind(of) for of in set(map(type, values))}
+        kinds = {_kind_of_type(of) for of in set(map(type, values))}
         if None in kinds:
-            bad = next(i for i, value in enumerate(values) if _kind(type(value)) is None)
+            bad = next(i for i, value in enumerate(values) if _kind_of_type(type(value)) is None)
             raise DataError(f"{spot(bad)} is {short(values[bad])} ({type(values[bad]).__name__}): {_NEEDED[self.what]}")
         return values, {kind for kind in kinds if kind is not None}
 
-    def _agree(self, values: Values, kinds: set[str], spot: Place) -> None:
+    def _agree(self, values: ColumnValues, kinds: set[str], spot: NamePlace) -> None:
         """One kind throughout; real numbers may have integers among them."""
         if self.kind is None:
             first = array_like(values[0])
             self._first = first.tolist() if isinstance(first, np.ndarray) else first
-            self.kind = _kind(type(first))
+            self.kind = _kind_of_type(type(first))
         if self.what == "token" and self.kind == REAL:
             raise DataError(f"{spot(0)} is {self._first!r} (a real number): {_NEEDED['token']}")
         allowed = {INTEGER, REAL} if self.what == "label" and self.kind in (INTEGER, REAL) else {self.kind}
         if not kinds <= allowed:
-            odd = next(i for i, value in enumerate(values) if _kind(type(array_like(value))) not in allowed)
-            kind = _kind(type(array_like(values[odd])))
+            odd = next(i for i, value in enumerate(values) if _kind_of_type(type(array_like(value))) not in allowed)
+            kind = _kind_of_type(type(array_like(values[odd])))
             raise DataError(
                 f"mixed {self.what} kinds: the first {self.what} is {self.kind} ({short(self._first)}), "
                 f"{spot(odd)} is {kind} ({short(array_like(values[odd]))}); use one kind throughout"
@@ -190,11 +201,11 @@ class Column:
             if self._unheld:
                 raise DataError(self._unheld)
 
-    def _numbers(self, names: list[str]) -> NDArray[np.int32]:
+    def _numbers_of_names(self, names: list[str]) -> NDArray[np.int32]:
         # 32 bits: a table of names fits in memory long before it has 2^31 rows.
         return np.array(self._names.encode(names), dtype=np.int32)
 
-    def _integers(self, values: Values, spot: Place) -> Ints:
+    def _integers(self, values: ColumnValues, spot: NamePlace) -> Ints:
         """An int64 array, a fresh one unless `ours`: the caller may go on changing his own."""
         try:
             if isinstance(values, np.ndarray) and values.dtype == np.uint64:
@@ -206,7 +217,7 @@ class Column:
         low = int(found.argmin())
         if self.what == "label" and not self._unheld and (found.max() > EXACT or found[low] < -EXACT):
             odd = next((i for i, value in enumerate(found.tolist()) if not _held(value)), None)
-            self._unheld = "" if odd is None else _rounded(spot(odd), int(found[odd]))
+            self._unheld = "" if odd is None else _would_be_rounded(spot(odd), int(found[odd]))
         if self.what == "token" and found[low] < 0:
             raise DataError(
                 f"{spot(low)} has id {int(found[low])}: ids below zero are not allowed; cut padding off "
@@ -214,7 +225,7 @@ class Column:
             )
         return found
 
-    def _reals(self, values: Values, spot: Place) -> NDArray[np.float64]:
+    def _reals(self, values: ColumnValues, spot: NamePlace) -> NDArray[np.float64]:
         if self.kind == VECTOR and self._dim is None:
             self._dim = len(values[0])
         try:
@@ -223,10 +234,10 @@ class Column:
             array = np.zeros(0, object)
         shape = () if self._dim is None else (self._dim,)
         if array.shape[1:] != shape or 0 in shape or array.dtype.kind not in "iubf" or array.itemsize > 8:
-            bad = next((i for i, value in enumerate(values) if any(_beyond(one) for one in _numbers(value))), None)
+            bad = next((i for i, value in enumerate(values) if any(_beyond(one) for one in _numbers_in(value))), None)
             if bad is not None:
                 raise DataError(f"{spot(bad)} is {short(values[bad])}, beyond 63 bits: give it as a real number")
-            bad = next((i for i, value in enumerate(values) if not _vector(value, self._dim)), 0)
+            bad = next((i for i, value in enumerate(values) if not _is_vector(value, self._dim)), 0)
             numbers = plural(self._dim or 1, "number")
             raise DataError(f"{spot(bad)} is {short(values[bad])}, not a vector of {numbers}: give all one dimension")
         finite = np.isfinite(array) if array.ndim == 1 else np.isfinite(array).all(axis=1)
@@ -237,9 +248,9 @@ class Column:
         whole = array.dtype.kind in "iub" or not isinstance(values, np.ndarray)  # there may be integers
         if whole and np.abs(reals).max() >= EXACT:
             for place, value in enumerate(values):
-                unheld = next((number for number in _numbers(value) if not _held(number)), None)
+                unheld = next((number for number in _numbers_in(value) if not _held(number)), None)
                 if unheld is not None:
-                    raise DataError(_rounded(spot(place), unheld))
+                    raise DataError(_would_be_rounded(spot(place), unheld))
         return reals
 
 
@@ -252,32 +263,32 @@ def _beyond(number: Any) -> bool:
     return isinstance(number, int) and not -(2**63) <= number < 2**63
 
 
-def _numbers(value: Any) -> list[Any]:
+def _numbers_in(value: Any) -> list[Any]:
     """The numbers of a vector, or a lone one, as Python has them."""
     return [array_like(one) for one in value] if is_list(value) else [array_like(value)]
 
 
-def _rounded(spot: str, number: int) -> str:
+def _would_be_rounded(spot: str, number: int) -> str:
     return (
         f"{spot} is {number} among real numbers, and float64 does not hold it (the nearest is {float(number):.0f}): "
         "round it, or, where labels are classes, make every one of them an integer or a string"
     )
 
 
-def _vector(value: Any, dim: int | None) -> bool:
+def _is_vector(value: Any, dim: int | None) -> bool:
     """Whether a value is a vector of so many real numbers."""
     numbers = is_list(value) and all(isinstance(one, int | float | np.integer | np.floating) for one in value)
     return numbers and len(value) == dim
 
 
-def _plain_list(values: Values) -> list[Any]:
+def _plain_list(values: ColumnValues) -> list[Any]:
     """The values without tensors and NumPy's scalars."""
     types = set(map(type, values))
     odd = any(hasattr(of, "__array__") or hasattr(of, "detach") for of in types)
     return [array_like(value) for value in values] if odd else list(values)
 
 
-def _gaps(values: Values) -> Bools | None:
+def _gaps(values: ColumnValues) -> Bools | None:
     """Which values say that there is no label; None: none."""
     if isinstance(values, np.ndarray):
         if values.dtype.kind != "f" or values.ndim > 2:

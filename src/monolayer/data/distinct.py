@@ -8,17 +8,15 @@ So the answer is exact, and the same on every run.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Ints, Words
+from monolayer.arrays import Array, Ints, Words
 
-_BLOCK = 1 << 18  # words hashed at a time: temporaries of 2 MB stay in cache
+_WORDS_AT_ONCE = 1 << 18  # words hashed at a time: temporaries of 2 MB stay in cache
 
 
-def distinct_rows(vectors: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
+def distinct_rows(vectors: Array) -> tuple[Array, Ints]:
     """`vocabulary` `(V, d)` and `rows` `(T,)` with `vectors == vocabulary[rows]`, for `vectors` `(T, d)`.
 
     Vectors are int64, or anything float64 holds exactly; −0.0 counts as 0.0 and comes back as 0.0. The
@@ -29,7 +27,7 @@ def distinct_rows(vectors: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
     # Adding zero turns −0.0 into 0.0: from here on, equal numbers are equal bits.
     table = np.ascontiguousarray(vectors, dtype=np.int64 if whole else np.float64) + 0
     words = table.view(np.uint64)
-    first, rows = _groups(_hash(words))
+    first, rows = _groups(_hash_rows(words))
     if not _matches(words, first, rows):
         _, first, rows = np.unique(words, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -41,7 +39,9 @@ def distinct_rows(vectors: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
 def row_keys(table: NDArray[np.float32]) -> Words:
     """`(T,)` 64-bit keys of the rows of `table` `(T, d)`: equal for equal bits, and hardly ever else."""
     words = np.ascontiguousarray(table).view(np.uint32)
-    return np.concatenate([_hash(part.astype(np.uint64)) for part in np.array_split(words, 1 + words.size // _BLOCK)])
+    return np.concatenate(
+        [_hash_rows(part.astype(np.uint64)) for part in np.array_split(words, 1 + words.size // _WORDS_AT_ONCE)]
+    )
 
 
 def distinct_runs(values: Ints, lengths: Ints) -> Ints:
@@ -68,14 +68,14 @@ def scramble(word: Words) -> Words:
     return word ^ (word >> np.uint64(32))
 
 
-def _hash(words: Words) -> Words:
+def _hash_rows(words: Words) -> Words:
     """`(T,)` keys of the rows of `words` `(T, d)`."""
     count, width = words.shape
     if width == 1:
         return words[:, 0]
     multipliers = scramble(np.arange(1, width + 1, dtype=np.uint64)) | np.uint64(1)
     keys = np.empty(count, np.uint64)
-    step = max(1, _BLOCK // max(width, 1))
+    step = max(1, _WORDS_AT_ONCE // max(width, 1))
     for start in range(0, count, step):
         # Scrambled first: short floats end in zero bits, and a product would keep those zeros.
         keys[start : start + step] = (scramble(words[start : start + step]) * multipliers).sum(axis=1)
@@ -96,7 +96,7 @@ def _groups(keys: Words) -> tuple[Ints, Ints]:
 
 def _matches(words: Words, first: Ints, rows: Ints) -> bool:
     """Whether every row equals the first of its group."""
-    step = max(1, _BLOCK // max(words.shape[1], 1))
+    step = max(1, _WORDS_AT_ONCE // max(words.shape[1], 1))
     return all(
         np.array_equal(words[start : start + step], words[first[rows[start : start + step]]])
         for start in range(0, len(words), step)

@@ -17,16 +17,18 @@ from monolayer.data.distinct import scramble
 from monolayer.data.labels import Per
 from monolayer.data.sequences import Sequences
 
-_TOKEN, _PLACE, _OWN = (np.uint64(salt) for salt in (0x243F6A8885A308D3, 0x13198A2E03707344, 0xA4093822299F31D0))
+_TOKEN_SALT, _PLACE_SALT, _OWN_SALT = (
+    np.uint64(salt) for salt in (0x243F6A8885A308D3, 0x13198A2E03707344, 0xA4093822299F31D0)
+)
 
 
 def fingerprints(data: Sequences, per: Per, *, positions: bool, causal: bool) -> Words:
     """The fingerprint of every answering place of ids: `(T,)` tokens or `(N,)` sequences."""
-    word = scramble(data.tokens.astype(np.uint64) ^ _TOKEN)
+    word = scramble(data.tokens.astype(np.uint64) ^ _TOKEN_SALT)
     if positions:
-        word = scramble(word ^ scramble(data.position.astype(np.uint64) ^ _PLACE))
+        word = scramble(word ^ scramble(data.position.astype(np.uint64) ^ _PLACE_SALT))
     context = context_sums(word, data, per, causal)
-    return scramble(context) if per == "sequence" else scramble(context ^ scramble(word ^ _OWN))
+    return scramble(context) if per == "sequence" else scramble(context ^ scramble(word ^ _OWN_SALT))
 
 
 def context_sums(word: Words, data: Sequences, per: Per, causal: bool) -> Words:

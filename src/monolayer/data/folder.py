@@ -32,7 +32,7 @@ from typing import TypeVar
 from monolayer.data.aside import map_regular, read_regular
 from monolayer.errors import DataError
 
-Found = TypeVar("Found")
+Content = TypeVar("Content")
 _TRIES = 1000
 """How often a folder may be replaced while it is read."""
 _ASIDE = re.compile(r"\.(.+)\.[0-9a-f]{8}")
@@ -42,7 +42,7 @@ _SCRATCH = re.compile(r"\..+\.[0-9a-f]{8}\.(saving|old)")
 
 
 @dataclass(frozen=True)
-class Kind:
+class FolderKind:
     """How to know a folder that may be replaced: `config.json` says `key: "monolayer"`, and all its files are known.
 
     A file written aside, `.FILE.3f9a01bc`, counts as FILE. `numbered`: a pattern of names that are among them too.
@@ -88,22 +88,24 @@ class Kind:
         return None
 
 
-_FILES = "config.json model.safetensors model.safetensors.index.json names.json memory.safetensors certificate.json"
-MODEL = Kind("model", "format", frozenset(_FILES.split()), r"model-[0-9]{5}-of-[0-9]{5}\.safetensors")
+_MODEL_FILES = (
+    "config.json model.safetensors model.safetensors.index.json names.json memory.safetensors certificate.json"
+)
+MODEL = FolderKind("model", "format", frozenset(_MODEL_FILES.split()), r"model-[0-9]{5}-of-[0-9]{5}\.safetensors")
 
 
 # -- writing -----------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind: Kind = MODEL) -> Iterator[Path]:
+def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind: FolderKind = MODEL) -> Iterator[Path]:
     """A scratch folder that becomes `folder` when the block ends well, and vanishes when it does not."""
     final = check_output(folder, overwrite=overwrite, kind=kind).resolve()  # '.' has no name to make another from
     final.parent.mkdir(parents=True, exist_ok=True)
     scratch = final.with_name(f".{final.name}.{secrets.token_hex(4)}.saving")
     try:
-        with _alone(final):
-            _clear(final, kind)
+        with _moving_alone(final):
+            _clear_leftovers(final, kind)
             scratch.mkdir()
             lock = _lock(scratch, wait=True)
     except OSError as error:  # about the folder that was asked for: nobody knows the name of a scratch folder
@@ -116,7 +118,7 @@ def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind:
         if final.exists():  # the old one goes: first see to it that the new one survives a loss of power
             for path in (*scratch.rglob("*"), scratch):
                 _sync(path)
-        with _alone(final):
+        with _moving_alone(final):
             _move_into_place(scratch, final, overwrite, kind)
     finally:
         if recover(final):
@@ -125,7 +127,7 @@ def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind:
         _unlock(lock)
 
 
-def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False, kind: Kind = MODEL) -> Path:
+def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False, kind: FolderKind = MODEL) -> Path:
     """Refuse a folder that exists, unless it may be replaced; bring back one that a killed process left aside."""
     final = Path(folder)
     scratch = next((above for above in final.resolve().parents if _SCRATCH.fullmatch(above.name)), None)
@@ -134,8 +136,8 @@ def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False, kin
             f"{final} cannot be made: {scratch.name} is a folder that another save is writing or replacing. Save this "
             "one elsewhere"
         )
-    with _alone(final.resolve()):
-        _check(final, overwrite, kind)
+    with _moving_alone(final.resolve()):
+        _check_replaceable(final, overwrite, kind)
     above = next(parent for parent in final.absolute().parents if parent.exists())
     if not above.is_dir():
         raise DataError(f"{final} cannot be made: {above} is a file, not a folder")
@@ -147,12 +149,12 @@ def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False, kin
 def recover(final: Path) -> bool:
     """Whether `final` exists, if need be because the old folder of a save that was killed is put back."""
     if not os.path.lexists(final):
-        with _alone(final):
+        with _moving_alone(final):
             _put_back(final)
     return os.path.lexists(final)
 
 
-def _check(final: Path, overwrite: bool, kind: Kind) -> None:
+def _check_replaceable(final: Path, overwrite: bool, kind: FolderKind) -> None:
     _put_back(final.resolve())
     if final.exists() and not overwrite:
         raise DataError(
@@ -163,9 +165,9 @@ def _check(final: Path, overwrite: bool, kind: Kind) -> None:
         raise DataError(f"{final} exists and is not replaced: {objection}. Nothing was changed")
 
 
-def _move_into_place(scratch: Path, final: Path, overwrite: bool, kind: Kind) -> None:
+def _move_into_place(scratch: Path, final: Path, overwrite: bool, kind: FolderKind) -> None:
     """Move the old folder, if there is one, out of the way, and the new one to its place."""
-    _check(final, overwrite, kind)
+    _check_replaceable(final, overwrite, kind)
     if not final.exists():
         scratch.rename(final)
         return
@@ -185,7 +187,7 @@ def _put_back(final: Path) -> None:
             old.rename(final)
 
 
-def _clear(final: Path, kind: Kind) -> None:
+def _clear_leftovers(final: Path, kind: FolderKind) -> None:
     """Remove what processes left that died while they saved `final`; a folder that holds anything foreign stays."""
     for left in (*_beside(final, "saving"), *(_beside(final, "old") if final.exists() else ())):
         lock = _lock(left, wait=False)
@@ -215,7 +217,7 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def _alone(final: Path) -> Iterator[None]:
+def _moving_alone(final: Path) -> Iterator[None]:
     """While no other process moves folders beside `final`."""
     lock = _lock(final.parent, wait=True)
     try:
@@ -282,7 +284,7 @@ class OpenFolder:
                 found[entry.name] = None
         return found
 
-    def _file(self, reader: Callable[..., Found], name: str) -> Found:
+    def _file(self, reader: Callable[..., Content], name: str) -> Content:
         try:
             return reader(name, inside=self._handle)
         except OSError as error:
@@ -291,10 +293,10 @@ class OpenFolder:
 
     def is_whole(self) -> bool:
         """Whether nothing that was read or missed depends on when the folder was replaced, if it was."""
-        return not self._asked_what_is_there or _names(self.path, self._handle)
+        return not self._asked_what_is_there or _still_names(self.path, self._handle)
 
 
-def read_together(folder: Path, reader: Callable[[OpenFolder], Found]) -> Found:
+def read_together(folder: Path, reader: Callable[[OpenFolder], Content]) -> Content:
     """What `reader` makes of a folder that is opened once, so of files out of one save.
 
     If one was gone because the folder was replaced meanwhile, `reader` is asked again. A folder that a killed save left
@@ -320,7 +322,7 @@ def read_together(folder: Path, reader: Callable[[OpenFolder], Found]) -> Found:
     raise OSError(errno.EBUSY, "it is replaced again and again while it is read", str(folder))
 
 
-def _names(folder: Path, opened: int) -> bool:
+def _still_names(folder: Path, opened: int) -> bool:
     """Whether `folder` still names the folder that was opened."""
     try:
         return os.path.samestat(folder.stat(), os.fstat(opened))

@@ -1,45 +1,53 @@
-"""Sequences under way: what a reader hands over, encoded a chunk at a time.
+"""Sequences that are being read, encoded a chunk at a time.
 
-At any moment there are at most about `CHUNK` tokens as Python objects; the rest is already row numbers,
+At any moment there are at most about `TOKENS_AT_ONCE` tokens as Python objects; the rest is already row numbers,
 4 bytes per string token and 8 per integer token, before the table of names is put in order once at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Ints
-from monolayer.data.columns import Coded, Column, Values, token_place
+from monolayer.arrays import Array, Ints
+from monolayer.data.columns import Coded, Column, ColumnValues, token_place
 from monolayer.data.labels import Labels, Per
 from monolayer.data.names import Names, Unit
+from monolayer.data.plain import Given
 from monolayer.errors import DataError
 from monolayer.table import plural
 
-GAP: Any = object()
-"""In the place of a label, or of the labels of a row: there is none."""
-CHUNK = 1 << 16  # tokens, or numbers where tokens are vectors
-Parts = tuple[NDArray[Any], Ints, Names | None, Labels | None, Ints | None]
-"""What `Sequences` is made of."""
+GAP: Given = object()
+"""Stands in the place of a label, or of all labels of a row, that is missing on purpose."""
+TOKENS_AT_ONCE = 1 << 16  # tokens, or numbers where tokens are vectors
+
+
+class SequenceFields(NamedTuple):
+    """The fields of `Sequences`, in their order, before they are checked."""
+
+    tokens: Array
+    lengths: Ints
+    vocabulary: Names | None
+    labels: Labels | None
+    prompts: Ints | None
 
 
 class Growing:
-    """Feed it sequences, one (`row`) or many at once (`rows`), then `finish`.
+    """A dataset that grows: add sequences one by one (`row`) or many at once (`rows`), then `finish`.
 
-    `line` numbers are what error messages name.
+    Error messages name the `line` numbers that come with the rows.
     """
 
     def __init__(self, name: str, unit: str = "line") -> None:
         self.name, self.unit = name, unit
         self.cut: Unit | None = None
-        """What strings were cut into; None: there were none."""
+        """How strings were split; None: there were none."""
         self.prompts: list[int] = []
-        """Tokens of the prompt of each sequence, where they have one."""
+        """Number of prompt tokens of each sequence; empty if there are no prompts."""
         self.doubtful = ""
-        """The columns of tokens and labels, where nobody has said what a label belongs to."""
+        """Names of the two columns, in words, if nobody has said what a label belongs to; else empty."""
         self._per: Per | None = None
         self._token_column, self._label_column = Column("token"), Column("label")
         self._all_sizes: list[Ints] = []
@@ -48,9 +56,9 @@ class Growing:
         self._empty()
 
     def _empty(self) -> None:
-        """The chunk at hand, as Python objects."""
-        self._tokens: list[Any] = []
-        self._labels: list[Any] = []
+        """Start a new chunk, which holds Python objects."""
+        self._tokens: list[Given] = []
+        self._labels: list[Given] = []
         self._lines: list[int] = []
         self._sizes: list[int] = []
         self._weight = 0
@@ -59,7 +67,7 @@ class Growing:
         """'line 7 of data.jsonl'."""
         return f"{self.unit} {line} of {self.name}"
 
-    def row(self, line: int, tokens: Sequence[Any], labels: Any, per: Per | None) -> None:
+    def row(self, line: int, tokens: Sequence[Given], labels: Given, per: Per | None) -> None:
         """One whole sequence; `labels` is a list for per token, one label for per sequence, or `GAP`."""
         if len(tokens) == 0:
             raise DataError(f"{self.at(line)} is an empty sequence: every sequence needs a token")
@@ -82,7 +90,7 @@ class Growing:
         self._sizes.append(len(tokens))
         vector = tokens[0] if isinstance(tokens[0], list) else labels[0] if per == "token" else labels
         self._weight += len(tokens) * (len(vector) if isinstance(vector, list) else 1)
-        if self._weight >= CHUNK:
+        if self._weight >= TOKENS_AT_ONCE:
             self._flush()
 
     def answer(self, line: int, prompt: list[str], answer: list[str]) -> None:
@@ -91,24 +99,29 @@ class Growing:
         self.row(line, prompt + answer, None, None)
 
     def rows(
-        self, lines: Sequence[int], tokens: Values | Coded, sizes: Ints, labels: Values | Coded | None, per: Per | None
+        self,
+        lines: Sequence[int],
+        tokens: ColumnValues | Coded,
+        sizes: Ints,
+        labels: ColumnValues | Coded | None,
+        per: Per | None,
     ) -> None:
         """Whole sequences at once: tokens, sequence after sequence, their lengths, and as many labels as `per` asks."""
         self._flush()
         self._agree(lines[0], per)
         self._add(lines, tokens, sizes, labels)
 
-    def finish(self) -> Parts:
-        """All that was read: what `Sequences` is made of."""
+    def finish(self) -> SequenceFields:
+        """Everything that was read, as the fields of `Sequences`."""
         self._flush()
         if not self._count:
             raise DataError(f"{self.name} is empty: there is no sequence in it")
-        tokens, names, _ = self._token_column.finish()
+        tokens = self._token_column.finish()
         labels = None
         if self._per is not None:
-            values, classes, scalar = self._label_column.finish()
+            found = self._label_column.finish()
             if self._label_column.kind is not None:
-                labels = Labels(values, self._per, classes, scalar, self._label_column.place)
+                labels = Labels(found.values, self._per, found.names, found.scalar, self._label_column.place)
         sizes = np.concatenate(self._all_sizes)
         if self.doubtful and labels is not None and _word_by_word(labels, sizes):
             raise DataError(
@@ -116,10 +129,11 @@ class Growing:
                 "per='sequence' or per='token' (--per)"
             )
         prompts = np.array(self.prompts, dtype=np.int64) if self.prompts else None
-        return tokens, sizes, None if names is None else names.cut_into(self.cut), labels, prompts
+        names = None if tokens.names is None else tokens.names.cut_into(self.cut)
+        return SequenceFields(tokens.values, sizes, names, labels, prompts)
 
     def _agree(self, line: int, per: Per | None) -> None:
-        """A sequence has labels where and as the first one has that is no gap."""
+        """Refuse a sequence that is not labelled like the first one whose label is not a gap."""
         if self._first is None:
             self._flush()
             self._first, self._per = line, per
@@ -137,7 +151,9 @@ class Growing:
             f"one per {per}; label every token or every sequence"
         )
 
-    def _add(self, lines: Sequence[int], tokens: Values | Coded, sizes: Ints, labels: Values | Coded | None) -> None:
+    def _add(
+        self, lines: Sequence[int], tokens: ColumnValues | Coded, sizes: Ints, labels: ColumnValues | Coded | None
+    ) -> None:
         """Encode the tokens and labels of sequences; `lines` has one number per sequence."""
 
         def line(row: int) -> str:
@@ -154,7 +170,7 @@ class Growing:
         self._sequences += len(sizes)
 
     def _flush(self) -> None:
-        """Encode the chunk at hand."""
+        """Encode the current chunk, and start a new one."""
         lines, tokens, labels, sizes = self._lines, self._tokens, self._labels, self._sizes
         self._empty()
         if sizes:

@@ -1,4 +1,4 @@
-"""Labels: one per token or one per sequence, from what people have.
+"""Labels: one per token or one per sequence, from lists, arrays, tensors or columns.
 
 Whether labels go by token or by sequence is said by `per`, or else read off their shape. A list of labels whose lengths
 are those of the sequences goes by token; a lone value goes by sequence; a list of real numbers of another length is
@@ -16,12 +16,11 @@ from reprlib import repr as short
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Ints
-from monolayer.data.columns import Column, Values, flattened, token_place
+from monolayer.arrays import Array, Ints
+from monolayer.data.columns import Column, ColumnValues, flattened, token_place
 from monolayer.data.names import Names
-from monolayer.data.plain import array_like, is_gap, is_list, plain_array
+from monolayer.data.plain import Given, array_like, is_gap, is_list, plain_array
 from monolayer.errors import DataError
 from monolayer.table import plural
 
@@ -39,7 +38,7 @@ class Labels:
     sequences that have a label; None: all.
     """
 
-    values: NDArray[Any]
+    values: Array
     per: Per
     classes: Names | None
     scalar: bool = False
@@ -55,7 +54,7 @@ class Labels:
         there = np.flatnonzero(number >= 0)
         return replace(self, values=self.values[number[there]], place=None if len(there) == len(number) else there)
 
-    def decode(self, values: NDArray[Any]) -> NDArray[Any]:
+    def decode(self, values: Array) -> Array:
         """What users call these label values."""
         if self.classes is not None:
             return self.classes.decode(values)
@@ -63,7 +62,7 @@ class Labels:
 
     @classmethod
     def of(
-        cls, Y: Any, sizes: Ints, *, padded: int | None = None, per: Per | None = None, ours: bool = False
+        cls, Y: Given, sizes: Ints, *, padded: int | None = None, per: Per | None = None, ours: bool = False
     ) -> Labels:
         """Labels for sequences of lengths `sizes` `(N,)`; rows of `Y` may be padded to `padded` labels.
 
@@ -74,7 +73,7 @@ class Labels:
         Y = array_like(Y)
         if isinstance(Y, str | bytes | Mapping | Set) or not hasattr(Y, "__iter__"):
             raise DataError(f"Y is a {type(Y).__name__}: it must be a list or an array, one row per sequence")
-        rows: Any = Y if plain_array(Y) else [array_like(row) for row in Y]
+        rows: Given = Y if plain_array(Y) else [array_like(row) for row in Y]
         if len(rows) != len(sizes):
             raise DataError(
                 f"X has {plural(len(sizes), 'sequence')} but Y has {plural(len(rows), 'row')}: give one row each"
@@ -85,33 +84,32 @@ class Labels:
             if asked == "token" and any(isinstance(row, str) for row in rows):
                 rows = [list(row) if isinstance(row, str) else row for row in rows]
             array = plain_array(rows)
-            flat, per = _from_array(rows, sizes, padded) if array else _from_lists(rows, sizes, padded)
+            flat, per = _labels_of_array(rows, sizes, padded) if array else _labels_of_lists(rows, sizes, padded)
             if asked == "token" and per != "token":
                 raise DataError(
                     f"per='token', but the labels of sequence 0 are {short(rows[0])}: give one label per token"
                 )
         column = Column("label", ours=ours)
         column.add(flat, lambda i: f"sequence {i}" if per == "sequence" else token_place(i, sizes))
-        values, classes, scalar = column.finish()
+        found = column.finish()
         if len(sizes) and column.kind is None:
             raise DataError("labels are missing: every one is None, NaN or −100")
-        return cls(values, per, classes, scalar, column.place)
+        return cls(found.values, per, found.names, found.scalar, column.place)
 
 
-def check_per(per: Any) -> None:
+def check_per(per: object) -> None:
     """`per` is a choice of three, or left out."""
     if per not in (None, *get_args(Belongs)):
         names = ", ".join(map(repr, get_args(Belongs)))
         raise DataError(f"per must be {names} or None (read off the shape of the labels), not {per!r}")
 
 
-def _by_sequence(rows: Any) -> Values:
+def _by_sequence(rows: Given) -> ColumnValues:
     """One label per sequence: a lone value, or one vector of real numbers."""
     if plain_array(rows):
         if rows.ndim > 2 or (rows.ndim == 2 and rows.dtype.kind != "f"):
             raise DataError(f"per='sequence', but Y has shape {rows.shape} and type {rows.dtype}: give one label each")
-        array: NDArray[Any] = rows
-        return array
+        return rows
     for number, row in enumerate(rows):
         if is_list(row) and not _real(row):
             raise DataError(
@@ -122,7 +120,7 @@ def _by_sequence(rows: Any) -> Values:
     return values
 
 
-def _from_array(Y: NDArray[Any], sizes: Ints, padded: int | None) -> tuple[NDArray[Any], Per]:
+def _labels_of_array(Y: Array, sizes: Ints, padded: int | None) -> tuple[Array, Per]:
     if Y.ndim == 1:
         return Y, "sequence"
     width = Y.shape[1]
@@ -137,7 +135,7 @@ def _from_array(Y: NDArray[Any], sizes: Ints, padded: int | None) -> tuple[NDArr
     raise _wrong_count(sizes, np.full(len(sizes), width))
 
 
-def _from_lists(rows: list[Any], sizes: Ints, padded: int | None) -> tuple[Values, Per]:
+def _labels_of_lists(rows: list[Any], sizes: Ints, padded: int | None) -> tuple[ColumnValues, Per]:
     bare = [not is_list(row) and is_gap(row) for row in rows]  # no label in the whole row
     nested = {number: is_list(row) for number, row in enumerate(rows) if not bare[number]}
     if not any(nested.values()):
@@ -162,7 +160,7 @@ def _from_lists(rows: list[Any], sizes: Ints, padded: int | None) -> tuple[Value
     raise _wrong_count(sizes, np.array(list(map(len, full))))
 
 
-def _real(row: Any) -> bool:
+def _real(row: Given) -> bool:
     """Whether a row reads as one vector of real numbers: numbers throughout, and not all of them integers."""
     if plain_array(row):
         return bool(row.ndim == 1 and row.dtype.kind == "f")

@@ -18,7 +18,7 @@ from monolayer.errors import DataError
 
 BY_TOKEN = ("labels", "ner_tags", "tags")
 """Columns that hold a label per token, the last two in many public datasets."""
-USUAL = {"tokens", "label", *BY_TOKEN}
+USUAL_COLUMNS = {"tokens", "label", *BY_TOKEN}
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """The columns that a table is read by. `label` is None for no labels.
 
     `per`: what a label belongs to; None: the cells say it. `pairs`: whether the columns are a key and a value. `asks`:
@@ -74,7 +74,7 @@ class Layout:
     asks: bool = False
 
     @classmethod
-    def of(cls, columns: Columns, there: list[str], name: str, *, lists: bool = False) -> Layout:
+    def of(cls, columns: Columns, there: list[str], name: str, *, lists: bool = False) -> TableLayout:
         """The layout of a table with the columns `there`, of which none that is read may have the name of another one.
 
         `lists`: whether the format writes lists as such, so that text is a sequence of characters, not of words.
@@ -90,12 +90,12 @@ class Layout:
         return layout
 
     @classmethod
-    def _of_names(cls, columns: Columns, there: list[str], name: str, lists: bool) -> Layout:
+    def _of_names(cls, columns: Columns, there: list[str], name: str, lists: bool) -> TableLayout:
         chosen = [column for column in (columns.tokens, columns.labels) if column is not None]
         for column in chosen:
             if column not in there:
                 raise no_column(column, there, name)
-        pair = None if chosen or USUAL & set(there) else _key_and_value(columns, there, name)
+        pair = None if chosen or USUAL_COLUMNS & set(there) else _key_and_value(columns, there, name)
         if pair is not None:
             return cls.of_pairs(pair, columns)
         token = columns.tokens or "tokens"
@@ -113,7 +113,7 @@ class Layout:
         return cls(token, label, unit, per, asks=other and per is None)
 
     @classmethod
-    def of_pairs(cls, names: list[str], columns: Columns) -> Layout:
+    def of_pairs(cls, names: list[str], columns: Columns) -> TableLayout:
         """A key and a value per row, or a key alone; by default text is cut into words, in every format alike."""
         value, unit = names[1] if len(names) > 1 else None, columns.unit or columns.like.unit or "words"
         per = columns.belongs

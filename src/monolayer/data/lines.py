@@ -17,7 +17,7 @@ from typing import Any
 
 from monolayer.errors import DataError
 
-LONGEST = 1 << 27
+LONGEST_LINE = 1 << 27
 """Bytes of one line: parsed it takes about ten times as much memory, and a small gzip may hold a huge one."""
 
 
@@ -70,10 +70,11 @@ class Lines:
 
     def _line(self, number: int) -> bytes:
         """The rest of line `number`, as bytes."""
-        line = self._read(lambda: self._file.readline(LONGEST + 1))
-        if len(line) > LONGEST:
+        line = self._read(lambda: self._file.readline(LONGEST_LINE + 1))
+        if len(line) > LONGEST_LINE:
             raise DataError(
-                f"line {number} of {self.name} is longer than {LONGEST >> 20} MiB: give every sequence its own line"
+                f"line {number} of {self.name} is longer than {LONGEST_LINE >> 20} MiB: put every sequence on its own "
+                "line"
             )
         return line
 
@@ -88,7 +89,7 @@ class Lines:
         except EOFError:
             raise self.cut("its gzip stream stops before its end") from None
         except (gzip.BadGzipFile, zlib.error) as error:
-            raise DataError(f"{self.name} is no gzip file, or a damaged one ({error}); write it again") from None
+            raise DataError(f"{self.name} is not a gzip file, or is damaged ({error}); write it again") from None
         except OSError as error:
             raise DataError(f"{self.name} cannot be read: {error.strerror or error}") from None
 

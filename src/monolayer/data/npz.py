@@ -7,18 +7,18 @@ import zipfile
 import zlib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib import format as layout
-from numpy.typing import NDArray
 
+from monolayer.arrays import Array
 from monolayer.data.layout import Columns
 from monolayer.data.sequences import Sequences
 from monolayer.errors import DataError
 
 _PACKED_AT_MOST = 1032
-"""How many bytes deflate can make of one."""
+"""Most bytes that deflate can pack into one."""
 
 
 def read_npz(file: Path, columns: Columns) -> Sequences:
@@ -38,21 +38,22 @@ def read_npz(file: Path, columns: Columns) -> Sequences:
         raise DataError(f"{file}: {error}") from None
 
 
-def load_arrays(file: Path, wanted: Collection[str] | None = None) -> tuple[list[str], dict[str, NDArray[Any]]]:
+def load_arrays(file: Path, wanted: Collection[str] | None = None) -> tuple[list[str], dict[str, Array]]:
     """The names of all arrays in an npz file, and those that are `wanted`, by default all of them."""
     try:
         sizes = array_sizes(file)
         with file.open("rb") as raw, np.load(raw, allow_pickle=False) as stored:
             names = list(stored.files)
-            for name, (count, size, there) in sizes.items():
-                if count * size > there:
+            for name, size in sizes.items():
+                claimed = size.values * size.item_bytes
+                if claimed > size.most_bytes:
                     raise DataError(
-                        f"{file} is damaged: the array {name!r} claims {count * size:,} bytes, and the file has room "
-                        f"for {there:,} at most; write it again"
+                        f"{file} is damaged: the array {name!r} claims {claimed:,} bytes, and the file has room "
+                        f"for {size.most_bytes:,} at most; write it again"
                     )
             return names, {name: stored[name] for name in names if wanted is None or name in wanted}
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, SyntaxError) as error:
-        raise DataError(f"{file} is no npz file, or a damaged one ({error}): copy or write it again") from None
+        raise DataError(f"{file} is not an npz file, or is damaged ({error}): copy or write it again") from None
     except DataError:
         raise
     except ValueError as error:
@@ -61,19 +62,28 @@ def load_arrays(file: Path, wanted: Collection[str] | None = None) -> tuple[list
         ) from None
 
 
-def array_sizes(file: Path) -> dict[str, tuple[int, int, int]]:
-    """Of every array: how many values its header claims, bytes of each, and the most bytes that can be in its part."""
+class ArraySize(NamedTuple):
+    """What the header of an array claims, values and bytes per value, and the most bytes that the file can hold."""
+
+    values: int
+    item_bytes: int
+    most_bytes: int
+
+
+def array_sizes(file: Path) -> dict[str, ArraySize]:
+    """The size of every array in an npz file, from its header."""
     found = {}
     with zipfile.ZipFile(file) as stored:
         for part in stored.infolist():
             with stored.open(part) as member:
                 try:
                     version = layout.read_magic(member)
-                except ValueError:  # no array
+                except ValueError:  # not an array
                     continue
                 header = layout.read_array_header_1_0 if version == (1, 0) else layout.read_array_header_2_0
                 shape, _, kind = header(member)
-                there = min(part.file_size, _PACKED_AT_MOST * file.stat().st_size)
-                size = 0 if kind.hasobject else kind.itemsize  # objects are refused later
-                found[part.filename.removesuffix(".npy")] = math.prod(shape), size, there
+                most_bytes = min(part.file_size, _PACKED_AT_MOST * file.stat().st_size)
+                item_bytes = 0 if kind.hasobject else kind.itemsize  # objects are refused later
+                name = part.filename.removesuffix(".npy")
+                found[name] = ArraySize(math.prod(shape), item_bytes, most_bytes)
     return found

@@ -17,7 +17,7 @@ from monolayer.data.names import NameBuilder, Names
 from monolayer.data.sequences import Sequences
 from monolayer.errors import DataError
 
-_TINY = """
+_TINY_PHRASES = """
 银行 yín háng|行走 xíng zǒu|旅行 lǚ xíng|行业 háng yè|自行车 zì xíng chē
 长城 cháng chéng|校长 xiào zhǎng|长江 cháng jiāng|成长 chéng zhǎng|特长 tè cháng
 音乐 yīn yuè|快乐 kuài lè|乐器 yuè qì|欢乐 huān lè
@@ -67,5 +67,5 @@ def phrases() -> Sequences:
 
 def tiny_phrases() -> Sequences:
     """A few dozen well-known phrases, many of whose characters have two readings."""
-    entries = [entry.split() for entry in _TINY.replace("\n", "|").split("|") if entry]
+    entries = [entry.split() for entry in _TINY_PHRASES.replace("\n", "|").split("|") if entry]
     return Sequences.of([characters for characters, *_ in entries], [readings for _, *readings in entries])

@@ -9,18 +9,21 @@ open files) is an error that names the way out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
+from monolayer.arrays import Array
 from monolayer.errors import DataError
 
-_PLAIN = {str, int, float, bool, list, tuple, type(None)}
+Given: TypeAlias = Any
+"""What a user or another library gives, before it is checked: a cell, a list, an array, a tensor, a table."""
+_PLAIN_TYPES = {str, int, float, bool, list, tuple, type(None)}
 
 
-def array_like(value: Any) -> Any:
+def array_like(value: Given) -> Given:
     """Tensors and whatever else knows how to be an array, as one; of objects, as a list; a lone number as itself."""
-    if type(value) in _PLAIN:
+    if type(value) in _PLAIN_TYPES:
         return value
     _check_readable(value)
     if hasattr(value, "detach"):
@@ -31,7 +34,7 @@ def array_like(value: Any) -> Any:
     elif is_frame(value):
         value = _frame_rows(value)
     elif hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):
-        value = _column(value)
+        value = _column_values(value)
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         return value.item()
     if isinstance(value, np.ndarray) and value.dtype == object:
@@ -39,17 +42,17 @@ def array_like(value: Any) -> Any:
     return value
 
 
-def is_list(value: Any) -> bool:
+def is_list(value: object) -> bool:
     """Whether `value` holds values in a row (a string is one value)."""
     return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
 
 
-def plain_array(value: Any) -> bool:
+def plain_array(value: object) -> TypeGuard[Array]:
     """Whether `value` is an array of machine numbers or strings, so that all its values have one type."""
     return isinstance(value, np.ndarray) and value.dtype != object
 
 
-def is_gap(value: Any) -> bool:
+def is_gap(value: Given) -> bool:
     """Whether a value says that there is no label: None, NaN, pandas' NA, or a vector of NaN alone."""
     if is_list(value):
         return len(value) > 0 and all(isinstance(one, float | np.floating) and one != one for one in value)
@@ -58,7 +61,7 @@ def is_gap(value: Any) -> bool:
     return isinstance(value, float | np.floating) and bool(value != value)
 
 
-def check_not_open(value: Any) -> None:
+def check_not_open(value: object) -> None:
     """Refuse an open file, of which nobody can say where its reader stands."""
     if hasattr(value, "readline"):
         name = getattr(value, "name", None)
@@ -66,7 +69,7 @@ def check_not_open(value: Any) -> None:
         raise DataError(f"this is an open file{called}: pass the path of the file, or a list of what it holds")
 
 
-def _check_readable(value: Any) -> None:
+def _check_readable(value: object) -> None:
     """Refuse what holds no values that could be read as they stand."""
     check_not_open(value)
     if _unrun(value):
@@ -86,29 +89,29 @@ def _check_readable(value: Any) -> None:
         raise DataError(f"this is a sparse tensor ({layout}): pass it as a full one, .to_dense()")
 
 
-def _unrun(value: Any) -> bool:
+def _unrun(value: object) -> bool:
     """Whether a table is a query (a LazyFrame of Polars and its like), which has neither rows nor a length yet."""
     return hasattr(value, "collect") and not hasattr(value, "__len__")
 
 
-def _unmasked(array: np.ma.MaskedArray[Any, Any]) -> Any:
+def _unmasked(array: np.ma.MaskedArray[Any, Any]) -> Given:
     """NaN for what is masked among real numbers, else None; without a masked value the array itself."""
     if not np.ma.getmaskarray(array).any():
         return array.data
     return array.filled(np.nan) if array.dtype.kind == "f" and array.ndim > 0 else array.tolist()
 
 
-def _column(values: Any) -> Any:
+def _column_values(values: Given) -> Given:
     """A column of pandas, Polars or Arrow; other libraries' arrays."""
     array = np.asarray(values)
     own = isinstance(getattr(values, "dtype", None), np.dtype)  # then nothing was converted
     if own or array.dtype.kind not in "fO" or (array.dtype.kind == "f" and not np.isnan(array).any()):
         return array
     # NaN may stand for a missing value among integers, which must stay integers.
-    return _listed(values)
+    return _as_list(values)
 
 
-def _listed(values: Any) -> list[Any]:
+def _as_list(values: Given) -> list[Given]:
     """The values of a column as Python values."""
     method = next((each for each in ("to_pylist", "to_list", "tolist") if hasattr(values, each)), None)
     return list(values) if method is None else list(getattr(values, method)())  # Arrow; Polars and pandas; NumPy
@@ -117,25 +120,25 @@ def _listed(values: Any) -> list[Any]:
 # -- tables --------------------------------------------------------------------------------------------
 
 
-def is_frame(value: Any) -> bool:
+def is_frame(value: object) -> bool:
     """Whether a value has columns by name. (A dict of columns has no order of rows that one could see: not taken.)"""
     return not _unrun(value) and frame_names(value) is not None and hasattr(value, "__getitem__")
 
 
-def frame_names(frame: Any) -> list[str] | None:
+def frame_names(frame: object) -> list[str] | None:
     """The names of its columns as text, in their order; None for what is no table."""
-    names = _own_names(frame)
+    names = _frame_own_names(frame)
     return None if names is None else [str(name) for name in names]
 
 
-def frame_cells(frame: Any, at: int) -> list[Any]:
+def frame_cells(frame: Given, at: int) -> list[Given]:
     """Column number `at` as Python values."""
     column = _frame_column(frame, at)
-    plain = [array_like(cell) for cell in _listed(column)]
+    plain = [array_like(cell) for cell in _as_list(column)]
     return [cell.tolist() if isinstance(cell, np.ndarray) else cell for cell in plain]
 
 
-def _frame_column(frame: Any, at: int) -> Any:
+def _frame_column(frame: Given, at: int) -> Given:
     """Column number `at` as its library holds it. Its name does not matter: it may be a number, or a tuple."""
     if hasattr(frame, "iloc"):  # pandas
         return frame.iloc[:, at]
@@ -143,18 +146,18 @@ def _frame_column(frame: Any, at: int) -> Any:
         return frame.get_columns()[at]
     if hasattr(frame, "to_pylist"):  # Arrow
         return frame.column(at)
-    return frame[(_own_names(frame) or [])[at]]  # Hugging Face
+    return frame[(_frame_own_names(frame) or [])[at]]  # Hugging Face
 
 
-def _own_names(frame: Any) -> list[Any] | None:
+def _frame_own_names(frame: object) -> list[Given] | None:
     names = getattr(frame, "column_names", None)  # Arrow, Hugging Face
     names = getattr(frame, "columns", None) if names is None else names  # pandas, Polars
     return list(names) if isinstance(names, Iterable) else None
 
 
-def _frame_rows(frame: Any) -> Any:
+def _frame_rows(frame: Given) -> Given:
     """A table in the place of an array, row by row: an array if all its columns have one type, else lists."""
-    columns = [array_like(_frame_column(frame, at)) for at in range(len(_own_names(frame) or []))]
+    columns = [array_like(_frame_column(frame, at)) for at in range(len(_frame_own_names(frame) or []))]
     if columns and all(map(plain_array, columns)) and len({column.dtype for column in columns}) == 1:
         return np.stack(columns, axis=1)
-    return [list(row) for row in zip(*map(_listed, columns), strict=True)]
+    return [list(row) for row in zip(*map(_as_list, columns), strict=True)]

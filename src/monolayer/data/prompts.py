@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from reprlib import repr as short
-from typing import Any
 
-from monolayer.data.plain import array_like, is_gap, is_list
+from monolayer.data.plain import Given, array_like, is_gap, is_list
 from monolayer.errors import DataError
 
 PIECE = r"\s*\S+|\s+"
@@ -23,7 +22,7 @@ def pieces(text: str) -> list[str]:
     return re.findall(PIECE, text)
 
 
-def tokens_of(prompt: Any, answer: Any, at: str) -> tuple[list[str], list[str]]:
+def tokens_of(prompt: Given, answer: Given, at: str) -> tuple[list[str], list[str]]:
     """The tokens of a prompt and of its answer, none where the answer is missing; `at`: where they stand, in words."""
     if prompt is None:
         raise DataError(f"{at} has no prompt: give one, or take the row out")
@@ -40,7 +39,7 @@ def tokens_of(prompt: Any, answer: Any, at: str) -> tuple[list[str], list[str]]:
     return found[0], found[1]
 
 
-def are_texts(X: Any, Y: Any) -> bool:
+def are_texts(X: Given, Y: Given) -> bool:
     """Whether `X` is a list of strings, and `Y` one too, but for gaps."""
     X, Y = array_like(X), array_like(Y)
     if not (is_list(X) and is_list(Y)) or len(X) == 0:

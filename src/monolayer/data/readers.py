@@ -1,8 +1,8 @@
 """Files to sequences: `read`, which knows every format by its suffix, and the plain-text formats themselves.
 
 `docs/data.md` describes the formats. Tables are in `tabular.py`, arrays in `npz.py`. Parquet, and text where it is
-plain, is read by `arrow.py`, a block at a time; other text line by line. All is encoded on the way, so a file may be
-larger than the memory that its text would need.
+plain, is read by `arrow.py`, a block at a time; other text line by line. Everything is encoded while it is read, so
+a file may be larger than the memory that its text would need.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from typing import Any
 from monolayer.data import lines as limits
 from monolayer.data.growing import Growing
 from monolayer.data.labels import Belongs
-from monolayer.data.layout import USUAL, Columns, Layout, Manner, no_column
+from monolayer.data.layout import USUAL_COLUMNS, Columns, Manner, TableLayout, no_column
 from monolayer.data.lines import Lines
 from monolayer.data.names import Names, Unit
 from monolayer.data.npz import read_npz
+from monolayer.data.plain import Given
 from monolayer.data.prompts import ANSWERS, PROMPTS
 from monolayer.data.sequences import Sequences
 from monolayer.data.shards import files, read_shards
-from monolayer.data.tabular import Table, cells_of, from_mapping, read_table
+from monolayer.data.tabular import RowReader, from_mapping, read_table, row_cells
 from monolayer.errors import DataError
 
-SUFFIXES = {
+SUFFIXES_OF_FORMAT = {
     "jsonl": (".jsonl", ".ndjson", ".json"),
     "conll": (".conll", ".iob", ".iob2", ".bio", ".bioes"),
     "conllu": (".conllu",),
@@ -43,9 +44,9 @@ SUFFIXES = {
     "npz": (".npz",),
 }
 ARROW = find_spec("pyarrow") is not None
-"""Whether pyarrow is there: then plain text is read by its parsers."""
+"""Whether pyarrow is installed; its parsers then read plain text, which is faster."""
 _EXAMPLE = '{"tokens": ["a", "b"], "labels": ["x", "y"]}'
-_FORMAT_OF = {suffix: format for format, suffixes in SUFFIXES.items() for suffix in suffixes}
+_FORMAT_OF = {suffix: format for format, suffixes in SUFFIXES_OF_FORMAT.items() for suffix in suffixes}
 
 
 def read(
@@ -71,7 +72,7 @@ def read(
     error. `like`: how the model that is asked reads (`model.card.manner`), which settles what the data leave open.
     """
     names, columns = files(path), Columns(tokens, labels, unit, per, like or Manner())
-    read_one = partial(_read, format, columns)
+    read_one = partial(_read_file, format, columns)
     data = read_one(names[0]) if len(names) == 1 else read_shards(names, read_one)
     try:
         return data.recoded(vocabulary)
@@ -80,17 +81,19 @@ def read(
         raise DataError(f"{names[0]}{more}: {error}") from None
 
 
-def _read(format: str | None, columns: Columns, name: str) -> Sequences:
+def _read_file(format: str | None, columns: Columns, name: str) -> Sequences:
     """The sequences of one file."""
     standard_input, file = name == "-", Path(name)
-    format = _format(file, standard_input, format)
+    format = _format_of(file, standard_input, format)
     if columns.per == "sequence" and format in ("conll", "conllu"):
-        raise DataError(f"{file} is read as CoNLL, which has one label per token: they cannot be one per sequence")
+        raise DataError(
+            f"{file} is read as CoNLL, which has one label per token: per='sequence' (--per) cannot be used"
+        )
     if columns.per == "answer" and format in ("conll", "conllu", "npz"):
-        raise DataError(f"{file} is read as {format}, and prompts and answers are columns of text: use JSONL or CSV")
+        raise DataError(f"{file} is read as {format}, which cannot hold prompts and answers: use JSONL or CSV")
     if format in ("npz", "parquet"):
         if standard_input or file.suffix.lower() == ".gz":
-            raise DataError(f"{format} is read from a plain file, not from standard input and not from gzip")
+            raise DataError(f"{format} cannot be read from standard input or gzip: give an uncompressed file")
         if format == "npz":
             return read_npz(file, columns)
         try:
@@ -99,27 +102,27 @@ def _read(format: str | None, columns: Columns, name: str) -> Sequences:
             raise DataError(f"{file}: Parquet needs pyarrow: pip install pyarrow") from None
         return read_parquet(file, columns)
     if not standard_input and Path(file.name.removesuffix(".gz")).suffix == ".json":
-        whole = _document(file, columns)
+        whole = _read_document(file, columns)
         if whole is not None:
             return whole
     with Lines(None if standard_input else file) as lines:
         growing = Growing(lines.name)
         arrow: Any = import_module("monolayer.data.arrow") if ARROW else None
         if format == "jsonl":
-            rows = ((lines.number, _object(line, lines, growing)) for line in lines if not line.isspace())
-            _objects(rows, growing, columns, arrow and partial(arrow.read_json_blocks, lines))
+            rows = ((lines.number, _parse_object(line, lines, growing)) for line in lines if not line.isspace())
+            _read_objects(rows, growing, columns, arrow and partial(arrow.read_json_blocks, lines))
         elif format in ("conll", "conllu"):
-            _conll(lines, growing, columns, universal=format == "conllu")
+            _read_conll(lines, growing, columns, universal=format == "conllu")
         else:
             read_table(lines, growing, columns, tabs=format == "tsv", blocks=arrow and arrow.read_table_blocks)
         return Sequences(*growing.finish())
 
 
 def sequences_of(
-    X: Any,
-    Y: Any = None,
+    X: Given,
+    Y: Given = None,
     *,
-    lengths: Any = None,
+    lengths: Given = None,
     per: Belongs | None = None,
     unit: Unit | None = None,
     like: Manner | None = None,
@@ -128,14 +131,14 @@ def sequences_of(
     if not isinstance(X, str | os.PathLike):
         return Sequences.of(X, Y, lengths=lengths, per=per, unit=unit, like=like)
     if Y is not None or lengths is not None:
-        raise DataError(f"{os.fspath(X)} is a data file, and holds its labels and lengths: leave Y and lengths out")
+        raise DataError(f"{os.fspath(X)} is a data file, which has its own labels and lengths: leave Y and lengths out")
     return read(X, per=per, unit=unit, like=like)
 
 
-def _format(file: Path, standard_input: bool, format: str | None) -> str:
-    """The name of the format, after making sure that there is a file to read."""
-    if format is not None and format not in SUFFIXES:
-        raise DataError(f"there is no format {format!r}; the formats are {', '.join(SUFFIXES)}")
+def _format_of(file: Path, standard_input: bool, format: str | None) -> str:
+    """The format of a file by its suffix, unless `format` says it. A file that cannot be read is an error."""
+    if format is not None and format not in SUFFIXES_OF_FORMAT:
+        raise DataError(f"there is no format {format!r}; the formats are {', '.join(SUFFIXES_OF_FORMAT)}")
     if standard_input:
         return format or "jsonl"
     if not file.exists():
@@ -143,15 +146,14 @@ def _format(file: Path, standard_input: bool, format: str | None) -> str:
     if file.is_dir():
         raise DataError(f"{file} is a directory: give one data file")
     if not os.access(file, os.R_OK):
-        raise DataError(f"{file} may not be read: check its permissions")
+        raise DataError(f"{file} cannot be read: check its permissions")
     if format is not None:
         return format
     suffix = (Path(file.stem) if file.suffix.lower() == ".gz" else file).suffix.lower()
     if suffix not in _FORMAT_OF:
-        known = "; ".join(f"{name} ({' '.join(suffixes)})" for name, suffixes in SUFFIXES.items())
+        known = "; ".join(f"{name} ({' '.join(suffixes)})" for name, suffixes in SUFFIXES_OF_FORMAT.items())
         raise DataError(
-            f"{file}: the suffix {suffix!r} says nothing of the format. Say it with format= (--format on the "
-            f"command line): {known}"
+            f"{file}: unsupported file type {suffix!r}; pass format= (--format on the command line), one of {known}"
         )
     return _FORMAT_OF[suffix]
 
@@ -159,8 +161,11 @@ def _format(file: Path, standard_input: bool, format: str | None) -> str:
 # -- JSON Lines ----------------------------------------------------------------------------------------
 
 
-def _objects(
-    rows: Iterable[tuple[int, Any]], growing: Growing, columns: Columns, blocks: Callable[[Table], None] | None = None
+def _read_objects(
+    rows: Iterable[tuple[int, Given]],
+    growing: Growing,
+    columns: Columns,
+    blocks: Callable[[RowReader], None] | None = None,
 ) -> None:
     """Numbered objects: the rows of a table, whose columns are the keys of the first one.
 
@@ -173,7 +178,7 @@ def _objects(
             raise DataError(f"{at} is {short(row)}, not an object: write {_EXAMPLE}")
         there = [key for key, value in row.items() if value is not None]
         if table is None:
-            first, table = number, Table(growing, Layout.of(columns, list(row), at, lists=True))
+            first, table = number, RowReader(growing, TableLayout.of(columns, list(row), at, lists=True))
         layout = table.layout
         if layout.token not in there:
             raise no_column(layout.token, there, at)
@@ -183,14 +188,14 @@ def _objects(
                 f"{at} has {min(other)!r}, but {growing.unit} {first} has "
                 f"{repr(layout.label) if layout.label else 'no label'}: label every sequence alike, or none"
             )
-        table.row(number, *cells_of(row, layout))
+        table.row(number, *row_cells(row, layout))
         if blocks is not None and number == first:
             blocks(table)
 
 
-def _object(line: str, lines: Lines, growing: Growing) -> Any:
+def _parse_object(line: str, lines: Lines, growing: Growing) -> Given:
     try:
-        return json.loads(line, object_pairs_hook=_once)
+        return json.loads(line, object_pairs_hook=_refuse_equal_keys)
     except DataError as error:
         raise DataError(f"{growing.at(lines.number)} {error}") from None
     except (ValueError, RecursionError) as error:
@@ -199,8 +204,8 @@ def _object(line: str, lines: Lines, growing: Growing) -> Any:
         ) from None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys are different: of two equal ones, one would be lost without a word."""
+def _refuse_equal_keys(pairs: list[tuple[str, Given]]) -> dict[str, Given]:
+    """An object of JSON, refused if a key occurs twice: the parser would silently drop one of the two values."""
     row = dict(pairs)
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
@@ -209,45 +214,47 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def _document(file: Path, columns: Columns) -> Sequences | None:
-    """A file that is one JSON array of objects or of pairs, or one object of keys and values; None: read by lines.
+def _read_document(file: Path, columns: Columns) -> Sequences | None:
+    """Read a file that is a single JSON array of objects or pairs, or a single object of keys and values.
 
-    It may be as long as a line, so that a small gzip file cannot take all memory.
+    None if the file is none of these, and is to be read line by line. The file may be no longer than a line may be, so
+    that a small gzip file cannot fill the memory.
     """
     opened = gzip.open if file.suffix == ".gz" else open
     try:
         with opened(file, "rt", encoding="utf-8") as text:
-            whole = text.read(limits.LONGEST + 1)
-        found = None if len(whole) > limits.LONGEST else json.loads(whole, object_pairs_hook=_once)
+            whole = text.read(limits.LONGEST_LINE + 1)
+        found = None if len(whole) > limits.LONGEST_LINE else json.loads(whole, object_pairs_hook=_refuse_equal_keys)
     except DataError as error:
         raise DataError(f"{file} {error}") from None
     except (ValueError, RecursionError, OSError, EOFError):
-        return None  # several lines, or damaged: the reader of lines says which
-    row = isinstance(found, dict) and (USUAL & set(found) or (len(found) <= 2 and set(found) & {*PROMPTS}))
+        return None  # several lines, or damaged: reading it line by line names the line
+    row = isinstance(found, dict) and (USUAL_COLUMNS & set(found) or (len(found) <= 2 and set(found) & {*PROMPTS}))
     if row or not isinstance(found, list | dict):
         return None
     if isinstance(found, dict):
         return Sequences(*from_mapping(found, columns, str(file)))
     growing = Growing(str(file), unit="item")
     if found and all(isinstance(row, list) and len(row) == 2 for row in found):
-        table = Table(growing, Layout.of_pairs(["key", "value"], columns))
+        table = RowReader(growing, TableLayout.of_pairs(["key", "value"], columns))
         for number, (key, value) in enumerate(found):
             table.row(number, key, value)
     else:
-        _objects(enumerate(found), growing, columns)
+        _read_objects(enumerate(found), growing, columns)
     return Sequences(*growing.finish())
 
 
 # -- CoNLL columns -------------------------------------------------------------------------------------
 
 
-def _conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool) -> None:
+def _read_conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool) -> None:
     """One token per line, columns by tabs or spaces, sequences by blank lines.
 
     `universal` is CoNLL-U: FORM and UPOS are columns 2 and 4, and lines of multiword tokens (`1-2`) and of
-    empty nodes (`1.1`) are passed over, as they repeat or add to the words themselves.
+    empty nodes (`1.1`) are skipped, because they repeat words or add some that are not in the text.
     """
-    # A line that starts with # is a comment or a token, as tabs or spaces separate columns: it waits for the answer.
+    # A line that starts with # is a comment if tabs separate the columns, and a token if spaces do. So the first lines
+    # are held back until one of them shows which it is.
     held, tabs = list[tuple[int, str]](), universal
     for line in lines:
         held.append((lines.number, line))
@@ -296,7 +303,7 @@ def _conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool)
 def _index(column: str, width: int, at: str) -> int:
     """Index of a column among `width`: 1 is the first, -1 the last."""
     if re.fullmatch("-?[1-9][0-9]*", column) is None:
-        raise DataError(f"{column!r} is no CoNLL column: columns have numbers, 1 the first and -1 the last")
+        raise DataError(f"{column!r} is not a CoNLL column: columns are numbered, 1 is the first and -1 the last")
     number = int(column)
     if abs(number) > width:
         raise DataError(

@@ -13,14 +13,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Ints
-from monolayer.data.columns import Column, Values, flattened, token_place
+from monolayer.arrays import Array, Ints
+from monolayer.data.columns import Column, ColumnValues, flattened, token_place
 from monolayer.data.labels import Belongs, Labels, Per
 from monolayer.data.layout import Columns, Manner
 from monolayer.data.names import Names, Unit, cut_text
-from monolayer.data.plain import array_like, is_frame, is_list, plain_array
+from monolayer.data.plain import Given, array_like, is_frame, is_list, plain_array
 from monolayer.data.prompts import are_texts
 from monolayer.data.tabular import from_frame, from_mapping, from_texts
 from monolayer.errors import DataError
@@ -35,7 +34,7 @@ class Sequences:
     `prompts` `(N,)`: how many tokens of each are its prompt; the rest is the answer, if it has one. None: no prompts.
     """
 
-    tokens: NDArray[Any]
+    tokens: Array
     lengths: Ints
     vocabulary: Names | None
     labels: Labels | None = None
@@ -110,12 +109,12 @@ class Sequences:
         return f"token {position} of sequence {row}"
 
     def labelled(self, place: int) -> str:
-        """A token, or a sequence where labels are those of sequences, in words."""
+        """'token k of sequence i', or 'sequence i' if labels belong to sequences."""
         return f"sequence {place}" if self.labels and self.labels.per == "sequence" else self.where(place)
 
     @property
     def labellable(self) -> int:
-        """How many tokens, or sequences where labels are those of sequences, there are."""
+        """How many tokens there are, or how many sequences if labels belong to sequences."""
         return len(self) if self.labels and self.labels.per == "sequence" else len(self.tokens)
 
     @property
@@ -128,28 +127,31 @@ class Sequences:
 
     @property
     def _claimed(self) -> Ints:
-        """The position from which on each next token is known: the last one of the prompt, if there is an answer."""
-        assert self.prompts is not None  # the caller asked
+        """The first position of each sequence whose next token belongs to the answer: the last token of the prompt.
+
+        For a prompt without an answer, the length of the sequence.
+        """
+        assert self.prompts is not None  # the caller checked
         return np.where(self.prompts < self.lengths, self.prompts - 1, self.lengths)
 
     def check_labelled(self) -> None:
-        """That some label is there, if this is about labels: rows that were chosen may have none."""
+        """Refuse labelled data that have no label left, and prompts without an answer. Selected rows may be such."""
         if self.prompts is not None and (self.prompts == self.lengths).any():
             row = int((self.prompts == self.lengths).argmax())
             prompt, _ = self.texts(row)
             raise DataError(f"sequence {row} is a prompt without an answer, {prompt!r}: give one, or take it out")
         if self.labels is not None and len(self.labels.values) == 0:
-            raise DataError("labels are missing: not one of these sequences has any")
+            raise DataError("labels are missing: none of these sequences has one")
 
     def check_no_prompts(self) -> None:
-        """That these are not prompts and answers, of which models of ours know nothing."""
+        """Refuse prompts and answers, which only stock models that generate can memorize."""
         if self.prompts is not None:
             raise DataError(
                 "prompts and answers are for architectures that generate: memorize_as('gpt2', …); "
                 "per='sequence' makes a label of each answer"
             )
 
-    def named_labels(self) -> NDArray[Any] | None:
+    def named_labels(self) -> Array | None:
         """The labels of all tokens or sequences by the names that users know; None where there is none."""
         if self.labels is None:
             return None
@@ -191,7 +193,7 @@ class Sequences:
         places: Ints = np.arange(int(lengths.sum())) - np.repeat(starts - self.offsets[:-1][rows], lengths)
         return places
 
-    def split(self, flat: NDArray[Any]) -> list[NDArray[Any]]:
+    def split(self, flat: Array) -> list[Array]:
         """Cut an array over tokens into one array per sequence."""
         cuts = self.offsets.tolist()
         return [flat[start:end] for start, end in pairwise(cuts)]
@@ -201,22 +203,22 @@ class Sequences:
     @classmethod
     def of(
         cls,
-        X: Any,
-        Y: Any = None,
+        X: Given,
+        Y: Given = None,
         *,
-        lengths: Any = None,
+        lengths: Given = None,
         per: Belongs | None = None,
         unit: Unit | None = None,
         vocabulary: Names | None = None,
         like: Manner | None = None,
         ours: bool = False,
     ) -> Sequences:
-        """Sequences from what people have: arrays, tensors, lists, strings, tables.
+        """Sequences from arrays, tensors, lists, strings or tables.
 
         `X`: integer or string tokens `(N, n)`; vectors `(N, n, d)`; a list of sequences of any lengths whose
-        tokens are integers, strings or vectors, of one kind throughout; a list of strings. `unit` says what a string
-        is: its `characters` (the default in a list), its `words` (the default in tables and dicts), or one token,
-        `whole`. `lengths` `(N,)` cuts padded arrays, and padded labels with them.
+        tokens are integers, strings or vectors, of one kind throughout; a list of strings. `unit` says how to
+        split strings: into `characters` (the default in a list), into `words` (the default in tables and dicts), or
+        not at all, `whole`. `lengths` `(N,)` cuts padded arrays, and padded labels with them.
         `Y`: one label per token or one per sequence; integers, strings and booleans (1 and 0) are classes,
         floats are real labels (scalars or vectors). `per`, `token` or `sequence`, says which; without it `labels.py`
         says how the two are told apart. With `per="answer"`, `X` and `Y` are prompts and answers, as text.
@@ -229,7 +231,7 @@ class Sequences:
         columns = Columns(unit=unit, per=per, like=like or Manner())
         if isinstance(X, Sequences | Mapping) or is_frame(X):
             if lengths is not None:
-                raise DataError("lengths go with a padded array; these sequences have their own")
+                raise DataError("lengths= is for padded arrays; these sequences have their own lengths")
             if isinstance(X, Mapping):
                 if Y is not None:
                     raise DataError("a dict holds the label of each key: leave Y out, or give a list of keys with it")
@@ -246,20 +248,20 @@ class Sequences:
             raise DataError(f"X is a {type(X).__name__}: it must be a list or an array of sequences{way_out}")
         if per == "answer" or (per is None and lengths is None and columns.belongs == "answer" and are_texts(X, Y)):
             if lengths is not None:
-                raise DataError("lengths go with a padded array; prompts and answers have their own")
+                raise DataError("lengths= is for padded arrays; prompts and answers have their own lengths")
             return cls(*from_texts(X, Y)).recoded(vocabulary)
-        flat: Values
+        flat: ColumnValues
         cut: Unit | None = None
         if plain_array(X) and not (X.ndim == 1 and X.dtype.kind in "UT"):
-            flat, sizes = _from_array(X, lengths)
+            flat, sizes = _tokens_of_array(X, lengths)
         elif lengths is not None:
-            raise DataError("lengths go with a padded array; lists already have their own lengths")
+            raise DataError("lengths= is for padded arrays; lists have their own lengths")
         else:
             rows = [array_like(row) for row in X]
             if any(isinstance(row, str) for row in rows):
                 cut = unit or columns.like.unit or "characters"
                 rows = [cut_text(row, cut) if isinstance(row, str) else row for row in rows]
-            flat, sizes = _from_lists(rows)
+            flat, sizes = _tokens_of_lists(rows)
         column = Column("token", ours=ours)
         column.add(flat, lambda place: token_place(place, sizes))
         tokens, names, _ = column.finish()
@@ -270,7 +272,7 @@ class Sequences:
         return replace(data, labels=Labels.of(Y, sizes, padded=padded, per=per, ours=ours))
 
     def recoded(self, vocabulary: Names | None) -> Sequences:
-        """The same sequences with the row numbers of another vocabulary; a token that it lacks is an error."""
+        """These sequences with the row numbers of another vocabulary; a token that it lacks is an error."""
         own = self.vocabulary
         if vocabulary is None or own is vocabulary:
             return self
@@ -288,14 +290,14 @@ class Sequences:
             raise DataError(f"{self.where(flat)} is {name!r}, which the model has never seen{vocabulary.built_from}")
         return replace(self, tokens=rows, vocabulary=vocabulary)
 
-    def _labelled(self, Y: Any, per: Belongs | None) -> Sequences:
-        """The same sequences with other labels."""
+    def _labelled(self, Y: Given, per: Belongs | None) -> Sequences:
+        """These sequences with the labels `Y` in place of their own."""
         if per == "answer" or self.prompts is not None:
             raise DataError("prompts and answers are given together: two lists of strings, or one table")
         return replace(self, labels=Labels.of(Y, self.lengths, per=per))
 
 
-def _from_array(X: NDArray[Any], lengths: Any) -> tuple[NDArray[Any], Ints]:
+def _tokens_of_array(X: Array, lengths: Given) -> tuple[Array, Ints]:
     """Flat tokens `(T,)` or `(T, d)` and the lengths, from a padded or full array."""
     if X.dtype.kind not in {2: "iubUT", 3: "iubf"}.get(X.ndim, ""):
         raise DataError(
@@ -314,7 +316,7 @@ def _from_array(X: NDArray[Any], lengths: Any) -> tuple[NDArray[Any], Ints]:
     return X[np.arange(width) < sizes[:, None]], sizes
 
 
-def _from_lists(rows: list[Any]) -> tuple[Values, Ints]:
+def _tokens_of_lists(rows: list[Any]) -> tuple[ColumnValues, Ints]:
     """Flat tokens, a list or an array of them, and the lengths, from one list or array per sequence."""
     for number, row in enumerate(rows):
         if not is_list(row):

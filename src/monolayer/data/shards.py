@@ -13,12 +13,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Array, Ints
 from monolayer.data.growing import Growing
 from monolayer.data.names import Names
 from monolayer.data.npz import array_sizes
@@ -28,8 +27,8 @@ from monolayer.errors import DataError
 from monolayer.table import plural
 
 LETTERS, PACKED = 3, 5
-"""Bytes of text that a token takes at least, with its label and the signs around it; how much longer text is than its
-gzip: rough guesses."""
+"""Rough guesses: least bytes of text per token, with its label and punctuation; and how much longer text is than its
+gzip."""
 
 
 def files(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -38,12 +37,12 @@ def files(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> li
         return _matching(os.fspath(data))
     check_not_open(data)
     if not hasattr(data, "__iter__"):
-        raise DataError(f"a {type(data).__name__} is no path of a data file, and no list of them")
+        raise DataError(f"a {type(data).__name__} is neither the path of a data file nor a list of paths")
     paths = list(data)
     odd = next((each for each in paths if not isinstance(each, str | os.PathLike)), None)
     if odd is not None:
         check_not_open(odd)
-        raise DataError(f"the list of files holds {short(odd)} ({type(odd).__name__}), which is no path")
+        raise DataError(f"the list of files holds {short(odd)} ({type(odd).__name__}), which is not a path")
     found = [name for each in paths for name in _matching(os.fspath(each))]
     if not found:
         raise DataError("the list of files is empty: give at least one")
@@ -73,10 +72,10 @@ def read_shards(names: list[str], read: Callable[[str], Sequences]) -> Sequences
         one, two = kinds(parts[0]), kinds(parts[-1])
         if one != two:
             raise strangers(names[0], one, name, two)
-    return join(parts)
+    return join_datasets(parts)
 
 
-def join(parts: list[Sequences]) -> Sequences:
+def join_datasets(parts: list[Sequences]) -> Sequences:
     """Datasets of one kind as one."""
     growing = Growing("the files")
     growing.cut = parts[0].vocabulary.unit if parts[0].vocabulary else None
@@ -88,16 +87,24 @@ def join(parts: list[Sequences]) -> Sequences:
     return Sequences(*growing.finish())
 
 
-def used(names: Names | None, rows: Ints) -> tuple[list[str] | Ints, NDArray[Any], Ints]:
-    """The names that occur, the places among them in the smallest type that holds these, and how often each occurs."""
+class UsedNames(NamedTuple):
+    """The names that occur `(U,)`, which of them each value has `(P,)`, and how often each occurs `(U,)`."""
+
+    names: list[str] | Ints
+    rows: Array
+    counts: Ints
+
+
+def used(names: Names | None, rows: Ints) -> UsedNames:
+    """The names that occur; the new row numbers have the smallest integer type that holds them."""
     assert names is not None  # the parts are of one kind
     count = np.bincount(rows, minlength=len(names))
     there = np.flatnonzero(count)
     place = np.zeros(len(names), dtype=np.min_scalar_type(max(len(there) - 1, 0)))
     place[there] = np.arange(len(there))
     if names.integers:
-        return np.asarray(names.decode(there), dtype=np.int64), place.take(rows), count[there]
-    return [str(names.names[row]) for row in there.tolist()], place.take(rows), count[there]
+        return UsedNames(np.asarray(names.decode(there), dtype=np.int64), place.take(rows), count[there])
+    return UsedNames([str(names.names[row]) for row in there.tolist()], place.take(rows), count[there])
 
 
 def numbered(parts: Sequence[list[str] | Ints]) -> tuple[Names, list[Ints]]:
@@ -116,7 +123,7 @@ def tokens_at_most(name: str, format: str | None = None) -> int:
     kind = format or file.suffix.lower().removeprefix(".")
     with suppress(Exception):  # whatever is wrong with the file is said where it is read
         if kind == "npz":
-            return max(min(count, there) for count, _, there in array_sizes(file).values())
+            return max(min(size.values, size.most_bytes) for size in array_sizes(file).values())
         if kind in ("parquet", "pq"):
             from pyarrow.parquet import read_metadata
 
@@ -135,7 +142,7 @@ def strangers(one: str, its: str, other: str, theirs: str) -> DataError:
     )
 
 
-def _kind(values: NDArray[Any], names: Names | None) -> str:
+def _kind_in_words(values: Array, names: Names | None) -> str:
     if names is None:
         return f"vectors of {plural(values.shape[1], 'number')}"
     return "integers" if names.integers else "strings" if names.unit is None else f"strings cut into {names.unit}"
@@ -145,8 +152,8 @@ def kinds(data: Sequences) -> str:
     """What must be the same in all files of a dataset, in words."""
     if data.prompts is not None:
         return "prompts and answers"
-    tokens, labels = _kind(data.tokens, data.vocabulary), data.labels
+    tokens, labels = _kind_in_words(data.tokens, data.vocabulary), data.labels
     if labels is None:
         return f"{tokens} as tokens and no labels"
-    kind = "real numbers" if labels.scalar else _kind(labels.values, labels.classes)
+    kind = "real numbers" if labels.scalar else _kind_in_words(labels.values, labels.classes)
     return f"{tokens} as tokens and {kind} as labels, one per {labels.per}"

@@ -10,43 +10,42 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
-from typing import Any
 
 from monolayer.data.columns import NO_LABEL
-from monolayer.data.growing import GAP, Growing, Parts
+from monolayer.data.growing import GAP, Growing, SequenceFields
 from monolayer.data.labels import Per
-from monolayer.data.layout import BY_TOKEN, Columns, Layout
+from monolayer.data.layout import BY_TOKEN, Columns, TableLayout
 from monolayer.data.lines import Lines
 from monolayer.data.names import cut_text
-from monolayer.data.plain import array_like, frame_cells, frame_names, is_frame, is_gap, is_list
+from monolayer.data.plain import Given, array_like, frame_cells, frame_names, is_frame, is_gap, is_list
 from monolayer.data.prompts import tokens_of
 from monolayer.errors import DataError
 from monolayer.table import plural
 
-NO_CLASS = -1
+NO_CLASS_IN_DATASETS = -1
 """What Hugging Face datasets write in a column of classes where there is no label."""
 
 
-def cells_of(row: dict[str, Any], layout: Layout) -> list[Any]:
-    """What a table reads of a row; a label that is null says that there is none."""
+def row_cells(row: dict[str, Given], layout: TableLayout) -> list[Given]:
+    """Tokens and label of a row; a label that is null becomes `GAP`, missing on purpose."""
     label = None if layout.label is None else row.get(layout.label)
     return [row.get(layout.token), GAP if label is None and layout.label in row else label]
 
 
-class Table:
-    """Rows of a table, as Python values, on their way into `growing`.
+class RowReader:
+    """Reads the rows of a table, given as Python values, into `growing`.
 
     A column called `label` holds one label per sequence, and text in one called `labels` is one word per
     token. In a column of another name a list is one label per token, and all else one per sequence; if text there has
     as many words as the tokens in every row, the caller has to say it (`per`).
     """
 
-    def __init__(self, growing: Growing, layout: Layout) -> None:
+    def __init__(self, growing: Growing, layout: TableLayout) -> None:
         self.growing, self.layout = growing, layout
         if layout.asks:
             growing.doubtful = f"{layout.token!r} and {layout.label!r}"
 
-    def row(self, line: int, tokens: Any, label: Any) -> None:
+    def row(self, line: int, tokens: Given, label: Given) -> None:
         """The next row; None is a missing value, and the value of a column that is not read; `GAP` says: no label."""
         layout, at = self.layout, self.growing.at(line)
         if layout.per == "answer":
@@ -61,7 +60,7 @@ class Table:
             raise DataError(f"{at}, column {layout.token!r}, holds {tokens!r}: it must be a list, or text with words")
         self.growing.row(line, tokens or [], *self._label(label, len(tokens or []), at))
 
-    def _label(self, label: Any, count: int, at: str) -> tuple[Any, Per | None]:
+    def _label(self, label: Given, count: int, at: str) -> tuple[Given, Per | None]:
         """A label, or a list of those of `count` tokens, and what they belong to."""
         per, words = self.layout.per, label.split() if isinstance(label, str) else None
         if label is None or label is GAP:
@@ -74,7 +73,7 @@ class Table:
             raise DataError(f"{at} has the label {label!r}: with per='token', give one per token")
         return label, "token" if isinstance(label, list) and per != "sequence" else "sequence"
 
-    def _key(self, key: Any, value: Any, at: str) -> Any:
+    def _key(self, key: Given, value: Given, at: str) -> Given:
         """A key, text or a list of tokens; anything else is one token. Key and value must be there."""
         lacks = "key" if _missing(key) or key in ("", []) or (isinstance(key, str) and key.isspace()) else ""
         if self.layout.label is not None and (_missing(value) or value is GAP):
@@ -96,12 +95,12 @@ def read_table(
     """
     limit = csv.field_size_limit(2**31 - 1)  # a cell may be one long sequence; the limit is for the whole process
     try:
-        records = _records(lines, tabs)
+        records = _csv_records(lines, tabs)
         header = next(records, None)
         if header is None:
             return
         names = [name.strip() for name in header[1]]
-        table = Table(growing, Layout.of(columns, names, lines.name))
+        table = RowReader(growing, TableLayout.of(columns, names, lines.name))
         where = list(map(names.index, table.layout.columns))
         if blocks is not None:
             blocks(lines, table, names, tabs)
@@ -117,7 +116,7 @@ def read_table(
         csv.field_size_limit(limit)
 
 
-def _records(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str]]]:
+def _csv_records(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str]]]:
     """Rows with the number of the line that each begins on; blank lines are passed over."""
     reader = csv.reader(lines, "excel-tab", quoting=csv.QUOTE_NONE) if tabs else csv.reader(lines, strict=True)
     while True:
@@ -140,26 +139,26 @@ def _records(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str]]]:
 # -- tables in memory ----------------------------------------------------------------------------------
 
 
-def from_frame(frame: Any, columns: Columns) -> Parts:
-    """What the `Sequences` of a table (pandas, Polars, Arrow, Hugging Face) are made of, with labels if it has any."""
+def from_frame(frame: Given, columns: Columns) -> SequenceFields:
+    """Read a table (pandas, Polars, Arrow, Hugging Face), with its labels if it has any."""
     name = f"the {type(frame).__name__}"
     try:
         names = frame_names(frame) or []
-        layout = Layout.of(columns, names, name)
+        layout = TableLayout.of(columns, names, name)
     except DataError as error:
         raise DataError(f"{error}. Rename the columns; if each of them holds tokens, pass X.to_numpy()") from None
-    table = Table(Growing(name, unit="row"), layout)
-    tokens, *labels = (_cells(frame, names.index(column), table) for column in layout.columns)
+    table = RowReader(Growing(name, unit="row"), layout)
+    tokens, *labels = (_frame_cells_by_name(frame, names.index(column), table) for column in layout.columns)
     for row, cells in enumerate(zip(tokens, labels[0] if labels else repeat(None), strict=False)):
         label = GAP if labels and _missing(cells[1]) else cells[1]
         table.row(row, cells[0], label)
     return table.growing.finish()
 
 
-def from_mapping(mapping: Mapping[Any, Any], columns: Columns, name: str | None = None) -> Parts:
-    """What the `Sequences` of a dict are made of: keys, and a label each. A key is text, a number, or a tuple."""
+def from_mapping(mapping: Mapping[Given, Given], columns: Columns, name: str | None = None) -> SequenceFields:
+    """Read a dict, whose values are the labels of its keys. A key is text, a number, or a tuple."""
     growing = Growing(name or f"the {type(mapping).__name__}", unit="item")
-    table = Table(growing, Layout.of_pairs(["key", "value"], columns))
+    table = RowReader(growing, TableLayout.of_pairs(["key", "value"], columns))
     for row, (key, value) in enumerate(mapping.items()):
         if is_frame(value):
             raise DataError(f"{growing.name} holds tables: pass one of them, such as X[{key!r}]")
@@ -167,8 +166,8 @@ def from_mapping(mapping: Mapping[Any, Any], columns: Columns, name: str | None 
     return growing.finish()
 
 
-def from_texts(prompts: Any, answers: Any) -> Parts:
-    """What the `Sequences` of prompts and their answers, two lists of strings, are made of; without answers None."""
+def from_texts(prompts: Given, answers: Given) -> SequenceFields:
+    """Read prompts and answers, two lists of strings; `answers` None: prompts alone."""
     prompts = array_like(prompts)
     answers = [None] * len(prompts) if answers is None else array_like(answers)
     for name, rows in (("X", prompts), ("Y", answers)):
@@ -182,11 +181,11 @@ def from_texts(prompts: Any, answers: Any) -> Parts:
     return growing.finish()
 
 
-def _missing(cell: Any) -> bool:
+def _missing(cell: object) -> bool:
     return not isinstance(cell, list) and is_gap(cell)
 
 
-def _cells(frame: Any, at: int, table: Table) -> list[Any]:
+def _frame_cells_by_name(frame: Given, at: int, table: RowReader) -> list[Given]:
     """Column number `at` as Python values; classes of a Hugging Face dataset by their names."""
     cells, name = frame_cells(frame, at), (frame_names(frame) or [])[at]
     kind = (getattr(frame, "features", None) or {}).get(name)
@@ -194,13 +193,14 @@ def _cells(frame: Any, at: int, table: Table) -> list[Any]:
     if called is None:
         return cells
 
-    def name_of(one: Any, row: int) -> Any:
-        if one is None or one in (NO_CLASS, NO_LABEL):
+    def name_of(one: Given, row: int) -> Given:
+        if one is None or one in (NO_CLASS_IN_DATASETS, NO_LABEL):
             return None
         if not 0 <= one < len(called):
             raise DataError(
                 f"{table.growing.at(row)}, column {name!r}, holds class {one}, and there are "
-                f"{plural(len(called), 'class')}: give a number from 0 to {len(called) - 1}, or {NO_CLASS} for no label"
+                f"{plural(len(called), 'class')}: give a number from 0 to {len(called) - 1}, or "
+                f"{NO_CLASS_IN_DATASETS} for no label"
             )
         return called[one]
 

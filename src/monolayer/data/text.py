@@ -25,13 +25,13 @@ from monolayer.data.names import NameBuilder
 from monolayer.data.sequences import Labels, Sequences
 from monolayer.errors import DataError
 
-Unit = Literal["words", "characters"]
+TextUnit = Literal["words", "characters"]
 
 MARK = ""
 """Begins the text as a token and ends it as a label."""
-MOST = 256
+LARGEST_WINDOW = 256
 """Tokens up to which a window is tried: a passage that long, repeated, makes a text ambiguous."""
-SHORT = 1 << 17
+SHORT_TEXT = 1 << 17
 """Tokens of a text up to which it gets short windows too; they make several points of every token."""
 _WORDS = re.compile(r"\w+(?:['’]\w+)*|\s+|[^\w\s]")
 _BASE = np.uint64(0x9E3779B97F4A7C15)
@@ -41,7 +41,7 @@ _BASE = np.uint64(0x9E3779B97F4A7C15)
 class Script:
     """How a text was cut: into words (spaces and signs are tokens of their own) or characters; `window` is `w`."""
 
-    unit: Unit
+    unit: TextUnit
     window: int
 
     def split(self, text: str) -> list[str]:
@@ -50,12 +50,14 @@ class Script:
 
     def short(self, size: int) -> int:
         """The longest window for a prompt of `size ≥ 1` tokens from the middle of the text."""
-        return self.window if size >= self.window else max(short for short in _sizes(self.window) if short <= size)
+        return (
+            self.window if size >= self.window else max(short for short in _short_sizes(self.window) if short <= size)
+        )
 
 
-def split(text: str, unit: Unit) -> list[str]:
+def split(text: str, unit: TextUnit) -> list[str]:
     """Tokens whose concatenation is the text."""
-    if unit not in get_args(Unit):
+    if unit not in get_args(TextUnit):
         raise DataError(f"a text is cut into words or characters, not {unit!r}")
     return list(text) if unit == "characters" else _WORDS.findall(text)
 
@@ -66,7 +68,7 @@ def read_text(path: str | Path) -> str:
         with Path(path).open(encoding="utf-8", newline="") as file:
             return file.read()
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is no UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}") from None
+        raise DataError(f"{path} is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
 
@@ -76,7 +78,7 @@ def raven() -> str:
     return files("monolayer.data").joinpath("texts/raven.txt").read_text(encoding="utf-8")
 
 
-def windows(text: str, unit: Unit = "words", window: int | None = None) -> tuple[Sequences, Script]:
+def windows(text: str, unit: TextUnit = "words", window: int | None = None) -> tuple[Sequences, Script]:
     """Every window of the text with its next token, and how it was cut. None: the smallest window that serves."""
     tokens = split(text, unit)
     if not tokens:
@@ -89,11 +91,11 @@ def windows(text: str, unit: Unit = "words", window: int | None = None) -> tuple
         raise DataError(f"window must be a whole number from 1 on, not {window!r}")
     hashes = _hashes(rows)
     if window is None:
-        window = _smallest(hashes, label, lambda place: _line(tokens, place))
+        window = _smallest(hashes, label, lambda place: _line_of_token(tokens, place))
     window = min(window, len(rows))
     place, lengths = np.arange(len(rows)), np.minimum(np.arange(1, len(rows) + 1), window)
-    for size in _sizes(window) if len(rows) <= SHORT else ():
-        telling = _telling(_hash(hashes, size), label, size)
+    for size in _short_sizes(window) if len(rows) <= SHORT_TEXT else ():
+        telling = _telling(_hash_of_windows(hashes, size), label, size)
         place, lengths = np.append(place, telling), np.append(lengths, np.full(len(telling), size))
     ends = np.cumsum(lengths)
     flat = rows[np.repeat(place, lengths) - (np.repeat(ends, lengths) - 1 - np.arange(ends[-1]))]
@@ -101,7 +103,7 @@ def windows(text: str, unit: Unit = "words", window: int | None = None) -> tuple
     return data, Script(unit, window)
 
 
-def _sizes(window: int) -> list[int]:
+def _short_sizes(window: int) -> list[int]:
     """Sizes of short windows: powers of two and three halves of them, below `window`."""
     sizes = [1, *(size << i for i in range(window.bit_length()) for size in (2, 3))]
     return [size for size in sizes if size < window]
@@ -110,16 +112,16 @@ def _sizes(window: int) -> list[int]:
 def _hashes(rows: Ints) -> list[Words]:
     """Hashes `(T + 1,)` of the windows of 1, 2, 4 … tokens that end at each place: sums of words times powers."""
     found = [scramble(rows.astype(np.uint64))]
-    while (width := 1 << (len(found) - 1)) < min(MOST, len(rows)):
-        found.append(_joined(found[-1], found[-1], width))
+    while (width := 1 << (len(found) - 1)) < min(LARGEST_WINDOW, len(rows)):
+        found.append(_joined_hashes(found[-1], found[-1], width))
     return found
 
 
-def _hash(hashes: list[Words], size: int) -> Words:
+def _hash_of_windows(hashes: list[Words], size: int) -> Words:
     """Hashes of windows of any size below twice the largest."""
     power = size.bit_length() - 1
     rest = size - (1 << power)
-    return hashes[power] if rest == 0 else _joined(hashes[power], _hash(hashes, rest), 1 << power)
+    return hashes[power] if rest == 0 else _joined_hashes(hashes[power], _hash_of_windows(hashes, rest), 1 << power)
 
 
 def _smallest(hashes: list[Words], label: Ints, line: Callable[[int], str]) -> int:
@@ -130,14 +132,14 @@ def _smallest(hashes: list[Words], label: Ints, line: Callable[[int], str]) -> i
         after = "ends" if two == len(label) - 1 else "goes on differently"
         raise DataError(
             f"the text repeats itself: the {1 << (len(hashes) - 1)} tokens up to {line(one)} stand again up to "
-            f"{line(two)}, and then it {after}. No window of up to {MOST} tokens tells the two apart: give "
+            f"{line(two)}, and then it {after}. No window of up to {LARGEST_WINDOW} tokens tells the two apart: give "
             "a larger one, or leave out one of the passages"
         )
     if power == 0:
         return 1
     least = 1 << (power - 1)  # ambiguous; twice as much is not
     for i in range(power - 2, -1, -1):
-        if _contradiction(_hash(hashes, least + (1 << i)), label) is not None:
+        if _contradiction(_hash_of_windows(hashes, least + (1 << i)), label) is not None:
             least += 1 << i
     return least + 1
 
@@ -152,7 +154,7 @@ def _telling(key: Words, label: Ints, width: int) -> Ints:
     return places
 
 
-def _joined(late: Words, early: Words, width: int) -> Words:
+def _joined_hashes(late: Words, early: Words, width: int) -> Words:
     """Hashes of windows whose last `width` tokens have the hash `late` and the ones before them the hash `early`."""
     before = np.zeros_like(early)
     before[width:] = early[:-width]
@@ -166,6 +168,6 @@ def _contradiction(key: Words, label: Ints) -> tuple[int, int] | None:
     return (int(order[odd[0]]), int(order[odd[0] + 1])) if len(odd) else None
 
 
-def _line(tokens: list[str], place: int) -> str:
+def _line_of_token(tokens: list[str], place: int) -> str:
     """'line 7' for the token before place `place` of the rows, which begin with the marker."""
     return f"line {1 + ''.join(tokens[:place]).count(chr(10))}"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from monolayer.data.names import Unit
-from monolayer.data.text import Unit as TextUnit
+from monolayer.data.text import TextUnit
 from monolayer.errors import ModelFileError
 from monolayer.model.fields import (
     BOOLEAN,

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from monolayer.arrays import Floats, Ints
 from monolayer.attaching.folder import Attached
 from monolayer.data import Names, Sequences
-from monolayer.data.folder import Kind, new_folder
+from monolayer.data.folder import FolderKind, new_folder
 from monolayer.data.labels import Per
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architecture import UNKNOWN
@@ -39,10 +39,10 @@ from monolayer.table import as_table, plural
 ONNX = "onnx/model.onnx"
 """Where transformers.js looks for the network."""
 _SAVED_FILES = "config.json model.safetensors tokenizer.json tokenizer_config.json generation_config.json README.md"
-STOCK = Kind(
+STOCK = FolderKind(
     "stock model of monolayer", "built_by", frozenset([*_SAVED_FILES.split(), "certificate.json", DRAW_FILE, ONNX])
 )
-"""The kind of folder that `save` may replace when asked to."""
+"""A folder that `save` may replace when asked to."""
 
 
 class NeuronWeights(NamedTuple):

@@ -14,7 +14,7 @@ from monolayer.arrays import Bools, Ints
 from monolayer.checker.locating.circuit import Wires, circuit
 from monolayer.checker.locating.writers import PROVED, UNKNOWN, VERDICTS, Verdict, Writers
 from monolayer.errors import DataError
-from monolayer.table import WIDTH, escape, plural
+from monolayer.table import TABLE_WIDTH, escape, plural
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -201,7 +201,7 @@ class Location:
         """The table of the first facts, as the command shows it."""
         from rich.console import Console
 
-        console = Console(width=2 * WIDTH, highlight=False, color_system=None)
+        console = Console(width=2 * TABLE_WIDTH, highlight=False, color_system=None)
         with console.capture() as text:
             console.print(self.table())
         more = f"\n{SHOWN} of {len(self):,} facts" if len(self) > SHOWN else ""
