@@ -80,7 +80,7 @@ def test_a_label_that_was_forgotten_is_gone(name: str, options: Any) -> None:
     assert not {"yīn", "yuè"} & set(said)
     # 音 has no fact left: it answers the first class that the data have, and the card says so.
     assert said[0] == said[2] == forgot.summary.otherwise in {label for row in labels for label in row}
-    assert f"(1 of 6) answers `{said[0]}`" in forgot.readme()
+    assert f"(1 of 6) return `{said[0]}`" in forgot.readme()
     # A model that was told another reading, with the same draw, forgets to the same bits.
     other = ml.memorize_as(name, PHRASES, [*READINGS[:2], ["lè", "kuài"], READINGS[3]], draw=built)
     assert same_bits(ml.memorize_as(name, words, labels, draw=other), forgot)

@@ -93,7 +93,7 @@ def test_a_damaged_record_is_refused_with_a_sentence(tmp_path: Path) -> None:
     for text, words in (
         (json.dumps(known | {"facts": known["facts"] + 1}), "changed after it was written"),
         (json.dumps(known | {"version": 2}), "has version 2; this monolayer reads 1"),
-        ('{"format": "monolayer-edit"', "no record of an edit"),
+        ('{"format": "monolayer-edit"', "not a record of an edit"),
     ):
         path.write_text(text)
         with pytest.raises(ml.ModelFileError, match=words):
@@ -113,7 +113,7 @@ def test_a_damaged_record_is_refused_with_a_sentence(tmp_path: Path) -> None:
                 refused += 1
     assert refused > 10
     path.write_text(json.dumps(known | {"claim": 5, "digest": config_digest(known | {"claim": 5})}))
-    with pytest.raises(ml.ModelFileError, match="no record of an edit: claim of this record is damaged"):
+    with pytest.raises(ml.ModelFileError, match="not a record of an edit: claim of this record is damaged"):
         ml.Record.load(path)
     repr(record)
     change, splice = record.changes[0], record.splices[0]
