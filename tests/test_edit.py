@@ -197,7 +197,7 @@ def test_stages_come_and_go(tmp_path: Path) -> None:
 def test_a_draw_that_cannot_hold_the_edit_names_the_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
     model, data = built("cascade next")
     facts = ml.Facts.of(model, data)
-    monkeypatch.setattr("monolayer.construct.line.values.MOST", 1)
+    monkeypatch.setattr("monolayer.construct.line.values.LARGEST_RANK", 1)
     with pytest.raises(ml.PrecisionError, match=r"token \d+ of sequence \d+ and .* no value rank up to"):
         ml.forget(facts, [0])
 
@@ -209,7 +209,7 @@ def test_a_draw_that_cannot_hold_the_edit_names_the_neighbours(monkeypatch: pyte
 def test_only_the_tokens_that_are_touched_are_covered_anew(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from monolayer.construct.again import draw_of
     from monolayer.construct.robust import build as robust
-    from monolayer.construct.robust.again import cells_of
+    from monolayer.construct.robust.again import neuron_tokens
 
     model, data = built(name)
     seen: list[int] = []
@@ -221,7 +221,7 @@ def test_only_the_tokens_that_are_touched_are_covered_anew(name: str, monkeypatc
     new, record = ml.edit(model, edited.select(np.array([0])), None, data)
     assert seen == [1, 1]  # one token, once as it was and once as it shall be
     token = int(data.tokens[0])
-    cells = cells_of(model, draw_of(model))
+    cells = neuron_tokens(model, draw_of(model))
     for splice in record.splices:
         if splice.tensor.startswith("feed_forward"):
             assert (cells[splice.out] == token).all()

@@ -44,7 +44,7 @@ def encode(spill: Spill, name: str, shard: dict[str, Any], reading: dict[str, An
     assert vocabulary is not None  # checked
     token_names, tokens, token_count = used(vocabulary, data.tokens)
     columns = [tokens]
-    facts: dict[str, Any] = _named("token", token_names) | {"token_count": token_count}
+    facts: dict[str, Any] = _names_array("token", token_names) | {"token_count": token_count}
     label_at, label = tokens, tokens
     if labels is None:  # the label of a token is the next one
         inner = data.position > 0
@@ -55,7 +55,7 @@ def encode(spill: Spill, name: str, shard: dict[str, Any], reading: dict[str, An
         facts["label_count"] = np.array([len(label)])
     else:
         label_names, label, facts["label_count"] = used(labels.classes, labels.values)
-        facts |= _named("label", label_names)
+        facts |= _names_array("label", label_names)
     if labels is not None:
         columns.append(label)
     if labels is None or labels.per == "token":
@@ -95,13 +95,13 @@ def check(data: Sequences, causal: bool, name: str) -> None:
         )
 
 
-def _named(what: str, names: list[str] | Ints) -> dict[str, NDArray[Any]]:
+def _names_array(what: str, names: list[str] | Ints) -> dict[str, NDArray[Any]]:
     """Names as an array that needs no pickle: integers, or JSON as bytes."""
     array = names if isinstance(names, np.ndarray) else np.frombuffer(json.dumps(names).encode(), dtype=np.uint8)
     return {f"{what}_names": array}
 
 
-def _numbered(parts: list[NDArray[Any]]) -> tuple[Names, list[Ints]]:
+def _joined_names(parts: list[NDArray[Any]]) -> tuple[Names, list[Ints]]:
     """The names of all files, and for each file the rows of its own."""
     return numbered(parts if parts[0].dtype == np.int64 else [json.loads(part.tobytes()) for part in parts])
 
@@ -130,8 +130,8 @@ def survey(work: Work, reading: dict[str, Any], options: Options) -> Found:
     reals, own = int(facts[0]["reals"]), "label_names" in facts[0]
     next_token = not reals and not own
     per: Per = "token" if "last" in facts[0] else "sequence"
-    names, rows = _numbered([fact["token_names"] for fact in facts])
-    classes, label_rows = _numbered([fact["label_names"] for fact in facts]) if own else (names, rows)
+    names, rows = _joined_names([fact["token_names"] for fact in facts])
+    classes, label_rows = _joined_names([fact["label_names"] for fact in facts]) if own else (names, rows)
     counts = [fact["label_count"] for fact in facts]
     label_count = np.sum(counts, axis=0) if reals else _total(len(classes), label_rows, counts)
     if not label_count.any():

@@ -27,15 +27,15 @@ if TYPE_CHECKING:  # a worker starts without PyTorch
     from monolayer.construct.task import Progress
 
 Engine = Literal["processes", "dask"]
-Task = tuple[Any, ...]
+PieceArguments = tuple[Any, ...]
 TRIES = 3
 """How often the worker of one piece may die before it is taken for the fault of the piece."""
-KEPT = {"MALLOC_TRIM_THRESHOLD_": f"{1 << 28}", "MALLOC_MMAP_THRESHOLD_": f"{1 << 25}"}
+KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": f"{1 << 28}", "MALLOC_MMAP_THRESHOLD_": f"{1 << 25}"}
 """Memory that arrays leave is kept for the next ones, where the C library is glibc: to give it back and to get it anew
 takes the system as long as to sort it."""
 PATIENCE = 30.0
 """Seconds to wait for a scheduler to answer."""
-Run = Callable[[Callable[..., None], list[Task]], Iterator[None]]
+Run = Callable[[Callable[..., None], list[PieceArguments]], Iterator[None]]
 """`run(f, tasks)` calls `f(*task)` for every task, in any order, and yields after each; the first error ends it."""
 
 
@@ -86,7 +86,7 @@ def executor(engine: Engine, workers: int, scheduler: Any = None) -> Iterator[Ru
             pool.close()
 
 
-def here(function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
+def here(function: Callable[..., None], tasks: list[PieceArguments]) -> Iterator[None]:
     """This process, where there is no other to share the work with."""
     for task in tasks:
         function(*task)
@@ -94,7 +94,7 @@ def here(function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
 
 
 class Processes:
-    """Processes of this machine (`work`), each started when it is first needed."""
+    """Processes of this machine (`serve_pieces`), each started when it is first needed."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -104,7 +104,7 @@ class Processes:
             self._idle.put(None)
         self._closed = False
 
-    def run(self, function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
+    def run(self, function: Callable[..., None], tasks: list[PieceArguments]) -> Iterator[None]:
         with ThreadPoolExecutor(self.workers) as pool:
             try:
                 for future in as_completed([pool.submit(self._one, function, task) for task in tasks]):
@@ -115,7 +115,7 @@ class Processes:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
-    def _one(self, function: Callable[..., None], task: Task) -> None:
+    def _one(self, function: Callable[..., None], task: PieceArguments) -> None:
         """One piece, by a process that is idle; by another one if it dies."""
         for _ in range(TRIES):
             if self._closed:
@@ -143,10 +143,10 @@ class Processes:
 
     def _start(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", "from monolayer.cluster.executor import work; work()"],
+            [sys.executable, "-P", "-c", "from monolayer.cluster.executor import serve_pieces; serve_pieces()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": _import_path(), "OMP_NUM_THREADS": "1", **KEPT},
+            env={**os.environ, "PYTHONPATH": _import_path(), "OMP_NUM_THREADS": "1", **KEEP_MEMORY},
             start_new_session=True,  # Ctrl-C is for us: we tell them
         )
         self.alive.append(process)
@@ -178,7 +178,7 @@ def _import_path() -> str:
     return os.pathsep.join(entry for entry in sys.path if entry in wanted or entry not in here)
 
 
-def work() -> None:
+def serve_pieces() -> None:
     """A worker process: takes pieces from its standard input until that ends, and answers on its standard output."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not stand among the answers
@@ -202,7 +202,7 @@ def work() -> None:
         answers.flush()
 
 
-def _by_dask(client: Any, function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
+def _by_dask(client: Any, function: Callable[..., None], tasks: list[PieceArguments]) -> Iterator[None]:
     """The workers of a Dask cluster. They must see the files and the spill folder under the same paths."""
     from distributed import as_completed as completed
 

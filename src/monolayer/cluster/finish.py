@@ -16,12 +16,12 @@ from monolayer.cluster.spill import Spill
 from monolayer.construct.line.alphabet import UNIT, Ids
 from monolayer.construct.line.assemble import assemble, staircase
 from monolayer.construct.line.build import table_lift
-from monolayer.construct.line.cascade import Stage, further
+from monolayer.construct.line.cascade import StageArrays, further
 from monolayer.construct.line.draw import Draw
 from monolayer.construct.line.points import SLACK, Points
 from monolayer.construct.line.separate import spacing
 from monolayer.construct.line.stored import LineDraw
-from monolayer.construct.line.values import MOST, Value, averages, draw_value
+from monolayer.construct.line.values import LARGEST_RANK, Value, averages, draw_value
 from monolayer.construct.target import Target, entropy_bits
 from monolayer.data import Names, Sequences
 from monolayer.errors import PrecisionError
@@ -55,7 +55,7 @@ class Found:
     parts: tuple[dict[str, Any], ...] = ()
     crowds: Crowds | None = None
     last: tuple[float, ...] = ()
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[StageArrays, ...] = ()
     values: tuple[Value, ...] = ()
 
     @property
@@ -115,7 +115,9 @@ def with_stages(spill: Spill, found: Found, crowds: Crowds, pieces: list[str], s
         return averages(values[stage], found.draw, tokens, target, order[some])
 
     error = found.draw.context_error(tokens)
-    stages, left = further(crowds.stretch[which], missing, crowds.ends, context, error, UNIT, not rules.reals, MOST)
+    stages, left = further(
+        crowds.stretch[which], missing, crowds.ends, context, error, UNIT, not rules.reals, LARGEST_RANK
+    )
     if len(left) or 1 + len(stages) > allowed:
         raise _crowded(found, len(crowds.low), None if len(left) else 1 + len(stages))
     return replace(found, stages=tuple(stages), values=tuple(values.values()))
@@ -125,7 +127,9 @@ def _crowded(found: Found, count: int, rank: int | None) -> PrecisionError:
     """The error for data that are consistent but that float64 cannot hold at the rank that is allowed."""
     low, high = found.ends
     holds = int(np.sqrt((high - low) / (SLACK * float(found.errors.error(np.array([low, high])).max()))))
-    way = f"no value rank up to {MOST} tells them apart: split the data over several models, or try another seed"
+    way = (
+        f"no value rank up to {LARGEST_RANK} tells them apart: split the data over several models, or try another seed"
+    )
     if rank is not None:
         way = f"rank={rank} would hold them, or rank='auto'"
     return PrecisionError(
@@ -137,12 +141,12 @@ def _crowded(found: Found, count: int, rank: int | None) -> PrecisionError:
 
 def finish(spill: Spill, found: Found, out: Path, overwrite: bool) -> Path:
     """The folder: weights of the readout as they lie in the spill folder, and everything else."""
-    model = _line(found)
+    model = _network(found)
     files = [(spill.numbers(part["name"]), str(part["digest"][0])) for part in found.parts]
     return save(model, out, parts=files, overwrite=overwrite)
 
 
-def _line(found: Found) -> Monolayer:
+def _network(found: Found) -> Monolayer:
     """The network, with a readout that has the right sizes, and no numbers where these lie in files."""
     draw, rules = found.draw, found.rules
     steps = sum(int(part["steps"]) for part in found.parts)

@@ -14,7 +14,7 @@ from monolayer.cluster.build import Build
 from monolayer.cluster.executor import Engine, Options, executor
 from monolayer.cluster.finish import finish
 from monolayer.cluster.room import WITHOUT_TORCH, Room
-from monolayer.cluster.spill import FULL, PausedError, code, identity, opened
+from monolayer.cluster.spill import FULL, PausedError, code, identity, open_spill
 from monolayer.construct.line.draw import check_seed, check_temperature
 from monolayer.construct.task import Progress
 from monolayer.data.folder import check_output
@@ -83,7 +83,7 @@ def memorize_files(
     report = progress or (lambda stage, share: None)
     kept = False
     try:
-        with executor(engine, workers, scheduler) as run, opened(final, journal, resume) as (spill, begun):
+        with executor(engine, workers, scheduler) as run, open_spill(final, journal, resume) as (spill, begun):
             kept = True
             block, points, spare = begun["sizes"]
             build = Build(spill, run, replace(room, block=block, range=points, spare=spare), shards, report)

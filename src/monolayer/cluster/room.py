@@ -16,11 +16,11 @@ TOKEN = 96
 """Bytes per token of a block that is worked on, at the most (bench/out_of_core_within_two_gigabytes.py)."""
 POINT = 80
 """Bytes per point of a range that is sorted and turned into steps, at the most."""
-READ = 64
+READ_TOKEN = 64
 """Bytes per token of a file while it is read, at the most."""
 NAME, COPY = 450, 320
 """Bytes per name of an id, string or class in the process that leads, and in each process that has tables of them."""
-LEAST, MOST = 1 << 16, 1 << 20
+LEAST_PIECE, LARGEST_PIECE = 1 << 16, 1 << 20
 """Tokens of a block and points of a range: fewer are not worth a piece, more do not make it faster."""
 
 ADDRESSABLE = 1 << 64
@@ -46,16 +46,22 @@ class Room:
     def of(cls, memory: str | int | float, workers: int, idle: int, largest: int) -> Room:
         """What fits into `memory`; `idle`: bytes of a worker without data; `largest`: tokens of a file, about."""
         total, before = size(memory), max(WITH_TORCH, resident()) + workers * idle
-        least = before + workers * max(LEAST * max(TOKEN, POINT), largest * READ)
+        least = before + workers * max(LEAST_PIECE * max(TOKEN, POINT), largest * READ_TOKEN)
         if total < least:
-            way = "; fewer workers or smaller files would need less" if workers > 1 or largest * READ > LEAST else ""
+            way = (
+                "; fewer workers or smaller files would need less"
+                if workers > 1 or largest * READ_TOKEN > LEAST_PIECE
+                else ""
+            )
             raise DataError(
                 f"memory={memory!r} is too little: {workers} workers and files of up to about {largest:,} tokens need "
                 f"at least {-(-least // 10**6):,}MB{way}"
             )
         share = (total - before) // workers
         name = NAME + (workers * COPY if idle else 0)  # a cluster has memory of its own
-        return cls(min(MOST, share // TOKEN), min(MOST, share // POINT), total, total - before, workers, name)
+        return cls(
+            min(LARGEST_PIECE, share // TOKEN), min(LARGEST_PIECE, share // POINT), total, total - before, workers, name
+        )
 
     @classmethod
     def fitting(cls, memory: str | int | float, workers: int | None, idle: int, largest: int) -> Room:
@@ -78,7 +84,7 @@ class Room:
         """
         if not self.spare:
             return self
-        left, least = self.spare - names * self.name, self.workers * LEAST * max(TOKEN, POINT)
+        left, least = self.spare - names * self.name, self.workers * LEAST_PIECE * max(TOKEN, POINT)
         if left < least:
             raise DataError(
                 f"{names:,} different tokens and classes have names, which all processes hold, and need memory="

@@ -35,7 +35,7 @@ from monolayer.errors import DataError, MonolayerError, OutOfMemoryError
 PACKAGE = Path(__file__).parents[1]
 JOURNAL, LOCK = "journal.json", "lock"
 _PIECE = r"lock|journal\.json|[a-z]+-[A-Za-z0-9_.+-]*\.(bin|facts)"
-_OWN = re.compile(rf"{_PIECE}|\.({_PIECE})\.[0-9a-f]{{8}}")
+_SPILL_FILE = re.compile(rf"{_PIECE}|\.({_PIECE})\.[0-9a-f]{{8}}")
 """Names of the files in a spill folder, and of those that are being written."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """What the system says when there is no room left."""
@@ -81,7 +81,7 @@ class Spill:
             if hashed:
                 facts["digest"] = np.array([digest.hexdigest()])
         with new_bytes(self.path / f"{name}.facts") as file:
-            file.write(_packed({key: np.asarray(value) for key, value in facts.items()}))
+            file.write(_facts_bytes({key: np.asarray(value) for key, value in facts.items()}))
 
     def drop(self, *names: str) -> None:
         """The numbers of pieces that nobody needs any more. Their facts stay: they are finished all the same."""
@@ -89,7 +89,7 @@ class Spill:
             self.numbers(name).unlink(missing_ok=True)
 
 
-def _packed(facts: dict[str, NDArray[Any]]) -> bytes:
+def _facts_bytes(facts: dict[str, NDArray[Any]]) -> bytes:
     """Arrays one after the other, and before them, as JSON with its length in front, their types and shapes.
 
     Pieces are many and facts are small: NumPy's archives take twenty times as long.
@@ -99,7 +99,7 @@ def _packed(facts: dict[str, NDArray[Any]]) -> bytes:
 
 
 @contextmanager
-def opened(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[tuple[Spill, dict[str, Any]]]:
+def open_spill(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[tuple[Spill, dict[str, Any]]]:
     """The spill folder of the model `out`, ours while the block runs; gone when it ends well, kept when it does not.
 
     And the journal, with the sizes that pieces had from the beginning: they depend on how much this process held then.
@@ -123,10 +123,10 @@ def opened(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[tuple[S
         except OSError:  # a file system without locks
             pass
         if resume:
-            journal = journal | {"sizes": _compare(folder, journal, out)["sizes"]}
-            _clear(folder, lambda name: name.startswith("."))  # written aside by those who were stopped
+            journal = journal | {"sizes": _resumed_journal(folder, journal, out)["sizes"]}
+            _delete_files(folder, lambda name: name.startswith("."))  # written aside by those who were stopped
         else:
-            _clear(folder, lambda name: name != LOCK)
+            _delete_files(folder, lambda name: name != LOCK)
         with new_file(folder / JOURNAL) as file:
             json.dump(journal, file, indent=1, sort_keys=True)
         try:
@@ -152,7 +152,7 @@ def _refuse_foreign(folder: Path) -> None:
             foreign = sorted(
                 entry.name
                 for entry in os.scandir(folder)
-                if not (entry.is_file(follow_symlinks=False) and _OWN.fullmatch(entry.name))
+                if not (entry.is_file(follow_symlinks=False) and _SPILL_FILE.fullmatch(entry.name))
             )
             why = f"it holds {foreign[0]!r}, which is no part of a build" if foreign else None
     except FileNotFoundError:
@@ -161,20 +161,20 @@ def _refuse_foreign(folder: Path) -> None:
         raise DataError(f"{folder} is where the build keeps its pieces, but {why}: move it away. Nothing was changed")
 
 
-def _clear(folder: Path, unwanted: Callable[[str], bool]) -> None:
+def _delete_files(folder: Path, unwanted: Callable[[str], bool]) -> None:
     for entry in folder.iterdir():
-        if _OWN.fullmatch(entry.name) and unwanted(entry.name):
+        if _SPILL_FILE.fullmatch(entry.name) and unwanted(entry.name):
             entry.unlink()
 
 
 def _remove(folder: Path) -> None:
     """Remove the pieces and their folder; what somebody else has put into it stays."""
-    _clear(folder, lambda name: True)
+    _delete_files(folder, lambda name: True)
     with suppress(OSError):
         folder.rmdir()
 
 
-def _compare(folder: Path, journal: dict[str, Any], out: Path) -> dict[str, Any]:
+def _resumed_journal(folder: Path, journal: dict[str, Any], out: Path) -> dict[str, Any]:
     """What the build began with; refuse to go on with other options or other files."""
     try:
         then = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))
@@ -205,7 +205,7 @@ def _compare(folder: Path, journal: dict[str, Any], out: Path) -> dict[str, Any]
 
 
 def _check_journal(then: Any) -> None:
-    """A `ValueError` unless this is what `memorize_files` writes, as far as `_compare` and its caller use it."""
+    """Refuse a journal that `memorize_files` did not write, as far as `_resumed_journal` and its caller use it."""
     sizes = then.get("sizes") if isinstance(then, dict) else None
     if not isinstance(sizes, list) or len(sizes) != 3 or not all(type(size) is int and size >= 0 for size in sizes):
         raise ValueError("sizes are not three whole numbers")

@@ -18,7 +18,7 @@ from monolayer.arrays import Floats, Ints
 from monolayer.construct.cells.function import Function, check_equivariance
 from monolayer.construct.cells.grid import MOST_KNOTS, Box, Lattice, afford, all_rows, first_in_row, multisets
 from monolayer.construct.cells.refine import Errors, Modulus, bound, cells_for, check_modulus, measure, modulus_of
-from monolayer.construct.line.alphabet import Cells
+from monolayer.construct.line.alphabet import GridCells
 from monolayer.construct.line.assemble import assemble, copying_lift, staircase
 from monolayer.construct.line.draw import Tokens, averaging, check_seed, check_temperature
 from monolayer.construct.line.points import SLACK, ramps_at
@@ -108,7 +108,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     target = Target(np.arange(len(table)), table, "token", None, function.scalar, place, by_value=True)
     position = np.tile(np.arange(box.length), len(rows)) if positions else None
     tokens = Tokens(
-        rows.reshape(-1), np.full(len(rows), box.length), Cells(box.dim, cells), position, False, temperature
+        rows.reshape(-1), np.full(len(rows), box.length), GridCells(box.dim, cells), position, False, temperature
     )
 
     report("separating multisets of cells", 0.5)

@@ -29,7 +29,7 @@ from monolayer.data.fingerprint import context_sums
 from monolayer.errors import ContradictionError, DataError
 
 if TYPE_CHECKING:  # workers do without PyTorch
-    from monolayer.construct.rectangle import Rectangle
+    from monolayer.construct.rectangle import IdsOnDevice
 
 OnConflict = Literal["error", "majority", "first"]
 
@@ -44,7 +44,7 @@ def check_conflict(on_conflict: object) -> None:
 class Context:
     """The data as the model sees them: `rows` `(T,)`, and whether positions and the causal mask count."""
 
-    data: Sequences | Rectangle
+    data: Sequences | IdsOnDevice
     rows: Numbers
     positions: bool
     causal: bool
@@ -91,7 +91,7 @@ def signatures(context: Context, target: Target, vocabulary: int, longest: int) 
     return columns if target.place is None else [column[target.place] for column in columns]
 
 
-class Part(NamedTuple):
+class LabelledPart(NamedTuple):
     """Some labelled places with the sequences that they stand in, as arrays; `sequences`: the numbers of these."""
 
     context: Context
@@ -99,7 +99,7 @@ class Part(NamedTuple):
     sequences: Ints
 
 
-def part_of(context: Context, target: Target, places: Ints) -> Part:
+def labelled_part(context: Context, target: Target, places: Ints) -> LabelledPart:
     """These labelled places `(Q,)`, brought home from wherever they lie."""
     data = context.data
     flat = places if target.place is None else home(pick(target.place, beside(places, target.place)))
@@ -109,7 +109,7 @@ def part_of(context: Context, target: Target, places: Ints) -> Part:
     place = which if target.per == "sequence" else some.offsets[which] + flat - data.starts_of(row)
     rows = context.rows[data.flat(chosen)] if isinstance(data, Sequences) else some.tokens
     number = home(pick(target.number, beside(places, target.number)))
-    return Part(replace(context, data=some, rows=rows), replace(target, number=number, place=place), chosen)
+    return LabelledPart(replace(context, data=some, rows=rows), replace(target, number=number, place=place), chosen)
 
 
 def resolve(
@@ -139,7 +139,7 @@ def resolve(
 def resolve_among(context: Context, target: Target, places: Ints, on_conflict: OnConflict) -> tuple[Target, int]:
     """`resolve`, where only these labelled places `(Q,)` may contradict each other."""
     places = np.sort(places)  # of equal points the first is the first here too
-    part = part_of(context, target, places)
+    part = labelled_part(context, target, places)
     settled, overruled = resolve(part.context, part.target, on_conflict, part.sequences)
     if not overruled:
         return target, 0

@@ -16,8 +16,8 @@ from monolayer.construct.again import adopted, rebuilt
 from monolayer.construct.consistency import Context, OnConflict, check_conflict
 from monolayer.construct.line.build import Line
 from monolayer.construct.rectangle import explained, is_elsewhere, on_device
-from monolayer.construct.robust.build import RANK, Robust
-from monolayer.construct.robust.stored import Dtype
+from monolayer.construct.robust.build import ROBUST_RANK, Robust
+from monolayer.construct.robust.stored import RobustFormat
 from monolayer.construct.task import Construction, Progress, Task
 from monolayer.data.names import Unit as Cut
 from monolayer.data.readers import sequences_of
@@ -42,7 +42,7 @@ def memorize(
     temperature: float | None = None,
     robust: bool = False,
     rank: int | Literal["auto"] | None = None,
-    dtype: Dtype | torch.dtype | None = None,
+    dtype: RobustFormat | torch.dtype | None = None,
     device: torch.device | str | None = None,
     seed: int | None = None,
     on_conflict: OnConflict = "error",
@@ -137,7 +137,7 @@ def _construction(temperature: float | None, robust: bool, rank: Any, dtype: Any
         return Line(seed, temperature, "auto" if rank is None else rank, dtype or "float64")
     if temperature is not None:
         raise DataError("temperature belongs to the line; a robust model has its own: leave it out")
-    return Robust(RANK if rank is None else rank, dtype or "float32", seed)
+    return Robust(ROBUST_RANK if rank is None else rank, dtype or "float32", seed)
 
 
 def memorize_text(text: str, *, unit: Unit = "words", window: int | None = None, **options: Any) -> Monolayer:

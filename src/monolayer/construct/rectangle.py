@@ -22,12 +22,12 @@ from monolayer.data import Names, Sequences
 from monolayer.data.sequences import Per
 from monolayer.errors import OutOfMemoryError
 
-BYTES = 96
+BYTES_PER_LABEL = 96
 """Bytes per label that a build on a device needs, at the most (bench/a_hundred_million_labels_in_50_ms_…)."""
 
 
 @dataclass(frozen=True, eq=False)
-class Rectangle:
+class IdsOnDevice:
     """Ids `(N, n)`, which are their own row numbers, with what a construction asks of `Sequences`."""
 
     ids: Tensor
@@ -84,13 +84,13 @@ def explained(device: torch.device, labels: int) -> Iterator[None]:
     except torch.OutOfMemoryError as error:
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
         raise OutOfMemoryError(
-            f"{labels:,} labels need about {BYTES * labels / 2**30:,.1f} GiB on {device} to be built there, and "
+            f"{labels:,} labels need about {BYTES_PER_LABEL * labels / 2**30:,.1f} GiB on {device} to be built there, and "
             f"{free / 2**30:,.1f} GiB are free: pass arrays of the processor, which are built in its own memory, or "
             "split the data over several models"
         ) from error
 
 
-def on_device(X: Any, Y: Any, per: Per | None, causal: bool) -> tuple[Rectangle, Target] | None:
+def on_device(X: Any, Y: Any, per: Per | None, causal: bool) -> tuple[IdsOnDevice, Target] | None:
     """Ids `X` `(N, n)` and classes `Y` `(N, n)` or `(N,)`, each their own row numbers, as data and labels.
 
     Without `Y`, of a causal model, the label of a token is the next one. None: these are something else, or have gaps
@@ -110,7 +110,7 @@ def on_device(X: Any, Y: Any, per: Per | None, causal: bool) -> tuple[Rectangle,
         place = torch.arange(X.numel(), device=X.device).view(X.shape)[:, :-1].reshape(-1)
     number = (ids[:, 1:] if Y is None else Y.long()).reshape(-1)
     table = np.arange(len(classes), dtype=np.float64)[:, None]
-    return Rectangle(ids, names, found), Target(number, table, found, classes, False, place, Y is None)
+    return IdsOnDevice(ids, names, found), Target(number, table, found, classes, False, place, Y is None)
 
 
 def _whole(values: Any) -> bool:

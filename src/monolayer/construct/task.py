@@ -87,7 +87,7 @@ class Construction(Protocol):
         """A model whose card has a summary; `ContradictionError` or `PrecisionError` where the data do not fit."""
 
 
-class Draw(Protocol):
+class StoredDraw(Protocol):
     """All of a model that does not depend on its labels: with it, a model is a function of its data, bit for bit."""
 
     @property

@@ -65,7 +65,7 @@ def write_readout(model: Monolayer, file: str | os.PathLike[str], *, overwrite: 
     nodes, constants, seen = [], [], "X"
     for count, (weight, bias) in enumerate(layers):
         names = f"weight_{count + 1}", f"bias_{count + 1}"
-        arrays = [_array(tensor) for tensor in (weight, bias)]
+        arrays = [_verifier_array(tensor) for tensor in (weight, bias)]
         constants += [onnx.numpy_helper.from_array(array, name) for array, name in zip(arrays, names, strict=True)]
         last = count == len(layers) - 1
         sums = "Y" if last else f"sum_{count + 1}"
@@ -82,7 +82,7 @@ def write_readout(model: Monolayer, file: str | os.PathLike[str], *, overwrite: 
     return path
 
 
-def _array(tensor: Tensor) -> NDArray[Any]:
+def _verifier_array(tensor: Tensor) -> NDArray[Any]:
     """The same numbers; short formats, which verifiers do not read, as float32."""
     tensor = tensor.detach().cpu()
     found: NDArray[Any] = (tensor.float() if tensor.element_size() < 4 else tensor).numpy()

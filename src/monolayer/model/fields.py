@@ -19,17 +19,17 @@ def one_of(*values: str) -> Check:
     return (lambda value: type(value) is str and value in values), " or ".join(map(json.dumps, values))
 
 
-def whole(least: int, end: int = 2**48) -> Check:
+def whole_number(least: int, end: int = 2**48) -> Check:
     return (lambda value: type(value) is int and least <= value < end), f"a whole number from {least}, below {end:,}"
 
 
-def whole_numbers(value: Any) -> bool:
+def whole_number_list(value: Any) -> bool:
     """Whether it is a list of one or more whole numbers from 0."""
-    return type(value) is list and len(value) > 0 and all(whole(0)[0](each) for each in value)
+    return type(value) is list and len(value) > 0 and all(whole_number(0)[0](each) for each in value)
 
 
 BOOLEAN: Check = (lambda value: type(value) is bool), "true or false"
 NUMBER: Check = (lambda value: type(value) in (int, float) and abs(value) <= 2.0**1023), "a number of ordinary size"
-END: Check = (lambda value: type(value) in (int, float) and abs(value) <= 2.0**1000), "a number up to 2^1000"
+DOMAIN_END: Check = (lambda value: type(value) in (int, float) and abs(value) <= 2.0**1000), "a number up to 2^1000"
 OBJECT: Check = (lambda value: type(value) is dict), "an object"
 OBJECT_OR_NULL: Check = (lambda value: value is None or type(value) is dict), "an object or null"

@@ -42,10 +42,10 @@ from monolayer.model.schema import (
     check_tensors,
     parse,
 )
-from monolayer.model.sharded import INDEX, is_shard, join
+from monolayer.model.sharded import INDEX, is_shard, joined_tensors
 from monolayer.model.uniform import Uniform
 
-_OWN = (CONFIG, WEIGHTS, NAMES, MEMORY, INDEX)
+_MODEL_FILES = (CONFIG, WEIGHTS, NAMES, MEMORY, INDEX)
 
 
 def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = None) -> Monolayer | Uniform:
@@ -54,7 +54,7 @@ def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = 
     model: Monolayer | Uniform
     try:
         config, names, files = _open(Path(folder))
-        tensors = _tensors(files)
+        tensors = _load_weights(files)
         if config["kind"] == "interpolator":
             check_tensors(config, names, shapes_of(tensors))
             model = Uniform.stored(config, tensors)
@@ -95,8 +95,8 @@ def model_from(
 
     grid, summary = config["grid"], config["summary"]
     card = Card(
-        vocabulary=_names(config["vocabulary"], names, config["unit"]),
-        classes=_names(config["classes"], names),
+        vocabulary=_names_of(config["vocabulary"], names, config["unit"]),
+        classes=_names_of(config["classes"], names),
         **{key: config[key] for key in SAME},
         grid=None if grid is None else Grid(**grid),
         summary=None if summary is None else Summary.from_json(summary),
@@ -117,7 +117,7 @@ def model_from(
     )
 
 
-def _names(entry: dict[str, Any] | None, lists: dict[str, list[Any]], unit: Unit | None = None) -> Names | None:
+def _names_of(entry: dict[str, Any] | None, lists: dict[str, list[Any]], unit: Unit | None = None) -> Names | None:
     if entry is None:
         return None
     return Names(range(entry["range"])) if "range" in entry else Names(tuple(lists[entry["names"]]), unit)
@@ -129,12 +129,12 @@ def _names(entry: dict[str, Any] | None, lists: dict[str, list[Any]], unit: Unit
 def _open(folder: Path) -> tuple[Config, dict[str, list[Any]], dict[str, Any]]:
     """Config and names of a folder and its files, once all digests agree."""
     try:
-        files = read_together(folder, _files)
+        files = read_together(folder, _read_files)
     except (OSError, ValueError) as error:
         if isinstance(error, ModelFileError):
             raise
         raise ModelFileError(_why(folder, error)) from None
-    config = _config(files[CONFIG])
+    config = _checked_config(files[CONFIG])
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         digests = list(pool.map(lambda name: sha256(files[name]).hexdigest(), config["files"]))
     for (name, digest), found in zip(config["files"].items(), digests, strict=True):
@@ -143,17 +143,17 @@ def _open(folder: Path) -> tuple[Config, dict[str, list[Any]], dict[str, Any]]:
     return config, parse(NAMES, files[NAMES]) if NAMES in files else {}, files
 
 
-def _files(opened: OpenFolder) -> dict[str, Any]:
+def _read_files(opened: OpenFolder) -> dict[str, Any]:
     """`config.json` and the files that it names: bytes, or a map of the bytes of a shard."""
     content = opened.read(CONFIG)
-    named = _config(content)["files"]
+    named = _checked_config(content)["files"]
     return {CONFIG: content} | {name: opened.map(name) if is_shard(name) else opened.read(name) for name in named}
 
 
-def _tensors(files: dict[str, Any]) -> dict[str, Tensor]:
+def _load_weights(files: dict[str, Any]) -> dict[str, Tensor]:
     if INDEX in files:
         shards = {name: files[name] for name in files if is_shard(name)}
-        joined = join(parse(INDEX, files[INDEX]), shards)
+        joined = joined_tensors(parse(INDEX, files[INDEX]), shards)
         return {name: torch.from_numpy(value) for name, value in joined.items()}
     try:
         return load_tensors(files[WEIGHTS])
@@ -177,7 +177,7 @@ def _why(folder: Path, error: Exception) -> str:
     if not isinstance(error, OSError):  # NUL or half of a surrogate pair in a path
         return f"this is no name of a folder: {error}"
     name = Path(error.filename or folder).name
-    if isinstance(error, FileNotFoundError) and (name in _OWN or is_shard(name)):
+    if isinstance(error, FileNotFoundError) and (name in _MODEL_FILES or is_shard(name)):
         return f"this is no saved model: it has no {CONFIG}" if name == CONFIG else f"{name} is missing"
     if isinstance(error, FileNotFoundError):
         return "this folder does not exist"
@@ -186,7 +186,7 @@ def _why(folder: Path, error: Exception) -> str:
     return f"{name} cannot be read: {error.strerror}"
 
 
-def _config(content: bytes) -> Config:
+def _checked_config(content: bytes) -> Config:
     """`config.json`, after its version, its digest and its fields have been checked."""
     config = parse(CONFIG, content)
     if isinstance(config, dict) and isinstance(config.get("model_type"), str) and "format" not in config:

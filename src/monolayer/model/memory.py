@@ -22,7 +22,7 @@ from monolayer.model.parts import Parts
 
 T = TypeVar("T")
 
-SAMPLES = 32
+SAMPLED_NUMBERS = 32
 """Numbers of each tensor that are compared, evenly spaced."""
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -86,5 +86,5 @@ def _hooks(module: nn.Module) -> tuple[Any, ...]:
 def _sample(tensor: Tensor) -> list[int]:
     """Some numbers of a tensor as bits: NaN, which marks ids without a vector, is not equal to itself."""
     flat = tensor.detach().reshape(-1)
-    some: list[int] = flat[:: max(1, flat.numel() // SAMPLES)].view(_BITS[flat.element_size()]).tolist()
+    some: list[int] = flat[:: max(1, flat.numel() // SAMPLED_NUMBERS)].view(_BITS[flat.element_size()]).tolist()
     return some

@@ -16,7 +16,7 @@ from monolayer.data.text import Unit as TextUnit
 from monolayer.errors import ModelFileError
 from monolayer.model.fields import (
     BOOLEAN,
-    END,
+    DOMAIN_END,
     NUMBER,
     OBJECT,
     OBJECT_OR_NULL,
@@ -25,8 +25,8 @@ from monolayer.model.fields import (
     Rule,
     Shape,
     one_of,
-    whole,
-    whole_numbers,
+    whole_number,
+    whole_number_list,
 )
 from monolayer.model.readouts import ATTENTION, READOUTS
 from monolayer.model.sharded import INDEX, shard_names
@@ -36,16 +36,16 @@ CONFIG, WEIGHTS, NAMES, MEMORY = "config.json", "model.safetensors", "names.json
 _NAMES_OR_NULL = 'null, {"range": number} or {"names": its own name}'
 
 
-def _names(value: Any, key: str) -> bool:
+def _fits_names(value: Any, key: str) -> bool:
     if type(value) is not dict:
         return value is None
-    return value == {"names": key} or (list(value) == ["range"] and whole(1)[0](value["range"]))
+    return value == {"names": key} or (list(value) == ["range"] and whole_number(1)[0](value["range"]))
 
 
 def _script(value: Any) -> bool:
     if type(value) is not dict or set(value) != {"unit", "window"}:
         return value is None
-    return value["unit"] in get_args(TextUnit) and whole(1)[0](value["window"])
+    return value["unit"] in get_args(TextUnit) and whole_number(1)[0](value["window"])
 
 
 def _digests(value: Any) -> bool:
@@ -57,9 +57,9 @@ FIELDS: dict[str, Check] = {
     "version": ((lambda value: value == VERSION), str(VERSION)),
     "kind": one_of("memorizer", "approximator"),
     "tokens": one_of("ids", "vectors"),
-    "width": whole(4),
-    "labels": whole(1),
-    "steps": (whole_numbers, "a list of one or more whole numbers"),
+    "width": whole_number(4),
+    "labels": whole_number(1),
+    "steps": (whole_number_list, "a list of one or more whole numbers"),
     "per": one_of("token", "sequence"),
     "target": one_of("classes", "reals"),
     "scalar": BOOLEAN,
@@ -68,9 +68,9 @@ FIELDS: dict[str, Check] = {
     "next_token": BOOLEAN,
     "positions": BOOLEAN,
     "dtype": one_of("float64", "float32", "float16", "bfloat16"),
-    "vocabulary": ((lambda value: _names(value, "vocabulary")), _NAMES_OR_NULL),
+    "vocabulary": ((lambda value: _fits_names(value, "vocabulary")), _NAMES_OR_NULL),
     "unit": ((lambda value: value is None or value in get_args(Unit)), "null, characters, words or whole"),
-    "classes": ((lambda value: _names(value, "classes")), _NAMES_OR_NULL),
+    "classes": ((lambda value: _fits_names(value, "classes")), _NAMES_OR_NULL),
     "script": (_script, "null, or how a text was cut: unit words or characters, and window"),
     "grid": OBJECT_OR_NULL,
     "draw": OBJECT_OR_NULL,
@@ -81,17 +81,17 @@ FIELDS: dict[str, Check] = {
 INTERPOLATOR: dict[str, Check] = {
     **{key: FIELDS[key] for key in ("format", "version", "scalar", "files", "digest")},
     "kind": one_of("interpolator"),
-    "dim": whole(1, 25),
-    "length": whole(2, 49),
-    "cells": whole(1, 2**24),
-    "low": END,
-    "high": END,
+    "dim": whole_number(1, 25),
+    "length": whole_number(2, 49),
+    "cells": whole_number(1, 2**24),
+    "low": DOMAIN_END,
+    "high": DOMAIN_END,
     "positions": BOOLEAN,
-    "error": ((lambda value: value is None or END[0](value)), "null or a number up to 2^1000"),
+    "error": ((lambda value: value is None or DOMAIN_END[0](value)), "null or a number up to 2^1000"),
 }
 """All fields of a network for the maximum norm."""
 GRID: dict[str, Check] = {
-    **dict.fromkeys(("dim", "length", "cells"), whole(1)),
+    **dict.fromkeys(("dim", "length", "cells"), whole_number(1)),
     **dict.fromkeys(("low", "high", "ramp", "error", "spread"), NUMBER),
     "guaranteed": BOOLEAN,
 }
@@ -125,7 +125,7 @@ RULES: tuple[Rule, ...] = (
     ("low is below high, and the ramp is positive", lambda c: c["grid"] is None or _interval(c["grid"])),
     (
         "files are the weights, the names if there are any, and maybe, for ids, the memory of what was seen",
-        lambda c: set(c["files"]) - ({MEMORY} if c["tokens"] == "ids" else set()) == _files(c),
+        lambda c: set(c["files"]) - ({MEMORY} if c["tokens"] == "ids" else set()) == _files_wanted(c),
     ),
 )
 
@@ -139,7 +139,7 @@ def _interval(grid: dict[str, Any]) -> bool:
     return bool(grid["low"] < grid["high"] and grid["high"] - grid["low"] < math.inf and grid["ramp"] > 0)
 
 
-def _files(config: Config) -> set[str]:
+def _files_wanted(config: Config) -> set[str]:
     named = any(type(config[key]) is dict and "names" in config[key] for key in ("vocabulary", "classes"))
     weights = {WEIGHTS}
     if INDEX in config["files"]:  # in several files: then they are numbered, and hold the steps of a line
@@ -179,7 +179,7 @@ def check_tensors(config: Config, names: dict[str, list[Any]], tensors: dict[str
     wanted = shapes(config)
     if set(wanted) != set(tensors):
         raise ModelFileError(f"{WEIGHTS}: missing or unknown tensors {sorted(set(wanted) ^ set(tensors))}")
-    size, dtype = _sizes(config, names), config.get("dtype", "float64")
+    size, dtype = _letter_sizes(config, names), config.get("dtype", "float64")
     for name, shape in wanted.items():
         found, own = tensors[name]
         fits = len(found) == len(shape) and own == dtype
@@ -190,7 +190,7 @@ def check_tensors(config: Config, names: dict[str, list[Any]], tensors: dict[str
             raise ModelFileError(f"{WEIGHTS}: {name} is {own} {found}; the config asks for {dtype} {meant}")
 
 
-def _sizes(config: Config, names: dict[str, list[Any]]) -> dict[str, int]:
+def _letter_sizes(config: Config, names: dict[str, list[Any]]) -> dict[str, int]:
     """The letters of shapes that a config gives numbers to."""
     if config["kind"] == "interpolator":
         return {"D": (2 * config["length"] - 2) * config["dim"]}

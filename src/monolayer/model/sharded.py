@@ -22,7 +22,7 @@ SPLIT = tuple(f"feed_forward.stages.0.{name}" for name in ("weight_1", "bias_1",
 _HEADER = 504
 """Bytes of a header of a part."""
 
-Tensors = dict[str, NDArray[Any]]
+NamedArrays = dict[str, NDArray[Any]]
 
 
 def shard_names(count: int) -> list[str]:
@@ -59,7 +59,7 @@ def index_json(first: list[str], parts: int, size: int) -> str:
     return json.dumps({"metadata": {"total_size": size}, "weight_map": where}, indent=1, sort_keys=True) + "\n"
 
 
-def views(content: Any, file: str) -> Tensors:
+def views(content: Any, file: str) -> NamedArrays:
     """The tensors of a safetensors file in a buffer, all of them float64, without copying them."""
     buffer = memoryview(content)
     try:
@@ -83,7 +83,7 @@ def views(content: Any, file: str) -> Tensors:
     return found
 
 
-def join(index: dict[str, Any], files: dict[str, Any]) -> Tensors:
+def joined_tensors(index: dict[str, Any], files: dict[str, Any]) -> NamedArrays:
     """All tensors, in memory of their own. `files`: contents by name, all of those that the index names."""
     names = shard_names(len(files))
     if sorted(files) != names:

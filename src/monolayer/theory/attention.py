@@ -124,7 +124,7 @@ class HeadDifference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SoftmaxComparison:
     """What softmax makes of two sequences at one shared token: a verdict, its reason, the distance.
 
     `lower` and `upper` are floats around the Euclidean distance of the two outputs. A distance below every float has
@@ -137,11 +137,11 @@ class Comparison:
     upper: float = 0.0
 
 
-def decide_softmax(heads: Sequence[Sequence[ExactHead]], query: int) -> Comparison:
+def decide_softmax(heads: Sequence[Sequence[ExactHead]], query: int) -> SoftmaxComparison:
     """Equal, separated or undecided, for one query and the heads `[head][sequence]` of two sequences."""
     differing = [each for x, y in heads if not (each := HeadDifference.of(x, y, query)).coefficients.is_zero()]
     if not differing:
-        return Comparison("equal", "in each head, each exponential of the difference has coefficient 0")
+        return SoftmaxComparison("equal", "in each head, each exponential of the difference has coefficient 0")
     for bits in PRECISIONS:
         with precision(bits):
             first, *rest = (head.enclose() for head in differing)
@@ -159,10 +159,10 @@ def decide_softmax(heads: Sequence[Sequence[ExactHead]], query: int) -> Comparis
     else:
         verdict, reason = "undecided", f"several heads differ, and at {PRECISIONS[-1]:,} bits the ball holds 0"
     lower, upper = interval(distance)
-    return Comparison(verdict, reason, max(0.0, lower), upper)
+    return SoftmaxComparison(verdict, reason, max(0.0, lower), upper)
 
 
-def overall(comparisons: Sequence[Comparison]) -> SoftmaxVerdict:
+def overall(comparisons: Sequence[SoftmaxComparison]) -> SoftmaxVerdict:
     """'separated' if every comparison is, 'equal' if one is equal, else 'undecided'."""
     verdicts = {comparison.verdict for comparison in comparisons}
     if "equal" in verdicts:

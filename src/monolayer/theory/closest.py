@@ -27,7 +27,7 @@ from monolayer.arrays import Floats, Ints
 from monolayer.errors import PrecisionError
 
 TREE_DIMENSION = 8
-_BLOCK = 1024
+_ROWS_PER_BLOCK = 1024
 _TOP = 500  # largest coordinate is scaled to 2^500: squares stay finite, and as many binades lie below
 
 
@@ -116,12 +116,12 @@ def _by_products(x: Floats, own: Ints) -> tuple[float, int, int]:
     right = np.column_stack([centred, ones, squares])
     slack = 2 * (6 * x.shape[1] + 16) * 2.0**-53 * float(squares.max())
     best, first, second = np.inf, 0, 0
-    for i in range(0, len(x), _BLOCK):
-        for j in range(i, len(x), _BLOCK):
-            apart = max(float(x[j, lead] - x[min(i + _BLOCK, len(x)) - 1, lead]), 0.0)
+    for i in range(0, len(x), _ROWS_PER_BLOCK):
+        for j in range(i, len(x), _ROWS_PER_BLOCK):
+            apart = max(float(x[j, lead] - x[min(i + _ROWS_PER_BLOCK, len(x)) - 1, lead]), 0.0)
             if apart * apart > best * (1 + 2.0**-30):
                 break
-            here, there = slice(i, i + _BLOCK), slice(j, j + _BLOCK)
+            here, there = slice(i, i + _ROWS_PER_BLOCK), slice(j, j + _ROWS_PER_BLOCK)
             product = left[here] @ right[there].T
             product[own[here, None] == own[there]] = np.inf
             low = float(product.min())
@@ -130,8 +130,8 @@ def _by_products(x: Floats, own: Ints) -> tuple[float, int, int]:
             # A pair closer than `best`, or the closest of the block, must show up below this line.
             line = min(best + slack, low + 2 * slack)
             rows, columns = np.divmod(np.flatnonzero(product <= line), product.shape[1])
-            for part in range(0, len(rows), _BLOCK):
-                a, b = i + rows[part : part + _BLOCK], j + columns[part : part + _BLOCK]
+            for part in range(0, len(rows), _ROWS_PER_BLOCK):
+                a, b = i + rows[part : part + _ROWS_PER_BLOCK], j + columns[part : part + _ROWS_PER_BLOCK]
                 exact = ((x[a] - x[b]) ** 2).sum(axis=1)
                 exact[own[a] == own[b]] = np.inf
                 winner = int(exact.argmin())

@@ -21,7 +21,7 @@ from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_runs
 from monolayer.errors import DataError
 from monolayer.theory.closest import closest_pair
-from monolayer.theory.separation import Place, norms, token_rows
+from monolayer.theory.separation import TokenPlace, norms, token_rows
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class ContextualMapping:
 
     r: float
     delta: float
-    closest: tuple[Place, Place] | None
+    closest: tuple[TokenPlace, TokenPlace] | None
     points: int
     classes: int
 
@@ -69,7 +69,7 @@ def contextual_mapping(f: Callable[[Any], Any], X: Any) -> ContextualMapping:
     takes whatever it was built from, strings and lists of any lengths too; its logits are the outputs.
     """
     data = Sequences.of(X)
-    outputs = _flat(_answer(f, X), data)
+    outputs = _one_per_token(_outputs_of(f, X), data)
     classes = context_classes(data)
     closest = closest_pair(outputs, classes)
     return ContextualMapping(
@@ -113,10 +113,10 @@ def token_counts(sequence: Ints, rows: Ints, count: int) -> tuple[Ints, Ints, In
     return pairs % width, counts.astype(np.int64), lengths.astype(np.int64)
 
 
-def _answer(f: Callable[[Any], Any], X: Any) -> Any:
+def _outputs_of(f: Callable[[Any], Any], X: Any) -> Any:
     """What `f` says to `X`; a failure inside `f` is told as one."""
     if callable(getattr(f, "encode", None)) and hasattr(f, "bos"):
-        return _logits(f, X)
+        return _model_outputs(f, X)
     try:
         return f(X)
     except Exception as error:
@@ -126,7 +126,7 @@ def _answer(f: Callable[[Any], Any], X: Any) -> Any:
         ) from error
 
 
-def _logits(model: Any, X: Any) -> Any:
+def _model_outputs(model: Any, X: Any) -> Any:
     """The answer of a `Monolayer` to padded rows of its vocabulary; its own tensors make new ones, without torch."""
     data = model.encode(X)
     inside = np.arange(int(data.lengths.max())) < data.lengths[:, None]
@@ -137,7 +137,7 @@ def _logits(model: Any, X: Any) -> Any:
     return model(rows, like.new_tensor(data.lengths).long())
 
 
-def _flat(answer: Any, data: Sequences) -> Floats:
+def _one_per_token(answer: Any, data: Sequences) -> Floats:
     """`(T, p)` outputs, one per token, padding removed."""
     wanted = f"the map must answer with ({len(data)}, {int(data.lengths.max())}, p), an array, a tensor or a list"
     lengths = data.lengths.tolist()

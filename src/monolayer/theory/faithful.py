@@ -30,17 +30,17 @@ from monolayer.theory.bounds import Bounds
 from monolayer.theory.contextual import frequency_classes, set_classes
 from monolayer.theory.enclosure import Multiset, UndecidedError, smallest_gap
 from monolayer.theory.injectivity import exact_projection
-from monolayer.theory.separation import Place
+from monolayer.theory.separation import TokenPlace
 
 Verdict = Literal["proved", "refuted", "undecided"]
-Query = tuple[int, list[Multiset], list[int], list[Place]]
+Query = tuple[int, list[Multiset], list[int], list[TokenPlace]]
 
 MAX_BITS = 1 << 14
 MAX_TERMS = 4_000_000  # products x + y, at about a microsecond each
 
 
 @dataclass(frozen=True)
-class Construction:
+class PaperConstruction:
     """One head of Theorem 2, carried out: its constants, and the smallest separation that it leaves.
 
     `log10_separation` encloses log10 of the smallest separation; `closest` are two places that attain it, within the
@@ -52,11 +52,11 @@ class Construction:
     verdict: Verdict
     reason: str
     log10_separation: tuple[float, float] | None = None
-    closest: tuple[Place, Place] | None = None
+    closest: tuple[TokenPlace, TokenPlace] | None = None
     bits: int | None = None
 
 
-class Head:
+class PaperHead:
     """The head of Theorem 2 for data with tokens `vocabulary` `(V, d)`, on which `vᵀ` is injective."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Head:
         """`S = max |vᵀx|`."""
         return arb(max(abs(x) for x in self.values)) * self.unit()
 
-    def carry_out(self, constants: Callable[[], tuple[Ball, Ball]], max_bits: int, max_terms: int) -> Construction:
+    def carry_out(self, constants: Callable[[], tuple[Ball, Ball]], max_bits: int, max_terms: int) -> PaperConstruction:
         """Build the head with `constants() = (β, ln δ)`, and enclose its smallest separation."""
         with precision(64):
             beta = constants()[0].upper().mid()
@@ -91,7 +91,7 @@ class Head:
         cost = self._terms()
         if cost > max_terms:
             reason = f"all sequences take about {cost:,} terms, over max_terms = {max_terms:,}; give fewer"
-            return Construction(bounds, "undecided", reason)
+            return PaperConstruction(bounds, "undecided", reason)
         queries = self._queries()
         while bits <= max_bits:
             try:
@@ -104,13 +104,13 @@ class Head:
                 above, below = bool(log > log_delta), bool(log < log_delta)
             if above or below:
                 reason = f"the enclosure lies {'above' if above else 'below'} δ"
-                return Construction(bounds, "refuted" if below else "proved", reason, enclosure, closest, used)
+                return PaperConstruction(bounds, "refuted" if below else "proved", reason, enclosure, closest, used)
             bits *= 2
         reason = (
             f"no decision within max_bits = {max_bits:,}; the exponents alone need {bits:,} bits, and values "
             f"subtracted as they stand would need about {bounds.bits or 0:,}"
         )
-        return Construction(bounds, "undecided", reason)
+        return PaperConstruction(bounds, "undecided", reason)
 
     def _terms(self) -> int:
         """How many products the enclosure forms, about: n² a comparison."""
@@ -135,7 +135,7 @@ class Head:
 
     def _smallest(
         self, queries: list[Query], beta: Ball, bits: int, max_bits: int
-    ) -> tuple[Ball, tuple[Place, Place] | None, int]:
+    ) -> tuple[Ball, tuple[TokenPlace, TokenPlace] | None, int]:
         """ln of the smallest separation, where it is attained, and the precision it took."""
         with precision(bits):
             weight = arb(self.epsilon) / (4 * arb(self.r_max))

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from monolayer.errors import DataError
-from monolayer.theory.attention import Comparison, SoftmaxVerdict, decide_softmax, exact_heads, overall, vectors
+from monolayer.theory.attention import SoftmaxComparison, SoftmaxVerdict, decide_softmax, exact_heads, overall, vectors
 from monolayer.theory.weights import AttentionWeights
 
 
@@ -47,7 +47,7 @@ class FrequencyCheck:
 
     same: bool
     tokens: tuple[Hashable, ...]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[SoftmaxComparison, ...]
     hardmax_equal: bool
 
     @property

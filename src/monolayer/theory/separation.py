@@ -20,7 +20,7 @@ from monolayer.data.distinct import distinct_rows
 from monolayer.table import plural
 from monolayer.theory.closest import closest_pair
 
-Place = tuple[int, int]
+TokenPlace = tuple[int, int]
 
 _ROOM = 2.0**-40
 _NAMED = 5  # rows that a sentence names before it counts the rest
@@ -45,10 +45,10 @@ class Separation:
     r_min: float | None
     r_max: float | None
     epsilon: float | None
-    closest_pair: tuple[Place, Place] | None
+    closest_pair: tuple[TokenPlace, TokenPlace] | None
     repeating: tuple[int, ...]
     repeated_tokens: int
-    zeros: tuple[Place, ...]
+    zeros: tuple[TokenPlace, ...]
 
     def strict(self) -> tuple[float, float, float]:
         """r_min, r_max and ε moved by 2^-40 of themselves, more than their rounding errors: now `<` holds for `≤`."""
@@ -61,7 +61,7 @@ class Separation:
         words = []
         if self.repeating:
             words.append(
-                f"{_rows(self.repeating)} {'repeats' if len(self.repeating) == 1 else 'repeat'} a token "
+                f"{_sequences_named(self.repeating)} {'repeats' if len(self.repeating) == 1 else 'repeat'} a token "
                 f"({plural(self.repeated_tokens, 'repetition')} in all)"
             )
         if self.zeros:
@@ -111,7 +111,7 @@ def separation(X: Any) -> Separation:
     first[rows[::-1]] = np.arange(len(rows))[::-1]  # the last assignment wins: the first appearance
     repeating, repeated = _repeats(data, rows)
     r_min = r_max = epsilon = pair = None
-    zeros: tuple[Place, ...] = ()
+    zeros: tuple[TokenPlace, ...] = ()
     if data.vocabulary is None:
         size = norms(vocabulary)
         r_min, r_max = float(size.min()), float(size.max())
@@ -169,7 +169,7 @@ def _repeats(data: Sequences, rows: Ints) -> tuple[tuple[int, ...], int]:
     return tuple(np.unique(sequence[1:][again]).tolist()), int(again.sum())
 
 
-def _rows(rows: tuple[int, ...]) -> str:
+def _sequences_named(rows: tuple[int, ...]) -> str:
     named = ", ".join(str(row) for row in rows[:_NAMED])
     more = f" and {len(rows) - _NAMED:,} more" if len(rows) > _NAMED else ""
     return f"sequence{'s' if len(rows) > 1 else ''} {named}{more}"

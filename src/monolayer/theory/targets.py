@@ -23,7 +23,7 @@ SHARPNESS = 4.0
 """β of softmax pooling."""
 
 
-Values = Callable[[Floats], Floats]
+TokenFunction = Callable[[Floats], Floats]
 Lipschitz = Callable[[int, int, float, float], float | None]
 
 
@@ -32,7 +32,7 @@ class TargetFunction:
     """A function, what it does in words, and `lipschitz(dim, length, low, high)`: its constant, or None."""
 
     name: str
-    function: Values
+    function: TokenFunction
     does: str
     lipschitz: Lipschitz
     equivariant: bool = True
@@ -56,10 +56,10 @@ TARGETS: dict[str, TargetFunction] = {}
 """The library, by name."""
 
 
-def _target(name: str, does: str, lipschitz: Lipschitz, **options: Any) -> Callable[[Values], Values]:
+def _target(name: str, does: str, lipschitz: Lipschitz, **options: Any) -> Callable[[TokenFunction], TokenFunction]:
     """Enter a function into the library."""
 
-    def enter(function: Values) -> Values:
+    def enter(function: TokenFunction) -> TokenFunction:
         TARGETS[name] = TargetFunction(name, function, does, lipschitz, **options)
         return function
 
@@ -98,7 +98,7 @@ def median(X: Floats) -> Floats:
     return np.broadcast_to(np.median(X, axis=1, keepdims=True), X.shape)
 
 
-def _constant(dim: int) -> float:
+def _gravity_constant(dim: int) -> float:
     """The Lipschitz constant of `gravity`, proved there."""
     return (1.0 if dim <= 3 else math.sqrt(dim)) / SOFTENING**2
 
@@ -121,7 +121,7 @@ def gravity(r: Floats) -> Floats:
     return np.asarray(r / (np.square(r).sum(axis=-1, keepdims=True) + SOFTENING**2))
 
 
-@_target("force", "softened gravity between all pairs of tokens", lambda d, n, *_: 2.0 * (n - 1) * _constant(d))
+@_target("force", "softened gravity between all pairs of tokens", lambda d, n, *_: 2.0 * (n - 1) * _gravity_constant(d))
 def force(X: Floats) -> Floats:
     """The softened gravity that all other tokens exert on a token.
 
@@ -131,7 +131,7 @@ def force(X: Floats) -> Floats:
     return np.asarray(gravity(X[:, None, :, :] - X[:, :, None, :]).sum(axis=2))
 
 
-@_target("mean-field", "softened gravity towards the mean", lambda d, n, *_: 2.0 * (n - 1) / n * _constant(d))
+@_target("mean-field", "softened gravity towards the mean", lambda d, n, *_: 2.0 * (n - 1) / n * _gravity_constant(d))
 def mean_field(X: Floats) -> Floats:
     """The softened gravity of all mass put at the mean of the tokens.
 

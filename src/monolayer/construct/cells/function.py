@@ -69,7 +69,7 @@ class Function:
         if suspect and not np.isfinite(answer).all():
             row = int(np.flatnonzero(~np.isfinite(answer).all(axis=(1, 2)))[0])
             raise DataError(
-                f"f is not finite at {show(X[row])}: it returned {show(answer[row])}. It must be a real function on "
+                f"f is not finite at {in_one_line(X[row])}: it returned {in_one_line(answer[row])}. It must be a real function on "
                 "the whole domain; choose another domain, or mend it there"
             )
         return answer
@@ -124,12 +124,12 @@ class Function:
             row = int(apart.argmax())
             if apart[row] > room:
                 raise DataError(
-                    f"f returns different values on equal input: at {show(probe[row])} first {show(before[row])}, and "
-                    f"{how} {show(other[row])}. Only a function can be approximated"
+                    f"f returns different values on equal input: at {in_one_line(probe[row])} first {in_one_line(before[row])}, and "
+                    f"{how} {in_one_line(other[row])}. Only a function can be approximated"
                 )
 
 
-def show(values: Floats) -> str:
+def in_one_line(values: Floats) -> str:
     """Numbers in one line."""
     text = np.array2string(values, precision=4, threshold=24, separator=", ", max_line_width=10**6)
     return " ".join(text.split())
@@ -157,7 +157,7 @@ def check_equivariance(f: Function, seed: int) -> None:
     apart = np.abs(after - before[:, orders]).max(axis=(2, 3))
     row, order = np.unravel_index(int(apart.argmax()), apart.shape)
     if apart[row, order] > room:
-        raise _refusal(X[row], orders[order], before[row], after[row, order])
+        raise _not_equivariant(X[row], orders[order], before[row], after[row, order])
 
 
 def _orders(n: int, random: np.random.Generator) -> Ints:
@@ -170,10 +170,10 @@ def _orders(n: int, random: np.random.Generator) -> Ints:
     return np.stack([swap, *(random.permutation(n) for _ in range(TRIED - 1))])
 
 
-def _refusal(X: Floats, order: Ints, before: Floats, after: Floats) -> DataError:
+def _not_equivariant(X: Floats, order: Ints, before: Floats, after: Floats) -> DataError:
     return DataError(
-        f"f is not permutation equivariant: it maps {show(X)} to {show(before)}; with the tokens in the order "
-        f"{tuple(order.tolist())} it should give {show(before[order])}, and it gives {show(after)}. A Transformer "
+        f"f is not permutation equivariant: it maps {in_one_line(X)} to {in_one_line(before)}; with the tokens in the order "
+        f"{tuple(order.tolist())} it should give {in_one_line(before[order])}, and it gives {in_one_line(after)}. A Transformer "
         "without positions cannot do that; with positions=True it approximates any continuous function, at the price "
         "of all sequences of cells in place of all multisets"
     )

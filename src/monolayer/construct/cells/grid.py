@@ -194,7 +194,7 @@ def afford(box: Box, cells: int, most_knots: int) -> None:
     if knots > most_knots:
         shape = f"dim={box.dim} and length={box.length}{' with positions' if box.positions else ''}"
         size = f"at most {fits:,} cells fit, {box.knots(fits):,} knots" if fits else "not even one cell fits"
-        what = f"{cells:,} cells per coordinate, {shape}, make {_count(knots)} knots"
+        what = f"{cells:,} cells per coordinate, {shape}, make {_short_number(knots)} knots"
         raise DataError(f"{what}; {most_knots:,} are the limit: {size}. {smaller(box)}")
 
 
@@ -204,5 +204,5 @@ def smaller(box: Box) -> str:
     return f"{less}, and so does an equivariant function without positions" if box.positions else less
 
 
-def _count(number: int) -> str:
+def _short_number(number: int) -> str:
     return f"{number:,}" if number < 10**15 else f"10^{math.log10(number):.0f}"

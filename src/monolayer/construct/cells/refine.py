@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from monolayer.arrays import Floats
-from monolayer.construct.cells.function import Function, show
+from monolayer.construct.cells.function import Function, in_one_line
 from monolayer.construct.cells.grid import Box, Lattice, smaller, smallest
 from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer
@@ -28,7 +28,7 @@ from monolayer.model.uniform import Uniform
 
 Modulus = Callable[[float], float]
 """`ω(h)`: a bound on how much any output changes when no input changes by more than `h`."""
-HALVINGS = 64
+BISECTIONS = 64
 """Enough that two floats of one size become neighbours."""
 POINTS = 20_000
 """Fresh points of either kind on which the error of a finished model is measured."""
@@ -118,9 +118,9 @@ def _equal_and_knots(box: Box, cells: int, points: int, seed: int) -> Floats:
     return np.concatenate([X, hard])
 
 
-SAMPLES = 4096
+SAMPLE_POINTS = 4096
 """Points of either kind, uniform and in corners, on which an error is estimated."""
-KEPT = 16
+MISSES_KEPT = 16
 """Fresh points that join the samples when they miss the error, the worst of them."""
 
 
@@ -143,7 +143,7 @@ class Errors:
     def sampled(cls, f: Function, lattice: Lattice, seed: int, hard: Floats | None = None) -> Errors:
         """The errors on samples, and on the points of `hard` besides."""
         random = np.random.default_rng([seed, 20])
-        X = [f.box.uniform(SAMPLES, random), lattice.corners(SAMPLES, random)]
+        X = [f.box.uniform(SAMPLE_POINTS, random), lattice.corners(SAMPLE_POINTS, random)]
         return cls.at(f, lattice, np.concatenate(X if hard is None else [*X, hard]))
 
     @property
@@ -159,8 +159,8 @@ class Errors:
         """Where the error is largest, for a message."""
         worst = self.largest(1)
         return (
-            f"at {show(worst.X[0])} the function is {show(f(worst.X)[0])}, and at the centre of that cell, "
-            f"{show(worst.centre[0])}, it is {show(f(worst.centre)[0])}"
+            f"at {in_one_line(worst.X[0])} the function is {in_one_line(f(worst.X)[0])}, and at the centre of that cell, "
+            f"{in_one_line(worst.centre[0])}, it is {in_one_line(f(worst.centre)[0])}"
         )
 
 
@@ -197,7 +197,7 @@ def cells_for(f: Function, error: float, modulus: Modulus | None, ramp: float, m
         if found.worst > error:
             raise _out_of_reach(f, error, found.worst, most, found.words(f))
         lattice = Lattice.of(f.box, cells, ramp)
-        missed = Errors.at(f, lattice, fresh_points(lattice, POINTS, seed=1)).largest(KEPT)
+        missed = Errors.at(f, lattice, fresh_points(lattice, POINTS, seed=1)).largest(MISSES_KEPT)
         if _holds(f, missed, error):
             return cells
         hard, last = np.concatenate([hard, missed.X]), cells
@@ -212,7 +212,7 @@ def _holds(f: Function, found: Errors, error: float) -> bool:
     """
     left = found.error > error
     one, two = found.X[left], found.centre[left]
-    for _ in range(HALVINGS):
+    for _ in range(BISECTIONS):
         if not len(one):
             return not left.any()
         middle = one + (two - one) / 2.0
@@ -222,8 +222,8 @@ def _holds(f: Function, found: Errors, error: float) -> bool:
         far = np.maximum(*ends) > error
         one, two = one[far], two[far]
     raise DataError(
-        f"f is not continuous: between {show(one[0])} and a point {float(np.abs(one[0] - two[0]).max()):.1g} away it "
-        f"jumps from {show(f(one[:1])[0])} to {show(f(two[:1])[0])}. No grid comes within error={error:g} of a jump; "
+        f"f is not continuous: between {in_one_line(one[0])} and a point {float(np.abs(one[0] - two[0]).max()):.1g} away it "
+        f"jumps from {in_one_line(f(one[:1])[0])} to {in_one_line(f(two[:1])[0])}. No grid comes within error={error:g} of a jump; "
         "with cells= the model is close in the mean only"
     )
 

@@ -22,7 +22,7 @@ from monolayer.construct.powers import power_above
 
 UNIT = 2.0**-53
 """Unit roundoff of float64."""
-_AT_ONCE = 1 << 18
+_PRODUCTS_AT_ONCE = 1 << 18
 """Products of vectors and weights held at a time: 2 MB stay in cache."""
 
 
@@ -116,7 +116,7 @@ def _products(vectors: Floats, weight: Floats) -> Iterator[tuple[int, slice, Flo
     Rows are summed one by one: what a vector gives has the same bits whatever vectors stand beside it, which an edit
     relies on, and on every processor. A matrix product promises neither.
     """
-    step = max(1, _AT_ONCE // max(1, vectors.shape[1]))
+    step = max(1, _PRODUCTS_AT_ONCE // max(1, vectors.shape[1]))
     for start in range(0, len(vectors), step):
         here = slice(start, start + step)
         product = np.empty(vectors[here].shape)  # in the order of C, so that rows are always summed in one order
@@ -125,7 +125,7 @@ def _products(vectors: Floats, weight: Floats) -> Iterator[tuple[int, slice, Flo
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class GridCells:
     """The `V = D^d` cells of a grid; cell `q` has the digits `q_1 … q_d` in base `D`, the first the largest."""
 
     dim: int
@@ -160,4 +160,4 @@ class Cells:
         return Proposal(total[0], total[1], (table,))
 
 
-Alphabet = Ids | Vectors | Cells
+Alphabet = Ids | Vectors | GridCells

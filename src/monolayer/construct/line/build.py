@@ -34,7 +34,7 @@ from monolayer.model.monolayer import Monolayer
 LAST = 1 << 20
 """Labels, from the last one backwards, that are looked at first to put tokens with like labels next to each other."""
 
-Format = Literal["float64", "float32"]
+LineFormat = Literal["float64", "float32"]
 Built = tuple[Cascade, tuple[Value, ...], dict[str, Any]]
 """A readout, what its further stages average, and what the summary says of them."""
 
@@ -50,7 +50,7 @@ class Line:
     seed: int = 0
     temperature: float | None = None
     rank: int | Literal["auto"] = "auto"
-    dtype: Format = "float64"
+    dtype: LineFormat = "float64"
     draw: LineDraw | None = None
     """The draw to use; None: one is looked for."""
 
@@ -61,8 +61,8 @@ class Line:
     def __post_init__(self) -> None:
         if self.rank != "auto" and not (type(self.rank) is int and self.rank >= 1):
             raise DataError(f"rank must be a whole number from 1, or 'auto', not {self.rank!r}")
-        if self.dtype not in get_args(Format):
-            names = ", ".join(map(repr, get_args(Format)))
+        if self.dtype not in get_args(LineFormat):
+            names = ", ".join(map(repr, get_args(LineFormat)))
             raise DataError(
                 f"dtype of a line must be one of {names}, not {self.dtype!r}: shorter formats hold too few steps; "
                 "robust=True is made for them"

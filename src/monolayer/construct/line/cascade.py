@@ -43,7 +43,7 @@ KAPPA = 0.25
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
+class CutLine:
     """A line in stretches. `steps` `(R,)`: gaps that get a step; `first` `(R + 1,)`: the first point of each plateau.
 
     `bounds`: the first point of every stretch but the first. `begin`, `end` `(J,)`: points of the crowds, and `plateau`
@@ -85,7 +85,7 @@ class Cut:
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
+class StageArrays:
     """Ramps `(R,)`, and what is written between them `(m + 1, R + 1)`: labels and stretches; the last: `(m, R + 1)`.
 
     `margin`: least gap that has a step, in rounding errors; `crowds`: how many stretches are left to the next stage.
@@ -98,7 +98,7 @@ class Stage:
     crowds: int
 
 
-def cut(points: Points, changes: Numbers) -> Cut:
+def cut(points: Points, changes: Numbers) -> CutLine:
     """The line in stretches; `changes` `(R',)`: the places whose label differs from that of the next."""
     begin, end = crowds(points, changes)
     bounds = np.union1d(begin, end)
@@ -109,10 +109,10 @@ def cut(points: Points, changes: Numbers) -> Cut:
     step[beside(bounds - 1, changes)] = True
     steps = places(step)
     first = joined([whole_numbers(1, steps), steps + 1])
-    return Cut(steps, first, bounds, begin, end, found_at(first, begin))
+    return CutLine(steps, first, bounds, begin, end, found_at(first, begin))
 
 
-def least_label(part: Cut, label: NDArray[Any]) -> NDArray[Any]:
+def least_label(part: CutLine, label: NDArray[Any]) -> NDArray[Any]:
     """The least label of each crowd `(…, J)`, of the labels of all points in crowds `(…, Q)`.
 
     It does not depend on the order of equal points.
@@ -122,12 +122,12 @@ def least_label(part: Cut, label: NDArray[Any]) -> NDArray[Any]:
     return least
 
 
-def stage(points: Points, part: Cut, level: Numbers) -> Stage:
+def stage(points: Points, part: CutLine, level: Numbers) -> StageArrays:
     """The stage of a line that is cut: `level` `(m, R + 1)` is what it writes onto the label."""
     slope, start = ramps_at(points.z, part.steps)
     if len(part.begin):
         level = joined([level, part.number[None]])
-    return Stage(slope, start, level, margins(points, part.steps).least, len(part.begin))
+    return StageArrays(slope, start, level, margins(points, part.steps).least, len(part.begin))
 
 
 def further(
@@ -139,7 +139,7 @@ def further(
     unit: float,
     whole: bool,
     most: int,
-) -> tuple[list[Stage], Ints]:
+) -> tuple[list[StageArrays], Ints]:
     """The stages behind the first, from the points in its crowds alone; and which points `(…,)` are left in the end.
 
     `stretch` `(Q,)` is the number of each point's crowd, `missing` `(m, Q)` what the stages before have not written of
@@ -147,7 +147,7 @@ def further(
     some of the points, wrong by at most `error`; the format has unit roundoff `unit`. `whole`: labels are
     classes. `most`: the last stage that may be built. No points are left if they could all be told apart.
     """
-    found: list[Stage] = []
+    found: list[StageArrays] = []
     which = np.arange(len(stretch))
     for number in range(2, most + 1):
         z = stretch + KAPPA * context(number, which)

@@ -28,7 +28,7 @@ from monolayer.construct.line.exponential import boltzmann_term, boltzmann_terms
 from monolayer.errors import DataError
 from monolayer.model.contexts import contexts, spread
 
-Layout = Literal["cells", "mixed"]
+CodeLayout = Literal["cells", "mixed"]
 
 EXP_ULPS = 4
 """How many units in the last place `exp` may be wrong; common libraries are within 1."""
@@ -100,7 +100,7 @@ class Draw:
     position_code: NDArray[Any] | None
     bos_key: float
     temperature: float
-    layout: Layout
+    layout: CodeLayout
     spaced: bool
     """Whether every token has a cell of its own in `z`: codes are whole numbers apart."""
     unit: float = UNIT
@@ -188,7 +188,7 @@ def check_stored(known: Mapping[str, Any], kinds: Mapping[str, Callable[[Any], b
             raise ValueError(f"{name} is {reprlib.repr(known[name])}")
 
 
-def whole(least: int) -> Callable[[Any], bool]:
+def whole_from(least: int) -> Callable[[Any], bool]:
     """Whole numbers from `least` on."""
     return lambda value: type(value) is int and value >= least
 
@@ -219,7 +219,7 @@ def averaging(temperature: float) -> str:
     )
 
 
-def draws(tokens: Tokens, layout: Layout, count: int, seed: int, *, measured: bool = True) -> Iterable[Draw]:
+def draws(tokens: Tokens, layout: CodeLayout, count: int, seed: int, *, measured: bool = True) -> Iterable[Draw]:
     """`count` draws, the most promising first: most contexts told apart, then the widest gap between two.
 
     Without measuring them, as they come: for points so few that nearly every draw separates them.
@@ -247,7 +247,7 @@ def _quality(draw: Draw, tokens: Tokens, context: Numbers) -> tuple[int, float]:
     return len(apart), float(apart.min() / (ordered[-1] - ordered[0])) if len(apart) else 0.0
 
 
-def drawn(tokens: Tokens, layout: Layout, number: int, seed: int) -> Draw:
+def drawn(tokens: Tokens, layout: CodeLayout, number: int, seed: int) -> Draw:
     """Draw `number` of this seed and layout.
 
     It depends on the alphabet, the longest sequence and the rules, not on the tokens.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from monolayer.arrays import Ints, Numbers, beside, count_true, found_at, home, least_of, pick
-from monolayer.construct.line.draw import Draw, Layout, Tokens, draws
+from monolayer.construct.line.draw import CodeLayout, Draw, Tokens, draws
 from monolayer.construct.line.points import SLACK, Points, contextual_points, too_narrow
 from monolayer.construct.target import Runs, Target
 
@@ -93,7 +93,7 @@ def separate(
     conflicts = tried = 0
     some = tokens.sample()
     best: Separated | None = None
-    layouts: tuple[Layout, ...] = ("cells", "mixed") if given is None else (given.layout,)
+    layouts: tuple[CodeLayout, ...] = ("cells", "mixed") if given is None else (given.layout,)
     for layout in layouts:
         for draw in draws(some, layout, DRAWS, seed, measured=measured) if given is None else [given]:
             tried += 1
@@ -101,7 +101,7 @@ def separate(
             runs = target.runs(points.order)
             margin = margins(points, runs.changes)
             if len(margin.close) and settle is not None:
-                target, conflicts = settle(target, places_of(points, inside(*crowds(points, runs.changes))))
+                target, conflicts = settle(target, places_on_line(points, inside(*crowds(points, runs.changes))))
                 settle = None
                 if conflicts:
                     runs = target.runs(points.order)
@@ -110,7 +110,7 @@ def separate(
                 return Separated(draw, points, target, runs, margin, conflicts, tried)
             count = len(crowds(points, runs.changes)[0])
             if best is None or count < best.crowds:
-                one, two = places_of(points, margin.close[0] + np.arange(2)).tolist()
+                one, two = places_on_line(points, margin.close[0] + np.arange(2)).tolist()
                 best = Separated(draw, points, target, runs, margin, conflicts, tried, (one, two), count)
             if tokens.alphabet.spaced and hopeless(count, len(points.z), points, points.ends()):
                 if tokens.position is None:  # then the other layout is no other: codes of ids are whole numbers in both
@@ -133,7 +133,7 @@ def hopeless(crowds: int, count: int, points: Points, ends: tuple[float, float])
     return crowds > HOPELESS and UNEVEN * by_chance > HOPELESS
 
 
-def places_of(points: Points, which: Ints) -> Ints:
+def places_on_line(points: Points, which: Ints) -> Ints:
     """The labelled places of some points, by their numbers on the line."""
     return home(pick(points.order, beside(which, points.order)))
 

@@ -16,7 +16,16 @@ from torch import nn
 
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.line.alphabet import Alphabet, Ids
-from monolayer.construct.line.draw import Draw, Layout, Tokens, check_stored, check_temperature, drawn, positive, whole
+from monolayer.construct.line.draw import (
+    CodeLayout,
+    Draw,
+    Tokens,
+    check_stored,
+    check_temperature,
+    drawn,
+    positive,
+    whole_from,
+)
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer
@@ -34,7 +43,7 @@ class LineDraw:
     """
 
     seed: int
-    layout: Layout
+    layout: CodeLayout
     number: int
     temperature: float
     kappa: float
@@ -109,7 +118,7 @@ class LineDraw:
     @classmethod
     def from_json(cls, known: Mapping[str, Any]) -> Self:
         """The draw that `to_json` wrote; a `ValueError`, `KeyError` or `TypeError` where it is none."""
-        check_stored(known, _KINDS)
+        check_stored(known, _LINE_FIELDS)
         check_temperature(known["temperature"])
         order = None if known["order"] is None else np.array(known["order"].split(), dtype=np.int64)
         lift = None if known["lift"] is None else np.array(known["lift"], dtype=np.float64)
@@ -124,14 +133,14 @@ class LineDraw:
         return cls(**{each.name: known[each.name] for each in fields(cls)} | {"order": order, "lift": lift})
 
 
-_KINDS: dict[str, Callable[[Any], bool]] = {
-    "seed": whole(0),
-    "layout": get_args(Layout).__contains__,
-    "number": whole(0),
+_LINE_FIELDS: dict[str, Callable[[Any], bool]] = {
+    "seed": whole_from(0),
+    "layout": get_args(CodeLayout).__contains__,
+    "number": whole_from(0),
     "temperature": lambda value: value is not None,
     "kappa": positive,
     "dtype": ("float64", "float32").__contains__,
-    "rank": lambda value: value == "auto" or whole(1)(value),
-    "longest": lambda value: value is None or whole(1)(value),
-    "tokens": lambda value: value is None or whole(1)(value),
+    "rank": lambda value: value == "auto" or whole_from(1)(value),
+    "longest": lambda value: value is None or whole_from(1)(value),
+    "tokens": lambda value: value is None or whole_from(1)(value),
 }

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints, beside, found_at, home, pick
-from monolayer.construct.line.cascade import Stage, cut, further, least_label, stage
+from monolayer.construct.line.cascade import StageArrays, cut, further, least_label, stage
 from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.line.exponential import boltzmann_term, boltzmann_terms
-from monolayer.construct.line.separate import Separated, places_of
+from monolayer.construct.line.separate import Separated, places_on_line
 from monolayer.construct.target import Target
 from monolayer.model.contexts import contexts
 
-MOST = 8
+LARGEST_RANK = 8
 """Largest value rank that is built."""
 
 
@@ -67,12 +67,12 @@ def averages(value: Value, draw: Draw, tokens: Tokens, target: Target, places: I
     return np.asarray(found[at], dtype=np.float64)
 
 
-def stages_of(found: Separated, tokens: Tokens, seed: int) -> tuple[list[Stage], tuple[Value, ...], int]:
+def stages_of(found: Separated, tokens: Tokens, seed: int) -> tuple[list[StageArrays], tuple[Value, ...], int]:
     """All stages, the values that they average, and how many points are left in crowds at the largest rank."""
     points, target, draw = found.points, found.target, found.draw
     whole = target.classes is not None
     part = cut(points, found.runs.changes)
-    held = places_of(points, part.held)
+    held = places_on_line(points, part.held)
     label = target.values(pick(found.runs.number, beside(part.held, found.runs.number)))
     lowest = least_label(part, home(label)) if whole else np.zeros((len(label), len(part.begin)))
     level = target.values(pick(found.runs.number, part.first))
@@ -86,5 +86,5 @@ def stages_of(found: Separated, tokens: Tokens, seed: int) -> tuple[list[Stage],
         return averages(values[number], draw, tokens, target, held[which])
 
     error = draw.context_error(tokens)
-    stages, left = further(part.stretch, missing, part.ends, context, error, points.unit, whole, MOST)
+    stages, left = further(part.stretch, missing, part.ends, context, error, points.unit, whole, LARGEST_RANK)
     return [first, *stages], tuple(values.values()), len(left)

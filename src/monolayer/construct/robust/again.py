@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Ints
-from monolayer.construct.robust.build import Robust, assembled, covered
+from monolayer.construct.robust.build import Robust, assembled, cover_facts
 from monolayer.construct.robust.stored import ONES, RobustDraw
 from monolayer.construct.robust.stream import draw_stream
 from monolayer.construct.task import Progress, Task
@@ -33,7 +33,7 @@ class RobustAgain(RobustDraw):
 @one_thread()
 def renewed(model: Monolayer, draw: RobustDraw, task: Task, only: Ints, report: Progress) -> Monolayer:
     """Neurons of the tokens `only` found anew, in their places among those that `model` has for the others."""
-    old, cell = gates_of(model), cells_of(model, draw)
+    old, cell = gates_of(model), neuron_tokens(model, draw)
     stay = torch.from_numpy(~np.isin(cell, only))
     parts = [part.detach().cpu()[stay] for part in (old.weight_1, old.bias_1, old.weight_2.T)]
     found = _cover(draw, task, only, report)
@@ -61,7 +61,7 @@ def _cover(draw: RobustDraw, task: Task, only: Ints, report: Progress) -> tuple[
 
     def cover_of(task: Task) -> tuple[Ints, Gates]:
         task, _ = task.settled()
-        return covered(task, draw_stream(task, draw), report, mask)[:2]
+        return cover_facts(task, draw_stream(task, draw), report, mask)[:2]
 
     try:
         return cover_of(part)
@@ -69,7 +69,7 @@ def _cover(draw: RobustDraw, task: Task, only: Ints, report: Progress) -> tuple[
         return cover_of(task)  # the same error, rows by their own numbers
 
 
-def cells_of(model: Monolayer, draw: RobustDraw) -> Ints:
+def neuron_tokens(model: Monolayer, draw: RobustDraw) -> Ints:
     """The token row of every neuron `(H,)`, by its gate, in rising order; of a model that answers at tokens."""
     gates = gates_of(model)
     assert model.card.vocabulary is not None

@@ -29,8 +29,16 @@ from monolayer.construct.consistency import equal_points
 from monolayer.construct.line.draw import check_seed
 from monolayer.construct.robust.codes import code_for
 from monolayer.construct.robust.cover import Cells, HalfSpaces, cover
-from monolayer.construct.robust.stored import ONES, Dtype, RobustDraw
-from monolayer.construct.robust.stream import TEMPERATURE, Stream, cell_of, contexts, draw_stream, in_format, several
+from monolayer.construct.robust.stored import ONES, RobustDraw, RobustFormat
+from monolayer.construct.robust.stream import (
+    TEMPERATURE,
+    RobustStream,
+    cell_of,
+    context_features,
+    draw_stream,
+    in_format,
+    several,
+)
 from monolayer.construct.task import Progress, Task
 from monolayer.data.distinct import row_keys
 from monolayer.errors import DataError, PrecisionError
@@ -39,9 +47,9 @@ from monolayer.model.gates import Gates
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 
-RANK = 64
+ROBUST_RANK = 64
 """Value rank where none is asked for."""
-MARGIN = 0.3
+WANTED_HALF_WIDTH = 0.3
 """Half-width of the slabs that is asked for, contexts having length √k."""
 NARROWEST = 1e-3
 """Half-width below which two facts count as one: float32 contexts are known to about 10⁻⁶."""
@@ -54,8 +62,8 @@ STAGE = "covering exceptions with half-spaces"
 class Robust:
     """Value rank `rank`, weights in `dtype`."""
 
-    rank: int = RANK
-    dtype: Dtype = "float32"
+    rank: int = ROBUST_RANK
+    dtype: RobustFormat = "float32"
     seed: int = 0
     draw: RobustDraw | None = None
     """The draw to use; None: one for the data."""
@@ -67,8 +75,8 @@ class Robust:
     def __post_init__(self) -> None:
         if type(self.rank) is not int or not 2 <= self.rank <= 4096:
             raise DataError(f"rank of a robust model must be a whole number from 2 to 4096, not {self.rank!r}")
-        if self.dtype not in get_args(Dtype):
-            names = ", ".join(map(repr, get_args(Dtype)))
+        if self.dtype not in get_args(RobustFormat):
+            names = ", ".join(map(repr, get_args(RobustFormat)))
             raise DataError(
                 f"dtype must be one of {names}, not {self.dtype!r}: integers need a scale per row, which "
                 "certify(dtype='int8') chooses"
@@ -89,7 +97,7 @@ class Robust:
             )
         task, conflicts = task.settled()
         stream = draw_stream(task, self.draw or RobustDraw.of(task, self.rank, self.seed, self.dtype))
-        _, gates, narrowest = covered(task, stream, report)
+        _, gates, narrowest = cover_facts(task, stream, report)
         model = assembled(task, stream, gates)
         if self.draw is None:  # two ways to one model must give one file
             summary = task.summary(
@@ -107,17 +115,17 @@ class Robust:
         return model
 
 
-def covered(
-    task: Task, stream: Stream, report: Progress, only: NDArray[np.bool_] | None = None
+def cover_facts(
+    task: Task, stream: RobustStream, report: Progress, only: NDArray[np.bool_] | None = None
 ) -> tuple[Ints, Gates, float]:
     """The token of every neuron `(H,)`, the neurons, and the half-width of the narrowest slab; ∞ without any.
 
     `only`: a mask of the tokens whose facts are covered.
     """
     report("contexts", 0.1)
-    cells, points, number = _points(task, stream, only)
+    cells, points, number = _contested_points(task, stream, only)
     report(STAGE, 0.2)
-    found = cover(points, MARGIN, lambda share: report(STAGE, 0.2 + 0.6 * share))
+    found = cover(points, WANTED_HALF_WIDTH, lambda share: report(STAGE, 0.2 + 0.6 * share))
     narrowest = float(found.half_width.min(initial=np.inf))
     if narrowest < NARROWEST and found.worst is not None:
         raise _too_close(task, stream, points, number, found.worst, narrowest)
@@ -125,7 +133,7 @@ def covered(
     return cells[found.cell], _readout(found, cells, stream), narrowest
 
 
-def assembled(task: Task, stream: Stream, gates: Gates) -> Monolayer:
+def assembled(task: Task, stream: RobustStream, gates: Gates) -> Monolayer:
     """A stream with its readout and head, all numbers in the format of the draw."""
     short = getattr(torch, stream.draw.dtype)
     weight = torch.zeros(len(stream.classes), stream.layout.width, dtype=torch.float64)
@@ -137,7 +145,7 @@ def assembled(task: Task, stream: Stream, gates: Gates) -> Monolayer:
     return model
 
 
-def _readout(found: HalfSpaces, cells: Ints, stream: Stream) -> Gates:
+def _readout(found: HalfSpaces, cells: Ints, stream: RobustStream) -> Gates:
     """The neurons of half-spaces; `cells` `(K,)` are the tokens that their cells stand for."""
     layout, width = stream.layout, torch.from_numpy(found.half_width)
     weight, offset = found.normal.double() / width[:, None], -torch.from_numpy(found.centre) / width
@@ -163,7 +171,7 @@ def _readout(found: HalfSpaces, cells: Ints, stream: Stream) -> Gates:
     return Gates(read, nothing[0], write.T.contiguous(), nothing[1], layout)
 
 
-def _points(task: Task, stream: Stream, only: NDArray[np.bool_] | None) -> tuple[Ints, Cells, Ints]:
+def _contested_points(task: Task, stream: RobustStream, only: NDArray[np.bool_] | None) -> tuple[Ints, Cells, Ints]:
     """Cells with several classes (`only`: a mask of those that are asked for), their points, the numbers of these.
 
     Points of a cell are in an order of their own, which depends on them alone and not on where they stand in the data.
@@ -171,7 +179,7 @@ def _points(task: Task, stream: Stream, only: NDArray[np.bool_] | None) -> tuple
     cell, wanted = cell_of(task), several(task, len(stream.base))
     wanted = (wanted if only is None else wanted & only)[cell]
     with one_thread():
-        point, feature = contexts(task, stream, _one_each(task) & wanted)
+        point, feature = context_features(task, stream, _one_each(task) & wanted)
     order = np.lexsort((row_keys(feature.numpy()), cell[point]))
     cells, start = np.unique(cell[point][order], return_index=True)
     feature, number = feature[torch.from_numpy(order)], point[order]
@@ -192,7 +200,7 @@ def _one_each(task: Task) -> NDArray[np.bool_]:
 
 
 def _too_close(
-    task: Task, stream: Stream, points: Cells, number: Ints, worst: int, half_width: float
+    task: Task, stream: RobustStream, points: Cells, number: Ints, worst: int, half_width: float
 ) -> PrecisionError:
     """The error that names the two facts behind the narrowest slab, how far apart they are, and what would help."""
     target, rank = task.target, stream.layout.rank
