@@ -422,7 +422,7 @@ def test_resume_takes_a_mended_file_and_no_other(site: Site, how: str) -> None:
     first, damaged = (site.folder / "shards" / name for name in ("s0.jsonl", "s1.jsonl"))
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-9])
-    with pytest.raises(ml.DataError, match=r"s1.jsonl .*When it is mended, go on from what is done with resume=True"):
+    with pytest.raises(ml.DataError, match=r"s1.jsonl .*When that is fixed, go on from what is done with resume=True"):
         site.build()
     damaged.write_bytes(whole)
     if how == "mended":

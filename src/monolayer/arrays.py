@@ -17,6 +17,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Words = NDArray[np.uint64]
+Array = NDArray[Any]
+"""An array of any one type."""
 Numbers: TypeAlias = Any
 """An array, or a tensor on any device."""
 

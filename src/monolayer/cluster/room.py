@@ -24,7 +24,7 @@ LEAST_PIECE, LARGEST_PIECE = 1 << 16, 1 << 20
 """Tokens of a block and points of a range: fewer are not worth a piece, more do not make it faster."""
 
 ADDRESSABLE = 1 << 64
-"""Bytes that a machine can address at all: more cannot be meant."""
+"""Bytes that a machine can address: a larger number is a mistake."""
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
@@ -37,14 +37,17 @@ class Room:
     total: int = 0
     """Bytes in all; 0 where that does not matter."""
     spare: int = 0
-    """Bytes beside what processes need without data."""
+    """Bytes left for data: `total` minus what the processes need without any."""
     workers: int = 1
     name: int = 0
     """Bytes that a name takes in all processes together."""
 
     @classmethod
     def of(cls, memory: str | int | float, workers: int, idle: int, largest: int) -> Room:
-        """What fits into `memory`; `idle`: bytes of a worker without data; `largest`: tokens of a file, about."""
+        """The sizes that fit into `memory` for `workers` workers; an error if that is too little.
+
+        `idle`: bytes of a worker without data; `largest`: about how many tokens the largest file has.
+        """
         total, before = size(memory), max(WITH_TORCH, resident()) + workers * idle
         least = before + workers * max(LEAST_PIECE * max(TOKEN, POINT), largest * READ_TOKEN)
         if total < least:
@@ -65,9 +68,9 @@ class Room:
 
     @classmethod
     def fitting(cls, memory: str | int | float, workers: int | None, idle: int, largest: int) -> Room:
-        """`of`, for as many workers as there are processors, or fewer if these do not fit, where none were asked for.
+        """`Room.of` for `workers` workers; None: for one per processor, or for as many as fit if those do not.
 
-        A single worker is the process that leads, which is counted already.
+        A single worker is the leading process, whose own memory is counted already.
         """
         for count in range(os.cpu_count() or 1, 1, -1) if workers is None else ():
             try:
@@ -78,9 +81,9 @@ class Room:
         return cls.of(memory, count, 0 if count == 1 else idle, largest)
 
     def beside(self, names: int, reals: int) -> Room:
-        """What is left beside tables of so many names; an error if that is too little.
+        """The sizes that still fit beside tables of `names` names; an error if that is too little.
 
-        `reals`: a label is so many real numbers, which are held up to four times; 0: it is the number of a class.
+        `reals`: how many real numbers a label has, which are held up to four times; 0: labels are class numbers.
         """
         if not self.spare:
             return self
@@ -95,7 +98,10 @@ class Room:
         return replace(self, block=max(1, min(self.block, block)), range=max(1, min(self.range, points)))
 
     def ranges(self, points: int) -> int:
-        """How many ranges to cut points into: four fifths of what fits, for samples do not cut evenly."""
+        """How many ranges to cut `points` points into.
+
+        Each aims at four fifths of what fits, since splitters from a sample do not cut evenly.
+        """
         return -(-5 * points // (4 * self.range))
 
 

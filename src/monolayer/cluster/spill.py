@@ -27,11 +27,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from monolayer.arrays import Array
 from monolayer.data.aside import new_bytes, new_file
 from monolayer.errors import DataError, MonolayerError, OutOfMemoryError
+from monolayer.model.fields import JsonObject
 
+FileIdentity = JsonObject
+"""Name, size, time and inode of a file (`identity`)."""
 PACKAGE = Path(__file__).parents[1]
 JOURNAL, LOCK = "journal.json", "lock"
 _PIECE = r"lock|journal\.json|[a-z]+-[A-Za-z0-9_.+-]*\.(bin|facts)"
@@ -52,14 +55,14 @@ class Spill:
     path: Path
 
     def numbers(self, name: str) -> Path:
-        """Where the numbers of a piece lie."""
+        """The file that holds the numbers of the piece `name`."""
         return self.path / f"{name}.bin"
 
     def finished(self, name: str) -> bool:
         return (self.path / f"{name}.facts").exists()
 
-    def facts(self, name: str) -> dict[str, NDArray[Any]]:
-        """What is known about a finished piece."""
+    def facts(self, name: str) -> dict[str, Array]:
+        """The facts of the finished piece `name`, as small arrays by name."""
         content = (self.path / f"{name}.facts").read_bytes()
         begin = 8 + int.from_bytes(content[:8], "little")
         found = {}
@@ -68,8 +71,8 @@ class Spill:
             found[key], begin = array.reshape(shape).copy(), begin + array.nbytes
         return found
 
-    def write(self, name: str, blocks: list[NDArray[Any]], *, hashed: bool = False, **facts: Any) -> None:
-        """A finished piece: `blocks` one after the other, and its facts; `hashed`: one is the digest of all blocks."""
+    def write(self, name: str, blocks: list[Array], *, hashed: bool = False, **facts: Any) -> None:
+        """Write a finished piece: `blocks` one after the other, then its facts. `hashed`: the digest is one of them."""
         if blocks:
             digest = hashlib.sha256()
             with new_bytes(self.numbers(name)) as file:
@@ -84,12 +87,12 @@ class Spill:
             file.write(_facts_bytes({key: np.asarray(value) for key, value in facts.items()}))
 
     def drop(self, *names: str) -> None:
-        """The numbers of pieces that nobody needs any more. Their facts stay: they are finished all the same."""
+        """Delete the numbers of pieces that are not needed any more. Their facts stay, so they count as finished."""
         for name in names:
             self.numbers(name).unlink(missing_ok=True)
 
 
-def _facts_bytes(facts: dict[str, NDArray[Any]]) -> bytes:
+def _facts_bytes(facts: dict[str, Array]) -> bytes:
     """Arrays one after the other, and before them, as JSON with its length in front, their types and shapes.
 
     Pieces are many and facts are small: NumPy's archives take twenty times as long.
@@ -99,10 +102,11 @@ def _facts_bytes(facts: dict[str, NDArray[Any]]) -> bytes:
 
 
 @contextmanager
-def open_spill(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[tuple[Spill, dict[str, Any]]]:
-    """The spill folder of the model `out`, ours while the block runs; gone when it ends well, kept when it does not.
+def open_spill(out: Path, journal: JsonObject, resume: bool) -> Iterator[tuple[Spill, JsonObject]]:
+    """Open and lock the spill folder of the model `out`; it is deleted when the block ends well, and else kept.
 
-    And the journal, with the sizes that pieces had from the beginning: they depend on how much this process held then.
+    Yields the folder and the journal. The journal of a resumed build has the sizes of pieces that the build began with:
+    they depend on how much memory the process held then.
     """
     folder = out.resolve().parent / f".{out.resolve().name}.building"
     try:
@@ -140,7 +144,7 @@ def open_spill(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[tup
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """Everything in the spill folder will be deleted: so it must be ours, and hold nothing but pieces."""
+    """Refuse a spill folder that is not ours or holds anything but pieces, since all of it will be deleted."""
     why = None
     try:
         found = folder.lstat()
@@ -174,8 +178,8 @@ def _remove(folder: Path) -> None:
         folder.rmdir()
 
 
-def _resumed_journal(folder: Path, journal: dict[str, Any], out: Path) -> dict[str, Any]:
-    """What the build began with; refuse to go on with other options or other files."""
+def _resumed_journal(folder: Path, journal: JsonObject, out: Path) -> JsonObject:
+    """The journal of the build that is resumed; an error if it began with other options or other files."""
     try:
         then = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))
         _check_journal(then)
@@ -194,7 +198,7 @@ def _resumed_journal(folder: Path, journal: dict[str, Any], out: Path) -> dict[s
                 "resume with the same options, or start anew without resume"
             )
     for number, (one, two) in enumerate(zip_longest(then["shards"], now["shards"])):
-        # One that was not read yet may have been mended.
+        # A file that was not read yet may have been fixed meanwhile.
         other = one is None or two is None or one["name"] != two["name"]
         if other or (one != two and (folder / f"encoded-{number:05}.facts").exists()):
             raise DataError(
@@ -215,9 +219,9 @@ def _check_journal(then: Any) -> None:
 
 
 def code(package: Path = PACKAGE) -> str:
-    """What tells that pieces were made by the code that is here, and hold what it expects: a digest of the package.
+    """A digest of the whole package, by which a resumed build knows that its pieces were made by the same code.
 
-    All of it, since a piece depends on how data are read and contexts are computed as much as on this folder.
+    A piece depends on how data are read and contexts are computed as much as on the code of this folder.
     """
     digest = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
@@ -226,8 +230,8 @@ def code(package: Path = PACKAGE) -> str:
     return digest.hexdigest()
 
 
-def identity(name: str) -> dict[str, Any]:
-    """What tells that a file has not changed since."""
+def identity(name: str) -> FileIdentity:
+    """Name, size, time and inode of a file: if they are the same later, the file has not changed."""
     try:
         found = Path(name).stat()
     except OSError as error:

@@ -20,11 +20,11 @@ from monolayer.model.monolayer import Monolayer
 from monolayer.table import plural
 
 CONSTRUCTIONS: dict[str, type[StoredDraw]] = {"line": LineAgain, "robust": RobustAgain}
-"""By the name of a construction in files: how its draw is read and built with."""
+"""For every name of a construction in files, the class that reads its draw and builds with it."""
 
 
 def draw_of(model: Monolayer) -> StoredDraw:
-    """The draw of a model that `memorize` built."""
+    """The stored draw of a model that `memorize` built; an error if it has none, or one that does not fit it."""
     if model.quantizer is not None:
         raise DataError("an approximator stores a function, not facts: it has no draw to use again")
     stored = model.card.draw
@@ -40,7 +40,7 @@ def draw_of(model: Monolayer) -> StoredDraw:
 
 
 def rebuilt(model: Monolayer, task: Task, report: Progress, only: Ints | None = None) -> Monolayer:
-    """What the draw of a model makes of a task. It has no summary: two ways to one model must give one file.
+    """Build the model of `task` with the draw of `model`. It has no summary: two ways to one model must give one file.
 
     `only`: tokens whose facts changed since `model` was built, where that is known and neurons belong to tokens.
     """
@@ -88,7 +88,7 @@ def adopted(model: Monolayer, data: Sequences) -> Sequences:
 
 
 def _in_our_numbers(ours: Names, theirs: Names, rows: Ints) -> tuple[Names, Ints]:
-    """`rows` of their names in our numbers, and our names with those that we lack and `rows` hold."""
+    """Our names, extended by those of theirs that `rows` use and we lack; and `rows` in our numbers."""
     if ours == theirs:
         return ours, rows
     number = ours.find(theirs)

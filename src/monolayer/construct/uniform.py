@@ -8,7 +8,6 @@ others.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -32,15 +31,18 @@ def uniform(
     error: float | None,
     modulus: Modulus | None,
     most_knots: int,
-    device: Any,
+    device: torch.device | str | None,
 ) -> Uniform:
-    """The network, once shape and size are seen to be within reach."""
+    """Build the network for `function` in the maximum norm; an error if its shape or size is out of reach.
+
+    Give `cells` per coordinate, or `error`, which needs a `modulus` of continuity. `most_knots`: the largest grid.
+    """
     box = function.box
     dim, length = box.dim, box.length
     if length < 2 or ((dim, length) not in BUILT_SHAPES and not box.positions):
         raise DataError(
-            f'norm="sup" is built for (dim, length) = {", ".join(map(str, BUILT_SHAPES))}, and with positions=True for any '
-            f"two tokens or more; not for ({dim}, {length}){' with positions' * box.positions}"
+            f'norm="sup" is built for (dim, length) = {", ".join(map(str, BUILT_SHAPES))}, and with positions=True for '
+            f"any two tokens or more; not for ({dim}, {length}){' with positions' * box.positions}"
         )
     fits = smallest(1, lambda cells: _knot_count(box, cells) > most_knots) - 1
     cells = _fewest(error, modulus, box, fits) if cells is None else int(cells)

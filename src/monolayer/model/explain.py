@@ -23,6 +23,7 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.card import Card
 from monolayer.model.contexts import contexts, spread
+from monolayer.model.fields import JsonObject
 from monolayer.model.parts import Parts, staircase_of
 from monolayer.model.shortcut import Asked, everywhere, lines, plan, traced, values
 from monolayer.table import visible
@@ -74,12 +75,12 @@ class Explanation:
             console.print(self.table())
         return "\n".join(line.rstrip() for line in shown.get().splitlines())
 
-    def json(self) -> list[dict[str, Any]]:
+    def json(self) -> list[JsonObject]:
         """One object per sequence, with its tokens; what JSON cannot hold, an end of the line, is None."""
         names = self.data.tokens if self.data.vocabulary is None else self.data.vocabulary.decode(self.data.tokens)
         cuts, found = self.data.offsets.tolist(), []
         for row in range(len(self.data)):
-            tokens: list[dict[str, Any]] = []
+            tokens: list[JsonObject] = []
             for at in range(cuts[row], cuts[row + 1]):
                 token = names[at].tolist() if hasattr(names[at], "tolist") else names[at]
                 tokens.append({"token": token, "key": float(self.key[at]), "weight": float(self.weight[at])})
@@ -90,7 +91,7 @@ class Explanation:
                 found[-1] |= self._answer(row)
         return found
 
-    def _answer(self, at: int) -> dict[str, Any]:
+    def _answer(self, at: int) -> JsonObject:
         return {
             **{name: float(getattr(self, name)[at]) for name in ("begin", "code", "context", "z")},
             "step": int(self.step[at]),
@@ -117,7 +118,7 @@ class Explanation:
         return grid
 
 
-def _table_line(sequence: int, line: dict[str, Any]) -> list[str]:
+def _table_line(sequence: int, line: JsonObject) -> list[str]:
     """A line of the table; a token without an answer of its own has only key and weight."""
     from rich.markup import escape
 

@@ -6,9 +6,16 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-Config = dict[str, Any]
-Check = tuple[Callable[[Any], bool], str]
-"""Whether a value will do, and what it must be."""
+JsonObject = dict[str, Any]
+"""What `json.loads` makes of a JSON object, or what `json.dumps` takes for one."""
+Config = JsonObject
+"""The contents of `config.json`."""
+NameLists = dict[str, list[Any]]
+"""The contents of `names.json`: strings or whole numbers, by the field of the config that refers to them."""
+Test = Callable[[Any], bool]
+"""Whether a value from a file will do."""
+Check = tuple[Test, str]
+"""Whether a value will do, and in words what it must be."""
 Rule = tuple[str, Callable[[Config], bool]]
 """A condition on several fields, in words, and whether a config keeps it."""
 Shape = tuple[str | int, ...]

@@ -3,15 +3,15 @@
 A neuron reads token, place and the context at length `√k`, writes the code of its class, and is silent at every other
 token, whatever the context: `⟨w, c⟩ ≤ |w| √k` (docs/robust.md).
 
-The same network faster: contexts by places, and at each token only the neurons that any context can wake there. A
-neuron is *live* at a token unless `token part + largest place + |w_context| √k ≤ 0`. That bound is computed from the
-weights as they are, whatever was done to them: a silent neuron adds exactly 0, so leaving it out changes nothing.
+The fast path computes the same function: contexts by places, and at each token only the neurons that some context can
+wake there. A neuron is *live* at a token unless `token part + largest place + |w_context| √k ≤ 0`. That bound is
+computed from the weights as they are, even if they were changed: a silent neuron adds exactly 0, so leaving it out
+changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import RankOneAttention, onto
+from monolayer.model.fields import JsonObject
 from monolayer.model.parts import Parts
 from monolayer.model.places import KEY_WIDTH, StreamLayout, mixtures, read_places, unit
 from monolayer.model.staircase import BLOCK, Readout
@@ -76,7 +77,7 @@ class Gates(Readout):
         return onto(Z, label, Z.shape[-1] - self.layout.label)
 
     def layers(self) -> list[tuple[Tensor, Tensor]]:
-        """Both layers, behind `read`."""
+        """The two layers, which act on what `read` returns."""
         return [(self.weight_1, self.bias_1), (self.weight_2, self.bias_2)]
 
     def read(self, Z: Tensor) -> Tensor:
@@ -97,13 +98,13 @@ class Gates(Readout):
         classes = live_classes(model, self, data)
         return None if classes is None else classes[:, None].double()
 
-    def to_json(self) -> dict[str, Any]:
-        """Its neurons, and the widths of the stream."""
+    def to_json(self) -> JsonObject:
+        """What `config.json` says of it: the number of neurons, and the widths of the stream."""
         return {"steps": [len(self.weight_1)], "gates": self.layout.to_json()}
 
     @classmethod
-    def stored(cls, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> Gates:
-        """The readout of a file."""
+    def stored(cls, config: JsonObject, tensors: Mapping[str, Tensor]) -> Gates:
+        """The readout that a file describes; `tensors` by their names without `feed_forward.`."""
         one, two, three, four = (tensors[name] for name in BLOCK)
         return cls(one, two, three, four, StreamLayout(**config["gates"], label=config["labels"]))
 

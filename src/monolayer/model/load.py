@@ -9,7 +9,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from monolayer.data.text import Script
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card, Fingerprint, Grid, Summary
 from monolayer.model.device import check_device
-from monolayer.model.fields import Config
+from monolayer.model.fields import Config, JsonObject, NameLists
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
@@ -46,10 +46,15 @@ from monolayer.model.sharded import INDEX, is_shard, joined_tensors
 from monolayer.model.uniform import Uniform
 
 _MODEL_FILES = (CONFIG, WEIGHTS, NAMES, MEMORY, INDEX)
+Contents = dict[str, Any]
+"""Files by name: bytes, or a map of the bytes of a shard."""
 
 
 def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = None) -> Monolayer | Uniform:
-    """The model in `folder`; a truncated, foreign, changed or newer one is a `ModelFileError` that says so."""
+    """Load the model in `folder`, onto `device` if that is given.
+
+    A folder that is truncated, foreign, changed or newer is a `ModelFileError` that says so.
+    """
     check_device(device)
     model: Monolayer | Uniform
     try:
@@ -66,7 +71,7 @@ def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = 
 
 
 def load_monolayer(model: Any) -> Monolayer:
-    """A model, or the one in a folder, for what asks about facts or steps, which a network for a function lacks."""
+    """`model` itself, or the model in that folder; an error for a network without facts and steps (`Uniform`)."""
     found = model if isinstance(model, Monolayer | Uniform) else load(model)
     if isinstance(found, Uniform):
         raise DataError(
@@ -76,9 +81,7 @@ def load_monolayer(model: Any) -> Monolayer:
     return found
 
 
-def model_from(
-    config: Config, names: dict[str, list[Any]], tensors: dict[str, Tensor], memory: bytes | None = None
-) -> Monolayer:
+def model_from(config: Config, names: NameLists, tensors: dict[str, Tensor], memory: bytes | None = None) -> Monolayer:
     """The model of a config, its lists of names, its tensors and its memory, if these fit together."""
     check_names(config, names)
     check_tensors(config, names, shapes_of(tensors))
@@ -117,7 +120,7 @@ def model_from(
     )
 
 
-def _names_of(entry: dict[str, Any] | None, lists: dict[str, list[Any]], unit: Unit | None = None) -> Names | None:
+def _names_of(entry: JsonObject | None, lists: NameLists, unit: Unit | None = None) -> Names | None:
     if entry is None:
         return None
     return Names(range(entry["range"])) if "range" in entry else Names(tuple(lists[entry["names"]]), unit)
@@ -126,8 +129,16 @@ def _names_of(entry: dict[str, Any] | None, lists: dict[str, list[Any]], unit: U
 # -- files -------------------------------------------------------------------------------------------------
 
 
-def _open(folder: Path) -> tuple[Config, dict[str, list[Any]], dict[str, Any]]:
-    """Config and names of a folder and its files, once all digests agree."""
+class OpenedModel(NamedTuple):
+    """The config of a folder, its lists of names, and the contents of its files by name."""
+
+    config: Config
+    names: NameLists
+    files: Contents
+
+
+def _open(folder: Path) -> OpenedModel:
+    """Read a folder; a `ModelFileError` unless all digests agree."""
     try:
         files = read_together(folder, _read_files)
     except (OSError, ValueError) as error:
@@ -140,17 +151,17 @@ def _open(folder: Path) -> tuple[Config, dict[str, list[Any]], dict[str, Any]]:
     for (name, digest), found in zip(config["files"].items(), digests, strict=True):
         if found != digest:
             raise ModelFileError(f"{name} is truncated or was changed after it was written: its digest does not match")
-    return config, parse(NAMES, files[NAMES]) if NAMES in files else {}, files
+    return OpenedModel(config, parse(NAMES, files[NAMES]) if NAMES in files else {}, files)
 
 
-def _read_files(opened: OpenFolder) -> dict[str, Any]:
+def _read_files(opened: OpenFolder) -> Contents:
     """`config.json` and the files that it names: bytes, or a map of the bytes of a shard."""
     content = opened.read(CONFIG)
     named = _checked_config(content)["files"]
     return {CONFIG: content} | {name: opened.map(name) if is_shard(name) else opened.read(name) for name in named}
 
 
-def _load_weights(files: dict[str, Any]) -> dict[str, Tensor]:
+def _load_weights(files: Contents) -> dict[str, Tensor]:
     if INDEX in files:
         shards = {name: files[name] for name in files if is_shard(name)}
         joined = joined_tensors(parse(INDEX, files[INDEX]), shards)
@@ -175,7 +186,7 @@ def _fingerprints(content: bytes) -> Words:
 def _why(folder: Path, error: Exception) -> str:
     """Why files cannot be read, in words."""
     if not isinstance(error, OSError):  # NUL or half of a surrogate pair in a path
-        return f"this is no name of a folder: {error}"
+        return f"not a name of a folder: {error}"
     name = Path(error.filename or folder).name
     if isinstance(error, FileNotFoundError) and (name in _MODEL_FILES or is_shard(name)):
         return f"this is no saved model: it has no {CONFIG}" if name == CONFIG else f"{name} is missing"

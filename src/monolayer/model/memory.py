@@ -26,11 +26,11 @@ SAMPLED_NUMBERS = 32
 """Numbers of each tensor that are compared, evenly spaced."""
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
-_found: WeakKeyDictionary[Parts, tuple[list[Any], list[Any], Any]] = WeakKeyDictionary()
-"""By model, so that copies and pickles of a model do not carry it. Holds parts of the model, never the model."""
+_found: WeakKeyDictionary[Parts, tuple[list[object], list[object], Any]] = WeakKeyDictionary()
+"""What was found, by model, so that copies and pickles of a model do not carry it. It never holds the model itself."""
 
 
-def _state(model: Parts) -> tuple[list[Any], list[Any]]:
+def _state(model: Parts) -> tuple[list[object], list[object]]:
     """Modules, tensors and attributes of a model, and marks: which they are, and the versions of the tensors.
 
     The parts are kept alive, so that no other one can get their place in memory. Inference tensors have no version
@@ -38,13 +38,13 @@ def _state(model: Parts) -> tuple[list[Any], list[Any]]:
     """
     modules = list(model.modules())
     tensors = [*model.parameters(), *model.buffers()]
-    parts: list[Any] = [*modules[1:], *tensors]
+    parts: list[object] = [*modules[1:], *tensors]
     for module in modules:
         # What is no part is an attribute: the readout's name, a card. PyTorch's own begin with `_`.
         parts += [value for name, value in vars(module).items() if name[0] != "_" and name != "training"]
     if any(tensor.is_inference() for tensor in tensors):
         return parts, [float("nan")]
-    marks: list[Any] = [*map(id, parts)]
+    marks: list[object] = [*map(id, parts)]
     for tensor in tensors:
         marks += (tensor._version, tensor.data_ptr(), tensor.dtype, tensor.device, _sample(tensor))
     for module in modules:
@@ -63,17 +63,17 @@ def remembered(model: Parts, find: Callable[[], T]) -> T:
 
 
 def look_again(model: Parts) -> None:
-    """Look at all weights of this model again, the next time that something about them is asked."""
+    """Forget what was found about this model, so that its weights are scanned again when next asked about."""
     _found.pop(model, None)
 
 
 def hooked(model: Parts) -> bool:
-    """Whether code of the user runs inside the forward pass of a module, which a shortcut would pass by."""
+    """Whether code of the user runs inside the forward pass of a module; a shortcut would skip it."""
     return any("forward" in vars(module) or any(_hooks(module)) for module in model.modules())
 
 
 def _hooks(module: nn.Module) -> tuple[Any, ...]:
-    """Hooks before and after the forward pass; those that PyTorch calls for every module count as everyone's."""
+    """The hooks before and after the forward pass of a module, global ones included."""
     own = vars(module)
     return (
         own["_forward_hooks"],
@@ -84,7 +84,7 @@ def _hooks(module: nn.Module) -> tuple[Any, ...]:
 
 
 def _sample(tensor: Tensor) -> list[int]:
-    """Some numbers of a tensor as bits: NaN, which marks ids without a vector, is not equal to itself."""
+    """Some numbers of a tensor, as bits: NaN marks ids without a vector, and would not equal itself."""
     flat = tensor.detach().reshape(-1)
     some: list[int] = flat[:: max(1, flat.numel() // SAMPLED_NUMBERS)].view(_BITS[flat.element_size()]).tolist()
     return some

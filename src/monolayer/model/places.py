@@ -56,7 +56,7 @@ class StreamLayout:
 
     @property
     def width(self) -> int:
-        """`D`."""
+        """`D`, the width of the whole stream."""
         return self.reads + KEY_WIDTH + self.label
 
     def to_json(self) -> dict[str, int]:

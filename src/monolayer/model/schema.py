@@ -22,6 +22,8 @@ from monolayer.model.fields import (
     OBJECT_OR_NULL,
     Check,
     Config,
+    JsonObject,
+    NameLists,
     Rule,
     Shape,
     one_of,
@@ -135,7 +137,7 @@ def _built(dim: int, length: int, cells: int, positions: bool) -> bool:
     return (cells + 1) ** (dim * length) < 1 << 48 if positions else (dim, length) in ((1, 2), (1, 3), (2, 2))
 
 
-def _interval(grid: dict[str, Any]) -> bool:
+def _interval(grid: JsonObject) -> bool:
     return bool(grid["low"] < grid["high"] and grid["high"] - grid["low"] < math.inf and grid["ramp"] > 0)
 
 
@@ -174,7 +176,7 @@ def shapes(config: Config) -> dict[str, Shape]:
     return found
 
 
-def check_tensors(config: Config, names: dict[str, list[Any]], tensors: dict[str, tuple[tuple[int, ...], str]]) -> None:
+def check_tensors(config: Config, names: NameLists, tensors: dict[str, tuple[tuple[int, ...], str]]) -> None:
     """Every tensor, given as shape and dtype, is one that the config asks for, in the size that it asks for."""
     wanted = shapes(config)
     if set(wanted) != set(tensors):
@@ -190,7 +192,7 @@ def check_tensors(config: Config, names: dict[str, list[Any]], tensors: dict[str
             raise ModelFileError(f"{WEIGHTS}: {name} is {own} {found}; the config asks for {dtype} {meant}")
 
 
-def _letter_sizes(config: Config, names: dict[str, list[Any]]) -> dict[str, int]:
+def _letter_sizes(config: Config, names: NameLists) -> dict[str, int]:
     """The letters of shapes that a config gives numbers to."""
     if config["kind"] == "interpolator":
         return {"D": (2 * config["length"] - 2) * config["dim"]}
@@ -207,7 +209,7 @@ def _letter_sizes(config: Config, names: dict[str, list[Any]]) -> dict[str, int]
 # -- reading ------------------------------------------------------------------------------------------------
 
 
-def parse(name: str, content: bytes) -> dict[str, Any]:
+def parse(name: str, content: bytes) -> JsonObject:
     """A JSON object, UTF-8."""
     try:
         value = json.loads(content.decode())
@@ -244,7 +246,7 @@ def check_config(config: Config, digest: str) -> None:
             raise ModelFileError(f"{CONFIG} contradicts itself: {rule}")
 
 
-def _check_fields(where: str, value: dict[str, Any], fields: Mapping[str, Check]) -> None:
+def _check_fields(where: str, value: JsonObject, fields: Mapping[str, Check]) -> None:
     if set(value) != set(fields):
         raise ModelFileError(f"{where} lacks or should not have the fields {sorted(set(value) ^ set(fields))}")
     for key, (fits, meaning) in fields.items():
@@ -252,7 +254,7 @@ def _check_fields(where: str, value: dict[str, Any], fields: Mapping[str, Check]
             raise ModelFileError(f"{where}: {key} is {value[key]!r:.60}, and must be {meaning}")
 
 
-def check_names(config: Config, names: dict[str, Any]) -> None:
+def check_names(config: Config, names: JsonObject) -> None:
     """`names.json` holds the lists that the config refers to, and no others: different strings and integers."""
     wanted = {key for key in ("vocabulary", "classes") if config[key] == {"names": key}}
     if set(names) != wanted:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from flint import arb, arb_mat, fmpz, fmpz_mat
@@ -35,7 +35,7 @@ SoftmaxVerdict = Literal["separated", "equal", "undecided"]
 PRECISIONS = (64, 128, 256, 512, 1024, 2048, 4096)
 
 
-def vectors(tokens: Any, name: str, dim: int | None = None) -> Floats:
+def vectors(tokens: object, name: str, dim: int | None = None) -> Floats:
     """A sequence `(n, d)` of finite tokens as float64; `name` is what errors call it."""
     try:
         array = np.array(tokens, dtype=np.float64)
@@ -100,7 +100,7 @@ class HeadDifference:
         base = min(x.score_exponent, y.score_exponent)
         s, t = ([score * fmpz(2) ** (side.score_exponent - base) for score in side.column(query)] for side in (x, y))
         s, t = ([score - top for score in scores] for scores, top in ((s, max(s)), (t, max(t))))
-        place: dict[Any, int] = {}
+        place: dict[fmpz, int] = {}
         pairs = [[place.setdefault(a + b, len(place)) for b in t] for a in s]
         left, right = np.zeros((len(s), len(place)), np.int64), np.zeros((len(t), len(place)), np.int64)
         groups = np.array(pairs)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,11 +62,13 @@ class ContextualMapping:
 
 
 def contextual_mapping(f: Callable[[Any], Any], X: Any) -> ContextualMapping:
-    """Measure the (r, δ) of `f` on `X`.
+    """Measure the (r, δ) of the map `f` on the data `X`.
 
-    `f` is called once, with `X` as given. It answers with `(N, n, p)` or `(N, n)` arrays or tensors, padded
-    or not, or with a list of `(n_i, p)`. Time O(M log M) for p = 1; a neighbour search for p > 1. A model of ours
-    takes whatever it was built from, strings and lists of any lengths too; its logits are the outputs.
+    - `f`: a function that is called once, with `X` as given. It answers with arrays or tensors `(N, n, p)` or
+      `(N, n)`, padded or not, or with a list of `(n_i, p)`. Or a `Monolayer`, whose logits are the outputs.
+    - `X`: sequences, anything that `Sequences.of` takes.
+
+    It takes O(M log M) for p = 1, and a neighbour search for p > 1.
     """
     data = Sequences.of(X)
     outputs = _one_per_token(_outputs_of(f, X), data)
@@ -105,16 +107,27 @@ def frequency_classes(sequence: Ints, rows: Ints, count: int) -> Ints:
     return distinct_runs(np.stack([values, reduced], axis=1).reshape(-1), 2 * lengths)
 
 
-def token_counts(sequence: Ints, rows: Ints, count: int) -> tuple[Ints, Ints, Ints]:
-    """The distinct `rows` of every sequence in order, their multiplicities, and how many each has."""
+class TokenCounts(NamedTuple):
+    """The distinct `rows` of every sequence, sequence after sequence, with the `counts` of each.
+
+    `lengths` `(N,)`: how many distinct rows each sequence has.
+    """
+
+    rows: Ints
+    counts: Ints
+    lengths: Ints
+
+
+def token_counts(sequence: Ints, rows: Ints, count: int) -> TokenCounts:
+    """How often each row occurs in each of `count` sequences; `sequence` `(T,)` says whose the `rows` `(T,)` are."""
     width = int(rows.max()) + 1
     pairs, counts = np.unique(sequence * width + rows, return_counts=True)
     lengths = np.bincount(pairs // width, minlength=count)
-    return pairs % width, counts.astype(np.int64), lengths.astype(np.int64)
+    return TokenCounts(pairs % width, counts.astype(np.int64), lengths.astype(np.int64))
 
 
 def _outputs_of(f: Callable[[Any], Any], X: Any) -> Any:
-    """What `f` says to `X`; a failure inside `f` is told as one."""
+    """The answer of `f` to `X`; an exception inside `f` becomes a `DataError` that says so."""
     if callable(getattr(f, "encode", None)) and hasattr(f, "bos"):
         return _model_outputs(f, X)
     try:

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from flint import arb
@@ -33,7 +33,24 @@ from monolayer.theory.injectivity import exact_projection
 from monolayer.theory.separation import TokenPlace
 
 Verdict = Literal["proved", "refuted", "undecided"]
-Query = tuple[int, list[Multiset], list[int], list[TokenPlace]]
+
+
+class Query(NamedTuple):
+    """One token: its value `vᵀx` as an integer, and its contexts, with the set and the place that belong to each."""
+
+    value: int
+    contexts: list[Multiset]
+    sets: list[int]
+    places: list[TokenPlace]
+
+
+class SmallestSeparation(NamedTuple):
+    """ln of the smallest separation, two places that attain it (None: two tokens do), and the precision it took."""
+
+    log: Ball
+    closest: tuple[TokenPlace, TokenPlace] | None
+    bits: int
+
 
 MAX_BITS = 1 << 14
 MAX_TERMS = 4_000_000  # products x + y, at about a microsecond each
@@ -118,7 +135,7 @@ class PaperHead:
         return int((uses * np.log2(uses + 1)).sum() * int(self.data.lengths.max()) ** 2)
 
     def _queries(self) -> list[Query]:
-        """For each token: its value, its contexts, the sets that these belong to, and its places."""
+        """One query per token that occurs, with one context for each different multiset of tokens around it."""
         sequence, rows, count = self.data.sequence, self.rows, len(self.data)
         sets = set_classes(sequence, rows, count)
         _, first = np.unique(frequency_classes(sequence, rows, count), return_index=True)
@@ -127,16 +144,14 @@ class PaperHead:
             tokens = rows[self.data.offsets[i] : self.data.offsets[i + 1]].tolist()
             content = {self.values[x]: m for x, m in Counter(tokens).items()}
             for x in sorted(set(tokens)):
-                query = queries.setdefault(x, (self.values[x], [], [], []))
-                query[1].append(content)
-                query[2].append(int(sets[i]))
-                query[3].append((i, tokens.index(x)))
+                query = queries.setdefault(x, Query(self.values[x], [], [], []))
+                query.contexts.append(content)
+                query.sets.append(int(sets[i]))
+                query.places.append((i, tokens.index(x)))
         return list(queries.values())
 
-    def _smallest(
-        self, queries: list[Query], beta: Ball, bits: int, max_bits: int
-    ) -> tuple[Ball, tuple[TokenPlace, TokenPlace] | None, int]:
-        """ln of the smallest separation, where it is attained, and the precision it took."""
+    def _smallest(self, queries: list[Query], beta: Ball, bits: int, max_bits: int) -> SmallestSeparation:
+        """The smallest separation that the head with score scale β leaves, enclosed from `bits` bits on."""
         with precision(bits):
             weight = arb(self.epsilon) / (4 * arb(self.r_max))
             # The measured ε lies within 2^-39 of the lowered one.
@@ -157,4 +172,4 @@ class PaperHead:
                 if log.mid() < least.mid():
                     closest = (places[gap.first], places[gap.second])
                 least, used = least.min(log), max(used, gap.bits)
-        return least, closest, used
+        return SmallestSeparation(least, closest, used)

@@ -126,17 +126,19 @@ class Refutation:
         }
 
 
-def refute_hardmax(weights: Any = None, *, heads: int = 1, dim: int = 4, n: int = 4, seed: int = 0) -> Refutation:
-    """Two sequences of `n` tokens that the hardmax layer with these weights cannot tell apart, checked.
+def refute_hardmax(weights: object = None, *, heads: int = 1, dim: int = 4, n: int = 4, seed: int = 0) -> Refutation:
+    """Find two sequences that the hardmax layer with these weights cannot tell apart, and check them exactly.
 
-    `weights` is anything that `AttentionWeights.of` takes; without it, `heads` random heads of dimension
-    `dim` are drawn.
+    - `weights`: anything that `AttentionWeights.of` takes; None: random heads.
+    - `heads`, `dim`: how many random heads are drawn, and the dimension of their tokens.
+    - `n`: tokens per sequence, at least 4.
+    - `seed`: of the random heads and the pair of sequences.
     """
     layer = AttentionWeights.random(heads, dim, seed=seed) if weights is None else AttentionWeights.of(weights)
     return check_witness(layer, *universal_pair(n, layer.dim, seed=seed))
 
 
-def check_witness(weights: Any, X: Any, X_prime: Any) -> Refutation:
+def check_witness(weights: object, X: object, X_prime: object) -> Refutation:
     """The refutation that a pair of sequences `(n, d)`, `(n', d)` gives, if it gives one; else `DataError`.
 
     Any pair will do, of any shape: no repeated token, different vocabularies, a shared token, and equal
@@ -163,7 +165,7 @@ def check_witness(weights: Any, X: Any, X_prime: Any) -> Refutation:
     return Refutation(layer, X, Y, shared, tuple(map(tuple, outputs)), softmax, universal)
 
 
-def _distinct_tokens(tokens: Any, name: str, dim: int) -> Floats:
+def _distinct_tokens(tokens: object, name: str, dim: int) -> Floats:
     """Tokens `(n, d)` without a repeat."""
     array = vectors(tokens, name, dim)
     distinct, first = np.unique(array + 0.0, axis=0, return_index=True)

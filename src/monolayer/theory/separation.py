@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Array, Floats, Ints
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.table import plural
@@ -24,6 +23,14 @@ TokenPlace = tuple[int, int]
 
 _ROOM = 2.0**-40
 _NAMED = 5  # rows that a sentence names before it counts the rest
+
+
+class StrictSeparation(NamedTuple):
+    """Numbers with `r_min < ‖x‖ < r_max` for every token and `‖x − y‖ > epsilon` for any two different ones."""
+
+    r_min: float
+    r_max: float
+    epsilon: float
 
 
 @dataclass(frozen=True)
@@ -50,10 +57,10 @@ class Separation:
     repeated_tokens: int
     zeros: tuple[TokenPlace, ...]
 
-    def strict(self) -> tuple[float, float, float]:
-        """r_min, r_max and ε moved by 2^-40 of themselves, more than their rounding errors: now `<` holds for `≤`."""
+    def strict(self) -> StrictSeparation:
+        """The measured numbers moved by 2^-40 of themselves, more than their rounding errors: `≤` becomes `<`."""
         assert self.r_min is not None and self.r_max is not None and self.epsilon is not None  # noqa: PT018  not ids
-        return self.r_min * (1 - _ROOM), self.r_max * (1 + _ROOM), self.epsilon * (1 - _ROOM)
+        return StrictSeparation(self.r_min * (1 - _ROOM), self.r_max * (1 + _ROOM), self.epsilon * (1 - _ROOM))
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -103,8 +110,11 @@ class Separation:
         return "\n".join(lines)
 
 
-def separation(X: Any) -> Separation:
-    """Measure the separation of `X`, which is anything that `Sequences.of` takes."""
+def separation(X: object) -> Separation:
+    """Measure the separation of the tokens of some data.
+
+    `X`: sequences, anything that `Sequences.of` takes.
+    """
     data = Sequences.of(X)
     vocabulary, rows = token_rows(data)
     first = np.empty(len(vocabulary), np.int64)
@@ -139,7 +149,7 @@ def separation(X: Any) -> Separation:
     )
 
 
-def token_rows(data: Sequences) -> tuple[NDArray[Any], Ints]:
+def token_rows(data: Sequences) -> tuple[Array, Ints]:
     """The tokens that occur, `(V,)` ids or `(V, d)` vectors, and each token's row among them, `(T,)`."""
     if data.vocabulary is None:
         return distinct_rows(data.tokens)

@@ -45,7 +45,7 @@ class TargetFunction:
         return self.function(X)
 
     def check(self, dim: int, length: int) -> None:
-        """A size that the function is not defined for is an error that says so."""
+        """Refuse a dimension or a length that the function is not defined for."""
         if self.scalar and dim != 1:
             raise DataError(f"{self.name} is defined for tokens of dimension 1 only, not {dim}")
         if length < self.tokens:

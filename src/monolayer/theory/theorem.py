@@ -99,12 +99,16 @@ class Theorem:
         return result
 
 
-def theorem(X: Any, *, max_bits: int = MAX_BITS, max_terms: int = MAX_TERMS, seed: int = 0) -> Theorem:
-    """Carry out Theorem 2 on `X`, anything that `Sequences.of` takes, and check Theorem A exactly.
+def theorem(X: object, *, max_bits: int = MAX_BITS, max_terms: int = MAX_TERMS, seed: int = 0) -> Theorem:
+    """Carry out Theorem 2 on the data `X`, and check Theorem A exactly.
 
-    The i-th id that occurs, from 0, stands at `|V| + i` on the line; for ids elsewhere give their vectors. The
-    enclosure sorts contexts by proved comparisons. Data for which it would form more than about `max_terms` products,
-    a microsecond each, stay 'undecided'. Precision doubles up to `max_bits`.
+    The i-th id that occurs, from 0, stands at `|V| + i` on the line; to place ids elsewhere, give their vectors. The
+    enclosure sorts contexts by proved comparisons.
+
+    - `X`: sequences, anything that `Sequences.of` takes.
+    - `max_bits`: the largest precision; it doubles up to there.
+    - `max_terms`: data that need more than about so many products, a microsecond each, stay 'undecided'.
+    - `seed`: of the random direction `v`.
     """
     data, words = Sequences.of(X), ""
     if data.vocabulary is not None:

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Floats
+from monolayer.arrays import Array, Floats
 from monolayer.data.npz import load_arrays
 from monolayer.errors import DataError
 
@@ -76,7 +75,7 @@ class AttentionWeights:
         return cls(tuple(HeadWeights(*(generator.normal(0.0, dim**-0.5, s) for s in shapes)) for _ in range(heads)))
 
     @classmethod
-    def of(cls, source: Any) -> AttentionWeights:
+    def of(cls, source: object) -> AttentionWeights:
         """Weights from a file's path, named arrays or tensors as in a file, or a sequence of heads.
 
         A head is four matrices in the order W_Q, W_K, W_V, W_O.
@@ -95,8 +94,8 @@ class AttentionWeights:
         if isinstance(source, Sequence | np.ndarray) and len(source):
             return cls(tuple(source))
         raise DataError(
-            f"weights are a {type(source).__name__}; give a file, a dict of arrays {', '.join(MATRICES)}, or a non-empty "
-            "list of heads"
+            f"weights are a {type(source).__name__}; give a file, a dict of arrays {', '.join(MATRICES)}, or a "
+            "non-empty list of heads"
         )
 
 
@@ -123,7 +122,7 @@ def _from_names(arrays: Mapping[str, Any]) -> tuple[HeadWeights, ...]:
     return tuple(HeadWeights(*matrices) for matrices in zip(*parts, strict=True))
 
 
-def _real_array(array: Any, where: str) -> NDArray[Any]:
+def _real_array(array: Any, where: str) -> Array:
     if hasattr(array, "detach"):
         array = array.detach().cpu()
         array = (array.double() if array.is_floating_point() else array).numpy()  # NumPy lacks bfloat16
@@ -136,7 +135,7 @@ def _real_array(array: Any, where: str) -> NDArray[Any]:
     return numbers
 
 
-def _matrix(array: Any, number: int, name: str) -> Floats:
+def _matrix(array: object, number: int, name: str) -> Floats:
     """One matrix as read-only float64, its value unchanged."""
     where = f"{name} of head {number}"
     numbers = _real_array(array, where)

@@ -9,18 +9,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Array, Floats, Ints, Numbers
 from monolayer.construct.cells.grid import Box
 from monolayer.errors import DataError
 from monolayer.table import plural
 
+BatchFunction = Callable[[Numbers], Numbers]
+"""A function of batches `(B, n, d)`, arrays or tensors."""
 _ENTRIES_AT_ONCE = 1 << 18
 """Numbers handed to `f` at a time, n times over: what it computes for pairs of tokens stays in cache."""
 
@@ -28,7 +28,9 @@ _ENTRIES_AT_ONCE = 1 << 18
 class Function:
     """`f` on the domain `box`: NumPy float64 in, `(B, n, m)` float64 out."""
 
-    def __init__(self, f: Callable[[Any], Any], box: Box, out_dim: int | None, device: Any = None) -> None:
+    def __init__(
+        self, f: BatchFunction, box: Box, out_dim: int | None, device: torch.device | str | None = None
+    ) -> None:
         if not callable(f):
             raise DataError(f"f is a {type(f).__name__}: it must be a function of batches (B, n, d)")
         self._f, self.box, self._device = f, box, device
@@ -69,20 +71,20 @@ class Function:
         if suspect and not np.isfinite(answer).all():
             row = int(np.flatnonzero(~np.isfinite(answer).all(axis=(1, 2)))[0])
             raise DataError(
-                f"f is not finite at {in_one_line(X[row])}: it returned {in_one_line(answer[row])}. It must be a real function on "
-                "the whole domain; choose another domain, or mend it there"
+                f"f is not finite at {shown(X[row])}: it returned {shown(answer[row])}. It must be a real function on "
+                "the whole domain; choose another domain, or fix it there"
             )
         return answer
 
-    def _call(self, X: Floats) -> NDArray[Any]:
+    def _call(self, X: Floats) -> Array:
         """One call of `f`, on a copy that it may spoil."""
         try:
             return self._answer(X, self._torch)
         except Exception as error:
             raise DataError(f"f failed on a batch of shape {X.shape}: {type(error).__name__}: {error}") from error
 
-    def _answer(self, X: Floats, as_torch: bool) -> NDArray[Any]:
-        given: Any = X.copy()
+    def _answer(self, X: Floats, as_torch: bool) -> Array:
+        given: Numbers = X.copy()
         if as_torch:
             kind = next(self._f.parameters(), None) if isinstance(self._f, nn.Module) else None
             given = torch.from_numpy(given).to(
@@ -124,13 +126,13 @@ class Function:
             row = int(apart.argmax())
             if apart[row] > room:
                 raise DataError(
-                    f"f returns different values on equal input: at {in_one_line(probe[row])} first {in_one_line(before[row])}, and "
-                    f"{how} {in_one_line(other[row])}. Only a function can be approximated"
+                    f"f returns different values on equal input: at {shown(probe[row])} first {shown(before[row])}, "
+                    f"and {how} {shown(other[row])}. Only a function can be approximated"
                 )
 
 
-def in_one_line(values: Floats) -> str:
-    """Numbers in one line."""
+def shown(values: Floats) -> str:
+    """An array of numbers as one line of text, for messages."""
     text = np.array2string(values, precision=4, threshold=24, separator=", ", max_line_width=10**6)
     return " ".join(text.split())
 
@@ -172,8 +174,8 @@ def _orders(n: int, random: np.random.Generator) -> Ints:
 
 def _not_equivariant(X: Floats, order: Ints, before: Floats, after: Floats) -> DataError:
     return DataError(
-        f"f is not permutation equivariant: it maps {in_one_line(X)} to {in_one_line(before)}; with the tokens in the order "
-        f"{tuple(order.tolist())} it should give {in_one_line(before[order])}, and it gives {in_one_line(after)}. A Transformer "
+        f"f is not permutation equivariant: it maps {shown(X)} to {shown(before)}; with the tokens in the order "
+        f"{tuple(order.tolist())} it should give {shown(before[order])}, and it gives {shown(after)}. A Transformer "
         "without positions cannot do that; with positions=True it approximates any continuous function, at the price "
         "of all sequences of cells in place of all multisets"
     )

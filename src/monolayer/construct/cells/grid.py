@@ -31,8 +31,8 @@ class Box:
     positions: bool
 
     @classmethod
-    def of(cls, dim: Any, length: Any, domain: Any, positions: Any) -> Box:
-        """The domain as a caller gives it, checked."""
+    def of(cls, dim: Any, length: Any, domain: Any, positions: object) -> Box:
+        """The domain from the arguments of `approximate`, once they are checked."""
         for name, value in (("dim", dim), ("length", length)):
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
                 raise DataError(f"{name} must be a whole number from 1 on, not {value!r}")
@@ -108,7 +108,7 @@ class Lattice:
 
     @property
     def right(self) -> Floats:
-        """`(D,)`: where they end."""
+        """`(D,)`: where the plateaus end, along one coordinate."""
         return np.append(self.start, self.box.high)
 
     @property

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from monolayer.arrays import Floats
-from monolayer.construct.cells.function import Function, in_one_line
+from monolayer.construct.cells.function import BatchFunction, Function, shown
 from monolayer.construct.cells.grid import Box, Lattice, smaller, smallest
 from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer
@@ -76,7 +76,7 @@ def fresh_points(lattice: Lattice, points: int, seed: int) -> Floats:
     return np.concatenate([lattice.box.uniform(points, random), lattice.corners(points, random)])
 
 
-def measure(model: Monolayer | Uniform, f: Callable[..., object], points: int = POINTS, seed: int = 1) -> Measured:
+def measure(model: Monolayer | Uniform, f: BatchFunction | Function, points: int = POINTS, seed: int = 1) -> Measured:
     """The model against `f` on `points` fresh uniform points and as many hard ones, where errors are largest.
 
     Those are corners of cells; for the maximum norm, where there are none, equal tokens and knots.
@@ -159,8 +159,8 @@ class Errors:
         """Where the error is largest, for a message."""
         worst = self.largest(1)
         return (
-            f"at {in_one_line(worst.X[0])} the function is {in_one_line(f(worst.X)[0])}, and at the centre of that cell, "
-            f"{in_one_line(worst.centre[0])}, it is {in_one_line(f(worst.centre)[0])}"
+            f"at {shown(worst.X[0])} the function is {shown(f(worst.X)[0])}, and at the centre of that cell, "
+            f"{shown(worst.centre[0])}, it is {shown(f(worst.centre)[0])}"
         )
 
 
@@ -222,8 +222,8 @@ def _holds(f: Function, found: Errors, error: float) -> bool:
         far = np.maximum(*ends) > error
         one, two = one[far], two[far]
     raise DataError(
-        f"f is not continuous: between {in_one_line(one[0])} and a point {float(np.abs(one[0] - two[0]).max()):.1g} away it "
-        f"jumps from {in_one_line(f(one[:1])[0])} to {in_one_line(f(two[:1])[0])}. No grid comes within error={error:g} of a jump; "
+        f"f is not continuous: between {shown(one[0])} and a point {float(np.abs(one[0] - two[0]).max()):.1g} away it "
+        f"jumps from {shown(f(one[:1])[0])} to {shown(f(two[:1])[0])}. No grid comes within error={error:g} of a jump; "
         "with cells= the model is close in the mean only"
     )
 

@@ -7,9 +7,8 @@ of codes came from their labels: both are stored as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
 from torch import nn
@@ -28,6 +27,7 @@ from monolayer.construct.line.draw import (
 )
 from monolayer.data import Sequences
 from monolayer.errors import DataError
+from monolayer.model.fields import JsonObject, Test
 from monolayer.model.monolayer import Monolayer
 
 OUTSIDE = 1.001
@@ -36,10 +36,11 @@ OUTSIDE = 1.001
 
 @dataclass(frozen=True, eq=False)
 class LineDraw:
-    """`rank`: the largest that is allowed; `longest`: how many positions there are, None without.
+    """The numbers from which the draw of a line follows.
 
-    `tokens`, `order`: of ids, how many there were, and the rank of each among the codes, None: its own number. `lift`
-    `(2, d + 1)`: weights and biases of vectors for key and code.
+    `rank`: the largest value rank that is allowed. `longest`: how many positions there are; None without positions.
+    For ids, `tokens` is how many there were, and `order` the rank of each among the codes; None: its own number. For
+    vectors, `lift` `(2, d + 1)` holds the weights and biases for key and code.
     """
 
     seed: int
@@ -55,7 +56,7 @@ class LineDraw:
     lift: Floats | None
 
     by_token = False
-    """What a step is depends on its neighbours, whatever their tokens are."""
+    """A step depends on its neighbours on the line, whatever their tokens are: edits build all steps again."""
 
     @classmethod
     def of(
@@ -66,7 +67,7 @@ class LineDraw:
         dtype: Literal["float64", "float32"] = "float64",
         rank: int | Literal["auto"] = "auto",
     ) -> LineDraw:
-        """What a model was drawn from."""
+        """The stored form of a draw, with the κ and the alphabet that its model was built with."""
         ids, lift = (alphabet, None) if isinstance(alphabet, Ids) else (None, np.column_stack(draw.proposal.lift))
         return cls(
             seed=draw.seed,
@@ -89,7 +90,7 @@ class LineDraw:
         return draw
 
     def _check_inside(self, numbers: Floats, tokens: Tokens, data: Sequences) -> None:
-        """Bounds on errors are for numbers in [−1, 1], or in half of it where a place adds the other half."""
+        """Refuse keys outside [−1, 1], or half of it with positions: the error bounds hold only inside."""
         if self.lift is None:
             return
         each = numbers[tokens.rows]
@@ -109,14 +110,14 @@ class LineDraw:
 
     # -- the file ----------------------------------------------------------------------------------------
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         known = {each.name: getattr(self, each.name) for each in fields(self)}
         known["order"] = None if self.order is None else " ".join(map(str, self.order.tolist()))
         known["lift"] = None if self.lift is None else self.lift.tolist()
         return {"construction": "line", **known}
 
     @classmethod
-    def from_json(cls, known: Mapping[str, Any]) -> Self:
+    def from_json(cls, known: JsonObject) -> Self:
         """The draw that `to_json` wrote; a `ValueError`, `KeyError` or `TypeError` where it is none."""
         check_stored(known, _LINE_FIELDS)
         check_temperature(known["temperature"])
@@ -133,7 +134,7 @@ class LineDraw:
         return cls(**{each.name: known[each.name] for each in fields(cls)} | {"order": order, "lift": lift})
 
 
-_LINE_FIELDS: dict[str, Callable[[Any], bool]] = {
+_LINE_FIELDS: dict[str, Test] = {
     "seed": whole_from(0),
     "layout": get_args(CodeLayout).__contains__,
     "number": whole_from(0),

@@ -29,9 +29,9 @@ from monolayer.construct.robust.hull import widest_slabs
 from monolayer.model.device import one_thread
 
 GROUPS_AT_ONCE = 64
-"""Problems of one cell in a batch."""
+"""Groups of one cell whose slabs are searched for in one batch."""
 NUMBERS_PER_BATCH = 1 << 20
-"""Numbers in a batch: 4 MiB, which stays in the cache through the iterations."""
+"""Numbers in a batch: 4 MiB, which stay in the cache through the iterations."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +154,13 @@ def _alike_batches(cells: Cells, groups: list[Group]) -> Iterator[list[list[Grou
             yield pieces[i : i + step]
 
 
-Slab = tuple[Group, Tensor, float, NDArray[np.float32]]
-"""The slab of a group: its normal `(p,)`, its lower end, and the heights of the group's facts `(F,)`."""
+class Slab(NamedTuple):
+    """The slab of a group: its normal `(p,)`, its lower end, and the heights of the group's facts along it `(F,)`."""
+
+    group: Group
+    normal: Tensor
+    low: float
+    height: NDArray[np.float32]
 
 
 def _solve(cells: Cells, enough: float, stopped: Event, part: list[list[Group]]) -> list[Slab]:
@@ -182,7 +187,7 @@ def _solve(cells: Cells, enough: float, stopped: Event, part: list[list[Group]])
     found = widest(Z, torch.from_numpy(sign).to(Z), enough, check)
     normal, low, height = found.normal, found.low, found.height.numpy()
     return [
-        (group, normal[i, :, column].clone(), float(low[i, 0, column]), height[i, group.facts, column])
+        Slab(group, normal[i, :, column].clone(), float(low[i, 0, column]), height[i, group.facts, column])
         for i, groups in enumerate(part)
         for column, group in enumerate(groups)
     ]

@@ -7,8 +7,8 @@ The widest slab between a point `z` and points `z_j` is across the shortest vect
 
 whose solution is a multiple of the weights of the shortest vector, whatever `g > 0` is. A few differences carry all of
 the weight, so it is solved for the nearest others, and again for those that carry weight and those that lie deepest on
-the wrong side, at most `SLAB_ROUNDS` times: what a fact costs does not grow with its cell but for the look at all others.
-Every slab is measured on all of them, so a search that ends early costs width only.
+the wrong side, at most `SLAB_ROUNDS` times. The cost of a fact does not grow with its cell, except for the look at all
+other points. Every slab is measured on all of them, so a search that ends early costs width only.
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@ these numbers are stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
 from monolayer.arrays import Floats
 from monolayer.construct.line.draw import check_stored, whole_from
@@ -16,6 +15,7 @@ from monolayer.construct.robust.codes import code_for
 from monolayer.construct.task import Task
 from monolayer.data import Names
 from monolayer.errors import DataError
+from monolayer.model.fields import JsonObject, Test
 from monolayer.model.monolayer import Monolayer
 
 ONES = 32
@@ -62,17 +62,17 @@ class RobustDraw:
             and self.classes <= len(model.card.classes or ())
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {"construction": "robust", **asdict(self)}
 
     @classmethod
-    def from_json(cls, known: Mapping[str, Any]) -> Self:
+    def from_json(cls, known: JsonObject) -> Self:
         """The draw that `to_json` wrote; a `ValueError`, `KeyError` or `TypeError` where it is none."""
         check_stored(known, _ROBUST_FIELDS)
         return cls(**{each.name: known[each.name] for each in fields(cls)})
 
 
-_ROBUST_FIELDS: dict[str, Callable[[Any], bool]] = {
+_ROBUST_FIELDS: dict[str, Test] = {
     "seed": whole_from(0),
     "rank": whole_from(2),
     "dtype": get_args(RobustFormat).__contains__,
