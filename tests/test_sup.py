@@ -292,7 +292,7 @@ def test_loader_and_checker_refuse_the_same_folders(tmp_path: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     for change in (
         {"positions": True}, {"positions": None}, {"scalar": None}, {"scalar": True},
-        {"version": 2}, {"dim": 3}, {"dim": True}, {"length": 3, "dim": 2}, {"length": 4}, {"cells": "4"}, {"cells": 5},
+        {"version": 3}, {"dim": 3}, {"dim": True}, {"length": 3, "dim": 2}, {"length": 4}, {"cells": "4"}, {"cells": 5},
         {"cells": 0}, {"low": math.nan}, {"low": 2.0}, {"high": "1"}, {"error": "small"}, {"scalar": 1}, {"more": 1},
         {"files": {}}, {"files": {"model.safetensors": "0", "other": "1"}},
     ):  # fmt: skip

@@ -147,12 +147,12 @@ def _crowded(found: Found, count: int, rank: int | None) -> PrecisionError:
 
 def finish(spill: Spill, found: Found, out: Path, overwrite: bool) -> Path:
     """Save the model as the folder `out`; the weights of the readout are taken from the files of the spill folder."""
-    model = _network(found)
+    model = _model_of(found)
     files = [(spill.numbers(part["name"]), str(part["digest"][0])) for part in found.parts]
     return save(model, out, parts=files, overwrite=overwrite)
 
 
-def _network(found: Found) -> Monolayer:
+def _model_of(found: Found) -> Monolayer:
     """The network. Tensors of its readout that already lie in files have the right sizes here, and no numbers."""
     draw, rules = found.draw, found.rules
     steps = sum(int(part["steps"]) for part in found.parts)

@@ -41,7 +41,7 @@ _PIECE = r"lock|journal\.json|[a-z]+-[A-Za-z0-9_.+-]*\.(bin|facts)"
 _SPILL_FILE = re.compile(rf"{_PIECE}|\.({_PIECE})\.[0-9a-f]{{8}}")
 """Names of the files in a spill folder, and of those that are being written."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""What the system says when there is no room left."""
+"""The error numbers by which the system says that a disk is full."""
 
 
 class PausedError(DataError):

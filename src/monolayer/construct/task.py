@@ -58,7 +58,7 @@ class Task:
         return replace(self, target=target), overruled
 
     def card(self, draw: JsonObject) -> Card:
-        """What a model for this task with this draw says of itself."""
+        """The card of a model for this task, built with this draw."""
         target = self.target
         names = self.context.data.vocabulary, target.classes
         return Card(*names, target.per, target.scalar, self.context.causal, target.next_token, draw=draw)

@@ -67,7 +67,7 @@ def uniform(
 
 
 def _check_bound(model: Uniform, function: Function, bound: float) -> None:
-    """A modulus that samples contradict would guarantee an error that does not hold."""
+    """Refuse a modulus that samples contradict: it would guarantee an error that does not hold."""
     found = measure(model, function, 2_000)
     if found.sup > bound + 2.0**12 * function.rounding * float(model.interpolation.values.detach().abs().max()):
         raise DataError(

@@ -90,7 +90,7 @@ class Gates(Readout):
 
     @property
     def step_count(self) -> int:
-        """`H`: neurons."""
+        """`H`, the number of neurons."""
         return len(self.weight_1)
 
     def fast(self, model: Parts, data: Sequences) -> Tensor | None:
@@ -113,7 +113,7 @@ class Gates(Readout):
 
 
 def gates_of(model: Parts) -> Gates:
-    """The readout of a robust model, for what works on half-spaces."""
+    """The readout of a robust model; an error if the model is not robust."""
     if not isinstance(model.feed_forward, Gates):
         raise DataError("this is no robust model: it has steps, not half-spaces")
     return model.feed_forward

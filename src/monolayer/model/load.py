@@ -35,7 +35,7 @@ from monolayer.model.save import SAME, config_digest, shapes_of
 from monolayer.model.schema import (
     CONFIG,
     MEMORY,
-    NAMES,
+    NAMES_FILE,
     WEIGHTS,
     check_config,
     check_names,
@@ -45,7 +45,7 @@ from monolayer.model.schema import (
 from monolayer.model.sharded import INDEX, is_shard, joined_tensors
 from monolayer.model.uniform import Uniform
 
-_MODEL_FILES = (CONFIG, WEIGHTS, NAMES, MEMORY, INDEX)
+_MODEL_FILES = (CONFIG, WEIGHTS, NAMES_FILE, MEMORY, INDEX)
 Contents = dict[str, Any]
 """Files by name: bytes, or a map of the bytes of a shard."""
 
@@ -151,7 +151,7 @@ def _open(folder: Path) -> OpenedModel:
     for (name, digest), found in zip(config["files"].items(), digests, strict=True):
         if found != digest:
             raise ModelFileError(f"{name} is truncated or was changed after it was written: its digest does not match")
-    return OpenedModel(config, parse(NAMES, files[NAMES]) if NAMES in files else {}, files)
+    return OpenedModel(config, parse(NAMES_FILE, files[NAMES_FILE]) if NAMES_FILE in files else {}, files)
 
 
 def _read_files(opened: OpenFolder) -> Contents:

@@ -65,7 +65,7 @@ class StreamLayout:
 
 
 def unit(z: Tensor) -> Tensor:
-    """`z` `(…, w)` at mean square 1."""
+    """`z` `(…, w)` scaled to mean square 1, up to `NORM_EPSILON`; its length is then about `√w`."""
     return z * torch.rsqrt(z.square().mean(-1, keepdim=True) + NORM_EPSILON)
 
 

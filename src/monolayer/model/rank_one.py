@@ -158,7 +158,7 @@ def _running_sums(terms: Tensor) -> Tensor:
 
 
 def _direct(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
-    """The scores themselves, a bounded number at a time."""
+    """The answers `(n, m)` from all scores, of which a bounded number is held at a time."""
     rows, place = max(1, _SCORES // len(k)), torch.arange(len(k), device=k.device)
     answers = []
     for start in range(0, len(q), rows):

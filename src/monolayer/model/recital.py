@@ -21,7 +21,7 @@ from monolayer.model.parts import Parts
 from monolayer.model.shortcut import plan
 
 TOKENS = {"words": "words, spaces and signs", "characters": "characters"}
-"""What a text is counted in."""
+"""What the tokens of a text are, in words, by unit."""
 SAFE_SCORE = 700.0
 """Scores up to this size are added up as they are: `e^700` is 10^304, and 17,000 of them add up to a float64."""
 LabelsOf = Callable[[Sequences], "np.ndarray[tuple[int], np.dtype[np.int64]]"]
@@ -78,7 +78,7 @@ def _known(model: Parts, rows: list[int]) -> bool:
 
 
 def _next_row(model: Parts, labels: LabelsOf) -> Callable[[list[int]], int]:
-    """What comes after the window of these rows."""
+    """The function that maps the rows of a window to the row of the token that comes next."""
 
     def slow(rows: list[int]) -> int:
         return int(labels(Sequences(np.array(rows), np.array([len(rows)]), model.card.vocabulary))[0])

@@ -24,7 +24,7 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card
 from monolayer.model.fields import Config, JsonObject, NameLists
 from monolayer.model.parts import Parts
-from monolayer.model.schema import CONFIG, MEMORY, NAMES, VERSION, WEIGHTS, check_config, check_tensors
+from monolayer.model.schema import CONFIG, MEMORY, NAMES_FILE, VERSION, WEIGHTS, check_config, check_tensors
 from monolayer.model.sharded import INDEX, SPLIT, index_json, shard_names
 
 SAME = ("kind", "per", "scalar", "causal", "next_token", "draw")
@@ -74,7 +74,7 @@ def write(
         if card is not None and card.fingerprint is not None:
             save_numbers({"fingerprints": card.fingerprint.words}, scratch / MEMORY)
         if names:
-            (scratch / NAMES).write_bytes(_utf8(names))
+            (scratch / NAMES_FILE).write_bytes(_utf8(names))
         config["files"] = {path.name: digests.get(path.name) or file_digest(path) for path in sorted(scratch.iterdir())}
         config["digest"] = config_digest(config)
         try:

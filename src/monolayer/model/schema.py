@@ -34,7 +34,7 @@ from monolayer.model.readouts import ATTENTION, READOUTS
 from monolayer.model.sharded import INDEX, shard_names
 
 VERSION = 2
-CONFIG, WEIGHTS, NAMES, MEMORY = "config.json", "model.safetensors", "names.json", "memory.safetensors"
+CONFIG, WEIGHTS, NAMES_FILE, MEMORY = "config.json", "model.safetensors", "names.json", "memory.safetensors"
 _NAMES_OR_NULL = 'null, {"range": number} or {"names": its own name}'
 
 
@@ -149,7 +149,7 @@ def _files_wanted(config: Config) -> set[str]:
         split = config["kind"] == "memorizer" and READOUTS[config["readout"]].split
         fits = split and config["dtype"] == "float64" and count > 1
         weights = {INDEX, *shard_names(count)} if fits else set()
-    return weights | ({NAMES} if named else set())
+    return weights | ({NAMES_FILE} if named else set())
 
 
 # -- tensors -----------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def shapes(config: Config) -> dict[str, Shape]:
 
 
 def check_tensors(config: Config, names: NameLists, tensors: dict[str, tuple[tuple[int, ...], str]]) -> None:
-    """Every tensor, given as shape and dtype, is one that the config asks for, in the size that it asks for."""
+    """Refuse tensors, given as shape and dtype, that are not exactly those that the config asks for."""
     wanted = shapes(config)
     if set(wanted) != set(tensors):
         raise ModelFileError(f"{WEIGHTS}: missing or unknown tensors {sorted(set(wanted) ^ set(tensors))}")
@@ -210,7 +210,7 @@ def _letter_sizes(config: Config, names: NameLists) -> dict[str, int]:
 
 
 def parse(name: str, content: bytes) -> JsonObject:
-    """A JSON object, UTF-8."""
+    """The JSON object in the UTF-8 file `name` with this content."""
     try:
         value = json.loads(content.decode())
     except (ValueError, RecursionError) as error:
@@ -221,7 +221,7 @@ def parse(name: str, content: bytes) -> JsonObject:
 
 
 def check_config(config: Config, digest: str) -> None:
-    """A parsed `config.json`, whose own digest should be `digest`."""
+    """Refuse a parsed `config.json` that is not as docs/format.md says; its own digest should be `digest`."""
     if config.get("format") != "monolayer":
         raise ModelFileError(f"{CONFIG} was not written by monolayer")
     if config.get("version") != VERSION or type(config["version"]) is not int:
@@ -255,13 +255,13 @@ def _check_fields(where: str, value: JsonObject, fields: Mapping[str, Check]) ->
 
 
 def check_names(config: Config, names: JsonObject) -> None:
-    """`names.json` holds the lists that the config refers to, and no others: different strings and integers."""
+    """Refuse a `names.json` that does not hold exactly the lists of different names that the config refers to."""
     wanted = {key for key in ("vocabulary", "classes") if config[key] == {"names": key}}
     if set(names) != wanted:
-        raise ModelFileError(f"{NAMES} must hold the lists {sorted(wanted)}, and holds {sorted(names)}")
+        raise ModelFileError(f"{NAMES_FILE} must hold the lists {sorted(wanted)}, and holds {sorted(names)}")
     for key, values in names.items():
         kinds = {type(name) for name in values} if type(values) is list else set()
         if kinds not in ({str}, {int}):
-            raise ModelFileError(f"{NAMES}: {key} must be a list of strings, or of integers")
+            raise ModelFileError(f"{NAMES_FILE}: {key} must be a list of strings, or of integers")
         if len(set(values)) < len(values) or any(type(name) is int and not -(2**63) <= name < 2**63 for name in values):
-            raise ModelFileError(f"{NAMES}: the names of {key} must be different, and integers of 64 bits")
+            raise ModelFileError(f"{NAMES_FILE}: the names of {key} must be different, and integers of 64 bits")

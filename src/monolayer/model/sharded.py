@@ -21,7 +21,7 @@ INDEX = "model.safetensors.index.json"
 SPLIT = tuple(f"feed_forward.stages.0.{name}" for name in ("weight_1", "bias_1", "weight_2"))
 """The tensors that are split, along their last axis: the steps of the first stage."""
 _HEADER = 504
-"""Bytes of a header of a part."""
+"""Length in bytes of the header of a part."""
 
 NamedArrays = dict[str, Array]
 

@@ -143,7 +143,7 @@ class Uniform(nn.Module):
         self.root: Bends | None = None
 
     def forward(self, X: Tensor) -> Tensor:
-        """`(N, n, d)` to `(N, n, m)`, by dense operations."""
+        """The answers `(N, n, m)` to sequences `X` `(N, n, d)`, by dense operations."""
         return self._answers(X, dense=True)
 
     def predict(self, X: object) -> NDArray[np.float64]:

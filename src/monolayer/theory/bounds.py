@@ -34,7 +34,7 @@ DIRECTIONS = 64
 
 
 @dataclass(frozen=True)
-class Bounds:
+class MappingConstants:
     """Constants of an (r, δ)-contextual mapping: ln β, r, and ln δ (−inf for n = 1, where ln n = 0)."""
 
     log_beta: float

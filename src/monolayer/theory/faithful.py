@@ -26,7 +26,7 @@ from flint import arb
 from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.theory.balls import Ball, interval, precision
-from monolayer.theory.bounds import Bounds
+from monolayer.theory.bounds import MappingConstants
 from monolayer.theory.contextual import frequency_classes, set_classes
 from monolayer.theory.enclosure import Multiset, UndecidedError, smallest_gap
 from monolayer.theory.injectivity import exact_projection
@@ -65,7 +65,7 @@ class PaperConstruction:
     decided.
     """
 
-    bounds: Bounds
+    bounds: MappingConstants
     verdict: Verdict
     reason: str
     log10_separation: tuple[float, float] | None = None
@@ -101,7 +101,7 @@ class PaperHead:
         """Build the head with `constants() = (β, ln δ)`, and enclose its smallest separation."""
         with precision(64):
             beta = constants()[0].upper().mid()
-            bounds = Bounds(float(beta.log()), self.r_max + self.epsilon / 4, float(constants()[1]))
+            bounds = MappingConstants(float(beta.log()), self.r_max + self.epsilon / 4, float(constants()[1]))
             # The exponents λs have about this many bits before the point; 96 more are the working precision.
             score = float((beta * self.largest() ** 2).log()) / math.log(2)
         bits = 96 + max(0, math.ceil(score))

@@ -56,7 +56,7 @@ class Refutation:
     __repr__ = as_table
 
     def rows(self) -> list[tuple[str, str]]:
-        """What was found, a (name, value) pair a row, for a table."""
+        """What was found as (name, value) pairs, one per row of a table."""
         _, worst = self._least()
         return [
             ("layer", self._size()),
@@ -166,7 +166,7 @@ def check_witness(weights: object, X: object, X_prime: object) -> Refutation:
 
 
 def _distinct_tokens(tokens: object, name: str, dim: int) -> Floats:
-    """Tokens `(n, d)` without a repeat."""
+    """The tokens as read-only float64 `(n, d)`; an error if one is repeated."""
     array = vectors(tokens, name, dim)
     distinct, first = np.unique(array + 0.0, axis=0, return_index=True)
     if len(distinct) < len(array):

@@ -53,11 +53,11 @@ class TargetFunction:
 
 
 TARGETS: dict[str, TargetFunction] = {}
-"""The library, by name."""
+"""All functions of this file, by name."""
 
 
 def _target(name: str, does: str, lipschitz: Lipschitz, **options: Any) -> Callable[[TokenFunction], TokenFunction]:
-    """Enter a function into the library."""
+    """A decorator that enters a function into `TARGETS`."""
 
     def enter(function: TokenFunction) -> TokenFunction:
         TARGETS[name] = TargetFunction(name, function, does, lipschitz, **options)
@@ -141,7 +141,7 @@ def mean_field(X: Floats) -> Floats:
 
 
 @_target("nearest", "distance to the nearest other token", lambda d, *_: 2.0 * math.sqrt(d), tokens=2)
-def nearest(X: Floats) -> Floats:
+def distance_to_nearest(X: Floats) -> Floats:
     """The Euclidean distance to the nearest other token.
 
     L = 2√d: a difference of tokens moves by at most 2δ in each coordinate, its length by at most 2√d δ, and a minimum

@@ -45,7 +45,7 @@ class Theorem:
     __repr__ = as_table
 
     def rows(self) -> list[tuple[str, str]]:
-        """(name, value) pairs for a table."""
+        """What was found as (name, value) pairs, one per row of a table."""
         data, exact = self.separation, self.injectivity
         # Where the hypotheses fail, the construction was carried out all the same.
         beyond = "; computed for these data, which the theorem does not cover" if data.broken else ""

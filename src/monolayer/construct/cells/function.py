@@ -46,13 +46,13 @@ class Function:
         self._check_repeats(probe, answers)
 
     def __call__(self, X: Floats) -> Floats:
-        """`(B, n, d)` to `(B, n, m)`, checked, in blocks."""
+        """Ask `f` at sequences `X` `(B, n, d)`, block by block, and check its answers `(B, n, m)`."""
         parts = [self._checked(X[start : start + self.batch]) for start in range(0, len(X), self.batch)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     @property
     def batch(self) -> int:
-        """Sequences that `f` gets at a time."""
+        """How many sequences `f` is given at a time."""
         return max(1, _ENTRIES_AT_ONCE // (self.box.length**2 * max(self.box.dim, self.out_dim)))
 
     def _checked(self, X: Floats) -> Floats:
@@ -77,7 +77,7 @@ class Function:
         return answer
 
     def _call(self, X: Floats) -> Array:
-        """One call of `f`, on a copy that it may spoil."""
+        """Call `f` once, on a copy of `X` that it may overwrite; its failure becomes a `DataError`."""
         try:
             return self._answer(X, self._torch)
         except Exception as error:
@@ -116,7 +116,7 @@ class Function:
         return False
 
     def _check_repeats(self, probe: Floats, before: Floats) -> None:
-        """The same sequences again, as a batch and one by one: the answers must be the same."""
+        """Refuse an `f` that answers differently when it is asked again, as a batch or one sequence at a time."""
         # Other batches may be summed in another order: differences of some hundred roundings are none.
         room = 2.0**12 * self.rounding * float(np.abs(before).max())
         again = self(probe)

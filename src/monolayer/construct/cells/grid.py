@@ -47,7 +47,7 @@ class Box:
         return cls(int(dim), int(length), low, high, positions)
 
     def knots(self, cells: int) -> int:
-        """Points that the readout must tell apart."""
+        """How many points the readout must tell apart with `cells` cells per coordinate."""
         V = math.prod([cells] * self.dim)
         if self.positions:
             return self.length * math.prod([V] * self.length)
@@ -85,7 +85,7 @@ class Lattice:
 
     @classmethod
     def with_width(cls, box: Box, cells: int, width: float) -> Lattice:
-        """Ramps of a given width, a power of two."""
+        """The lattice with ramps of width `width`, which is a power of two."""
         edges = np.linspace(box.low, box.high, cells + 1)
         largest = max(abs(box.low), abs(box.high))
         # In float32 a number is off by 2^−24 of itself at most; a grid finer than that is for float64 alone.
@@ -199,7 +199,7 @@ def afford(box: Box, cells: int, most_knots: int) -> None:
 
 
 def smaller(box: Box) -> str:
-    """What would need fewer knots, in words."""
+    """Advice, for an error message, on how to need fewer knots."""
     less = "Fewer tokens, fewer coordinates or a larger error need fewer knots"
     return f"{less}, and so does an equivariant function without positions" if box.positions else less
 

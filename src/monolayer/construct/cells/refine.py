@@ -45,7 +45,7 @@ def modulus_of(lipschitz: float | Modulus | None) -> Modulus | None:
 
 
 def bound(modulus: Modulus, lattice: Lattice) -> float:
-    """`ω(h)`; what is no number from 0 on is no modulus."""
+    """The error bound `ω(h)` of a lattice; an error if the modulus does not give a number from 0 on."""
     value = float(modulus(lattice.reach))
     if not value >= 0.0:
         raise DataError(f"the modulus of continuity gives ω({lattice.reach:g}) = {value}: it must be 0 or more")
@@ -134,14 +134,14 @@ class Errors:
 
     @classmethod
     def at(cls, f: Function, lattice: Lattice, X: Floats) -> Errors:
-        """The errors at `X`, less the points on ramps."""
+        """The errors at the points `X` that lie off the ramps."""
         X = X[~lattice.on_ramp(X)]
         centre = lattice.rounded(X)
         return cls(X, centre, np.abs(f(X) - f(centre)).max(axis=(1, 2)))
 
     @classmethod
     def sampled(cls, f: Function, lattice: Lattice, seed: int, hard: Floats | None = None) -> Errors:
-        """The errors on samples, and on the points of `hard` besides."""
+        """The errors on random samples, and on the points `hard` if they are given."""
         random = np.random.default_rng([seed, 20])
         X = [f.box.uniform(SAMPLE_POINTS, random), lattice.corners(SAMPLE_POINTS, random)]
         return cls.at(f, lattice, np.concatenate(X if hard is None else [*X, hard]))
@@ -151,12 +151,12 @@ class Errors:
         return float(self.error.max(initial=0.0))
 
     def largest(self, count: int) -> Errors:
-        """Those with the largest errors, the largest first."""
+        """The `count` points with the largest errors, the largest first."""
         best = np.argsort(-self.error, kind="stable")[:count]
         return Errors(self.X[best], self.centre[best], self.error[best])
 
     def words(self, f: Function) -> str:
-        """Where the error is largest, for a message."""
+        """Where the error is largest, in words, for an error message."""
         worst = self.largest(1)
         return (
             f"at {shown(worst.X[0])} the function is {shown(f(worst.X)[0])}, and at the centre of that cell, "
@@ -165,7 +165,7 @@ class Errors:
 
 
 def check_modulus(f: Function, lattice: Lattice, modulus: Modulus, seed: int) -> None:
-    """A modulus that samples contradict would guarantee an error that does not hold."""
+    """Refuse a modulus that samples contradict: it would guarantee an error that does not hold."""
     found, most = Errors.sampled(f, lattice, seed), bound(modulus, lattice)
     if found.worst > most + 2.0**12 * f.rounding * float(np.abs(f(found.largest(1).X)).max()):
         raise DataError(

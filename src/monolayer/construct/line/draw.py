@@ -37,7 +37,7 @@ TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
 HOTTEST = 700.0
 """The largest |λ|: `e^700` is 10^304, and 17,000 of them add up to a float64."""
 SAMPLE = 1 << 20
-"""Tokens, about, by which draws are compared."""
+"""About how many tokens draws are compared by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,7 @@ class Draw:
         return float64(key)
 
     def codes(self, tokens: Tokens) -> Numbers:
-        """`t` of every token `(T,)`."""
+        """The code `t` of every token `(T,)`, with that of its position added."""
         code = pick(self.proposal.code, tokens.rows)
         if tokens.position is not None and self.position_code is not None:
             code += pick(self.position_code, tokens.position)

@@ -65,6 +65,6 @@ def boltzmann_terms(key: Floats, temperature: float) -> tuple[Floats, Floats]:
 
 
 def boltzmann_term(key: float, temperature: float) -> tuple[float, float]:
-    """`boltzmann_terms` of one key."""
+    """`e^{λ s}` and `s e^{λ s}` of one key `s`, with the bits that `boltzmann_terms` gives it in an array."""
     weight, moment = boltzmann_terms(np.array([key]), temperature)
     return float(weight[0]), float(moment[0])

@@ -84,7 +84,7 @@ class LineDraw:
         )
 
     def drawn(self, tokens: Tokens, data: Sequences) -> Draw:
-        """Keys and codes for `tokens`, those of `data`."""
+        """The draw with keys and codes for `tokens`, which are the tokens of `data`."""
         draw = replace(drawn(tokens, self.layout, self.number, self.seed), kappa=self.kappa)
         self._check_inside(draw.proposal.key, tokens, data)
         return draw
@@ -102,7 +102,7 @@ class LineDraw:
             )
 
     def fits(self, model: Monolayer) -> bool:
-        """Whether a model could be made of it: a file may say anything."""
+        """Whether `model` could have been built with this draw: a file may say anything."""
         same = self.longest == (None if model.positions is None else model.positions.num_embeddings)
         if self.lift is None or not isinstance(model.lift, nn.Linear):
             return same and self.lift is None and (self.tokens or 0) <= len(model.card.vocabulary or ())

@@ -50,7 +50,7 @@ class Cells:
         return np.repeat(np.arange(len(self.base)), np.diff(self.start))
 
     def own(self, cell: int) -> slice:
-        """The points of a cell."""
+        """The points of the cell `cell`, as a slice of all points."""
         return slice(int(self.start[cell]), int(self.start[cell + 1]))
 
 

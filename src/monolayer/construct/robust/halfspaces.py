@@ -47,15 +47,15 @@ class Slabs(NamedTuple):
 
     @property
     def half_width(self) -> Tensor:
-        """`(B, G)`."""
+        """Half of the width of every slab `(B, G)`."""
         return ((self.high - self.low) / 2.0)[:, 0]
 
     def of(self, cells: Tensor) -> Slabs:
-        """Those of some cells, a mask."""
+        """The slabs of the cells in the mask `cells` `(B,)`."""
         return Slabs(*(part[cells] for part in self))
 
     def with_cells(self, cells: Tensor, other: Slabs) -> Slabs:
-        """These, with those of `other` for the cells `(B',)`."""
+        """These slabs, with those of the cells `cells` `(B',)` replaced by the slabs `other`."""
         return Slabs(*(own.index_copy(0, cells, new) for own, new in zip(self, other, strict=True)))
 
 

@@ -26,7 +26,7 @@ NEAREST = 48
 OTHERS_ADDED = 24
 """Others that come into the search when they are found on the wrong side."""
 SLAB_ROUNDS = 16
-"""Looks at all others, at most."""
+"""How often, at most, a search looks at all other points."""
 FACTS_AT_ONCE = 64
 """Facts of a cell whose slabs are looked at together."""
 CLOSE = 1e-3
@@ -64,7 +64,7 @@ class _Search:
         self.best: tuple[Floats, float] = points[fact], -np.inf
 
     def direction(self) -> Floats:
-        """The normal of the widest slab for what is seen."""
+        """The unit normal of the widest slab between the fact and the other points that the search has seen."""
         away = self.points[self.fact] - self.points[self.seen]
         self.weight = _shortest(away)
         vector = self.weight @ away
@@ -86,7 +86,7 @@ class _Search:
 
 
 def _least(values: Floats, count: int) -> Ints:
-    """Numbers of the least `count` finite values."""
+    """The indices of the `count` smallest finite values."""
     count = min(count, int(np.isfinite(values).sum()))
     return np.argpartition(values, count - 1)[:count]
 

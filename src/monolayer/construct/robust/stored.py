@@ -39,7 +39,7 @@ class RobustDraw:
 
     @classmethod
     def of(cls, task: Task, rank: int, seed: int, dtype: RobustFormat) -> RobustDraw:
-        """A draw for these data."""
+        """A new draw for the data of `task`."""
         data, target = task.data, task.target
         longest = int(data.lengths.max()) if task.context.positions else None
         sizes = len(data.vocabulary or ()), len(target.classes or ())
@@ -54,7 +54,7 @@ class RobustDraw:
         return _code_words(names, self.classes, "class", "classes")
 
     def fits(self, model: Monolayer) -> bool:
-        """Whether a model could be made of it: a file may say anything."""
+        """Whether `model` could have been built with this draw: a file may say anything."""
         return (
             self.longest == (None if model.positions is None else model.positions.num_embeddings)
             and self.rank == len(model.attention.W_V)
