@@ -15,7 +15,7 @@ import monolayer as ml
 from monolayer.errors import DataError
 from monolayer.theory.balls import precision
 from monolayer.theory.bounds import (
-    Bounds,
+    MappingConstants,
     contextual_constants,
     corollary1_counts,
     good_direction,
@@ -51,17 +51,17 @@ def test_the_constants_are_the_papers(size, r_min, r_max, epsilon):
 def test_the_size_that_the_paper_speaks_of_and_the_bits_that_resolve_it():
     """|V| = 10, n = 3 on a line, with norms from 1 to 2: δ is some 10^-105,000 and no float can hold it."""
     beta, log_delta = map(float, theorem2(10, 1, 3, 1.0, 2.0, 1.0))
-    bounds = Bounds(math.log(beta), 2.25, log_delta)
+    bounds = MappingConstants(math.log(beta), 2.25, log_delta)
     assert -105_000 < bounds.log10_delta < -103_000
     assert 10**bounds.log10_beta == pytest.approx(11**4 * math.pi / 8 * (2 * math.log(3) + 3))
-    small = Bounds(0.0, 1.25, -7.5)
+    small = MappingConstants(0.0, 1.25, -7.5)
     spacing = math.ldexp(2.0, -small.bits) * small.r
     assert spacing <= math.exp(small.log_delta) < 2 * spacing
 
 
 def test_one_token_sequences_have_no_context_and_bad_constants_are_named():
     log_delta = float(theorem2(5, 2, 1, 1.0, 2.0, 1.0)[1])
-    assert (log_delta, Bounds(0.0, 1.0, log_delta).bits) == (-math.inf, None)
+    assert (log_delta, MappingConstants(0.0, 1.0, log_delta).bits) == (-math.inf, None)
     for name, values in (("r_min", (0.0, 1.0, 1.0)), ("epsilon", (1.0, 1.0, math.inf))):
         with pytest.raises(DataError, match=f"{name} > 0 and finite"):
             theorem2(3, 1, 2, *values)

@@ -20,7 +20,7 @@ from monolayer.checker import stored as checker_stored
 from monolayer.checker.rounding import BINARY32, UnhandledError
 from monolayer.checker.stages import _added
 from monolayer.checker.stored import Stored
-from monolayer.construct.line.cascade import KAPPA, cut, further
+from monolayer.construct.line.cascade import KAPPA, Contested, cut, further
 from monolayer.construct.line.points import SLACK, Points
 from monolayer.construct.line.separate import crowds
 from monolayer.model.load import load
@@ -243,7 +243,8 @@ def test_stages_add_what_is_missing_and_nothing_elsewhere(seed: int, whole: bool
     stretch = np.repeat(crowd, rng.integers(2, 6, 12))
     missing = rng.integers(-3, 4, (1, len(stretch))).astype(float)
     means = {stage: rng.uniform(-1, 1, len(stretch)) for stage in range(2, 9)}
-    stages, left = further(stretch, missing, (-20, 19), lambda j, which: means[j][which], 60 * unit, unit, whole, 8)
+    contested = Contested(stretch, missing, ends=(-20, 19))
+    stages, left = further(contested, lambda j, which: means[j][which], error=60 * unit, unit=unit, whole=whole, most=8)
     assert len(left) == 0
     number, total = stretch.astype(float), np.zeros(len(stretch))
     for j, stage in enumerate(stages, 2):

@@ -150,7 +150,7 @@ def test_too_little_memory_says_how_much_and_what_to_do(
     def full(*_: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(rectangle.Rectangle, "lengths", property(full))
+    monkeypatch.setattr(rectangle.IdsOnDevice, "lengths", property(full))
     words = r"840 labels need about .* GiB on cpu .* split the data over several"
     with pytest.raises(ml.OutOfMemoryError, match=words):
         there(X, TOKENS)

@@ -198,7 +198,7 @@ def test_stages_come_and_go(tmp_path: Path) -> None:
 def test_a_draw_that_cannot_hold_the_edit_names_the_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
     model, data = built("cascade next")
     facts = ml.Facts.of(model, data)
-    monkeypatch.setattr("monolayer.construct.line.values.MOST", 1)
+    monkeypatch.setattr("monolayer.construct.line.values.LARGEST_RANK", 1)
     with pytest.raises(ml.PrecisionError, match=r"token \d+ of sequence \d+ and .* no value rank up to"):
         ml.forget(facts, [0])
 
@@ -210,7 +210,7 @@ def test_a_draw_that_cannot_hold_the_edit_names_the_neighbours(monkeypatch: pyte
 def test_only_the_tokens_that_are_touched_are_covered_anew(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from monolayer.construct.again import draw_of
     from monolayer.construct.robust import build as robust
-    from monolayer.construct.robust.again import cells_of
+    from monolayer.construct.robust.again import neuron_tokens
 
     model, data = built(name)
     tokens_covered: list[int] = []
@@ -227,7 +227,7 @@ def test_only_the_tokens_that_are_touched_are_covered_anew(name: str, monkeypatc
     new, record = ml.edit(model, edited.select(np.array([0])), None, data)
     assert tokens_covered == [1, 1]  # one token, once with its old label and once with its new one
     token = int(data.tokens[0])
-    cells = cells_of(model, draw_of(model))
+    cells = neuron_tokens(model, draw_of(model))
     for splice in record.splices:
         if splice.tensor.startswith("feed_forward"):
             assert (cells[splice.out] == token).all()

@@ -362,7 +362,14 @@ def test_a_full_disk_leaves_no_model_and_the_build_goes_on(
 def test_pieces_keep_the_sizes_that_they_had(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """This process may hold more, or less, when a build goes on: pieces of two sizes would not fit together."""
     monkeypatch.setattr(memorize, "Room", Room)
-    for name, value in (("WITH_TORCH", 0), ("TOKEN", 1), ("POINT", 1), ("READ", 0), ("LEAST", 1), ("NAME", 0)):
+    for name, value in (
+        ("WITH_TORCH", 0),
+        ("TOKEN", 1),
+        ("POINT", 1),
+        ("READ_TOKEN", 0),
+        ("LEAST_PIECE", 1),
+        ("NAME", 0),
+    ):
         monkeypatch.setattr(room, name, value)
     monkeypatch.setattr(memorize, "WITHOUT_TORCH", 0)
     monkeypatch.setattr(room, "resident", lambda: 10_000)
@@ -415,7 +422,7 @@ def test_resume_takes_a_mended_file_and_no_other(site: Site, how: str) -> None:
     first, damaged = (site.folder / "shards" / name for name in ("s0.jsonl", "s1.jsonl"))
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-9])
-    with pytest.raises(ml.DataError, match=r"s1.jsonl .*When it is mended, go on from what is done with resume=True"):
+    with pytest.raises(ml.DataError, match=r"s1.jsonl .*When that is fixed, go on from what is done with resume=True"):
         site.build()
     damaged.write_bytes(whole)
     if how == "mended":

@@ -19,7 +19,7 @@ from monolayer.errors import DataError
 from monolayer.theory.frequency import compare_sequences, frequencies
 from monolayer.theory.hardmax import check_witness, refute_hardmax
 from monolayer.theory.universal import universal_pair, universality
-from monolayer.theory.weights import NAMES, AttentionWeights, Head
+from monolayer.theory.weights import MATRICES, AttentionWeights, HeadWeights
 
 # -- slow references -----------------------------------------------------------------------------------
 
@@ -92,9 +92,9 @@ def layers(draw, dim=None, scales=(0.0, 1e-160, 1e-3, 0.25, 1.0, 30.0, 1e8, 1e15
 
         W_Q, W_K = matrix(size, dim), matrix(size, dim)
         W_V, W_O = matrix(value_size, dim), matrix(dim, value_size)
-        heads.append(Head(W_Q, 0 * W_K if kind == "zero keys" else W_K, W_V, W_O))
+        heads.append(HeadWeights(W_Q, 0 * W_K if kind == "zero keys" else W_K, W_V, W_O))
         if kind == "opposite":
-            heads.append(Head(-W_Q, W_K, W_V, W_O))
+            heads.append(HeadWeights(-W_Q, W_K, W_V, W_O))
     return AttentionWeights(tuple(heads))
 
 
@@ -133,8 +133,10 @@ def test_softmax_verdict_and_enclosure_agree_with_direct_evaluation(weights, n):
 
 def test_what_softmax_makes_of_the_pair_is_explained():
     head = AttentionWeights.random(1, 4).heads[0]
-    opposite = Head(-head.W_Q, head.W_K, head.W_V, head.W_O)  # equal values: balls of the sum hold 0 at every precision
-    huge = refute_hardmax([Head(*(1e200 * matrix for matrix in head))])
+    opposite = HeadWeights(
+        -head.W_Q, head.W_K, head.W_V, head.W_O
+    )  # equal values: balls of the sum hold 0 at every precision
+    huge = refute_hardmax([HeadWeights(*(1e200 * matrix for matrix in head))])
     for found, verdict, words in (
         (refute_hardmax([tuple(0 * matrix for matrix in head)]), "equal", "does not separate"),
         (refute_hardmax([head, opposite]), "undecided", "undecided (several heads differ"),
@@ -171,7 +173,7 @@ def test_a_token_moved_by_one_float_is_caught(n, dim, seed, data):
     X, Y = universal_pair(n, dim, seed=seed)
     token, axis = data.draw(st.integers(0, n - 1)), data.draw(st.integers(0, dim - 1))
     Y[token, axis] = np.nextafter(Y[token, axis], np.inf)
-    mean = Head(np.eye(dim), np.zeros((dim, dim)), np.eye(dim), np.eye(dim))
+    mean = HeadWeights(np.eye(dim), np.zeros((dim, dim)), np.eye(dim), np.eye(dim))
     with pytest.raises(DataError, match="not a witness: head 0 tells token"):
         check_witness([mean], X, Y)
 
@@ -234,7 +236,7 @@ def test_on_a_line_any_lengths(A, B, offset):
 @pytest.fixture
 def arrays():
     heads = AttentionWeights.random(2, 4, 3, seed=8).heads
-    return {name: np.stack([getattr(head, name) for head in heads]) for name in NAMES}
+    return {name: np.stack([getattr(head, name) for head in heads]) for name in MATRICES}
 
 
 def test_weights_are_read_back(tmp_path, arrays):
@@ -242,7 +244,7 @@ def test_weights_are_read_back(tmp_path, arrays):
     np.savez(tmp_path / "weights.npz", **stored)
     read = AttentionWeights.of(str(tmp_path / "weights.npz"))
     assert (len(read.heads), read.dim) == (2, 4)
-    for name in NAMES:
+    for name in MATRICES:
         assert np.array_equal([getattr(head, name) for head in read.heads], stored[name])
     assert not any(matrix.flags.writeable for head in read.heads for matrix in head)
 
@@ -257,7 +259,7 @@ def test_bad_weights_and_files_are_named(tmp_path, arrays):
         "disagree on the number of heads": dict(arrays, W_V=arrays["W_V"][:1]),
         "W_V has shape": dict(arrays, W_V=np.zeros(3)),
         "unknown arrays b_Q": dict(arrays, b_Q=np.zeros(3)),
-        "W_O missing": {name: arrays[name] for name in NAMES[:3]},
+        "W_O missing": {name: arrays[name] for name in MATRICES[:3]},
         "W_Q, W_K, W_V, W_O missing": {},
         "type <U1": dict(arrays, W_Q=np.full((2, 3, 4), "x")),
         "type complex128": dict(arrays, W_Q=arrays["W_Q"] * 1j),

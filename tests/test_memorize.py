@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
-from monolayer.construct.consistency import Context, equal_points, part_of
+from monolayer.construct.consistency import Context, equal_points, labelled_part
 from monolayer.construct.line import draw, separate
 from monolayer.construct.line.assemble import staircase
 from monolayer.construct.target import Target
@@ -93,7 +93,7 @@ def test_groups_of_equal_points_match_a_slow_reference(seed: int, positions: boo
     group = equal_points(*given)
     keys = [view(row, k, positions, causal) for row in X for k in range(len(row))]
     places = np.sort(random.permutation(len(keys))[:6])  # looking at some says of them what looking at all does
-    part = part_of(*given, places)
+    part = labelled_part(*given, places)
     among = dict(zip(places.tolist(), equal_points(part.context, part.target).tolist(), strict=True))
     for i in range(len(keys)):
         for j in range(i):

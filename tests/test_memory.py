@@ -134,7 +134,7 @@ def test_hooks_on_any_part_and_everywhere_are_called_by_predict(
 
 def _unseen(weight: torch.Tensor) -> int:
     """A number of a tensor that is not among those that are compared."""
-    return next(i for i in range(weight.numel()) if i % max(1, weight.numel() // memory.SAMPLES))
+    return next(i for i in range(weight.numel()) if i % max(1, weight.numel() // memory.SAMPLED_NUMBERS))
 
 
 def test_one_number_changed_behind_the_counters_is_noticed_by_many_answers_and_else_by_looking_again(

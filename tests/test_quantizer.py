@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monolayer.construct.cells.grid import Box, Lattice
-from monolayer.construct.line.alphabet import Cells
+from monolayer.construct.line.alphabet import GridCells
 from monolayer.errors import DataError
 from monolayer.model.quantizer import Quantizer
 
@@ -22,7 +22,7 @@ def block(
 ) -> tuple[Quantizer, Lattice, torch.Tensor]:
     """A quantizer as the construction makes it, its grid, and its tables `(2, d, D)`."""
     lattice = Lattice.of(Box(dim, 1, low, high, False), cells, 2.0**-20)
-    (table,) = Cells(dim, cells).propose(np.random.default_rng(seed), 1.0, 1).lift
+    (table,) = GridCells(dim, cells).propose(np.random.default_rng(seed), 1.0, 1).lift
     return Quantizer.from_steps(1.0 / lattice.width, torch.from_numpy(lattice.start), table), lattice, table
 
 

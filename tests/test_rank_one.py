@@ -55,7 +55,7 @@ def test_the_interpolated_way_is_taken_and_the_exact_boltzmann_operator_agrees(m
 
 
 def test_constant_queries_need_no_interpolation(monkeypatch: Any) -> None:
-    monkeypatch.setattr(rank_one, "_answers", lambda *_: pytest.fail("the operator was interpolated"))
+    monkeypatch.setattr(rank_one, "_sums_over_keys", lambda *_: pytest.fail("the operator was interpolated"))
     _, k, v = _draw(4, 1.0, LONG)
     q = torch.full((LONG,), 1.7, dtype=torch.float64)
     for causal in (False, True):

@@ -103,7 +103,7 @@ def test_an_interrupt_ends_the_batches_that_run_and_begins_no_other(
     rows = [json.dumps({"tokens": x, "labels": y}) for x, y in zip(X.tolist(), Y.tolist(), strict=True)]
     (tmp_path / "data.jsonl").write_text("\n".join(rows))
     monkeypatch.chdir(tmp_path)
-    solve, cut, batches, ended = covering._solve, covering._batches, list[Any](), list[Any]()
+    solve, cut, batches, ended = covering._solve, covering._alike_batches, list[Any](), list[Any]()
 
     def listed(*given: Any) -> Any:
         batches.extend(cut(*given))
@@ -119,8 +119,8 @@ def test_an_interrupt_ends_the_batches_that_run_and_begins_no_other(
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(covering, "AT_ONCE", 1)
-    monkeypatch.setattr(covering, "_batches", listed)
+    monkeypatch.setattr(covering, "NUMBERS_PER_BATCH", 1)
+    monkeypatch.setattr(covering, "_alike_batches", listed)
     monkeypatch.setattr(covering, "_solve", solved)
     monkeypatch.setattr(covering, "_settle", interrupted)  # while the result of the first batch is looked at
     shown = said(*command.split(), "--positions", "--out", "new", code=130, errors=True)

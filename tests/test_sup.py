@@ -23,7 +23,7 @@ from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stored import read
 from monolayer.checker.uniform import Net, U
 from monolayer.cli import run
-from monolayer.construct.uniform import OTHERS, SHAPES
+from monolayer.construct.uniform import BUILT_SHAPES, OTHERS_ERROR
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.uniform import Bends, Interpolation
 from monolayer.page import page
@@ -39,10 +39,12 @@ seeds = st.integers(0, 2**32 - 1)
 def test_the_bound_holds_everywhere(name: str, dim: int, length: int, cells: int) -> None:
     """The last two need positions: one function is not equivariant, the other has more coordinates."""
     target = TARGETS[name]
-    constant, positions = target.lipschitz(dim, length, -1.0, 2.0), (dim, length) not in SHAPES
+    constant, positions = target.lipschitz(dim, length, -1.0, 2.0), (dim, length) not in BUILT_SHAPES
     options: Any = {"cells": cells, "lipschitz": constant, "domain": (-1.0, 2.0), "positions": positions}
     model = ml.approximate(target.function, dim, length, norm="sup", **options)
-    assert model.error == pytest.approx(3.0 * constant * (1.0 / cells + (0.0 if positions else OTHERS[length])), 1e-12)
+    assert model.error == pytest.approx(
+        3.0 * constant * (1.0 / cells + (0.0 if positions else OTHERS_ERROR[length])), 1e-12
+    )
     assert ml.certify(model, target.function).verdict == "proved"
     random = np.random.default_rng(1)
     X = random.uniform(-1.0, 2.0, (3_000, length, dim))
@@ -104,7 +106,7 @@ def test_the_other_two_tokens_come_back_within_epsilon() -> None:
     y[:2_000, 1] = (y[:2_000, 0] + random.random(2_000) * 1e-3).clip(0.0, 1.0)
     square = model.square.look_up(torch.from_numpy(y)).sum(1, keepdim=True)
     found = model._others(torch.cat([torch.from_numpy(y.sum(1, keepdims=True)), square], dim=1), dense=False)
-    assert OTHERS[3] / 8 < np.abs(found.detach().numpy() - y).max() <= OTHERS[3]
+    assert OTHERS_ERROR[3] / 8 < np.abs(found.detach().numpy() - y).max() <= OTHERS_ERROR[3]
 
 
 @pytest.mark.parametrize(("options", "words"), [

@@ -23,7 +23,7 @@ from monolayer.theory.boltzmann import boltzmann_ball
 from monolayer.theory.bounds import corollary1_counts
 from monolayer.theory.corollary import _returns, corollary1, possible
 from monolayer.theory.enclosure import UndecidedError, log_difference, smallest_gap, wronskian
-from monolayer.theory.faithful import Head
+from monolayer.theory.faithful import PaperHead
 from monolayer.theory.frequency import frequencies
 from monolayer.theory.injectivity import exact_projection, projection_injective
 from monolayer.theory.rate import bits_under_any_change, bits_under_random_noise, mean_log
@@ -215,7 +215,7 @@ def test_a_delta_that_is_too_large_is_refuted_and_one_inside_the_enclosure_stays
     """A planted fault: the same head, with a δ that it does not reach."""
     data = Sequences.of(random_data(0))
     vocabulary, rows = token_rows(data)
-    head = Head(data, vocabulary, rows, np.array([0.6, 0.8]), 4.0, 0.1)
+    head = PaperHead(data, vocabulary, rows, np.array([0.6, 0.8]), 4.0, 0.1)
 
     def built(log_delta: arb) -> Any:
         return head.carry_out(lambda: (arb(100), log_delta), 1 << 12, 10**6)

@@ -28,7 +28,7 @@ from monolayer.construct.line.build import table_lift
 from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.line.points import contextual_points, ramps_at
 from monolayer.construct.task import Construction, Progress, Task
-from monolayer.construct.task import Draw as StoredDraw
+from monolayer.construct.task import StoredDraw as StoredDraw
 from monolayer.model import readouts as model_side
 from monolayer.model.attention import CODE, LABEL, RankOneAttention, onto
 from monolayer.model.cascade import Cascade
@@ -143,6 +143,6 @@ def known() -> Iterator[None]:
     """The toys in the tables of the library."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(again.CONSTRUCTIONS, "even", DRAW)
-        patch.setitem(model_side.READOUTS, "jumps", model_side.Row(Jumps, RankOneAttention, shapes))
+        patch.setitem(model_side.READOUTS, "jumps", model_side.ReadoutKind(Jumps, RankOneAttention, shapes))
         patch.setitem(checker_side.READOUTS, "jumps", checker_side.Row(checked_shapes, examine, judge))
         yield

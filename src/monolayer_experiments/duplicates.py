@@ -14,7 +14,7 @@ import numpy as np
 
 import monolayer as ml
 from monolayer.arrays import Array, Floats
-from monolayer.theory.faithful import Construction
+from monolayer.theory.faithful import PaperConstruction
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, power, share, table
 from monolayer_experiments.synthetic import near_copies, with_repeats, without_repeats
@@ -71,7 +71,7 @@ def _paper(X: Array) -> Results:
     return {"sequences": len(X), "broken": list(found.separation.broken), **heads, "refused": found.refused}
 
 
-def _head(built: Construction | None) -> Results | None:
+def _head(built: PaperConstruction | None) -> Results | None:
     if built is None:
         return None
     separation = None if built.log10_separation is None else built.log10_separation[0]

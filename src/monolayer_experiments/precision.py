@@ -20,8 +20,8 @@ import math
 from dataclasses import asdict
 
 import monolayer as ml
-from monolayer.theory.corollary import MAX_BITS, Scale, corollary1
-from monolayer.theory.faithful import Construction
+from monolayer.theory.corollary import COROLLARY_MAX_BITS, Scale, corollary1
+from monolayer.theory.faithful import PaperConstruction
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, power, share, table
 from monolayer_experiments.synthetic import without_repeats
@@ -62,7 +62,9 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
                 "right": int((model.predict(X) == Y).sum()),
                 "labels": int(X.size),
                 "corollary": {
-                    scale: asdict(corollary1(X, Y, scale=scale, max_bits=PAPER_BITS if scale == "paper" else MAX_BITS))
+                    scale: asdict(
+                        corollary1(X, Y, scale=scale, max_bits=PAPER_BITS if scale == "paper" else COROLLARY_MAX_BITS)
+                    )
                     for scale in SCALES
                 },
             }
@@ -70,7 +72,7 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     return {"length": LENGTH, "rows": rows}
 
 
-def _construction(built: Construction) -> Results:
+def _construction(built: PaperConstruction) -> Results:
     """δ and the smallest separation, in powers of ten and in bits."""
     separation = None if built.log10_separation is None else built.log10_separation[0]
     bits = None if separation is None else math.ceil(math.log2(2 * built.bounds.r) - separation * math.log2(10))

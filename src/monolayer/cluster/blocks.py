@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Array, Ints
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.alphabet import Ids
 from monolayer.construct.line.draw import Tokens, sample_rows
@@ -58,7 +57,7 @@ class Rules:
         return np.flatnonzero(data.position < np.repeat(data.lengths, data.lengths) - 1)
 
     def target(self, place: Ints | None) -> Target:
-        """The labelled places, without their labels."""
+        """The target with the labelled places `place` only; the labels themselves are kept in files."""
         return Target(np.zeros(0, np.int64), np.zeros((0, 1)), self.per, None, False, place)
 
 
@@ -72,28 +71,29 @@ class Block:
     start: int
     stop: int
     row: int
-    """The number, among the sequences of all files, of the first one."""
+    """The number of the block's first sequence among the sequences of all files."""
     token: int
-    """The number, among the tokens of all files, of the first one."""
+    """The number of the block's first token among the tokens of all files."""
     sequences: int
-    """How many the whole file has."""
+    """How many sequences the whole file has."""
     tokens: int
+    """How many tokens the whole file has."""
     types: tuple[str, ...]
-    """Of token codes, and of labels."""
+    """The types in which the file holds token codes and labels."""
 
     @property
     def piece(self) -> str:
         return f"encoded-{self.shard:05}"
 
     def lengths(self, spill: Spill) -> Ints:
-        """Those of its sequences."""
+        """The lengths of the block's sequences `(N,)`."""
         return np.fromfile(spill.numbers(self.piece), np.int64, self.last - self.first, offset=8 * self.first)
 
     def data(self, spill: Spill, rules: Rules, rows: Ints | None = None) -> Sequences:
-        """Its sequences, or `rows` of them, in the row numbers of all files."""
+        """The block's sequences, or only the sequences `rows`; tokens are numbered as in all files together."""
         kind, lengths = np.dtype(self.types[0]), self.lengths(spill)
         offset, count = 8 * self.sequences + self.start * kind.itemsize, self.stop - self.start
-        codes: NDArray[Any] = np.memmap(spill.numbers(self.piece), kind, "r", offset, count)
+        codes: Array = np.memmap(spill.numbers(self.piece), kind, "r", offset, count)
         if rows is not None:
             begin = (np.cumsum(lengths) - lengths)[rows]
             lengths = lengths[rows]
@@ -101,8 +101,8 @@ class Block:
         tokens = spill.facts(f"table-{self.shard:05}")["token"].take(codes)
         return Sequences(tokens, lengths, Names(range(rules.vocabulary)))
 
-    def labels(self, spill: Spill, rules: Rules, data: Sequences) -> NDArray[Any]:
-        """Its labels: `(P,)` numbers of classes, in the numbers of all files, or `(P, m)` reals."""
+    def labels(self, spill: Spill, rules: Rules, data: Sequences) -> Array:
+        """The block's labels: `(P,)` class numbers, numbered as in all files together, or `(P, m)` reals."""
         place = rules.places(data)
         if place is not None:
             return data.tokens[place + 1]
@@ -113,7 +113,7 @@ class Block:
         return label.reshape(-1, size) if rules.reals else spill.facts(f"table-{self.shard:05}")["label"].take(label)
 
     def parts(self, spill: Spill, tokens: int) -> Iterator[Block]:
-        """The block as smaller ones, of at most so many tokens unless one sequence alone has more."""
+        """Split the block into smaller ones of at most `tokens` tokens, unless one sequence alone has more."""
         ends = np.cumsum(self.lengths(spill))
         first = start = 0
         while first < len(ends):
@@ -132,7 +132,7 @@ class Block:
 
 
 def blocks(spill: Spill, shards: int, tokens: int) -> list[Block]:
-    """All files in blocks of at most so many tokens unless one sequence alone has more."""
+    """Split all files into blocks of at most `tokens` tokens, unless one sequence alone has more."""
     found, row, token = list[Block](), 0, 0
     for shard in range(shards):
         facts = spill.facts(f"encoded-{shard:05}")
@@ -144,7 +144,7 @@ def blocks(spill: Spill, shards: int, tokens: int) -> list[Block]:
 
 
 def sample(spill: Spill, pieces: list[Block], rules: Rules) -> Sequences:
-    """The sequences of all blocks by which draws are compared in memory too."""
+    """The sample by which draws are compared: the same sequences that a build in memory would take."""
     rows = sample_rows(
         pieces[-1].row + pieces[-1].last - pieces[-1].first, pieces[-1].token + pieces[-1].stop - pieces[-1].start
     )

@@ -23,10 +23,10 @@ from monolayer.cluster.blocks import Block, blocks, sample
 from monolayer.cluster.executor import Options, Work
 from monolayer.cluster.finish import Found, with_stages
 from monolayer.cluster.settle import refuse_contradictions
-from monolayer.construct.line.draw import Layout, draws
+from monolayer.construct.line.draw import CodeLayout, draws
 from monolayer.construct.line.points import contextual_points, scale
 from monolayer.construct.line.separate import DRAWS, hopeless
-from monolayer.construct.line.values import MOST
+from monolayer.construct.line.values import LARGEST_RANK
 
 
 class Build(Work):
@@ -48,7 +48,7 @@ class Build(Work):
         some = sample(self.spill, pieces, found.rules)
         tokens, target = found.rules.tokens(some), found.rules.target(found.rules.places(some))
         tried, best, fewest = 0, found, math.inf
-        layouts: tuple[Layout, ...] = ("cells", "mixed")
+        layouts: tuple[CodeLayout, ...] = ("cells", "mixed")
         for layout in layouts:
             for draw in draws(tokens, layout, DRAWS, options.seed):
                 tried += 1
@@ -122,7 +122,7 @@ class Build(Work):
             f"held-{found.name}-{i:05}": (block, rules, found.points(i), wanted) for i, block in enumerate(pieces)
         }
         self.do("looking at crowds", (0.98, 0.985), crowds.held, held)
-        allowed = MOST if options.rank == "auto" else options.rank
+        allowed = LARGEST_RANK if options.rank == "auto" else options.rank
         found = with_stages(self.spill, found, every, list(held), options.seed, allowed)
         self._drop_points(found, pieces)
         tasks = {

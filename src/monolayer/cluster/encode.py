@@ -1,4 +1,6 @@
-"""Every file becomes numbers, once, so that later passes neither parse it nor can see it change; what files share.
+"""Encode every file as numbers, once, and join the names and counts of all files.
+
+Later passes read these numbers: they need not parse a file again, and a file that changes cannot confuse them.
 
 A piece `encoded-K` holds, one after the other, lengths `(N,)`, token codes `(T,)`, and label codes `(P,)` or real
 labels `(P, m)`; a code is a place in the table of names that occur in this file. `table-K` says which row each code is
@@ -12,24 +14,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Array, Ints
 from monolayer.cluster.blocks import Rules
 from monolayer.cluster.executor import Options, Work
-from monolayer.cluster.spill import PausedError, Spill, identity
+from monolayer.cluster.spill import FileIdentity, PausedError, Spill, identity
 from monolayer.construct.line.alphabet import by_label
 from monolayer.data import Names, Sequences, read
 from monolayer.data.labels import Per
 from monolayer.data.shards import kinds, numbered, strangers, used
 from monolayer.errors import DataError
+from monolayer.model.fields import JsonObject
 
 if TYPE_CHECKING:  # workers do without PyTorch
     from monolayer.cluster.finish import Found
 
 
-def encode(spill: Spill, name: str, shard: dict[str, Any], reading: dict[str, Any], causal: bool) -> None:
-    """A file as the piece `name`."""
+def encode(spill: Spill, name: str, shard: FileIdentity, reading: JsonObject, causal: bool) -> None:
+    """Read the file `shard` with the options `reading`, and write it as the piece `name`."""
     changed = PausedError(f"{shard['name']} changed while it was read: wait until it is written")
     if identity(shard["name"]) != shard:
         raise changed
@@ -44,7 +46,7 @@ def encode(spill: Spill, name: str, shard: dict[str, Any], reading: dict[str, An
     assert vocabulary is not None  # checked
     token_names, tokens, token_count = used(vocabulary, data.tokens)
     columns = [tokens]
-    facts: dict[str, Any] = _named("token", token_names) | {"token_count": token_count}
+    facts: dict[str, Any] = _names_array("token", token_names) | {"token_count": token_count}
     label_at, label = tokens, tokens
     if labels is None:  # the label of a token is the next one
         inner = data.position > 0
@@ -55,7 +57,7 @@ def encode(spill: Spill, name: str, shard: dict[str, Any], reading: dict[str, An
         facts["label_count"] = np.array([len(label)])
     else:
         label_names, label, facts["label_count"] = used(labels.classes, labels.values)
-        facts |= _named("label", label_names)
+        facts |= _names_array("label", label_names)
     if labels is not None:
         columns.append(label)
     if labels is None or labels.per == "token":
@@ -78,7 +80,7 @@ def encode(spill: Spill, name: str, shard: dict[str, Any], reading: dict[str, An
 
 
 def check(data: Sequences, causal: bool, name: str) -> None:
-    """What is built out of core: ids and strings, with labels, or with the next token as the label."""
+    """Refuse data that are not built out of core: only ids and strings are, with all labels or as next tokens."""
     if data.vocabulary is None:
         raise DataError(
             f"the tokens of {name} are vectors: memorize_files takes ids and strings, memorize takes vectors"
@@ -95,27 +97,27 @@ def check(data: Sequences, causal: bool, name: str) -> None:
         )
 
 
-def _named(what: str, names: list[str] | Ints) -> dict[str, NDArray[Any]]:
-    """Names as an array that needs no pickle: integers, or JSON as bytes."""
+def _names_array(what: str, names: list[str] | Ints) -> dict[str, Array]:
+    """Names as an array without Python objects: integers, or JSON as bytes."""
     array = names if isinstance(names, np.ndarray) else np.frombuffer(json.dumps(names).encode(), dtype=np.uint8)
     return {f"{what}_names": array}
 
 
-def _numbered(parts: list[NDArray[Any]]) -> tuple[Names, list[Ints]]:
-    """The names of all files, and for each file the rows of its own."""
+def _joined_names(parts: list[Array]) -> tuple[Names, list[Ints]]:
+    """Join the names of all files: the names, and for each file the row of each of its own names among them."""
     return numbered(parts if parts[0].dtype == np.int64 else [json.loads(part.tobytes()) for part in parts])
 
 
 def _total(size: int, rows: list[Ints], counts: list[Ints]) -> Ints:
-    """How often each of so many names occurs in all files."""
+    """How often each of `size` names occurs in all files. `rows`, `counts`: the names of each file, how often each."""
     total = np.zeros(size, dtype=np.int64)
     for row, count in zip(rows, counts, strict=True):
         total[row] += count
     return total
 
 
-def survey(work: Work, reading: dict[str, Any], options: Options) -> Found:
-    """Every file to numbers; names and counts of all of them together, and the order of the tokens."""
+def survey(work: Work, reading: JsonObject, options: Options) -> Found:
+    """Encode every file, and join what they share: names, counts, and the order of the tokens among the codes."""
     from monolayer.cluster.finish import Found
 
     spill, files = work.spill, [shard["name"] for shard in work.shards]
@@ -130,8 +132,8 @@ def survey(work: Work, reading: dict[str, Any], options: Options) -> Found:
     reals, own = int(facts[0]["reals"]), "label_names" in facts[0]
     next_token = not reals and not own
     per: Per = "token" if "last" in facts[0] else "sequence"
-    names, rows = _numbered([fact["token_names"] for fact in facts])
-    classes, label_rows = _numbered([fact["label_names"] for fact in facts]) if own else (names, rows)
+    names, rows = _joined_names([fact["token_names"] for fact in facts])
+    classes, label_rows = _joined_names([fact["label_names"] for fact in facts]) if own else (names, rows)
     counts = [fact["label_count"] for fact in facts]
     label_count = np.sum(counts, axis=0) if reals else _total(len(classes), label_rows, counts)
     if not label_count.any():

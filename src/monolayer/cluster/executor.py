@@ -20,28 +20,28 @@ from queue import LifoQueue
 from typing import TYPE_CHECKING, Any, Literal
 
 from monolayer.cluster.room import Room
-from monolayer.cluster.spill import Spill
+from monolayer.cluster.spill import FileIdentity, Spill
 from monolayer.errors import DataError, OutOfMemoryError
 
 if TYPE_CHECKING:  # a worker starts without PyTorch
     from monolayer.construct.task import Progress
 
 Engine = Literal["processes", "dask"]
-Task = tuple[Any, ...]
+PieceArguments = tuple[Any, ...]
 TRIES = 3
-"""How often the worker of one piece may die before it is taken for the fault of the piece."""
-KEPT = {"MALLOC_TRIM_THRESHOLD_": f"{1 << 28}", "MALLOC_MMAP_THRESHOLD_": f"{1 << 25}"}
-"""Memory that arrays leave is kept for the next ones, where the C library is glibc: to give it back and to get it anew
-takes the system as long as to sort it."""
+"""How many workers may die on one piece before the piece itself is considered to be the cause."""
+KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": f"{1 << 28}", "MALLOC_MMAP_THRESHOLD_": f"{1 << 25}"}
+"""Makes glibc keep freed memory for the next arrays: returning it to the system and getting it back takes as long as
+sorting it."""
 PATIENCE = 30.0
 """Seconds to wait for a scheduler to answer."""
-Run = Callable[[Callable[..., None], list[Task]], Iterator[None]]
+Run = Callable[[Callable[..., None], list[PieceArguments]], Iterator[None]]
 """`run(f, tasks)` calls `f(*task)` for every task, in any order, and yields after each; the first error ends it."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What kind of model: keywords of `memorize`."""
+    """The options of `memorize` that decide which model is built."""
 
     positions: bool
     causal: bool
@@ -52,16 +52,21 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """`shards`: the files, as `identity` knows them."""
+    """What every stage of a build needs: the spill folder, how to run pieces, their sizes, the files, the progress."""
 
     spill: Spill
     run: Run
     room: Room
-    shards: list[dict[str, Any]]
+    shards: list[FileIdentity]
     report: Progress
 
-    def do(self, stage: str, share: tuple[float, float], function: Callable[..., None], tasks: dict[str, Any]) -> None:
-        """Do the pieces `tasks`, by name, that are not finished yet."""
+    def do(
+        self, stage: str, share: tuple[float, float], function: Callable[..., None], tasks: dict[str, PieceArguments]
+    ) -> None:
+        """Call `function` for every piece in `tasks`, by name, that is not finished yet.
+
+        `share`: the shares of the whole build that are done before and after this stage, for `report`.
+        """
         left = [(self.spill, name, *task) for name, task in tasks.items() if not self.spill.finished(name)]
         begin, end = share
         done = len(tasks) - len(left)
@@ -72,7 +77,7 @@ class Work:
 
 @contextmanager
 def executor(engine: Engine, workers: int, scheduler: Any = None) -> Iterator[Run]:
-    """A `Run`, until the block ends."""
+    """How to run pieces while the block lasts: in this process, in `workers` processes, or on a Dask cluster."""
     if engine == "dask":
         with _dask(scheduler) as client:
             yield partial(_by_dask, client)
@@ -86,15 +91,15 @@ def executor(engine: Engine, workers: int, scheduler: Any = None) -> Iterator[Ru
             pool.close()
 
 
-def here(function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
-    """This process, where there is no other to share the work with."""
+def here(function: Callable[..., None], tasks: list[PieceArguments]) -> Iterator[None]:
+    """Run the pieces in this process, one after the other."""
     for task in tasks:
         function(*task)
         yield
 
 
 class Processes:
-    """Processes of this machine (`work`), each started when it is first needed."""
+    """Processes of this machine (`serve_pieces`), each started when it is first needed."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -104,7 +109,7 @@ class Processes:
             self._idle.put(None)
         self._closed = False
 
-    def run(self, function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
+    def run(self, function: Callable[..., None], tasks: list[PieceArguments]) -> Iterator[None]:
         with ThreadPoolExecutor(self.workers) as pool:
             try:
                 for future in as_completed([pool.submit(self._one, function, task) for task in tasks]):
@@ -115,8 +120,8 @@ class Processes:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
-    def _one(self, function: Callable[..., None], task: Task) -> None:
-        """One piece, by a process that is idle; by another one if it dies."""
+    def _one(self, function: Callable[..., None], task: PieceArguments) -> None:
+        """Run one piece in an idle process; in another one if that process dies."""
         for _ in range(TRIES):
             if self._closed:
                 return
@@ -143,11 +148,11 @@ class Processes:
 
     def _start(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", "from monolayer.cluster.executor import work; work()"],
+            [sys.executable, "-P", "-c", "from monolayer.cluster.executor import serve_pieces; serve_pieces()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": _import_path(), "OMP_NUM_THREADS": "1", **KEPT},
-            start_new_session=True,  # Ctrl-C is for us: we tell them
+            env={**os.environ, "PYTHONPATH": _import_path(), "OMP_NUM_THREADS": "1", **KEEP_MEMORY},
+            start_new_session=True,  # Ctrl-C reaches only this process, which then ends the workers
         )
         self.alive.append(process)
         return process
@@ -162,24 +167,24 @@ class Processes:
                 pipe.close()  # type: ignore[union-attr]
 
     def close(self) -> None:
-        """End all processes, whatever they are at: what they have not finished is not there."""
+        """Kill all processes. Pieces that they have not finished leave nothing behind."""
         self._closed = True
         for process in list(self.alive):
             self._end(process)
 
 
 def _import_path() -> str:
-    """Where workers import from: as we do, but not from the working folder, where anybody's files may lie.
+    """The import path of workers: that of this process without the working folder, where anybody's files may lie.
 
-    It stays where the user's own PYTHONPATH names it, or where this package is in it.
+    The working folder stays in it if the user's PYTHONPATH names it, or if this package lies there.
     """
     wanted = {*os.environ.get("PYTHONPATH", "").split(os.pathsep), str(Path(__file__).parents[2])} - {""}
     here = {"", str(Path.cwd())}
     return os.pathsep.join(entry for entry in sys.path if entry in wanted or entry not in here)
 
 
-def work() -> None:
-    """A worker process: takes pieces from its standard input until that ends, and answers on its standard output."""
+def serve_pieces() -> None:
+    """The main loop of a worker: run the pieces that come on standard input, and answer on standard output."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not stand among the answers
     tasks = sys.stdin.buffer
@@ -202,8 +207,8 @@ def work() -> None:
         answers.flush()
 
 
-def _by_dask(client: Any, function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
-    """The workers of a Dask cluster. They must see the files and the spill folder under the same paths."""
+def _by_dask(client: Any, function: Callable[..., None], tasks: list[PieceArguments]) -> Iterator[None]:
+    """Run the pieces on the workers of a Dask cluster, which must see files and spill folder under the same paths."""
     from distributed import as_completed as completed
 
     futures = [client.submit(function, *task, pure=False, retries=TRIES) for task in tasks]
@@ -217,7 +222,7 @@ def _by_dask(client: Any, function: Callable[..., None], tasks: list[Task]) -> I
 
 @contextmanager
 def _dask(scheduler: Any) -> Iterator[Any]:
-    """A client of the scheduler at an address, or the client that was given."""
+    """A Dask client: `scheduler` itself, or one connected to the scheduler at that address."""
     try:
         from distributed import Client
     except ImportError:

@@ -12,34 +12,40 @@ import torch
 from monolayer.arrays import Floats, Ints
 from monolayer.cluster.blocks import Rules
 from monolayer.cluster.crowds import Crowds
-from monolayer.cluster.spill import Spill
+from monolayer.cluster.spill import FileIdentity, Spill
 from monolayer.construct.line.alphabet import UNIT, Ids
 from monolayer.construct.line.assemble import assemble, staircase
 from monolayer.construct.line.build import table_lift
-from monolayer.construct.line.cascade import Stage, further
+from monolayer.construct.line.cascade import Contested, StageArrays, further
 from monolayer.construct.line.draw import Draw
 from monolayer.construct.line.points import SLACK, Points
 from monolayer.construct.line.separate import spacing
 from monolayer.construct.line.stored import LineDraw
-from monolayer.construct.line.values import MOST, Value, averages, draw_value
+from monolayer.construct.line.values import LARGEST_RANK, Value, averages, draw_value
 from monolayer.construct.target import Target, entropy_bits
 from monolayer.data import Names, Sequences
 from monolayer.errors import PrecisionError
 from monolayer.model.card import Card, Summary
 from monolayer.model.cascade import Cascade
+from monolayer.model.fields import JsonObject
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import save
 from monolayer.model.staircase import Staircase
 
+PartFacts = dict[str, Any]
+"""The facts of a finished part, and its name."""
+
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Names and counts of all files; then a draw and, range by range, the facts about its parts; then further stages.
+    """What a build has found so far: names and counts of all files, then a draw and its parts, then further stages.
 
-    `last`: the label, and the number, that a first stage ends with; `stages`, `values`: those behind it.
+    `parts`: for every range of points, the facts about its part of the staircase. `last`: what the first stage writes
+    right of all its steps, the label and, where stages follow, the number of the stretch. `stages`, `values`: the
+    stages behind the first, and the values that they average.
     """
 
-    shards: list[dict[str, Any]]
+    shards: list[FileIdentity]
     rules: Rules
     vocabulary: Names
     classes: Names | None
@@ -52,10 +58,10 @@ class Found:
     fixed_error: float = 0.0
     tried: int = 0
     name: str = ""
-    parts: tuple[dict[str, Any], ...] = ()
+    parts: tuple[PartFacts, ...] = ()
     crowds: Crowds | None = None
     last: tuple[float, ...] = ()
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[StageArrays, ...] = ()
     values: tuple[Value, ...] = ()
 
     @property
@@ -64,7 +70,7 @@ class Found:
         return self.drawn
 
     def points(self, block: int) -> str:
-        """The piece with the points of a block."""
+        """The name of the piece that holds the points of block `block`."""
         return f"points-{self.name}-{block:05}"
 
     @property
@@ -84,13 +90,13 @@ class Found:
 
     @property
     def last_label(self) -> tuple[float, ...]:
-        """That of the largest point."""
+        """The label of the point with the largest `z` `(m,)`."""
         last = next(part["last"] for part in reversed(self.parts) if part["last"].size)
         return tuple(last[:, 0].tolist())
 
     @property
     def errors(self) -> Points:
-        """Points that have the rounding errors of these, and are none."""
+        """An empty `Points` that only carries the rounding-error bound."""
         return Points(np.zeros(0), np.zeros(0, np.int64), self.kappa, self.fixed_error)
 
 
@@ -114,18 +120,22 @@ def with_stages(spill: Spill, found: Found, crowds: Crowds, pieces: list[str], s
         values[stage] = draw_value(tokens, seed, stage)
         return averages(values[stage], found.draw, tokens, target, order[some])
 
+    contested = Contested(crowds.stretch[which], missing, crowds.ends)
     error = found.draw.context_error(tokens)
-    stages, left = further(crowds.stretch[which], missing, crowds.ends, context, error, UNIT, not rules.reals, MOST)
-    if len(left) or 1 + len(stages) > allowed:
-        raise _crowded(found, len(crowds.low), None if len(left) else 1 + len(stages))
-    return replace(found, stages=tuple(stages), values=tuple(values.values()))
+    more = further(contested, context, error=error, unit=UNIT, whole=not rules.reals, most=LARGEST_RANK)
+    rank = 1 + len(more.stages)
+    if len(more.left) or rank > allowed:
+        raise _crowded(found, len(crowds.low), None if len(more.left) else rank)
+    return replace(found, stages=tuple(more.stages), values=tuple(values.values()))
 
 
 def _crowded(found: Found, count: int, rank: int | None) -> PrecisionError:
     """The error for data that are consistent but that float64 cannot hold at the rank that is allowed."""
     low, high = found.ends
     holds = int(np.sqrt((high - low) / (SLACK * float(found.errors.error(np.array([low, high])).max()))))
-    way = f"no value rank up to {MOST} tells them apart: split the data over several models, or try another seed"
+    way = (
+        f"no value rank up to {LARGEST_RANK} tells them apart: split the data over several models, or try another seed"
+    )
     if rank is not None:
         way = f"rank={rank} would hold them, or rank='auto'"
     return PrecisionError(
@@ -136,14 +146,14 @@ def _crowded(found: Found, count: int, rank: int | None) -> PrecisionError:
 
 
 def finish(spill: Spill, found: Found, out: Path, overwrite: bool) -> Path:
-    """The folder: weights of the readout as they lie in the spill folder, and everything else."""
-    model = _line(found)
+    """Save the model as the folder `out`; the weights of the readout are taken from the files of the spill folder."""
+    model = _model_of(found)
     files = [(spill.numbers(part["name"]), str(part["digest"][0])) for part in found.parts]
     return save(model, out, parts=files, overwrite=overwrite)
 
 
-def _line(found: Found) -> Monolayer:
-    """The network, with a readout that has the right sizes, and no numbers where these lie in files."""
+def _model_of(found: Found) -> Monolayer:
+    """The network. Tensors of its readout that already lie in files have the right sizes here, and no numbers."""
     draw, rules = found.draw, found.rules
     steps = sum(int(part["steps"]) for part in found.parts)
     whole, labels = found.classes is not None, max(1, rules.reals)
@@ -157,7 +167,7 @@ def _line(found: Found) -> Monolayer:
     margin += [stage.margin for stage in found.stages if stage.margin is not None]
     later = [staircase(stage.slope, stage.start, stage.level, whole, UNIT) for stage in found.stages]
     readout = Cascade([first, *later])
-    more: dict[str, Any] = {"runs": 1 + readout.step_count, "rank": readout.rank}
+    more: JsonObject = {"runs": 1 + readout.step_count, "rank": readout.rank}
     if found.crowds is not None:
         more["contested"] = [len(found.crowds.low), *(stage.crowds for stage in found.stages[:-1])]
     lift = table_lift(draw, found.token_count, labels, found.values)
@@ -168,8 +178,8 @@ def _line(found: Found) -> Monolayer:
     return _with_summary(model, found, {"temperature": draw.temperature} | more)
 
 
-def _with_summary(model: Monolayer, found: Found, more: dict[str, Any]) -> Monolayer:
-    """The model with what was found out; `more` goes before what all models say."""
+def _with_summary(model: Monolayer, found: Found, more: JsonObject) -> Monolayer:
+    """The model with its summary. `more`: fields that only the caller knows; they win over the usual ones."""
     count, least = sum(int(part["count"]) for part in found.parts), min(float(part["least"]) for part in found.parts)
     low, high = found.ends
     summary = Summary.of(

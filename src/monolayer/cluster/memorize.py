@@ -1,6 +1,6 @@
-"""`memorize_files`: from files to a folder, the bits that `memorize` gives: what is asked for, and what is wrong.
+"""`memorize_files`: from files to the folder of a model, with the same bits as `memorize`.
 
-`build.py` does the work; this is what people call.
+This file checks the options and turns failures into errors that say how to go on; `build.py` does the work.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from monolayer.cluster.build import Build
 from monolayer.cluster.executor import Engine, Options, executor
 from monolayer.cluster.finish import finish
 from monolayer.cluster.room import WITHOUT_TORCH, Room
-from monolayer.cluster.spill import FULL, PausedError, code, identity, opened
+from monolayer.cluster.spill import FULL, PausedError, code, identity, open_spill
 from monolayer.construct.line.draw import check_seed, check_temperature
 from monolayer.construct.task import Progress
 from monolayer.data.folder import check_output
@@ -47,15 +47,25 @@ def memorize_files(
     per: Per | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """The model that `memorize` would build from all these files together, bit for bit, in a folder; its path.
+    """Build the model that `memorize` would build from all these files together, bit for bit; returns its folder.
 
-    `files`: a pattern such as `shards/*.parquet`, or a list of files; ids or strings, with labels, or causal without.
-    At most `memory` is held at one time by all processes of this machine together; what does not fit lies beside `out`
-    while it is built. `engine`: `processes` (as many as `workers`, by default one per processor as far as they fit; one
-    is this process), or `dask`: the workers of the cluster whose `scheduler` is at this address, or of this client;
-    they must see the files and the folder under the same paths. `resume=True` goes on with a build that was stopped.
-    `positions`, `causal`, `temperature`, `rank`, `seed`: as for `memorize`; `format` to `per`: as for
-    `monolayer.data.read`. Labels that contradict each other are an error that names two of them.
+    Labels that contradict each other are an error that names two of them.
+
+    - `files`: a pattern such as `shards/*.parquet`, or a list of files, of ids or strings. They have labels, unless
+      `causal=True`.
+    - `out`: the folder to write.
+    - `memory`: how much memory all processes of this machine may hold together, such as `2GB`. What does not fit lies
+      in a folder beside `out` during the build.
+    - `workers`: how many processes to use; None: one per processor, as far as they fit into `memory`. A single worker
+      is this process.
+    - `engine`: `processes` of this machine, or `dask`, the workers of a Dask cluster. They must see the files and the
+      folder under the same paths.
+    - `scheduler`: the address of the Dask scheduler, or a Dask client.
+    - `resume`: True continues a build that was stopped.
+    - `overwrite`: True replaces `out` if it exists.
+    - `positions`, `causal`, `temperature`, `rank`, `seed`: the kind of model, as in `memorize`.
+    - `format`, `tokens`, `labels`, `unit`, `per`: how to read the files, as in `monolayer.data.read`.
+    - `progress`: called with the name of each stage and the share of the work that is done.
     """
     names = matching(files)
     if "-" in names:
@@ -83,7 +93,7 @@ def memorize_files(
     report = progress or (lambda stage, share: None)
     kept = False
     try:
-        with executor(engine, workers, scheduler) as run, opened(final, journal, resume) as (spill, begun):
+        with executor(engine, workers, scheduler) as run, open_spill(final, journal, resume) as (spill, begun):
             kept = True
             block, points, spare = begun["sizes"]
             build = Build(spill, run, replace(room, block=block, range=points, spare=spare), shards, report)
@@ -100,7 +110,7 @@ def memorize_files(
             error.errno, f"the disk of {final.absolute().parent} is full. Make room there, then {_again(final)}"
         ) from None
     except PausedError as error:
-        raise DataError(f"{error}. When it is mended, {_again(final)}") from None
+        raise DataError(f"{error}. When that is fixed, {_again(final)}") from None
     except KeyboardInterrupt as stop:
         if kept:
             stop.add_note(f"interrupted; {_again(final)}")

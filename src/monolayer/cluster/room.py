@@ -16,15 +16,15 @@ TOKEN = 96
 """Bytes per token of a block that is worked on, at the most (bench/out_of_core_within_two_gigabytes.py)."""
 POINT = 80
 """Bytes per point of a range that is sorted and turned into steps, at the most."""
-READ = 64
+READ_TOKEN = 64
 """Bytes per token of a file while it is read, at the most."""
 NAME, COPY = 450, 320
 """Bytes per name of an id, string or class in the process that leads, and in each process that has tables of them."""
-LEAST, MOST = 1 << 16, 1 << 20
+LEAST_PIECE, LARGEST_PIECE = 1 << 16, 1 << 20
 """Tokens of a block and points of a range: fewer are not worth a piece, more do not make it faster."""
 
 ADDRESSABLE = 1 << 64
-"""Bytes that a machine can address at all: more cannot be meant."""
+"""Bytes that a machine can address: a larger number is a mistake."""
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
@@ -37,31 +37,40 @@ class Room:
     total: int = 0
     """Bytes in all; 0 where that does not matter."""
     spare: int = 0
-    """Bytes beside what processes need without data."""
+    """Bytes left for data: `total` minus what the processes need without any."""
     workers: int = 1
     name: int = 0
     """Bytes that a name takes in all processes together."""
 
     @classmethod
     def of(cls, memory: str | int | float, workers: int, idle: int, largest: int) -> Room:
-        """What fits into `memory`; `idle`: bytes of a worker without data; `largest`: tokens of a file, about."""
+        """The sizes that fit into `memory` for `workers` workers; an error if that is too little.
+
+        `idle`: bytes of a worker without data; `largest`: about how many tokens the largest file has.
+        """
         total, before = size(memory), max(WITH_TORCH, resident()) + workers * idle
-        least = before + workers * max(LEAST * max(TOKEN, POINT), largest * READ)
+        least = before + workers * max(LEAST_PIECE * max(TOKEN, POINT), largest * READ_TOKEN)
         if total < least:
-            way = "; fewer workers or smaller files would need less" if workers > 1 or largest * READ > LEAST else ""
+            way = (
+                "; fewer workers or smaller files would need less"
+                if workers > 1 or largest * READ_TOKEN > LEAST_PIECE
+                else ""
+            )
             raise DataError(
                 f"memory={memory!r} is too little: {workers} workers and files of up to about {largest:,} tokens need "
                 f"at least {-(-least // 10**6):,}MB{way}"
             )
         share = (total - before) // workers
         name = NAME + (workers * COPY if idle else 0)  # a cluster has memory of its own
-        return cls(min(MOST, share // TOKEN), min(MOST, share // POINT), total, total - before, workers, name)
+        return cls(
+            min(LARGEST_PIECE, share // TOKEN), min(LARGEST_PIECE, share // POINT), total, total - before, workers, name
+        )
 
     @classmethod
     def fitting(cls, memory: str | int | float, workers: int | None, idle: int, largest: int) -> Room:
-        """`of`, for as many workers as there are processors, or fewer if these do not fit, where none were asked for.
+        """`Room.of` for `workers` workers; None: for one per processor, or for as many as fit if those do not.
 
-        A single worker is the process that leads, which is counted already.
+        A single worker is the leading process, whose own memory is counted already.
         """
         for count in range(os.cpu_count() or 1, 1, -1) if workers is None else ():
             try:
@@ -72,13 +81,13 @@ class Room:
         return cls.of(memory, count, 0 if count == 1 else idle, largest)
 
     def beside(self, names: int, reals: int) -> Room:
-        """What is left beside tables of so many names; an error if that is too little.
+        """The sizes that still fit beside tables of `names` names; an error if that is too little.
 
-        `reals`: a label is so many real numbers, which are held up to four times; 0: it is the number of a class.
+        `reals`: how many real numbers a label has, which are held up to four times; 0: labels are class numbers.
         """
         if not self.spare:
             return self
-        left, least = self.spare - names * self.name, self.workers * LEAST * max(TOKEN, POINT)
+        left, least = self.spare - names * self.name, self.workers * LEAST_PIECE * max(TOKEN, POINT)
         if left < least:
             raise DataError(
                 f"{names:,} different tokens and classes have names, which all processes hold, and need memory="
@@ -89,7 +98,10 @@ class Room:
         return replace(self, block=max(1, min(self.block, block)), range=max(1, min(self.range, points)))
 
     def ranges(self, points: int) -> int:
-        """How many ranges to cut points into: four fifths of what fits, for samples do not cut evenly."""
+        """How many ranges to cut `points` points into.
+
+        Each aims at four fifths of what fits, since splitters from a sample do not cut evenly.
+        """
         return -(-5 * points // (4 * self.range))
 
 

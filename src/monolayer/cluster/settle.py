@@ -1,4 +1,4 @@
-"""Contradictions, out of core: equal token and context with different labels, found and refused.
+"""Find and refuse contradictions out of core: places with equal token and context and different labels.
 
 Equal points lie within two rounding errors of each other, in whatever order their sums are taken. So between two of
 them with different labels there is a label change too close for a step, and all their equals lie within four errors of
@@ -10,17 +10,17 @@ it (`parts.near`). Places near such changes are looked at, and no others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats
+from monolayer.arrays import Array, Floats
 from monolayer.cluster.blocks import Block, Rules
 from monolayer.cluster.crowds import looked_up
 from monolayer.cluster.executor import Work
 from monolayer.cluster.spill import Spill
-from monolayer.construct.consistency import Context, contradiction, signatures
+from monolayer.construct.consistency import Clash, Context, contradiction, signatures
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # workers do without PyTorch
 
 
 def refuse_contradictions(work: Work, found: Found, pieces: list[Block]) -> None:
-    """An error that shows two labels that contradict each other, if there are such."""
+    """Raise an error that shows two places whose labels contradict each other, if there are such."""
     spill, rules = work.spill, found.rules
     near = np.concatenate([part["near"] for part in found.parts], axis=1)
     names = [f"alike-{i:05}" for i in range(len(pieces))]
@@ -48,7 +48,7 @@ def refuse_contradictions(work: Work, found: Found, pieces: list[Block]) -> None
 
 
 def alike(spill: Spill, name: str, block: Block, rules: Rules, points: str, near: Floats) -> None:
-    """The places of a block in stretches `near` `(2, J)`, as columns."""
+    """Write, for the places of a block whose `z` lies in the stretches `near` `(2, J)`, signature, label and number."""
     _, label, data, place, flat = looked_up(spill, block, rules, points, near)
     context = Context(data, data.tokens, rules.positions, rules.causal)
     # Labels are numbers `(P,)`, or reals `(P, m)` as the words that they are.
@@ -61,7 +61,10 @@ def alike(spill: Spill, name: str, block: Block, rules: Rules, points: str, near
 
 
 def odd(spill: Spill, name: str, share: int, shares: int, pieces: list[tuple[str, int]], rules: Rules) -> None:
-    """How many places of a share have another label than the first that is equal; the two that come first."""
+    """Among the places of one share, count those whose label differs from that of the first equal place.
+
+    Writes the count `odd`, and `shown`, the first two places that contradict each other.
+    """
     key, size = 2 + (rules.per == "token") * (1 + rules.positions), max(1, rules.reals)
     held = [np.zeros((key + size + 1, 0), dtype=np.uint64)]
     bounds = np.array([at * 2**64 // shares for at in range(share, share + 2) if at < shares], dtype=np.uint64)
@@ -83,13 +86,13 @@ def odd(spill: Spill, name: str, share: int, shares: int, pieces: list[tuple[str
     spill.write(name, [], odd=int(often[other].sum()), shown=shown)
 
 
-def _new(columns: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where rows in order begin to differ from the row before, of columns `(k, P)`."""
+def _new(columns: Array) -> NDArray[np.bool_]:
+    """A mask `(P,)` of the rows that differ from the row before, given the sorted rows as columns `(k, P)`."""
     return np.append(True, (columns[:, 1:] != columns[:, :-1]).any(axis=0))[: columns.shape[1]]
 
 
 def _shown(work: Work, found: Found, pieces: list[Block], two: list[int], count: int) -> Exception:
-    """The error that names two places, by their numbers among all files."""
+    """The error that names the places `two`, which are given by their numbers among the places of all files."""
     rules, rows, named, places, labels = found.rules, [], [], [], []
     base = [block.row if rules.per == "sequence" else block.token for block in pieces]
     for flat in two:
@@ -111,5 +114,5 @@ def _shown(work: Work, found: Found, pieces: list[Block], two: list[int], count:
     number, table = (np.arange(2), np.stack(labels)) if rules.reals else (np.array(labels), np.zeros((0, 1)))
     target = Target(number, table, rules.per, found.classes, found.scalar, np.array(places))
     return contradiction(
-        Context(context, tokens, rules.positions, rules.causal), target, 0, 1, count, named, in_files=True
+        Context(context, tokens, rules.positions, rules.causal), target, Clash(0, 1, count), named, in_files=True
     )

@@ -27,18 +27,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from monolayer.arrays import Array
 from monolayer.data.aside import new_bytes, new_file
 from monolayer.errors import DataError, MonolayerError, OutOfMemoryError
+from monolayer.model.fields import JsonObject
 
+FileIdentity = JsonObject
+"""Name, size, time and inode of a file (`identity`)."""
 PACKAGE = Path(__file__).parents[1]
 JOURNAL, LOCK = "journal.json", "lock"
 _PIECE = r"lock|journal\.json|[a-z]+-[A-Za-z0-9_.+-]*\.(bin|facts)"
-_OWN = re.compile(rf"{_PIECE}|\.({_PIECE})\.[0-9a-f]{{8}}")
+_SPILL_FILE = re.compile(rf"{_PIECE}|\.({_PIECE})\.[0-9a-f]{{8}}")
 """Names of the files in a spill folder, and of those that are being written."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""What the system says when there is no room left."""
+"""The error numbers by which the system says that a disk is full."""
 
 
 class PausedError(DataError):
@@ -52,14 +55,14 @@ class Spill:
     path: Path
 
     def numbers(self, name: str) -> Path:
-        """Where the numbers of a piece lie."""
+        """The file that holds the numbers of the piece `name`."""
         return self.path / f"{name}.bin"
 
     def finished(self, name: str) -> bool:
         return (self.path / f"{name}.facts").exists()
 
-    def facts(self, name: str) -> dict[str, NDArray[Any]]:
-        """What is known about a finished piece."""
+    def facts(self, name: str) -> dict[str, Array]:
+        """The facts of the finished piece `name`, as small arrays by name."""
         content = (self.path / f"{name}.facts").read_bytes()
         begin = 8 + int.from_bytes(content[:8], "little")
         found = {}
@@ -68,8 +71,8 @@ class Spill:
             found[key], begin = array.reshape(shape).copy(), begin + array.nbytes
         return found
 
-    def write(self, name: str, blocks: list[NDArray[Any]], *, hashed: bool = False, **facts: Any) -> None:
-        """A finished piece: `blocks` one after the other, and its facts; `hashed`: one is the digest of all blocks."""
+    def write(self, name: str, blocks: list[Array], *, hashed: bool = False, **facts: Any) -> None:
+        """Write a finished piece: `blocks` one after the other, then its facts. `hashed`: the digest is one of them."""
         if blocks:
             digest = hashlib.sha256()
             with new_bytes(self.numbers(name)) as file:
@@ -81,15 +84,15 @@ class Spill:
             if hashed:
                 facts["digest"] = np.array([digest.hexdigest()])
         with new_bytes(self.path / f"{name}.facts") as file:
-            file.write(_packed({key: np.asarray(value) for key, value in facts.items()}))
+            file.write(_facts_bytes({key: np.asarray(value) for key, value in facts.items()}))
 
     def drop(self, *names: str) -> None:
-        """The numbers of pieces that nobody needs any more. Their facts stay: they are finished all the same."""
+        """Delete the numbers of pieces that are not needed any more. Their facts stay, so they count as finished."""
         for name in names:
             self.numbers(name).unlink(missing_ok=True)
 
 
-def _packed(facts: dict[str, NDArray[Any]]) -> bytes:
+def _facts_bytes(facts: dict[str, Array]) -> bytes:
     """Arrays one after the other, and before them, as JSON with its length in front, their types and shapes.
 
     Pieces are many and facts are small: NumPy's archives take twenty times as long.
@@ -99,10 +102,11 @@ def _packed(facts: dict[str, NDArray[Any]]) -> bytes:
 
 
 @contextmanager
-def opened(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[tuple[Spill, dict[str, Any]]]:
-    """The spill folder of the model `out`, ours while the block runs; gone when it ends well, kept when it does not.
+def open_spill(out: Path, journal: JsonObject, resume: bool) -> Iterator[tuple[Spill, JsonObject]]:
+    """Open and lock the spill folder of the model `out`; it is deleted when the block ends well, and else kept.
 
-    And the journal, with the sizes that pieces had from the beginning: they depend on how much this process held then.
+    Yields the folder and the journal. The journal of a resumed build has the sizes of pieces that the build began with:
+    they depend on how much memory the process held then.
     """
     folder = out.resolve().parent / f".{out.resolve().name}.building"
     try:
@@ -123,10 +127,10 @@ def opened(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[tuple[S
         except OSError:  # a file system without locks
             pass
         if resume:
-            journal = journal | {"sizes": _compare(folder, journal, out)["sizes"]}
-            _clear(folder, lambda name: name.startswith("."))  # written aside by those who were stopped
+            journal = journal | {"sizes": _resumed_journal(folder, journal, out)["sizes"]}
+            _delete_files(folder, lambda name: name.startswith("."))  # written aside by those who were stopped
         else:
-            _clear(folder, lambda name: name != LOCK)
+            _delete_files(folder, lambda name: name != LOCK)
         with new_file(folder / JOURNAL) as file:
             json.dump(journal, file, indent=1, sort_keys=True)
         try:
@@ -140,7 +144,7 @@ def opened(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[tuple[S
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """Everything in the spill folder will be deleted: so it must be ours, and hold nothing but pieces."""
+    """Refuse a spill folder that is not ours or holds anything but pieces, since all of it will be deleted."""
     why = None
     try:
         found = folder.lstat()
@@ -152,7 +156,7 @@ def _refuse_foreign(folder: Path) -> None:
             foreign = sorted(
                 entry.name
                 for entry in os.scandir(folder)
-                if not (entry.is_file(follow_symlinks=False) and _OWN.fullmatch(entry.name))
+                if not (entry.is_file(follow_symlinks=False) and _SPILL_FILE.fullmatch(entry.name))
             )
             why = f"it holds {foreign[0]!r}, which is no part of a build" if foreign else None
     except FileNotFoundError:
@@ -161,21 +165,21 @@ def _refuse_foreign(folder: Path) -> None:
         raise DataError(f"{folder} is where the build keeps its pieces, but {why}: move it away. Nothing was changed")
 
 
-def _clear(folder: Path, unwanted: Callable[[str], bool]) -> None:
+def _delete_files(folder: Path, unwanted: Callable[[str], bool]) -> None:
     for entry in folder.iterdir():
-        if _OWN.fullmatch(entry.name) and unwanted(entry.name):
+        if _SPILL_FILE.fullmatch(entry.name) and unwanted(entry.name):
             entry.unlink()
 
 
 def _remove(folder: Path) -> None:
     """Remove the pieces and their folder; what somebody else has put into it stays."""
-    _clear(folder, lambda name: True)
+    _delete_files(folder, lambda name: True)
     with suppress(OSError):
         folder.rmdir()
 
 
-def _compare(folder: Path, journal: dict[str, Any], out: Path) -> dict[str, Any]:
-    """What the build began with; refuse to go on with other options or other files."""
+def _resumed_journal(folder: Path, journal: JsonObject, out: Path) -> JsonObject:
+    """The journal of the build that is resumed; an error if it began with other options or other files."""
     try:
         then = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))
         _check_journal(then)
@@ -194,7 +198,7 @@ def _compare(folder: Path, journal: dict[str, Any], out: Path) -> dict[str, Any]
                 "resume with the same options, or start anew without resume"
             )
     for number, (one, two) in enumerate(zip_longest(then["shards"], now["shards"])):
-        # One that was not read yet may have been mended.
+        # A file that was not read yet may have been fixed meanwhile.
         other = one is None or two is None or one["name"] != two["name"]
         if other or (one != two and (folder / f"encoded-{number:05}.facts").exists()):
             raise DataError(
@@ -205,7 +209,7 @@ def _compare(folder: Path, journal: dict[str, Any], out: Path) -> dict[str, Any]
 
 
 def _check_journal(then: Any) -> None:
-    """A `ValueError` unless this is what `memorize_files` writes, as far as `_compare` and its caller use it."""
+    """Refuse a journal that `memorize_files` did not write, as far as `_resumed_journal` and its caller use it."""
     sizes = then.get("sizes") if isinstance(then, dict) else None
     if not isinstance(sizes, list) or len(sizes) != 3 or not all(type(size) is int and size >= 0 for size in sizes):
         raise ValueError("sizes are not three whole numbers")
@@ -215,9 +219,9 @@ def _check_journal(then: Any) -> None:
 
 
 def code(package: Path = PACKAGE) -> str:
-    """What tells that pieces were made by the code that is here, and hold what it expects: a digest of the package.
+    """A digest of the whole package, by which a resumed build knows that its pieces were made by the same code.
 
-    All of it, since a piece depends on how data are read and contexts are computed as much as on this folder.
+    A piece depends on how data are read and contexts are computed as much as on the code of this folder.
     """
     digest = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
@@ -226,8 +230,8 @@ def code(package: Path = PACKAGE) -> str:
     return digest.hexdigest()
 
 
-def identity(name: str) -> dict[str, Any]:
-    """What tells that a file has not changed since."""
+def identity(name: str) -> FileIdentity:
+    """Name, size, time and inode of a file: if they are the same later, the file has not changed."""
     try:
         found = Path(name).stat()
     except OSError as error:

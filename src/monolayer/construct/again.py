@@ -13,18 +13,18 @@ from torch import nn
 from monolayer.arrays import Ints
 from monolayer.construct.line.again import LineAgain
 from monolayer.construct.robust.again import RobustAgain
-from monolayer.construct.task import Draw, Progress, Task
+from monolayer.construct.task import Progress, StoredDraw, Task
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer
 from monolayer.table import plural
 
-CONSTRUCTIONS: dict[str, type[Draw]] = {"line": LineAgain, "robust": RobustAgain}
-"""By the name of a construction in files: how its draw is read and built with."""
+CONSTRUCTIONS: dict[str, type[StoredDraw]] = {"line": LineAgain, "robust": RobustAgain}
+"""For every name of a construction in files, the class that reads its draw and builds with it."""
 
 
-def draw_of(model: Monolayer) -> Draw:
-    """The draw of a model that `memorize` built."""
+def draw_of(model: Monolayer) -> StoredDraw:
+    """The stored draw of a model that `memorize` built; an error if it has none, or one that does not fit it."""
     if model.quantizer is not None:
         raise DataError("an approximator stores a function, not facts: it has no draw to use again")
     stored = model.card.draw
@@ -40,7 +40,7 @@ def draw_of(model: Monolayer) -> Draw:
 
 
 def rebuilt(model: Monolayer, task: Task, report: Progress, only: Ints | None = None) -> Monolayer:
-    """What the draw of a model makes of a task. It has no summary: two ways to one model must give one file.
+    """Build the model of `task` with the draw of `model`. It has no summary: two ways to one model must give one file.
 
     `only`: tokens whose facts changed since `model` was built, where that is known and neurons belong to tokens.
     """
@@ -66,7 +66,7 @@ def adopted(model: Monolayer, data: Sequences) -> Sequences:
         )
     vocabulary = card.vocabulary
     if data.vocabulary is not None and vocabulary is not None:
-        vocabulary, tokens = _renumbered(vocabulary, data.vocabulary, tokens)
+        vocabulary, tokens = _in_our_numbers(vocabulary, data.vocabulary, tokens)
     labels = data.labels
     if labels is None:
         if not card.next_token:
@@ -78,7 +78,7 @@ def adopted(model: Monolayer, data: Sequences) -> Sequences:
     if (ours, card.per) != (theirs, labels.per):
         raise DataError(f"the labels are {theirs}, one per {labels.per}; the model has {ours}, one per {card.per}")
     if labels.classes is not None and card.classes is not None:
-        classes, values = _renumbered(card.classes, labels.classes, labels.values)
+        classes, values = _in_our_numbers(card.classes, labels.classes, labels.values)
         labels = replace(labels, values=values, classes=classes)
     elif labels.values.shape[1] != model.feed_forward.labels:
         raise DataError(f"labels have {labels.values.shape[1]} numbers, the model's have {model.feed_forward.labels}")
@@ -87,8 +87,8 @@ def adopted(model: Monolayer, data: Sequences) -> Sequences:
     return Sequences(tokens, data.lengths, vocabulary, labels)
 
 
-def _renumbered(ours: Names, theirs: Names, rows: Ints) -> tuple[Names, Ints]:
-    """`rows` of their names in our numbers, and our names with those that we lack and `rows` hold."""
+def _in_our_numbers(ours: Names, theirs: Names, rows: Ints) -> tuple[Names, Ints]:
+    """Our names, extended by those of theirs that `rows` use and we lack; and `rows` in our numbers."""
     if ours == theirs:
         return ours, rows
     number = ours.find(theirs)

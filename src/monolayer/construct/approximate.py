@@ -14,16 +14,17 @@ from typing import Any, Literal, overload
 import numpy as np
 import torch
 
-from monolayer.arrays import Floats, Ints
-from monolayer.construct.cells.function import Function, check_equivariance
+from monolayer.arrays import Bools, Floats, Ints
+from monolayer.construct.cells.function import BatchFunction, Function, check_equivariance
 from monolayer.construct.cells.grid import MOST_KNOTS, Box, Lattice, afford, all_rows, first_in_row, multisets
 from monolayer.construct.cells.refine import Errors, Modulus, bound, cells_for, check_modulus, measure, modulus_of
-from monolayer.construct.line.alphabet import Cells
+from monolayer.construct.line.alphabet import GridCells
 from monolayer.construct.line.assemble import assemble, copying_lift, staircase
 from monolayer.construct.line.draw import Tokens, averaging, check_seed, check_temperature
 from monolayer.construct.line.points import SLACK, ramps_at
 from monolayer.construct.line.separate import DRAWS, Separated, separate
 from monolayer.construct.target import Target
+from monolayer.construct.task import Progress
 from monolayer.construct.uniform import uniform
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.attention import CODE, KEY
@@ -35,7 +36,7 @@ from monolayer.model.quantizer import Quantizer
 from monolayer.model.uniform import Uniform
 
 RAMP = 2.0**-20
-"""Width of a ramp as a share of a cell: then one point in a million or fewer, a coordinate, lies on one."""
+"""Width of a ramp as a share of a cell: at most one point in a million lies on a ramp of a given coordinate."""
 
 
 @overload
@@ -43,7 +44,7 @@ def approximate(f: Any, dim: int, length: int, *, norm: Literal["sup"], **option
 @overload
 def approximate(f: Any, dim: int, length: int, *, norm: Literal["mean"] = "mean", **options: Any) -> Monolayer: ...
 def approximate(  # type: ignore[misc]  # the options stand below, once
-    f: Callable[[Any], Any],
+    f: BatchFunction,
     dim: int,
     length: int,
     *,
@@ -60,18 +61,25 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     device: torch.device | str | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> Monolayer | Uniform:
-    """A `Monolayer` whose answer is within `error` of `f`, except on ramps, `d n` millionths of the domain or less.
+    """Build a `Monolayer` within `error` of `f`, except on narrow ramps: at most `d n` millionths of the domain.
 
-    `f` maps batches `(B, n, d)` to `(B, n, m)` or `(B, n)`, NumPy or PyTorch; `dim` is `d`, `length` is `n`, and
-    `domain` the range of every coordinate. Give `cells`, the number `D` of cells per coordinate, or `error`: then
-    the cells are chosen, with a guarantee if `lipschitz` is given (a constant in the sup norm, or a modulus
-    `h → ω(h)`), else by refining until samples say so. `f` must be permutation equivariant, unless `positions=True`.
-    `ramp` is the width of ramps as a share of a cell. `temperature`: the λ of the head, 0 for
-    the mean; None: chosen by trial. On one platform the same seed gives the same bits. Input outside the domain is
-    answered as the nearest cell at its edge.
-
-    `norm="sup"` builds a `Uniform` instead, with value rank (n − 1)d and no ramps: its error holds everywhere
-    (docs/uniform.md). For two or three tokens of one coordinate, and two of two; with `positions` for any.
+    - `f`: the function, from batches `(B, n, d)` to `(B, n, m)` or `(B, n)`, NumPy or PyTorch. It must be permutation
+      equivariant, unless `positions=True`.
+    - `dim`, `length`: `d`, numbers per token, and `n`, tokens per sequence.
+    - `cells`: `D`, the number of cells per coordinate; or give `error` instead.
+    - `error`: the largest error allowed; the cells are chosen for it. With `lipschitz` it is guaranteed, without it
+      the grid is refined until the error holds on samples.
+    - `norm`: `mean`, or `sup`, which builds a `Uniform` with value rank (n − 1)d and no ramps, whose error holds
+      everywhere (docs/uniform.md): for two or three tokens of one number, and two of two; with `positions` for any.
+    - `domain`: the range of every coordinate. Input outside of it is answered as the nearest cell at its edge.
+    - `positions`: True makes the order of tokens matter.
+    - `lipschitz`: a Lipschitz constant of `f` in the sup norm, or a modulus of continuity `h → ω(h)`.
+    - `ramp`: width of the ramps as a share of a cell.
+    - `most_knots`: the largest grid that is built.
+    - `temperature`: the λ of the head, 0 for the mean; None: chosen by trial.
+    - `seed`: on one platform the same seed gives the same bits.
+    - `device`: where `f` is called with tensors, and where the model goes.
+    - `progress`: called with the name of each stage and the share of the work that is done.
     """
     report = progress or (lambda stage, share: None)
     report("trying the function", 0.0)
@@ -108,7 +116,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     target = Target(np.arange(len(table)), table, "token", None, function.scalar, place, by_value=True)
     position = np.tile(np.arange(box.length), len(rows)) if positions else None
     tokens = Tokens(
-        rows.reshape(-1), np.full(len(rows), box.length), Cells(box.dim, cells), position, False, temperature
+        rows.reshape(-1), np.full(len(rows), box.length), GridCells(box.dim, cells), position, False, temperature
     )
 
     report("separating multisets of cells", 0.5)
@@ -137,7 +145,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     bos = torch.zeros(lift.out_features, dtype=torch.float64)  # the lowest corner, less what the quantizer makes of it
     bos[KEY : CODE + 1] = -torch.from_numpy(codes[:, :, 0].sum(1))
     bos[-box.dim :] = box.low
-    model = assemble(found.draw, found.points.kappa, lift, feed_forward, card, bos, quantizer)
+    model = assemble(found.draw, found.points.kappa, lift, feed_forward, card, bos=bos, quantizer=quantizer)
     summary = Summary.of(
         model.counts(),
         sequences=len(rows),
@@ -156,7 +164,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     return model if device is None else model.to(device)
 
 
-def _sequences(lattice: Lattice) -> tuple[Ints, Any]:
+def _sequences(lattice: Lattice) -> tuple[Ints, Bools | None]:
     """Sequences of cells `(S, n)`, and which of their tokens must be labelled `(S, n)`, or None: all.
 
     Without positions equal cells in a sequence are one point, so only the first of them is labelled.
@@ -168,7 +176,7 @@ def _sequences(lattice: Lattice) -> tuple[Ints, Any]:
     return rows, first_in_row(rows)
 
 
-def _centre_values(function: Function, lattice: Lattice, rows: Ints, first: Any, report: Any) -> Floats:
+def _centre_values(function: Function, lattice: Lattice, rows: Ints, first: Bools | None, report: Progress) -> Floats:
     """`f` at the centres, for every labelled token `(P, m)`; block by block, so that repeats take no memory."""
     centre, done = lattice.tokens(), 0
     values = np.empty((function.out_dim, lattice.box.knots(lattice.cells)))
@@ -192,8 +200,8 @@ def _collision(found: Separated, lattice: Lattice) -> PrecisionError:
     )
 
 
-def _check_error(model: Monolayer, f: Callable[[Any], Any], error: float) -> None:
-    """The finished model itself, on the fresh points on which its cells were chosen: it differs by roundings."""
+def _check_error(model: Monolayer, f: BatchFunction, error: float) -> None:
+    """Refuse a finished model that misses `error` on fresh points. It differs from the plan only by rounding."""
     found = measure(model, f)
     if found.sup > error * (1.0 + 2.0**-20):
         raise PrecisionError(
@@ -205,7 +213,7 @@ def _check_error(model: Monolayer, f: Callable[[Any], Any], error: float) -> Non
 # -- arguments -------------------------------------------------------------------------------------------
 
 
-def _check_choices(cells: Any, error: Any, ramp: float) -> None:
+def _check_choices(cells: object, error: object, ramp: float) -> None:
     if (cells is None) == (error is None):
         raise DataError(
             "give either cells, the number of cells per coordinate, or error, from which they are chosen"

@@ -29,13 +29,13 @@ from monolayer.data.fingerprint import context_sums
 from monolayer.errors import ContradictionError, DataError
 
 if TYPE_CHECKING:  # workers do without PyTorch
-    from monolayer.construct.rectangle import Rectangle
+    from monolayer.construct.rectangle import IdsOnDevice
 
 OnConflict = Literal["error", "majority", "first"]
 
 
 def check_conflict(on_conflict: object) -> None:
-    """`on_conflict` is a choice of three."""
+    """Refuse an `on_conflict` that is none of the three choices."""
     if on_conflict not in get_args(OnConflict):
         raise DataError(f"on_conflict must be one of {', '.join(map(repr, get_args(OnConflict)))}, not {on_conflict!r}")
 
@@ -44,7 +44,7 @@ def check_conflict(on_conflict: object) -> None:
 class Context:
     """The data as the model sees them: `rows` `(T,)`, and whether positions and the causal mask count."""
 
-    data: Sequences | Rectangle
+    data: Sequences | IdsOnDevice
     rows: Numbers
     positions: bool
     causal: bool
@@ -91,16 +91,16 @@ def signatures(context: Context, target: Target, vocabulary: int, longest: int) 
     return columns if target.place is None else [column[target.place] for column in columns]
 
 
-class Part(NamedTuple):
-    """Some labelled places with the sequences that they stand in, as arrays; `sequences`: the numbers of these."""
+class LabelledPart(NamedTuple):
+    """Some labelled places and their sequences, as arrays; `sequences`: the numbers of these in all the data."""
 
     context: Context
     target: Target
     sequences: Ints
 
 
-def part_of(context: Context, target: Target, places: Ints) -> Part:
-    """These labelled places `(Q,)`, brought home from wherever they lie."""
+def labelled_part(context: Context, target: Target, places: Ints) -> LabelledPart:
+    """The labelled places `places` `(Q,)` with their sequences, copied to the processor from wherever they lie."""
     data = context.data
     flat = places if target.place is None else home(pick(target.place, beside(places, target.place)))
     row = flat if target.per == "sequence" else data.sequences_of(flat)
@@ -109,7 +109,7 @@ def part_of(context: Context, target: Target, places: Ints) -> Part:
     place = which if target.per == "sequence" else some.offsets[which] + flat - data.starts_of(row)
     rows = context.rows[data.flat(chosen)] if isinstance(data, Sequences) else some.tokens
     number = home(pick(target.number, beside(places, target.number)))
-    return Part(replace(context, data=some, rows=rows), replace(target, number=number, place=place), chosen)
+    return LabelledPart(replace(context, data=some, rows=rows), replace(target, number=number, place=place), chosen)
 
 
 def resolve(
@@ -128,7 +128,7 @@ def resolve(
     if on_conflict == "error":
         place = int(np.flatnonzero(odd)[0])
         named = None if sequences is None else [f"sequence {number}" for number in sequences.tolist()]
-        raise contradiction(context, target, int(first[group[place]]), place, int(odd.sum()), named)
+        raise contradiction(context, target, Clash(int(first[group[place]]), place, int(odd.sum())), named)
     chosen = target.number[first]
     if on_conflict == "majority":
         chosen = _majority(group, target.number, first)
@@ -137,9 +137,9 @@ def resolve(
 
 
 def resolve_among(context: Context, target: Target, places: Ints, on_conflict: OnConflict) -> tuple[Target, int]:
-    """`resolve`, where only these labelled places `(Q,)` may contradict each other."""
+    """The target without contradictions, and how many labels were overruled; only `places` `(Q,)` may contradict."""
     places = np.sort(places)  # of equal points the first is the first here too
-    part = part_of(context, target, places)
+    part = labelled_part(context, target, places)
     settled, overruled = resolve(part.context, part.target, on_conflict, part.sequences)
     if not overruled:
         return target, 0
@@ -165,20 +165,23 @@ def _majority(group: Ints, number: Ints, first: Ints) -> Ints:
     return chosen
 
 
-def contradiction(
-    context: Context,
-    target: Target,
-    one: int,
-    two: int,
-    count: int,
-    named: list[str] | None = None,
-    *,
-    in_files: bool = False,
-) -> ContradictionError:
-    """The error for two labelled places with equal token and context, of `count` that disagree with an earlier one.
+class Clash(NamedTuple):
+    """Two labelled places with equal token and context, but different labels; `total`: how many places disagree."""
 
-    `named`: what to call each sequence; by default its number. `in_files`: of files no label can be overruled.
+    one: int
+    two: int
+    total: int
+
+
+def contradiction(
+    context: Context, target: Target, clash: Clash, named: list[str] | None = None, *, in_files: bool = False
+) -> ContradictionError:
+    """The error that shows the two labelled places of `clash`.
+
+    `named`: what to call each sequence; by default its number. `in_files`: the data are files, where no label can be
+    overruled, so that is not offered as a way out.
     """
+    one, two, count = clash.one, clash.two, clash.total
     data = context.data
     assert isinstance(data, Sequences)  # whatever lay on a device was brought home
     flat = [one, two] if target.place is None else [int(target.place[one]), int(target.place[two])]
@@ -204,7 +207,7 @@ def contradiction(
     if not np.array_equal(np.sort(windows[0]), np.sort(windows[1])):
         raise AssertionError("two different contexts have one 128-bit fingerprint; please report these data")
     choice = "" if in_files else ", or say which label wins: on_conflict='majority' or 'first'"
-    advice = f"Mend the data{choice}."
+    advice = f"Fix the data{choice}."
     same_place = target.per == "token" and data.position[flat[0]] == data.position[flat[1]]
     helps = not np.array_equal(windows[0], windows[1]) or (target.per == "token" and not same_place)
     if not context.positions and helps:

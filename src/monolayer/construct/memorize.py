@@ -16,8 +16,8 @@ from monolayer.construct.again import adopted, rebuilt
 from monolayer.construct.consistency import Context, OnConflict, check_conflict
 from monolayer.construct.line.build import Line
 from monolayer.construct.rectangle import explained, is_elsewhere, on_device
-from monolayer.construct.robust.build import RANK, Robust
-from monolayer.construct.robust.stored import Dtype
+from monolayer.construct.robust.build import ROBUST_RANK, Robust
+from monolayer.construct.robust.stored import RobustFormat
 from monolayer.construct.task import Construction, Progress, Task
 from monolayer.data.names import Unit
 from monolayer.data.readers import sequences_of
@@ -42,7 +42,7 @@ def memorize(
     temperature: float | None = None,
     robust: bool = False,
     rank: int | Literal["auto"] | None = None,
-    dtype: Dtype | torch.dtype | None = None,
+    dtype: RobustFormat | torch.dtype | None = None,
     device: torch.device | str | None = None,
     seed: int | None = None,
     on_conflict: OnConflict = "error",
@@ -51,35 +51,45 @@ def memorize(
     construction: Construction | None = None,
     progress: Progress | None = None,
 ) -> Monolayer:
-    """A `Monolayer` that gives every token, or every sequence, of the data its label.
+    """Build a `Monolayer` that returns the label of every token, or of every sequence, of the data.
 
-    `X`: ids `(N, n)`, vectors `(N, n, d)`, lists of any lengths, strings, a table (pandas, Polars), a dict, a data
-    file, or `Sequences`; `Y`: one label per token or one per sequence, as `per` or else their shape says
-    (`Sequences.of`); classes (integers, strings) or reals. `unit`: what a string is, its `characters`, its `words`, or
-    one token, `whole`; the model remembers it. `positions=True` makes order matter;
-    without it the model is permutation equivariant. `causal=True` hides what comes later; without `Y` it
-    memorizes each next token. `temperature`: the λ of the head, 0 for the mean of
-    the keys; None: chosen by measurement. `on_conflict`: what to do where equal token and context have different
-    labels. `fingerprint=True` keeps 8 bytes per point, so that `seen` and `predict(strict=True)` can tell what the
-    model was built from. On one platform the same seed gives the same bits; None is 0.
+    The data:
 
-    `rank`: the largest value rank allowed; the least that holds the data is taken, nearly always 1, the paper's
-    (`auto`, the default: any up to 8; docs/construction.md). `dtype`: `float64`, or `float32`, in which the model then
-    computes; as a name or as PyTorch's.
+    - `X`: ids `(N, n)`, vectors `(N, n, d)`, lists of any lengths, strings, a table (pandas, Polars), a dict, a data
+      file, or `Sequences`.
+    - `Y`: one label per token or one per sequence; classes (integers, strings) or real numbers.
+    - `lengths` `(N,)`: how many tokens each row of a padded array has; the rest of the row is ignored.
+    - `per`: whether labels belong to a `token` or to a `sequence`; None: decided by their shape (`Sequences.of`).
+    - `unit`: how to split strings, into `characters`, into `words`, or not at all (`whole`); the model remembers it.
+    - `on_conflict`: what to do where equal tokens in equal contexts have different labels: `error`, or the `majority`
+      or the `first` label wins.
 
-    `draw`: a model, or the folder of one, whose names, keys, codes, positions, temperature, format and rank are used
-    again: only what follows from the labels is then built from the data (docs/editing.md). The draw decides `seed`,
-    `dtype`, `rank`, `robust`, `temperature`, `positions` and `causal`: leave them out. Such a
-    model has no summary.
+    The model:
 
-    `robust=True` builds another network, of ids and classes, which survives noise and short formats (docs/robust.md).
-    Its `rank` is a number (64); its `dtype` `float32`, `bfloat16`, `float16` or `float64`.
+    - `positions`: True makes the order of tokens matter; without it the model is permutation equivariant.
+    - `causal`: True hides later tokens from earlier ones. Without `Y`, a causal model memorizes each next token.
+    - `temperature`: the λ of the head, 0 for the mean of the keys; None: chosen by measurement.
+    - `robust`: True builds another network, for ids and classes, that survives noise and short formats
+      (docs/robust.md). Its `rank` is a number (64 by default).
+    - `rank`: the largest value rank allowed; the least that holds the data is taken, nearly always 1, the paper's.
+      `auto`, the default, allows up to 8 (docs/construction.md).
+    - `dtype`: the format that the model computes in, as a name or as PyTorch's: `float64` (the default) or `float32`;
+      of a robust model `float32` (the default), `bfloat16`, `float16` or `float64`.
+    - `device`: where the model goes; None: to where `X` is, if that is a tensor. Ids `(N, n)` and classes that lie on
+      a device, each nearly gapless from 0, are built there; everything else is built on the processor.
+    - `seed`: on one platform the same seed gives the same bits; None is 0.
+    - `fingerprint`: True keeps 8 bytes per point, so that `seen` and `predict(strict=True)` can tell what the model
+      was built from.
 
-    `construction`: another way from data to weights, an object with `build(task, report)` (docs/extending.md); what it
-    decides is its own: leave `seed`, `dtype`, `rank`, `robust`, `temperature` and `draw` out.
+    The way to build it:
 
-    `device`: where the model goes; None: to where `X` is, if that is a tensor. Ids `(N, n)` and classes that lie on a
-    device, each nearly gapless from 0, are built into a model there; everything else is built on the processor.
+    - `draw`: a model, or the folder of one, whose names, keys, codes, positions, temperature, format and rank are used
+      again: only what follows from the labels is built from the data (docs/editing.md). The draw decides `seed`,
+      `dtype`, `rank`, `robust`, `temperature`, `positions` and `causal`, so leave these out. Such a model has no
+      summary.
+    - `construction`: another way from data to weights, an object with `build(task, report)` (docs/extending.md). It has
+      its own options, so leave `seed`, `dtype`, `rank`, `robust`, `temperature` and `draw` out.
+    - `progress`: called with the name of each stage and the share of the work that is done.
     """
     report = progress or (lambda stage, share: None)
     check_conflict(on_conflict)
@@ -104,7 +114,7 @@ def memorize(
         for name in (name for name, option in own.items() if option is not None):
             raise DataError(f"a construction has its own options: leave {name} out, or the construction")
 
-    # What lies on a device as ids and classes is built there; whatever else is asked for is read like any other data.
+    # Ids and classes that lie on a device are built there; everything else is read like any other data.
     plain = lengths is None and draw is None and not (robust or fingerprint) and is_elsewhere(X)
     there = on_device(X, Y, per, causal) if plain else None
     if there is not None:
@@ -132,19 +142,21 @@ def memorize(
 
 
 def _construction(temperature: float | None, robust: bool, rank: Any, dtype: Any, seed: int) -> Construction:
-    """What the options ask for, each checked by the construction that takes it."""
+    """The construction that the options ask for; it checks its own options."""
     if not robust:
         return Line(seed, temperature, "auto" if rank is None else rank, dtype or "float64")
     if temperature is not None:
         raise DataError("temperature belongs to the line; a robust model has its own: leave it out")
-    return Robust(RANK if rank is None else rank, dtype or "float32", seed)
+    return Robust(ROBUST_RANK if rank is None else rank, dtype or "float32", seed)
 
 
 def memorize_text(text: str, *, unit: TextUnit = "words", window: int | None = None, **options: Any) -> Monolayer:
-    """A model of `text` whose `recite` and `generate` return it word for word from any place.
+    """Build a model of `text` whose `recite` and `generate` return it word for word from any place.
 
-    `unit`: tokens are `words` (with spaces and signs between them) or `characters`. `window`: how many tokens tell what
-    comes next; by default the fewest that do so everywhere in the text. `options`: as for `memorize`.
+    - `text`: the text.
+    - `unit`: tokens are `words` (and the spaces and signs between them) or `characters`.
+    - `window`: how many tokens decide what comes next; None: the fewest that do so everywhere in the text.
+    - `options`: options of `memorize`.
     """
     if not isinstance(text, str):
         raise DataError(f"the text must be a string, not a {type(text).__name__}; sequences are for memorize")

@@ -6,26 +6,24 @@ normal float64 numbers, or arrays of them; infinity stays. Products with what is
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from monolayer.arrays import Floats, exponent
 
 
-def power_below(value: Any) -> Floats:
+def power_below(value: float | Floats) -> Floats:
     """The largest power of two that is at most `value`."""
     found: Floats = exponent(np.asarray(value, dtype=np.float64))
     return found
 
 
-def power_above(value: Any) -> Floats:
+def power_above(value: float | Floats) -> Floats:
     """The least power of two that is at least `value`."""
     below = power_below(value)
     return np.where(below < value, 2.0 * below, below)
 
 
-def power_near(value: Any) -> Floats:
+def power_near(value: float | Floats) -> Floats:
     """The power of two whose ratio to `value` is nearest to 1: at most `√2` either way."""
     below = power_below(value)
     share = value / below

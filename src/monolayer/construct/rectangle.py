@@ -22,12 +22,12 @@ from monolayer.data import Names, Sequences
 from monolayer.data.sequences import Per
 from monolayer.errors import OutOfMemoryError
 
-BYTES = 96
+BYTES_PER_LABEL = 96
 """Bytes per label that a build on a device needs, at the most (bench/a_hundred_million_labels_in_50_ms_…)."""
 
 
 @dataclass(frozen=True, eq=False)
-class Rectangle:
+class IdsOnDevice:
     """Ids `(N, n)`, which are their own row numbers, with what a construction asks of `Sequences`."""
 
     ids: Tensor
@@ -44,7 +44,7 @@ class Rectangle:
 
     @cached_property
     def lengths(self) -> Tensor:
-        """`n`, `N` times."""
+        """The length of every sequence `(N,)`: all are `n`."""
         return torch.full((len(self),), self.ids.shape[1], device=self.ids.device)
 
     @cached_property
@@ -53,15 +53,15 @@ class Rectangle:
         return torch.arange(self.ids.shape[1], device=self.ids.device).repeat(len(self))
 
     def sequences_of(self, flat: Ints) -> Ints:
-        """The sequences that tokens belong to."""
+        """The sequence that each of the tokens `flat` belongs to."""
         return flat // self.ids.shape[1]
 
     def starts_of(self, sequences: Ints) -> Ints:
-        """The first tokens of sequences."""
+        """The first token of each of the sequences, among all tokens."""
         return sequences * self.ids.shape[1]
 
     def select(self, sequences: Ints) -> Sequences:
-        """Some sequences, brought home."""
+        """Some sequences, copied to the processor."""
         rows = home(self.ids[beside(sequences, self.ids)])
         return Sequences(rows.reshape(-1), np.full(len(rows), rows.shape[1]), self.vocabulary)
 
@@ -71,26 +71,26 @@ class Rectangle:
         return f"sequence {place}" if self.per == "sequence" else f"token {position} of sequence {row}"
 
 
-def is_elsewhere(X: Any) -> bool:
+def is_elsewhere(X: object) -> bool:
     """Whether these are numbers on a device other than the processor."""
     return isinstance(X, Tensor) and X.device.type != "cpu"
 
 
 @contextmanager
 def explained(device: torch.device, labels: int) -> Iterator[None]:
-    """Say what to do where a device has too little memory."""
+    """Turn PyTorch's error about lacking memory into one that says what to do. `labels`: how many are built."""
     try:
         yield
     except torch.OutOfMemoryError as error:
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
         raise OutOfMemoryError(
-            f"{labels:,} labels need about {BYTES * labels / 2**30:,.1f} GiB on {device} to be built there, and "
-            f"{free / 2**30:,.1f} GiB are free: pass arrays of the processor, which are built in its own memory, or "
-            "split the data over several models"
+            f"{labels:,} labels need about {BYTES_PER_LABEL * labels / 2**30:,.1f} GiB on {device} to be built there, "
+            f"and {free / 2**30:,.1f} GiB are free: pass arrays of the processor, which are built in its own memory, "
+            "or split the data over several models"
         ) from error
 
 
-def on_device(X: Any, Y: Any, per: Per | None, causal: bool) -> tuple[Rectangle, Target] | None:
+def on_device(X: Any, Y: Any, per: Per | None, causal: bool) -> tuple[IdsOnDevice, Target] | None:
     """Ids `X` `(N, n)` and classes `Y` `(N, n)` or `(N,)`, each their own row numbers, as data and labels.
 
     Without `Y`, of a causal model, the label of a token is the next one. None: these are something else, or have gaps
@@ -110,7 +110,7 @@ def on_device(X: Any, Y: Any, per: Per | None, causal: bool) -> tuple[Rectangle,
         place = torch.arange(X.numel(), device=X.device).view(X.shape)[:, :-1].reshape(-1)
     number = (ids[:, 1:] if Y is None else Y.long()).reshape(-1)
     table = np.arange(len(classes), dtype=np.float64)[:, None]
-    return Rectangle(ids, names, found), Target(number, table, found, classes, False, place, Y is None)
+    return IdsOnDevice(ids, names, found), Target(number, table, found, classes, False, place, Y is None)
 
 
 def _whole(values: Any) -> bool:

@@ -69,6 +69,7 @@ class Target:
 
     @classmethod
     def _next_token(cls, data: Sequences, causal: bool) -> Target:
+        """The target in which the label of every token is the next one; the last token of a sequence has none."""
         if not causal:
             raise DataError("labels are missing: give Y, or causal=True to memorize each next token")
         if data.vocabulary is None:
@@ -117,7 +118,7 @@ class Target:
         return entropy_bits(self.counts)
 
     def name(self, number: int) -> str:
-        """A label as its user wrote it."""
+        """The label with this number, as its user wrote it."""
         if self.classes is not None:
             return repr(self.classes.names[number])
         return str(self.table[number, 0] if self.scalar else self.table[number].tolist())

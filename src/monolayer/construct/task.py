@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.model.card import Card, Summary
+from monolayer.model.fields import JsonObject
 from monolayer.model.monolayer import Monolayer
 
 
@@ -56,13 +57,13 @@ class Task:
         target, overruled = self.settle(self.target)
         return replace(self, target=target), overruled
 
-    def card(self, draw: dict[str, Any]) -> Card:
-        """What a model for this task with this draw says of itself."""
+    def card(self, draw: JsonObject) -> Card:
+        """The card of a model for this task, built with this draw."""
         target = self.target
         names = self.context.data.vocabulary, target.classes
         return Card(*names, target.per, target.scalar, self.context.causal, target.next_token, draw=draw)
 
-    def summary(self, model: Monolayer, target: Target, labels: int, **facts: Any) -> Summary:
+    def summary(self, model: Monolayer, target: Target, labels: int, **facts: object) -> Summary:
         """What a builder found out: `facts`, and what is known of every model with `labels` numbers per label."""
         return Summary.of(
             model.counts(),
@@ -87,15 +88,18 @@ class Construction(Protocol):
         """A model whose card has a summary; `ContradictionError` or `PrecisionError` where the data do not fit."""
 
 
-class Draw(Protocol):
-    """All of a model that does not depend on its labels: with it, a model is a function of its data, bit for bit."""
+class StoredDraw(Protocol):
+    """A draw that a card holds: all of a model that does not depend on its labels.
+
+    With it, a model is a function of its data, bit for bit.
+    """
 
     @property
     def by_token(self) -> bool:
         """Whether every neuron depends on the facts of one token alone."""
 
     @classmethod
-    def from_json(cls, known: Mapping[str, Any]) -> Self:
+    def from_json(cls, known: JsonObject) -> Self:
         """The draw that a card holds; a `ValueError`, `KeyError` or `TypeError` where it is none."""
 
     def fits(self, model: Monolayer) -> bool:

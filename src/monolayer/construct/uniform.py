@@ -8,7 +8,6 @@ others.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,9 +19,9 @@ from monolayer.construct.cells.refine import Modulus, measure
 from monolayer.errors import DataError
 from monolayer.model.uniform import Bends, Interpolation, Uniform
 
-SHAPES = ((1, 2), (1, 3), (2, 2))
+BUILT_SHAPES = ((1, 2), (1, 3), (2, 2))
 """Coordinates and tokens that are built without positions."""
-OTHERS = {2: 0.0, 3: 2.0**-13}
+OTHERS_ERROR = {2: 0.0, 3: 2.0**-13}
 """`ε`, by the number of tokens, without positions; with them it is 0. For n = 3: piecewise linear square and root."""
 
 
@@ -32,25 +31,28 @@ def uniform(
     error: float | None,
     modulus: Modulus | None,
     most_knots: int,
-    device: Any,
+    device: torch.device | str | None,
 ) -> Uniform:
-    """The network, once shape and size are seen to be within reach."""
+    """Build the network for `function` in the maximum norm; an error if its shape or size is out of reach.
+
+    Give `cells` per coordinate, or `error`, which needs a `modulus` of continuity. `most_knots`: the largest grid.
+    """
     box = function.box
     dim, length = box.dim, box.length
-    if length < 2 or ((dim, length) not in SHAPES and not box.positions):
+    if length < 2 or ((dim, length) not in BUILT_SHAPES and not box.positions):
         raise DataError(
-            f'norm="sup" is built for (dim, length) = {", ".join(map(str, SHAPES))}, and with positions=True for any '
-            f"two tokens or more; not for ({dim}, {length}){' with positions' * box.positions}"
+            f'norm="sup" is built for (dim, length) = {", ".join(map(str, BUILT_SHAPES))}, and with positions=True for '
+            f"any two tokens or more; not for ({dim}, {length}){' with positions' * box.positions}"
         )
-    fits = smallest(1, lambda cells: _knots(box, cells) > most_knots) - 1
+    fits = smallest(1, lambda cells: _knot_count(box, cells) > most_knots) - 1
     cells = _fewest(error, modulus, box, fits) if cells is None else int(cells)
-    knots = _knots(box, cells)
+    knots = _knot_count(box, cells)
     if knots > most_knots:
         raise DataError(
             f"{cells:,} cells per coordinate make {'n ' * box.positions}(D + 1)^{dim * length} = {knots:,} knots; "
             f"{most_knots:,} are the limit: at most {fits:,} cells fit"
         )
-    values = _values(function, cells)
+    values = _knot_values(function, cells)
     interpolation = Interpolation(torch.from_numpy(values), cells, dim * length)
     bound = None if modulus is None else _bound(modulus, box, cells)
     model = Uniform(interpolation, dim, length, box.low, box.high, bound, box.positions)
@@ -65,7 +67,7 @@ def uniform(
 
 
 def _check_bound(model: Uniform, function: Function, bound: float) -> None:
-    """A modulus that samples contradict would guarantee an error that does not hold."""
+    """Refuse a modulus that samples contradict: it would guarantee an error that does not hold."""
     found = measure(model, function, 2_000)
     if found.sup > bound + 2.0**12 * function.rounding * float(model.interpolation.values.detach().abs().max()):
         raise DataError(
@@ -74,7 +76,7 @@ def _check_bound(model: Uniform, function: Function, bound: float) -> None:
         )
 
 
-def _values(function: Function, cells: int) -> Floats:
+def _knot_values(function: Function, cells: int) -> Floats:
     """`f` at token 0 of every sequence of grid points, `((D + 1)^{nd}, m)`; with positions at all tokens, by place."""
     box = function.box
     axis = np.linspace(box.low, box.high, cells + 1)
@@ -88,12 +90,12 @@ def _values(function: Function, cells: int) -> Floats:
     return values.reshape(places * count, -1)
 
 
-def _knots(box: Box, cells: int) -> int:
+def _knot_count(box: Box, cells: int) -> int:
     return (box.length if box.positions else 1) * math.prod([cells + 1] * (box.dim * box.length))
 
 
 def _bound(modulus: Modulus, box: Box, cells: int) -> float:
-    width, others = box.high - box.low, 0.0 if box.positions else OTHERS[box.length]
+    width, others = box.high - box.low, 0.0 if box.positions else OTHERS_ERROR[box.length]
     return float(modulus(width / cells)) + (float(modulus(width * others)) if others else 0.0)
 
 
@@ -108,6 +110,6 @@ def _fewest(error: float | None, modulus: Modulus | None, box: Box, most: int) -
         least = f"guarantee {_bound(modulus, box, most):g}" if most else "are too few for one"
         raise DataError(
             f"an error of {error:g} everywhere is out of reach: {most:,} cells per coordinate, the most that fit "
-            f"({_knots(box, most):,} knots), {least}"
+            f"({_knot_count(box, most):,} knots), {least}"
         )
     return cells

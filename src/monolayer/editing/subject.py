@@ -13,7 +13,7 @@ import torch
 from monolayer.arrays import Ints
 from monolayer.attaching.folder import Attached
 from monolayer.construct.again import adopted, draw_of, rebuilt
-from monolayer.construct.task import Draw, Task
+from monolayer.construct.task import StoredDraw, Task
 from monolayer.data import Sequences
 from monolayer.data.sequences import Per
 from monolayer.editing.attachment import Attachment
@@ -136,7 +136,7 @@ class Own:
         return self.model.positions is not None or self.model.card.causal
 
     @cached_property
-    def _draw(self) -> Draw:
+    def _draw(self) -> StoredDraw:
         return draw_of(self.model)
 
     @property

@@ -43,7 +43,8 @@ class RankOneAttention(nn.Module):
     ) -> RankOneAttention:
         """The query reads `one`, so `λ_k = λ` for every token; a mean is written, times its `κ`, onto its coordinate.
 
-        `slots`: as for `shortcuts`. With one stage, all four matrices have rank 1; with k, `W_V` and `W_O` have rank k.
+        `slots`: for every stage the coordinate that is averaged and the one that the mean is written onto. With one
+        stage, all four matrices have rank 1; with k, `W_V` and `W_O` have rank k.
         """
         W_Q, W_K, W_V, W_O = torch.zeros(4, width, width, dtype=torch.float64).unbind()
         W_Q[KEY, ONE], W_K[KEY, KEY] = temperature, 1.0

@@ -10,13 +10,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Words
+from monolayer.arrays import Array, Words
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.fingerprint import contained, fingerprints, once
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.sequences import Per
 from monolayer.data.text import Script
+from monolayer.model.fields import JsonObject
 from monolayer.theory.bounds import corollary1_counts
 
 
@@ -52,7 +53,7 @@ class Summary:
     dense_numbers: int | None = None
     """Numbers that a dense pass multiplies by or adds: `parameters`, and the −1 and 1 of the later hidden layers."""
     corollary_1_dense: int | None = None
-    """The same for the network of Corollary 1: its formula counts a shared direction once, a dense pass in each row."""
+    """`dense_numbers` of Corollary 1's network: a dense pass counts a direction that rows share in each of them."""
     rank: int = 1
     """Rank of `W_V`."""
     contested: list[int] | None = None
@@ -79,7 +80,7 @@ class Summary:
         `entropy`: bits per label, None for reals.
         """
         counted, multiplied = corollary1_counts(labelled, dim, labels)
-        unknown: dict[str, Any] = dict.fromkeys(("gap", "expected_gap", "margin"))
+        unknown: JsonObject = dict.fromkeys(("gap", "expected_gap", "margin"))
         usual = {"points": labelled, "draws": 1, "conflicts": 0}
         return cls(
             sequences=sequences,
@@ -92,8 +93,8 @@ class Summary:
         )
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Summary | None:
-        """What a file says; None if that is not what a builder says: nothing depends on it."""
+    def from_json(cls, value: JsonObject) -> Summary | None:
+        """The summary that a file holds; None if it is not one that a builder wrote, since nothing depends on it."""
         kinds = {each.name: str(each.type) for each in fields(cls)}
         if value.keys() != kinds.keys() or not all(_may_be(value[name], kind) for name, kind in kinds.items()):
             return None
@@ -104,7 +105,7 @@ class Summary:
         return None if self.label_bits is None else self.label_bits / self.parameters
 
 
-def _may_be(value: Any, annotation: str) -> bool:
+def _may_be(value: object, annotation: str) -> bool:
     """Whether a JSON value has the type that a field of the summary is annotated with."""
     if type(value) is list:
         return "list[int]" in annotation and all(type(each) is int for each in value)
@@ -155,7 +156,7 @@ class Fingerprint:
 
     @classmethod
     def of(cls, data: Sequences, per: Per, *, positions: bool, causal: bool) -> Fingerprint:
-        """Those of all answering places of ids; of those with a label, where some have none."""
+        """The fingerprints of all answering places of ids; where some places have no label, of the labelled ones."""
         found = fingerprints(data, per, positions=positions, causal=causal)
         place = None if data.labels is None else data.labels.place
         return cls(once(found if place is None else found[place]), per, causal)
@@ -188,7 +189,7 @@ class Card:
     grid: Grid | None = None
     """The cells of an approximator; None for a memorizer."""
     summary: Summary | None = field(default=None, repr=False)
-    draw: dict[str, Any] | None = field(default=None, repr=False)
+    draw: JsonObject | None = field(default=None, repr=False)
     """All of the model that does not depend on its labels, as JSON: what `memorize(draw=)` reads. None: it has none."""
     script: Script | None = None
     """How the text was cut that the model recites; None for other models."""
@@ -197,19 +198,19 @@ class Card:
 
     @property
     def manner(self) -> Manner:
-        """How the model reads."""
+        """How the model cuts strings, and what its labels belong to."""
         per: Belongs = "answer" if self.prompts else self.per
         return Manner(None if self.vocabulary is None else self.vocabulary.cuts, per)
 
-    def decode(self, values: Any) -> Any:
-        """What users call these label values."""
+    def decode(self, values: Array) -> Any:
+        """Label values `(P,)` or `(P, m)` as their user wrote them."""
         return self.labels(values).decode(values)
 
-    def labels(self, values: Any) -> Labels:
-        """Label values as labels of data."""
+    def labels(self, values: Array) -> Labels:
+        """Label values `(P,)` or `(P, m)` as `Labels` of this model's kind."""
         return Labels(values, self.per, self.classes, self.scalar)
 
-    def shaped(self, flat: Any, data: Sequences, X: Any, lengths: Any) -> Any:
+    def shaped(self, flat: Array, data: Sequences, X: object, lengths: object) -> Any:
         """Flat answers about `data`, which were given as `X`, in the shape in which `predict` returns them."""
         if self.per == "sequence":
             return flat
@@ -220,8 +221,8 @@ class Card:
     def with_summary(self, summary: Summary) -> Card:
         return replace(self, summary=summary)
 
-    def summary_json(self) -> dict[str, Any] | None:
+    def summary_json(self) -> JsonObject | None:
         return None if self.summary is None else asdict(self.summary)
 
-    def grid_json(self) -> dict[str, Any] | None:
+    def grid_json(self) -> JsonObject | None:
         return None if self.grid is None else asdict(self.grid)

@@ -14,11 +14,12 @@ share a stretch of their own, and stage `j + 1` tells them apart; all other stre
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from torch import Tensor, nn
 
 from monolayer.model.attention import CODE, KEY, LABEL, Slots, onto
+from monolayer.model.fields import JsonObject
 from monolayer.model.staircase import BLOCK, Readout, Staircase
 
 
@@ -28,17 +29,17 @@ def value_slot(stage: int, labels: int) -> int:
 
 
 def stream_width(rank: int, labels: int) -> int:
-    """`D`."""
+    """`D`, the width of the stream of a line with `rank` stages and `labels` label coordinates."""
     return LABEL + labels + 2 * (rank - 1)
 
 
 def slots(rank: int, labels: int) -> Slots:
-    """That coordinate and the one that a stage reads, for every stage of a line."""
+    """For every stage: the coordinate that attention averages for it, and the one that the stage reads."""
     return (KEY, CODE), *((value_slot(stage, labels), value_slot(stage, labels) + 1) for stage in range(2, rank + 1))
 
 
 class Cascade(Readout):
-    """Residual feed-forward blocks, one per stage: `labels` coordinates each, and a stretch's number but for the last.
+    """Residual feed-forward blocks, one per stage. Each writes the label, and all but the last the number of a stretch.
 
     Its name in files is the form of its stages, `exact` for classes and `runs` for real labels. A label is the sum of
     what the stages write: whole numbers for classes; for real labels all but one are 0.
@@ -52,7 +53,7 @@ class Cascade(Readout):
 
     @property
     def stairs(self) -> list[Staircase]:
-        """The stages."""
+        """The stages, in order."""
         return [cast("Staircase", stage) for stage in self.stages]
 
     def forward(self, Z: Tensor) -> Tensor:
@@ -66,12 +67,12 @@ class Cascade(Readout):
         return Z
 
     def layers(self) -> list[tuple[Tensor, Tensor]] | None:
-        """Those of the one stage; several are no chain."""
+        """The layers of the only stage; None with several stages, which are no chain of layers."""
         return self.stairs[0].layers() if self.rank == 1 else None
 
     @classmethod
-    def stored(cls, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> Cascade:
-        """The readout of a file."""
+    def stored(cls, config: JsonObject, tensors: Mapping[str, Tensor]) -> Cascade:
+        """The readout that a file describes; `tensors` by their names without `feed_forward.`."""
         blocks = [[tensors[f"stages.{number}.{name}"] for name in BLOCK] for number in range(len(config["steps"]))]
         return cls([Staircase(one, two, three, four, config["readout"]) for one, two, three, four in blocks])
 

@@ -11,9 +11,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
 from torch import Tensor
 
+from monolayer.arrays import Array
 from monolayer.data.aside import new_file
 from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer
@@ -25,7 +25,7 @@ LARGEST = 2**31 - 2**20
 
 
 def import_onnx() -> Any:
-    """The package, which is an extra."""
+    """Import the package onnx, which is an optional dependency; an error says how to install it."""
     try:
         import onnx
     except ImportError:
@@ -34,7 +34,7 @@ def import_onnx() -> Any:
 
 
 def onnx_file(nodes: list[Any], name: str, inputs: list[Any], outputs: list[Any], constants: list[Any]) -> bytes:
-    """A checked file of one graph."""
+    """The bytes of an ONNX file with one graph, checked by the package onnx."""
     onnx = import_onnx()
     graph = onnx.helper.make_graph(nodes, name, inputs, outputs, constants)
     opset = [onnx.helper.make_opsetid("", OPSET)]
@@ -45,7 +45,10 @@ def onnx_file(nodes: list[Any], name: str, inputs: list[Any], outputs: list[Any]
 
 
 def write_readout(model: Monolayer, file: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Write the readout of `model` to `file`, all at once or not at all."""
+    """Write the readout of `model` to the ONNX file `file`, all at once or not at all; returns its path.
+
+    `overwrite`: True replaces a file that exists.
+    """
     onnx, path = import_onnx(), Path(file)
     if path.is_dir() or (path.exists() and not overwrite):
         raise DataError(f"{path} exists already: choose another file, or ask to overwrite it (overwrite=True)")
@@ -65,7 +68,7 @@ def write_readout(model: Monolayer, file: str | os.PathLike[str], *, overwrite: 
     nodes, constants, seen = [], [], "X"
     for count, (weight, bias) in enumerate(layers):
         names = f"weight_{count + 1}", f"bias_{count + 1}"
-        arrays = [_array(tensor) for tensor in (weight, bias)]
+        arrays = [_verifier_array(tensor) for tensor in (weight, bias)]
         constants += [onnx.numpy_helper.from_array(array, name) for array, name in zip(arrays, names, strict=True)]
         last = count == len(layers) - 1
         sums = "Y" if last else f"sum_{count + 1}"
@@ -82,8 +85,8 @@ def write_readout(model: Monolayer, file: str | os.PathLike[str], *, overwrite: 
     return path
 
 
-def _array(tensor: Tensor) -> NDArray[Any]:
-    """The same numbers; short formats, which verifiers do not read, as float32."""
+def _verifier_array(tensor: Tensor) -> Array:
+    """A tensor as an array; short formats, which verifiers do not read, become float32."""
     tensor = tensor.detach().cpu()
-    found: NDArray[Any] = (tensor.float() if tensor.element_size() < 4 else tensor).numpy()
+    found: Array = (tensor.float() if tensor.element_size() < 4 else tensor).numpy()
     return found

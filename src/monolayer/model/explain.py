@@ -23,6 +23,7 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.card import Card
 from monolayer.model.contexts import contexts, spread
+from monolayer.model.fields import JsonObject
 from monolayer.model.parts import Parts, staircase_of
 from monolayer.model.shortcut import Asked, everywhere, lines, plan, traced, values
 from monolayer.table import visible
@@ -30,7 +31,7 @@ from monolayer.table import visible
 if TYPE_CHECKING:
     from rich.table import Table
 
-BEGIN, END, EMPTY = "⟨begin⟩", "⟨end⟩", "⟨empty⟩"
+BEGIN_TOKEN, LINE_END, EMPTY = "⟨begin⟩", "⟨end⟩", "⟨empty⟩"
 """The begin token, the end of the line where a step has no neighbour, and a name without letters."""
 
 
@@ -74,12 +75,12 @@ class Explanation:
             console.print(self.table())
         return "\n".join(line.rstrip() for line in shown.get().splitlines())
 
-    def json(self) -> list[dict[str, Any]]:
+    def json(self) -> list[JsonObject]:
         """One object per sequence, with its tokens; what JSON cannot hold, an end of the line, is None."""
         names = self.data.tokens if self.data.vocabulary is None else self.data.vocabulary.decode(self.data.tokens)
         cuts, found = self.data.offsets.tolist(), []
         for row in range(len(self.data)):
-            tokens: list[dict[str, Any]] = []
+            tokens: list[JsonObject] = []
             for at in range(cuts[row], cuts[row + 1]):
                 token = names[at].tolist() if hasattr(names[at], "tolist") else names[at]
                 tokens.append({"token": token, "key": float(self.key[at]), "weight": float(self.weight[at])})
@@ -90,7 +91,7 @@ class Explanation:
                 found[-1] |= self._answer(row)
         return found
 
-    def _answer(self, at: int) -> dict[str, Any]:
+    def _answer(self, at: int) -> JsonObject:
         return {
             **{name: float(getattr(self, name)[at]) for name in ("begin", "code", "context", "z")},
             "step": int(self.step[at]),
@@ -111,39 +112,43 @@ class Explanation:
             side: Any = "left" if name in ("token", "label", "beside") else "right"
             grid.add_column(name, justify=side, overflow="fold", no_wrap=side == "right")
         for one in self.json():
-            first = [{"shown": BEGIN, "weight": one["begin"], **one}] if "begin" in one else []
+            first = [{"shown": BEGIN_TOKEN, "weight": one["begin"], **one}] if "begin" in one else []
             for line in [*first, *one["tokens"]]:
-                grid.add_row(*_cells(one["sequence"], line))
+                grid.add_row(*_table_line(one["sequence"], line))
         return grid
 
 
-def _cells(sequence: int, line: dict[str, Any]) -> list[str]:
+def _table_line(sequence: int, line: JsonObject) -> list[str]:
     """A line of the table; a token without an answer of its own has only key and weight."""
     from rich.markup import escape
 
     def number(name: str, form: str = ".6g") -> str:
         return format(line[name], form) if line.get(name) is not None else ""
 
-    around = " │ ".join(map(_word, line["neighbours"])) if "neighbours" in line else ""
+    around = " │ ".join(map(_short_name, line["neighbours"])) if "neighbours" in line else ""
     step = "ramp" if line.get("on_ramp") else number("step", "d")
     margin = number("margin", ".3g") or ("∞" if "margin" in line else "")
-    words = [line.get("shown") or _word(line["token"]), _word(line["label"]) if "label" in line else "", around]
+    words = [
+        line.get("shown") or _short_name(line["token"]),
+        _short_name(line["label"]) if "label" in line else "",
+        around,
+    ]
     token, label, around = map(escape, words)
     key, weight, context = number("key", ".4f"), number("weight", ".4f"), number("context", ".4f")
     return [str(sequence), token, key, weight, context, number("z", ".7g"), step, label, around, margin]
 
 
-def _word(value: Any) -> str:
+def _short_name(value: Any) -> str:
     """A token or a label in few characters; None is the neighbour that an outermost step does not have.
 
     A space is ␣, other blanks and what a terminal would obey are their codes.
     """
     if value is None:
-        return END
+        return LINE_END
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list):
-        return "(" + ", ".join(map(_word, value)) + ")"
+        return "(" + ", ".join(map(_short_name, value)) + ")"
     signs = ("␣" if sign == " " else ascii(sign)[1:-1] if sign.isspace() else sign for sign in visible(str(value)))
     return "".join(signs) or EMPTY
 
@@ -195,16 +200,16 @@ def explain(model: Parts, data: Sequences) -> Explanation:
         model.card,
         way.temperature,
         way.stages[0].kappa,
-        key=_array(met.key),
-        weight=_array(met.weight / each),
-        begin=_array(met.begin / (total if model.card.per == "sequence" else each)),
-        code=_array(met.code),
-        context=_array(everywhere(model, asked, met.context)),
-        z=_array(z),
+        key=_float64(met.key),
+        weight=_float64(met.weight / each),
+        begin=_float64(met.begin / (total if model.card.per == "sequence" else each)),
+        code=_float64(met.code),
+        context=_float64(everywhere(model, asked, met.context)),
+        z=_float64(z),
         step=run.cpu().numpy(),
         # On a ramp both edges are those of the ramp: the answer lies between the labels of two runs.
-        below=_array(torch.where(ramp, above[run], below[run])),
-        above=_array(torch.where(ramp, below[(run + 1).clamp(max=len(below) - 1)], above[run])),
+        below=_float64(torch.where(ramp, above[run], below[run])),
+        above=_float64(torch.where(ramp, below[(run + 1).clamp(max=len(below) - 1)], above[run])),
         on_ramp=ramp.cpu().numpy(),
         left=beside(torch.where(ramp, run, run - 1)),
         right=beside(run + 1),
@@ -212,6 +217,6 @@ def explain(model: Parts, data: Sequences) -> Explanation:
     )
 
 
-def _array(values: Tensor) -> Floats:
+def _float64(values: Tensor) -> Floats:
     found: Floats = values.detach().double().cpu().numpy()
     return found

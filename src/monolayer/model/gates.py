@@ -3,15 +3,15 @@
 A neuron reads token, place and the context at length `√k`, writes the code of its class, and is silent at every other
 token, whatever the context: `⟨w, c⟩ ≤ |w| √k` (docs/robust.md).
 
-The same network faster: contexts by places, and at each token only the neurons that any context can wake there. A
-neuron is *live* at a token unless `token part + largest place + |w_context| √k ≤ 0`. That bound is computed from the
-weights as they are, whatever was done to them: a silent neuron adds exactly 0, so leaving it out changes nothing.
+The fast path computes the same function: contexts by places, and at each token only the neurons that some context can
+wake there. A neuron is *live* at a token unless `token part + largest place + |w_context| √k ≤ 0`. That bound is
+computed from the weights as they are, even if they were changed: a silent neuron adds exactly 0, so leaving it out
+changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import RankOneAttention, onto
+from monolayer.model.fields import JsonObject
 from monolayer.model.parts import Parts
-from monolayer.model.places import KEYS, Layout, mixtures, read_places, unit
+from monolayer.model.places import KEY_WIDTH, StreamLayout, mixtures, read_places, unit
 from monolayer.model.staircase import BLOCK, Readout
 
 _HIDDEN_AT_ONCE = 1 << 24
@@ -35,14 +36,14 @@ class RankAttention(RankOneAttention):
     """`Z + softmax(Q Kᵀ) V W_Oᵀ`, one head: `W_Q`, `W_K` `(2, D)`, `W_V` `(k, D)`, `W_O` `(D, k)`."""
 
     @classmethod
-    def over_places(cls, layout: Layout, temperature: float, turn: Tensor, gain: float) -> RankAttention:
+    def over_places(cls, layout: StreamLayout, temperature: float, turn: Tensor, gain: float) -> RankAttention:
         """Logits `λ cos(ω (i − l) + φ)` from the keys of two places; values times `gain`.
 
         `turn` `(2, 2)` is the rotation by the angle φ.
         """
-        W_Q, W_K = torch.zeros(2, KEYS, layout.width, dtype=torch.float64).unbind()
+        W_Q, W_K = torch.zeros(2, KEY_WIDTH, layout.width, dtype=torch.float64).unbind()
         W_Q[:, layout.key] = temperature * turn
-        W_K[:, layout.key] = torch.eye(KEYS, dtype=torch.float64)
+        W_K[:, layout.key] = torch.eye(KEY_WIDTH, dtype=torch.float64)
         W_V = torch.zeros(layout.rank, layout.width, dtype=torch.float64)
         W_V[:, layout.context] = torch.eye(layout.rank, dtype=torch.float64)
         return cls(W_Q.clone(), W_K.clone(), W_V, gain * W_V.T.clone())
@@ -59,7 +60,9 @@ class Gates(Readout):
 
     readout = "gates"
 
-    def __init__(self, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor, bias_2: Tensor, layout: Layout) -> None:
+    def __init__(
+        self, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor, bias_2: Tensor, layout: StreamLayout
+    ) -> None:
         super().__init__()
         self.weight_1, self.bias_1 = nn.Parameter(weight_1), nn.Parameter(bias_1)
         self.weight_2, self.bias_2 = nn.Parameter(weight_2), nn.Parameter(bias_2)
@@ -74,7 +77,7 @@ class Gates(Readout):
         return onto(Z, label, Z.shape[-1] - self.layout.label)
 
     def layers(self) -> list[tuple[Tensor, Tensor]]:
-        """Both layers, behind `read`."""
+        """The two layers, which act on what `read` returns."""
         return [(self.weight_1, self.bias_1), (self.weight_2, self.bias_2)]
 
     def read(self, Z: Tensor) -> Tensor:
@@ -87,7 +90,7 @@ class Gates(Readout):
 
     @property
     def step_count(self) -> int:
-        """`H`: neurons."""
+        """`H`, the number of neurons."""
         return len(self.weight_1)
 
     def fast(self, model: Parts, data: Sequences) -> Tensor | None:
@@ -95,22 +98,22 @@ class Gates(Readout):
         classes = live_classes(model, self, data)
         return None if classes is None else classes[:, None].double()
 
-    def to_json(self) -> dict[str, Any]:
-        """Its neurons, and the widths of the stream."""
+    def to_json(self) -> JsonObject:
+        """What `config.json` says of it: the number of neurons, and the widths of the stream."""
         return {"steps": [len(self.weight_1)], "gates": self.layout.to_json()}
 
     @classmethod
-    def stored(cls, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> Gates:
-        """The readout of a file."""
+    def stored(cls, config: JsonObject, tensors: Mapping[str, Tensor]) -> Gates:
+        """The readout that a file describes; `tensors` by their names without `feed_forward.`."""
         one, two, three, four = (tensors[name] for name in BLOCK)
-        return cls(one, two, three, four, Layout(**config["gates"], label=config["labels"]))
+        return cls(one, two, three, four, StreamLayout(**config["gates"], label=config["labels"]))
 
     def extra_repr(self) -> str:
         return f"readout=gates, neurons={len(self.weight_1)}, {self.layout}"
 
 
 def gates_of(model: Parts) -> Gates:
-    """The readout of a robust model, for what works on half-spaces."""
+    """The readout of a robust model; an error if the model is not robust."""
     if not isinstance(model.feed_forward, Gates):
         raise DataError("this is no robust model: it has steps, not half-spaces")
     return model.feed_forward
@@ -135,7 +138,7 @@ def live_classes(model: Parts, gates: Gates, data: Sequences) -> Tensor | None:
         used, cell = torch.unique(rows, return_inverse=True)
         answering = table[used]
     alive = _Alive(gates, answering[:, : layout.token], _codes(model, layout, dtype))
-    answer = _head(model, layout, answering[:, -layout.label :] + gates.bias_2.to(dtype))[cell]
+    answer = _classes_of(model, layout, answering[:, -layout.label :] + gates.bias_2.to(dtype))[cell]
     position = torch.from_numpy(data.position).to(device)
     lengths = torch.from_numpy(data.lengths).to(device)
     own, value = answering[:, layout.context], table[:, layout.context] @ through.T
@@ -147,7 +150,7 @@ def live_classes(model: Parts, gates: Gates, data: Sequences) -> Tensor | None:
         point, label = alive.label(cell[at], torch.cat([place, context], dim=1))
         base = answering[cell[at[point]], -layout.label :] + gates.bias_2.to(dtype)
         for part in torch.split(torch.arange(len(point), device=device), _PAIRS_AT_ONCE // model.head.out_features + 1):
-            answer[at[point[part]]] = _head(model, layout, base[part] + label[part])
+            answer[at[point[part]]] = _classes_of(model, layout, base[part] + label[part])
     return answer
 
 
@@ -206,20 +209,20 @@ class _Alive:
             yield from torch.split(point, torch.bincount(pairs.sub_(1) // most).tolist())
 
 
-def _codes(model: Parts, layout: Layout, dtype: torch.dtype) -> Tensor:
+def _codes(model: Parts, layout: StreamLayout, dtype: torch.dtype) -> Tensor:
     if model.positions is None or model.card.per == "sequence":  # `bos` has no place
         return model.bos.new_zeros(1, layout.place, dtype=dtype)
     return model.positions.weight[:, layout.token : layout.token + layout.place].to(dtype)
 
 
-def _head(model: Parts, layout: Layout, label: Tensor) -> Tensor:
+def _classes_of(model: Parts, layout: StreamLayout, label: Tensor) -> Tensor:
     """Class numbers for label coordinates `(…, m)`, a bounded number of logits at a time."""
     weight, bias = model.head.weight[:, -layout.label :].to(label), model.head.bias.to(label)
     rows = max(1, (1 << 24) // len(weight))
     return torch.cat([(part @ weight.T + bias).argmax(-1) for part in torch.split(label, rows)])
 
 
-def _as_laid_out(model: Parts, layout: Layout) -> bool:
+def _as_laid_out(model: Parts, layout: StreamLayout) -> bool:
     """Whether every part of the network reads and writes only what the layout says."""
     attention = model.attention
     if layout.place and model.positions is None:

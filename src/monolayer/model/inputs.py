@@ -7,8 +7,6 @@ are left out, and every layer computes in one piece (`recording`).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -22,7 +20,7 @@ from monolayer.model.parts import Parts
 from monolayer.table import plural
 
 
-def check_input(model: Parts, X: Any, lengths: Any) -> None:
+def check_input(model: Parts, X: object, lengths: object) -> None:
     """Refuse what is not ids `(N, n)` that the model knows, or finite vectors `(N, n, d)` of its own type."""
     if recording():
         return
@@ -95,7 +93,7 @@ def _check_ids(model: Parts, X: Tensor, inside: Tensor) -> None:
 
 
 def _first(bad: Tensor) -> list[list[int]]:
-    """Row and place of the first of `bad` `(N, n)`; none, most often."""
+    """Row and place of the first True in `bad` `(N, n)`, as a list of one pair; an empty list without any."""
     found: list[list[int]] = torch.nonzero(bad)[:1].tolist()
     return found
 

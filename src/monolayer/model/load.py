@@ -9,7 +9,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from monolayer.data.text import Script
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card, Fingerprint, Grid, Summary
 from monolayer.model.device import check_device
-from monolayer.model.fields import Config
+from monolayer.model.fields import Config, JsonObject, NameLists
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
@@ -35,26 +35,31 @@ from monolayer.model.save import SAME, config_digest, shapes_of
 from monolayer.model.schema import (
     CONFIG,
     MEMORY,
-    NAMES,
+    NAMES_FILE,
     WEIGHTS,
     check_config,
     check_names,
     check_tensors,
     parse,
 )
-from monolayer.model.sharded import INDEX, is_shard, join
+from monolayer.model.sharded import INDEX, is_shard, joined_tensors
 from monolayer.model.uniform import Uniform
 
-_OWN = (CONFIG, WEIGHTS, NAMES, MEMORY, INDEX)
+_MODEL_FILES = (CONFIG, WEIGHTS, NAMES_FILE, MEMORY, INDEX)
+Contents = dict[str, Any]
+"""Files by name: bytes, or a map of the bytes of a shard."""
 
 
 def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = None) -> Monolayer | Uniform:
-    """The model in `folder`; a truncated, foreign, changed or newer one is a `ModelFileError` that says so."""
+    """Load the model in `folder`, onto `device` if that is given.
+
+    A folder that is truncated, foreign, changed or newer is a `ModelFileError` that says so.
+    """
     check_device(device)
     model: Monolayer | Uniform
     try:
         config, names, files = _open(Path(folder))
-        tensors = _tensors(files)
+        tensors = _load_weights(files)
         if config["kind"] == "interpolator":
             check_tensors(config, names, shapes_of(tensors))
             model = Uniform.stored(config, tensors)
@@ -66,7 +71,7 @@ def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = 
 
 
 def load_monolayer(model: Any) -> Monolayer:
-    """A model, or the one in a folder, for what asks about facts or steps, which a network for a function lacks."""
+    """`model` itself, or the model in that folder; an error for a network without facts and steps (`Uniform`)."""
     found = model if isinstance(model, Monolayer | Uniform) else load(model)
     if isinstance(found, Uniform):
         raise DataError(
@@ -76,9 +81,7 @@ def load_monolayer(model: Any) -> Monolayer:
     return found
 
 
-def model_from(
-    config: Config, names: dict[str, list[Any]], tensors: dict[str, Tensor], memory: bytes | None = None
-) -> Monolayer:
+def model_from(config: Config, names: NameLists, tensors: dict[str, Tensor], memory: bytes | None = None) -> Monolayer:
     """The model of a config, its lists of names, its tensors and its memory, if these fit together."""
     check_names(config, names)
     check_tensors(config, names, shapes_of(tensors))
@@ -95,8 +98,8 @@ def model_from(
 
     grid, summary = config["grid"], config["summary"]
     card = Card(
-        vocabulary=_names(config["vocabulary"], names, config["unit"]),
-        classes=_names(config["classes"], names),
+        vocabulary=_names_of(config["vocabulary"], names, config["unit"]),
+        classes=_names_of(config["classes"], names),
         **{key: config[key] for key in SAME},
         grid=None if grid is None else Grid(**grid),
         summary=None if summary is None else Summary.from_json(summary),
@@ -117,7 +120,7 @@ def model_from(
     )
 
 
-def _names(entry: dict[str, Any] | None, lists: dict[str, list[Any]], unit: Unit | None = None) -> Names | None:
+def _names_of(entry: JsonObject | None, lists: NameLists, unit: Unit | None = None) -> Names | None:
     if entry is None:
         return None
     return Names(range(entry["range"])) if "range" in entry else Names(tuple(lists[entry["names"]]), unit)
@@ -126,34 +129,42 @@ def _names(entry: dict[str, Any] | None, lists: dict[str, list[Any]], unit: Unit
 # -- files -------------------------------------------------------------------------------------------------
 
 
-def _open(folder: Path) -> tuple[Config, dict[str, list[Any]], dict[str, Any]]:
-    """Config and names of a folder and its files, once all digests agree."""
+class OpenedModel(NamedTuple):
+    """The config of a folder, its lists of names, and the contents of its files by name."""
+
+    config: Config
+    names: NameLists
+    files: Contents
+
+
+def _open(folder: Path) -> OpenedModel:
+    """Read a folder; a `ModelFileError` unless all digests agree."""
     try:
-        files = read_together(folder, _files)
+        files = read_together(folder, _read_files)
     except (OSError, ValueError) as error:
         if isinstance(error, ModelFileError):
             raise
         raise ModelFileError(_why(folder, error)) from None
-    config = _config(files[CONFIG])
+    config = _checked_config(files[CONFIG])
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         digests = list(pool.map(lambda name: sha256(files[name]).hexdigest(), config["files"]))
     for (name, digest), found in zip(config["files"].items(), digests, strict=True):
         if found != digest:
             raise ModelFileError(f"{name} is truncated or was changed after it was written: its digest does not match")
-    return config, parse(NAMES, files[NAMES]) if NAMES in files else {}, files
+    return OpenedModel(config, parse(NAMES_FILE, files[NAMES_FILE]) if NAMES_FILE in files else {}, files)
 
 
-def _files(opened: OpenFolder) -> dict[str, Any]:
+def _read_files(opened: OpenFolder) -> Contents:
     """`config.json` and the files that it names: bytes, or a map of the bytes of a shard."""
     content = opened.read(CONFIG)
-    named = _config(content)["files"]
+    named = _checked_config(content)["files"]
     return {CONFIG: content} | {name: opened.map(name) if is_shard(name) else opened.read(name) for name in named}
 
 
-def _tensors(files: dict[str, Any]) -> dict[str, Tensor]:
+def _load_weights(files: Contents) -> dict[str, Tensor]:
     if INDEX in files:
         shards = {name: files[name] for name in files if is_shard(name)}
-        joined = join(parse(INDEX, files[INDEX]), shards)
+        joined = joined_tensors(parse(INDEX, files[INDEX]), shards)
         return {name: torch.from_numpy(value) for name, value in joined.items()}
     try:
         return load_tensors(files[WEIGHTS])
@@ -175,9 +186,9 @@ def _fingerprints(content: bytes) -> Words:
 def _why(folder: Path, error: Exception) -> str:
     """Why files cannot be read, in words."""
     if not isinstance(error, OSError):  # NUL or half of a surrogate pair in a path
-        return f"this is no name of a folder: {error}"
+        return f"not a name of a folder: {error}"
     name = Path(error.filename or folder).name
-    if isinstance(error, FileNotFoundError) and (name in _OWN or is_shard(name)):
+    if isinstance(error, FileNotFoundError) and (name in _MODEL_FILES or is_shard(name)):
         return f"this is no saved model: it has no {CONFIG}" if name == CONFIG else f"{name} is missing"
     if isinstance(error, FileNotFoundError):
         return "this folder does not exist"
@@ -186,7 +197,7 @@ def _why(folder: Path, error: Exception) -> str:
     return f"{name} cannot be read: {error.strerror}"
 
 
-def _config(content: bytes) -> Config:
+def _checked_config(content: bytes) -> Config:
     """`config.json`, after its version, its digest and its fields have been checked."""
     config = parse(CONFIG, content)
     if isinstance(config, dict) and isinstance(config.get("model_type"), str) and "format" not in config:

@@ -23,7 +23,7 @@ from monolayer.model.parts import Parts
 
 T = TypeVar("T")
 
-SAMPLES = 32
+SAMPLED_NUMBERS = 32
 """Numbers of each tensor that are compared, about, evenly spaced."""
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -31,8 +31,8 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 class Remembered(NamedTuple):
     """What was found out, and the state in which it was: `some` views into the tensors, and the numbers they showed."""
 
-    parts: list[Any]
-    marks: list[Any]
+    parts: list[object]
+    marks: list[object]
     some: list[Tensor]
     numbers: list[Any]
     value: Any
@@ -42,7 +42,7 @@ _found: WeakKeyDictionary[Parts, Remembered] = WeakKeyDictionary()
 """By model, so that copies and pickles of a model do not carry it. Holds parts of the model, never the model."""
 
 
-def _state(model: Parts) -> tuple[list[Any], list[Any]]:
+def _state(model: Parts) -> tuple[list[object], list[object]]:
     """Modules, tensors and attributes of a model, and marks: which they are, and the versions of the tensors.
 
     The parts are kept alive, so that no other one can get their place in memory. Inference tensors have no version
@@ -51,13 +51,13 @@ def _state(model: Parts) -> tuple[list[Any], list[Any]]:
     modules = list(model.modules())
     own = [(*vars(module)["_parameters"].values(), *vars(module)["_buffers"].values()) for module in modules]
     tensors = [tensor for some in own for tensor in some if tensor is not None]
-    parts: list[Any] = [*modules[1:], *tensors]
+    parts: list[object] = [*modules[1:], *tensors]
     for module in modules:
         # What is no part is an attribute: the readout's name, a card. PyTorch's own begin with `_`.
         parts += [value for name, value in vars(module).items() if name[0] != "_" and name != "training"]
     if any(tensor.is_inference() for tensor in tensors):
         return parts, [float("nan")]
-    marks: list[Any] = [*map(id, parts)]
+    marks: list[object] = [*map(id, parts)]
     for tensor in tensors:
         marks += (tensor._version, tensor.data_ptr(), tensor.dtype, tensor.device)
     marks += map(list, _hooks_everywhere())
@@ -79,29 +79,29 @@ def remembered(model: Parts, find: Callable[[], T]) -> T:
 
 
 def look_again(model: Parts) -> None:
-    """Look at all weights of this model again, the next time that something about them is asked."""
+    """Forget what was found about this model, so that its weights are scanned again when next asked about."""
     _found.pop(model, None)
 
 
 def hooked(model: Parts) -> bool:
-    """Whether code of the user runs inside the forward pass of a module, which a shortcut would pass by."""
+    """Whether code of the user runs inside the forward pass of a module; a shortcut would skip it."""
     own = ("forward" in vars(module) or any(_hooks(module)) for module in model.modules())
     return any(_hooks_everywhere()) or any(own)
 
 
 def _hooks(module: nn.Module) -> tuple[Any, ...]:
-    """Hooks before and after the forward pass of a module."""
+    """The hooks before and after the forward pass of a module."""
     own = vars(module)
     return own["_forward_hooks"], own["_forward_pre_hooks"]
 
 
 def _hooks_everywhere() -> tuple[Any, ...]:
-    """Those that PyTorch calls for every module."""
+    """The hooks that PyTorch calls for every module."""
     return everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks
 
 
 def _some(tensor: Tensor) -> Tensor:
     """A view of some numbers of a tensor as bits: NaN, which marks ids without a vector, is not equal to itself."""
-    each = SAMPLES if tensor.ndim == 1 else math.isqrt(SAMPLES) + 1
+    each = SAMPLED_NUMBERS if tensor.ndim == 1 else math.isqrt(SAMPLED_NUMBERS) + 1
     some = tensor.detach()[tuple(slice(None, None, max(1, size // each)) for size in tensor.shape)]
     return some.view(_BITS[tensor.element_size()])

@@ -19,11 +19,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from monolayer.arrays import Array
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.card import Summary
 from monolayer.model.device import no_notice_of_kernels
 from monolayer.model.explain import Explanation, explain
+from monolayer.model.fields import JsonObject
 from monolayer.model.inputs import blank, check_input, check_lengths, no_vector
 from monolayer.model.parts import Parts
 from monolayer.model.recital import recite
@@ -74,14 +76,18 @@ class Monolayer(Parts):
 
     # -- answers ---------------------------------------------------------------------------------------
 
-    def predict(self, X: Any, *, lengths: Any = None, path: Path_ = "auto", strict: bool = False) -> Any:
-        """Labels of everything that `memorize` takes, by their names.
+    def predict(self, X: Any, *, lengths: object = None, path: Path_ = "auto", strict: bool = False) -> Any:
+        """The labels of `X`, by their names.
 
         Arrays `(N, n, …)` give an array `(N, n)` (or `(N, n, m)`); sequences of different lengths give a
-        list of arrays; a model with one label per sequence gives `(N,)`. `path`: `fast` (segment sums and
-        binary search), `dense` (the network as it stands), or `auto`: fast where the weights allow it.
-        `strict`: an answer at a point that the model was not built from is an error that names it (`seen`).
-        A tensor on an accelerator gives a tensor there, where labels are numbers.
+        list of arrays; a model with one label per sequence gives `(N,)`. A tensor on an accelerator gives a
+        tensor there, where labels are numbers.
+
+        - `X`: everything that `memorize` takes.
+        - `lengths` `(N,)`: how many tokens each row of a padded array has.
+        - `path`: `fast` (segment sums and binary search), `dense` (the network as it stands), or `auto`: fast
+          where the weights allow it.
+        - `strict`: True makes an answer at a point that the model was not built from an error that names it (`seen`).
         """
         there = lengths is None and path != "dense" and not strict and type(self) is Monolayer
         found = labels_there(self, X) if there and elsewhere(X) else None
@@ -95,11 +101,12 @@ class Monolayer(Parts):
         numbers = isinstance(labels, np.ndarray) and labels.dtype != object
         return torch.from_numpy(labels).to(X.device) if numbers and elsewhere(X) else labels
 
-    def seen(self, X: Any, *, lengths: Any = None) -> Any:
+    def seen(self, X: object, *, lengths: object = None) -> Any:
         """Whether each answer is one that the model was built to give: booleans in the shape of `predict`.
 
-        Needs the fingerprints that `memorize(..., fingerprint=True)` keeps; what was seen is always found, and
-        `card.fingerprint.false_positives` is the chance that something else is taken for it.
+        Needs the fingerprints that `memorize(..., fingerprint=True)` keeps. What was seen is always found, and
+        `card.fingerprint.false_positives` is the chance that something else is taken for it. `X`, `lengths`: as in
+        `predict`.
         """
         data = self.encode(X, lengths=lengths)
         return self.card.shaped(self.known(data), data, X, lengths)
@@ -113,7 +120,7 @@ class Monolayer(Parts):
             )
 
     def known(self, data: Sequences) -> NDArray[np.bool_]:
-        """`seen` of encoded data, flat."""
+        """Which answering places `(P,)` of encoded data are points that the model was built from."""
         self.check_strict()
         assert self.card.fingerprint is not None  # checked
         return self.card.fingerprint.seen(data, self.positions is not None)
@@ -130,22 +137,23 @@ class Monolayer(Parts):
             )
 
     def recite(self, prompt: str = "") -> Iterator[str]:
-        """The memorized text after `prompt`, a token at a time, to its end; '' begins at its beginning."""
+        """Yield the memorized text after `prompt`, one token at a time, to its end; '' starts at its beginning."""
         return recite(self, prompt, self.labels)
 
     def generate(self, prompt: str = "", *, max_tokens: int | None = None) -> str:
-        """What follows `prompt` in the memorized text, or its first `max_tokens` tokens."""
+        """The memorized text after `prompt` as one string: at most `max_tokens` tokens of it, or all."""
         return "".join(islice(self.recite(prompt), max_tokens))
 
-    def explain(self, X: Any, *, lengths: Any = None) -> Explanation:
-        """Why it answers so: key, attention weight, context, `z`, step, neighbours and margin of every token of `X`.
+    def explain(self, X: object, *, lengths: object = None) -> Explanation:
+        """Explain the answers: key, attention weight, context, `z`, step, neighbours and margin of every token of `X`.
 
-        `.json()` for machines, `.table()` for a terminal. For models of rank 1, not for robust ones.
+        The result has `.json()` for machines and `.table()` for a terminal. For models of rank 1, not for robust ones.
+        `X`, `lengths`: as in `predict`.
         """
         return explain(self, self.encode(X, lengths=lengths))
 
     @torch.no_grad()
-    def on_ramp(self, X: Any) -> NDArray[np.bool_]:
+    def on_ramp(self, X: object) -> NDArray[np.bool_]:
         """Sequences `(N,)` of an approximator with a coordinate on a ramp, where its error bound does not hold."""
         cells = None if self.quantizer is None else self.quantizer.steps()
         if cells is None:
@@ -154,7 +162,7 @@ class Monolayer(Parts):
         token = cells.on_ramp(torch.from_numpy(data.tokens).to(self.bos)).cpu().numpy()
         return np.asarray(token.reshape(len(data), -1).any(axis=1))
 
-    def encode(self, X: Any, *, lengths: Any = None) -> Sequences:
+    def encode(self, X: object, *, lengths: object = None) -> Sequences:
         """`X` with the model's own row numbers; a token that the model never saw is an error that names it."""
         data = Sequences.of(X, lengths=lengths, vocabulary=self.card.vocabulary, like=self.card.manner)
         if self.card.vocabulary is None:
@@ -170,7 +178,7 @@ class Monolayer(Parts):
         return data
 
     @torch.no_grad()
-    def labels(self, data: Sequences, *, path: Path_ = "auto") -> NDArray[Any]:
+    def labels(self, data: Sequences, *, path: Path_ = "auto") -> Array:
         """Label values of encoded data, flat: class numbers `(P,)` or reals `(P, m)`."""
         if path not in get_args(Path_):
             raise DataError(f"path must be one of {', '.join(map(repr, get_args(Path_)))}, not {path!r}")
@@ -186,19 +194,19 @@ class Monolayer(Parts):
                 )
             return self._dense_labels(data)
 
-    def _values(self, label: Tensor, data: Sequences) -> NDArray[Any]:
+    def _values(self, label: Tensor, data: Sequences) -> Array:
         if bool(label.isnan().any()):
             self._check_numbers(label.isnan().any(dim=1).cpu().numpy(), data)
         return _numpy(values(self.card, label))
 
     def _check_numbers(self, lacking: NDArray[np.bool_], data: Sequences) -> None:
-        """Refuse to answer from NaN: the largest of logits that are none would be a class all the same."""
+        """Refuse to answer where the network gave NaN, as `lacking` `(P,)` says: argmax would still name a class."""
         if lacking.any():
             flat = int(np.flatnonzero(lacking)[0])
             where = f"sequence {flat}" if self.card.per == "sequence" else data.where(flat)
             raise DataError(f"the network gives no number at {where}: its weights hold NaN, or the input overflows it")
 
-    def _dense_labels(self, data: Sequences) -> NDArray[Any]:
+    def _dense_labels(self, data: Sequences) -> Array:
         """Labels by the network itself, sequences of like length together, a bounded number of logits at a time."""
         per_sequence = self.card.per == "sequence"
         order = np.argsort(data.lengths, kind="stable")
@@ -229,15 +237,18 @@ class Monolayer(Parts):
     # -- files and words -------------------------------------------------------------------------------
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the model as a folder of safetensors and JSON, all at once or not at all."""
+        """Write the model as a folder of safetensors and JSON, all at once or not at all; returns its path.
+
+        `overwrite`: True replaces a folder that exists.
+        """
         return save(self, folder, overwrite=overwrite)
 
     @property
     def summary(self) -> Summary | None:
-        """What the constructor measured."""
+        """What the construction measured; None for models that were loaded without it or built from a draw."""
         return self.card.summary
 
-    def counts(self) -> dict[str, Any]:
+    def counts(self) -> JsonObject:
         """`parameters` in the file; `dense_numbers`: those, and the later hidden layers, which no file need hold."""
         stored = sum(parameter.numel() for parameter in self.parameters())
         cells = 0 if self.quantizer is None else len(self.quantizer.bias_1)
@@ -253,11 +264,11 @@ class Monolayer(Parts):
         return f"{tokens},{kind} {labels} per {card.per}, {sum(p.numel() for p in self.parameters()):,} parameters"
 
 
-def elsewhere(X: Any) -> bool:
+def elsewhere(X: object) -> bool:
     """Whether `X` is a tensor that is not on a processor."""
     return isinstance(X, Tensor) and X.device.type != "cpu"
 
 
-def _numpy(value: Tensor) -> NDArray[Any]:
-    array: NDArray[Any] = (value.float() if value.dtype == torch.bfloat16 else value).cpu().numpy()  # NumPy lacks it
+def _numpy(value: Tensor) -> Array:
+    array: Array = (value.float() if value.dtype == torch.bfloat16 else value).cpu().numpy()  # NumPy lacks it
     return array

@@ -42,7 +42,7 @@ class Parts(nn.Module):
 
 
 def staircase_of(model: Parts) -> Staircase:
-    """The readout of a line, for what works on steps alone."""
+    """The only staircase of a model on a line; an error if it has none, or several."""
     stairs = model.feed_forward.stairs
     if not stairs:
         raise DataError(

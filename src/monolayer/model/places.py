@@ -26,14 +26,14 @@ from monolayer.model.contexts import of_one_length
 
 _WEIGHTS_AT_ONCE = 1 << 22
 """Attention weights held at a time: 16 MiB in float32."""
-EPSILON = 2.0**-20
+NORM_EPSILON = 2.0**-20
 """Added to the mean square before its root, as usual; far below any context that is built."""
-KEYS = 2
+KEY_WIDTH = 2
 """Coordinates of the stream that only attention reads: logits have rank 2."""
 
 
 @dataclass(frozen=True)
-class Layout:
+class StreamLayout:
     """Widths of the parts of the stream."""
 
     token: int
@@ -52,12 +52,12 @@ class Layout:
 
     @property
     def key(self) -> slice:
-        return slice(self.reads, self.reads + KEYS)
+        return slice(self.reads, self.reads + KEY_WIDTH)
 
     @property
     def width(self) -> int:
-        """`D`."""
-        return self.reads + KEYS + self.label
+        """`D`, the width of the whole stream."""
+        return self.reads + KEY_WIDTH + self.label
 
     def to_json(self) -> dict[str, int]:
         """What a file says of it; the label part is known from elsewhere."""
@@ -65,8 +65,8 @@ class Layout:
 
 
 def unit(z: Tensor) -> Tensor:
-    """`z` `(…, w)` at mean square 1."""
-    return z * torch.rsqrt(z.square().mean(-1, keepdim=True) + EPSILON)
+    """`z` `(…, w)` scaled to mean square 1, up to `NORM_EPSILON`; its length is then about `√w`."""
+    return z * torch.rsqrt(z.square().mean(-1, keepdim=True) + NORM_EPSILON)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ def mixtures(
         if places.query is None:
             yield _means(places, part, at, v, begin)
             continue
-        for first, weights in _weights(places, at.shape[1]):
+        for first, weights in _attention_weights(places, at.shape[1]):
             # One product per sequence: what comes out for it is the same bits whatever stands beside it.
             mixed = weights[:, 1:].to(v).expand(len(v), -1, -1).bmm(v) + weights[:, :1].to(v) * begin
             where = part[:, None] if places.per == "sequence" else at[:, first : first + mixed.shape[1]]
@@ -111,7 +111,7 @@ def _means(places: Places, part: Tensor, at: Tensor, v: Tensor, begin: Tensor) -
     return at.reshape(-1), mean[:, None].expand(-1, n, -1).reshape(-1, v.shape[-1])
 
 
-def _weights(places: Places, n: int) -> Iterator[tuple[int, Tensor]]:
+def _attention_weights(places: Places, n: int) -> Iterator[tuple[int, Tensor]]:
     """The first answering token and attention weights `(q, n + 1)`, a bounded number of queries at a time."""
     assert places.query is not None  # the caller knows
     assert places.key is not None
@@ -128,7 +128,12 @@ def _weights(places: Places, n: int) -> Iterator[tuple[int, Tensor]]:
 
 
 def read_places(
-    positions: nn.Embedding | None, bos: Tensor, attention: RankOneAttention, layout: Layout, causal: bool, per: Per
+    positions: nn.Embedding | None,
+    bos: Tensor,
+    attention: RankOneAttention,
+    layout: StreamLayout,
+    causal: bool,
+    per: Per,
 ) -> Places:
     """Queries and keys of all places, from the weights; None where there are no positions."""
     if positions is None:

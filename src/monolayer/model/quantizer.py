@@ -91,7 +91,7 @@ class Quantizer(nn.Module):
         return hidden @ self.weight_2.T + self.bias_2
 
     def steps(self) -> CellSteps | None:
-        """The same function as tables for binary search, or None if the weights are no grid (any more)."""
+        """The block as tables for binary search; None if the weights no longer describe a grid."""
         weight_1, bias_1 = self.weight_1.detach(), self.bias_1.detach()
         weight_2, bias_2 = self.weight_2.detach().T, self.bias_2.detach()
         reads = weight_1 != 0

@@ -7,12 +7,13 @@ Notation: query `λ_k`, key `s_l` and value `v_l` of a token; the score is `λ_k
 with any `s*`, which cancels: the middle of the keys, so that no exponent passes half of `|λ| spread`, where `spread =
 max s − min s`; where that would overflow, all scores are computed. `F` and `G` are functions of one variable: `n`
 answers need `n` values of them, not `n²` scores. Cut the range of the queries into pieces, and that of the keys too, so
-that on each the exponent moves by at most `WIDTH / 2` to either side of its middle; on each piece interpolate at
+that on each the exponent moves by at most `PIECE_WIDTH / 2` to either side of its middle; on each piece interpolate at
 `NODES` Chebyshev points.
 
-*Error.* On a piece of queries a term is, up to a factor, `e^{c x}` or a slower exponential on [−1, 1], `c = WIDTH / 2`.
-Chebyshev interpolation in `p` points errs by at most `4 Σ_{j≥p} I_j(c)` (`I_j` the modified Bessel functions, the
-coefficients of `e^{cx}`), and the term itself is at least `e^{−c}`: a share of `ε = 4 e^c Σ_{j≥p} I_j(c)`, 2·10⁻¹⁷ for
+*Error.* On a piece of queries a term is, up to a factor, `e^{c x}` or a slower exponential on [−1, 1], where
+`c = PIECE_WIDTH / 2`. Chebyshev interpolation in `p` points errs by at most `4 Σ_{j≥p} I_j(c)` (`I_j` the modified
+Bessel functions, the coefficients of `e^{cx}`), and the term itself is at least `e^{−c}`. So the error is a share
+`ε = 4 e^c Σ_{j≥p} I_j(c)` of the term: 2·10⁻¹⁷ for
 `c = 2`, `p = 20`. The same holds for a piece of keys. With both, the error of the second passes through the first,
 which multiplies the largest value on a piece by at most 2.9 (the Lebesgue constant of 20 points), and values on a piece
 differ by at most `e^{2c} = 55`: a share of `160 ε` in all, below 10⁻¹⁴, of every term, so of `F`, and of
@@ -37,16 +38,16 @@ from torch import Tensor
 
 from monolayer.errors import DataError
 
-WIDTH, NODES = 4.0, 20
-SHORT = 512
+PIECE_WIDTH, NODES = 4.0, 20
+FEW_QUERIES = 512
 """Up to this many queries the scores themselves are cheaper, by measurement."""
 _REACH = 600.0
 """Largest `|λ| spread` that is interpolated: no exponent passes half of it, so every sum is far from 0 and infinity."""
 _RUN = 128
-_BLOCK = 1 << 15
+_NUMBERS_PER_BLOCK = 1 << 15
 """Numbers times pieces looked at together on a processor, for its cache; 64 times as many elsewhere, for fewer
 launches."""
-_SPLIT = 1 << 10
+_NUMBERS_PER_PRODUCT = 1 << 10
 """Numbers in one product of matrices on a device."""
 _SCORES = 1 << 22
 """Scores held at a time where they are computed: 32 MiB."""
@@ -70,32 +71,32 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False) -> Tenso
     batch, m = k.shape[:-1].numel(), values.shape[-1]
     queries, keys = (part.double().reshape(batch, part.shape[-1]) for part in (q, k))
     rows = zip(queries, keys, values.double().reshape(batch, -1, m), strict=True)
-    answer = torch.cat([queries.new_zeros(0, m), *(_sequence(*row, causal) for row in rows)]).to(v.dtype)
+    answer = torch.cat([queries.new_zeros(0, m), *(_one_sequence(*row, causal) for row in rows)]).to(v.dtype)
     return answer.reshape(*q.shape, m) if values is v else answer.reshape(q.shape)
 
 
-def _sequence(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
+def _one_sequence(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
     """One sequence: queries `(n,)`, keys `(l,)`, values `(l, m)`, answers `(n, m)`."""
     terms = torch.cat([torch.ones_like(v[:, :1]), v], dim=1)
     low, high, least, most = torch.stack([*k.detach().aminmax(), *q.detach().aminmax()]).tolist()
     largest = max(abs(least), abs(most), 1e-150)
-    spread = max(high - low, WIDTH / largest)
+    spread = max(high - low, PIECE_WIDTH / largest)
     reach, middle = largest * spread, (low + high) / 2.0
     if least == most and not q.requires_grad:
         # One query, asked n times: sums of the very terms of softmax.
         if not causal:
             return _direct(q[:1], k, v, False).expand(len(q), -1)
         if reach <= _REACH:
-            total = _running(terms * torch.exp(q[0] * (k - (high if least >= 0 else low)))[:, None])
+            total = _running_sums(terms * torch.exp(q[0] * (k - (high if least >= 0 else low)))[:, None])
             return total[:, 1:] / total[:, :1]
-    exponentials = 8.0 * (NODES * (reach / WIDTH + 2.0)) ** 2
-    if causal or len(q) <= SHORT or not exponentials < len(q) * len(k) or reach > _REACH:
+    exponentials = 8.0 * (NODES * (reach / PIECE_WIDTH + 2.0)) ** 2
+    if causal or len(q) <= FEW_QUERIES or not exponentials < len(q) * len(k) or reach > _REACH:
         return _direct(q, k, v, causal)
-    both = _answers(q, k - middle, terms, WIDTH / largest, 2.0 * WIDTH / spread)
+    both = _sums_over_keys(q, k - middle, terms, PIECE_WIDTH / largest, 2.0 * PIECE_WIDTH / spread)
     return both[:, 1:] / both[:, :1]
 
 
-def _answers(q: Tensor, delta: Tensor, terms: Tensor, key_width: float, query_width: float) -> Tensor:
+def _sums_over_keys(q: Tensor, delta: Tensor, terms: Tensor, key_width: float, query_width: float) -> Tensor:
     """`Σ_l terms_l e^{λ_k δ_l}` over all keys: `(n, 1 + m)`, by pieces of keys and pieces of queries."""
     keys, queries = _Pieces(delta, key_width), _Pieces(q, query_width)
     given = (_coefficients().to(q).T @ keys.gathered(terms)).flatten(0, 1)
@@ -115,8 +116,11 @@ class _Pieces:
         piece = (x.detach() / width).floor()
         first, last = torch.stack(piece.aminmax()).tolist()
         start = torch.arange(last - first + 1.0, dtype=x.dtype, device=x.device) + first
-        self.nodes = (start[:, None] + _points().to(x)).flatten() * width
-        self.count, self.block = len(start), max(1, (_BLOCK if x.device.type == "cpu" else 64 * _BLOCK) // len(start))
+        self.nodes = (start[:, None] + _chebyshev_points().to(x)).flatten() * width
+        self.count, self.block = (
+            len(start),
+            max(1, (_NUMBERS_PER_BLOCK if x.device.type == "cpu" else 64 * _NUMBERS_PER_BLOCK) // len(start)),
+        )
         self.number, self.within = (piece - first).long(), 2.0 * (x / width - piece) - 1.0
 
     def gathered(self, terms: Tensor) -> Tensor:
@@ -128,9 +132,9 @@ class _Pieces:
             left, right = _chebyshev(x), inside.flatten(1)
             if x.device.type != "cpu":
                 # Many short products keep a device busier than a long one.
-                pad = -len(x) % _SPLIT
-                left = torch.nn.functional.pad(left, (0, pad)).view(NODES, -1, _SPLIT).transpose(0, 1)
-                right = torch.nn.functional.pad(right, (0, 0, 0, pad)).view(len(left), _SPLIT, -1)
+                pad = -len(x) % _NUMBERS_PER_PRODUCT
+                left = torch.nn.functional.pad(left, (0, pad)).view(NODES, -1, _NUMBERS_PER_PRODUCT).transpose(0, 1)
+                right = torch.nn.functional.pad(right, (0, 0, 0, pad)).view(len(left), _NUMBERS_PER_PRODUCT, -1)
             total = total + (left @ right).view(-1, *total.shape).sum(0)
         return total.view(NODES, self.count, -1).transpose(0, 1)
 
@@ -146,7 +150,7 @@ class _Pieces:
         return zip(*(part.split(self.block) for part in (self.number, self.within, more)), strict=True)
 
 
-def _running(terms: Tensor) -> Tensor:
+def _running_sums(terms: Tensor) -> Tensor:
     """Running sums of the rows of `(n, 1 + m)`: runs, then sums of runs, so that each is made of few roundings."""
     runs = torch.nn.functional.pad(terms, (0, 0, 0, -len(terms) % _RUN)).view(-1, _RUN, terms.shape[1]).cumsum(1)
     before = torch.cat([torch.zeros_like(runs[:1, -1]), runs[:-1, -1].cumsum(0)])
@@ -154,7 +158,7 @@ def _running(terms: Tensor) -> Tensor:
 
 
 def _direct(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
-    """The scores themselves, a bounded number at a time."""
+    """The answers `(n, m)` from all scores, of which a bounded number is held at a time."""
     rows, place = max(1, _SCORES // len(k)), torch.arange(len(k), device=k.device)
     answers = []
     for start in range(0, len(q), rows):
@@ -181,7 +185,7 @@ def _chebyshev(x: Tensor) -> Tensor:
 
 
 @cache
-def _points() -> Tensor:
+def _chebyshev_points() -> Tensor:
     """Chebyshev points of the unit interval `(p,)`."""
     angles = [(2 * j + 1) * math.pi / (2 * NODES) for j in range(NODES)]
     return torch.tensor([(1.0 + math.cos(angle)) / 2.0 for angle in angles], dtype=torch.float64)

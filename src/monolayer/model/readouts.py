@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.cascade import Cascade, stream_width
-from monolayer.model.fields import Check, Config, Rule, Shape, whole
+from monolayer.model.fields import Check, Config, Rule, Shape, whole_number
 from monolayer.model.gates import Gates, RankAttention
 from monolayer.model.staircase import Readout
 
@@ -19,7 +19,7 @@ ATTENTION: dict[str, Shape] = {f"attention.W_{letter}": ("D", "D") for letter in
 
 
 @dataclass(frozen=True)
-class Row:
+class ReadoutKind:
     """One readout.
 
     `readout`, `attention`: its class, and that of the attention before it; only these have a fast path. `shapes`: all
@@ -36,7 +36,7 @@ class Row:
     split: bool = False
 
 
-def _line(more: int) -> Row:
+def _line_readout(more: int) -> ReadoutKind:
     """The row of a line, whose `weight_2` has `more` columns than steps."""
 
     def shapes(config: Config) -> dict[str, Shape]:
@@ -57,7 +57,7 @@ def _line(more: int) -> Row:
         ("several stages belong to a memorizer", lambda c: len(c["steps"]) == 1 or c["kind"] == "memorizer"),
         ("width is 3 + labels + dim + 2 (stages − 1)", lambda c: c["width"] == width(c)),
     )
-    return Row(Cascade, RankOneAttention, shapes, rules=rules, split=True)
+    return ReadoutKind(Cascade, RankOneAttention, shapes, rules=rules, split=True)
 
 
 def _gates(config: Config) -> dict[str, Shape]:
@@ -68,14 +68,14 @@ def _gates(config: Config) -> dict[str, Shape]:
     return found | {"feed_forward.weight_2": ("m", H), "feed_forward.bias_2": ("m",)}
 
 
-READOUTS: dict[str, Row] = {
-    "exact": _line(0),
-    "runs": _line(1),
-    "gates": Row(
+READOUTS: dict[str, ReadoutKind] = {
+    "exact": _line_readout(0),
+    "runs": _line_readout(1),
+    "gates": ReadoutKind(
         Gates,
         RankAttention,
         _gates,
-        fields={"token": whole(1), "place": whole(0), "rank": whole(1)},
+        fields={"token": whole_number(1), "place": whole_number(0), "rank": whole_number(1)},
         rules=(
             ("gates answer with classes", lambda c: c["target"] == "classes"),
             ("gates belong to a memorizer of ids", lambda c: (c["kind"], c["tokens"]) == ("memorizer", "ids")),

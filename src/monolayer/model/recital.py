@@ -21,13 +21,13 @@ from monolayer.model.parts import Parts
 from monolayer.model.shortcut import plan
 
 TOKENS = {"words": "words, spaces and signs", "characters": "characters"}
-"""What a text is counted in."""
-MOST = 700.0
+"""What the tokens of a text are, in words, by unit."""
+SAFE_SCORE = 700.0
 """Scores up to this size are added up as they are: `e^700` is 10^304, and 17,000 of them add up to a float64."""
-Labels = Callable[[Sequences], "np.ndarray[tuple[int], np.dtype[np.int64]]"]
+LabelsOf = Callable[[Sequences], "np.ndarray[tuple[int], np.dtype[np.int64]]"]
 
 
-def recite(model: Parts, prompt: str, labels: Labels) -> Iterator[str]:
+def recite(model: Parts, prompt: str, labels: LabelsOf) -> Iterator[str]:
     """The text after `prompt`, a token at a time, to its end. `labels` is the model's own answer to any data."""
     script, vocabulary = model.card.script, model.card.vocabulary
     if script is None or vocabulary is None:
@@ -50,9 +50,9 @@ def recite(model: Parts, prompt: str, labels: Labels) -> Iterator[str]:
     return _stream(model, rows, script, labels)
 
 
-def _stream(model: Parts, rows: list[int], script: Script, labels: Labels) -> Iterator[str]:
+def _stream(model: Parts, rows: list[int], script: Script, labels: LabelsOf) -> Iterator[str]:
     assert model.card.vocabulary is not None  # recite saw to it
-    names, answer = model.card.vocabulary.names, _answer(model, labels)
+    names, answer = model.card.vocabulary.names, _next_row(model, labels)
     begun = names[rows[0]] == MARK
     seen = deque(rows, maxlen=script.window)
     while True:
@@ -77,8 +77,8 @@ def _known(model: Parts, rows: list[int]) -> bool:
     return bool(fingerprint.seen(window, model.positions is not None)[0])
 
 
-def _answer(model: Parts, labels: Labels) -> Callable[[list[int]], int]:
-    """What comes after the window of these rows."""
+def _next_row(model: Parts, labels: LabelsOf) -> Callable[[list[int]], int]:
+    """The function that maps the rows of a window to the row of the token that comes next."""
 
     def slow(rows: list[int]) -> int:
         return int(labels(Sequences(np.array(rows), np.array([len(rows)]), model.card.vocabulary))[0])
@@ -92,7 +92,7 @@ def _answer(model: Parts, labels: Labels) -> Callable[[list[int]], int]:
     start, end, level = (part.cpu().numpy() for part in (steps.start, steps.end, steps.level[:, 0]))
     code, last = float(bos[CODE]), len(level) - 1
     largest = max(abs(float(bos[KEY])), float(np.nanmax(np.abs(key))) + float(np.abs(place).max()))
-    if not abs(way.temperature) * largest <= MOST:
+    if not abs(way.temperature) * largest <= SAFE_SCORE:
         return slow  # weights were changed: `exp` might overflow
     keys = np.empty(len(place) + 1)
 

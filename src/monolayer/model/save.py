@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.numpy import save_file as save_numbers
@@ -23,9 +22,9 @@ from monolayer.data import Names
 from monolayer.data.folder import new_folder
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card
-from monolayer.model.fields import Config
+from monolayer.model.fields import Config, JsonObject, NameLists
 from monolayer.model.parts import Parts
-from monolayer.model.schema import CONFIG, MEMORY, NAMES, VERSION, WEIGHTS, check_config, check_tensors
+from monolayer.model.schema import CONFIG, MEMORY, NAMES_FILE, VERSION, WEIGHTS, check_config, check_tensors
 from monolayer.model.sharded import INDEX, SPLIT, index_json, shard_names
 
 SAME = ("kind", "per", "scalar", "causal", "next_token", "draw")
@@ -35,10 +34,10 @@ SAME = ("kind", "per", "scalar", "causal", "next_token", "draw")
 def save(
     model: Parts, folder: str | os.PathLike[str], *, parts: Sequence[tuple[Path, str]] = (), overwrite: bool = False
 ) -> Path:
-    """Write `model` as `folder`, all at once or not at all.
+    """Write `model` as `folder`, all at once or not at all; returns its path.
 
-    `parts`: files that the readout lies in already, part after part, with their digests. Then only the sizes of the
-    readout and what is in no part are looked at.
+    `parts`: files that already hold the readout, part after part, with their digests. Then only the sizes of the
+    readout's tensors in `model` are read. `overwrite`: True replaces a folder that exists.
     """
     config, names = described(model)
     return write(folder, config, dict(model.state_dict()), names, model.card, parts=parts, overwrite=overwrite)
@@ -48,7 +47,7 @@ def write(
     folder: str | os.PathLike[str],
     config: Config,
     state: dict[str, Tensor],
-    names: dict[str, list[Any]] | None = None,
+    names: NameLists | None = None,
     card: Card | None = None,
     *,
     parts: Sequence[tuple[Path, str]] = (),
@@ -75,7 +74,7 @@ def write(
         if card is not None and card.fingerprint is not None:
             save_numbers({"fingerprints": card.fingerprint.words}, scratch / MEMORY)
         if names:
-            (scratch / NAMES).write_bytes(_utf8(names))
+            (scratch / NAMES_FILE).write_bytes(_utf8(names))
         config["files"] = {path.name: digests.get(path.name) or file_digest(path) for path in sorted(scratch.iterdir())}
         config["digest"] = config_digest(config)
         try:
@@ -87,10 +86,10 @@ def write(
     return Path(folder)
 
 
-def described(model: Parts) -> tuple[Config, dict[str, list[Any]]]:
+def described(model: Parts) -> tuple[Config, NameLists]:
     """The config without digests, and the lists of names that it refers to."""
     card, readout = model.card, model.feed_forward
-    names: dict[str, list[Any]] = {}
+    names: NameLists = {}
     config: Config = readout.to_json() | {key: getattr(card, key) for key in SAME}
     config |= {
         "format": "monolayer",
@@ -121,7 +120,7 @@ def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _names_to_json(key: str, names: Names | None, lists: dict[str, list[Any]]) -> dict[str, Any] | None:
+def _names_to_json(key: str, names: Names | None, lists: NameLists) -> JsonObject | None:
     if names is None:
         return None
     if names.identity:
@@ -130,8 +129,8 @@ def _names_to_json(key: str, names: Names | None, lists: dict[str, list[Any]]) -
     return {"names": key}
 
 
-def _utf8(value: Any) -> bytes:
-    """JSON with characters as they are; half of a surrogate pair is no character, and then all are escaped."""
+def _utf8(value: object) -> bytes:
+    """JSON as UTF-8. Where a string holds half of a surrogate pair, which UTF-8 cannot, all characters are escaped."""
     try:
         return json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -16,36 +16,38 @@ from monolayer.data.text import TextUnit
 from monolayer.errors import ModelFileError
 from monolayer.model.fields import (
     BOOLEAN,
-    END,
+    DOMAIN_END,
     NUMBER,
     OBJECT,
     OBJECT_OR_NULL,
     Check,
     Config,
+    JsonObject,
+    NameLists,
     Rule,
     Shape,
     one_of,
-    whole,
-    whole_numbers,
+    whole_number,
+    whole_number_list,
 )
 from monolayer.model.readouts import ATTENTION, READOUTS
 from monolayer.model.sharded import INDEX, shard_names
 
 VERSION = 2
-CONFIG, WEIGHTS, NAMES, MEMORY = "config.json", "model.safetensors", "names.json", "memory.safetensors"
+CONFIG, WEIGHTS, NAMES_FILE, MEMORY = "config.json", "model.safetensors", "names.json", "memory.safetensors"
 _NAMES_OR_NULL = 'null, {"range": number} or {"names": its own name}'
 
 
-def _names(value: Any, key: str) -> bool:
+def _fits_names(value: Any, key: str) -> bool:
     if type(value) is not dict:
         return value is None
-    return value == {"names": key} or (list(value) == ["range"] and whole(1)[0](value["range"]))
+    return value == {"names": key} or (list(value) == ["range"] and whole_number(1)[0](value["range"]))
 
 
 def _script(value: Any) -> bool:
     if type(value) is not dict or set(value) != {"unit", "window"}:
         return value is None
-    return value["unit"] in get_args(TextUnit) and whole(1)[0](value["window"])
+    return value["unit"] in get_args(TextUnit) and whole_number(1)[0](value["window"])
 
 
 def _digests(value: Any) -> bool:
@@ -57,9 +59,9 @@ FIELDS: dict[str, Check] = {
     "version": ((lambda value: value == VERSION), str(VERSION)),
     "kind": one_of("memorizer", "approximator"),
     "tokens": one_of("ids", "vectors"),
-    "width": whole(4),
-    "labels": whole(1),
-    "steps": (whole_numbers, "a list of one or more whole numbers"),
+    "width": whole_number(4),
+    "labels": whole_number(1),
+    "steps": (whole_number_list, "a list of one or more whole numbers"),
     "per": one_of("token", "sequence"),
     "target": one_of("classes", "reals"),
     "scalar": BOOLEAN,
@@ -68,9 +70,9 @@ FIELDS: dict[str, Check] = {
     "next_token": BOOLEAN,
     "positions": BOOLEAN,
     "dtype": one_of("float64", "float32", "float16", "bfloat16"),
-    "vocabulary": ((lambda value: _names(value, "vocabulary")), _NAMES_OR_NULL),
+    "vocabulary": ((lambda value: _fits_names(value, "vocabulary")), _NAMES_OR_NULL),
     "unit": ((lambda value: value is None or value in get_args(Unit)), "null, characters, words or whole"),
-    "classes": ((lambda value: _names(value, "classes")), _NAMES_OR_NULL),
+    "classes": ((lambda value: _fits_names(value, "classes")), _NAMES_OR_NULL),
     "script": (_script, "null, or how a text was cut: unit words or characters, and window"),
     "grid": OBJECT_OR_NULL,
     "draw": OBJECT_OR_NULL,
@@ -81,17 +83,17 @@ FIELDS: dict[str, Check] = {
 INTERPOLATOR: dict[str, Check] = {
     **{key: FIELDS[key] for key in ("format", "version", "scalar", "files", "digest")},
     "kind": one_of("interpolator"),
-    "dim": whole(1, 25),
-    "length": whole(2, 49),
-    "cells": whole(1, 2**24),
-    "low": END,
-    "high": END,
+    "dim": whole_number(1, 25),
+    "length": whole_number(2, 49),
+    "cells": whole_number(1, 2**24),
+    "low": DOMAIN_END,
+    "high": DOMAIN_END,
     "positions": BOOLEAN,
-    "error": ((lambda value: value is None or END[0](value)), "null or a number up to 2^1000"),
+    "error": ((lambda value: value is None or DOMAIN_END[0](value)), "null or a number up to 2^1000"),
 }
 """All fields of a network for the maximum norm."""
 GRID: dict[str, Check] = {
-    **dict.fromkeys(("dim", "length", "cells"), whole(1)),
+    **dict.fromkeys(("dim", "length", "cells"), whole_number(1)),
     **dict.fromkeys(("low", "high", "ramp", "error", "spread"), NUMBER),
     "guaranteed": BOOLEAN,
 }
@@ -125,7 +127,7 @@ RULES: tuple[Rule, ...] = (
     ("low is below high, and the ramp is positive", lambda c: c["grid"] is None or _interval(c["grid"])),
     (
         "files are the weights, the names if there are any, and maybe, for ids, the memory of what was seen",
-        lambda c: set(c["files"]) - ({MEMORY} if c["tokens"] == "ids" else set()) == _files(c),
+        lambda c: set(c["files"]) - ({MEMORY} if c["tokens"] == "ids" else set()) == _files_wanted(c),
     ),
 )
 
@@ -135,11 +137,11 @@ def _built(dim: int, length: int, cells: int, positions: bool) -> bool:
     return (cells + 1) ** (dim * length) < 1 << 48 if positions else (dim, length) in ((1, 2), (1, 3), (2, 2))
 
 
-def _interval(grid: dict[str, Any]) -> bool:
+def _interval(grid: JsonObject) -> bool:
     return bool(grid["low"] < grid["high"] and grid["high"] - grid["low"] < math.inf and grid["ramp"] > 0)
 
 
-def _files(config: Config) -> set[str]:
+def _files_wanted(config: Config) -> set[str]:
     named = any(type(config[key]) is dict and "names" in config[key] for key in ("vocabulary", "classes"))
     weights = {WEIGHTS}
     if INDEX in config["files"]:  # in several files: then they are numbered, and hold the steps of a line
@@ -147,7 +149,7 @@ def _files(config: Config) -> set[str]:
         split = config["kind"] == "memorizer" and READOUTS[config["readout"]].split
         fits = split and config["dtype"] == "float64" and count > 1
         weights = {INDEX, *shard_names(count)} if fits else set()
-    return weights | ({NAMES} if named else set())
+    return weights | ({NAMES_FILE} if named else set())
 
 
 # -- tensors -----------------------------------------------------------------------------------
@@ -174,12 +176,12 @@ def shapes(config: Config) -> dict[str, Shape]:
     return found
 
 
-def check_tensors(config: Config, names: dict[str, list[Any]], tensors: dict[str, tuple[tuple[int, ...], str]]) -> None:
-    """Every tensor, given as shape and dtype, is one that the config asks for, in the size that it asks for."""
+def check_tensors(config: Config, names: NameLists, tensors: dict[str, tuple[tuple[int, ...], str]]) -> None:
+    """Refuse tensors, given as shape and dtype, that are not exactly those that the config asks for."""
     wanted = shapes(config)
     if set(wanted) != set(tensors):
         raise ModelFileError(f"{WEIGHTS}: missing or unknown tensors {sorted(set(wanted) ^ set(tensors))}")
-    size, dtype = _sizes(config, names), config.get("dtype", "float64")
+    size, dtype = _letter_sizes(config, names), config.get("dtype", "float64")
     for name, shape in wanted.items():
         found, own = tensors[name]
         fits = len(found) == len(shape) and own == dtype
@@ -190,7 +192,7 @@ def check_tensors(config: Config, names: dict[str, list[Any]], tensors: dict[str
             raise ModelFileError(f"{WEIGHTS}: {name} is {own} {found}; the config asks for {dtype} {meant}")
 
 
-def _sizes(config: Config, names: dict[str, list[Any]]) -> dict[str, int]:
+def _letter_sizes(config: Config, names: NameLists) -> dict[str, int]:
     """The letters of shapes that a config gives numbers to."""
     if config["kind"] == "interpolator":
         return {"D": (2 * config["length"] - 2) * config["dim"]}
@@ -207,8 +209,8 @@ def _sizes(config: Config, names: dict[str, list[Any]]) -> dict[str, int]:
 # -- reading ------------------------------------------------------------------------------------------------
 
 
-def parse(name: str, content: bytes) -> dict[str, Any]:
-    """A JSON object, UTF-8."""
+def parse(name: str, content: bytes) -> JsonObject:
+    """The JSON object in the UTF-8 file `name` with this content."""
     try:
         value = json.loads(content.decode())
     except (ValueError, RecursionError) as error:
@@ -219,7 +221,7 @@ def parse(name: str, content: bytes) -> dict[str, Any]:
 
 
 def check_config(config: Config, digest: str) -> None:
-    """A parsed `config.json`, whose own digest should be `digest`."""
+    """Refuse a parsed `config.json` that is not as docs/format.md says; its own digest should be `digest`."""
     if config.get("format") != "monolayer":
         raise ModelFileError(f"{CONFIG} was not written by monolayer")
     if config.get("version") != VERSION or type(config["version"]) is not int:
@@ -244,7 +246,7 @@ def check_config(config: Config, digest: str) -> None:
             raise ModelFileError(f"{CONFIG} contradicts itself: {rule}")
 
 
-def _check_fields(where: str, value: dict[str, Any], fields: Mapping[str, Check]) -> None:
+def _check_fields(where: str, value: JsonObject, fields: Mapping[str, Check]) -> None:
     if set(value) != set(fields):
         raise ModelFileError(f"{where} lacks or should not have the fields {sorted(set(value) ^ set(fields))}")
     for key, (fits, meaning) in fields.items():
@@ -252,14 +254,14 @@ def _check_fields(where: str, value: dict[str, Any], fields: Mapping[str, Check]
             raise ModelFileError(f"{where}: {key} is {value[key]!r:.60}, and must be {meaning}")
 
 
-def check_names(config: Config, names: dict[str, Any]) -> None:
-    """`names.json` holds the lists that the config refers to, and no others: different strings and integers."""
+def check_names(config: Config, names: JsonObject) -> None:
+    """Refuse a `names.json` that does not hold exactly the lists of different names that the config refers to."""
     wanted = {key for key in ("vocabulary", "classes") if config[key] == {"names": key}}
     if set(names) != wanted:
-        raise ModelFileError(f"{NAMES} must hold the lists {sorted(wanted)}, and holds {sorted(names)}")
+        raise ModelFileError(f"{NAMES_FILE} must hold the lists {sorted(wanted)}, and holds {sorted(names)}")
     for key, values in names.items():
         kinds = {type(name) for name in values} if type(values) is list else set()
         if kinds not in ({str}, {int}):
-            raise ModelFileError(f"{NAMES}: {key} must be a list of strings, or of integers")
+            raise ModelFileError(f"{NAMES_FILE}: {key} must be a list of strings, or of integers")
         if len(set(values)) < len(values) or any(type(name) is int and not -(2**63) <= name < 2**63 for name in values):
-            raise ModelFileError(f"{NAMES}: the names of {key} must be different, and integers of 64 bits")
+            raise ModelFileError(f"{NAMES_FILE}: the names of {key} must be different, and integers of 64 bits")

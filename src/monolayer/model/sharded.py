@@ -12,17 +12,18 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from monolayer.arrays import Array
 from monolayer.errors import ModelFileError
+from monolayer.model.fields import JsonObject
 
 INDEX = "model.safetensors.index.json"
 SPLIT = tuple(f"feed_forward.stages.0.{name}" for name in ("weight_1", "bias_1", "weight_2"))
 """The tensors that are split, along their last axis: the steps of the first stage."""
 _HEADER = 504
-"""Bytes of a header of a part."""
+"""Length in bytes of the header of a part."""
 
-Tensors = dict[str, NDArray[Any]]
+NamedArrays = dict[str, Array]
 
 
 def shard_names(count: int) -> list[str]:
@@ -30,15 +31,15 @@ def shard_names(count: int) -> list[str]:
 
 
 def is_shard(name: str) -> bool:
-    """Whether a file holds weights, one of several."""
+    """Whether a file of this name is one of several files of weights."""
     return name.startswith("model-")
 
 
 def part_header(number: int, steps: int, rows: int, columns: int | None = None) -> bytes:
     """The beginning of a safetensors file with part `number` of the steps; its three tensors follow it.
 
-    `rows`, `columns`: of `weight_2`, by default one column per step. Of one length for all of them, so that a header
-    can be replaced.
+    `rows`, `columns`: the shape of `weight_2`; by default it has one column per step. All headers have one length, so
+    that a header can be replaced in place.
     """
     columns = steps if columns is None else columns
     entries, end = {}, 0
@@ -59,7 +60,7 @@ def index_json(first: list[str], parts: int, size: int) -> str:
     return json.dumps({"metadata": {"total_size": size}, "weight_map": where}, indent=1, sort_keys=True) + "\n"
 
 
-def views(content: Any, file: str) -> Tensors:
+def views(content: Any, file: str) -> NamedArrays:
     """The tensors of a safetensors file in a buffer, all of them float64, without copying them."""
     buffer = memoryview(content)
     try:
@@ -83,7 +84,7 @@ def views(content: Any, file: str) -> Tensors:
     return found
 
 
-def join(index: dict[str, Any], files: dict[str, Any]) -> Tensors:
+def joined_tensors(index: JsonObject, files: dict[str, Any]) -> NamedArrays:
     """All tensors, in memory of their own. `files`: contents by name, all of those that the index names."""
     names = shard_names(len(files))
     if sorted(files) != names:

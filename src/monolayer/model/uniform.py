@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card
+from monolayer.model.fields import JsonObject
 from monolayer.model.save import write
 from monolayer.model.schema import VERSION
 from monolayer.table import plural
@@ -49,7 +50,7 @@ class Bends(nn.Module):
         self.knots, self.values = nn.Parameter(knots), nn.Parameter(values)
 
     def forward(self, x: Tensor) -> Tensor:
-        """By all neurons at every point, as a hidden layer does."""
+        """The function at `x`, any shape, by dense operations: every neuron is evaluated at every number."""
         slope = (self.values.diff() / self.knots.diff()).detach()
         bend = torch.cat([slope[:1], slope.diff(), -slope[-1:]])
         flat = x.reshape(-1)
@@ -57,7 +58,7 @@ class Bends(nn.Module):
         return torch.cat([(part[:, None] - self.knots).relu() @ bend + self.values[0] for part in parts]).view(x.shape)
 
     def look_up(self, x: Tensor) -> Tensor:
-        """The same by binary search."""
+        """The function at `x`, any shape, by binary search among the knots."""
         left = (torch.searchsorted(self.knots, x.contiguous(), right=True) - 1).clamp(0, len(self.knots) - 2)
         share = ((x - self.knots[left]) / (self.knots[left + 1] - self.knots[left])).clamp(0.0, 1.0)
         return self.values[left] + share * (self.values[left + 1] - self.values[left])
@@ -78,7 +79,7 @@ class Interpolation(nn.Module):
         return self.values[place * knots : (place + 1) * knots]
 
     def forward(self, u: Tensor, place: int = 0) -> Tensor:
-        """`(P, k)` to `(P, m)`: the hat of every knot at every point."""
+        """Interpolate at points `u` `(P, k)`, giving `(P, m)`, by dense operations: every hat at every point."""
         values = self._table(place)
         at = u.clamp(0.0, 1.0) * self.cells
         axis = torch.arange(self.cells + 1, dtype=u.dtype, device=u.device)
@@ -92,7 +93,10 @@ class Interpolation(nn.Module):
         return total
 
     def look_up(self, u: Tensor, place: int = 0) -> Tensor:
-        """The same from the corners of one simplex: walk from the low corner of the cell by falling fractions."""
+        """Interpolate at points `u` `(P, k)`, giving `(P, m)`, from the corners of the simplex around each point.
+
+        The corners are found by a walk from the low corner of the cell, in order of falling fractional parts.
+        """
         values = self._table(place)
         at = u.clamp(0.0, 1.0) * self.cells
         base = at.floor().clamp(max=self.cells - 1)
@@ -108,7 +112,7 @@ class Interpolation(nn.Module):
 
 
 class Uniform(nn.Module):
-    """An approximator in the maximum norm (docs/uniform.md). `error`: what it is off by at most, everywhere; or None.
+    """An approximator in the maximum norm (docs/uniform.md). `error`: bound on its error everywhere; None: no bound.
 
     The domain of every coordinate is `[low, high]`. `square`, `total`, `root`: the bends of n = 3 without positions.
     """
@@ -139,11 +143,14 @@ class Uniform(nn.Module):
         self.root: Bends | None = None
 
     def forward(self, X: Tensor) -> Tensor:
-        """`(N, n, d)` to `(N, n, m)`, by dense operations."""
+        """The answers `(N, n, m)` to sequences `X` `(N, n, d)`, by dense operations."""
         return self._answers(X, dense=True)
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """The same from whatever holds numbers, by look-ups."""
+    def predict(self, X: object) -> NDArray[np.float64]:
+        """The answers `(N, n, m)`, or `(N, n)` for a scalar function, by look-ups.
+
+        `X`: sequences of `length` vectors of `dim` numbers each, as an array, a tensor or lists.
+        """
         data = self.encode(X)
         found = self.labels(data).reshape(len(data), self.length, -1)
         return found[..., 0] if self.scalar else found
@@ -152,13 +159,13 @@ class Uniform(nn.Module):
 
     @property
     def card(self) -> Card:
-        """Vectors in, real numbers out, at every token."""
+        """The card: it takes vectors, and answers with real numbers at every token."""
         return Card(None, None, "token", self.scalar, kind="approximator")
 
     summary = None
 
-    def encode(self, X: Any) -> Sequences:
-        """`X`, once they are sequences that the network is made for."""
+    def encode(self, X: object) -> Sequences:
+        """`X` as `Sequences`; an error unless length, dimension and range are those that the network is made for."""
         data = Sequences.of(X)
         if data.vocabulary is not None or data.tokens.shape[1] != self.dim:
             raise DataError(f"the network takes vectors of {plural(self.dim, 'number')} as tokens")
@@ -174,25 +181,28 @@ class Uniform(nn.Module):
         return data
 
     def check_strict(self) -> None:
-        """It was built from a function."""
+        """Refuse `strict`: a network for a function was not built from points."""
         raise DataError("strict asks what a model was built from, and this one was built from a function: drop strict")
 
     @torch.no_grad()
     def labels(self, data: Sequences, *, path: str = "auto") -> NDArray[np.float64]:
-        """Answers `(T, m)` to encoded data; `path`: `dense`, or by look-ups."""
+        """The answers `(T, m)` to encoded data. `path`: `dense` for dense operations; anything else for look-ups."""
         X = torch.from_numpy(data.tokens.reshape(len(data), self.length, self.dim)).to(self.interpolation.values)
         found: NDArray[np.float64] = self._answers(X, dense=path == "dense").cpu().numpy()
         return found.reshape(len(data.tokens), -1)
 
-    def explain(self, X: Any) -> Any:
-        """It has no steps, whose neighbours an explanation would name."""
+    def explain(self, X: object) -> NoReturn:
+        """Refuse to explain: this network has no steps, whose neighbours an explanation would name."""
         raise DataError(
             "an explanation shows the step that an answer stands on; a network for the maximum norm interpolates "
             "between the knots of a grid, and its answers are within its bound everywhere (docs/uniform.md)"
         )
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the network as `folder`, all at once or not at all (docs/format.md)."""
+        """Write the network as `folder`, all at once or not at all (docs/format.md); returns its path.
+
+        `overwrite`: True replaces a folder that exists.
+        """
         if any(parameter.dtype != torch.float64 for parameter in self.parameters()):
             raise DataError("a network for the maximum norm is saved in float64 only: its bound is about float64")
         said = {name: getattr(self, name) for name in ("dim", "length", "low", "high", "positions", "error", "scalar")}
@@ -200,7 +210,7 @@ class Uniform(nn.Module):
         return write(folder, said, dict(self.state_dict()), overwrite=overwrite)
 
     @classmethod
-    def stored(cls, config: dict[str, Any], tensors: dict[str, Tensor]) -> Uniform:
+    def stored(cls, config: JsonObject, tensors: dict[str, Tensor]) -> Uniform:
         """The network that a file describes, whose fields and shapes have been checked."""
         for name, tensor in tensors.items():
             if not bool(torch.isfinite(tensor).all()):

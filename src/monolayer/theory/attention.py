@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from flint import arb, arb_mat, fmpz, fmpz_mat
@@ -35,7 +35,7 @@ SoftmaxVerdict = Literal["separated", "equal", "undecided"]
 PRECISIONS = (64, 128, 256, 512, 1024, 2048, 4096)
 
 
-def vectors(tokens: Any, name: str, dim: int | None = None) -> Floats:
+def vectors(tokens: object, name: str, dim: int | None = None) -> Floats:
     """A sequence `(n, d)` of finite tokens as float64; `name` is what errors call it."""
     try:
         array = np.array(tokens, dtype=np.float64)
@@ -100,7 +100,7 @@ class HeadDifference:
         base = min(x.score_exponent, y.score_exponent)
         s, t = ([score * fmpz(2) ** (side.score_exponent - base) for score in side.column(query)] for side in (x, y))
         s, t = ([score - top for score in scores] for scores, top in ((s, max(s)), (t, max(t))))
-        place: dict[Any, int] = {}
+        place: dict[fmpz, int] = {}
         pairs = [[place.setdefault(a + b, len(place)) for b in t] for a in s]
         left, right = np.zeros((len(s), len(place)), np.int64), np.zeros((len(t), len(place)), np.int64)
         groups = np.array(pairs)
@@ -124,7 +124,7 @@ class HeadDifference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SoftmaxComparison:
     """What softmax makes of two sequences at one shared token: a verdict, its reason, the distance.
 
     `lower` and `upper` are floats around the Euclidean distance of the two outputs. A distance below every float has
@@ -137,11 +137,11 @@ class Comparison:
     upper: float = 0.0
 
 
-def decide_softmax(heads: Sequence[Sequence[ExactHead]], query: int) -> Comparison:
+def decide_softmax(heads: Sequence[Sequence[ExactHead]], query: int) -> SoftmaxComparison:
     """Equal, separated or undecided, for one query and the heads `[head][sequence]` of two sequences."""
     differing = [each for x, y in heads if not (each := HeadDifference.of(x, y, query)).coefficients.is_zero()]
     if not differing:
-        return Comparison("equal", "in each head, each exponential of the difference has coefficient 0")
+        return SoftmaxComparison("equal", "in each head, each exponential of the difference has coefficient 0")
     for bits in PRECISIONS:
         with precision(bits):
             first, *rest = (head.enclose() for head in differing)
@@ -159,10 +159,10 @@ def decide_softmax(heads: Sequence[Sequence[ExactHead]], query: int) -> Comparis
     else:
         verdict, reason = "undecided", f"several heads differ, and at {PRECISIONS[-1]:,} bits the ball holds 0"
     lower, upper = interval(distance)
-    return Comparison(verdict, reason, max(0.0, lower), upper)
+    return SoftmaxComparison(verdict, reason, max(0.0, lower), upper)
 
 
-def overall(comparisons: Sequence[Comparison]) -> SoftmaxVerdict:
+def overall(comparisons: Sequence[SoftmaxComparison]) -> SoftmaxVerdict:
     """'separated' if every comparison is, 'equal' if one is equal, else 'undecided'."""
     verdicts = {comparison.verdict for comparison in comparisons}
     if "equal" in verdicts:

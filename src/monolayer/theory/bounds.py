@@ -30,11 +30,11 @@ from monolayer.errors import DataError
 from monolayer.theory.balls import Ball
 from monolayer.theory.separation import norms
 
-DRAWS = 64
+DIRECTIONS = 64
 
 
 @dataclass(frozen=True)
-class Bounds:
+class MappingConstants:
     """Constants of an (r, δ)-contextual mapping: ln β, r, and ln δ (−inf for n = 1, where ln n = 0)."""
 
     log_beta: float
@@ -122,6 +122,6 @@ def good_direction(vocabulary: Floats, *, seed: int = 0) -> Direction:
     d = vocabulary.shape[1]
     if d == 1:
         return measured_direction(vocabulary, np.ones(1))
-    v = np.random.default_rng(seed).standard_normal((DRAWS, d))
+    v = np.random.default_rng(seed).standard_normal((DIRECTIONS, d))
     drawn = [measured_direction(vocabulary, each / float(np.linalg.norm(each))) for each in v]
     return max(drawn, key=lambda found: found.g / found.largest / found.largest if found.largest > 0 else 0.0)

@@ -17,17 +17,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Array, Floats, Ints
 from monolayer.errors import PrecisionError
 
 TREE_DIMENSION = 8
-_BLOCK = 1024
+_ROWS_PER_BLOCK = 1024
 _TOP = 500  # largest coordinate is scaled to 2^500: squares stay finite, and as many binades lie below
 
 
@@ -40,7 +39,7 @@ class Closest:
     second: int
 
 
-def closest_pair(points: NDArray[Any], classes: Ints | None = None) -> Closest | None:
+def closest_pair(points: Array, classes: Ints | None = None) -> Closest | None:
     """The closest two of `points` `(M, p)` with different `classes` `(M,)`; None if there are no two.
 
     Without `classes` every point is its own class. Equal points of different classes are at distance 0.
@@ -74,7 +73,16 @@ def _on_a_line(x: Floats, own: Ints) -> Closest:
     return Closest(float(gaps[best]), first, second)
 
 
-def _by_tree(x: Floats, own: Ints) -> tuple[float, int, int]:
+class _Pair(NamedTuple):
+    """Two points of different classes and their squared distance."""
+
+    squared: float
+    first: int
+    second: int
+
+
+def _by_tree(x: Floats, own: Ints) -> _Pair:
+    """The closest pair of `x` `(M, p)` with different classes `own` `(M,)`, by a k-d tree."""
     distance, index = _nearest(x, x, 2, np.inf)
     foreign = own[index] != own[:, None]
     reach = np.where(foreign, distance, np.inf).min(axis=1)
@@ -92,7 +100,7 @@ def _by_tree(x: Floats, own: Ints) -> tuple[float, int, int]:
             winner = int(near[:, 0].argmin())
             if near[winner, 0] < best:
                 best, first, second = float(near[winner, 0]), int(asking[winner]), int(others[at[winner, 0]])
-    return best**2, first, second
+    return _Pair(best**2, first, second)
 
 
 def _nearest(x: Floats, queries: Floats, k: int, limit: float) -> tuple[Floats, Ints]:
@@ -101,8 +109,11 @@ def _nearest(x: Floats, queries: Floats, k: int, limit: float) -> tuple[Floats, 
     return np.asarray(distance), np.asarray(index, dtype=np.int64)
 
 
-def _by_products(x: Floats, own: Ints) -> tuple[float, int, int]:
-    """Blocks in the order of the coordinate that varies most, which ends a row of blocks early."""
+def _by_products(x: Floats, own: Ints) -> _Pair:
+    """The closest pair of `x` `(M, p)` with different classes `own` `(M,)`, by products of blocks.
+
+    Points are sorted by the coordinate that varies most, so that a row of blocks can end early.
+    """
     lead = int(np.ptp(x, axis=0).argmax())
     order = np.argsort(x[:, lead], kind="stable")
     x, own = x[order], own[order]
@@ -116,12 +127,12 @@ def _by_products(x: Floats, own: Ints) -> tuple[float, int, int]:
     right = np.column_stack([centred, ones, squares])
     slack = 2 * (6 * x.shape[1] + 16) * 2.0**-53 * float(squares.max())
     best, first, second = np.inf, 0, 0
-    for i in range(0, len(x), _BLOCK):
-        for j in range(i, len(x), _BLOCK):
-            apart = max(float(x[j, lead] - x[min(i + _BLOCK, len(x)) - 1, lead]), 0.0)
+    for i in range(0, len(x), _ROWS_PER_BLOCK):
+        for j in range(i, len(x), _ROWS_PER_BLOCK):
+            apart = max(float(x[j, lead] - x[min(i + _ROWS_PER_BLOCK, len(x)) - 1, lead]), 0.0)
             if apart * apart > best * (1 + 2.0**-30):
                 break
-            here, there = slice(i, i + _BLOCK), slice(j, j + _BLOCK)
+            here, there = slice(i, i + _ROWS_PER_BLOCK), slice(j, j + _ROWS_PER_BLOCK)
             product = left[here] @ right[there].T
             product[own[here, None] == own[there]] = np.inf
             low = float(product.min())
@@ -130,11 +141,11 @@ def _by_products(x: Floats, own: Ints) -> tuple[float, int, int]:
             # A pair closer than `best`, or the closest of the block, must show up below this line.
             line = min(best + slack, low + 2 * slack)
             rows, columns = np.divmod(np.flatnonzero(product <= line), product.shape[1])
-            for part in range(0, len(rows), _BLOCK):
-                a, b = i + rows[part : part + _BLOCK], j + columns[part : part + _BLOCK]
+            for part in range(0, len(rows), _ROWS_PER_BLOCK):
+                a, b = i + rows[part : part + _ROWS_PER_BLOCK], j + columns[part : part + _ROWS_PER_BLOCK]
                 exact = ((x[a] - x[b]) ** 2).sum(axis=1)
                 exact[own[a] == own[b]] = np.inf
                 winner = int(exact.argmin())
                 if exact[winner] < best:
                     best, first, second = float(exact[winner]), int(order[a[winner]]), int(order[b[winner]])
-    return best, first, second
+    return _Pair(best, first, second)

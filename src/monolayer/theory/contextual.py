@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_runs
 from monolayer.errors import DataError
 from monolayer.theory.closest import closest_pair
-from monolayer.theory.separation import Place, norms, token_rows
+from monolayer.theory.separation import TokenPlace, norms, token_rows
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class ContextualMapping:
 
     r: float
     delta: float
-    closest: tuple[Place, Place] | None
+    closest: tuple[TokenPlace, TokenPlace] | None
     points: int
     classes: int
 
@@ -62,14 +62,16 @@ class ContextualMapping:
 
 
 def contextual_mapping(f: Callable[[Any], Any], X: Any) -> ContextualMapping:
-    """Measure the (r, δ) of `f` on `X`.
+    """Measure the (r, δ) of the map `f` on the data `X`.
 
-    `f` is called once, with `X` as given. It answers with `(N, n, p)` or `(N, n)` arrays or tensors, padded
-    or not, or with a list of `(n_i, p)`. Time O(M log M) for p = 1; a neighbour search for p > 1. A model of ours
-    takes whatever it was built from, strings and lists of any lengths too; its logits are the outputs.
+    - `f`: a function that is called once, with `X` as given. It answers with arrays or tensors `(N, n, p)` or
+      `(N, n)`, padded or not, or with a list of `(n_i, p)`. Or a `Monolayer`, whose logits are the outputs.
+    - `X`: sequences, anything that `Sequences.of` takes.
+
+    It takes O(M log M) for p = 1, and a neighbour search for p > 1.
     """
     data = Sequences.of(X)
-    outputs = _flat(_answer(f, X), data)
+    outputs = _one_per_token(_outputs_of(f, X), data)
     classes = context_classes(data)
     closest = closest_pair(outputs, classes)
     return ContextualMapping(
@@ -105,18 +107,29 @@ def frequency_classes(sequence: Ints, rows: Ints, count: int) -> Ints:
     return distinct_runs(np.stack([values, reduced], axis=1).reshape(-1), 2 * lengths)
 
 
-def token_counts(sequence: Ints, rows: Ints, count: int) -> tuple[Ints, Ints, Ints]:
-    """The distinct `rows` of every sequence in order, their multiplicities, and how many each has."""
+class TokenCounts(NamedTuple):
+    """The distinct `rows` of every sequence, sequence after sequence, with the `counts` of each.
+
+    `lengths` `(N,)`: how many distinct rows each sequence has.
+    """
+
+    rows: Ints
+    counts: Ints
+    lengths: Ints
+
+
+def token_counts(sequence: Ints, rows: Ints, count: int) -> TokenCounts:
+    """How often each row occurs in each of `count` sequences; `sequence` `(T,)` says whose the `rows` `(T,)` are."""
     width = int(rows.max()) + 1
     pairs, counts = np.unique(sequence * width + rows, return_counts=True)
     lengths = np.bincount(pairs // width, minlength=count)
-    return pairs % width, counts.astype(np.int64), lengths.astype(np.int64)
+    return TokenCounts(pairs % width, counts.astype(np.int64), lengths.astype(np.int64))
 
 
-def _answer(f: Callable[[Any], Any], X: Any) -> Any:
-    """What `f` says to `X`; a failure inside `f` is told as one."""
+def _outputs_of(f: Callable[[Any], Any], X: Any) -> Any:
+    """The answer of `f` to `X`; an exception inside `f` becomes a `DataError` that says so."""
     if callable(getattr(f, "encode", None)) and hasattr(f, "bos"):
-        return _logits(f, X)
+        return _model_outputs(f, X)
     try:
         return f(X)
     except Exception as error:
@@ -126,7 +139,7 @@ def _answer(f: Callable[[Any], Any], X: Any) -> Any:
         ) from error
 
 
-def _logits(model: Any, X: Any) -> Any:
+def _model_outputs(model: Any, X: Any) -> Any:
     """The answer of a `Monolayer` to padded rows of its vocabulary; its own tensors make new ones, without torch."""
     data = model.encode(X)
     inside = np.arange(int(data.lengths.max())) < data.lengths[:, None]
@@ -137,7 +150,7 @@ def _logits(model: Any, X: Any) -> Any:
     return model(rows, like.new_tensor(data.lengths).long())
 
 
-def _flat(answer: Any, data: Sequences) -> Floats:
+def _one_per_token(answer: Any, data: Sequences) -> Floats:
     """`(T, p)` outputs, one per token, padding removed."""
     wanted = f"the map must answer with ({len(data)}, {int(data.lengths.max())}, p), an array, a tensor or a list"
     lengths = data.lengths.tolist()

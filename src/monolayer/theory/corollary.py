@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from flint import arb
@@ -31,7 +31,7 @@ from monolayer.theory.separation import on_a_line, separation
 
 Scale = Literal["paper", "measured"]
 
-MAX_BITS = 1 << 17
+COROLLARY_MAX_BITS = 1 << 17
 MAX_POINTS = 512
 """Points up to which balls are tried: the readout takes a product per pair of points."""
 
@@ -54,7 +54,7 @@ class Corollary:
     possible: float
 
 
-def corollary1(X: Any, Y: Any = None, *, scale: Scale = "paper", max_bits: int = MAX_BITS) -> Corollary:
+def corollary1(X: object, Y: object = None, *, scale: Scale = "paper", max_bits: int = COROLLARY_MAX_BITS) -> Corollary:
     """The paper's network for `X` with one class per token, `Y`: built, proved in balls, and tried in float64.
 
     Tokens are ids, the i-th of which stands at `|V| + i`, or vectors of one number; no sequence repeats a token.

@@ -29,7 +29,7 @@ Multiset = dict[int, int]  # value -> multiplicity
 
 
 class UndecidedError(ArithmeticError):
-    """A sign could not be told at the precision in force."""
+    """The sign of a number could not be decided at the precision in force."""
 
 
 @dataclass(frozen=True)

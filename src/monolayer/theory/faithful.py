@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from flint import arb
@@ -26,21 +26,38 @@ from flint import arb
 from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.theory.balls import Ball, interval, precision
-from monolayer.theory.bounds import Bounds
+from monolayer.theory.bounds import MappingConstants
 from monolayer.theory.contextual import frequency_classes, set_classes
 from monolayer.theory.enclosure import Multiset, UndecidedError, smallest_gap
 from monolayer.theory.injectivity import exact_projection
-from monolayer.theory.separation import Place
+from monolayer.theory.separation import TokenPlace
 
 Verdict = Literal["proved", "refuted", "undecided"]
-Query = tuple[int, list[Multiset], list[int], list[Place]]
+
+
+class Query(NamedTuple):
+    """One token: its value `vᵀx` as an integer, and its contexts, with the set and the place that belong to each."""
+
+    value: int
+    contexts: list[Multiset]
+    sets: list[int]
+    places: list[TokenPlace]
+
+
+class SmallestSeparation(NamedTuple):
+    """ln of the smallest separation, two places that attain it (None: two tokens do), and the precision it took."""
+
+    log: Ball
+    closest: tuple[TokenPlace, TokenPlace] | None
+    bits: int
+
 
 MAX_BITS = 1 << 14
 MAX_TERMS = 4_000_000  # products x + y, at about a microsecond each
 
 
 @dataclass(frozen=True)
-class Construction:
+class PaperConstruction:
     """One head of Theorem 2, carried out: its constants, and the smallest separation that it leaves.
 
     `log10_separation` encloses log10 of the smallest separation; `closest` are two places that attain it, within the
@@ -48,15 +65,15 @@ class Construction:
     decided.
     """
 
-    bounds: Bounds
+    bounds: MappingConstants
     verdict: Verdict
     reason: str
     log10_separation: tuple[float, float] | None = None
-    closest: tuple[Place, Place] | None = None
+    closest: tuple[TokenPlace, TokenPlace] | None = None
     bits: int | None = None
 
 
-class Head:
+class PaperHead:
     """The head of Theorem 2 for data with tokens `vocabulary` `(V, d)`, on which `vᵀ` is injective."""
 
     def __init__(
@@ -80,18 +97,18 @@ class Head:
         """`S = max |vᵀx|`."""
         return arb(max(abs(x) for x in self.values)) * self.unit()
 
-    def carry_out(self, constants: Callable[[], tuple[Ball, Ball]], max_bits: int, max_terms: int) -> Construction:
+    def carry_out(self, constants: Callable[[], tuple[Ball, Ball]], max_bits: int, max_terms: int) -> PaperConstruction:
         """Build the head with `constants() = (β, ln δ)`, and enclose its smallest separation."""
         with precision(64):
             beta = constants()[0].upper().mid()
-            bounds = Bounds(float(beta.log()), self.r_max + self.epsilon / 4, float(constants()[1]))
+            bounds = MappingConstants(float(beta.log()), self.r_max + self.epsilon / 4, float(constants()[1]))
             # The exponents λs have about this many bits before the point; 96 more are the working precision.
             score = float((beta * self.largest() ** 2).log()) / math.log(2)
         bits = 96 + max(0, math.ceil(score))
         cost = self._terms()
         if cost > max_terms:
             reason = f"all sequences take about {cost:,} terms, over max_terms = {max_terms:,}; give fewer"
-            return Construction(bounds, "undecided", reason)
+            return PaperConstruction(bounds, "undecided", reason)
         queries = self._queries()
         while bits <= max_bits:
             try:
@@ -104,13 +121,13 @@ class Head:
                 above, below = bool(log > log_delta), bool(log < log_delta)
             if above or below:
                 reason = f"the enclosure lies {'above' if above else 'below'} δ"
-                return Construction(bounds, "refuted" if below else "proved", reason, enclosure, closest, used)
+                return PaperConstruction(bounds, "refuted" if below else "proved", reason, enclosure, closest, used)
             bits *= 2
         reason = (
             f"no decision within max_bits = {max_bits:,}; the exponents alone need {bits:,} bits, and values "
             f"subtracted as they stand would need about {bounds.bits or 0:,}"
         )
-        return Construction(bounds, "undecided", reason)
+        return PaperConstruction(bounds, "undecided", reason)
 
     def _terms(self) -> int:
         """How many products the enclosure forms, about: n² a comparison."""
@@ -118,7 +135,7 @@ class Head:
         return int((uses * np.log2(uses + 1)).sum() * int(self.data.lengths.max()) ** 2)
 
     def _queries(self) -> list[Query]:
-        """For each token: its value, its contexts, the sets that these belong to, and its places."""
+        """One query per token that occurs, with one context for each different multiset of tokens around it."""
         sequence, rows, count = self.data.sequence, self.rows, len(self.data)
         sets = set_classes(sequence, rows, count)
         _, first = np.unique(frequency_classes(sequence, rows, count), return_index=True)
@@ -127,16 +144,14 @@ class Head:
             tokens = rows[self.data.offsets[i] : self.data.offsets[i + 1]].tolist()
             content = {self.values[x]: m for x, m in Counter(tokens).items()}
             for x in sorted(set(tokens)):
-                query = queries.setdefault(x, (self.values[x], [], [], []))
-                query[1].append(content)
-                query[2].append(int(sets[i]))
-                query[3].append((i, tokens.index(x)))
+                query = queries.setdefault(x, Query(self.values[x], [], [], []))
+                query.contexts.append(content)
+                query.sets.append(int(sets[i]))
+                query.places.append((i, tokens.index(x)))
         return list(queries.values())
 
-    def _smallest(
-        self, queries: list[Query], beta: Ball, bits: int, max_bits: int
-    ) -> tuple[Ball, tuple[Place, Place] | None, int]:
-        """ln of the smallest separation, where it is attained, and the precision it took."""
+    def _smallest(self, queries: list[Query], beta: Ball, bits: int, max_bits: int) -> SmallestSeparation:
+        """The smallest separation that the head with score scale β leaves, enclosed from `bits` bits on."""
         with precision(bits):
             weight = arb(self.epsilon) / (4 * arb(self.r_max))
             # The measured ε lies within 2^-39 of the lowered one.
@@ -157,4 +172,4 @@ class Head:
                 if log.mid() < least.mid():
                     closest = (places[gap.first], places[gap.second])
                 least, used = least.min(log), max(used, gap.bits)
-        return least, closest, used
+        return SmallestSeparation(least, closest, used)

@@ -19,12 +19,11 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from monolayer.errors import DataError
-from monolayer.theory.attention import Comparison, SoftmaxVerdict, decide_softmax, exact_heads, overall, vectors
+from monolayer.theory.attention import SoftmaxComparison, SoftmaxVerdict, decide_softmax, exact_heads, overall, vectors
 from monolayer.theory.weights import AttentionWeights
 
 
@@ -47,7 +46,7 @@ class FrequencyCheck:
 
     same: bool
     tokens: tuple[Hashable, ...]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[SoftmaxComparison, ...]
     hardmax_equal: bool
 
     @property
@@ -61,7 +60,7 @@ class FrequencyCheck:
         return all(comparison.verdict == "equal" for comparison in self.comparisons)
 
 
-def compare_sequences(weights: Any, X: Any, Y: Any) -> FrequencyCheck:
+def compare_sequences(weights: object, X: object, Y: object) -> FrequencyCheck:
     """Whether softmax with these weights tells two sequences `(n, d)`, `(m, d)` apart at shared tokens."""
     layer = AttentionWeights.of(weights)
     # Adding 0.0 makes −0.0 and 0.0 the same token, as they are the same number.

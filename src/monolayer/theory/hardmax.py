@@ -17,7 +17,15 @@ import numpy as np
 from monolayer.arrays import Floats
 from monolayer.errors import DataError
 from monolayer.table import as_table, plural
-from monolayer.theory.attention import Comparison, SoftmaxVerdict, Vector, decide_softmax, exact_heads, overall, vectors
+from monolayer.theory.attention import (
+    SoftmaxComparison,
+    SoftmaxVerdict,
+    Vector,
+    decide_softmax,
+    exact_heads,
+    overall,
+    vectors,
+)
 from monolayer.theory.universal import shared_tokens, universal_pair, universality
 from monolayer.theory.weights import AttentionWeights
 
@@ -35,7 +43,7 @@ class Refutation:
     X_prime: Floats
     shared: tuple[tuple[int, int], ...]
     outputs: tuple[Vector, ...]
-    softmax: tuple[Comparison, ...]
+    softmax: tuple[SoftmaxComparison, ...]
     universal: bool
     """Whether the pair is known to defeat every hardmax layer, not only this one (universal.py)."""
     verdict: Literal["refuted"] = "refuted"
@@ -48,7 +56,7 @@ class Refutation:
     __repr__ = as_table
 
     def rows(self) -> list[tuple[str, str]]:
-        """What was found, a (name, value) pair a row, for a table."""
+        """What was found as (name, value) pairs, one per row of a table."""
         _, worst = self._least()
         return [
             ("layer", self._size()),
@@ -72,9 +80,9 @@ class Refutation:
         multiples = np.asarray(np.round(tokens[:, axis] / (v[axis] or np.inf)), dtype=np.float64)
         if not np.array_equal(tokens, np.outer(multiples, v)):
             return plural(len(tokens), "token")
-        return f"{{{_cut(multiples)}}}·v, v = ({_cut(v)})"
+        return f"{{{_some_numbers(multiples)}}}·v, v = ({_some_numbers(v)})"
 
-    def _least(self) -> tuple[int, Comparison]:
+    def _least(self) -> tuple[int, SoftmaxComparison]:
         """The comparison that decides the verdict on softmax, and the place of its token in X."""
         chosen = [(k, c) for (k, _), c in zip(self.shared, self.softmax, strict=True)]
         return min(chosen, key=lambda each: (each[1].verdict != self.softmax_verdict, each[1].upper))
@@ -118,24 +126,26 @@ class Refutation:
         }
 
 
-def refute_hardmax(weights: Any = None, *, heads: int = 1, dim: int = 4, n: int = 4, seed: int = 0) -> Refutation:
-    """Two sequences of `n` tokens that the hardmax layer with these weights cannot tell apart, checked.
+def refute_hardmax(weights: object = None, *, heads: int = 1, dim: int = 4, n: int = 4, seed: int = 0) -> Refutation:
+    """Find two sequences that the hardmax layer with these weights cannot tell apart, and check them exactly.
 
-    `weights` is anything that `AttentionWeights.of` takes; without it, `heads` random heads of dimension
-    `dim` are drawn.
+    - `weights`: anything that `AttentionWeights.of` takes; None: random heads.
+    - `heads`, `dim`: how many random heads are drawn, and the dimension of their tokens.
+    - `n`: tokens per sequence, at least 4.
+    - `seed`: of the random heads and the pair of sequences.
     """
     layer = AttentionWeights.random(heads, dim, seed=seed) if weights is None else AttentionWeights.of(weights)
     return check_witness(layer, *universal_pair(n, layer.dim, seed=seed))
 
 
-def check_witness(weights: Any, X: Any, X_prime: Any) -> Refutation:
+def check_witness(weights: object, X: object, X_prime: object) -> Refutation:
     """The refutation that a pair of sequences `(n, d)`, `(n', d)` gives, if it gives one; else `DataError`.
 
     Any pair will do, of any shape: no repeated token, different vocabularies, a shared token, and equal
     hardmax outputs of every head at every shared token.
     """
     layer = AttentionWeights.of(weights)
-    X, Y = _sequence(X, "X", layer.dim), _sequence(X_prime, "X'", layer.dim)
+    X, Y = _distinct_tokens(X, "X", layer.dim), _distinct_tokens(X_prime, "X'", layer.dim)
     shared = shared_tokens(X, Y)
     if len(shared) == len(X) == len(Y):
         raise DataError("X and X' have the same vocabulary: a contextual mapping need not tell them apart")
@@ -155,8 +165,8 @@ def check_witness(weights: Any, X: Any, X_prime: Any) -> Refutation:
     return Refutation(layer, X, Y, shared, tuple(map(tuple, outputs)), softmax, universal)
 
 
-def _sequence(tokens: Any, name: str, dim: int) -> Floats:
-    """Tokens `(n, d)` without a repeat."""
+def _distinct_tokens(tokens: object, name: str, dim: int) -> Floats:
+    """The tokens as read-only float64 `(n, d)`; an error if one is repeated."""
     array = vectors(tokens, name, dim)
     distinct, first = np.unique(array + 0.0, axis=0, return_index=True)
     if len(distinct) < len(array):
@@ -166,10 +176,10 @@ def _sequence(tokens: Any, name: str, dim: int) -> Floats:
     return array
 
 
-def _distance(comparison: Comparison) -> str:
+def _distance(comparison: SoftmaxComparison) -> str:
     return f"[{comparison.lower:.6g}, {comparison.upper:.6g}]"
 
 
-def _cut(numbers: Floats) -> str:
+def _some_numbers(numbers: Floats) -> str:
     shown = [f"{number:g}" for number in numbers]
     return ", ".join(shown if len(shown) <= 12 else [*shown[:5], "…", *shown[-5:]])

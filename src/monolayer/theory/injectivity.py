@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from monolayer.arrays import Floats
 
 _UNIT = 2.0**-53
-_TINY = 2.0**-1074
+_LEAST_FLOAT = 2.0**-1074
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def projection_injective(vocabulary: ArrayLike, v: ArrayLike) -> Injectivity:
         s = vocabulary @ v
         # A dot product in any order errs by γ_d Σ|x_i v_i|, and by half the smallest float for each product
         # that underflows. γ_d ≤ 1.01 d u; two more units cover the rounding of this bound itself.
-        error = 1.01 * (len(v) + 2) * _UNIT * (np.abs(vocabulary) @ np.abs(v)) + len(v) * _TINY
+        error = 1.01 * (len(v) + 2) * _UNIT * (np.abs(vocabulary) @ np.abs(v)) + len(v) * _LEAST_FLOAT
         low, high = s - error, s + error
     unknown = ~(np.isfinite(low) & np.isfinite(high))
     low[unknown], high[unknown] = -np.inf, np.inf

@@ -9,21 +9,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Array, Floats, Ints
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.table import plural
 from monolayer.theory.closest import closest_pair
 
-Place = tuple[int, int]
+TokenPlace = tuple[int, int]
 
 _ROOM = 2.0**-40
 _NAMED = 5  # rows that a sentence names before it counts the rest
+
+
+class StrictSeparation(NamedTuple):
+    """Numbers with `r_min < ‖x‖ < r_max` for every token and `‖x − y‖ > epsilon` for any two different ones."""
+
+    r_min: float
+    r_max: float
+    epsilon: float
 
 
 @dataclass(frozen=True)
@@ -45,15 +52,15 @@ class Separation:
     r_min: float | None
     r_max: float | None
     epsilon: float | None
-    closest_pair: tuple[Place, Place] | None
+    closest_pair: tuple[TokenPlace, TokenPlace] | None
     repeating: tuple[int, ...]
     repeated_tokens: int
-    zeros: tuple[Place, ...]
+    zeros: tuple[TokenPlace, ...]
 
-    def strict(self) -> tuple[float, float, float]:
-        """r_min, r_max and ε moved by 2^-40 of themselves, more than their rounding errors: now `<` holds for `≤`."""
+    def strict(self) -> StrictSeparation:
+        """The measured numbers moved by 2^-40 of themselves, more than their rounding errors: `≤` becomes `<`."""
         assert self.r_min is not None and self.r_max is not None and self.epsilon is not None  # noqa: PT018  not ids
-        return self.r_min * (1 - _ROOM), self.r_max * (1 + _ROOM), self.epsilon * (1 - _ROOM)
+        return StrictSeparation(self.r_min * (1 - _ROOM), self.r_max * (1 + _ROOM), self.epsilon * (1 - _ROOM))
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -61,7 +68,7 @@ class Separation:
         words = []
         if self.repeating:
             words.append(
-                f"{_rows(self.repeating)} {'repeats' if len(self.repeating) == 1 else 'repeat'} a token "
+                f"{_sequences_named(self.repeating)} {'repeats' if len(self.repeating) == 1 else 'repeat'} a token "
                 f"({plural(self.repeated_tokens, 'repetition')} in all)"
             )
         if self.zeros:
@@ -103,15 +110,18 @@ class Separation:
         return "\n".join(lines)
 
 
-def separation(X: Any) -> Separation:
-    """Measure the separation of `X`, which is anything that `Sequences.of` takes."""
+def separation(X: object) -> Separation:
+    """Measure the separation of the tokens of some data.
+
+    `X`: sequences, anything that `Sequences.of` takes.
+    """
     data = Sequences.of(X)
     vocabulary, rows = token_rows(data)
     first = np.empty(len(vocabulary), np.int64)
     first[rows[::-1]] = np.arange(len(rows))[::-1]  # the last assignment wins: the first appearance
     repeating, repeated = _repeats(data, rows)
     r_min = r_max = epsilon = pair = None
-    zeros: tuple[Place, ...] = ()
+    zeros: tuple[TokenPlace, ...] = ()
     if data.vocabulary is None:
         size = norms(vocabulary)
         r_min, r_max = float(size.min()), float(size.max())
@@ -139,7 +149,7 @@ def separation(X: Any) -> Separation:
     )
 
 
-def token_rows(data: Sequences) -> tuple[NDArray[Any], Ints]:
+def token_rows(data: Sequences) -> tuple[Array, Ints]:
     """The tokens that occur, `(V,)` ids or `(V, d)` vectors, and each token's row among them, `(T,)`."""
     if data.vocabulary is None:
         return distinct_rows(data.tokens)
@@ -169,7 +179,7 @@ def _repeats(data: Sequences, rows: Ints) -> tuple[tuple[int, ...], int]:
     return tuple(np.unique(sequence[1:][again]).tolist()), int(again.sum())
 
 
-def _rows(rows: tuple[int, ...]) -> str:
+def _sequences_named(rows: tuple[int, ...]) -> str:
     named = ", ".join(str(row) for row in rows[:_NAMED])
     more = f" and {len(rows) - _NAMED:,} more" if len(rows) > _NAMED else ""
     return f"sequence{'s' if len(rows) > 1 else ''} {named}{more}"

@@ -23,7 +23,7 @@ SHARPNESS = 4.0
 """β of softmax pooling."""
 
 
-Values = Callable[[Floats], Floats]
+TokenFunction = Callable[[Floats], Floats]
 Lipschitz = Callable[[int, int, float, float], float | None]
 
 
@@ -32,7 +32,7 @@ class TargetFunction:
     """A function, what it does in words, and `lipschitz(dim, length, low, high)`: its constant, or None."""
 
     name: str
-    function: Values
+    function: TokenFunction
     does: str
     lipschitz: Lipschitz
     equivariant: bool = True
@@ -45,7 +45,7 @@ class TargetFunction:
         return self.function(X)
 
     def check(self, dim: int, length: int) -> None:
-        """A size that the function is not defined for is an error that says so."""
+        """Refuse a dimension or a length that the function is not defined for."""
         if self.scalar and dim != 1:
             raise DataError(f"{self.name} is defined for tokens of dimension 1 only, not {dim}")
         if length < self.tokens:
@@ -53,13 +53,13 @@ class TargetFunction:
 
 
 TARGETS: dict[str, TargetFunction] = {}
-"""The library, by name."""
+"""All functions of this file, by name."""
 
 
-def _target(name: str, does: str, lipschitz: Lipschitz, **options: Any) -> Callable[[Values], Values]:
-    """Enter a function into the library."""
+def _target(name: str, does: str, lipschitz: Lipschitz, **options: Any) -> Callable[[TokenFunction], TokenFunction]:
+    """A decorator that enters a function into `TARGETS`."""
 
-    def enter(function: Values) -> Values:
+    def enter(function: TokenFunction) -> TokenFunction:
         TARGETS[name] = TargetFunction(name, function, does, lipschitz, **options)
         return function
 
@@ -98,7 +98,7 @@ def median(X: Floats) -> Floats:
     return np.broadcast_to(np.median(X, axis=1, keepdims=True), X.shape)
 
 
-def _constant(dim: int) -> float:
+def _gravity_constant(dim: int) -> float:
     """The Lipschitz constant of `gravity`, proved there."""
     return (1.0 if dim <= 3 else math.sqrt(dim)) / SOFTENING**2
 
@@ -121,7 +121,7 @@ def gravity(r: Floats) -> Floats:
     return np.asarray(r / (np.square(r).sum(axis=-1, keepdims=True) + SOFTENING**2))
 
 
-@_target("force", "softened gravity between all pairs of tokens", lambda d, n, *_: 2.0 * (n - 1) * _constant(d))
+@_target("force", "softened gravity between all pairs of tokens", lambda d, n, *_: 2.0 * (n - 1) * _gravity_constant(d))
 def force(X: Floats) -> Floats:
     """The softened gravity that all other tokens exert on a token.
 
@@ -131,7 +131,7 @@ def force(X: Floats) -> Floats:
     return np.asarray(gravity(X[:, None, :, :] - X[:, :, None, :]).sum(axis=2))
 
 
-@_target("mean-field", "softened gravity towards the mean", lambda d, n, *_: 2.0 * (n - 1) / n * _constant(d))
+@_target("mean-field", "softened gravity towards the mean", lambda d, n, *_: 2.0 * (n - 1) / n * _gravity_constant(d))
 def mean_field(X: Floats) -> Floats:
     """The softened gravity of all mass put at the mean of the tokens.
 
@@ -141,7 +141,7 @@ def mean_field(X: Floats) -> Floats:
 
 
 @_target("nearest", "distance to the nearest other token", lambda d, *_: 2.0 * math.sqrt(d), tokens=2)
-def nearest(X: Floats) -> Floats:
+def distance_to_nearest(X: Floats) -> Floats:
     """The Euclidean distance to the nearest other token.
 
     L = 2√d: a difference of tokens moves by at most 2δ in each coordinate, its length by at most 2√d δ, and a minimum

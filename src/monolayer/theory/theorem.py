@@ -15,7 +15,7 @@ from typing import Any
 from monolayer.data import Sequences
 from monolayer.table import as_table
 from monolayer.theory.bounds import contextual_constants, good_direction, theorem2
-from monolayer.theory.faithful import MAX_BITS, MAX_TERMS, Construction, Head, Verdict
+from monolayer.theory.faithful import MAX_BITS, MAX_TERMS, PaperConstruction, PaperHead, Verdict
 from monolayer.theory.injectivity import Injectivity, projection_injective
 from monolayer.theory.separation import Separation, on_a_line, separation, token_rows
 
@@ -29,8 +29,8 @@ class Theorem:
 
     separation: Separation
     embedding: str
-    worst: Construction | None
-    measured: Construction | None
+    worst: PaperConstruction | None
+    measured: PaperConstruction | None
     refused: str
     direction: tuple[float, ...]
     injectivity: Injectivity
@@ -45,7 +45,7 @@ class Theorem:
     __repr__ = as_table
 
     def rows(self) -> list[tuple[str, str]]:
-        """(name, value) pairs for a table."""
+        """What was found as (name, value) pairs, one per row of a table."""
         data, exact = self.separation, self.injectivity
         # Where the hypotheses fail, the construction was carried out all the same.
         beyond = "; computed for these data, which the theorem does not cover" if data.broken else ""
@@ -99,12 +99,16 @@ class Theorem:
         return result
 
 
-def theorem(X: Any, *, max_bits: int = MAX_BITS, max_terms: int = MAX_TERMS, seed: int = 0) -> Theorem:
-    """Carry out Theorem 2 on `X`, anything that `Sequences.of` takes, and check Theorem A exactly.
+def theorem(X: object, *, max_bits: int = MAX_BITS, max_terms: int = MAX_TERMS, seed: int = 0) -> Theorem:
+    """Carry out Theorem 2 on the data `X`, and check Theorem A exactly.
 
-    The i-th id that occurs, from 0, stands at `|V| + i` on the line; for ids elsewhere give their vectors. The
-    enclosure sorts contexts by proved comparisons. Data for which it would form more than about `max_terms` products,
-    a microsecond each, stay 'undecided'. Precision doubles up to `max_bits`.
+    The i-th id that occurs, from 0, stands at `|V| + i` on the line; to place ids elsewhere, give their vectors. The
+    enclosure sorts contexts by proved comparisons.
+
+    - `X`: sequences, anything that `Sequences.of` takes.
+    - `max_bits`: the largest precision; it doubles up to there.
+    - `max_terms`: data that need more than about so many products, a microsecond each, stay 'undecided'.
+    - `seed`: of the random direction `v`.
     """
     data, words = Sequences.of(X), ""
     if data.vocabulary is not None:
@@ -115,11 +119,11 @@ def theorem(X: Any, *, max_bits: int = MAX_BITS, max_terms: int = MAX_TERMS, see
     direction = good_direction(vocabulary, seed=seed)
     injectivity = projection_injective(vocabulary, direction.v)
     worst = tight = None
-    refused = _refusal(measured, injectivity)
+    refused = _why_refused(measured, injectivity)
     if not refused:
         n, size, dim = measured.longest, *vocabulary.shape
         r_min, r_max, epsilon = measured.strict()
-        head = Head(data, vocabulary, rows, direction.v, r_max, epsilon)
+        head = PaperHead(data, vocabulary, rows, direction.v, r_max, epsilon)
         worst = head.carry_out(lambda: theorem2(size, dim, n, r_min, r_max, epsilon), max_bits, max_terms)
         tight = head.carry_out(
             lambda: contextual_constants(n, head.g(), head.largest(), r_max, epsilon), max_bits, max_terms
@@ -127,7 +131,7 @@ def theorem(X: Any, *, max_bits: int = MAX_BITS, max_terms: int = MAX_TERMS, see
     return Theorem(measured, words, worst, tight, refused, tuple(direction.v.tolist()), injectivity)
 
 
-def _refusal(measured: Separation, injectivity: Injectivity) -> str:
+def _why_refused(measured: Separation, injectivity: Injectivity) -> str:
     if measured.vocabulary == 1:
         return "there is one token only, so no two contexts differ and nothing has to be separated"
     if measured.r_min == 0:

@@ -16,7 +16,7 @@ All arithmetic here is rational, and every token is a float exactly.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from monolayer.errors import DataError
 from monolayer.theory.attention import vectors
 
 
-def universality(X: Any, Y: Any) -> Literal["universal", "separable", "undecided"]:
+def universality(X: object, Y: object) -> Literal["universal", "separable", "undecided"]:
     """Whether every hardmax layer gives each nonzero shared token of `X` `(n, d)` and `Y` `(m, d)` one output.
 
     'separable': some layer does not. 'undecided': the tokens do not lie on one line.

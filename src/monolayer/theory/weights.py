@@ -17,16 +17,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Floats
+from monolayer.arrays import Array, Floats
 from monolayer.data.npz import load_arrays
 from monolayer.errors import DataError
 
-NAMES = ("W_Q", "W_K", "W_V", "W_O")
+MATRICES = ("W_Q", "W_K", "W_V", "W_O")
 
 
-class Head(NamedTuple):
+class HeadWeights(NamedTuple):
     """One head: `W_Q`, `W_K` `(s, d)`, `W_V` `(s', d)`, `W_O` `(d, s')`."""
 
     W_Q: Floats
@@ -39,7 +38,7 @@ class Head(NamedTuple):
 class AttentionWeights:
     """The heads of one layer, as read-only float64; every entry is finite and every shape fits."""
 
-    heads: tuple[Head, ...]
+    heads: tuple[HeadWeights, ...]
 
     def __post_init__(self) -> None:
         if len(self.heads) == 0:
@@ -47,13 +46,13 @@ class AttentionWeights:
         heads = []
         for number, matrices in enumerate(self.heads):
             if not isinstance(matrices, Sequence | np.ndarray) or len(matrices) != 4:
-                raise DataError(f"head {number} is not a list of four matrices {', '.join(NAMES)}")
-            heads.append(Head(*(_matrix(m, number, name) for name, m in zip(NAMES, matrices, strict=True))))
+                raise DataError(f"head {number} is not a list of four matrices {', '.join(MATRICES)}")
+            heads.append(HeadWeights(*(_matrix(m, number, name) for name, m in zip(MATRICES, matrices, strict=True))))
         dim = heads[0].W_Q.shape[1]
         for number, head in enumerate(heads):
             size, value_size = len(head.W_Q), len(head.W_V)
             wanted = (size, dim), (size, dim), (value_size, dim), (dim, value_size)
-            for name, matrix, shape in zip(NAMES, head, wanted, strict=True):
+            for name, matrix, shape in zip(MATRICES, head, wanted, strict=True):
                 if matrix.shape != shape:
                     raise DataError(
                         f"{name} of head {number} has shape {matrix.shape}, but {shape} is needed: W_Q, W_K are (s, d)"
@@ -73,10 +72,10 @@ class AttentionWeights:
         if heads < 1 or dim < 1 or size < 1:
             raise DataError(f"heads = {heads}, dim = {dim}, head size = {size}: each must be at least 1")
         generator, shapes = np.random.default_rng(seed), ((size, dim), (size, dim), (size, dim), (dim, size))
-        return cls(tuple(Head(*(generator.normal(0.0, dim**-0.5, s) for s in shapes)) for _ in range(heads)))
+        return cls(tuple(HeadWeights(*(generator.normal(0.0, dim**-0.5, s) for s in shapes)) for _ in range(heads)))
 
     @classmethod
-    def of(cls, source: Any) -> AttentionWeights:
+    def of(cls, source: object) -> AttentionWeights:
         """Weights from a file's path, named arrays or tensors as in a file, or a sequence of heads.
 
         A head is four matrices in the order W_Q, W_K, W_V, W_O.
@@ -95,35 +94,35 @@ class AttentionWeights:
         if isinstance(source, Sequence | np.ndarray) and len(source):
             return cls(tuple(source))
         raise DataError(
-            f"weights are a {type(source).__name__}; give a file, a dict of arrays {', '.join(NAMES)}, or a non-empty "
-            "list of heads"
+            f"weights are a {type(source).__name__}; give a file, a dict of arrays {', '.join(MATRICES)}, or a "
+            "non-empty list of heads"
         )
 
 
-def _from_names(arrays: Mapping[str, Any]) -> tuple[Head, ...]:
+def _from_names(arrays: Mapping[str, Any]) -> tuple[HeadWeights, ...]:
     """Heads of stacked arrays `W_Q (H, s, d)`, ...; a matrix is one head."""
-    missing, unknown = [n for n in NAMES if n not in arrays], [str(n) for n in arrays if n not in NAMES]
+    missing, unknown = [n for n in MATRICES if n not in arrays], [str(n) for n in arrays if n not in MATRICES]
     if missing:
         raise DataError(
-            f"{', '.join(missing)} missing: name the arrays {', '.join(NAMES)} (heads along the first axis)"
+            f"{', '.join(missing)} missing: name the arrays {', '.join(MATRICES)} (heads along the first axis)"
         )
     if unknown:
         raise DataError(
             f"unknown arrays {', '.join(unknown[:4])}: leave them out. Biases too: they change no refutation, because "
             "they shift all scores of a query alike and all values alike"
         )
-    stacks = {name: _numbers(arrays[name], name) for name in NAMES}
+    stacks = {name: _real_array(arrays[name], name) for name in MATRICES}
     for name, stack in stacks.items():
         if stack.ndim not in (2, 3):
             raise DataError(f"{name} has shape {stack.shape}: it must be a matrix, or one per head (H, ., .)")
     parts = [stack if stack.ndim == 3 else stack[None] for stack in stacks.values()]
-    counts = {name: len(part) for name, part in zip(NAMES, parts, strict=True)}
+    counts = {name: len(part) for name, part in zip(MATRICES, parts, strict=True)}
     if len(set(counts.values())) != 1:
         raise DataError(f"the arrays disagree on the number of heads (their first axis): {counts}")
-    return tuple(Head(*matrices) for matrices in zip(*parts, strict=True))
+    return tuple(HeadWeights(*matrices) for matrices in zip(*parts, strict=True))
 
 
-def _numbers(array: Any, where: str) -> NDArray[Any]:
+def _real_array(array: Any, where: str) -> Array:
     if hasattr(array, "detach"):
         array = array.detach().cpu()
         array = (array.double() if array.is_floating_point() else array).numpy()  # NumPy lacks bfloat16
@@ -136,10 +135,10 @@ def _numbers(array: Any, where: str) -> NDArray[Any]:
     return numbers
 
 
-def _matrix(array: Any, number: int, name: str) -> Floats:
+def _matrix(array: object, number: int, name: str) -> Floats:
     """One matrix as read-only float64, its value unchanged."""
     where = f"{name} of head {number}"
-    numbers = _numbers(array, where)
+    numbers = _real_array(array, where)
     if numbers.ndim != 2 or 0 in numbers.shape:
         raise DataError(f"{where} has shape {numbers.shape}: it must be a matrix with at least one entry")
     matrix = numbers.astype(np.float64)

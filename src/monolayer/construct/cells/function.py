@@ -9,18 +9,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Array, Floats, Ints, Numbers
 from monolayer.construct.cells.grid import Box
 from monolayer.errors import DataError
 from monolayer.table import plural
 
+BatchFunction = Callable[[Numbers], Numbers]
+"""A function of batches `(B, n, d)`, arrays or tensors."""
 _ENTRIES_AT_ONCE = 1 << 18
 """Numbers handed to `f` at a time, n times over: what it computes for pairs of tokens stays in cache."""
 
@@ -28,7 +28,9 @@ _ENTRIES_AT_ONCE = 1 << 18
 class Function:
     """`f` on the domain `box`: NumPy float64 in, `(B, n, m)` float64 out."""
 
-    def __init__(self, f: Callable[[Any], Any], box: Box, out_dim: int | None, device: Any = None) -> None:
+    def __init__(
+        self, f: BatchFunction, box: Box, out_dim: int | None, device: torch.device | str | None = None
+    ) -> None:
         if not callable(f):
             raise DataError(f"f is a {type(f).__name__}: it must be a function of batches (B, n, d)")
         self._f, self.box, self._device = f, box, device
@@ -44,13 +46,13 @@ class Function:
         self._check_repeats(probe, answers)
 
     def __call__(self, X: Floats) -> Floats:
-        """`(B, n, d)` to `(B, n, m)`, checked, in blocks."""
+        """Ask `f` at sequences `X` `(B, n, d)`, block by block, and check its answers `(B, n, m)`."""
         parts = [self._checked(X[start : start + self.batch]) for start in range(0, len(X), self.batch)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     @property
     def batch(self) -> int:
-        """Sequences that `f` gets at a time."""
+        """How many sequences `f` is given at a time."""
         return max(1, _ENTRIES_AT_ONCE // (self.box.length**2 * max(self.box.dim, self.out_dim)))
 
     def _checked(self, X: Floats) -> Floats:
@@ -69,20 +71,20 @@ class Function:
         if suspect and not np.isfinite(answer).all():
             row = int(np.flatnonzero(~np.isfinite(answer).all(axis=(1, 2)))[0])
             raise DataError(
-                f"f is not finite at {show(X[row])}: it returned {show(answer[row])}. It must be a real function on "
-                "the whole domain; choose another domain, or mend it there"
+                f"f is not finite at {shown(X[row])}: it returned {shown(answer[row])}. It must be a real function on "
+                "the whole domain; choose another domain, or fix it there"
             )
         return answer
 
-    def _call(self, X: Floats) -> NDArray[Any]:
-        """One call of `f`, on a copy that it may spoil."""
+    def _call(self, X: Floats) -> Array:
+        """Call `f` once, on a copy of `X` that it may overwrite; its failure becomes a `DataError`."""
         try:
             return self._answer(X, self._torch)
         except Exception as error:
             raise DataError(f"f failed on a batch of shape {X.shape}: {type(error).__name__}: {error}") from error
 
-    def _answer(self, X: Floats, as_torch: bool) -> NDArray[Any]:
-        given: Any = X.copy()
+    def _answer(self, X: Floats, as_torch: bool) -> Array:
+        given: Numbers = X.copy()
         if as_torch:
             kind = next(self._f.parameters(), None) if isinstance(self._f, nn.Module) else None
             given = torch.from_numpy(given).to(
@@ -114,7 +116,7 @@ class Function:
         return False
 
     def _check_repeats(self, probe: Floats, before: Floats) -> None:
-        """The same sequences again, as a batch and one by one: the answers must be the same."""
+        """Refuse an `f` that answers differently when it is asked again, as a batch or one sequence at a time."""
         # Other batches may be summed in another order: differences of some hundred roundings are none.
         room = 2.0**12 * self.rounding * float(np.abs(before).max())
         again = self(probe)
@@ -124,13 +126,13 @@ class Function:
             row = int(apart.argmax())
             if apart[row] > room:
                 raise DataError(
-                    f"f returns different values on equal input: at {show(probe[row])} first {show(before[row])}, and "
-                    f"{how} {show(other[row])}. Only a function can be approximated"
+                    f"f returns different values on equal input: at {shown(probe[row])} first {shown(before[row])}, "
+                    f"and {how} {shown(other[row])}. Only a function can be approximated"
                 )
 
 
-def show(values: Floats) -> str:
-    """Numbers in one line."""
+def shown(values: Floats) -> str:
+    """An array of numbers as one line of text, for messages."""
     text = np.array2string(values, precision=4, threshold=24, separator=", ", max_line_width=10**6)
     return " ".join(text.split())
 
@@ -157,7 +159,7 @@ def check_equivariance(f: Function, seed: int) -> None:
     apart = np.abs(after - before[:, orders]).max(axis=(2, 3))
     row, order = np.unravel_index(int(apart.argmax()), apart.shape)
     if apart[row, order] > room:
-        raise _refusal(X[row], orders[order], before[row], after[row, order])
+        raise _not_equivariant(X[row], orders[order], before[row], after[row, order])
 
 
 def _orders(n: int, random: np.random.Generator) -> Ints:
@@ -170,10 +172,10 @@ def _orders(n: int, random: np.random.Generator) -> Ints:
     return np.stack([swap, *(random.permutation(n) for _ in range(TRIED - 1))])
 
 
-def _refusal(X: Floats, order: Ints, before: Floats, after: Floats) -> DataError:
+def _not_equivariant(X: Floats, order: Ints, before: Floats, after: Floats) -> DataError:
     return DataError(
-        f"f is not permutation equivariant: it maps {show(X)} to {show(before)}; with the tokens in the order "
-        f"{tuple(order.tolist())} it should give {show(before[order])}, and it gives {show(after)}. A Transformer "
+        f"f is not permutation equivariant: it maps {shown(X)} to {shown(before)}; with the tokens in the order "
+        f"{tuple(order.tolist())} it should give {shown(before[order])}, and it gives {shown(after)}. A Transformer "
         "without positions cannot do that; with positions=True it approximates any continuous function, at the price "
         "of all sequences of cells in place of all multisets"
     )

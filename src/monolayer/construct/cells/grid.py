@@ -31,8 +31,8 @@ class Box:
     positions: bool
 
     @classmethod
-    def of(cls, dim: Any, length: Any, domain: Any, positions: Any) -> Box:
-        """The domain as a caller gives it, checked."""
+    def of(cls, dim: Any, length: Any, domain: Any, positions: object) -> Box:
+        """The domain from the arguments of `approximate`, once they are checked."""
         for name, value in (("dim", dim), ("length", length)):
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
                 raise DataError(f"{name} must be a whole number from 1 on, not {value!r}")
@@ -47,7 +47,7 @@ class Box:
         return cls(int(dim), int(length), low, high, positions)
 
     def knots(self, cells: int) -> int:
-        """Points that the readout must tell apart."""
+        """How many points the readout must tell apart with `cells` cells per coordinate."""
         V = math.prod([cells] * self.dim)
         if self.positions:
             return self.length * math.prod([V] * self.length)
@@ -85,7 +85,7 @@ class Lattice:
 
     @classmethod
     def with_width(cls, box: Box, cells: int, width: float) -> Lattice:
-        """Ramps of a given width, a power of two."""
+        """The lattice with ramps of width `width`, which is a power of two."""
         edges = np.linspace(box.low, box.high, cells + 1)
         largest = max(abs(box.low), abs(box.high))
         # In float32 a number is off by 2^−24 of itself at most; a grid finer than that is for float64 alone.
@@ -108,7 +108,7 @@ class Lattice:
 
     @property
     def right(self) -> Floats:
-        """`(D,)`: where they end."""
+        """`(D,)`: where the plateaus end, along one coordinate."""
         return np.append(self.start, self.box.high)
 
     @property
@@ -194,15 +194,15 @@ def afford(box: Box, cells: int, most_knots: int) -> None:
     if knots > most_knots:
         shape = f"dim={box.dim} and length={box.length}{' with positions' if box.positions else ''}"
         size = f"at most {fits:,} cells fit, {box.knots(fits):,} knots" if fits else "not even one cell fits"
-        what = f"{cells:,} cells per coordinate, {shape}, make {_count(knots)} knots"
+        what = f"{cells:,} cells per coordinate, {shape}, make {_short_number(knots)} knots"
         raise DataError(f"{what}; {most_knots:,} are the limit: {size}. {smaller(box)}")
 
 
 def smaller(box: Box) -> str:
-    """What would need fewer knots, in words."""
+    """Advice, for an error message, on how to need fewer knots."""
     less = "Fewer tokens, fewer coordinates or a larger error need fewer knots"
     return f"{less}, and so does an equivariant function without positions" if box.positions else less
 
 
-def _count(number: int) -> str:
+def _short_number(number: int) -> str:
     return f"{number:,}" if number < 10**15 else f"10^{math.log10(number):.0f}"

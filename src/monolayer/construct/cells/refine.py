@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from monolayer.arrays import Floats
-from monolayer.construct.cells.function import Function, show
+from monolayer.construct.cells.function import BatchFunction, Function, shown
 from monolayer.construct.cells.grid import Box, Lattice, smaller, smallest
 from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer
@@ -28,7 +28,7 @@ from monolayer.model.uniform import Uniform
 
 Modulus = Callable[[float], float]
 """`ω(h)`: a bound on how much any output changes when no input changes by more than `h`."""
-HALVINGS = 64
+BISECTIONS = 64
 """Enough that two floats of one size become neighbours."""
 POINTS = 20_000
 """Fresh points of either kind on which the error of a finished model is measured."""
@@ -45,7 +45,7 @@ def modulus_of(lipschitz: float | Modulus | None) -> Modulus | None:
 
 
 def bound(modulus: Modulus, lattice: Lattice) -> float:
-    """`ω(h)`; what is no number from 0 on is no modulus."""
+    """The error bound `ω(h)` of a lattice; an error if the modulus does not give a number from 0 on."""
     value = float(modulus(lattice.reach))
     if not value >= 0.0:
         raise DataError(f"the modulus of continuity gives ω({lattice.reach:g}) = {value}: it must be 0 or more")
@@ -76,7 +76,7 @@ def fresh_points(lattice: Lattice, points: int, seed: int) -> Floats:
     return np.concatenate([lattice.box.uniform(points, random), lattice.corners(points, random)])
 
 
-def measure(model: Monolayer | Uniform, f: Callable[..., object], points: int = POINTS, seed: int = 1) -> Measured:
+def measure(model: Monolayer | Uniform, f: BatchFunction | Function, points: int = POINTS, seed: int = 1) -> Measured:
     """The model against `f` on `points` fresh uniform points and as many hard ones, where errors are largest.
 
     Those are corners of cells; for the maximum norm, where there are none, equal tokens and knots.
@@ -118,9 +118,9 @@ def _equal_and_knots(box: Box, cells: int, points: int, seed: int) -> Floats:
     return np.concatenate([X, hard])
 
 
-SAMPLES = 4096
+SAMPLE_POINTS = 4096
 """Points of either kind, uniform and in corners, on which an error is estimated."""
-KEPT = 16
+MISSES_KEPT = 16
 """Fresh points that join the samples when they miss the error, the worst of them."""
 
 
@@ -134,16 +134,16 @@ class Errors:
 
     @classmethod
     def at(cls, f: Function, lattice: Lattice, X: Floats) -> Errors:
-        """The errors at `X`, less the points on ramps."""
+        """The errors at the points `X` that lie off the ramps."""
         X = X[~lattice.on_ramp(X)]
         centre = lattice.rounded(X)
         return cls(X, centre, np.abs(f(X) - f(centre)).max(axis=(1, 2)))
 
     @classmethod
     def sampled(cls, f: Function, lattice: Lattice, seed: int, hard: Floats | None = None) -> Errors:
-        """The errors on samples, and on the points of `hard` besides."""
+        """The errors on random samples, and on the points `hard` if they are given."""
         random = np.random.default_rng([seed, 20])
-        X = [f.box.uniform(SAMPLES, random), lattice.corners(SAMPLES, random)]
+        X = [f.box.uniform(SAMPLE_POINTS, random), lattice.corners(SAMPLE_POINTS, random)]
         return cls.at(f, lattice, np.concatenate(X if hard is None else [*X, hard]))
 
     @property
@@ -151,21 +151,21 @@ class Errors:
         return float(self.error.max(initial=0.0))
 
     def largest(self, count: int) -> Errors:
-        """Those with the largest errors, the largest first."""
+        """The `count` points with the largest errors, the largest first."""
         best = np.argsort(-self.error, kind="stable")[:count]
         return Errors(self.X[best], self.centre[best], self.error[best])
 
     def words(self, f: Function) -> str:
-        """Where the error is largest, for a message."""
+        """Where the error is largest, in words, for an error message."""
         worst = self.largest(1)
         return (
-            f"at {show(worst.X[0])} the function is {show(f(worst.X)[0])}, and at the centre of that cell, "
-            f"{show(worst.centre[0])}, it is {show(f(worst.centre)[0])}"
+            f"at {shown(worst.X[0])} the function is {shown(f(worst.X)[0])}, and at the centre of that cell, "
+            f"{shown(worst.centre[0])}, it is {shown(f(worst.centre)[0])}"
         )
 
 
 def check_modulus(f: Function, lattice: Lattice, modulus: Modulus, seed: int) -> None:
-    """A modulus that samples contradict would guarantee an error that does not hold."""
+    """Refuse a modulus that samples contradict: it would guarantee an error that does not hold."""
     found, most = Errors.sampled(f, lattice, seed), bound(modulus, lattice)
     if found.worst > most + 2.0**12 * f.rounding * float(np.abs(f(found.largest(1).X)).max()):
         raise DataError(
@@ -197,7 +197,7 @@ def cells_for(f: Function, error: float, modulus: Modulus | None, ramp: float, m
         if found.worst > error:
             raise _out_of_reach(f, error, found.worst, most, found.words(f))
         lattice = Lattice.of(f.box, cells, ramp)
-        missed = Errors.at(f, lattice, fresh_points(lattice, POINTS, seed=1)).largest(KEPT)
+        missed = Errors.at(f, lattice, fresh_points(lattice, POINTS, seed=1)).largest(MISSES_KEPT)
         if _holds(f, missed, error):
             return cells
         hard, last = np.concatenate([hard, missed.X]), cells
@@ -212,7 +212,7 @@ def _holds(f: Function, found: Errors, error: float) -> bool:
     """
     left = found.error > error
     one, two = found.X[left], found.centre[left]
-    for _ in range(HALVINGS):
+    for _ in range(BISECTIONS):
         if not len(one):
             return not left.any()
         middle = one + (two - one) / 2.0
@@ -222,8 +222,8 @@ def _holds(f: Function, found: Errors, error: float) -> bool:
         far = np.maximum(*ends) > error
         one, two = one[far], two[far]
     raise DataError(
-        f"f is not continuous: between {show(one[0])} and a point {float(np.abs(one[0] - two[0]).max()):.1g} away it "
-        f"jumps from {show(f(one[:1])[0])} to {show(f(two[:1])[0])}. No grid comes within error={error:g} of a jump; "
+        f"f is not continuous: between {shown(one[0])} and a point {float(np.abs(one[0] - two[0]).max()):.1g} away it "
+        f"jumps from {shown(f(one[:1])[0])} to {shown(f(two[:1])[0])}. No grid comes within error={error:g} of a jump; "
         "with cells= the model is close in the mean only"
     )
 

@@ -13,5 +13,5 @@ class LineAgain(LineDraw):
     """A stored draw that builds (`construct/task.py` has the protocol)."""
 
     def build(self, task: Task, report: Progress, model: Monolayer, only: Ints | None) -> Monolayer:
-        """All steps anew: what a step is depends on its neighbours, whatever their tokens are."""
+        """Build all steps again: a step depends on its neighbours, whatever their tokens are, so `only` is not used."""
         return Line.again(self).build(task, report)

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Array, Floats, Ints
 from monolayer.construct.powers import power_above
 
 UNIT = 2.0**-53
 """Unit roundoff of float64."""
-_AT_ONCE = 1 << 18
+_PRODUCTS_AT_ONCE = 1 << 18
 """Products of vectors and weights held at a time: 2 MB stay in cache."""
 
 
@@ -33,27 +32,28 @@ class Proposal:
     `lift`: nothing for ids; weights `(2, d)` and biases `(2,)` for vectors; tables `(2, d, D)` for cells.
     """
 
-    key: NDArray[Any]
-    code: NDArray[Any]
+    key: Array
+    code: Array
     lift: tuple[Floats, ...] = ()
     lift_error: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Ids:
-    """`order` is the rank that each id shall have among the codes; None: its own number.
+    """Ids `0 … size − 1` as tokens.
 
-    `first`: how many ids there were when the codes were drawn, None: all. Later ones have their own number as rank.
+    `order` `(first,)`: the rank of each id among the codes; None: its own number. `first`: how many ids there were when
+    the codes were drawn; None: all. Ids that came later have their own number as rank.
     """
 
     size: int
-    order: NDArray[np.int64] | None = None
+    order: Ints | None = None
     first: int | None = None
     spaced = True
     spacing = 0.0
 
     def propose(self, random: np.random.Generator, share: float, stride: int) -> Proposal:
-        """The key of an id does not depend on how many ids come after it."""
+        """Random keys in `[−share, share]`, codes `stride` apart. The key of an id does not depend on ids after it."""
         first = self.size if self.first is None else self.first
         rank = np.arange(self.size)
         if self.order is not None:
@@ -110,22 +110,30 @@ class Vectors:
         return direction * scale[:, None], -(low + high) / 2.0 * scale
 
 
-def _products(vectors: Floats, weight: Floats) -> Iterator[tuple[int, slice, Floats]]:
-    """Row of `weight` `(2, d)`, which `vectors` `(V, d)`, and their products `w ∘ x`, some vectors at a time.
+class _Products(NamedTuple):
+    """Products `w ∘ x` of one row of weights with some vectors: which row, which vectors, the products `(…, d)`."""
+
+    row: int
+    vectors: slice
+    product: Floats
+
+
+def _products(vectors: Floats, weight: Floats) -> Iterator[_Products]:
+    """The products of both rows of `weight` `(2, d)` with all `vectors` `(V, d)`, some vectors at a time.
 
     Rows are summed one by one: what a vector gives has the same bits whatever vectors stand beside it, which an edit
     relies on, and on every processor. A matrix product promises neither.
     """
-    step = max(1, _AT_ONCE // max(1, vectors.shape[1]))
+    step = max(1, _PRODUCTS_AT_ONCE // max(1, vectors.shape[1]))
     for start in range(0, len(vectors), step):
         here = slice(start, start + step)
         product = np.empty(vectors[here].shape)  # in the order of C, so that rows are always summed in one order
         for row, factors in enumerate(weight):
-            yield row, here, np.multiply(vectors[here], factors, out=product)
+            yield _Products(row, here, np.multiply(vectors[here], factors, out=product))
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class GridCells:
     """The `V = D^d` cells of a grid; cell `q` has the digits `q_1 … q_d` in base `D`, the first the largest."""
 
     dim: int
@@ -160,4 +168,4 @@ class Cells:
         return Proposal(total[0], total[1], (table,))
 
 
-Alphabet = Ids | Vectors | Cells
+Alphabet = Ids | Vectors | GridCells

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from monolayer.arrays import Numbers, copied, ends_of, is_array
+from monolayer.arrays import Array, Numbers, copied, ends_of, is_array
 from monolayer.construct.line.alphabet import UNIT
 from monolayer.construct.line.cascade import KAPPA
 from monolayer.construct.line.draw import Draw
@@ -28,7 +26,7 @@ from monolayer.model.staircase import Readout, Staircase
 
 
 def tensor(x: Numbers) -> Tensor:
-    """The same numbers for PyTorch, where they lie."""
+    """Numbers as a contiguous tensor on the device where they lie."""
     found: Tensor = torch.from_numpy(np.ascontiguousarray(x)) if is_array(x) else x.contiguous()
     return found
 
@@ -58,13 +56,16 @@ def assemble(
     lift: nn.Embedding | nn.Linear,
     feed_forward: Readout,
     card: Card,
+    *,
     bos: Tensor | None = None,
     quantizer: Quantizer | None = None,
     values: Sequence[Value] = (),
 ) -> Monolayer:
-    """The network around a lift. `bos` `(D,)` is what the begin token has besides its key; None: nothing.
+    """The network: the given `lift`, readout `feed_forward` and `card`, with positions, attention and head of the draw.
 
-    `values`: what the further stages of a cascade average; the lift has those of the tokens already.
+    `kappa`: κ of the first stage. `bos` `(D,)`: what the begin token has besides its key; None: nothing. `quantizer`:
+    the first block of an approximator. `values`: what the further stages of a cascade average; the lift already holds
+    those of the tokens.
     """
     labels = feed_forward.labels
     width = lift.embedding_dim if isinstance(lift, nn.Embedding) else lift.out_features
@@ -86,7 +87,7 @@ def assemble(
     return Monolayer(lift, positions, start, attention, feed_forward, head, card, quantizer)
 
 
-def stream(key: NDArray[Any], code: NDArray[Any], width: int) -> Tensor:
+def stream(key: Array, code: Array, width: int) -> Tensor:
     """Stream vectors `(…, D)`: `(1, s, t, 0 …)`."""
     weight = torch.zeros(len(key), width, dtype=torch.float64)
     weight[:, ONE], weight[:, KEY], weight[:, CODE] = 1.0, torch.from_numpy(key), torch.from_numpy(code)

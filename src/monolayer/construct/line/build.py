@@ -9,14 +9,13 @@ numbers, and further stages of the readout tell those points apart (`cascade.py`
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
-from monolayer.arrays import Ints, Numbers, beside, counts_of, home, is_array, pick
+from monolayer.arrays import Floats, Ints, Numbers, beside, counts_of, home, is_array, pick
 from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors, by_label
 from monolayer.construct.line.assemble import assemble, linear_lift, staircase, stream
 from monolayer.construct.line.draw import Draw, Tokens, check_seed, check_temperature
@@ -28,20 +27,27 @@ from monolayer.construct.line.values import Value, stages_of
 from monolayer.construct.task import Progress, Task
 from monolayer.errors import DataError
 from monolayer.model.cascade import Cascade, stream_width, value_slot
+from monolayer.model.fields import JsonObject
 from monolayer.model.layers import embedding
 from monolayer.model.monolayer import Monolayer
 
 LAST = 1 << 20
-"""Labels, from the last one backwards, that are looked at first to put tokens with like labels next to each other."""
+"""Labels read first, from the last one backwards, to find the last label of every token."""
 
-Format = Literal["float64", "float32"]
-Built = tuple[Cascade, tuple[Value, ...], dict[str, Any]]
-"""A readout, what its further stages average, and what the summary says of them."""
+LineFormat = Literal["float64", "float32"]
+
+
+class BuiltReadout(NamedTuple):
+    """A readout, the values that its further stages average, and what the summary says about them."""
+
+    readout: Cascade
+    values: tuple[Value, ...]
+    facts: JsonObject
 
 
 @dataclass(frozen=True)
 class Line:
-    """On one platform the same seed gives the same bits.
+    """The paper's construction, with its options. On one platform the same seed gives the same bits.
 
     `temperature`: λ, 0 for the mean; None: chosen by measurement. `rank`: the largest value rank allowed, of which the
     least that holds the data is taken; `auto`: any. `dtype`: the format that the model is stored in and computes in.
@@ -50,9 +56,9 @@ class Line:
     seed: int = 0
     temperature: float | None = None
     rank: int | Literal["auto"] = "auto"
-    dtype: Format = "float64"
+    dtype: LineFormat = "float64"
     draw: LineDraw | None = None
-    """The draw to use; None: one is looked for."""
+    """A stored draw to use again; None: the best of several new draws."""
 
     @classmethod
     def again(cls, draw: LineDraw) -> Line:
@@ -61,8 +67,8 @@ class Line:
     def __post_init__(self) -> None:
         if self.rank != "auto" and not (type(self.rank) is int and self.rank >= 1):
             raise DataError(f"rank must be a whole number from 1, or 'auto', not {self.rank!r}")
-        if self.dtype not in get_args(Format):
-            names = ", ".join(map(repr, get_args(Format)))
+        if self.dtype not in get_args(LineFormat):
+            names = ", ".join(map(repr, get_args(LineFormat)))
             raise DataError(
                 f"dtype of a line must be one of {names}, not {self.dtype!r}: shorter formats hold too few steps; "
                 "robust=True is made for them"
@@ -71,17 +77,17 @@ class Line:
         check_temperature(self.temperature)
 
     def build(self, task: Task, report: Progress) -> Monolayer:
-        """The model, a line per lemma."""
+        """Build the model for `task`, one line per lemma of the proof; `report` is told the stages."""
         check_format(task, self.dtype)
-        tokens = self._tokens(task)
+        tokens = self._sequences_over(self._alphabet(task), task)
         report("separating contexts", 0.1)
         given = None if self.draw is None else self.draw.drawn(tokens, task.data)
         found = separate(tokens, task.target, task.settle, self.seed, given=given)
         measured = found.measure()
-        if found.pair is None:  # then nothing asks for the gaps again, which take as much memory as the points
+        if found.pair is None:  # the gaps are not needed again: drop the cached ones, which are as large as the points
             found = replace(found, points=replace(found.points))
         report("building the staircase", 0.7)
-        readout, values, facts = self._readout(found, tokens, task)
+        readout, values, facts = self._staircases(found, tokens, task)
         lift = lift_of(found.draw, task.context.counts, readout.labels, values)
         drawn = self.draw or LineDraw.of(found.draw, found.points.kappa, tokens.alphabet, self.dtype, self.rank)
         card = task.card(drawn.to_json())
@@ -93,19 +99,22 @@ class Line:
         # in its gap; keys, codes and values are numbers of the format, and labels whole numbers that it holds.
         return model.to(dtype=getattr(torch, self.dtype))
 
-    def _tokens(self, task: Task) -> Tokens:
-        """What contexts are made of: ids with an order for their codes, or vectors."""
-        context, draw = task.context, self.draw
-        data = context.data
-        alphabet: Alphabet
+    def _alphabet(self, task: Task) -> Alphabet:
+        """The distinct tokens, which get distinct keys: ids with an order for their codes, or vectors."""
+        draw = self.draw
         if task.vectors is not None:
             if draw is None:
-                check_extent(task.vectors)
-            alphabet = Vectors(task.vectors, None if draw is None else draw.lift)
-        else:
-            assert data.vocabulary is not None  # tokens are ids where they are no vectors
-            size = len(data.vocabulary)
-            alphabet = Ids(size, _order(task, size)) if draw is None else Ids(size, draw.order, draw.tokens)
+                check_coordinate_ranges(task.vectors)
+            return Vectors(task.vectors, None if draw is None else draw.lift)
+        names = task.context.data.vocabulary
+        assert names is not None  # tokens are ids where they are not vectors
+        size = len(names)
+        return Ids(size, _code_order(task, size)) if draw is None else Ids(size, draw.order, draw.tokens)
+
+    def _sequences_over(self, alphabet: Alphabet, task: Task) -> Tokens:
+        """The sequences of the data as the head sees them, from which it computes contexts."""
+        context, draw = task.context, self.draw
+        data = context.data
         return Tokens(
             context.rows,
             data.lengths,
@@ -117,13 +126,16 @@ class Line:
             self.dtype,
         )
 
-    def _readout(self, found: Separated, tokens: Tokens, task: Task) -> Built:
-        """One staircase; or further stages, or an error that says which rank would do."""
+    def _staircases(self, found: Separated, tokens: Tokens, task: Task) -> BuiltReadout:
+        """The readout: one staircase over `z`, or a cascade of several where points are too close for one.
+
+        A `PrecisionError` that says which rank would do, where the rank that is allowed does not.
+        """
         points, target = found.points, found.target
         whole = target.classes is not None
         if found.pair is None:  # all neighbours with different labels are far enough apart
             stairs = [staircase(*ramps_at(points.z, found.runs.changes), found.runs.level, whole, points.unit)]
-            return Cascade(stairs), (), {}
+            return BuiltReadout(Cascade(stairs), (), {})
         if task.vectors is not None:
             raise collision(found, task.context, None)
         stages, values, left = stages_of(found, tokens, self.seed)
@@ -131,13 +143,17 @@ class Line:
             raise collision(found, task.context, None if left else len(stages))
         stairs = [staircase(part.slope, part.start, part.level, whole, points.unit) for part in stages]
         readout = Cascade(stairs)
-        facts: dict[str, Any] = {"margin": min(part.margin for part in stages if part.margin is not None)}
+        facts: JsonObject = {"margin": min(part.margin for part in stages if part.margin is not None)}
         facts |= {"rank": len(stages), "runs": 1 + readout.step_count}
-        return readout, values, facts | {"contested": [part.crowds for part in stages[:-1]]}
+        contested = [part.crowds for part in stages[:-1]]
+        return BuiltReadout(readout, values, facts | {"contested": contested})
 
 
-def _order(task: Task, size: int) -> Ints | None:
-    """Ranks `(V,)` for the codes of tokens, that put equal labels next to each other; None where it does not matter."""
+def _code_order(task: Task, size: int) -> Ints | None:
+    """The rank of each of `size` tokens among the codes `(V,)`, which puts tokens with equal labels side by side.
+
+    None where the order does not matter: with one label per sequence, codes of tokens are not read.
+    """
     target, rows = task.target, task.context.rows
     if target.per == "sequence":
         return None
@@ -147,14 +163,15 @@ def _order(task: Task, size: int) -> Ints | None:
         number[labelled] = target.number
     else:
         counts = task.context.counts if target.place is None else counts_of(labelled, size)
-        number = _last_numbers(labelled, target.number, size, int(np.count_nonzero(counts)))
+        number = _last_label_numbers(labelled, target.number, size, int(np.count_nonzero(counts)))
     return by_label(target.table[number])
 
 
-def _last_numbers(rows: Numbers, number: Numbers, size: int, different: int) -> Ints:
-    """The label number of the last place of every row `(V,)`, 0 of rows without one; `different` rows have some.
+def _last_label_numbers(rows: Numbers, number: Numbers, size: int, different: int) -> Ints:
+    """For every token `(V,)`, the label number of its last labelled place; 0 for tokens without one.
 
-    From the end backwards, until every row was met: on a device a scatter into few rows takes long.
+    `rows`, `number` `(P,)`: token and label number of every labelled place; `different`: how many tokens have one.
+    The search goes backwards from the end until every token was met: on a device a scatter into few rows takes long.
     """
     last = beside(np.full(size, -1), rows)
     end, at_once = len(rows), LAST
@@ -167,8 +184,8 @@ def _last_numbers(rows: Numbers, number: Numbers, size: int, different: int) -> 
     return home(torch.where(last < 0, 0, number[last.clamp(min=0)]))
 
 
-def check_extent(vectors: NDArray[np.float64]) -> None:
-    """Weights of about 1 over the extent of a coordinate must be floats, and so must the extent."""
+def check_coordinate_ranges(vectors: Floats) -> None:
+    """Refuse a coordinate whose range, or its inverse, is not a finite normal float64."""
     low, high = vectors.min(axis=0), vectors.max(axis=0)
     with np.errstate(over="ignore"):
         extent = high - low
@@ -181,7 +198,7 @@ def check_extent(vectors: NDArray[np.float64]) -> None:
 
 
 def lift_of(draw: Draw, count: Ints, labels: int, values: tuple[Value, ...]) -> nn.Embedding | nn.Linear:
-    """The map from tokens to the stream; `count` `(V',)`: how often each id occurs, none beyond."""
+    """The map from tokens to the stream. `count` `(V',)`: how often each id occurs; ids beyond never do."""
     if draw.proposal.lift:
         weight, bias = draw.proposal.lift
         return linear_lift(torch.from_numpy(weight), torch.from_numpy(bias), labels)
@@ -191,7 +208,7 @@ def lift_of(draw: Draw, count: Ints, labels: int, values: tuple[Value, ...]) -> 
 
 
 def table_lift(draw: Draw, count: Ints, labels: int, values: tuple[Value, ...] = ()) -> nn.Embedding:
-    """The stream vectors of ids; one that never occurs, as `count` `(V,)` says, has none."""
+    """The table of stream vectors of ids. Ids that never occur, by `count` `(V,)`, get NaN: they have no vector."""
     table = stream(draw.proposal.key, draw.proposal.code, stream_width(1 + len(values), labels))
     for number, value in enumerate(values, 2):
         table[:, value_slot(number, labels)] = torch.from_numpy(value.token)

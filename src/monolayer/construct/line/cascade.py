@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monolayer.arrays import (
+    Array,
     Floats,
     Ints,
     Numbers,
@@ -43,11 +43,13 @@ KAPPA = 0.25
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
-    """A line in stretches. `steps` `(R,)`: gaps that get a step; `first` `(R + 1,)`: the first point of each plateau.
+class CutLine:
+    """A line cut into stretches.
 
-    `bounds`: the first point of every stretch but the first. `begin`, `end` `(J,)`: points of the crowds, and `plateau`
-    `(J,)`, those that they stand on. Stretches and crowds are few: they are arrays, wherever the points lie.
+    `steps` `(R,)`: the gaps that get a step. `first` `(R + 1,)`: the first point of each plateau between steps.
+    `bounds`: the first point of every stretch but the first. `begin`, `end` `(J,)`: the first point of each crowd, and
+    the one after its last. `plateau` `(J,)`: the plateau that each crowd stands on. Stretches and crowds are few, so
+    these are arrays even where the points lie on a device.
     """
 
     steps: Numbers
@@ -59,18 +61,18 @@ class Cut:
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The numbers of the first and the last stretch: half are negative, since the smaller, the less they round."""
+        """The numbers of the first and the last stretch. Half are negative: smaller numbers round less."""
         least = -((len(self.bounds) + 1) // 2)
         return least, least + len(self.bounds)
 
     @property
     def number(self) -> Numbers:
-        """The stretch of each plateau `(R + 1,)`."""
+        """The number of the stretch that each plateau belongs to `(R + 1,)`."""
         return rising_at(found_at(self.first, self.bounds), len(self.first), self.first) + self.ends[0]
 
     @property
     def held(self) -> Ints:
-        """Points in crowds `(Q,)`, places on the line."""
+        """The points in crowds `(Q,)`, by their places on the line."""
         return inside(self.begin, self.end)
 
     @property
@@ -85,10 +87,12 @@ class Cut:
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
-    """Ramps `(R,)`, and what is written between them `(m + 1, R + 1)`: labels and stretches; the last: `(m, R + 1)`.
+class StageArrays:
+    """One stage of the readout as arrays.
 
-    `margin`: least gap that has a step, in rounding errors; `crowds`: how many stretches are left to the next stage.
+    `slope`, `start` `(R,)`: its ramps. `level` `(m + 1, R + 1)`: what it writes between them, the label and the number
+    of the stretch; the last stage writes only the label, `(m, R + 1)`. `margin`: the least gap that has a step, in
+    rounding errors. `crowds`: how many crowds it leaves to the next stage.
     """
 
     slope: Numbers
@@ -98,9 +102,9 @@ class Stage:
     crowds: int
 
 
-def cut(points: Points, changes: Numbers) -> Cut:
-    """The line in stretches; `changes` `(R',)`: the places whose label differs from that of the next."""
-    begin, end = crowds(points, changes)
+def cut(points: Points, changes: Numbers) -> CutLine:
+    """Cut a line into stretches. `changes` `(R',)`: the points whose label differs from that of the next point."""
+    begin, end = crowds(points, changes)  # of each crowd
     bounds = np.union1d(begin, end)
     bounds = bounds[(bounds > 0) & (bounds < len(points.z))]
     step = nowhere(len(points.z), changes)
@@ -109,52 +113,72 @@ def cut(points: Points, changes: Numbers) -> Cut:
     step[beside(bounds - 1, changes)] = True
     steps = places(step)
     first = joined([whole_numbers(1, steps), steps + 1])
-    return Cut(steps, first, bounds, begin, end, found_at(first, begin))
+    return CutLine(steps, first, bounds, begin, end, found_at(first, begin))
 
 
-def least_label(part: Cut, label: NDArray[Any]) -> NDArray[Any]:
-    """The least label of each crowd `(…, J)`, of the labels of all points in crowds `(…, Q)`.
+def least_label(part: CutLine, label: Array) -> Array:
+    """The least label in each crowd `(…, J)`, from the labels `(…, Q)` of all points in crowds.
 
-    It does not depend on the order of equal points.
+    The least one, since it does not depend on the order of equal points.
     """
     size = part.end - part.begin
-    least: NDArray[Any] = np.minimum.reduceat(label, np.cumsum(size) - size, axis=-1) if len(size) else label[..., :0]
+    least: Array = np.minimum.reduceat(label, np.cumsum(size) - size, axis=-1) if len(size) else label[..., :0]
     return least
 
 
-def stage(points: Points, part: Cut, level: Numbers) -> Stage:
-    """The stage of a line that is cut: `level` `(m, R + 1)` is what it writes onto the label."""
+def stage(points: Points, part: CutLine, level: Numbers) -> StageArrays:
+    """The stage of the cut line `part`; `level` `(m, R + 1)` is what it adds to the label on each plateau."""
     slope, start = ramps_at(points.z, part.steps)
     if len(part.begin):
         level = joined([level, part.number[None]])
-    return Stage(slope, start, level, margins(points, part.steps).least, len(part.begin))
+    return StageArrays(slope, start, level, margins(points, part.steps).least, len(part.begin))
+
+
+@dataclass(frozen=True, eq=False)
+class Contested:
+    """The points `(Q,)` in crowds of one stage, which the next stage must tell apart.
+
+    `stretch` `(Q,)`: the number of each point's stretch. `missing` `(m, Q)`: what the stages so far have not written of
+    its label. `ends`: the numbers of the first and the last stretch of that stage, crowd or not.
+    """
+
+    stretch: Ints
+    missing: Floats
+    ends: tuple[int, int]
+
+
+class FurtherStages(NamedTuple):
+    """The stages behind the first; `left`: which of the contested points are still in crowds after the last one."""
+
+    stages: list[StageArrays]
+    left: Ints
 
 
 def further(
-    stretch: Ints,
-    missing: Floats,
-    stretches: tuple[int, int],
+    contested: Contested,
     context: Callable[[int, Ints], Floats],
+    *,
     error: float,
     unit: float,
     whole: bool,
     most: int,
-) -> tuple[list[Stage], Ints]:
-    """The stages behind the first, from the points in its crowds alone; and which points `(…,)` are left in the end.
+) -> FurtherStages:
+    """Build the stages behind the first from its contested points alone, until every label is told apart.
 
-    `stretch` `(Q,)` is the number of each point's crowd, `missing` `(m, Q)` what the stages before have not written of
-    its label, `stretches` the first and the last number that there are. `context(j, which)` gives `c_j` in [−1, 1] of
-    some of the points, wrong by at most `error`; the format has unit roundoff `unit`. `whole`: labels are
-    classes. `most`: the last stage that may be built. No points are left if they could all be told apart.
+    `context(j, which)` gives the mean `c_j` in [−1, 1] that stage `j` reads, at the contested points `which`; it is
+    wrong by at most `error`. `unit`: unit roundoff of the format. `whole`: labels are classes, so whole numbers.
+    `most`: the last stage that may be built.
     """
-    found: list[Stage] = []
-    which = np.arange(len(stretch))
+    found: list[StageArrays] = []
+    which = np.arange(len(contested.stretch))
     for number in range(2, most + 1):
-        z = stretch + KAPPA * context(number, which)
-        # Whatever is no crowd may lie anywhere in its stretch, and nothing is missing there.
-        rest = np.setdiff1d(np.arange(stretches[0], stretches[1] + 1), stretch)
+        z = contested.stretch + KAPPA * context(number, which)
+        # Points outside crowds may lie anywhere in their stretch, and nothing is missing of their labels.
+        lowest, highest = contested.ends
+        rest = np.setdiff1d(np.arange(lowest, highest + 1), contested.stretch)
         line = np.concatenate([z, rest - KAPPA, rest + KAPPA])
-        lacks = np.concatenate([missing, np.zeros((len(missing), 2 * len(rest)))], axis=1)
+        nothing = np.zeros((len(contested.missing), 2 * len(rest)))
+        lacks = np.concatenate([contested.missing, nothing], axis=1)
         order = np.argsort(line, kind="stable")
         points = Points(line[order], order, KAPPA, KAPPA * error, unit)
         lacks = lacks[:, order]
@@ -163,15 +187,15 @@ def further(
         held = order[part.held]
         if (held >= len(which)).any():
             raise PrecisionError(
-                f"{stretches[1] - stretches[0] + 1:,} stretches of points that lie too close, and of those between "
+                f"{highest - lowest + 1:,} stretches of points that lie too close, and of those between "
                 f"them, are more than whole numbers of a format with unit roundoff {unit:.3g} keep apart"
             )
         level = lacks[:, part.first]
         level[:, part.plateau] = least_label(part, lacks[:, part.held]) if whole else 0.0
         found.append(stage(points, part, level))
         if len(held) == 0:
-            return found, held
+            return FurtherStages(found, held)
         written = np.repeat(level[:, part.plateau], part.end - part.begin, axis=1)
-        missing = missing[:, held] - written
-        which, stretch, stretches = which[held], part.stretch, part.ends
-    return found, which
+        which = which[held]
+        contested = Contested(part.stretch, contested.missing[:, held] - written, part.ends)
+    return FurtherStages(found, which)

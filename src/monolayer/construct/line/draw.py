@@ -14,21 +14,21 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints, Numbers, beside, float64, home, in_order, pick, whole_numbers
+from monolayer.arrays import Array, Floats, Ints, Numbers, beside, float64, home, in_order, pick, whole_numbers
 from monolayer.construct.line.alphabet import UNIT, Alphabet, Proposal
 from monolayer.construct.line.exponential import boltzmann_term, boltzmann_terms
 from monolayer.errors import DataError
 from monolayer.model.contexts import contexts, spread
+from monolayer.model.fields import JsonObject, Test
 
-Layout = Literal["cells", "mixed"]
+CodeLayout = Literal["cells", "mixed"]
 
 EXP_ULPS = 4
 """How many units in the last place `exp` may be wrong; common libraries are within 1."""
@@ -37,7 +37,7 @@ TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
 HOTTEST = 700.0
 """The largest |λ|: `e^700` is 10^304, and 17,000 of them add up to a float64."""
 SAMPLE = 1 << 20
-"""Tokens, about, by which draws are compared."""
+"""About how many tokens draws are compared by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class Tokens:
         return self if len(rows) == len(self.lengths) else self.some(rows)
 
     def some(self, sequences: Ints) -> Tokens:
-        """These sequences alone."""
+        """The same tokens restricted to these sequences, given by their numbers."""
         chosen = beside(sequences, self.rows)
         lengths, starts = self.lengths[chosen], self.offsets[chosen]
         places = whole_numbers(int(lengths.sum()), lengths) + spread(starts - (lengths.cumsum(0) - lengths), lengths)
@@ -86,7 +86,7 @@ class Tokens:
         return replace(self, rows=self.rows[places], lengths=lengths, position=position, most=self.longest)
 
     def at_home(self) -> Tokens:
-        """The same as arrays."""
+        """The same tokens as arrays on the processor."""
         position = None if self.position is None else home(self.position)
         return replace(self, rows=home(self.rows), lengths=home(self.lengths), position=position, most=self.longest)
 
@@ -96,11 +96,11 @@ class Draw:
     """Keys and codes of an alphabet, those of positions `(L,)` and of the begin token, and a temperature."""
 
     proposal: Proposal
-    position_key: NDArray[Any] | None
-    position_code: NDArray[Any] | None
+    position_key: Array | None
+    position_code: Array | None
     bos_key: float
     temperature: float
-    layout: Layout
+    layout: CodeLayout
     spaced: bool
     """Whether every token has a cell of its own in `z`: codes are whole numbers apart."""
     unit: float = UNIT
@@ -147,7 +147,7 @@ class Draw:
         return float64(key)
 
     def codes(self, tokens: Tokens) -> Numbers:
-        """`t` of every token `(T,)`."""
+        """The code `t` of every token `(T,)`, with that of its position added."""
         code = pick(self.proposal.code, tokens.rows)
         if tokens.position is not None and self.position_code is not None:
             code += pick(self.position_code, tokens.position)
@@ -177,30 +177,30 @@ def sample_rows(sequences: int, tokens: int) -> Ints:
 
 
 def check_seed(seed: int) -> None:
-    """What NumPy's generators take."""
+    """Refuse a seed that NumPy's generators do not take."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise DataError(f"seed must be a whole number from 0 on, not {seed!r}")
 
 
-def check_stored(known: Mapping[str, Any], kinds: Mapping[str, Callable[[Any], bool]]) -> None:
-    """A `ValueError` for a field of a stored draw that is not of its kind."""
+def check_stored(known: JsonObject, kinds: Mapping[str, Test]) -> None:
+    """Raise a `ValueError` for a field of a stored draw that fails its test."""
     for name, fits in kinds.items():
         if not fits(known[name]):
             raise ValueError(f"{name} is {reprlib.repr(known[name])}")
 
 
-def whole(least: int) -> Callable[[Any], bool]:
-    """Whole numbers from `least` on."""
+def whole_from(least: int) -> Test:
+    """A test for whole numbers from `least` on."""
     return lambda value: type(value) is int and value >= least
 
 
-def positive(value: Any) -> bool:
-    """Numbers above 0, so far from the ends of float64 that products of two are finite."""
+def positive(value: object) -> bool:
+    """Whether a value is a float above 0, so far from the ends of float64 that products of two are finite."""
     return type(value) is float and 2.0**-500 < value < 2.0**500
 
 
 def check_temperature(temperature: float | None) -> None:
-    """λ is a number; 0 stands for the mean."""
+    """Refuse a temperature λ that is no finite number of moderate size; 0 stands for the mean."""
     if temperature is not None and not (isinstance(temperature, int | float) and math.isfinite(temperature)):
         raise DataError(f"temperature is λ, a finite number (0: the mean of the keys), not {temperature!r}")
     if temperature is not None and abs(temperature) > HOTTEST:
@@ -220,7 +220,7 @@ def averaging(temperature: float) -> str:
     )
 
 
-def draws(tokens: Tokens, layout: Layout, count: int, seed: int, *, measured: bool = True) -> Iterable[Draw]:
+def draws(tokens: Tokens, layout: CodeLayout, count: int, seed: int, *, measured: bool = True) -> Iterable[Draw]:
     """`count` draws, the most promising first: most contexts told apart, then the widest gap between two.
 
     Without measuring them, as they come: for points so few that nearly every draw separates them.
@@ -248,7 +248,7 @@ def _quality(draw: Draw, tokens: Tokens, context: Numbers) -> tuple[int, float]:
     return len(apart), float(apart.min() / (ordered[-1] - ordered[0])) if len(apart) else 0.0
 
 
-def drawn(tokens: Tokens, layout: Layout, number: int, seed: int) -> Draw:
+def drawn(tokens: Tokens, layout: CodeLayout, number: int, seed: int) -> Draw:
     """Draw `number` of this seed and layout.
 
     It depends on the alphabet, the longest sequence and the rules, not on the tokens.

@@ -22,7 +22,7 @@ SERIES = (
     4.13813679705723846039e-08,
 )
 """`P1` to `P5`."""
-AT_ONCE = 1 << 15
+NUMBERS_IN_CACHE = 1 << 15
 """Numbers whose intermediate results fit into a processor's cache."""
 
 
@@ -31,8 +31,8 @@ def exponential(x: Floats) -> Floats:
     flat = np.ascontiguousarray(x, dtype=np.float64).reshape(-1)
     found = np.empty_like(flat)
     with np.errstate(over="ignore", under="ignore"):
-        for start in range(0, len(flat), AT_ONCE):
-            found[start : start + AT_ONCE] = _exponential(flat[start : start + AT_ONCE])
+        for start in range(0, len(flat), NUMBERS_IN_CACHE):
+            found[start : start + NUMBERS_IN_CACHE] = _exponential(flat[start : start + NUMBERS_IN_CACHE])
     return found.reshape(np.shape(x))
 
 
@@ -65,6 +65,6 @@ def boltzmann_terms(key: Floats, temperature: float) -> tuple[Floats, Floats]:
 
 
 def boltzmann_term(key: float, temperature: float) -> tuple[float, float]:
-    """`boltzmann_terms` of one key."""
+    """`e^{λ s}` and `s e^{λ s}` of one key `s`, with the bits that `boltzmann_terms` gives it in an array."""
     weight, moment = boltzmann_terms(np.array([key]), temperature)
     return float(weight[0]), float(moment[0])

@@ -9,7 +9,7 @@ from monolayer.construct.line.alphabet import UNIT
 from monolayer.construct.line.draw import averaging
 from monolayer.construct.line.points import SLACK
 from monolayer.construct.line.separate import Separated
-from monolayer.construct.line.values import MOST
+from monolayer.construct.line.values import LARGEST_RANK
 from monolayer.construct.task import Task
 from monolayer.errors import DataError, PrecisionError
 
@@ -50,7 +50,7 @@ def collision(found: Separated, context: Context, rank: int | None) -> Precision
     one, two = found.pair if target.place is None else (int(target.place[label]) for label in found.pair)
     low, high = points.ends()
     vectors = data.vocabulary is None  # which have rank 1
-    none = "" if rank is not None or vectors else f"; no value rank up to {MOST} tells them apart"
+    none = "" if rank is not None or vectors else f"; no value rank up to {LARGEST_RANK} tells them apart"
     if found.draw.kappa is not None:
         return PrecisionError(
             f"with this draw {data.labelled(one)} and {data.labelled(two)} have different labels and lie closer "

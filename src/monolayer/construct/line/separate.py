@@ -8,36 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from monolayer.arrays import Ints, Numbers, beside, count_true, found_at, home, least_of, pick
-from monolayer.construct.line.draw import Draw, Layout, Tokens, draws
+from monolayer.construct.line.draw import CodeLayout, Draw, Tokens, draws
 from monolayer.construct.line.points import SLACK, Points, contextual_points, too_narrow
 from monolayer.construct.target import Runs, Target
+from monolayer.model.fields import JsonObject
 
 DRAWS = 4
-"""Draws of directions and temperature that are measured, for each layout."""
+"""How many draws of directions and temperature are measured for each layout."""
 HOPELESS = 4
-"""Crowds of ids' points, and pairs expected of points at random, from which no other draw of a layout is tried.
+"""From so many crowds on, found and also expected by chance, no other draw of a layout is tried. For ids only.
 
-Where chance alone puts so many pairs together, a draw with none is no likelier than about e^−4, and a further value of
-the head costs less than to look for it.
+Where chance alone puts so many pairs together, a draw without any has a probability of about e^−4 at most. Another
+value of the head costs less than the search for such a draw.
 """
 UNEVEN = 4
-"""How many times as many crowds as points spread evenly would make are still put down to chance."""
+"""Crowds up to this many times those of evenly spread points are still attributed to chance."""
 
 Settle = Callable[[Target, Ints], tuple[Target, int]]
-"""The target without contradictions, and how many labels were overruled; they are among these labelled places."""
+"""Settles contradictions among some labelled places: returns the target without them, and how many were overruled."""
 
 
 @dataclass(frozen=True, eq=False)
 class Separated:
     """A draw, its points in order of `z`, their runs of equal labels, and the gaps between these.
 
-    This draw, the best of all `tried`, may leave neighbours with different labels too close, in so many `crowds`;
-    `pair` is one of them.
+    `tried`: how many draws were tried. Where none of them kept all neighbours with different labels apart, this is the
+    best one: `crowds` is how many crowds it leaves, and `pair` two labelled places in one of them.
     """
 
     draw: Draw
@@ -50,7 +51,7 @@ class Separated:
     pair: tuple[int, int] | None = None
     crowds: int = 0
 
-    def measure(self) -> dict[str, Any]:
+    def measure(self) -> JsonObject:
         """Numbers for the summary: different points, the smallest gap, and the margin at label changes."""
         low, high = self.points.ends()
         return spacing(*apart(self.points), high - low) | {
@@ -69,8 +70,8 @@ def apart(points: Points) -> tuple[int, float]:
     return count_true(wide), least_of(points.gaps(), wide)
 
 
-def spacing(gaps: int, least: float, reach: float) -> dict[str, Any]:
-    """What a summary says of points that have so many gaps between them and lie on a stretch of this length."""
+def spacing(gaps: int, least: float, reach: float) -> JsonObject:
+    """What a summary says about the spacing of points: how many `gaps`, the `least` of them, and the `reach` of all."""
     return {"points": gaps + 1, "gap": least / reach if gaps else 1.0, "expected_gap": 1.0 / (gaps + 1) ** 2}
 
 
@@ -93,7 +94,7 @@ def separate(
     conflicts = tried = 0
     some = tokens.sample()
     best: Separated | None = None
-    layouts: tuple[Layout, ...] = ("cells", "mixed") if given is None else (given.layout,)
+    layouts: tuple[CodeLayout, ...] = ("cells", "mixed") if given is None else (given.layout,)
     for layout in layouts:
         for draw in draws(some, layout, DRAWS, seed, measured=measured) if given is None else [given]:
             tried += 1
@@ -101,16 +102,16 @@ def separate(
             runs = target.runs(points.order)
             margin = margins(points, runs.changes)
             if len(margin.close) and settle is not None:
-                target, conflicts = settle(target, places_of(points, inside(*crowds(points, runs.changes))))
+                target, conflicts = settle(target, places_on_line(points, inside(*crowds(points, runs.changes))))
                 settle = None
                 if conflicts:
                     runs = target.runs(points.order)
                     margin = margins(points, runs.changes)
             if not len(margin.close):
                 return Separated(draw, points, target, runs, margin, conflicts, tried)
-            count = len(crowds(points, runs.changes)[0])
+            count = len(crowds(points, runs.changes).begin)
             if best is None or count < best.crowds:
-                one, two = places_of(points, margin.close[0] + np.arange(2)).tolist()
+                one, two = places_on_line(points, margin.close[0] + np.arange(2)).tolist()
                 best = Separated(draw, points, target, runs, margin, conflicts, tried, (one, two), count)
             if tokens.alphabet.spaced and hopeless(count, len(points.z), points, points.ends()):
                 if tokens.position is None:  # then the other layout is no other: codes of ids are whole numbers in both
@@ -121,11 +122,11 @@ def separate(
 
 
 def hopeless(crowds: int, count: int, points: Points, ends: tuple[float, float]) -> bool:
-    """Whether no draw of this kind will do for `count` ids' points, of which one puts this many crowds on a line.
+    """Whether other draws of this layout are not worth trying, after one that left `crowds` crowds of `count` points.
 
-    Only the errors of `points` are looked at; `ends` are the least and the largest `z`. What chance makes of points
-    spread evenly is made several times over where they are not, as contexts never are; but crowds that are many more
-    than that have another reason, which another draw may not have.
+    Only the rounding errors of `points` are read; `ends` are the least and the largest `z`. Contexts are never spread
+    evenly, so chance makes several times as many crowds of them as of evenly spread points. Where there are many more
+    than that, the cause is not chance, and another draw may not have it.
     """
     reach = float(ends[1] - ends[0])
     narrow = SLACK * float(points.error(np.array(ends)).max())
@@ -133,20 +134,23 @@ def hopeless(crowds: int, count: int, points: Points, ends: tuple[float, float])
     return crowds > HOPELESS and UNEVEN * by_chance > HOPELESS
 
 
-def places_of(points: Points, which: Ints) -> Ints:
-    """The labelled places of some points, by their numbers on the line."""
+def places_on_line(points: Points, which: Ints) -> Ints:
+    """The labelled places of the points `which`, given by their numbers on the line."""
     return home(pick(points.order, beside(which, points.order)))
 
 
 class Margins(NamedTuple):
-    """The least gap at a label change, in rounding errors, None without any; and the changes too close for a step."""
+    """`least`: the narrowest gap at a label change, in rounding errors; None without changes.
+
+    `close`: the changes whose gap is too narrow for a step.
+    """
 
     least: float | None
     close: Ints
 
 
 def margins(points: Points, changes: Numbers) -> Margins:
-    """The gaps behind these places."""
+    """The margins at the label changes `changes`, each given by the point before it."""
     if len(changes) == 0:
         return Margins(None, home(changes))
     room = pick(points.room, changes)
@@ -154,25 +158,32 @@ def margins(points: Points, changes: Numbers) -> Margins:
     return Margins(least, np.zeros(0, np.int64) if least >= SLACK else home(changes[too_narrow(room)]))
 
 
-def crowds(points: Points, changes: Numbers) -> tuple[Ints, Ints]:
-    """Where points with different labels are too close: the first of each crowd `(J,)`, and the one after its last.
+class Stretches(NamedTuple):
+    """Stretches of neighbouring points: the first point of each `(J,)`, and the one after its last `(J,)`."""
 
-    A crowd is a longest stretch of neighbours none of which are far enough apart for a step; all its points have one
-    label, and it is no crowd, or some do not.
+    begin: Ints
+    end: Ints
+
+
+def crowds(points: Points, changes: Numbers) -> Stretches:
+    """The crowds: stretches in which points with different labels are too close for a step.
+
+    A crowd is a longest stretch of neighbours with no gap wide enough for a step, and with more than one label.
+    `changes`: the points whose label differs from that of the next point.
     """
     begin, end = stretches(points.tight)
     mixed = found_at(changes, begin) < found_at(changes, end - 1)
-    return begin[mixed], end[mixed]
+    return Stretches(begin[mixed], end[mixed])
 
 
-def stretches(gap: Ints) -> tuple[Ints, Ints]:
-    """Narrow gaps, each the place before it, as stretches: the first place of each, and the one after its last."""
+def stretches(gap: Ints) -> Stretches:
+    """Stretches of points joined by narrow gaps. `gap`: the number of the point before each narrow gap, rising."""
     first = np.flatnonzero(np.diff(gap, prepend=-2) > 1)
-    return gap[first], np.append(gap[first[1:] - 1], gap[-1:]) + 2
+    return Stretches(gap[first], np.append(gap[first[1:] - 1], gap[-1:]) + 2)
 
 
 def inside(begin: Ints, end: Ints) -> Ints:
-    """The numbers from `begin` to before `end` of every stretch `(J,)`, one after the other."""
+    """The points of every stretch, one stretch after the other: `begin[j]` up to, not including, `end[j]`."""
     size = end - begin
     numbers: Ints = np.arange(int(size.sum())) + np.repeat(begin - (np.cumsum(size) - size), size)
     return numbers

@@ -7,18 +7,27 @@ of codes came from their labels: both are stored as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
 from torch import nn
 
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.line.alphabet import Alphabet, Ids
-from monolayer.construct.line.draw import Draw, Layout, Tokens, check_stored, check_temperature, drawn, positive, whole
+from monolayer.construct.line.draw import (
+    CodeLayout,
+    Draw,
+    Tokens,
+    check_stored,
+    check_temperature,
+    drawn,
+    positive,
+    whole_from,
+)
 from monolayer.data import Sequences
 from monolayer.errors import DataError
+from monolayer.model.fields import JsonObject, Test
 from monolayer.model.monolayer import Monolayer
 
 OUTSIDE = 1.001
@@ -27,14 +36,15 @@ OUTSIDE = 1.001
 
 @dataclass(frozen=True, eq=False)
 class LineDraw:
-    """`rank`: the largest that is allowed; `longest`: how many positions there are, None without.
+    """The numbers from which the draw of a line follows.
 
-    `tokens`, `order`: of ids, how many there were, and the rank of each among the codes, None: its own number. `lift`
-    `(2, d + 1)`: weights and biases of vectors for key and code.
+    `rank`: the largest value rank that is allowed. `longest`: how many positions there are; None without positions.
+    For ids, `tokens` is how many there were, and `order` the rank of each among the codes; None: its own number. For
+    vectors, `lift` `(2, d + 1)` holds the weights and biases for key and code.
     """
 
     seed: int
-    layout: Layout
+    layout: CodeLayout
     number: int
     temperature: float
     kappa: float
@@ -46,7 +56,7 @@ class LineDraw:
     lift: Floats | None
 
     by_token = False
-    """What a step is depends on its neighbours, whatever their tokens are."""
+    """A step depends on its neighbours on the line, whatever their tokens are: edits build all steps again."""
 
     @classmethod
     def of(
@@ -57,7 +67,7 @@ class LineDraw:
         dtype: Literal["float64", "float32"] = "float64",
         rank: int | Literal["auto"] = "auto",
     ) -> LineDraw:
-        """What a model was drawn from."""
+        """The stored form of a draw, with the κ and the alphabet that its model was built with."""
         ids, lift = (alphabet, None) if isinstance(alphabet, Ids) else (None, np.column_stack(draw.proposal.lift))
         return cls(
             seed=draw.seed,
@@ -74,13 +84,13 @@ class LineDraw:
         )
 
     def drawn(self, tokens: Tokens, data: Sequences) -> Draw:
-        """Keys and codes for `tokens`, those of `data`."""
+        """The draw with keys and codes for `tokens`, which are the tokens of `data`."""
         draw = replace(drawn(tokens, self.layout, self.number, self.seed), kappa=self.kappa)
         self._check_inside(draw.proposal.key, tokens, data)
         return draw
 
     def _check_inside(self, numbers: Floats, tokens: Tokens, data: Sequences) -> None:
-        """Bounds on errors are for numbers in [−1, 1], or in half of it where a place adds the other half."""
+        """Refuse keys outside [−1, 1], or half of it with positions: the error bounds hold only inside."""
         if self.lift is None:
             return
         each = numbers[tokens.rows]
@@ -92,7 +102,7 @@ class LineDraw:
             )
 
     def fits(self, model: Monolayer) -> bool:
-        """Whether a model could be made of it: a file may say anything."""
+        """Whether `model` could have been built with this draw: a file may say anything."""
         same = self.longest == (None if model.positions is None else model.positions.num_embeddings)
         if self.lift is None or not isinstance(model.lift, nn.Linear):
             return same and self.lift is None and (self.tokens or 0) <= len(model.card.vocabulary or ())
@@ -100,16 +110,16 @@ class LineDraw:
 
     # -- the file ----------------------------------------------------------------------------------------
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         known = {each.name: getattr(self, each.name) for each in fields(self)}
         known["order"] = None if self.order is None else " ".join(map(str, self.order.tolist()))
         known["lift"] = None if self.lift is None else self.lift.tolist()
         return {"construction": "line", **known}
 
     @classmethod
-    def from_json(cls, known: Mapping[str, Any]) -> Self:
+    def from_json(cls, known: JsonObject) -> Self:
         """The draw that `to_json` wrote; a `ValueError`, `KeyError` or `TypeError` where it is none."""
-        check_stored(known, _KINDS)
+        check_stored(known, _LINE_FIELDS)
         check_temperature(known["temperature"])
         order = None if known["order"] is None else np.array(known["order"].split(), dtype=np.int64)
         lift = None if known["lift"] is None else np.array(known["lift"], dtype=np.float64)
@@ -124,14 +134,14 @@ class LineDraw:
         return cls(**{each.name: known[each.name] for each in fields(cls)} | {"order": order, "lift": lift})
 
 
-_KINDS: dict[str, Callable[[Any], bool]] = {
-    "seed": whole(0),
-    "layout": get_args(Layout).__contains__,
-    "number": whole(0),
+_LINE_FIELDS: dict[str, Test] = {
+    "seed": whole_from(0),
+    "layout": get_args(CodeLayout).__contains__,
+    "number": whole_from(0),
     "temperature": lambda value: value is not None,
     "kappa": positive,
     "dtype": ("float64", "float32").__contains__,
-    "rank": lambda value: value == "auto" or whole(1)(value),
-    "longest": lambda value: value is None or whole(1)(value),
-    "tokens": lambda value: value is None or whole(1)(value),
+    "rank": lambda value: value == "auto" or whole_from(1)(value),
+    "longest": lambda value: value is None or whole_from(1)(value),
+    "tokens": lambda value: value is None or whole_from(1)(value),
 }

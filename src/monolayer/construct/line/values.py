@@ -8,34 +8,36 @@ For ids alone: values of vectors would be linear in them, and say little that th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints, beside, found_at, home, pick
-from monolayer.construct.line.cascade import Stage, cut, further, least_label, stage
+from monolayer.arrays import Array, Floats, Ints, beside, found_at, home, pick
+from monolayer.construct.line.cascade import Contested, StageArrays, cut, further, least_label, stage
 from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.line.exponential import boltzmann_term, boltzmann_terms
-from monolayer.construct.line.separate import Separated, places_of
+from monolayer.construct.line.separate import Separated, places_on_line
 from monolayer.construct.target import Target
 from monolayer.model.contexts import contexts
 
-MOST = 8
+LARGEST_RANK = 8
 """Largest value rank that is built."""
 
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """Numbers in [−1, 1] of the tokens `(V,)`, those of positions `(L,)` added, and of the begin token."""
+    """What one further stage averages: a number in [−1, 1] for every token and for the begin token.
 
-    token: NDArray[Any]
-    position: NDArray[Any] | None
+    The number of a token is `token` `(V,)` at its row plus, with positions, `position` `(L,)` at its place.
+    """
+
+    token: Array
+    position: Array | None
     bos: float
 
 
 def draw_value(tokens: Tokens, seed: int, stage: int) -> Value:
-    """The values of stage `stage`, from 2; they depend on the seed and on nothing that came before."""
+    """Draw the values that stage `stage`, from 2 on, averages. They depend on the seed, not on earlier stages."""
     random = np.random.default_rng([seed, 2, stage])
     share = 1.0 if tokens.position is None else 0.5
     kind = np.dtype(tokens.dtype)
@@ -49,7 +51,7 @@ def draw_value(tokens: Tokens, seed: int, stage: int) -> Value:
 def averages(value: Value, draw: Draw, tokens: Tokens, target: Target, places: Ints) -> Floats:
     """The mean of `value` under the softmax of `draw` at labelled places `(Q,)`, from their own sequences alone.
 
-    These are few, so they are brought home from wherever they lie.
+    The places are few, so their sequences are copied to the processor from wherever they lie.
     """
     flat = places if target.place is None else home(pick(target.place, beside(places, target.place)))
     row = flat if target.per == "sequence" else found_at(tokens.offsets, flat + 1) - 1
@@ -67,12 +69,20 @@ def averages(value: Value, draw: Draw, tokens: Tokens, target: Target, places: I
     return np.asarray(found[at], dtype=np.float64)
 
 
-def stages_of(found: Separated, tokens: Tokens, seed: int) -> tuple[list[Stage], tuple[Value, ...], int]:
-    """All stages, the values that they average, and how many points are left in crowds at the largest rank."""
+class AllStages(NamedTuple):
+    """All stages of a readout; the values that those behind the first average; the points left in crowds at the end."""
+
+    stages: list[StageArrays]
+    values: tuple[Value, ...]
+    left: int
+
+
+def stages_of(found: Separated, tokens: Tokens, seed: int) -> AllStages:
+    """The stages that tell all points of `found` apart, or as many as `LARGEST_RANK` allows."""
     points, target, draw = found.points, found.target, found.draw
     whole = target.classes is not None
     part = cut(points, found.runs.changes)
-    held = places_of(points, part.held)
+    held = places_on_line(points, part.held)
     label = target.values(pick(found.runs.number, beside(part.held, found.runs.number)))
     lowest = least_label(part, home(label)) if whole else np.zeros((len(label), len(part.begin)))
     level = target.values(pick(found.runs.number, part.first))
@@ -85,6 +95,7 @@ def stages_of(found: Separated, tokens: Tokens, seed: int) -> tuple[list[Stage],
         values[number] = draw_value(tokens, seed, number)
         return averages(values[number], draw, tokens, target, held[which])
 
+    contested = Contested(part.stretch, missing, part.ends)
     error = draw.context_error(tokens)
-    stages, left = further(part.stretch, missing, part.ends, context, error, points.unit, whole, MOST)
-    return [first, *stages], tuple(values.values()), len(left)
+    more = further(contested, context, error=error, unit=points.unit, whole=whole, most=LARGEST_RANK)
+    return AllStages([first, *more.stages], tuple(values.values()), len(more.left))

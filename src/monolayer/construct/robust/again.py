@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Ints
-from monolayer.construct.robust.build import Robust, assembled, covered
+from monolayer.construct.robust.build import CoveredFacts, Robust, assembled, cover_facts
 from monolayer.construct.robust.stored import ONES, RobustDraw
 from monolayer.construct.robust.stream import draw_stream
 from monolayer.construct.task import Progress, Task
@@ -24,7 +24,7 @@ class RobustAgain(RobustDraw):
     """A stored draw that builds (`construct/task.py` has the protocol)."""
 
     def build(self, task: Task, report: Progress, model: Monolayer, only: Ints | None) -> Monolayer:
-        """All neurons anew, or those of the tokens `only`."""
+        """Build the model again from `task`: all of it, or only the neurons of the tokens `only`; the others stay."""
         if only is None:
             return Robust.again(self).build(task, report)
         return renewed(model, self, task, only, report)
@@ -32,22 +32,25 @@ class RobustAgain(RobustDraw):
 
 @one_thread()
 def renewed(model: Monolayer, draw: RobustDraw, task: Task, only: Ints, report: Progress) -> Monolayer:
-    """Neurons of the tokens `only` found anew, in their places among those that `model` has for the others."""
-    old, cell = gates_of(model), cells_of(model, draw)
+    """`model` with new neurons for the tokens `only`, found from `task`; the neurons of all other tokens stay."""
+    old, cell = gates_of(model), neuron_tokens(model, draw)
     stay = torch.from_numpy(~np.isin(cell, only))
     parts = [part.detach().cpu()[stay] for part in (old.weight_1, old.bias_1, old.weight_2.T)]
     found = _cover(draw, task, only, report)
     if found is not None:
-        new = found[1].weight_1, found[1].bias_1, found[1].weight_2.T
+        new = found.gates.weight_1, found.gates.bias_1, found.gates.weight_2.T
         parts = [torch.cat([part, more.detach().to(part.dtype)]) for part, more in zip(parts, new, strict=True)]
-        order = torch.from_numpy(np.argsort(np.concatenate([cell[stay.numpy()], found[0]]), kind="stable"))
+        order = torch.from_numpy(np.argsort(np.concatenate([cell[stay.numpy()], found.token]), kind="stable"))
         parts = [part[order] for part in parts]
     gates = Gates(parts[0], parts[1], parts[2].T.contiguous(), old.bias_2.detach().cpu().clone(), old.layout)
     return assembled(task, draw_stream(task, draw), gates)
 
 
-def _cover(draw: RobustDraw, task: Task, only: Ints, report: Progress) -> tuple[Ints, Gates] | None:
-    """What covers the facts of these tokens; None where they have none. Only rows with one of them are read."""
+def _cover(draw: RobustDraw, task: Task, only: Ints, report: Progress) -> CoveredFacts | None:
+    """Neurons that cover the facts of the tokens `only`; None without facts.
+
+    Only the sequences that hold one of these tokens are read.
+    """
     data, context = task.data, task.context
     chosen = np.unique(data.sequence[np.isin(data.tokens, only)])
     near = data.select(chosen) if len(chosen) else None
@@ -59,17 +62,17 @@ def _cover(draw: RobustDraw, task: Task, only: Ints, report: Progress) -> tuple[
     if len(part.target.number) == 0:
         return None
 
-    def cover_of(task: Task) -> tuple[Ints, Gates]:
+    def cover_of(task: Task) -> CoveredFacts:
         task, _ = task.settled()
-        return covered(task, draw_stream(task, draw), report, mask)[:2]
+        return cover_facts(task, draw_stream(task, draw), report, mask)
 
     try:
         return cover_of(part)
     except (PrecisionError, ContradictionError):
-        return cover_of(task)  # the same error, rows by their own numbers
+        return cover_of(task)  # raises the same error, and names rows by their numbers in all the data
 
 
-def cells_of(model: Monolayer, draw: RobustDraw) -> Ints:
+def neuron_tokens(model: Monolayer, draw: RobustDraw) -> Ints:
     """The token row of every neuron `(H,)`, by its gate, in rising order; of a model that answers at tokens."""
     gates = gates_of(model)
     assert model.card.vocabulary is not None

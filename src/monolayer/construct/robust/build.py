@@ -18,19 +18,26 @@ it is at most −1 there as well, whatever the context, one of the data or not.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Bools, Ints
 from monolayer.construct.consistency import equal_points
 from monolayer.construct.line.draw import check_seed
 from monolayer.construct.robust.codes import code_for
 from monolayer.construct.robust.cover import Cells, HalfSpaces, cover
-from monolayer.construct.robust.stored import ONES, Dtype, RobustDraw
-from monolayer.construct.robust.stream import TEMPERATURE, Stream, cell_of, contexts, draw_stream, in_format, several
+from monolayer.construct.robust.stored import ONES, RobustDraw, RobustFormat
+from monolayer.construct.robust.stream import (
+    TEMPERATURE,
+    RobustStream,
+    cell_of,
+    context_features,
+    draw_stream,
+    in_format,
+    several,
+)
 from monolayer.construct.task import Progress, Task
 from monolayer.data.distinct import row_keys
 from monolayer.errors import DataError, PrecisionError
@@ -39,10 +46,10 @@ from monolayer.model.gates import Gates
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 
-RANK = 64
-"""Value rank where none is asked for."""
-MARGIN = 0.3
-"""Half-width of the slabs that is asked for, contexts having length √k."""
+ROBUST_RANK = 64
+"""Value rank that is taken where the caller asks for none."""
+WANTED_HALF_WIDTH = 0.3
+"""Half-width that slabs should have; contexts have length √k."""
 NARROWEST = 1e-3
 """Half-width below which two facts count as one: float32 contexts are known to about 10⁻⁶."""
 LOUD = 8.0
@@ -52,13 +59,13 @@ STAGE = "covering exceptions with half-spaces"
 
 @dataclass(frozen=True)
 class Robust:
-    """Value rank `rank`, weights in `dtype`."""
+    """The robust construction as a `Construction`, with its options: value rank `rank`, weights in `dtype`."""
 
-    rank: int = RANK
-    dtype: Dtype = "float32"
+    rank: int = ROBUST_RANK
+    dtype: RobustFormat = "float32"
     seed: int = 0
     draw: RobustDraw | None = None
-    """The draw to use; None: one for the data."""
+    """A stored draw to use again; None: a new one for the data."""
 
     @classmethod
     def again(cls, draw: RobustDraw) -> Robust:
@@ -67,8 +74,8 @@ class Robust:
     def __post_init__(self) -> None:
         if type(self.rank) is not int or not 2 <= self.rank <= 4096:
             raise DataError(f"rank of a robust model must be a whole number from 2 to 4096, not {self.rank!r}")
-        if self.dtype not in get_args(Dtype):
-            names = ", ".join(map(repr, get_args(Dtype)))
+        if self.dtype not in get_args(RobustFormat):
+            names = ", ".join(map(repr, get_args(RobustFormat)))
             raise DataError(
                 f"dtype must be one of {names}, not {self.dtype!r}: integers need a scale per row, which "
                 "certify(dtype='int8') chooses"
@@ -76,7 +83,7 @@ class Robust:
         check_seed(self.seed)
 
     def build(self, task: Task, report: Progress) -> Monolayer:
-        """The model, a line per stage."""
+        """Build the model for `task`, one line per stage; `report` is told the stages."""
         if task.target.classes is None:
             raise DataError(
                 "a robust model answers with classes, and these labels are real numbers, which noise would blur: give "
@@ -89,7 +96,7 @@ class Robust:
             )
         task, conflicts = task.settled()
         stream = draw_stream(task, self.draw or RobustDraw.of(task, self.rank, self.seed, self.dtype))
-        _, gates, narrowest = covered(task, stream, report)
+        _, gates, narrowest = cover_facts(task, stream, report)
         model = assembled(task, stream, gates)
         if self.draw is None:  # two ways to one model must give one file
             summary = task.summary(
@@ -107,26 +114,33 @@ class Robust:
         return model
 
 
-def covered(
-    task: Task, stream: Stream, report: Progress, only: NDArray[np.bool_] | None = None
-) -> tuple[Ints, Gates, float]:
-    """The token of every neuron `(H,)`, the neurons, and the half-width of the narrowest slab; ∞ without any.
+class CoveredFacts(NamedTuple):
+    """The neurons that cover the exceptional facts of some tokens.
 
-    `only`: a mask of the tokens whose facts are covered.
+    `token` `(H,)`: the token that each neuron belongs to. `narrowest`: half-width of the narrowest slab, ∞ without any.
     """
+
+    token: Ints
+    gates: Gates
+    narrowest: float
+
+
+def cover_facts(task: Task, stream: RobustStream, report: Progress, only: Bools | None = None) -> CoveredFacts:
+    """Find the neurons that cover all exceptional facts of a task, or those of the tokens in the mask `only` `(V,)`."""
     report("contexts", 0.1)
-    cells, points, number = _points(task, stream, only)
+    contested = _contested_points(task, stream, only)
     report(STAGE, 0.2)
-    found = cover(points, MARGIN, lambda share: report(STAGE, 0.2 + 0.6 * share))
+    found = cover(contested.points, WANTED_HALF_WIDTH, lambda share: report(STAGE, 0.2 + 0.6 * share))
     narrowest = float(found.half_width.min(initial=np.inf))
     if narrowest < NARROWEST and found.worst is not None:
-        raise _too_close(task, stream, points, number, found.worst, narrowest)
+        raise _too_close(task, stream, contested, found.worst, narrowest)
     report("gating neurons by their tokens", 0.8)
-    return cells[found.cell], _readout(found, cells, stream), narrowest
+    tokens = contested.tokens
+    return CoveredFacts(tokens[found.cell], _readout(found, tokens, stream), narrowest)
 
 
-def assembled(task: Task, stream: Stream, gates: Gates) -> Monolayer:
-    """A stream with its readout and head, all numbers in the format of the draw."""
+def assembled(task: Task, stream: RobustStream, gates: Gates) -> Monolayer:
+    """The model: the stream, the readout `gates` and the head, with all weights in the format of the draw."""
     short = getattr(torch, stream.draw.dtype)
     weight = torch.zeros(len(stream.classes), stream.layout.width, dtype=torch.float64)
     weight[:, -stream.layout.label :] = torch.from_numpy(stream.classes)
@@ -137,7 +151,7 @@ def assembled(task: Task, stream: Stream, gates: Gates) -> Monolayer:
     return model
 
 
-def _readout(found: HalfSpaces, cells: Ints, stream: Stream) -> Gates:
+def _readout(found: HalfSpaces, cells: Ints, stream: RobustStream) -> Gates:
     """The neurons of half-spaces; `cells` `(K,)` are the tokens that their cells stand for."""
     layout, width = stream.layout, torch.from_numpy(found.half_width)
     weight, offset = found.normal.double() / width[:, None], -torch.from_numpy(found.centre) / width
@@ -163,23 +177,39 @@ def _readout(found: HalfSpaces, cells: Ints, stream: Stream) -> Gates:
     return Gates(read, nothing[0], write.T.contiguous(), nothing[1], layout)
 
 
-def _points(task: Task, stream: Stream, only: NDArray[np.bool_] | None) -> tuple[Ints, Cells, Ints]:
-    """Cells with several classes (`only`: a mask of those that are asked for), their points, the numbers of these.
+class ContestedPoints(NamedTuple):
+    """The points of the tokens that have several classes.
 
-    Points of a cell are in an order of their own, which depends on them alone and not on where they stand in the data.
+    `tokens` `(K,)`: these tokens, one per cell. `points`: their points, cell by cell. `number` `(M,)`: which labelled
+    place each point is.
+    """
+
+    tokens: Ints
+    points: Cells
+    number: Ints
+
+
+def _contested_points(task: Task, stream: RobustStream, only: Bools | None) -> ContestedPoints:
+    """The points of tokens with several classes; `only`: a mask `(V,)` of the tokens that are asked for.
+
+    The order of the points in a cell depends on these points alone, not on where they stand in the data.
     """
     cell, wanted = cell_of(task), several(task, len(stream.base))
     wanted = (wanted if only is None else wanted & only)[cell]
     with one_thread():
-        point, feature = contexts(task, stream, _one_each(task) & wanted)
+        point, feature = context_features(task, stream, _one_each(task) & wanted)
     order = np.lexsort((row_keys(feature.numpy()), cell[point]))
     cells, start = np.unique(cell[point][order], return_index=True)
     feature, number = feature[torch.from_numpy(order)], point[order]
-    return (cells, Cells(feature, task.target.number[number], np.append(start, len(order)), stream.base[cells]), number)
+    points = Cells(feature, task.target.number[number], np.append(start, len(order)), stream.base[cells])
+    return ContestedPoints(cells, points, number)
 
 
-def _one_each(task: Task) -> NDArray[np.bool_]:
-    """One of each set of equal facts: the first in a shortest sequence, since a longer one may round otherwise."""
+def _one_each(task: Task) -> Bools:
+    """A mask `(P,)` with one of each set of equal facts: the first in a shortest sequence.
+
+    A longer sequence may round the context of the same fact differently.
+    """
     data, target = task.data, task.target
     place = np.arange(len(target.number)) if target.place is None else target.place
     length = data.lengths[place] if target.per == "sequence" else data.lengths[data.sequence[place]]
@@ -192,9 +222,10 @@ def _one_each(task: Task) -> NDArray[np.bool_]:
 
 
 def _too_close(
-    task: Task, stream: Stream, points: Cells, number: Ints, worst: int, half_width: float
+    task: Task, stream: RobustStream, contested: ContestedPoints, worst: int, half_width: float
 ) -> PrecisionError:
     """The error that names the two facts behind the narrowest slab, how far apart they are, and what would help."""
+    points, number = contested.points, contested.number
     target, rank = task.target, stream.layout.rank
     own = points.own(int(np.searchsorted(points.start, worst, side="right")) - 1)
     other = np.flatnonzero(points.label[own] != points.label[worst]) + own.start

@@ -28,10 +28,10 @@ from monolayer.construct.robust.halfspaces import padded, widest
 from monolayer.construct.robust.hull import widest_slabs
 from monolayer.model.device import one_thread
 
-COLUMNS = 64
-"""Problems of one cell in a batch."""
-AT_ONCE = 1 << 20
-"""Numbers in a batch: 4 MiB, which stays in the cache through the iterations."""
+GROUPS_AT_ONCE = 64
+"""Groups of one cell whose slabs are searched for in one batch."""
+NUMBERS_PER_BATCH = 1 << 20
+"""Numbers in a batch: 4 MiB, which stay in the cache through the iterations."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Cells:
         return np.repeat(np.arange(len(self.base)), np.diff(self.start))
 
     def own(self, cell: int) -> slice:
-        """The points of a cell."""
+        """The points of the cell `cell`, as a slice of all points."""
         return slice(int(self.start[cell]), int(self.start[cell + 1]))
 
 
@@ -75,7 +75,7 @@ class Group(NamedTuple):
     facts: Ints
 
 
-class Found(NamedTuple):
+class FoundSlab(NamedTuple):
     """One half-space before it is packed with the others: of a group, the slab between `low` and `high`."""
 
     group: Group
@@ -88,7 +88,7 @@ def cover(cells: Cells, enough: float, progress: Callable[[float], None] = lambd
     """Half-spaces that hold every exceptional fact, with slabs of half-width `enough` where that can be."""
     groups = list(_first_groups(cells))
     total = max(1, sum(len(group.facts) for group in groups))
-    found: list[Found] = []
+    found: list[FoundSlab] = []
     single: list[Group] = []
     threads, stopped = torch.get_num_threads(), Event()
     # Batches are small, and threads that share one wait for one another at every product. A batch alone on one thread
@@ -102,12 +102,12 @@ def cover(cells: Cells, enough: float, progress: Callable[[float], None] = lambd
             single += [group for group in groups if len(group.facts) == 1]
             several = [group for group in groups if len(group.facts) > 1]
             groups = []
-            for slabs in pool.map(partial(_solve, cells, enough, stopped), _batches(cells, several)):
+            for slabs in pool.map(partial(_solve, cells, enough, stopped), _alike_batches(cells, several)):
                 for slab in slabs:
                     _settle(cells, slab, enough, found, groups)
             progress(1.0 - (len(single) + sum(len(group.facts) for group in groups)) / total)
         left = len(single) / total  # single facts take most of the time
-        found += _alone(cells, single, enough, lambda share: progress(1.0 - (1.0 - share) * left))
+        found += _single_slabs(cells, single, enough, lambda share: progress(1.0 - (1.0 - share) * left))
     return _pack(cells, found)
 
 
@@ -138,24 +138,29 @@ def _first_groups(cells: Cells) -> Iterator[Group]:
             yield Group(own, int(label[begin]), order[begin:end] - cells.start[own])
 
 
-def _batches(cells: Cells, groups: list[Group]) -> Iterator[list[list[Group]]]:
+def _alike_batches(cells: Cells, groups: list[Group]) -> Iterator[list[list[Group]]]:
     """Cells that are padded to one shape together, each with some of its groups."""
     by_cell: dict[int, list[Group]] = {}
     for group in groups:
         by_cell.setdefault(group.cell, []).append(group)
     alike: dict[tuple[int, int], list[list[Group]]] = {}
     for cell, every in by_cell.items():
-        for i in range(0, len(every), COLUMNS):
-            piece = every[i : i + COLUMNS]
+        for i in range(0, len(every), GROUPS_AT_ONCE):
+            piece = every[i : i + GROUPS_AT_ONCE]
             alike.setdefault((padded(len(cells.label[cells.own(cell)])), padded(len(piece))), []).append(piece)
     for (rows, columns), pieces in sorted(alike.items()):
-        step = max(1, AT_ONCE // (rows * max(cells.feature.shape[1], 2 * columns)))
+        step = max(1, NUMBERS_PER_BATCH // (rows * max(cells.feature.shape[1], 2 * columns)))
         for i in range(0, len(pieces), step):
             yield pieces[i : i + step]
 
 
-Slab = tuple[Group, Tensor, float, NDArray[np.float32]]
-"""The slab of a group: its normal `(p,)`, its lower end, and the heights of the group's facts `(F,)`."""
+class Slab(NamedTuple):
+    """The slab of a group: its normal `(p,)`, its lower end, and the heights of the group's facts along it `(F,)`."""
+
+    group: Group
+    normal: Tensor
+    low: float
+    height: NDArray[np.float32]
 
 
 def _solve(cells: Cells, enough: float, stopped: Event, part: list[list[Group]]) -> list[Slab]:
@@ -182,20 +187,20 @@ def _solve(cells: Cells, enough: float, stopped: Event, part: list[list[Group]])
     found = widest(Z, torch.from_numpy(sign).to(Z), enough, check)
     normal, low, height = found.normal, found.low, found.height.numpy()
     return [
-        (group, normal[i, :, column].clone(), float(low[i, 0, column]), height[i, group.facts, column])
+        Slab(group, normal[i, :, column].clone(), float(low[i, 0, column]), height[i, group.facts, column])
         for i, groups in enumerate(part)
         for column, group in enumerate(groups)
     ]
 
 
-def _settle(cells: Cells, slab: Slab, enough: float, found: list[Found], later: list[Group]) -> None:
+def _settle(cells: Cells, slab: Slab, enough: float, found: list[FoundSlab], later: list[Group]) -> None:
     """Keep the half-space of a group, or part of it, or split the group."""
     group, normal, low, height = slab
     inside = height >= low + 2.0 * enough
     if 2 * inside.sum() < len(inside):
         later += [group._replace(facts=part) for part in _halves(cells, group.cell, group.facts)]
         return
-    found.append(Found(group._replace(facts=group.facts[inside]), normal, low, float(height[inside].min())))
+    found.append(FoundSlab(group._replace(facts=group.facts[inside]), normal, low, float(height[inside].min())))
     if not inside.all():
         later.append(group._replace(facts=group.facts[~inside]))
 
@@ -215,7 +220,9 @@ def _halves(cells: Cells, cell: int, facts: Ints) -> list[Ints]:
     return [facts[order[:cut]], facts[order[cut:]]]
 
 
-def _alone(cells: Cells, single: list[Group], enough: float, progress: Callable[[float], None]) -> Iterator[Found]:
+def _single_slabs(
+    cells: Cells, single: list[Group], enough: float, progress: Callable[[float], None]
+) -> Iterator[FoundSlab]:
     """The half-spaces of single facts, cell by cell; `progress` is told the share of facts that is done."""
     by_cell: dict[int, list[Group]] = {}
     for group in single:
@@ -229,12 +236,12 @@ def _alone(cells: Cells, single: list[Group], enough: float, progress: Callable[
             groups, widest_slabs(points, cells.label[own], facts, enough), strict=True
         ):
             high = float(points[group.facts[0]] @ normal)
-            yield Found(group, torch.from_numpy(normal).float(), high - 2.0 * half_width, high)
+            yield FoundSlab(group, torch.from_numpy(normal).float(), high - 2.0 * half_width, high)
             done += 1
             progress(done / len(single))
 
 
-def _pack(cells: Cells, found: list[Found]) -> HalfSpaces:
+def _pack(cells: Cells, found: list[FoundSlab]) -> HalfSpaces:
     found.sort(key=lambda each: (each.group.cell, each.group.label, int(each.group.facts[0])))
     low, high = np.array([each.low for each in found]), np.array([each.high for each in found])
     worst = None

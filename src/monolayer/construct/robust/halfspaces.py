@@ -29,9 +29,9 @@ RELAX = 1.6
 """Over-relaxation of the iteration, in (1, 2)."""
 LOOKS = (12, 24, 64)
 """Iterations after which the batch is looked at: it stops when every column is wide enough or known to be hopeless."""
-ROWS = 384
+HARDEST_ROWS = 384
 """Points of a cell that an iteration works on: the hardest ones. The rest are looked at between the iterations."""
-ROUNDS = 4
+CHOICE_ROUNDS = 4
 """How often the hardest points are chosen again; those chosen before stay, so no choice is undone."""
 
 
@@ -47,15 +47,15 @@ class Slabs(NamedTuple):
 
     @property
     def half_width(self) -> Tensor:
-        """`(B, G)`."""
+        """Half of the width of every slab `(B, G)`."""
         return ((self.high - self.low) / 2.0)[:, 0]
 
     def of(self, cells: Tensor) -> Slabs:
-        """Those of some cells, a mask."""
+        """The slabs of the cells in the mask `cells` `(B,)`."""
         return Slabs(*(part[cells] for part in self))
 
     def with_cells(self, cells: Tensor, other: Slabs) -> Slabs:
-        """These, with those of `other` for the cells `(B',)`."""
+        """These slabs, with those of the cells `cells` `(B',)` replaced by the slabs `other`."""
         return Slabs(*(own.index_copy(0, cells, new) for own, new in zip(self, other, strict=True)))
 
 
@@ -74,18 +74,18 @@ def widest(Z: Tensor, T: Tensor, enough: float, check: Callable[[], None] = lamb
     unsettled = (best.half_width < enough) & T.any(1)
     chosen = torch.zeros(T.shape[:2], dtype=torch.bool)
     cell = torch.arange(len(Z))  # those that are still worked on
-    for turn in range(ROUNDS):
+    for turn in range(CHOICE_ROUNDS):
         going = unsettled.any(1)
         if not bool(going.all()):
             cell, Z, T, unsettled, chosen = (part[going] for part in (cell, Z, T, unsettled, chosen))
             best, found = best.of(going), found.of(going)
         if len(cell) == 0:
             break
-        hardest = _hardest(T, found, ~unsettled, chosen, ROWS << turn)
+        hardest = _hardest(T, found, ~unsettled, chosen, HARDEST_ROWS << turn)
         Zr = Z if hardest is None else Z.gather(1, hardest[..., None].expand(-1, -1, Z.shape[2]))
         Tr = T if hardest is None else T.gather(1, hardest[..., None].expand(-1, -1, T.shape[2]))
         normal = found.normal.clone()
-        for some, column in _packed(unsettled):
+        for some, column in _columns_together(unsettled):
             index = column[:, None].expand(-1, Z.shape[2], -1)
             signs = Tr[some].gather(2, column[:, None].expand(-1, Tr.shape[1], -1))
             signs = signs * unsettled[some].gather(1, column)[:, None]
@@ -110,7 +110,7 @@ def padded(size: int) -> int:
     return -(-size // step) * step
 
 
-def _packed(wanted: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def _columns_together(wanted: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Cells `(B',)` with alike many wanted columns `(B, G)`, and columns `(B', G')` that hold all of these."""
     most = wanted.sum(1).tolist()
     size = torch.tensor([min(padded(max(1, count)), wanted.shape[1]) for count in most])

@@ -7,8 +7,8 @@ The widest slab between a point `z` and points `z_j` is across the shortest vect
 
 whose solution is a multiple of the weights of the shortest vector, whatever `g > 0` is. A few differences carry all of
 the weight, so it is solved for the nearest others, and again for those that carry weight and those that lie deepest on
-the wrong side, at most `ROUNDS` times: what a fact costs does not grow with its cell but for the look at all others.
-Every slab is measured on all of them, so a search that ends early costs width only.
+the wrong side, at most `SLAB_ROUNDS` times. The cost of a fact does not grow with its cell, except for the look at all
+other points. Every slab is measured on all of them, so a search that ends early costs width only.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from monolayer.arrays import Floats, Ints
 
 NEAREST = 48
 """Nearest others that the search begins with."""
-MORE = 24
+OTHERS_ADDED = 24
 """Others that come into the search when they are found on the wrong side."""
-ROUNDS = 16
-"""Looks at all others, at most."""
-AT_ONCE = 64
+SLAB_ROUNDS = 16
+"""How often, at most, a search looks at all other points."""
+FACTS_AT_ONCE = 64
 """Facts of a cell whose slabs are looked at together."""
 CLOSE = 1e-3
 """Share of its width that a slab may still gain when the search ends."""
@@ -40,12 +40,12 @@ def widest_slabs(points: Floats, label: Ints, facts: list[int], enough: float) -
     """
     every = torch.from_numpy(points)
     squares = every.square().sum(1)
-    for begin in range(0, len(facts), AT_ONCE):
-        part = facts[begin : begin + AT_ONCE]
+    for begin in range(0, len(facts), FACTS_AT_ONCE):
+        part = facts[begin : begin + FACTS_AT_ONCE]
         distance = (squares - 2.0 * every[part] @ every.T).numpy()  # squared, but for a constant
         searches = [_Search(points, label, *each, enough) for each in zip(part, distance, strict=True)]
         going = searches
-        for _ in range(ROUNDS):
+        for _ in range(SLAB_ROUNDS):
             normals = torch.from_numpy(np.stack([search.direction() for search in going]))
             heights = (normals @ every.T).numpy()
             going = [search for search, row in zip(going, heights, strict=True) if search.looks(row)]
@@ -64,7 +64,7 @@ class _Search:
         self.best: tuple[Floats, float] = points[fact], -np.inf
 
     def direction(self) -> Floats:
-        """The normal of the widest slab for what is seen."""
+        """The unit normal of the widest slab between the fact and the other points that the search has seen."""
         away = self.points[self.fact] - self.points[self.seen]
         self.weight = _shortest(away)
         vector = self.weight @ away
@@ -81,12 +81,12 @@ class _Search:
         if width >= self.enough or 2.0 * width >= low - CLOSE * abs(low):
             return False
         away[self.seen] = np.inf
-        self.seen = np.concatenate([self.seen[self.weight > 0.0], _least(away, MORE)])
+        self.seen = np.concatenate([self.seen[self.weight > 0.0], _least(away, OTHERS_ADDED)])
         return True
 
 
 def _least(values: Floats, count: int) -> Ints:
-    """Numbers of the least `count` finite values."""
+    """The indices of the `count` smallest finite values."""
     count = min(count, int(np.isfinite(values).sum()))
     return np.argpartition(values, count - 1)[:count]
 

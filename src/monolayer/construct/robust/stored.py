@@ -6,22 +6,22 @@ these numbers are stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
 from monolayer.arrays import Floats
-from monolayer.construct.line.draw import check_stored, whole
+from monolayer.construct.line.draw import check_stored, whole_from
 from monolayer.construct.robust.codes import code_for
 from monolayer.construct.task import Task
 from monolayer.data import Names
 from monolayer.errors import DataError
+from monolayer.model.fields import JsonObject, Test
 from monolayer.model.monolayer import Monolayer
 
 ONES = 32
 """Coordinates that hold the constant 1: noise on many weights averages out, noise on one bias does not. With 16 a gate
 would have its largest weights here, and they set the scale of its row in int8."""
-Dtype = Literal["float64", "float32", "bfloat16", "float16"]
+RobustFormat = Literal["float64", "float32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RobustDraw:
 
     seed: int
     rank: int
-    dtype: Dtype
+    dtype: RobustFormat
     tokens: int
     classes: int
     longest: int | None
@@ -38,8 +38,8 @@ class RobustDraw:
     """Whether every neuron depends on one token's facts: where the begin token answers, all facts are its own."""
 
     @classmethod
-    def of(cls, task: Task, rank: int, seed: int, dtype: Dtype) -> RobustDraw:
-        """A draw for these data."""
+    def of(cls, task: Task, rank: int, seed: int, dtype: RobustFormat) -> RobustDraw:
+        """A new draw for the data of `task`."""
         data, target = task.data, task.target
         longest = int(data.lengths.max()) if task.context.positions else None
         sizes = len(data.vocabulary or ()), len(target.classes or ())
@@ -47,14 +47,14 @@ class RobustDraw:
 
     def token_words(self, names: Names) -> Floats:
         """Words `(V, n)` of all tokens; new ones get the next words as long as the code has any."""
-        return _words(names, self.tokens, "token", "tokens")
+        return _code_words(names, self.tokens, "token", "tokens")
 
     def class_words(self, names: Names) -> Floats:
         """Words `(C, m)` of all classes, the rows of the head."""
-        return _words(names, self.classes, "class", "classes")
+        return _code_words(names, self.classes, "class", "classes")
 
     def fits(self, model: Monolayer) -> bool:
-        """Whether a model could be made of it: a file may say anything."""
+        """Whether `model` could have been built with this draw: a file may say anything."""
         return (
             self.longest == (None if model.positions is None else model.positions.num_embeddings)
             and self.rank == len(model.attention.W_V)
@@ -62,28 +62,28 @@ class RobustDraw:
             and self.classes <= len(model.card.classes or ())
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {"construction": "robust", **asdict(self)}
 
     @classmethod
-    def from_json(cls, known: Mapping[str, Any]) -> Self:
+    def from_json(cls, known: JsonObject) -> Self:
         """The draw that `to_json` wrote; a `ValueError`, `KeyError` or `TypeError` where it is none."""
-        check_stored(known, _KINDS)
+        check_stored(known, _ROBUST_FIELDS)
         return cls(**{each.name: known[each.name] for each in fields(cls)})
 
 
-_KINDS: dict[str, Callable[[Any], bool]] = {
-    "seed": whole(0),
-    "rank": whole(2),
-    "dtype": get_args(Dtype).__contains__,
-    "tokens": whole(1),
-    "classes": whole(1),
-    "longest": lambda value: value is None or whole(1)(value),
+_ROBUST_FIELDS: dict[str, Test] = {
+    "seed": whole_from(0),
+    "rank": whole_from(2),
+    "dtype": get_args(RobustFormat).__contains__,
+    "tokens": whole_from(1),
+    "classes": whole_from(1),
+    "longest": lambda value: value is None or whole_from(1)(value),
     "by_token": lambda value: type(value) is bool,
 }
 
 
-def _words(names: Names, first: int, one: str, several: str) -> Floats:
+def _code_words(names: Names, first: int, one: str, several: str) -> Floats:
     """The words of `names` in the code that was chosen for the `first` of them."""
     code = code_for(first)
     if len(names) >= 2 ** len(code.generator) and len(names) > first:

@@ -24,7 +24,7 @@ from monolayer.construct.robust.stored import ONES, RobustDraw
 from monolayer.construct.task import Task
 from monolayer.model.gates import RankAttention
 from monolayer.model.layers import embedding
-from monolayer.model.places import Layout, mixtures, read_places, unit
+from monolayer.model.places import StreamLayout, mixtures, read_places, unit
 from monolayer.theory.balls import precision
 
 GAIN = 8.0
@@ -36,11 +36,11 @@ PERIOD = 24.0
 
 
 @dataclass(frozen=True, eq=False)
-class Stream:
+class RobustStream:
     """The parts of the network up to attention, in the format that they will be stored in, and the class codes."""
 
     draw: RobustDraw
-    layout: Layout
+    layout: StreamLayout
     lift: nn.Embedding
     positions: nn.Embedding | None
     bos: Tensor
@@ -53,7 +53,7 @@ class Stream:
     """Class that every cell has without neurons `(V,)`, or `(1,)` where the begin token answers."""
 
 
-def draw_stream(task: Task, draw: RobustDraw) -> Stream:
+def draw_stream(task: Task, draw: RobustDraw) -> RobustStream:
     """The stream for a task, its numbers rounded to the format of the draw and kept in float64."""
     data, target, per_sequence = task.data, task.target, task.target.per == "sequence"
     dtype = getattr(torch, draw.dtype)
@@ -63,7 +63,7 @@ def draw_stream(task: Task, draw: RobustDraw) -> Stream:
     place, key = _places(task, draw.longest)
     code = np.zeros((len(data.vocabulary), 0)) if per_sequence else draw.token_words(data.vocabulary)
     signs_end, base = code.shape[1], base_of(task, len(code))
-    layout = Layout(signs_end + ONES, place.shape[1], draw.rank, label.shape[1])
+    layout = StreamLayout(signs_end + ONES, place.shape[1], draw.rank, label.shape[1])
 
     bos = np.zeros(layout.width)
     bos[signs_end : layout.token] = 1.0
@@ -79,20 +79,20 @@ def draw_stream(task: Task, draw: RobustDraw) -> Stream:
     else:
         table[:, -layout.label :] = label[base]
     unseen = np.bincount(task.context.rows, minlength=len(code)) == 0
-    lift = embedding(_rounded(np.where(unseen[:, None], np.nan, table), dtype))
+    lift = embedding(_rounded_to(np.where(unseen[:, None], np.nan, table), dtype))
     positions = None
     if task.context.positions:
         rows = np.zeros((len(key) - 1, layout.width))
         rows[:, layout.token : layout.token + layout.place] = place
         rows[:, layout.key] = key[1:]
-        positions = embedding(_rounded(rows, dtype))
+        positions = embedding(_rounded_to(rows, dtype))
     strength = TEMPERATURE if task.context.positions else 0.0
     turn = rotations(np.array([math.pi / 2.0 / period(len(key) - 1)]))[0]
     attention = RankAttention.over_places(layout, strength, torch.from_numpy(turn), GAIN).to(dtype).to(torch.float64)
-    return Stream(draw, layout, lift, positions, _rounded(bos, dtype), attention, label, code, base)
+    return RobustStream(draw, layout, lift, positions, _rounded_to(bos, dtype), attention, label, code, base)
 
 
-def contexts(task: Task, stream: Stream, wanted: NDArray[np.bool_]) -> tuple[Ints, Tensor]:
+def context_features(task: Task, stream: RobustStream, wanted: NDArray[np.bool_]) -> tuple[Ints, Tensor]:
     """Wanted points, as numbers of labels, and the features of each `(P', p + k)` that neurons read: place, context."""
     data, layout, attention = task.data, stream.layout, stream.attention
     number = np.full(len(data.tokens) if task.target.per == "token" else len(data), -1)
@@ -189,5 +189,5 @@ def in_format(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return short.masked_fill(short.isnan(), torch.nan)
 
 
-def _rounded(array: Floats, dtype: torch.dtype) -> Tensor:
+def _rounded_to(array: Floats, dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array)).to(dtype).to(torch.float64)
