@@ -67,6 +67,10 @@ class Found:
         """The piece with the points of a block."""
         return f"points-{self.name}-{block:05}"
 
+    def contexts(self, block: int) -> str:
+        """The piece with the contexts of a block under this draw, however its points are cut."""
+        return f"contexts-{self.draw.layout}-{self.tried}-{block:05}"
+
     @property
     def labelled(self) -> int:
         return int(self.label_count.sum())

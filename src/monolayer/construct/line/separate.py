@@ -123,14 +123,21 @@ def separate(
 def hopeless(crowds: int, count: int, points: Points, ends: tuple[float, float]) -> bool:
     """Whether no draw of this kind will do for `count` ids' points, of which one puts this many crowds on a line.
 
+    Crowds that are many more than chance makes have another reason, which another draw may not have.
+    """
+    return crowds > HOPELESS and crowded_by_chance(count, points, ends)
+
+
+def crowded_by_chance(count: int, points: Points, ends: tuple[float, float]) -> bool:
+    """Whether chance alone puts some of `count` ids' points with these errors too close, whatever the draw.
+
     Only the errors of `points` are looked at; `ends` are the least and the largest `z`. What chance makes of points
-    spread evenly is made several times over where they are not, as contexts never are; but crowds that are many more
-    than that have another reason, which another draw may not have.
+    spread evenly is made several times over where they are not, as contexts never are.
     """
     reach = float(ends[1] - ends[0])
     narrow = SLACK * float(points.error(np.array(ends)).max())
     by_chance = count**2 * narrow / reach if reach > 0 else 0.0
-    return crowds > HOPELESS and UNEVEN * by_chance > HOPELESS
+    return UNEVEN * by_chance > HOPELESS
 
 
 def places_of(points: Points, which: Ints) -> Ints:
