@@ -15,6 +15,7 @@ import monolayer as ml
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.stock.answers import Evaluation
 from monolayer.stock.folder import StockModel
+from workload import run
 
 FACTS = 120
 MODELS = (("bert", "cells"), ("bert", "steps"), ("gpt2", "cells"), ("gpt2", "steps"), ("llama", "cells"))
@@ -62,4 +63,4 @@ def lost(model: StockModel, keys: np.ndarray, whole: torch.Tensor, neuron: int) 
 
 
 if __name__ == "__main__":
-    main()
+    run(main)
