@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 import monolayer as ml
-from workload import seconds
+from workload import NotRunError, claim, run, seconds
 
 DEVICE = "cuda"
 
@@ -27,8 +27,7 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=6_250_000)
     count = parser.parse_args().sequences
     if not torch.cuda.is_available():
-        print("skipped: there is no CUDA device here")
-        return
+        raise NotRunError("there is no CUDA device here")
     X, Y = data(count)
     sort = sort_seconds(X.numel())
     few = X[:2000].clone(), Y[:2000].clone()
@@ -50,15 +49,19 @@ def main() -> None:
     summary = model.summary
     print(f"labels            {X.numel():,}, {summary.runs:,} runs, rank {summary.rank}, margin {summary.margin:.1f}")
     print(f"torch.sort        {1e3 * sort:,.1f} ms")
-    print(f"memorize          {1e3 * build:,.1f} ms = {build / sort:.1f} sorts (claim: ≤ 50 ms)")
+    print(f"memorize          {1e3 * build:,.1f} ms = {build / sort:.1f} sorts")
     print(f"  peak memory     {peak / X.numel():.0f} bytes per label")
     print(f"2,000 sequences   {verdict}, weights {'as' if same else 'NOT as'} the processor's to the bit")
     assert model.bos.device.type == DEVICE
     assert verdict == "proved"
+    assert same, "the weights of a device and of the processor differ"
     answer, labels = seconds(lambda: done(lambda: model.predict(X)), 5)
     wrong = int((labels != Y).sum())
-    print(f"predict           {1e3 * answer:,.1f} ms = {answer / sort:.1f} sorts (claim: ≤ 50 ms), {wrong} wrong")
+    print(f"predict           {1e3 * answer:,.1f} ms = {answer / sort:.1f} sorts, {wrong} wrong")
     assert wrong == 0
+    if "H200" in torch.cuda.get_device_name():  # what is claimed of
+        for what, took in (("become weights", build), ("are answered", answer)):
+            claim(f"{X.numel():,} labels {what} on an H200", 1e3 * took, at_most=50.0, idle=True, unit=" ms")
 
 
 def done(action: Callable[[], Any]) -> Any:
@@ -86,4 +89,4 @@ def data(count: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

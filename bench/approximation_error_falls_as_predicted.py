@@ -13,6 +13,7 @@ import numpy as np
 
 import monolayer as ml
 from monolayer.theory.targets import TARGETS
+from workload import claim, run
 
 CASES = (("sort", 1, 3, 64), ("median", 1, 3, 64), ("nearest", 1, 3, 64), ("force", 2, 2, 32), ("mean-field", 2, 2, 32))
 
@@ -36,6 +37,7 @@ def main() -> None:
         print(f"{name}, d = {dim}, n = {length}")
         print(f"{'cells':>8} {'knots':>12} {'bound':>10} {'largest':>10} {'L1':>10} {'L2':>10}   slopes")
         before: list[float] = []
+        first: list[float] = []
         cells = 4
         while cells <= most:
             model = ml.approximate(f, dim, length, cells=cells, lipschitz=constant)
@@ -49,8 +51,11 @@ def main() -> None:
             numbers = " ".join(f"{value:>10.5f}" for value in (bound, *now))
             print(f"{cells:>8} {model.summary.labelled:>12,} {numbers}   {slopes}", flush=True)
             assert now[0] <= bound
+            first = first or now
             before, cells = now, 2 * cells
+        slope = math.log2(before[0] / first[0]) / math.log2(most / 4)
+        claim(f"slope of the largest error of {name}, d = {dim}, n = {length}", slope, at_most=-0.9)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

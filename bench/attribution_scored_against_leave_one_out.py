@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import importlib.util
 import io
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 import monolayer as ml
+from workload import NotRunError, run
 
 WORDS, LENGTH, CLASSES, RANK = 30, 3, 6, 16
 NEURONS = ["bert.encoder.layer.0.output.dense.weight"]
@@ -110,8 +110,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     if importlib.util.find_spec("dattri") is None:
-        print('dattri is not installed: pip install "monolayer[tools]"')
-        return
+        raise NotRunError('dattri is not installed: pip install "monolayer[tools]"')
     runs = []
     for seed in range(options.seeds):
         with tempfile.TemporaryDirectory() as work, contextlib.redirect_stderr(io.StringIO()):
@@ -130,4 +129,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

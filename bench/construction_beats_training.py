@@ -1,4 +1,4 @@
-"""Claim: on the same data, construction is exact before a trained one-layer Transformer is anywhere near.
+"""Claim: on the same data, construction is exact in a hundredth of the time that a one-layer Transformer trains.
 
 2,000 sequences of 16 tokens, 1,000 words, 16 random classes. Beside the construction, in the same run: a
 one-layer `nn.TransformerEncoder` trained with AdamW until every label is right or the time is up. Learning
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import monolayer as ml
-from workload import seconds, sequences
+from workload import claim, run, seconds, sequences
 
 
 class Tagger(nn.Module):
@@ -68,7 +68,8 @@ def main() -> None:
     right, spent = train(inputs, targets, rate, options.seconds * 0.7)
     word = "every label right" if right == 1.0 else f"{round((1.0 - right) * Y.size):,} of {Y.size:,} labels wrong"
     print(f"training       rate {rate:g}: {word} after {spent:.1f} s = {spent / build:,.0f} constructions")
+    claim("time that training takes, all labels right or not, in constructions", spent / build, at_least=100.0)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

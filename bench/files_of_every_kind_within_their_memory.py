@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 import monolayer as ml
+from monolayer.cluster.room import size
 from out_of_core_within_two_gigabytes import Peak
+from workload import claim, run
 
 KINDS = ("classes", "real labels", "everything twice")
 
@@ -56,7 +58,8 @@ def main() -> None:
                 f"{summary.runs - 1:>12,}",
                 flush=True,
             )
+            claim(f"memory of a build, {kind}", peak.bytes / 1e9, at_most=size(options.memory) / 1e9, unit=" GB")
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

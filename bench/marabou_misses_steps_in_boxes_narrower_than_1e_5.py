@@ -19,6 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from soundness_set import SECONDS, Layers, Query, build, check, decide, layers_of
+from workload import NotRunError, run
 
 THRESHOLD = 1e-5
 WIDTHS = (1e-6, 5e-6, 9.9e-6, 1.01e-5, 2e-5, 1e-3)
@@ -66,8 +67,7 @@ def main() -> None:
     try:
         print(f"Marabou {version('maraboupy')}, z3 {version('z3-solver')}\n")
     except ModuleNotFoundError as error:
-        print(f'not run, since {error}: pip install "monolayer[verifiers]"')
-        return
+        raise NotRunError(f'{error}: pip install "monolayer[verifiers]"') from None
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "set"
         queries = build(folder)
@@ -100,4 +100,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

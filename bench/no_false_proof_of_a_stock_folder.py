@@ -26,6 +26,7 @@ import torch
 from tests.stock_attack import attack, cases, wrong_answers
 
 import monolayer as ml
+from workload import run
 
 
 def main() -> int:
@@ -60,4 +61,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

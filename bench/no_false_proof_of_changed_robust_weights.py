@@ -1,4 +1,4 @@
-"""No verdict on a robust stock folder with changed weights is contradicted by transformers, eager or sdpa.
+"""Claim: no verdict on a robust stock folder with changed weights is contradicted by transformers, eager or sdpa.
 
     python bench/no_false_proof_of_changed_robust_weights.py --count 60
 
@@ -19,7 +19,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.stock_attack import attack, cases, weights
 
-if __name__ == "__main__":
+from workload import run
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
@@ -31,9 +34,12 @@ if __name__ == "__main__":
             whole = {path.name: path.read_bytes() for path in folder.iterdir()}
             for seed in range(wanted.seed, wanted.seed + wanted.count):
                 verdict, wrong = attack(case, whole, folder, seed, weights)
-                if wrong:
-                    sys.exit(f"FALSE: {case}, change {seed}: {verdict}, {wrong}")
+                assert not wrong, f"FALSE: {case}, change {seed}: {verdict}, {wrong}"
                 found[verdict] += 1
             print(f"{case.name + ' ' + case.task:30} {dict(found)}", flush=True)
             total += found
     print(f"{sum(total.values()):,} changed folders: {dict(total)}; none contradicted")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -25,6 +25,7 @@ from rich.table import Table
 from monolayer.theory.hardmax import refute_hardmax
 from monolayer.theory.universal import shared_tokens, universal_pair
 from monolayer.theory.weights import AttentionWeights
+from workload import run
 
 Ints = NDArray[np.int64]
 SHAPES = ((1, 1, 1), (1, 4, 4), (2, 4, 2), (4, 8, 2), (8, 8, 1))  # heads, dimension, head size
@@ -117,4 +118,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run(main)

@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 import monolayer as ml
+from workload import run
 
 Child = int
 
@@ -76,4 +77,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -21,6 +21,7 @@ import monolayer as ml
 from monolayer.model.attention import CODE, KEY, LABEL
 from monolayer.model.layers import linear
 from monolayer.theory.targets import TARGETS
+from workload import run
 
 CASES = (("sort", 1, 2, (8, 32, 64, 128)), ("sort", 1, 3, (8, 16, 32)), ("force", 2, 2, (4, 8)))
 RAMPS = (2.0**-20, 2.0**-10, 2.0**-4)
@@ -101,4 +102,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

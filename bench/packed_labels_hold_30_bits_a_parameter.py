@@ -13,6 +13,7 @@ import time
 import monolayer as ml
 from monolayer_experiments.packed import memorize_packed, pack
 from monolayer_experiments.synthetic import without_repeats
+from workload import claim, run
 
 
 def main() -> None:
@@ -37,8 +38,8 @@ def main() -> None:
         assert wrong == 0
         assert verdict == "proved"
         assert density > 3.6
-    assert density > 30.0
+    claim("bits that a parameter of the whole network holds", density, at_least=30.0)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

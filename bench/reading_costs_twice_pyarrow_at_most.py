@@ -22,7 +22,7 @@ import pyarrow.json as pjson
 import pyarrow.parquet as pq
 
 from monolayer.data import read
-from workload import cpu_seconds
+from workload import SAME_RUN, claim, cpu_seconds, run
 
 REPEATS = 9
 """Runs of which the best counts: the shortest take 20 ms."""
@@ -67,7 +67,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         write(Path(scratch), count)
         print(f"{count:,} sequences of 8 tokens; seconds of processor time")
-        print(f"{'file':<15} {'pyarrow':>8} {'read':>8}  ratio (claim: ≤ 2)")
+        print(f"{'file':<15} {'pyarrow':>8} {'read':>8}  ratio")
         for path in sorted(Path(scratch).iterdir()):
             theirs = ours = float("inf")
             for _ in range(REPEATS):  # in turn, so that what else the machine does falls on both
@@ -76,7 +76,9 @@ def main() -> None:
                 ours = min(ours, spent)
                 assert len(data) == count
             print(f"{path.name:<15} {theirs:>8.2f} {ours:>8.2f}  {ours / theirs:.2f}", flush=True)
+            read_in = f"processor time to read {path.name} over that of pyarrow"
+            claim(read_in, ours / theirs, at_most=2.0, busy=SAME_RUN)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

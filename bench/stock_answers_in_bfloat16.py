@@ -20,7 +20,7 @@ import transformers
 import monolayer as ml
 from monolayer.data.phrases import phrases
 from stock_answers_within_2x_of_random_weights import check
-from workload import seconds
+from workload import run, seconds
 
 
 def main() -> None:
@@ -62,4 +62,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -17,6 +17,7 @@ import torch
 import transformers
 
 import monolayer as ml
+from workload import run
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -65,4 +66,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

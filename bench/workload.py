@@ -1,14 +1,20 @@
-"""What the benchmarks share: the data, a clock, the peak of memory, and the record of what a script found."""
+"""What the benchmarks share: the data, a clock, the peak of memory, claims, and the record of what a script found.
+
+A script says with `claim` what it measured and what it claims, and `run(main)` ends it with 1 if a claim is not met.
+`all_claims.py` runs all scripts and shows the claims of all of them in one table.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
+import traceback
 from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +23,84 @@ from monolayer.data.aside import new_file
 from monolayer_experiments.results import machine, versions
 
 RECORDS = Path(__file__).parent.parent / "results" / "bench"
+CLAIMS = "MONOLAYER_CLAIMS"
+"""The variable that names the file to which a script writes its claims; none where nobody asks."""
+SAME_RUN = 1.25
+"""The factor by which a ratio of two times of one run may miss its claim on a busy machine."""
+IDLE = 2.0
+"""The factor by which a time that is claimed for an idle machine may miss its claim on a slower one."""
+Verdict = Literal["holds", "within the margin", "NO", "not run"]
+
+
+class Claim(NamedTuple):
+    """A claim in words, what was measured beside its limit, and whether it holds."""
+
+    words: str
+    measured: str
+    verdict: Verdict
+
+
+class NotRunError(Exception):
+    """A script cannot run here: its words say what is missing."""
+
+
+_claims: list[Claim] = []
+"""Those of the script that runs."""
+
+
+def claim(
+    words: str,
+    measured: float,
+    *,
+    at_most: float | None = None,
+    at_least: float | None = None,
+    busy: float = 1.0,
+    idle: bool = False,
+    unit: str = "",
+) -> None:
+    """Say what was measured, and what is claimed; `busy`: by which factor a busy machine may miss the limit.
+
+    `idle`: the limit is a time on an idle machine. On one that has more to do than processors it is not judged unless
+    it holds: caches that are shared make the same work several times slower, in processor time too.
+    """
+    busy = IDLE if idle else busy
+    limit = at_most if at_most is not None else at_least
+    assert limit is not None, "a claim has a limit"
+    assert at_most is None or at_least is None, "a claim has one limit"
+    held, close = measured <= limit, measured <= limit * busy
+    if at_most is None:
+        held, close = measured >= limit, measured >= limit / busy
+    verdict: Verdict = "holds" if held else "within the margin" if close else "NO"  # a NaN is no
+    load, processors = os.getloadavg()[0], os.cpu_count() or 1
+    crowded = idle and load > processors and verdict == "NO"
+    said = f"{measured:,.4g}{unit} (claim: {'≤' if at_most is not None else '≥'} {limit:,.4g}{unit})"
+    if crowded:
+        said, verdict = f"{said} on a busy machine: a load of {load:.0f} on {processors} processors", "not run"
+    _claims.append(Claim(words, said, verdict))
+    print(f"claim: {words}: {said}: {verdict}", flush=True)
+
+
+def run(main: Callable[[], int | None]) -> NoReturn:
+    """Run a script; exit with 1 if one of its claims is not met, or an assertion fails, or it says so itself."""
+    title = title_of(sys.modules["__main__"].__doc__)
+    try:
+        if main():
+            _claims.append(Claim(title, "see what it printed", "NO"))
+    except NotRunError as missing:
+        print(f"not run: {missing}")
+        _claims.append(Claim(title, str(missing), "not run"))
+    except AssertionError as error:
+        traceback.print_exc()
+        _claims.append(Claim(title, str(error) or "an assertion failed", "NO"))
+    every = _claims or [Claim(title, "checked by assertions", "holds")]
+    if CLAIMS in os.environ:
+        Path(os.environ[CLAIMS]).write_text(json.dumps(every), encoding="utf-8")
+    sys.exit(1 if any(one.verdict == "NO" for one in every) else 0)
+
+
+def title_of(docstring: str | None) -> str:
+    """The claim of a script as the first line of its docstring says it."""
+    return (docstring or "no claim").strip().split("\n")[0].removeprefix("Claim: ").rstrip(".")
 
 
 def sequences(

@@ -114,3 +114,34 @@ def test_the_notebooks_print_what_they_store(name: str, needs: str) -> None:
     assert name != "stock_nnsight" or "86 other facts are as they were" in json.dumps(printed)
     if importlib.util.find_spec(needs) is not None:
         assert notebooks.run(notebook) == notebook
+
+
+def test_a_claim_that_is_not_met_fails_its_script_and_the_others_still_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A row per way in which a script can end, and what the table says of it."""
+    ways = {
+        "met": ("claim('met', 2.0, at_most=2.0)", "holds"),
+        "close": ("claim('close', 2.4, at_most=2.0, busy=1.25)", "within the margin"),
+        "missed": ("claim('missed', 2.6, at_most=2.0, busy=1.25)", "NO"),
+        "too_few": ("claim('too few', 1.0, at_least=2.0, busy=1.25)", "NO"),
+        "no_number": ("claim('no number', float('nan'), at_most=2.0, busy=1.25)", "NO"),
+        "asserted": ("assert False", "NO"),
+        "broken": ("raise ValueError", "NO"),
+        "missing": ("raise NotRunError('no device')", "not run"),
+        "silent": ("pass", "holds"),
+    }
+    for name, (line, _) in ways.items():
+        head = f'"""Claim: {name}."""\nfrom workload import NotRunError, claim, run\n'
+        (tmp_path / f"{name}.py").write_text(f"{head}def main():\n    {line}\nrun(main)\n")
+    runner = script("bench/all_claims.py")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), str(ROOT / "bench")]))
+    monkeypatch.setattr(runner, "HERE", tmp_path)
+    found = {name: runner.claims_of(tmp_path / f"{name}.py") for name in ways}
+    assert {name: claims[-1].verdict for name, claims in found.items()} == {
+        name: end for name, (_, end) in ways.items()
+    }
+    for names, code in ((["met", "missing"], 0), (["missed", "met"], 1)):
+        monkeypatch.setattr(sys, "argv", ["all_claims.py", *names])
+        assert runner.main() == code
+        assert "met" in capfd.readouterr().out.rpartition("measured")[2]

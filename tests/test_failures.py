@@ -28,7 +28,7 @@ def test_an_unexpected_failure_is_70_and_a_line(said: Said, capsys: Capture, mon
     def fail(*_: object, **__: object) -> None:
         raise RecursionError("deep \x1b[31minside")
 
-    monkeypatch.setattr("monolayer.checker.check.certify", fail)
+    monkeypatch.setattr("monolayer.checker.check.judge", fail)
     shown = said("verify m data.jsonl", code=70, errors=True)
     assert shown.startswith("error: internal error: RecursionError: ")
     assert shown.endswith("--debug shows the traceback")

@@ -22,12 +22,12 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.cluster import encode, memorize, parts, room
+from monolayer.cluster import build, encode, memorize, parts, room
 from monolayer.cluster import executor as executors
 from monolayer.cluster import points as cluster_points
 from monolayer.cluster.executor import Processes
 from monolayer.cluster.memorize import memorize_files
-from monolayer.cluster.points import Piece, Range, in_order
+from monolayer.cluster.points import Range, in_order
 from monolayer.cluster.room import WITH_TORCH, Room
 from monolayer.cluster.spill import PACKAGE, Spill, code
 from monolayer.construct.line import draw, separate
@@ -153,6 +153,18 @@ def test_bits_of_files_are_bits_of_memory(
     if kind == "sequences" and slack > 8:
         with pytest.raises(ml.PrecisionError, match=f"Rank={rank} would hold them"):
             memorize_files(pattern, tmp_path / "one", workers=1, rank=1, **options)
+
+
+@pytest.mark.parametrize("slack", [8, 1e11])
+def test_crowds_that_are_foreseen_wrongly_change_no_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slack: float
+) -> None:
+    X, Y, options = data_of("ids")
+    small_pieces(monkeypatch, 200, 150)
+    crowd(monkeypatch, slack)
+    monkeypatch.setattr(build, "crowded_by_chance", lambda *_: slack == 8)
+    out = both(tmp_path, write(tmp_path, X, Y, [100, 101, 250]), **options)
+    assert (ml.load(out).summary.rank > 1) == (slack > 8)
 
 
 def test_a_sample_of_data_with_a_rhythm_is_not_all_on_one_beat(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,11 +348,12 @@ def stopped(kind: str, error: BaseException = FULL) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("kind", ["encode", "extent", "part", "staged"])
+@pytest.mark.parametrize("kind", ["encode", "contexts", "part", "staged"])
 def test_a_full_disk_leaves_no_model_and_the_build_goes_on(
     site: Site, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     crowd(monkeypatch, 1e11)
+    monkeypatch.setattr(build, "crowded_by_chance", lambda *_: False)  # so that parts are written again
     with stopped(kind), pytest.raises(OSError, match=r"disk of .* is full.*resume=True"):
         site.build()
     assert not (site.folder / "files").exists()
@@ -558,8 +571,8 @@ def test_ranges_are_cut_where_no_crowd_is(
     for r, (since, until) in enumerate(pairwise(ends)):
         own = [z[pieces == i] for i in range(3)]
         places = [np.searchsorted(some, [since, until]).tolist() for some in own]
-        where = [Piece(f"points-{i}", len(own[i]), *places[i]) for i in range(3)]
-        range_ = Range(r, since, until, where, np.dtype(np.uint8), 0, 1.0, 0.0, 10)
+        names, bounds = [f"points-{i}" for i in range(3)], np.array([[*places[i], len(own[i])] for i in range(3)])
+        range_ = Range(r, since, until, names, bounds, np.dtype(np.uint8), 0, 1.0, 0.0, 10)
         some, labels, clean = range_.gather(spill, strict)
         assert clean or not strict
         begin = int(bool(count) and len(some) > 0)  # the point before

@@ -22,7 +22,8 @@ def block(
 ) -> tuple[Quantizer, Lattice, torch.Tensor]:
     """A quantizer as the construction makes it, its grid, and its tables `(2, d, D)`."""
     lattice = Lattice.of(Box(dim, 1, low, high, False), cells, 2.0**-20)
-    (table,) = GridCells(dim, cells).propose(np.random.default_rng(seed), 1.0, 1).lift
+    (codes,) = GridCells(dim, cells).propose(np.random.default_rng(seed), 1.0, 1).lift
+    table = torch.from_numpy(codes)
     return Quantizer.from_steps(1.0 / lattice.width, torch.from_numpy(lattice.start), table), lattice, table
 
 

@@ -130,6 +130,16 @@ def order_of_digits(digits: Numbers) -> Numbers:
     """The places of numbers `(P,)` as `short` gives them in rising order, equal ones as they come."""
     if not is_array(digits):
         return digits.argsort(stable=True)  # by radix: the fewer bytes, the fewer passes
+    room = len(digits).bit_length()
+    if len(digits) and int(digits.max()).bit_length() + room <= 32:
+        # Each number and its place as one number of 32 bits: NumPy sorts these several times faster than it finds an
+        # order.
+        keys = digits.astype(np.uint32)
+        keys <<= np.uint32(room)
+        keys |= np.arange(len(digits), dtype=np.uint32)
+        keys.sort()
+        keys &= np.uint32((1 << room) - 1)
+        return keys.astype(np.int64)
     # NumPy sorts 16 bits by radix: the lower half first, then, where there is one, the upper half in that order.
     order = np.argsort(digits.astype(np.uint16, copy=False), kind="stable")
     if digits.dtype == np.uint32:

@@ -93,12 +93,12 @@ class Block:
         """The block's sequences, or only the sequences `rows`; tokens are numbered as in all files together."""
         kind, lengths = np.dtype(self.types[0]), self.lengths(spill)
         offset, count = 8 * self.sequences + self.start * kind.itemsize, self.stop - self.start
-        codes: Array = np.memmap(spill.numbers(self.piece), kind, "r", offset, count)
+        codes: Array = np.asarray(np.memmap(spill.numbers(self.piece), kind, "r", offset, count))
         if rows is not None:
             begin = (np.cumsum(lengths) - lengths)[rows]
             lengths = lengths[rows]
             codes = codes[inside(begin, begin + lengths)]
-        tokens = spill.facts(f"table-{self.shard:05}")["token"].take(codes)
+        tokens = spill.facts(f"table-{self.shard:05}")["token"][codes]  # `take` would make long integers of them first
         return Sequences(tokens, lengths, Names(range(rules.vocabulary)))
 
     def labels(self, spill: Spill, rules: Rules, data: Sequences) -> Array:
@@ -110,7 +110,7 @@ class Block:
         begin, end = (self.start, self.stop) if rules.per == "token" else (self.first, self.last)
         offset = 8 * self.sequences + self.tokens * np.dtype(self.types[0]).itemsize + begin * size * kind.itemsize
         label = np.fromfile(spill.numbers(self.piece), kind, (end - begin) * size, offset=offset)
-        return label.reshape(-1, size) if rules.reals else spill.facts(f"table-{self.shard:05}")["label"].take(label)
+        return label.reshape(-1, size) if rules.reals else spill.facts(f"table-{self.shard:05}")["label"][label]
 
     def parts(self, spill: Spill, tokens: int) -> Iterator[Block]:
         """Split the block into smaller ones of at most `tokens` tokens, unless one sequence alone has more."""

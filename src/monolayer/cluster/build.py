@@ -1,7 +1,7 @@
 """The line of `construct/line` over files: stages of pieces, with the same bits as in memory.
 
 encode      every file to numbers, once; what they share        encode.py
-extent      from what to what contexts reach under a draw       points.py
+contexts    those of every block under a draw, for κ           points.py
 points      z of every block, cut into ranges by splitters      points.py
 part        each range sorted, and its steps written            parts.py
 settle      contradictions refused                              settle.py
@@ -25,7 +25,7 @@ from monolayer.cluster.finish import Found, with_stages
 from monolayer.cluster.settle import refuse_contradictions
 from monolayer.construct.line.draw import CodeLayout, draws
 from monolayer.construct.line.points import contextual_points, scale
-from monolayer.construct.line.separate import DRAWS, hopeless
+from monolayer.construct.line.separate import DRAWS, crowded_by_chance, hopeless
 from monolayer.construct.line.values import LARGEST_RANK
 
 
@@ -55,19 +55,24 @@ class Build(Work):
                 attempt = replace(found, drawn=replace(draw, known=None), tried=tried, name=f"{layout}-{tried}")
                 kappa = self._kappa(attempt, pieces, draw.context_error(tokens))
                 draw = replace(draw, kappa=kappa)
-                at = points.splitters(contextual_points(draw, tokens, target).z, self.room.ranges(found.labelled))
+                some_points = contextual_points(draw, tokens, target)
+                at = points.splitters(some_points.z, self.room.ranges(found.labelled))
                 error = draw.point_error(kappa, tokens)
                 attempt = replace(attempt, drawn=replace(draw, known=None), kappa=kappa, fixed_error=error)
-                attempt = self._parts(attempt, pieces, at, strict=tried > 1)
+                ends = some_points.ends() if len(some_points.z) else (0.0, 0.0)
+                crowded = crowded_by_chance(found.labelled, attempt.errors, ends)
+                attempt = self._parts(attempt, pieces, at, strict=tried > 1, staged=crowded)
                 if tried == 1 and attempt.close:
                     refuse_contradictions(self, attempt, pieces)
                     if not all(part["whole"] for part in attempt.parts):  # it looked as if there were some
                         self._drop(attempt, pieces)
-                        attempt = self._parts(replace(attempt, name=f"{attempt.name}-strict"), pieces, at, strict=True)
+                        attempt = replace(attempt, name=f"{attempt.name}-strict")
+                        attempt = self._parts(attempt, pieces, at, strict=True, staged=crowded)
+                self.spill.drop(*(attempt.contexts(i) for i in range(len(pieces))))
                 attempt = replace(attempt, crowds=crowds.Crowds.of(attempt.parts))
                 if attempt.crowds is None:
                     self._drop_points(attempt, pieces)
-                    return replace(attempt, last=attempt.last_label)
+                    return replace(self._staged(attempt, None), last=attempt.last_label)
                 count = len(attempt.crowds.low)
                 worse, best = (best, attempt) if count < fewest else (attempt, best)
                 fewest = min(fewest, count)
@@ -82,26 +87,32 @@ class Build(Work):
         """κ, for which the contexts of all files are computed."""
         if found.rules.per == "sequence":
             return 1.0
-        tasks = {f"extent-{found.name}-{i:05}": (block, found.rules, found.draw) for i, block in enumerate(pieces)}
-        self.do("computing contexts", (0.2, 0.3), points.extent, tasks)
+        tasks = {found.contexts(i): (block, found.rules, found.draw) for i, block in enumerate(pieces)}
+        self.do("computing contexts", (0.2, 0.3), points.contexts, tasks)
         first, last = np.stack([self.spill.facts(name)["extent"] for name in tasks], axis=1)
         return scale(1.0, float(last.max() - first.min()), error)
 
-    def _parts(self, found: Found, pieces: list[Block], at: Floats, *, strict: bool) -> Found:
-        """The points of every block, cut into ranges; each range as a part of the staircase."""
+    def _parts(self, found: Found, pieces: list[Block], at: Floats, *, strict: bool, staged: bool) -> Found:
+        """The points of every block, cut into ranges; each range as a part of the staircase.
+
+        `staged`: there will be crowds, so that parts of classes are written as those of the first of several stages.
+        """
         rules = found.rules
         names = [f"part-{found.name}-{r:05}" for r in range(len(at) + 1)]
-        tasks: dict[str, Any] = {found.points(i): (block, rules, found.draw, at) for i, block in enumerate(pieces)}
+        tasks: dict[str, Any] = {
+            found.points(i): (block, rules, found.draw, found.contexts(i) if rules.per == "token" else None, at)
+            for i, block in enumerate(pieces)
+        }
         if all(map(self.spill.finished, names)) and not self.spill.numbers(found.points(0)).exists():
             tasks = {}  # they were dropped, since nobody needed them any more
         self.do("cutting points into ranges", (0.3, 0.6), points.points, tasks)
-        bounds = {name: self.spill.facts(name)["bounds"].tolist() for name in tasks}
+        bounds = np.array([self.spill.facts(name)["bounds"] for name in tasks]).reshape(len(tasks), len(names) + 1)
         ends = [-math.inf, *at.tolist(), math.inf]
         ranges = {}
         for r, name in enumerate(names):
-            where = [points.Piece(piece, cuts[-1], cuts[r], cuts[r + 1]) for piece, cuts in bounds.items()]
             own = rules.label_type, rules.reals, found.kappa, found.fixed_error, self.room.range
-            ranges[name] = (points.Range(r, ends[r], ends[r + 1], where, *own), strict)
+            range_ = points.Range(r, ends[r], ends[r + 1], list(tasks), bounds[:, [r, r + 1, -1]], *own)
+            ranges[name] = (range_, strict, staged)
         self.do("building steps", (0.6, 0.98), parts.part, ranges)
         return replace(found, parts=tuple({"name": name, **self.spill.facts(name)} for name in names))
 
@@ -125,10 +136,17 @@ class Build(Work):
         allowed = LARGEST_RANK if options.rank == "auto" else options.rank
         found = with_stages(self.spill, found, every, list(held), options.seed, allowed)
         self._drop_points(found, pieces)
-        tasks = {
-            f"staged-{part['name']}": (part["name"], r, rules.reals, first)
-            for r, (part, first) in enumerate(zip(found.parts, every.first.tolist(), strict=True))
-        }
+        return replace(self._staged(found, every), last=(*found.last_label, float(every.ends[1])))
+
+    def _staged(self, found: Found, every: crowds.Crowds | None) -> Found:
+        """The parts as those of the first of several stages if there are crowds, else of the only one.
+
+        Those that were written as such, since it was foreseen, stay as they are.
+        """
+        first = [None] * len(found.parts) if every is None else every.first.tolist()
+        others = [r for r, part in enumerate(found.parts) if bool(part["staged"]) != (every is not None)]
+        names = {r: f"{'alone' if every is None else 'staged'}-{found.parts[r]['name']}" for r in others}
+        tasks = {name: (found.parts[r]["name"], r, found.rules.reals, first[r]) for r, name in names.items()}
         self.do("writing the first stage", (0.985, 1.0), parts.staged, tasks)
-        staged = tuple(part | self.spill.facts(name) for part, name in zip(found.parts, tasks, strict=True))
-        return replace(found, parts=staged, last=(*found.last_label, float(every.ends[1])))
+        made = [part | (self.spill.facts(names[r]) if r in names else {}) for r, part in enumerate(found.parts)]
+        return replace(found, parts=tuple(made))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
 from monolayer.cluster.blocks import Block, Rules
+from monolayer.cluster.points import columns
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.separate import inside
 from monolayer.data import Sequences
@@ -51,15 +52,12 @@ def looked_up(
 
     `z`, label, their sequences, and which tokens or sequences they are, of these and of the whole block.
     """
-    total, size = int(spill.facts(points)["bounds"][-1]), max(1, rules.reals)
-    file, kind = spill.numbers(points), rules.label_type
-    z = np.fromfile(file, np.float64, total)
-    there = inside(np.searchsorted(z, wanted[0]), np.searchsorted(z, wanted[1], side="right"))
-    label = np.fromfile(file, kind, total * size, offset=8 * total)
-    label = label.reshape(-1, size) if rules.reals else label
-    number = np.fromfile(file, np.int32, total, offset=(8 + kind.itemsize * size) * total)[there].astype(np.int64)
+    every = columns(spill, points, rules)
+    there = inside(np.searchsorted(every.z, wanted[0]), np.searchsorted(every.z, wanted[1], side="right"))
+    number = every.number[there].astype(np.int64)
     order = np.argsort(number)
     there, row = there[order], number[order]
+    z, label = every.z[there], every.label[there]
     lengths, position = block.lengths(spill), row - row
     if rules.per == "token":
         ends = np.cumsum(lengths - rules.next_token)
@@ -68,8 +66,8 @@ def looked_up(
     rows, own = np.unique(row, return_inverse=True)
     data = block.data(spill, rules, rows if len(rows) else np.zeros(1, np.int64))
     if rules.per == "sequence":
-        return z[there], label[there], data, own, row
-    return z[there], label[there], data, data.offsets[own] + position, (np.cumsum(lengths) - lengths)[row] + position
+        return z, label, data, own, row
+    return z, label, data, data.offsets[own] + position, (np.cumsum(lengths) - lengths)[row] + position
 
 
 def held(spill: Spill, name: str, block: Block, rules: Rules, points: str, wanted: Floats) -> None:

@@ -5,7 +5,8 @@
     reals     y0     y1   y2    y3        … or the label left of each, and `closing` has the one right of all
     number    −1     −1   0     1         where other stages follow also the stretches
 
-A part is written as one of the only stage. Where there are crowds, `staged` makes it one of the first of several.
+A part is written as one of the only stage, or of the first of several: of classes at once, where crowds are to be
+expected. `staged` makes the one from the other where that was not foreseen.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ By chance a thousand million points have some hundred pairs too close, in all ra
 """
 
 
-def part(spill: Spill, name: str, range_: Range, strict: bool) -> None:
+def part(spill: Spill, name: str, range_: Range, strict: bool, staged: bool) -> None:
     """A range as a part, and what there is to know about its points.
 
-    Unless `strict`, a range that looks as if labels contradicted each other is no part: `whole` says so.
+    `staged`: as one of the first of several stages, if its labels are classes; a part of reals has the numbers of its
+    stretches, which depend on the other parts. Unless `strict`, a range that looks as if labels contradicted each other
+    is no part: `whole` says so.
     """
     z, label, clean = range_.gather(spill, strict)
     points, changes = range_.points(z), np.flatnonzero(differ(label))
@@ -48,7 +51,8 @@ def part(spill: Spill, name: str, range_: Range, strict: bool) -> None:
     count, least = apart(points)
     facts: dict[str, Any] = {"count": count, "least": least, "ends": z[[0, -1]] if len(z) else z, "close": len(close)}
     whole = strict or len(close) == 0 or (clean and len(close) <= MANY)
-    facts |= {"near": near(points, close), "whole": whole, "steps": 0}
+    staged = staged and not range_.reals
+    facts |= {"near": near(points, close), "whole": whole, "steps": 0, "staged": staged}
     if not whole:
         spill.write(name, [], **facts)
         return
@@ -68,7 +72,8 @@ def part(spill: Spill, name: str, range_: Range, strict: bool) -> None:
     tensors = (slope, -slope * start, levels[:, :-1]) if range_.reals else weights(slope, start, jump)
     facts |= {"steps": len(steps), "margin": np.inf if margin is None else margin, "last": levels[:, -1:]}
     facts["size"] = 0.0 if range_.reals else size_of_jumps(jump)
-    spill.write(name, [_begin(range_.number, len(steps), len(levels)), *tensors], hashed=True, **facts)
+    rows = [*tensors, 0.0 - _passed(len(steps), facts["bounds"])] if staged else list(tensors)
+    spill.write(name, [_begin(range_.number, len(steps), len(levels) + staged), *rows], hashed=True, **facts)
 
 
 def _begin(number: int, steps: int, rows: int, columns: int | None = None) -> NDArray[np.uint8]:
@@ -93,21 +98,29 @@ def near(points: Points, close: Ints) -> Floats:
     return np.stack([low.take(np.append(0, kept + 1)), high.take(np.append(kept, len(high) - 1))])
 
 
-def staged(spill: Spill, name: str, part: str, number: int, reals: int, first: int) -> None:
+def _passed(steps: int, bounds: Ints) -> Floats:
+    """By how much the number of the stretch rises at each step."""
+    jump = np.zeros(steps)
+    jump[bounds] = 1.0
+    return jump
+
+
+def staged(spill: Spill, name: str, part: str, number: int, reals: int, first: int | None) -> None:
     """A part as one of the first of several stages: with the numbers of its stretches, of which `first` is the first.
 
-    In place, and the same however often it is done: another header of the same length, and one row more.
+    Without a `first`, as one of the only stage. In place, and the same however often it is done: another header of the
+    same length, and one row more or none.
     """
     facts, file = spill.facts(part), spill.numbers(part)
     steps, rows = int(facts["steps"]), max(1, reals)
-    jump = np.zeros(steps)
-    jump[facts["bounds"]] = 1.0
-    header = _begin(number, steps, rows + 1)
+    header = _begin(number, steps, rows + (first is not None))
     with file.open("r+b") as out:
         out.write(header.data)
         out.seek(len(header) + 8 * steps * (2 + rows))
         out.truncate()
-        out.write((first + np.cumsum(jump) - jump if reals else 0.0 - jump).data)
+        if first is not None:
+            jump = _passed(steps, facts["bounds"])
+            out.write((first + np.cumsum(jump) - jump if reals else 0.0 - jump).data)
     with file.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
     spill.write(name, [], digest=np.array([digest]))

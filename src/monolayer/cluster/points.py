@@ -1,18 +1,19 @@
 """Every labelled place of a block as one number, in order and cut by `z` into ranges; ranges, gathered and sorted.
 
+`contexts-B` holds the contexts of block `B` one after the other, from which κ is chosen.
 `points-B` holds, of the points of block `B` in order, `z`, the label, and which labelled place of the block it is.
 A range ends where no crowd does (`construct/line/cascade.py`), so that each is made into steps by itself.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats
+from monolayer.arrays import Floats, Ints
 from monolayer.cluster.blocks import Block, Rules
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.draw import Draw
@@ -24,20 +25,44 @@ LOOKED_AT = 1 << 12
 """Points behind a splitter among which a range must end while labels may contradict each other."""
 
 
-def extent(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw) -> None:
-    """The least and the largest context of a block."""
+def contexts(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw) -> None:
+    """The contexts of a block, and the least and the largest of them."""
     values = draw.contexts(rules.tokens(block.data(spill, rules)))
-    spill.write(name, [], extent=np.array([values.min(), values.max()]))
+    spill.write(name, [values], extent=np.array([values.min(), values.max()]))
 
 
-def points(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, splitters: Floats) -> None:
-    """The points of a block in order, and where the ranges begin."""
+def points(
+    spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, contexts: str | None, splitters: Floats
+) -> None:
+    """The points of a block in order, and where the ranges begin; `contexts`: the piece that has them, if one does."""
     data = block.data(spill, rules)
-    found = contextual_points(draw, rules.tokens(data), rules.target(rules.places(data)))
+    tokens = rules.tokens(data)
+    if contexts is not None:
+        draw = replace(draw, known=(tokens, np.fromfile(spill.numbers(contexts), np.float64)))
+    found = contextual_points(draw, tokens, rules.target(rules.places(data)))
     label = block.labels(spill, rules, data).astype(rules.label_type).take(found.order, axis=0)
     inner = np.searchsorted(found.z, splitters, side="left")
     bounds = np.concatenate([[0], inner, [len(found.z)]])
     spill.write(name, [found.z, label, found.order.astype(np.int32, copy=False)], bounds=bounds)
+
+
+class Columns(NamedTuple):
+    """The points of a block, in order, as they lie in its file: `z` and number `(P,)`, label `(P,)` or `(P, m)`."""
+
+    z: Floats
+    label: NDArray[Any]
+    number: NDArray[np.int32]
+
+
+def columns(spill: Spill, name: str, rules: Rules) -> Columns:
+    """The points of a block. Of the file only the pages that somebody looks at are read."""
+    total, size, kind = int(spill.facts(name)["bounds"][-1]), max(1, rules.reals), rules.label_type
+    if total == 0:
+        return Columns(np.zeros(0), np.zeros((0, size) if rules.reals else 0, kind), np.zeros(0, np.int32))
+    content = np.memmap(spill.numbers(name), np.uint8, "r")
+    z, label, number = np.split(content, np.cumsum([8 * total, kind.itemsize * size * total]))
+    labels = label.view(kind)
+    return Columns(z.view(np.float64), labels.reshape(-1, size) if rules.reals else labels, number.view(np.int32))
 
 
 def splitters(values: Floats, ranges: int) -> Floats:
@@ -46,39 +71,20 @@ def splitters(values: Floats, ranges: int) -> Floats:
     return ordered[[i * len(ordered) // ranges for i in range(1, ranges)]]
 
 
-@dataclass(frozen=True)
-class Piece:
-    """The points of a block, how many there are, and where a range begins and ends among them."""
-
-    name: str
-    total: int
-    begin: int
-    end: int
-
-    def read(
-        self, spill: Spill, begin: int, end: int, label_type: np.dtype[Any], reals: int
-    ) -> tuple[Floats, NDArray[Any]]:
-        """`z` and label of points `begin` to `end`."""
-        file, size = spill.numbers(self.name), max(1, reals)
-        z = np.fromfile(file, np.float64, end - begin, offset=8 * begin)
-        offset = 8 * self.total + label_type.itemsize * begin * size
-        label = np.fromfile(file, label_type, (end - begin) * size, offset=offset)
-        if len(label) < (end - begin) * size:
-            raise OSError(f"{file} was cut short while it was in use")
-        return z, label.reshape(-1, size) if reals else label
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Range:
     """Points from the splitter `since` to `until`, but for those that share a crowd with some beyond.
 
-    `pieces`: in which files they lie; `most`: how many are held at once; `kappa`, `error`: as those of `Points`.
+    `pieces`: in which files they lie; `bounds` `(B, 3)`: where the range begins and ends in each, and how many points
+    that has, as an array since a thousand million points have a million such rows in all ranges together. `most`: how
+    many are held at once; `kappa`, `error`: as those of `Points`.
     """
 
     number: int
     since: float
     until: float
-    pieces: list[Piece]
+    pieces: list[str]
+    bounds: Ints
     label_type: np.dtype[Any]
     reals: int
     kappa: float
@@ -108,10 +114,10 @@ class Range:
     def _read(self, spill: Spill, behind: int) -> tuple[Floats, NDArray[Any], bool]:
         """Points from the last before it to as many `behind` it as are surely all; whether these are all there are."""
         held, count, known = list[tuple[Floats, NDArray[Any]]](), 0, np.inf
-        for piece in self.pieces:
-            begin, end = max(0, piece.begin - 1), min(piece.total, piece.end + behind)
-            z, label = piece.read(spill, begin, end, self.label_type, self.reals)
-            known = min(known, float(z[-1])) if end < piece.total else known
+        for piece, (first, last, total) in zip(self.pieces, self.bounds.tolist(), strict=True):
+            begin, end = max(0, first - 1), min(total, last + behind)
+            z, label = self._slice(spill, piece, begin, end, total)
+            known = min(known, float(z[-1])) if end < total else known
             held.append((z, label))
             count += len(z)
             if count > self.most:
@@ -120,6 +126,18 @@ class Range:
         z, label = self._joined(held)
         below = len(z) if known == np.inf else int(np.searchsorted(z, known))
         return z[:below], label[:below], known == np.inf
+
+    def _slice(self, spill: Spill, piece: str, begin: int, end: int, total: int) -> tuple[Floats, NDArray[Any]]:
+        """`z` and label of points `begin` to `end` of a piece that has `total`; its file is opened once for both."""
+        z = np.empty(end - begin)
+        label = np.empty((end - begin, self.reals) if self.reals else end - begin, self.label_type)
+        per_label = self.label_type.itemsize * max(1, self.reals)
+        with spill.numbers(piece).open("rb", buffering=0) as file:
+            for column, offset in ((z, 8 * begin), (label, 8 * total + per_label * begin)):
+                file.seek(offset)
+                if file.readinto(column.reshape(-1).view(np.uint8).data) < column.nbytes:
+                    raise OSError(f"{file.name} was cut short while it was in use")
+        return z, label
 
     def _joined(self, held: list[tuple[Floats, NDArray[Any]]]) -> tuple[Floats, NDArray[Any]]:
         """Points of several pieces as one: in order, equal ones once."""

@@ -124,14 +124,21 @@ def separate(
 def hopeless(crowds: int, count: int, points: Points, ends: tuple[float, float]) -> bool:
     """Whether other draws of this layout are not worth trying, after one that left `crowds` crowds of `count` points.
 
+    Where there are many more crowds than chance makes, the cause is not chance, and another draw may not have it.
+    """
+    return crowds > HOPELESS and crowded_by_chance(count, points, ends)
+
+
+def crowded_by_chance(count: int, points: Points, ends: tuple[float, float]) -> bool:
+    """Whether chance alone puts some of `count` points of ids too close, whatever the draw.
+
     Only the rounding errors of `points` are read; `ends` are the least and the largest `z`. Contexts are never spread
-    evenly, so chance makes several times as many crowds of them as of evenly spread points. Where there are many more
-    than that, the cause is not chance, and another draw may not have it.
+    evenly, so chance makes several times as many crowds of them as of evenly spread points.
     """
     reach = float(ends[1] - ends[0])
     narrow = SLACK * float(points.error(np.array(ends)).max())
     by_chance = count**2 * narrow / reach if reach > 0 else 0.0
-    return crowds > HOPELESS and UNEVEN * by_chance > HOPELESS
+    return UNEVEN * by_chance > HOPELESS
 
 
 def places_on_line(points: Points, which: Ints) -> Ints:

@@ -1,9 +1,9 @@
-"""Claim: building a model of 1.6 million labels takes at most four sorts of as many numbers.
+"""Claim: building a model of 1.6 million labels takes at most 3.5 sorts of as many numbers.
 
 100,000 sequences of 16 tokens, 1,000 words, 16 random classes, float64, one thread. The yardstick is `np.argsort` of
-1.6 M float64 keys, in the same run. Also: answering by the fast path takes at most eight sorts, and
-building needs at most 10 × 8 bytes of memory a label. With --device the model answers there too, by the fast path
-and, for 200 sequences, as the dense network.
+1.6 M float64 keys, in the same run, by processor time: a busy machine changes that little. Also: answering by the fast
+path takes at most eight sorts, and building needs at most 10 × 8 bytes of memory per label. With --device the model
+answers there too, by the fast path and, for 200 sequences, as the dense network.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 import monolayer as ml
-from workload import cpu_seconds, peak_bytes, seconds, sequences
+from workload import SAME_RUN, claim, cpu_seconds, peak_bytes, run, seconds, sequences
 
 
 def main() -> None:
@@ -35,14 +35,18 @@ def main() -> None:
     wrong = int((labels != Y).sum())
     print(f"labels                  {X.size:,}, {wrong} wrong, {model.summary.runs:,} runs")
     print(f"argsort                 {sort:.3f} s")
-    print(f"memorize                {build:.3f} s = {build / sort:.2f} sorts (claim: ≤ 4)")
+    print(f"memorize                {build:.3f} s = {build / sort:.2f} sorts")
     print(f"  processor time        {work:.3f} s = {work / spent:.2f} sorts, all threads together")
-    print(f"predict, fast path      {answer:.3f} s = {answer / sort:.2f} sorts (claim: ≤ 8)")
+    print(f"predict, fast path      {answer:.3f} s = {answer / sort:.2f} sorts")
     print(f"  processor time        {asked:.3f} s = {asked / spent:.2f} sorts, all threads together")
     if peak is not None:
-        print(f"peak memory             {peak / X.size / 8:.1f} × 8 bytes per label (claim: ≤ 10)")
+        print(f"peak memory             {peak / X.size / 8:.1f} × 8 bytes per label")
     assert wrong == 0
     assert np.array_equal(labels, Y)
+    claim("processor time to build, in sorts", work / spent, at_most=3.5, busy=SAME_RUN)
+    claim("processor time to answer by the fast path, in sorts", asked / spent, at_most=8.0, busy=SAME_RUN)
+    if peak is not None:
+        claim("memory to build, in 8 bytes per label", peak / X.size / 8, at_most=10.0)
     if options.device is not None:
         there, few = model.to(options.device), X[:200]
         answer, labels = seconds(lambda: there.predict(X))
@@ -54,4 +58,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)
