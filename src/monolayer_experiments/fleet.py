@@ -28,7 +28,7 @@ from monolayer_experiments.transformer import Approximator
 
 WARM_UP, LAST_RATE_SHARE = 0.05, 0.01
 """Share of the clock in which rates rise, and the share of a rate that is left at its end."""
-NUMBERS_AT_ONCE = 1 << 24
+STREAM_NUMBERS_AT_ONCE = 1 << 24
 """Numbers of the stream, over all members, that an evaluation holds at a time, per layer."""
 
 
@@ -59,7 +59,7 @@ class Fleet:
     def predict(self, X: Floats) -> Floats:
         """Answers `(E, P, n, m)` in units of the targets, block by block."""
         points = torch.as_tensor(X, dtype=torch.float32, device=self.device)
-        block = max(1, NUMBERS_AT_ONCE // (self.members * points.shape[1] * 4 * self.body.head.in_features))
+        block = max(1, STREAM_NUMBERS_AT_ONCE // (self.members * points.shape[1] * 4 * self.body.head.in_features))
         found = torch.cat([self(part).double().cpu() for part in torch.split(points, block)], dim=1).numpy()
         answers: Floats = found * self.std + self.mean
         return answers

@@ -199,7 +199,7 @@ class TrainingRun:
                 break
         self.spent += now - start
 
-    def step(self, batch: Batch, rate: float) -> None:
+    def step(self, batch: TrainingBatch, rate: float) -> None:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
@@ -258,7 +258,7 @@ def finetune(
         yield Tuned(spent, run.steps, run.model)
 
 
-class Batch(NamedTuple):
+class TrainingBatch(NamedTuple):
     """Some sequences: their `rows` `(B,)`, tokens `x` and labels `y` `(B, n)`; `inside` is False at padding."""
 
     rows: Tensor
@@ -267,7 +267,7 @@ class Batch(NamedTuple):
     inside: Tensor | None
 
 
-class Cut(NamedTuple):
+class BatchCut(NamedTuple):
     """Sequences `start` to `stop`, in order of length; the longest has `width` tokens."""
 
     start: int
@@ -296,7 +296,7 @@ class Batches:
     def wait(self) -> None:
         wait(self.device)
 
-    def epoch(self, *, shuffle: bool) -> Iterator[Batch]:
+    def epoch(self, *, shuffle: bool) -> Iterator[TrainingBatch]:
         """Every batch once, in random order if `shuffle`."""
         if shuffle:
             order = torch.randperm(len(self.X), generator=self.random, device=self.device)
@@ -308,10 +308,10 @@ class Batches:
             cut = self.cuts[number]
             yield self.batch(order[cut.start : cut.stop], cut.width)
 
-    def batch(self, rows: Tensor, width: int) -> Batch:
+    def batch(self, rows: Tensor, width: int) -> TrainingBatch:
         """These rows as a batch; the longest of them has `width` tokens."""
         inside = torch.arange(width, device=self.device) < self.sizes[rows, None] if self.ragged else None
-        return Batch(rows, self.X[rows, :width], self.Y[rows, :width], inside)
+        return TrainingBatch(rows, self.X[rows, :width], self.Y[rows, :width], inside)
 
 
 def wait(device: torch.device) -> None:
@@ -320,12 +320,12 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _cuts(sizes: Ints, tokens: int) -> list[Cut]:
+def _cuts(sizes: Ints, tokens: int) -> list[BatchCut]:
     """Cut sequences of these lengths, in rising order, into batches of at most `tokens` tokens, padding included."""
     cuts, start = [], 0
     while start < len(sizes):
         stop = min(len(sizes), start + max(1, tokens // int(sizes[start])))
         stop = min(stop, start + max(1, tokens // int(sizes[stop - 1])))
-        cuts.append(Cut(start, stop, int(sizes[stop - 1])))
+        cuts.append(BatchCut(start, stop, int(sizes[stop - 1])))
         start = stop
     return cuts

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from monolayer.cli.building import Positions
-from monolayer.cli.console import Facts, Json, Overwrite, app, progress, show
+from monolayer.cli.console import FactsByName, Json, Overwrite, app, progress, show
 from monolayer.errors import DataError
 from monolayer.table import number
 
@@ -66,7 +66,7 @@ def approximate(
     if isinstance(f, TargetFunction):
         f.check(dim, length)
         lipschitz = f.lipschitz(dim, length, *domain) if lipschitz is None else lipschitz
-    options: Facts = {"domain": domain, "positions": positions, "lipschitz": lipschitz, "seed": seed}
+    options: FactsByName = {"domain": domain, "positions": positions, "lipschitz": lipschitz, "seed": seed}
     with progress(as_json) as step:
         began = time.perf_counter()
         model: Any = build(f, dim, length, cells=cells, error=error, norm=norm, device=device, progress=step, **options)
@@ -109,7 +109,7 @@ def load_function(name: str) -> Callable[[Any], Any]:
     return loaded
 
 
-def _facts_of_cells(model: Monolayer) -> Facts:
+def _facts_of_cells(model: Monolayer) -> FactsByName:
     """The facts of a rank-1 approximator that --json prints."""
     grid, summary = model.card.grid, model.summary
     assert grid is not None  # an approximator has a grid
@@ -126,7 +126,7 @@ def _facts_of_cells(model: Monolayer) -> Facts:
     }
 
 
-def _facts_of_knots(model: Uniform) -> Facts:
+def _facts_of_knots(model: Uniform) -> FactsByName:
     """The facts that --json prints about a network whose error bound holds everywhere."""
     named = {name: getattr(model, name) for name in ("dim", "length", "low", "high", "positions", "rank")}
     return {
@@ -138,7 +138,7 @@ def _facts_of_knots(model: Uniform) -> Facts:
     }
 
 
-def _rows_of_facts(facts: Facts) -> list[tuple[str, str]]:
+def _rows_of_facts(facts: FactsByName) -> list[tuple[str, str]]:
     """The rows of the table that is printed without --json."""
     order, found = "with positions" if facts["positions"] else "permutation equivariant", facts["measured"]
     if "predicted" in facts:

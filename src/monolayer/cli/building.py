@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from monolayer.cli.console import Facts, Step, flag
+from monolayer.cli.console import FactsByName, Step, flag
 from monolayer.cli.console import out as console
 from monolayer.table import escape, number, plural
 
@@ -62,7 +62,7 @@ def next_steps(folder: Path, data: Sequence[str], *verbs: str) -> None:
         console.print(f"  {escape(shlex.join(words))}", soft_wrap=True)
 
 
-def checked(model: Monolayer, data: Sequences, began: float, step: Step) -> Facts:
+def checked(model: Monolayer, data: Sequences, began: float, step: Step) -> FactsByName:
     """Ask the model for every label, and return what `--json` prints. `began`: when construction started."""
     built = time.perf_counter()
     step("checking every label", 0.9)
@@ -72,7 +72,7 @@ def checked(model: Monolayer, data: Sequences, began: float, step: Step) -> Fact
     return {**(model.card.summary_json() or {"sequences": len(data)}), **counts, **seconds}
 
 
-def checked_rows(model: Monolayer, found: Facts) -> list[tuple[str, str]]:
+def checked_rows(model: Monolayer, found: FactsByName) -> list[tuple[str, str]]:
     """The rows of the table that is printed without --json. `monolayer inspect` prints more."""
     right, total = found["right"], found["total"]
     share = "" if right == total else f" ({found['accuracy']:.4%})"

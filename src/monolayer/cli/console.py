@@ -41,7 +41,7 @@ app = typer.Typer(
 
 Step = Callable[[str, float], None]
 """`step(stage, share)`: what a command is doing, and the share of the work that is done, from 0 to 1."""
-Facts = dict[str, Any]
+FactsByName = dict[str, Any]
 """What a command found, by name: JSON for machines, or values for the rows of a table."""
 JsonObject = dict[str, object]
 """An object on its way into JSON."""

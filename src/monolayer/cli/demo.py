@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from monolayer.cli.building import checked, checked_rows
-from monolayer.cli.console import Facts, Json, app, flag, out, print_json, progress, table
+from monolayer.cli.console import FactsByName, Json, app, flag, out, print_json, progress, table
 from monolayer.errors import DataError
 from monolayer.table import escape
 
@@ -72,7 +72,7 @@ def demo(
     out.print(escape(poem["excerpt"]), style="italic")
 
 
-def _verdict(verdict: str, facts: Facts, seconds: float) -> str:
+def _verdict(verdict: str, facts: FactsByName, seconds: float) -> str:
     """The first line of the output, in words that need no background."""
     what = f"that this network gives each of {facts['total']:,} characters its reading, by the phrase that it stands in"
     if verdict != "proved":
@@ -80,7 +80,7 @@ def _verdict(verdict: str, facts: Facts, seconds: float) -> str:
     return f"Proved: {what}. Built in {facts['seconds']:.1f} s, proved from its weights in {seconds:.1f} s."
 
 
-def _poem(prompt: str = "And the Raven, never") -> Facts:
+def _poem(prompt: str = "And the Raven, never") -> FactsByName:
     """Memorize a poem in a second network: its size, the verdict, the seconds, and how it continues `prompt`."""
     from monolayer.checker import certify
     from monolayer.construct.memorize import memorize_text

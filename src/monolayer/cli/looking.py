@@ -10,7 +10,7 @@ import typer
 
 from monolayer.cli.building import summary_rows
 from monolayer.cli.console import (
-    Facts,
+    FactsByName,
     Json,
     Overwrite,
     app,
@@ -61,7 +61,7 @@ def inspect(folder: AnyModelFolder, as_json: Json = False) -> None:
         table("measured when it was built", _built_rows(built, facts["dtype"]))
 
 
-def describe(model: Monolayer | Uniform) -> Facts:
+def describe(model: Monolayer | Uniform) -> FactsByName:
     """Facts computed from the weights themselves, not from the stored summary."""
     import torch
 
@@ -84,13 +84,13 @@ def describe(model: Monolayer | Uniform) -> Facts:
     }
 
 
-def _describe_knots(model: Uniform) -> Facts:
+def _describe_knots(model: Uniform) -> FactsByName:
     """Cells, knots and error bound of an approximator in the maximum norm."""
     bound = "none: built without a modulus of continuity" if model.error is None else model.error
     return {"cells": model.interpolation.cells, "knots": len(model.interpolation.values), "bound": bound}
 
 
-def _describe_steps(model: Monolayer) -> Facts:
+def _describe_steps(model: Monolayer) -> FactsByName:
     """Temperature and context scale of attention, and the steps of the readout; by stage if there are several."""
     shortcut = model.attention.shortcuts(model.feed_forward.slots)
     slopes = [table.slope.double() for table in model.feed_forward.tables() or ()]

@@ -179,10 +179,14 @@ def _ask(model: Answering, asking: _Asking, sequences: Sequences, step: Step, st
     step("answering", 0.9)
     values = asking.values(encoded)
     seen = None if asking.seen is None else asking.seen(encoded)
-    return _Answered(refused, _by_sequence(model, encoded, values, seen), _compare(model, asked, values, seen))
+    return _Answered(
+        refused, _answer_per_sequence(model, encoded, values, seen), _compare_labels(model, asked, values, seen)
+    )
 
 
-def _by_sequence(model: Answering, encoded: Sequences, values: Answers, seen: Bools | None) -> Iterator[_Answer]:
+def _answer_per_sequence(
+    model: Answering, encoded: Sequences, values: Answers, seen: Bools | None
+) -> Iterator[_Answer]:
     """The answer to every sequence: null where it was not `seen`."""
     if isinstance(values, list):
         return (_Answer(text, None) for text in values)
@@ -234,7 +238,7 @@ class _Comparison(NamedTuple):
     why_not: str = ""
 
 
-def _compare(model: Answering, sequences: Sequences, values: Answers, seen: Bools | None) -> _Comparison | None:
+def _compare_labels(model: Answering, sequences: Sequences, values: Answers, seen: Bools | None) -> _Comparison | None:
     """Compare answers with the labels in the data; None if the data have none."""
     if isinstance(values, list):
         wanted = [sequences.texts(row)[1] for row in range(len(sequences))]

@@ -200,11 +200,11 @@ def read_json_blocks(lines: Lines, table: RowReader) -> None:
         if found.num_rows != len(numbered) or not there.issuperset(used) or there & others:
             return False
         cells = {name: found.column(name).combine_chunks() for name in used}
-        return not any(map(_has_reals, cells.values())) and _add(table, numbered, cells)
+        return not any(map(_column_has_reals, cells.values())) and _add(table, numbered, cells)
 
     _read_blocks(lines, add)
 
 
-def _has_reals(cells: ArrowColumn) -> bool:
+def _column_has_reals(cells: ArrowColumn) -> bool:
     """Whether there are real numbers: integers may be among them, and may have been rounded."""
-    return _has_reals(cells.flatten()) if _is_list(cells) else bool(pa.types.is_floating(cells.type))
+    return _column_has_reals(cells.flatten()) if _is_list(cells) else bool(pa.types.is_floating(cells.type))

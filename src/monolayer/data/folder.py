@@ -32,7 +32,7 @@ from typing import TypeVar
 from monolayer.data.aside import map_regular, read_regular
 from monolayer.errors import DataError
 
-Content = TypeVar("Content")
+ReadResult = TypeVar("ReadResult")
 _TRIES = 1000
 """How often a folder may be replaced while it is read."""
 _ASIDE = re.compile(r"\.(.+)\.[0-9a-f]{8}")
@@ -284,7 +284,7 @@ class OpenFolder:
                 found[entry.name] = None
         return found
 
-    def _file(self, reader: Callable[..., Content], name: str) -> Content:
+    def _file(self, reader: Callable[..., ReadResult], name: str) -> ReadResult:
         try:
             return reader(name, inside=self._handle)
         except OSError as error:
@@ -296,7 +296,7 @@ class OpenFolder:
         return not self._asked_what_is_there or _still_names(self.path, self._handle)
 
 
-def read_together(folder: Path, reader: Callable[[OpenFolder], Content]) -> Content:
+def read_together(folder: Path, reader: Callable[[OpenFolder], ReadResult]) -> ReadResult:
     """What `reader` makes of a folder that is opened once, so of files out of one save.
 
     If one was gone because the folder was replaced meanwhile, `reader` is asked again. A folder that a killed save left
