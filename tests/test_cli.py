@@ -200,7 +200,7 @@ def test_a_reader_that_leaves_gets_no_verdict(command: list[str]) -> None:
 def test_commands_share_their_options_and_show_them_plainly(said: Said) -> None:
     names = {each.name for each in fields(Reading)}
     taking = [command.callback for command in app.registered_commands if hasattr(command.callback, "__wrapped__")]
-    assert len(taking) == 15
+    assert len(taking) == 16
     assert all(names <= set(inspect.signature(each).parameters) for each in taking if each is not None)
     assert len(set(inspect.signature(memorize).parameters) - {"data"}) <= 18
     assert said("memorize", "--help").count("<bool>") <= 1  # typer's own --help; ours are plain flags

@@ -369,10 +369,10 @@ MISSING = r"is missing|No such file"
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        *((change(name, how), DAMAGED) for name in (store.WEIGHTS, store.NAMES) for how in (bit, lambda raw: raw[:-7])),
-        *((lambda folder, name=name: (folder / name).unlink(), MISSING) for name in (store.WEIGHTS, store.NAMES)),
+        *((change(name, how), DAMAGED) for name in (store.WEIGHTS, store.NAMES_FILE) for how in (bit, lambda raw: raw[:-7])),
+        *((lambda folder, name=name: (folder / name).unlink(), MISSING) for name in (store.WEIGHTS, store.NAMES_FILE)),
         *((change(store.CONFIG, lambda raw, text=text: text), "config") for text in NO_JSON),
-        *((change(store.NAMES, lambda raw, text=text: text, fits=True), "names") for text in NO_JSON),
+        *((change(store.NAMES_FILE, lambda raw, text=text: text, fits=True), "names") for text in NO_JSON),
         *((edit("files", files, fits=True), "files") for files in FILES),
         *((edit("version", value, fits=True), "version 2") for value in (0, 1, 2.0, True, None, "2")),
         (change(store.WEIGHTS, lambda raw: b"not safetensors", fits=True), "cannot be read"),

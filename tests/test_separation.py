@@ -47,7 +47,7 @@ def test_distinct_rows_are_those_of_a_dictionary_and_colliding_hashes_are_notice
     check_distinct(vectors)
     check_distinct(np.array([[2**53, 1], [2**53 + 1, 1], [2**53, 1]]))  # integers beyond the floats
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distinct, "_hash", lambda words: np.zeros(len(words), np.uint64))
+        patch.setattr(distinct, "_hash_rows", lambda words: np.zeros(len(words), np.uint64))
         check_distinct(vectors)
 
 
