@@ -23,7 +23,7 @@ ROWS = [[f"w{word}" for word in row[: 3 + number % 4]] for number, row in enumer
 """Of 3 to 6 words, so that padding counts."""
 LABELS = [[f"c{total % 5}" for total in np.cumsum(row * row)[: 3 + number % 4]] for number, row in enumerate(WORDS)]
 """Labels that the words so far determine, whatever their order."""
-OTHERS = [[f"w{word}" for word in row] for row in RANDOM.integers(0, 12, (4, 5))]
+OTHERS = RANDOM.choice(sorted({word for row in ROWS for word in row}), (4, 5)).tolist()
 """Sequences that no model holds: what it answers there is compared with our own evaluation."""
 TEXTS = [list("ab ä\U0001f600b"), list("ca\tcb")]
 SHORT: dict[str, Any] = {"positions": True, "dtype": "bfloat16", "rank": 32}
