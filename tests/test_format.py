@@ -369,7 +369,11 @@ MISSING = r"is missing|No such file"
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        *((change(name, how), DAMAGED) for name in (store.WEIGHTS, store.NAMES_FILE) for how in (bit, lambda raw: raw[:-7])),
+        *(
+            (change(name, how), DAMAGED)
+            for name in (store.WEIGHTS, store.NAMES_FILE)
+            for how in (bit, lambda raw: raw[:-7])
+        ),
         *((lambda folder, name=name: (folder / name).unlink(), MISSING) for name in (store.WEIGHTS, store.NAMES_FILE)),
         *((change(store.CONFIG, lambda raw, text=text: text), "config") for text in NO_JSON),
         *((change(store.NAMES_FILE, lambda raw, text=text: text, fits=True), "names") for text in NO_JSON),
