@@ -53,7 +53,7 @@ def there(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ml.Monolayer]:
     def memorize(X: Any, Y: Any, **options: Any) -> ml.Monolayer:
         tensors = [None if part is None else torch.from_numpy(part) for part in (X, Y)]
         with monkeypatch.context() as patch:
-            patch.setattr(memorizing, "is_elsewhere", lambda X: True)
+            patch.setattr(memorizing, "elsewhere", lambda X: True)
             patch.setattr(memorizing, "sequences_of", never)
             patch.setattr(contexts, "readable", lambda x: False)
             patch.setattr(build, "LAST", 100)  # few enough that some token is met only further back

@@ -15,7 +15,7 @@ from monolayer.arrays import dtype_name
 from monolayer.construct.again import adopted, rebuilt
 from monolayer.construct.consistency import Context, OnConflict, check_conflict
 from monolayer.construct.line.build import Line
-from monolayer.construct.rectangle import explained, is_elsewhere, on_device
+from monolayer.construct.rectangle import explained, on_device
 from monolayer.construct.robust.build import ROBUST_RANK, Robust
 from monolayer.construct.robust.stored import RobustFormat
 from monolayer.construct.task import Construction, Progress, Task
@@ -25,7 +25,7 @@ from monolayer.data.sequences import Per
 from monolayer.data.text import TextUnit, windows
 from monolayer.errors import DataError
 from monolayer.model.card import Fingerprint
-from monolayer.model.device import check_device
+from monolayer.model.device import check_device, elsewhere
 from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
 
@@ -115,7 +115,7 @@ def memorize(
             raise DataError(f"a construction has its own options: leave {name} out, or the construction")
 
     # Ids and classes that lie on a device are built there; everything else is read like any other data.
-    plain = lengths is None and draw is None and not (robust or fingerprint) and is_elsewhere(X)
+    plain = lengths is None and draw is None and not (robust or fingerprint) and elsewhere(X)
     there = on_device(X, Y, per, causal) if plain else None
     if there is not None:
         ids, target = there

@@ -71,11 +71,6 @@ class IdsOnDevice:
         return f"sequence {place}" if self.per == "sequence" else f"token {position} of sequence {row}"
 
 
-def is_elsewhere(X: object) -> bool:
-    """Whether these are numbers on a device other than the processor."""
-    return isinstance(X, Tensor) and X.device.type != "cpu"
-
-
 @contextmanager
 def explained(device: torch.device, labels: int) -> Iterator[None]:
     """Turn PyTorch's error about lacking memory into one that says what to do. `labels`: how many are built."""

@@ -23,6 +23,11 @@ def check_device(device: torch.device | str | None) -> None:
         raise DataError(f"device {str(device)!r} cannot be used here ({reason}); leave it out for the CPU") from None
 
 
+def elsewhere(X: object) -> bool:
+    """Whether `X` is a tensor that is not on a processor."""
+    return isinstance(X, torch.Tensor) and X.device.type != "cpu"
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """On one thread of PyTorch's: small products wait for each other otherwise, and how a product is cut into threads

@@ -23,7 +23,7 @@ from monolayer.arrays import Array
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.card import Summary
-from monolayer.model.device import no_notice_of_kernels
+from monolayer.model.device import elsewhere, no_notice_of_kernels
 from monolayer.model.explain import Explanation, explain
 from monolayer.model.fields import JsonObject
 from monolayer.model.inputs import blank, check_input, check_lengths, no_vector
@@ -262,11 +262,6 @@ class Monolayer(Parts):
         if card.grid is not None:
             kind = f" {card.grid.cells} cells per coordinate, {card.grid.length} tokens per sequence,"
         return f"{tokens},{kind} {labels} per {card.per}, {sum(p.numel() for p in self.parameters()):,} parameters"
-
-
-def elsewhere(X: object) -> bool:
-    """Whether `X` is a tensor that is not on a processor."""
-    return isinstance(X, Tensor) and X.device.type != "cpu"
 
 
 def _numpy(value: Tensor) -> Array:
