@@ -13,8 +13,7 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -33,7 +32,7 @@ from monolayer.checker.network import Stored
 from monolayer.checker.robust import MOST_NOISE, rounded
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stock.check import judge_stock
-from monolayer.checker.stored import opened
+from monolayer.checker.stored import folder_of, opened
 from monolayer.checker.uniform import judge_uniform
 from monolayer.data import Names, Sequences
 from monolayer.data.labels import Belongs
@@ -120,7 +119,7 @@ def certify(
         given = [name for name, value in claims._asdict().items() if name != "only" and value is not None]
         if given:
             raise DataError(f"{given[0]} is no claim about a folder that facts were attached to: leave it out")
-        with _folder_of(model) as folder:
+        with folder_of(model) as folder:
             return judge_attached(folder, data(None, "answer"), only=only, host=host)
     if host is not None:
         raise DataError("host= is for folders that facts were attached to, and this is none")
@@ -133,17 +132,6 @@ def _has_facts_attached(model: Any) -> bool:
     if isinstance(model, str | os.PathLike):
         return is_attached(model)
     return isinstance(getattr(model, "manifest", None), Manifest)
-
-
-@contextmanager
-def _folder_of(model: Any) -> Iterator[Path]:
-    """The folder of a saved model, or a temporary one with what `model.save` writes."""
-    if isinstance(model, str | os.PathLike):
-        yield Path(model)
-        return
-    with tempfile.TemporaryDirectory() as scratch:
-        model.save(Path(scratch) / "model")
-        yield Path(scratch) / "model"
 
 
 def _judged(

@@ -9,7 +9,8 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,14 +44,22 @@ def opened(model: Any) -> Stored | Files:
     """
     if isinstance(model, Stored | Files):
         return model
+    with folder_of(model) as folder:
+        files = stock_files(folder)
+        return read(folder) if files is None else files
+
+
+@contextmanager
+def folder_of(model: Any) -> Iterator[Path]:
+    """The folder of a saved model, or a temporary one with what `model.save` writes."""
     if isinstance(model, str | os.PathLike):
-        files = stock_files(model)
-        return read(model) if files is None else files
+        yield Path(model)
+        return
     if not callable(getattr(model, "save", None)):
         raise DataError(f"a {type(model).__name__} is no model of monolayer: give one, or the folder of a saved one")
     with tempfile.TemporaryDirectory() as scratch:
         model.save(Path(scratch) / "model")
-        return opened(Path(scratch) / "model")
+        yield Path(scratch) / "model"
 
 
 def read(folder: str | os.PathLike[str]) -> Stored:

@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 
 from monolayer.arrays import Floats
+from monolayer.construct.line.draw import EXP_ULPS
 
 FLOAT64_UNIT = 2.0**-53
-EXP_ULPS = 4
 
 
 def completed(v: Floats) -> Floats:
