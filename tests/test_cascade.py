@@ -193,12 +193,12 @@ def test_loader_and_checker_take_the_same_folders(tmp_path: Path) -> None:
         path = folder.write(tmp_path / str(number))
         if number == 0:
             assert load(path).feed_forward.rank == len(steps)
-            assert checker_stored.read(path).stages == len(steps)
+            assert checker_stored.read_model(path).stages == len(steps)
             continue
         with pytest.raises(ml.ModelFileError):
             load(path)
         with pytest.raises(ml.ModelFileError):
-            checker_stored.read(path)
+            checker_stored.read_model(path)
 
 
 # -- the lemmas of the construction ------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
-from monolayer.checker.cells import _rows, read_cells
-from monolayer.checker.stored import read
+from monolayer.checker.cells import _sequences_of_cells, read_cells
+from monolayer.checker.stored import read_model
 from monolayer.theory.targets import TARGETS
 from tests.test_approximate import smooth
 from tests.verdicts import expect
@@ -51,14 +51,16 @@ def test_approximators_are_proved_and_what_is_proved_holds_all_over_the_cells(
 
 def test_the_points_are_all_sequences_of_cells() -> None:
     for V, n in ((1, 3), (4, 1), (4, 3), (3, 4)):
-        assert _rows(V, n, False).tolist() == [list(row) for row in combinations_with_replacement(range(V), n)]
-        assert _rows(V, n, True).tolist() == [list(row) for row in product(range(V), repeat=n)]
+        assert _sequences_of_cells(V, n, False).tolist() == [
+            list(row) for row in combinations_with_replacement(range(V), n)
+        ]
+        assert _sequences_of_cells(V, n, True).tolist() == [list(row) for row in product(range(V), repeat=n)]
     proof = ml.certify(ml.approximate(TARGETS["sort"], 1, 3, cells=6, lipschitz=1.0), TARGETS["sort"])
     assert proof.points == 3 * math.comb(8, 3)
     assert f"each of the {proof.points} tokens of all sequences of cells" in proof.claim
     with TemporaryDirectory() as folder:
         model = ml.approximate(TARGETS["max"], 2, 2, cells=4, domain=(-1.0, 3.0), ramp=2.0**-6, lipschitz=1.0)
-        found, grid = read_cells(read(model.save(Path(folder) / "m"))), model.card.grid
+        found, grid = read_cells(read_model(model.save(Path(folder) / "m"))), model.card.grid
     assert grid is not None
     assert np.allclose(np.unique(found.centres()), [-0.5, 0.5, 1.5, 2.5], atol=grid.ramp)
     assert (found.ramp_share, found.reach) == (pytest.approx(grid.ramp_share), pytest.approx(grid.error))
@@ -145,7 +147,7 @@ def test_what_does_not_fit_together_is_an_error(highest: ml.Monolayer) -> None:
         with pytest.raises(ml.DataError, match=words):
             ml.certify(model, *data)
     with pytest.raises(ml.DataError, match="too many sequences"):
-        _rows(10**6, 4, False)
+        _sequences_of_cells(10**6, 4, False)
     short = ml.approximate(TARGETS["max"], 1, 2, cells=2, lipschitz=1.0).float()
     expect("undecided", "covered in float64", short, TARGETS["max"])
 

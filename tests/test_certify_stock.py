@@ -27,11 +27,11 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.checker.rounding import EXP_ULPS, PADDING, UnhandledError
-from monolayer.checker.stock.bounds import BLOCK, MEAN, UNIT, VARIANCE, bounds
-from monolayer.checker.stock.evaluate import _check as evaluate_check
+from monolayer.checker.stock.bounds import MEAN, SOFTMAX_BLOCK, UNIT_64, VARIANCE, bounds
+from monolayer.checker.stock.evaluate import _check_sizes
 from monolayer.checker.stock.files import read_stock
 from monolayer.checker.stock.places import places_of
-from monolayer.checker.stock.readout import Arrivals, Steps, _exact_sums, _settled, bent, coordinates, read_steps
+from monolayer.checker.stock.readout import Arrivals, StockSteps, _exact_sums, _settled, bent, coordinates, read_steps
 from monolayer.checker.stock.structure import read_structure
 from monolayer.data import Sequences
 from monolayer.huggingface.architecture import BEGIN
@@ -408,8 +408,8 @@ def test_moments_of_a_norm_are_as_good_as_assumed(seed: int, width: int) -> None
         true = float(sum(arb(float(v)) * arb(float(v)) for v in x) / width)
     for kind in MOMENTS:
         mean, variance = moments(random, x, kind)
-        assert abs(mean) <= MEAN * width * UNIT * np.abs(x).max()
-        assert abs(variance - true) <= VARIANCE * width * UNIT * np.abs(x).max() ** 2
+        assert abs(mean) <= MEAN * width * UNIT_64 * np.abs(x).max()
+        assert abs(variance - true) <= VARIANCE * width * UNIT_64 * np.abs(x).max() ** 2
 
 
 def test_a_point_on_a_ramp_or_at_its_ends_is_unsure(tmp_path: Path) -> None:
@@ -454,12 +454,12 @@ def test_fused_softmax_stays_within_its_bound(which: str, length: int) -> None:
     random, worst = np.random.default_rng(length), 0.0
 
     def exp(x: Any) -> Any:
-        return np.exp(x) * (1.0 + random.uniform(-EXP_ULPS, EXP_ULPS, np.shape(x)) * UNIT)
+        return np.exp(x) * (1.0 + random.uniform(-EXP_ULPS, EXP_ULPS, np.shape(x)) * UNIT_64)
 
     for _ in range(6):
         exact = found.key[random.integers(0, len(found.key), length)]
         exact = exact + found.place_key[random.integers(0, len(found.place_key), length)]
-        keys = bound.first * exact * (1.0 + random.uniform(-4, 4, length) * UNIT)
+        keys = bound.first * exact * (1.0 + random.uniform(-4, 4, length) * UNIT_64)
         got = found.write * float(blocks(random, found.query * keys, keys[:, None], exp)[0])
         with precision(160):
             off = abs(arb(got) - true_context(net, found, exact)[0])
@@ -480,12 +480,12 @@ def test_the_bound_of_attention_counts_every_rounding_of_a_score(which: str) -> 
         cold = replace(found, query=R / S)
         return float(bounds(net, cold, 1, 0.0).context[1]) / (PADDING * abs(found.write) * S)
 
-    terms = 2.0 * EXP_ULPS + (2.0 + 1.0 / BLOCK) * (2.0 * EXP_ULPS + 2.0)
+    terms = 2.0 * EXP_ULPS + (2.0 + 1.0 / SOFTMAX_BLOCK) * (2.0 * EXP_ULPS + 2.0)
     key_error = (
-        seen(2.0**-40) - (2.0 * terms + 8.0) * UNIT
+        seen(2.0**-40) - (2.0 * terms + 8.0) * UNIT_64
     )  # at R = 0: n = 1 term, six operations more above than below
     slope = (seen(32.0) - seen(16.0)) / 16.0
-    assert 31.9 * UNIT < slope - 2.0 * PADDING * key_error < 34.0 * UNIT
+    assert 31.9 * UNIT_64 < slope - 2.0 * PADDING * key_error < 34.0 * UNIT_64
 
 
 @pytest.mark.parametrize("which", BUILT)
@@ -681,7 +681,7 @@ def test_label_coordinates_are_those_of_lemma_s6(post_norm: bool) -> None:
     assert mean == pytest.approx(np.abs(jump.sum(axis=1)) / 64 + 0.25, rel=1e-5)
     bound.label = 0.0
     doubt = coordinates(net, found, bound, steps, seen, passed)[1]
-    assert doubt == pytest.approx(8 * UNIT * (np.abs(base) + np.abs(jump)), rel=1e-5, abs=0.0)
+    assert doubt == pytest.approx(8 * UNIT_64 * (np.abs(base) + np.abs(jump)), rel=1e-5, abs=0.0)
 
 
 EXACT_SUMS: list[tuple[list[float], bool]] = [
@@ -709,7 +709,7 @@ def test_steps_passed_are_counted_as_by_hand(seed: int) -> None:
     cell = np.sort(random.integers(0, 4, 12))
     low = np.concatenate([np.sort(random.integers(0, 9, count)) for count in np.unique(cell, return_counts=True)[1]])
     low, high = low.astype(float), low + 1.0
-    steps = Steps(np.arange(12), cell, low, high, np.zeros((13, 1)), 0.0)
+    steps = StockSteps(np.arange(12), cell, low, high, np.zeros((13, 1)), 0.0)
     where, feature, radius = (
         random.integers(0, 5, 40),
         random.integers(-2, 22, 40) / 2.0,
@@ -957,19 +957,19 @@ def test_numbers_that_a_folder_of_cells_may_hold(networks: dict[str, Any]) -> No
         return replace(net, arrays={letter: array.clip(-9.0, 9.0) for letter, array in net.arrays.items()})
 
     small = copied(networks["bert"])
-    evaluate_check(small)
+    _check_sizes(small)
     for width, epsilon, words in (
         (2**15, 1e-5, "width is too large"),
         (64, 2.0**-41, "epsilon out of bounds"),
         (64, 1.5, "epsilon out of bounds"),
     ):
         with pytest.raises(UnhandledError, match=words):
-            evaluate_check(shaped(small, width, epsilon))
+            _check_sizes(shaped(small, width, epsilon))
     for letter, value, words in (("types", -1e-9, "token types"), ("W_2", -(2.0**21), "stored numbers are larger")):
         net = copied(small)
         net.arrays[letter][0, 0] = value
         with pytest.raises(UnhandledError, match=words):
-            evaluate_check(net)
+            _check_sizes(net)
     # Of width 64: a matrix of 2^20 throughout has norm 2^26, what a norm returns at most 2^24, by weight and bias
     # alike; so queries and keys are 2^50 long, and the product just what is allowed, if they have no biases.
     for letters, scale, shift, covered in (
@@ -984,7 +984,7 @@ def test_numbers_that_a_folder_of_cells_may_hold(networks: dict[str, Any]) -> No
             net.arrays[letter][:] = -(2.0**20) if letter in letters.split() else 0.0
         net.arrays["scale_1"][:], net.arrays["shift_1"][:] = scale, shift
         if covered:
-            evaluate_check(net)
+            _check_sizes(net)
             continue
         with pytest.raises(UnhandledError, match="scores of padding"):
-            evaluate_check(net)
+            _check_sizes(net)

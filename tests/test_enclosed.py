@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock import enclosed
-from monolayer.checker.stock.enclosed import UNIT, Enclosed, Linear
+from monolayer.checker.stock.enclosed import UNIT_32, Enclosed, Linear
 from monolayer.checker.stock.evaluate import Program
-from monolayer.checker.stock.head import WRONG, Head, relu, tanh
-from monolayer.checker.stock.neurons import RESTS, SLEEPING, Neurons, Sway, activated
+from monolayer.checker.stock.head import TANH_ERROR, StockHead, relu, tanh
+from monolayer.checker.stock.neurons import RESTS, SLEEPING, FeedForward, Sway, activated
 
 f32 = np.float32
 SEEDS = st.integers(0, 2**32)
@@ -88,7 +88,7 @@ def test_sums_and_linear_maps(seed: int) -> None:
         exact = a.astype(float) @ weight.astype(float).T + (0.0 if shift is None else shift.astype(float))
         assert inside(linear(x), exact)
     tight = Linear(weight.astype(float))(Enclosed.of(a.astype(float), np.zeros(a.shape)))
-    assert (tight.radius <= 64 * UNIT * (np.abs(a) @ np.abs(weight).T) + 1e-15).all()
+    assert (tight.radius <= 64 * UNIT_32 * (np.abs(a) @ np.abs(weight).T) + 1e-15).all()
 
 
 def test_rounding_can_use_up_a_good_part_of_the_bound() -> None:
@@ -249,7 +249,7 @@ def enclosure(errors: str, *shape: int, seed: int = 0) -> Enclosed:
 
 
 def gamma(k: Any) -> Any:
-    return k * UNIT / (1 - k * UNIT)
+    return k * UNIT_32 / (1 - k * UNIT_32)
 
 
 def follows(found: Any, lemma: Any, more: float = TINY) -> None:
@@ -287,7 +287,7 @@ def test_linear_maps_and_sums_are_those_of_lemmas_e1_and_e2(errors: str) -> None
     agrees(Linear(weight, bias)(x), middle + bias, radius + rounds * np.abs(bias))
     other, apart = spread(y)
     radius = x.radius + (1 + MORE * x.common) * apart + MORE * x.common * np.abs(other)
-    radius = radius + MORE * UNIT * (x.size + np.abs(other) + apart)
+    radius = radius + MORE * UNIT_32 * (x.size + np.abs(other) + apart)
     agrees(enclosed.add(x, y), x.middle + other, radius, x.common, x.shift)
 
 
@@ -295,19 +295,19 @@ def of_lemma_e3(x: Enclosed, epsilon: float, rms: bool, along: Any = None) -> tu
     """What is scaled: middle, radius, shift; and the least and the largest factor."""
     D, size = x.middle.shape[-1], x.size
     mean, of_radius, of_size = (part.mean(axis=1, keepdims=True) for part in (x.middle, x.radius, size))
-    off = (D + 16) * UNIT * np.maximum(of_size, size.max(axis=1, keepdims=True) / 2)
+    off = (D + 16) * UNIT_32 * np.maximum(of_size, size.max(axis=1, keepdims=True) / 2)
     shift = of_radius + MORE**2 * off
     radius = x.radius + MORE * gamma(8) * (size + np.abs(mean) + shift)
     c, r, lowered = np.abs(x.middle - mean), x.radius, of_radius
     square = MORE**2 * (size**2).mean(axis=1, keepdims=True)
-    w = gamma(D + 32) * square + (1.5 * D + 32) * UNIT * MORE * size.max(axis=1, keepdims=True) * np.sqrt(square)
+    w = gamma(D + 32) * square + (1.5 * D + 32) * UNIT_32 * MORE * size.max(axis=1, keepdims=True) * np.sqrt(square)
     w = w + 2 * (np.abs(mean) + of_radius + x.shift) * shift
     if rms:
         c, r, lowered, shift, w = np.abs(x.middle), x.radius + x.shift, 0.0, x.shift, gamma(D + 32) * square
         mean, radius = 0.0, x.radius + MORE * gamma(8) * size
     v, d = (c**2).mean(axis=1, keepdims=True), (c * r).mean(axis=1, keepdims=True) if along is None else along
     h = v + 2 * d + (r**2).mean(axis=1, keepdims=True) + epsilon
-    w = MORE * w + 2.2 * x.common * epsilon + 4 * UNIT * h
+    w = MORE * w + 2.2 * x.common * epsilon + 4 * UNIT_32 * h
     least = (np.maximum(c - r - lowered, 0) ** 2).mean(axis=1, keepdims=True)
     low = np.maximum(v - 2 * d, least) + epsilon - w
     return x.middle - mean, radius, shift, 1 / np.sqrt(h + w), 1 / np.sqrt(low)
@@ -326,7 +326,7 @@ def test_norms_are_those_of_lemma_e3(errors: str, rms: bool) -> None:
     ):
         middle, radius, shift, least, most = of_lemma_e3(x, epsilon, rms, along)
         agrees(enclosed.centred(x, rms), middle, radius, x.common, shift)
-        factor, off = enclosed.scale(x, epsilon, rms, along)
+        factor, off = enclosed.norm_factor(x, epsilon, rms, along)
         assert factor == pytest.approx((most + least) / 2, rel=1e-7)
         assert off == pytest.approx((most - least) / (most + least), rel=1e-6)
         uneven, shifts = np.linspace(-1, 2, 8), np.linspace(0, 1, 8)
@@ -339,7 +339,7 @@ def test_norms_are_those_of_lemma_e3(errors: str, rms: bool) -> None:
             even = bool(np.ptp(weight) == 0)
             plain = np.abs(factor * weight) * (radius + (0.0 if even else shift))
             moved = np.abs(factor * 1.5) * shift if even else 0.0 * shift
-            scaled = enclosed.scale(x, epsilon, rms, kept)
+            scaled = enclosed.norm_factor(x, epsilon, rms, kept)
             agrees(
                 enclosed.norm(x, weight, 0 * shifts, epsilon, rms, scaled),
                 middle * factor * weight,
@@ -348,7 +348,7 @@ def test_norms_are_those_of_lemma_e3(errors: str, rms: bool) -> None:
                 moved,
             )
             centre, apart = spread(Enclosed(middle * factor * weight, plain, common, moved))
-            apart = apart + MORE * UNIT * (np.abs(centre) + apart + np.abs(shifts))
+            apart = apart + MORE * UNIT_32 * (np.abs(centre) + apart + np.abs(shifts))
             agrees(enclosed.norm(x, weight, shifts, epsilon, rms, scaled), centre + shifts, apart)
 
 
@@ -356,7 +356,7 @@ def test_norms_are_those_of_lemma_e3(errors: str, rms: bool) -> None:
 def test_attention_is_that_of_lemmas_e4_and_e5(errors: str) -> None:
     q, k, v = (enclosure(errors, 2, 7, 4, seed=seed) for seed in range(3))
     partner, sign = np.array([1, 0, 2, 3]), np.array([-1.0, 1.0, 0.0, 0.0])
-    exponent, u = np.array([0.5, 0.5, np.inf, np.inf]), UNIT
+    exponent, u = np.array([0.5, 0.5, np.inf, np.inf]), UNIT_32
     for theta in (100.0, 0.01):
         angle = np.arange(7)[:, None] * np.array([theta**-0.5, theta**-0.5, 0.0, 0.0])
         cos, sin = np.cos(angle), sign * np.sin(angle)
@@ -426,7 +426,7 @@ def test_poolers() -> None:
         assert inside(tanh(x), np.tanh(a))
         assert inside(relu(x), np.maximum(a, f32(0)))
     wide = torch.linspace(-12.0, 12.0, 1 << 18)
-    assert (torch.tanh(wide).double() - torch.tanh(wide.double())).abs().max() <= WRONG
+    assert (torch.tanh(wide).double() - torch.tanh(wide.double())).abs().max() <= TANH_ERROR
 
 
 def test_what_cannot_be_bounded_is_never_sure() -> None:
@@ -488,7 +488,7 @@ def closer(random: np.random.Generator, source: str, rms: bool) -> Any:
     net = Net(rms, {**arrays, "scale_2": weight, "shift_2": np.zeros(D)}, epsilon=epsilon, width=D, activation="silu")
     sway = Sway(net, seen, write, stream)
     normed = enclosed.norm(stream, weight, np.zeros(D), epsilon, rms)
-    neurons, which = Neurons(net), np.arange(4)
+    neurons, which = FeedForward(net), np.arange(4)
     values = neurons._values(normed, sway.rest, which, sway, np.zeros(1, np.int64))
     middle, radius = neurons._write(values, which)
     used = np.zeros(4)
@@ -515,7 +515,7 @@ def test_classes_that_are_ruled_out_by_a_coarse_bound_change_no_verdict(seed: in
     net = Net(True, {"W_H": head, "b_H": np.zeros(C), "scale_3": np.ones(D), "shift_3": np.zeros(D)})
     wanted = random.integers(-1, C, P)
     x = Enclosed.of(3.0 * head[random.integers(0, C, P)] + random.normal(size=(P, D)), random.uniform(0, 3, (P, D)))
-    right, wrong, got = Head(net).compare(x, wanted)
+    right, wrong, got = StockHead(net).compare(x, wanted)
     gap = (head[wanted][:, None] - head) @ x.middle[..., None]
     room = np.abs(head[wanted][:, None] - head) @ x.radius[..., None]
     low, high = ((gap + sign * room)[..., 0] for sign in (-1.0, 1.0))
@@ -543,7 +543,7 @@ def test_neurons_return_and_write_what_lemmas_e1_and_e6_say(activation: str, err
     gated: Any = {"W_3": (5, 6), "b_3": 5} if activation == "silu" else {}
     net, x = toy_network(activation, **gated), enclosure(errors, 4, 6)
     net.arrays["scale_2"][0], net.arrays["b_2"][0] = -9.0, 0.0
-    neurons, which = Neurons(net), np.array([0, 2, 3])
+    neurons, which = FeedForward(net), np.array([0, 2, 3])
     found = neurons._values(x, x, which, None, np.arange(4))
     w, b, rounds = net["W_1"][which], net["b_1"][which], MORE * gamma(6 + 4)
     middle = x.middle @ w.T
@@ -557,7 +557,7 @@ def test_neurons_return_and_write_what_lemmas_e1_and_e6_say(activation: str, err
     if gated:
         by = Linear(net["W_3"][which], net["b_3"][which])(x).spread()
         size = (np.abs(value) + off) * by.size
-        value, off = value * by.middle, size - np.abs(value * by.middle) + 2 * UNIT * size
+        value, off = value * by.middle, size - np.abs(value * by.middle) + 2 * UNIT_32 * size
     assert found.value.middle == pytest.approx(value, rel=1e-4, abs=1e-9)
     assert found.value.radius == pytest.approx(off, rel=1e-4, abs=1e-9)
     assert (found.value.radius >= off).all()
@@ -574,7 +574,7 @@ def test_neurons_return_and_write_what_lemmas_e1_and_e6_say(activation: str, err
     whole, every = neurons(x, np.array([0, 1, 2, 1]), None), np.arange(5)
     values = neurons._values(x, x, every, None, np.arange(4))
     middle, radius = neurons._write(values, every)
-    radius = radius + neurons.sleep + MORE * UNIT * (np.abs(middle) + radius + np.abs(net["b_2"]))
+    radius = radius + neurons.sleep + MORE * UNIT_32 * (np.abs(middle) + radius + np.abs(net["b_2"]))
     assert whole.middle == pytest.approx(middle + net["b_2"], rel=1e-6)
     assert (whole.radius >= radius * (1 - 1e-6)).all()
     assert (whole.radius <= radius * 1.01 + 1e-6).all()
@@ -587,7 +587,7 @@ def test_a_neuron_that_may_wake_is_looked_at(activation: str) -> None:
         random = np.random.default_rng(seed)
         net = toy_network(activation, seed)
         net.arrays["b_1"] = RESTS[activation] - np.abs(random.normal(size=5)) * 2.0
-        neurons, token = Neurons(net), np.sort(random.integers(0, 3, 6))
+        neurons, token = FeedForward(net), np.sort(random.integers(0, 3, 6))
         x = enclosure(str(random.choice(list(ERRORS))), 6, 6, seed=seed)
         share = random.uniform(-1, 2, (6, 1))
         x = Enclosed(share * net["tokens"][token] + 0.3 * x.middle, x.radius, x.common, x.shift)
@@ -611,7 +611,7 @@ def test_a_neuron_that_roundings_alone_may_wake_is_looked_at(sign: float, common
     x = Enclosed(np.zeros((1, 6)), np.zeros((1, 6)), np.full((1, 1), common), np.zeros((1, 1)))
     for less, wakes in ((common / (1.0 + common) + 1.5 * rounds, True), (1.2 * common + 3.0 * rounds, False)):
         x.middle[0, 4] = sign * 1000.0 * (1.0 - less)
-        neurons = Neurons(net)
+        neurons = FeedForward(net)
         rest = x.only(neurons.columns)
         assert neurons._awake(rest, np.array([0]), np.array([0, 1])).all() == wakes
         assert neurons._values(x, rest, np.arange(5), None, np.arange(1)).wakes.all() == wakes
@@ -621,7 +621,7 @@ def test_a_neuron_that_roundings_alone_may_wake_is_looked_at(sign: float, common
 def test_classes_are_compared_as_lemma_e8_says(errors: str) -> None:
     net, x = toy_network("relu6"), enclosure(errors, 5, 6)
     net.arrays["W_H"][:, 2] = net.arrays["W_H"][1:, 4] = 0.0  # columns that no class reads, and that one does
-    head, wanted = Head(net), np.array([0, 1, 2, 3, 0])
+    head, wanted = StockHead(net), np.array([0, 1, 2, 3, 0])
     point, other, low, high = head._close(x, wanted)
     assert len(point) >= (3 if errors == "none" else 8)
     rounds, W, b = MORE * gamma(5 + 24), net["W_H"], net["b_H"]
@@ -651,7 +651,7 @@ def test_classes_are_compared_as_lemma_e8_says(errors: str) -> None:
 def test_silu_lies_between_its_ends_and_its_minimum(low: float, high: float, least: float | None, most: float) -> None:
     """Lemma E6: where the least and the largest value is, and what exp and three more operations may do to it."""
     ends = [-0.2785 if x is None else x / (1 + np.exp(-x)) for x in (least, most)]
-    off = (2 * 32 + 16) * UNIT * max(map(abs, ends))
+    off = (2 * 32 + 16) * UNIT_32 * max(map(abs, ends))
     found = activated("silu", np.array([low]), np.array([high]))
     assert [float(end[0]) for end in found] == pytest.approx([ends[0] - off, ends[1] + off], rel=1e-12)
 
@@ -664,9 +664,9 @@ def test_biases_of_classes_are_rounded_too(sign: float) -> None:
     for apart, sure in ((1.5, False), (2.1, True)):
         net.arrays["b_H"][:] = -1e6
         net.arrays["b_H"][:2] = np.array([1000.0, 1000.0]) * sign + [apart * rounds * 1000.0, 0.0]
-        right, wrong, _ = Head(net)._compare(x, np.array([0]))
+        right, wrong, _ = StockHead(net)._compare(x, np.array([0]))
         assert (bool(right[0]), bool(wrong[0])) == (sure, False)
-        right, wrong, got = Head(net)._compare(x, np.array([1]))
+        right, wrong, got = StockHead(net)._compare(x, np.array([1]))
         assert (bool(right[0]), bool(wrong[0]), int(got[0])) == (False, sure, 0 if sure else -1)
 
 
@@ -674,7 +674,7 @@ def test_ends_of_poolers() -> None:
     x = Enclosed(np.array([[0.5, -2.0, 0.0]]), np.array([[0.25, 0.5, 1.0]]), np.zeros((1, 1)), np.zeros((1, 1)))
     low, high = x.middle - x.radius, x.middle + x.radius
     for found, ends in (
-        (tanh(x), (np.tanh(low) - WRONG, np.tanh(high) + WRONG)),
+        (tanh(x), (np.tanh(low) - TANH_ERROR, np.tanh(high) + TANH_ERROR)),
         (relu(x), (low.clip(0), high.clip(0))),
     ):
         assert found.middle == pytest.approx((ends[0] + ends[1]) / 2, abs=1e-6)
@@ -695,7 +695,7 @@ def test_the_last_factor_is_left_out_only_where_nothing_behind_it_minds(
         if letter in net:
             net.arrays[letter][:] = 0.0
             net.arrays[letter][-1] = -1.0 if letter in nonzero else 0.0
-    assert Head(net).plain == plain
+    assert StockHead(net).plain == plain
 
 
 def test_the_sum_of_a_token_and_its_place_is_rounded_where_both_are_there() -> None:
@@ -706,6 +706,6 @@ def test_the_sum_of_a_token_and_its_place_is_rounded_where_both_are_there() -> N
     program: Any = SimpleNamespace(net=net)
     found = Program._embedded(program, np.array([0]), np.array([0]))
     assert found.middle.tolist() == [[1.0, -4.0, -4.0, 2.0]]
-    follows(found.radius, MORE * UNIT * np.array([[0.0, 4.0, 4.0, 0.0]]))
+    follows(found.radius, MORE * UNIT_32 * np.array([[0.0, 4.0, 4.0, 0.0]]))
     del net.arrays["places"]
     follows(Program._embedded(program, np.array([0]), np.array([0])).radius, np.zeros((1, 4)))

@@ -167,7 +167,7 @@ def answers_are_labels(model: ml.Monolayer, case: Case) -> bool:
 def look(case: Case, folder: Path) -> str:
     """`proved`, another verdict, `data` where the question does not fit, or `no model`; loader and checker agree."""
     taken = {}
-    for name, reader in (("checker", stored.read), ("loader", ml.load)):
+    for name, reader in (("checker", stored.read_model), ("loader", ml.load)):
         with suppress(ml.ModelFileError):
             taken[name] = reader(folder)
     assert len(taken) != 1, f"only the {next(iter(taken))} takes {case.saved.config}"
@@ -262,7 +262,7 @@ def named(begin: str, end: str) -> set[str]:
 def test_the_page_names_every_field_and_every_tensor() -> None:
     fields = {row[0].strip("`"): row[1] for row in table("### config.json")}
     assert set(fields) == set(schema.FIELDS)
-    ours = (checker_format.WORDS, checker_format.SWITCHES, checker_format.COUNTS, checker_format.OTHERS)
+    ours = (checker_format.WORDS, checker_format.SWITCHES, checker_format.COUNTS, checker_format.OTHER_FIELDS)
     assert set(fields) == {key for part in ours for key in part}
     for key, words in {**checker_format.WORDS, "readout": checker_format.READOUTS}.items():
         assert set(re.findall(r'`"([^"]*)"`', fields[key])) == set(words)
@@ -281,7 +281,7 @@ def test_the_page_names_every_field_and_every_tensor() -> None:
     known = {name for config in configs for name in schema.shapes({**config, "grid": {"dim": 1}})}
     assert {name.replace(".j.", ".0.") for name in tensors} == known
     assert set(checker_format.READOUTS) == set(READOUTS)
-    assert set(schema.INTERPOLATOR) - {"files", "digest"} == checker_format.INTERPOLATOR
+    assert set(schema.INTERPOLATOR) - {"files", "digest"} == checker_format.INTERPOLATOR_FIELDS
     assert set(schema.INTERPOLATOR) <= named("### A network for the maximum norm", "Its tensors are finite")
 
 

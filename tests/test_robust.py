@@ -19,7 +19,7 @@ import monolayer as ml
 from monolayer.checker.labelled import labelled
 from monolayer.checker.noise import Shares, errors
 from monolayer.checker.robust import question_of, round_to
-from monolayer.checker.stored import read
+from monolayer.checker.stored import read_model
 from monolayer.construct.robust import cover as covering
 from monolayer.construct.robust import hull
 from monolayer.construct.robust.codes import largest_cosine, words
@@ -296,7 +296,7 @@ def test_what_is_proved_of_noise_holds_for_perturbed_models(built: Any) -> None:
 def test_the_error_bound_holds_for_every_neuron_and_every_evaluation(built: Any, tmp_path: Path) -> None:
     """Lemmas R1 to R3, against float32 evaluations of perturbed weights: the largest error is a fair share of it."""
     model, X, Y = built
-    stored = read(model.save(tmp_path / "m"))
+    stored = read_model(model.save(tmp_path / "m"))
     question = question_of(stored, labelled(stored, ml.Sequences.of(X, Y)))
     found, worst = question.found, 0.0
     assert len(found.point) > 500

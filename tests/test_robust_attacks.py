@@ -19,10 +19,10 @@ import torch
 import monolayer as ml
 from monolayer.checker.gates import AWAKE, EPSILON, Pairs, read_gates
 from monolayer.checker.labelled import labelled
-from monolayer.checker.noise import LARGEST_SCORE, UNDERFLOW, Shares, answers, errors, silent
+from monolayer.checker.noise import LARGEST_SCORE, ROBUST_UNDERFLOW, Shares, errors, point_verdicts, silent
 from monolayer.checker.robust import Question, question_of
 from monolayer.checker.rounding import BINARY32, BINARY64, EXP_ULPS, UnhandledError
-from monolayer.checker.stored import read
+from monolayer.checker.stored import read_model
 from tests.stored_models import Saved
 from tests.verdicts import expect, refused
 
@@ -183,7 +183,7 @@ def test_sizes_are_sums_of_absolute_values(built: ml.Monolayer, tmp_path: Path) 
     t["lift.weight"][:, label], t["feed_forward.bias_2"][:] = -2.0, -1.5
     t["bos"][label] = -3.0
     for per_token in (True, False):
-        gated = read_gates(read(saved.write(tmp_path / "m")), per_token)
+        gated = read_gates(read_model(saved.write(tmp_path / "m")), per_token)
         rows = t["lift.weight"] if per_token else np.append(t["lift.weight"], t["bos"][None], axis=0)
         assert gated.label_size == pytest.approx(np.abs(rows[:, label]) + 1.5)
         assert gated.label == pytest.approx(rows[:, label] - 1.5)
@@ -199,11 +199,11 @@ def test_sizes_are_sums_of_absolute_values(built: ml.Monolayer, tmp_path: Path) 
     large = saved.changed()
     for name, value in (("attention.W_V", 2.0**20), ("attention.W_O", -(2.0**4))):
         large.tensors[name] = np.where(large.tensors[name] != 0, value, 0).astype(np.float32)
-    stays = read(large.write(tmp_path / "large"))
+    stays = read_model(large.write(tmp_path / "large"))
     read_gates(stays, True)
     for name, place in (("bos", context.start), ("lift.weight", (0, context.start))):
         for value in (2.0**17, -(2.0**17)):
-            far = read(large.edited(name, place, value).write(tmp_path / "far"))
+            far = read_model(large.edited(name, place, value).write(tmp_path / "far"))
             with pytest.raises(UnhandledError, match="whose squares might overflow"):
                 read_gates(far, True)
 
@@ -227,7 +227,7 @@ def test_no_printed_share_is_above_the_one_that_was_proved(built: ml.Monolayer) 
 
 def test_noise_that_pushes_a_neuron_as_far_as_it_can_uses_up_its_bound(built: ml.Monolayer, tmp_path: Path) -> None:
     """Lemma R3: every weight that a neuron depends on moved by all of the noise, with the sign that hurts."""
-    stored, eta = read(built.save(tmp_path / "m")), 2.0**-10
+    stored, eta = read_model(built.save(tmp_path / "m")), 2.0**-10
     points = labelled(stored, ml.Sequences.of(X, Y))
     asked = question_of(stored, points)
     gated, found = asked.gated, asked.found
@@ -271,7 +271,7 @@ def test_the_largest_noise_is_one_at_which_every_point_is_right(built: ml.Monola
     assert largest(2.0**-21, 1.0) == largest(1.0, 2.0**-21) == 0.0
     assert largest(0.01, 1.0, 0.02) == 0.02
     assert 0.0098 < largest(0.01, 1.0, 0.005) <= 0.01
-    stored = read(built.save(tmp_path / "m"))
+    stored = read_model(built.save(tmp_path / "m"))
     asked = question_of(stored, labelled(stored, ml.Sequences.of(X, Y)))
     assert asked.ask(0.0).right.all()
     awake = replace(asked, top=np.zeros_like(asked.top)).ask(0.0)
@@ -284,7 +284,7 @@ def test_the_largest_noise_is_one_at_which_every_point_is_right(built: ml.Monola
 
 def test_roundings_of_the_checker_itself_are_counted(built: ml.Monolayer, tmp_path: Path) -> None:
     """In binary64 they are as large as those of the evaluation: an answer may be two bounds from ours."""
-    stored = read(built.save(tmp_path / "m"))
+    stored = read_model(built.save(tmp_path / "m"))
     gated = question_of(stored, labelled(stored, ml.Sequences.of(X, Y))).gated
     shares = Shares.of(0.0, gated, 2, BINARY64)
     m, width = gated.weight_2.shape[1], built.feed_forward.layout.reads
@@ -309,7 +309,7 @@ def test_neurons_that_may_wake_are_found_with_all_that_their_errors_are_shares_o
     t["feed_forward.bias_1"] = np.array([-9.0, 3.0, -5.0, 0.5, -3.0, -7.0], np.float32)
     t["feed_forward.weight_2"] = random.normal(size=(len(t["feed_forward.bias_2"]), 6)).astype(np.float32)
     saved.config["steps"] = [6]
-    stored = read(saved.write(tmp_path / "m"))
+    stored = read_model(saved.write(tmp_path / "m"))
     asked = question_of(stored, labelled(stored, ml.Sequences.of(rows, labels)))
     gated, found = asked.gated, {}
     for number, (point, neuron) in enumerate(zip(asked.found.point.tolist(), asked.found.neuron.tolist(), strict=True)):
@@ -410,8 +410,8 @@ def test_the_error_of_a_neuron_is_that_of_lemma_r3(shares: tuple[float, ...]) ->
     read = each.read * (found.context + 2 * rho / (1 - rho) * length)
     lemma = each.token * found.token + across + along + read + 2.0**-50 * (2 + 8) * length
     error = errors(found, SimpleNamespace(weight_context=w), each)  # type: ignore[arg-type]
-    assert above(error[length > 0], (lemma + UNDERFLOW)[length > 0])
-    assert (error >= UNDERFLOW).all()
+    assert above(error[length > 0], (lemma + ROBUST_UNDERFLOW)[length > 0])
+    assert (error >= ROBUST_UNDERFLOW).all()
     half = found._replace(turn=np.full(9, 5.0), sway=np.zeros(9))
     far = errors(half, SimpleNamespace(weight_context=w), replace(each, value=0.1))  # type: ignore[arg-type]
     assert (far == np.inf).all(), "a context that may turn about"
@@ -460,7 +460,7 @@ def test_an_answer_is_sure_exactly_where_lemma_r4_says_so(seed: int, out: float,
         new = {**part, "head_bias": part["head_bias"] + [bias, 0, 0]}
         gated: Any = SimpleNamespace(label=label, label_size=label_size, **new)
         found = Pairs(np.zeros(several, int), neuron, value, *np.zeros((len(PARTS) - 1, several)))
-        said = answers(found, error, gated, np.array([0]), np.array([0]), shares)
+        said = point_verdicts(found, error, gated, np.array([0]), np.array([0]), shares)
         return bool(said.right[0]), bool(said.wrong[0]), int(said.got[0])
 
     def room(bias: float, c: int) -> float:

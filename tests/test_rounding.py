@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from monolayer.checker.codes import Reads, read_attention, read_codes, read_stream
-from monolayer.checker.readout import answers, staircase, sums_are_exact, thresholds
+from monolayer.checker.readout import checked_staircase, head_classes, sums_are_exact, thresholds
 from monolayer.checker.rounding import (
     BINARY32,
     BINARY64,
@@ -28,34 +28,36 @@ from monolayer.checker.rounding import (
     lift_error,
 )
 from monolayer.checker.stock.neurons import RESTS, SLEEPING
-from monolayer.checker.stored import Stored, read
+from monolayer.checker.stored import Stored, read_model
 from monolayer.data import Sequences
 from tests.evil import Evil, evaluate
 from tests.stored_models import LABEL, Case, random_case, true_codes
 
 NUMBERS: dict[str, tuple[float, str]] = {
     "EXP_ULPS": (4, "rounding"), "PADDING": (1 + 2.0**-20, "rounding"), "EPSILON": (2.0**-20, "gates"),
-    "LARGEST": (2.0**20, "gates"), "WIDEST": (2**14, "gates"), "STREAM": (2.0**40, "gates"), "AWAKE": (-0.5, "gates"),
-    "UNDERFLOW": (2.0**-60, "noise"), "LARGEST_SCORE": (32.0, "noise"), "MOST_NOISE": (0.25, "robust"),
-    "EVERY": (2**20, "cells"), "ROUNDING": (2.0**-20, "cells"), "OTHERS": (2.0**-13, "uniform"),
+    "LARGEST_GATE_WEIGHT": (2.0**20, "gates"), "WIDEST_SUM": (2**14, "gates"), "STREAM": (2.0**40, "gates"),
+    "AWAKE": (-0.5, "gates"),
+    "ROBUST_UNDERFLOW": (2.0**-60, "noise"), "LARGEST_SCORE": (32.0, "noise"), "MOST_NOISE": (0.25, "robust"),
+    "EVERY": (2**20, "cells"), "ROUNDING": (2.0**-20, "cells"), "OTHER_TOKENS_ERROR": (2.0**-13, "uniform"),
     "ROOM": (2.0**-20, "uniform"), "U": (2.0**-53, "uniform"),
-    "uniform.PADDING": (1 + 2.0**-10, "uniform"), "uniform.LARGEST": (2.0**1000, "uniform"),
-    "uniform.UNDERFLOW": (2.0**-1000, "uniform"), "MEAN": (2.0, "stock.bounds"), "VARIANCE": (8.0, "stock.bounds"),
-    "BLOCK": (16, "stock.bounds"), "SMALL": (2.0**-22, "stock.bounds"), "bounds.UNDERFLOW": (2.0**-600, "stock.bounds"),
-    "enclosed.EXP_ULPS": (32, "stock.enclosed"), "TURN_ULPS": (16, "stock.enclosed"),
-    "SIZE": (2.0**40, "stock.enclosed"), "TINY": (2.0**-60, "stock.enclosed"),
-    "enclosed.SMALL": (2.0**-6, "stock.enclosed"),
-    "MORE": (1.06, "stock.enclosed"), "enclosed.LARGEST_SCORE": (32.0, "stock.enclosed"),
-    "evaluate.LARGEST": (2.0**20, "stock.evaluate"), "LEAST_EPSILON": (2.0**-40, "stock.evaluate"),
+    "SECOND_ORDER": (1 + 2.0**-10, "uniform"), "LARGEST_KNOT": (2.0**1000, "uniform"),
+    "UNIFORM_UNDERFLOW": (2.0**-1000, "uniform"), "MEAN": (2.0, "stock.bounds"), "VARIANCE": (8.0, "stock.bounds"),
+    "SOFTMAX_BLOCK": (16, "stock.bounds"), "SMALL_ERROR": (2.0**-22, "stock.bounds"),
+    "STOCK_UNDERFLOW": (2.0**-600, "stock.bounds"),
+    "SHORT_EXP_ULPS": (32, "stock.enclosed"), "TURN_ULPS": (16, "stock.enclosed"),
+    "SIZE": (2.0**40, "stock.enclosed"), "FLUSHED": (2.0**-60, "stock.enclosed"),
+    "SMALL_COMMON": (2.0**-6, "stock.enclosed"),
+    "MORE": (1.06, "stock.enclosed"), "LARGEST_ENCLOSED_SCORE": (32.0, "stock.enclosed"),
+    "LARGEST_STORED": (2.0**20, "stock.evaluate"), "LEAST_EPSILON": (2.0**-40, "stock.evaluate"),
     "DONE": (6.0, "stock.readout"), "BENT": (1.001, "stock.readout"), "HUGE": (2.0**400, "stock.readout"),
-    "FAINT": (2.0**-36, "stock.readout"), "WRONG": (2.0**-20, "stock.head"),
+    "FAINT": (2.0**-36, "stock.readout"), "TANH_ERROR": (2.0**-20, "stock.head"),
 }  # fmt: skip
 """What the proofs say in numbers, by name and module."""
 
 
 def test_the_numbers_are_those_of_the_proofs() -> None:
     for name, (value, module) in NUMBERS.items():
-        assert getattr(import_module(f"monolayer.checker.{module}"), name.split(".")[-1]) == value, (module, name)
+        assert getattr(import_module(f"monolayer.checker.{module}"), name) == value, (module, name)
     for fmt, dtype, *sizes in (
         (BINARY64, np.float64, 64.0, 2.0**-400, 2.0**128, 2**31),
         (BINARY32, np.float32, 16.0, 2.0**-100, 2.0**30, 2**20),
@@ -77,7 +79,7 @@ def test_a_product_of_too_many_roundings_is_not_judged() -> None:
 
 def points(case: Case, folder: Path) -> tuple[Any, Sequences, Reads, Any]:
     """What the checker reads: the file, the data, what the readout reads, and its own evaluation at every place."""
-    stored, data = read(case.saved.write(folder)), Sequences.of(case.X)
+    stored, data = read_model(case.saved.write(folder)), Sequences.of(case.X)
     key, code = read_stream(stored, data, data.tokens if stored.vocabulary is not None else None)
     reads = Reads(read_attention(stored)[0], key, key, code)
     return stored, data, reads, read_codes(stored, data, reads, None)
@@ -435,9 +437,9 @@ def test_steps_and_labels_that_lemmas_6_to_12_do_not_cover_are_refused(
     steps = np.array(w), np.array(b), np.array(written)
     if words:
         with pytest.raises(UnhandledError, match=words):
-            staircase(steps, np.array(bias), BINARY64, form, "block")
+            checked_staircase(steps, np.array(bias), BINARY64, form, "block")
         return
-    found = staircase(steps, np.array(bias), BINARY64, form, "block")
+    found = checked_staircase(steps, np.array(bias), BINARY64, form, "block")
     for passed in range(len(w) + 1):
         level = np.array(written)[:, passed] if form == "runs" else np.array(written)[:, passed:].sum(axis=1) + bias
         assert found.level[:, passed].tolist() == level.tolist()
@@ -464,9 +466,9 @@ def test_a_class_is_sure_as_far_as_lemma_10_goes(i: int, side: float) -> None:
     """Of 256 classes in binary32 `32 u C² = 1/8`: up to 7/16 off a class, and not there."""
     stored = Stored(squares(256), {}, None, None, BINARY32)
     off = np.array([0.0, 7 / 16 - 2.0**-30, 7 / 16, 0.5])
-    assert answers(stored, i + side * off).tolist() == [i, i, -1, -1]
+    assert head_classes(stored, i + side * off).tolist() == [i, i, -1, -1]
 
 
 def test_beyond_the_classes_the_last_one_wins() -> None:
     stored = Stored(squares(256), {}, None, None, BINARY32)
-    assert answers(stored, np.array([-1.0, -1000.0, 256.0, 1e5])).tolist() == [0, 0, 255, 255]
+    assert head_classes(stored, np.array([-1.0, -1000.0, 256.0, 1e5])).tolist() == [0, 0, 255, 255]

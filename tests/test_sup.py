@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
-from monolayer.checker.stored import read
+from monolayer.checker.stored import read_model
 from monolayer.checker.uniform import Net, U
 from monolayer.cli import run
 from monolayer.construct.uniform import BUILT_SHAPES, OTHERS_ERROR
@@ -288,7 +288,7 @@ def test_rounding_stays_within_the_bound_also_at_its_worst(
     positions = not TARGETS[name].equivariant
     f = TARGETS[name].function
     model = ml.approximate(f, dim, length, cells=cells, norm="sup", domain=domain, positions=positions)
-    net, (low, high) = Net(read(model.save(tmp_path / "m"))), domain
+    net, (low, high) = Net(read_model(model.save(tmp_path / "m"))), domain
     X = np.random.default_rng(7).uniform(low, high, (24, length, dim))
     X[::2, -1] = X[::2, 1]  # under the root
     X[4:8, -1] += 1e-9
@@ -384,12 +384,12 @@ def test_loader_and_checker_refuse_the_same_folders(tmp_path: Path) -> None:
     ):  # fmt: skip
         (folder / "config.json").write_text(json.dumps(config))
         changed(folder, **change)
-        for call in (ml.load, read):
+        for call in (ml.load, read_model):
             with pytest.raises(ModelFileError):
                 call(folder)
     (folder / "config.json").write_text(json.dumps(config))
     changed(folder, {"interpolation.values": np.zeros((27, 0))})
-    for call in (ml.load, read):
+    for call in (ml.load, read_model):
         with pytest.raises(ModelFileError):
             call(folder)
 

@@ -16,7 +16,7 @@ import monolayer as ml
 from monolayer.checker import confuse as confusing
 from monolayer.checker.confuse import Walk
 from monolayer.checker.seen import Seen
-from monolayer.checker.stored import read
+from monolayer.checker.stored import read_model
 from monolayer.errors import DataError, PrecisionError
 from monolayer.theory.balls import precision
 from monolayer.theory.targets import TARGETS
@@ -85,7 +85,7 @@ def test_the_contexts_meet_by_a_slow_reference(cells: int, tmp_path: Path) -> No
     """The certificate: at the ends of the bracket the contexts of opposite sequences differ with opposite signs."""
     model = ml.approximate(SORT, 1, 3, cells=cells, seed=cells)
     found, context = ml.confuse(model, SORT), reference(model)
-    walk = Walk.of(Seen.of(read(model.save(tmp_path / "m"))))
+    walk = Walk.of(Seen.of(read_model(model.save(tmp_path / "m"))))
     for t in (Fraction(0), Fraction(1, 3), Fraction(7, 4), Fraction(3)):  # a closed loop of antipodes
         assert walk.at(t) == walk.at(t + 4)
         assert [a + b for a, b in zip(walk.at(t), walk.at(t + 2), strict=True)] == [1, Fraction(1, 2), Fraction(3, 2)]

@@ -17,10 +17,10 @@ from monolayer.arrays import Ints
 from monolayer.checker import format as checker_side
 from monolayer.checker.certificate import Certificate, Claims
 from monolayer.checker.codes import read_attention
-from monolayer.checker.labelled import Points
+from monolayer.checker.labelled import LoadPoints
 from monolayer.checker.line import judge_stairs
 from monolayer.checker.network import Stored
-from monolayer.checker.readout import Staircase
+from monolayer.checker.readout import CheckedStaircase
 from monolayer.construct import again
 from monolayer.construct.line.alphabet import Ids, Proposal
 from monolayer.construct.line.assemble import assemble, staircase
@@ -130,11 +130,11 @@ def checked_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return {"feed_forward.edge": (steps,), "feed_forward.level": (config["labels"], steps + 1)}
 
 
-def judge(stored: Stored, parts: list[Points], question: Certificate, claims: Claims) -> Certificate:
+def judge(stored: Stored, parts: list[LoadPoints], question: Certificate, claims: Claims) -> Certificate:
     """A comparison of floats does not round: below an edge nothing is passed, from it on it is."""
     read_attention(stored)
     edge, level = stored["feed_forward.edge"], stored["feed_forward.level"]
-    stairs = Staircase(np.nextafter(edge, -np.inf), edge, level)
+    stairs = CheckedStaircase(np.nextafter(edge, -np.inf), edge, level)
     return judge_stairs(stored, [stairs], parts, question, claims)
 
 
@@ -144,5 +144,5 @@ def known() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(again.CONSTRUCTIONS, "even", DRAW)
         patch.setitem(model_side.READOUTS, "jumps", model_side.ReadoutKind(Jumps, RankOneAttention, shapes))
-        patch.setitem(checker_side.READOUTS, "jumps", checker_side.Row(checked_shapes, examine, judge))
+        patch.setitem(checker_side.READOUTS, "jumps", checker_side.ReadoutRow(checked_shapes, examine, judge))
         yield

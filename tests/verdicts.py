@@ -32,6 +32,6 @@ def expect(verdict: str, words: str, model: Any, *data: Any, **options: Any) -> 
 def refused(words: str, model: Any) -> None:
     """Neither the loader nor the checker takes it."""
     with written(model) as folder:
-        for read in (ml.load, stored.read):
+        for read in (ml.load, stored.read_model):
             with pytest.raises(ml.ModelFileError, match=words or None):
                 read(folder)

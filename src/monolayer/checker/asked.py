@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monolayer.checker.files import confirm_files
-from monolayer.checker.given import again, confirm
-from monolayer.checker.rows import Options, confirm_table
+from monolayer.checker.given import confirm, repeatable
+from monolayer.checker.rows import ReadOptions, confirm_table
 from monolayer.data import Names, Sequences, read
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
@@ -25,13 +25,13 @@ def asked_data(X: Any, Y: Any, lengths: Any, per: Belongs | None, unit: Unit | N
         if Y is None and lengths is None:
             return asked_files(X, per=per, unit=unit, like=like)
         return sequences_of(X, Y, lengths=lengths)  # an error that says so
-    X, Y = again(X), again(Y)
+    X, Y = repeatable(X), repeatable(Y)
     if per is None and like.per == "answer" and Y is None and not _is_table(X) and are_texts(X, X):
         per = "answer"  # prompts alone: an error that says so
     data = Sequences.of(X, Y, lengths=lengths, per=per, unit=unit, like=like)
     cut = unit or like.unit
     if _is_table(X):
-        confirm_table(data, X, Y, Options(cut))
+        confirm_table(data, X, Y, ReadOptions(cut))
     else:
         confirm(data, X, Y, lengths, cut or "characters")
     return data
@@ -51,7 +51,7 @@ def asked_files(
     """The data of files, by `monolayer.data.read`, compared once more with the files. Options are those of `read`."""
     columns = {"format": format, "tokens": tokens, "labels": labels}
     data = read(path, like=like, unit=unit, per=per, vocabulary=vocabulary, **columns)
-    confirm_files(data, files(path), Options(unit or (like or Manner()).unit, **columns))
+    confirm_files(data, files(path), ReadOptions(unit or (like or Manner()).unit, **columns))
     return data
 
 

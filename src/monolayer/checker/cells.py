@@ -17,14 +17,14 @@ import numpy as np
 
 from monolayer.arrays import Floats, Ints
 from monolayer.checker.network import CODE, KEY, LABEL, Stored
-from monolayer.checker.readout import Staircase, staircase, sums_are_exact
+from monolayer.checker.readout import CheckedStaircase, checked_staircase, sums_are_exact
 from monolayer.checker.rounding import BINARY64, UnhandledError
 from monolayer.data import Labels, Sequences
 from monolayer.errors import DataError
 
 MOST_TOKENS = 1 << 27
 """Tokens in all sequences of cells up to which they are tried one by one: some ten gigabytes."""
-_AT_ONCE = 1 << 14
+SEQUENCES_AT_ONCE = 1 << 14
 """Sequences handed to the function at a time."""
 EVERY = 1 << 20
 """Tokens of all sequences of cells up to which all orders are tried; of a sample otherwise."""
@@ -33,11 +33,11 @@ ROUNDING = 2.0**-20
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class CellBlock:
     """One staircase a coordinate, whose two outputs add up to key and code, on the domain `[low, high]`."""
 
     stored: Stored
-    coordinates: tuple[Staircase, ...]
+    coordinates: tuple[CheckedStaircase, ...]
     low: float
     high: float
 
@@ -82,7 +82,7 @@ class Cells:
         return np.stack([axis.reshape(-1) for axis in axes], axis=1)
 
 
-def read_cells(stored: Stored) -> Cells:
+def read_cells(stored: Stored) -> CellBlock:
     """The stored block, after checking everything that Lemma 11 asks of it."""
     if stored.format is not BINARY64:
         raise UnhandledError("an approximator is covered in float64, as it is built")
@@ -107,8 +107,10 @@ def read_cells(stored: Stored) -> Cells:
         mine = reads[:, i]
         start = bias_2 if i == 0 else np.zeros_like(bias_2)
         steps = (weight_1[mine, i], bias_1[mine], weight_2[:, mine])
-        coordinates.append(staircase(steps, start, stored.format, "exact", "quantizer"))
-    return Cells(stored, tuple(coordinates), float(stored.config["grid"]["low"]), float(stored.config["grid"]["high"]))
+        coordinates.append(checked_staircase(steps, start, stored.format, "exact", "quantizer"))
+    return CellBlock(
+        stored, tuple(coordinates), float(stored.config["grid"]["low"]), float(stored.config["grid"]["high"])
+    )
 
 
 # -- the function ------------------------------------------------------------------------------------------
@@ -117,7 +119,7 @@ def read_cells(stored: Stored) -> Cells:
 # with `f` in one order of each multiset of cells. What that says of the others depends on `f`: it is asked there too.
 
 
-def asked(f: Callable[[Any], Any], X: Floats, outputs: int) -> Floats:
+def function_values(f: Callable[[Any], Any], X: Floats, outputs: int) -> Floats:
     """`f` at sequences `(B, n, d)`, as `(B, n, m)`; `m` `outputs`. What it may not return is named."""
     try:
         values = np.asarray(f(X.copy()), dtype=np.float64)
@@ -152,14 +154,17 @@ def cell_function(stored: Stored, f: Callable[[Any], Any]) -> CellFunction:
     centre, positions = read_cells(stored).centres(), bool(stored.config["positions"])
 
     def ask(rows: Ints) -> Floats:
-        parts = [asked(f, centre[rows[i : i + _AT_ONCE]], outputs) for i in range(0, len(rows), _AT_ONCE)]
+        parts = [
+            function_values(f, centre[rows[i : i + SEQUENCES_AT_ONCE]], outputs)
+            for i in range(0, len(rows), SEQUENCES_AT_ONCE)
+        ]
         return np.concatenate(parts)
 
     def found(rows: Ints, values: Floats) -> Sequences:
         labels = Labels(values.reshape(-1, outputs), "token", None, bool(stored.config["scalar"]))
         return Sequences(centre[rows.reshape(-1)], np.full(len(rows), n), None, labels)
 
-    rows = _rows(len(centre), n, positions)
+    rows = _sequences_of_cells(len(centre), n, positions)
     values = ask(rows)
     if positions or n == 1 or len(centre) == 1:
         return CellFunction(found(rows, values))
@@ -183,7 +188,7 @@ def cell_function(stored: Stored, f: Callable[[Any], Any]) -> CellFunction:
     return CellFunction(found(rows, values), words)
 
 
-def _rows(V: int, n: int, positions: bool) -> Ints:
+def _sequences_of_cells(V: int, n: int, positions: bool) -> Ints:
     """All rows of `n` numbers below `V`; without positions only the non-decreasing ones, a row per multiset."""
     rows = np.arange(V)[:, None]
     for _ in range(n - 1):

@@ -14,10 +14,10 @@ from monolayer.data.aside import new_file, read_regular
 from monolayer.errors import ModelFileError
 from monolayer.table import as_table
 
-FILE = "certificate.json"
-VERSION = 1
+CERTIFICATE_FILE = "certificate.json"
+CERTIFICATE_VERSION = 1
 Verdict = Literal["proved", "refuted", "undecided"]
-NAMED = 10
+MOST_FINDINGS = 10
 """Points that a certificate names; the rest it counts."""
 
 
@@ -78,7 +78,7 @@ class Certificate:
     notes: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
     noise: float | None = None
-    version: int = VERSION
+    version: int = CERTIFICATE_VERSION
 
     def __bool__(self) -> bool:
         """Only a proof is true: unknown is never rounded to yes."""
@@ -91,7 +91,7 @@ class Certificate:
     ) -> Certificate:
         """The verdict, from how many points are wrong and how many unsure; `more`: other fields that are now known."""
         verdict: Verdict = "refuted" if wrong else "undecided" if unsure else "proved"
-        known = {"wrong": wrong, "unsure": unsure, "findings": tuple(findings)[:NAMED], **more}
+        known = {"wrong": wrong, "unsure": unsure, "findings": tuple(findings)[:MOST_FINDINGS], **more}
         return replace(self, verdict=verdict, reason=reasons[verdict], **known)
 
     def rows(self) -> list[tuple[str, str]]:
@@ -133,9 +133,9 @@ class Certificate:
     def from_json(cls, text: str) -> Certificate:
         try:
             value = json.loads(text)
-            if value["version"] != VERSION or set(value) != {field.name for field in fields(cls)}:
+            if value["version"] != CERTIFICATE_VERSION or set(value) != {field.name for field in fields(cls)}:
                 raise ModelFileError(
-                    f"the certificate has version {value['version']!r}; this monolayer reads {VERSION}"
+                    f"the certificate has version {value['version']!r}; this monolayer reads {CERTIFICATE_VERSION}"
                 )
             if value["verdict"] not in get_args(Verdict):
                 raise ModelFileError(f"the certificate has verdict {value['verdict']!r}, and there is none such")
@@ -150,7 +150,7 @@ class Certificate:
     def read(cls, folder: str | os.PathLike[str]) -> Certificate | None:
         """The certificate beside a model, or None if there is none."""
         try:
-            return cls.of(read_regular(Path(folder) / FILE))
+            return cls.of(read_regular(Path(folder) / CERTIFICATE_FILE))
         except OSError as error:
             return cls.of(error)
 
@@ -168,12 +168,12 @@ class Certificate:
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write `certificate.json` beside the model: all of it, or nothing."""
-        final = Path(folder) / FILE
+        final = Path(folder) / CERTIFICATE_FILE
         try:
             with new_file(final) as file:
                 file.write(self.to_json())
         except FileNotFoundError:
-            raise ModelFileError(f"{folder} is gone: there is no model to put {FILE} beside") from None
+            raise ModelFileError(f"{folder} is gone: there is no model to put {CERTIFICATE_FILE} beside") from None
         return final
 
 

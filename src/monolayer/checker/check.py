@@ -25,11 +25,11 @@ from monolayer.arrays import dtype_name
 from monolayer.checker.asked import asked_data, asked_files
 from monolayer.checker.attached.check import judge_attached
 from monolayer.checker.cells import cell_function, read_cells
-from monolayer.checker.certificate import FILE, Certificate, Claims
+from monolayer.checker.certificate import CERTIFICATE_FILE, Certificate, Claims
 from monolayer.checker.format import READOUTS
-from monolayer.checker.labelled import Labelled, Load, Points, data_digest, labelled
+from monolayer.checker.labelled import Labelled, Load, LoadPoints, data_digest, labelled
 from monolayer.checker.network import Stored
-from monolayer.checker.robust import MOST_NOISE, rounded
+from monolayer.checker.robust import MOST_NOISE, in_short_format
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stock.check import judge_stock
 from monolayer.checker.stored import folder_of, opened
@@ -124,7 +124,7 @@ def certify(
     if host is not None:
         raise DataError("host= is for folders that facts were attached to, and this is none")
     stored = opened(model)
-    return compared_with_old(stored, _judged(stored, X, data, claims))
+    return compared_with_old(stored, _certificate_of(stored, X, data, claims))
 
 
 def _has_facts_attached(model: Any) -> bool:
@@ -134,7 +134,7 @@ def _has_facts_attached(model: Any) -> bool:
     return isinstance(getattr(model, "manifest", None), Manifest)
 
 
-def _judged(
+def _certificate_of(
     stored: Stored | Files, X: Any, data: Callable[[Names | None, Belongs | None], Sequences], claims: Claims
 ) -> Certificate:
     """The certificate of what was read; `data`: what was asked, as a model with these names reads it."""
@@ -145,26 +145,26 @@ def _judged(
     if stored.config["kind"] == "interpolator":
         return judge_uniform(stored, X, claims.tolerance)
     if claims.dtype is not None:
-        stored = rounded(stored, claims.dtype)
+        stored = in_short_format(stored, claims.dtype)
     if stored.raw and not callable(X):
         raise DataError("an approximator is compared with its function: give that in place of data")
     if callable(X):
         return judge(stored, partial(_cells, stored, X), claims, CELL_CLAIM)
     asked = data(stored.vocabulary, stored.config["per"])
-    return judge(stored, lambda: Asked([lambda: asked]), claims)
+    return judge(stored, lambda: AskedData([lambda: asked]), claims)
 
 
 def compared_with_old(stored: Stored | Files, new: Certificate) -> Certificate:
     """A certificate with a note on the one that lies in the folder, if there is one."""
     try:
-        old = Certificate.of(stored.content[FILE] if isinstance(stored, Files) else stored.certificate)
+        old = Certificate.of(stored.content[CERTIFICATE_FILE] if isinstance(stored, Files) else stored.certificate)
     except ModelFileError as error:
-        return replace(new, notes=(*new.notes, f"{FILE} in this folder is passed over: {error}"))
+        return replace(new, notes=(*new.notes, f"{CERTIFICATE_FILE} in this folder is passed over: {error}"))
     if old is None:
         return new
     same = {"weights": old.weights_digest == new.weights_digest, "data": old.data_digest == new.data_digest}
-    notes = tuple(f"the {what} are not those of {FILE} in this folder" for what in same if not same[what])
-    notes = notes or (f"weights and data are those of {FILE} in this folder: {old.verdict} then",)
+    notes = tuple(f"the {what} are not those of {CERTIFICATE_FILE} in this folder" for what in same if not same[what])
+    notes = notes or (f"weights and data are those of {CERTIFICATE_FILE} in this folder: {old.verdict} then",)
     return replace(new, notes=new.notes + notes)
 
 
@@ -204,7 +204,7 @@ def certify_files(
                 pickle.dump(data, file, protocol=5)
             parts.append(partial(_load, kept))
         progress("checking", 0.5)
-        found = judge(stored, lambda: Asked(parts), Claims())
+        found = judge(stored, lambda: AskedData(parts), Claims())
     return compared_with_old(stored, found)
 
 
@@ -214,7 +214,7 @@ def _load(kept: Path) -> Sequences:
     return data
 
 
-class Asked(NamedTuple):
+class AskedData(NamedTuple):
     """Data in parts, one unless they lie in files; what a function adds to notes and claim."""
 
     parts: list[Load]
@@ -222,19 +222,19 @@ class Asked(NamedTuple):
     condition: str = ""
 
 
-def judge(stored: Stored, ask: Callable[[], Asked], claims: Claims, claim: str = LABEL_CLAIM) -> Certificate:
+def judge(stored: Stored, ask: Callable[[], AskedData], claims: Claims, claim: str = LABEL_CLAIM) -> Certificate:
     """The certificate of a saved model for the data that `ask` gives."""
     question = Certificate(
         "undecided",
         claim.replace("each of the {:,}", "each of the"),
-        assumptions=assumed(stored),
+        assumptions=model_assumptions(stored),
         weights_digest=stored.config["digest"],
         format_version=stored.config["version"],
     )
     try:
         with np.errstate(all="ignore"):  # NaN and overflow are looked for, not warned of
             asked = ask()
-            parts: list[Points] = [partial(_points, stored, load) for load in asked.parts]
+            parts: list[LoadPoints] = [partial(_points, stored, load) for load in asked.parts]
             parts = [cache(parts[0])] if len(parts) == 1 else parts  # several are read anew when asked for
             count = sum(len(part()) for part in parts)
             question = replace(
@@ -255,7 +255,7 @@ def _points(stored: Stored, load: Load) -> Labelled:
     return labelled(stored, load())
 
 
-def _cells(stored: Stored, f: Callable[[Any], Any]) -> Asked:
+def _cells(stored: Stored, f: Callable[[Any], Any]) -> AskedData:
     """The finitely many sequences of cells that decide a claim about a function, what follows for its error, and what
     the claim owes to the order of tokens."""
     if not stored.raw:
@@ -272,10 +272,10 @@ def _cells(stored: Stored, f: Callable[[Any], Any]) -> Asked:
             f"; the function is not permutation equivariant: at the tokens of sequence {len(data) - 1} it is "
             f"{apart:.3g} away from what it gives them in another order, and a model without positions cannot be"
         )
-    return Asked([lambda: data], (note,), condition)
+    return AskedData([lambda: data], (note,), condition)
 
 
-def assumed(stored: Stored) -> tuple[str, ...]:
+def model_assumptions(stored: Stored) -> tuple[str, ...]:
     """What an evaluation is, in words."""
     fmt = stored.format
     short = stored.config["dtype"] not in ("float64", "float32")

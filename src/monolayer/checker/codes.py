@@ -122,18 +122,18 @@ def read_stream(stored: Stored, data: Sequences, rows: Ints | None) -> Stream:
 
 def check_stream(stored: Stored) -> None:
     """Every token has `one` = 1 and label slots 0."""
-    _plain(stored, stored["bos"][None], 1.0, "bos")
+    _check_rows(stored, stored["bos"][None], 1.0, "bos")
     if stored.config["positions"]:
-        _plain(stored, stored["positions.weight"], 0.0, "positions.weight")
+        _check_rows(stored, stored["positions.weight"], 0.0, "positions.weight")
     if stored.config["tokens"] == "ids":
         table = stored["lift.weight"]
-        _plain(stored, table[np.isfinite(table).all(axis=1)], 1.0, "lift.weight")
+        _check_rows(stored, table[np.isfinite(table).all(axis=1)], 1.0, "lift.weight")
     else:
-        _plain(stored, stored["lift.weight"].T, 0.0, "lift.weight")
-        _plain(stored, stored["lift.bias"][None], 1.0, "lift.bias")
+        _check_rows(stored, stored["lift.weight"].T, 0.0, "lift.weight")
+        _check_rows(stored, stored["lift.bias"][None], 1.0, "lift.bias")
 
 
-def _plain(stored: Stored, stream: NDArray[np.floating[Any]], one: float, name: str) -> None:
+def _check_rows(stored: Stored, stream: NDArray[np.floating[Any]], one: float, name: str) -> None:
     """Finite; `one` as it must be; nothing in the label slots, where the readout's sums start, nor in later codes."""
     empty = [*range(LABEL, LABEL + stored.config["labels"])]
     empty += [stored.value(stage) + 1 for stage in range(2, stored.stages + 1)]

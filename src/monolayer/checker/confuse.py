@@ -36,7 +36,7 @@ from monolayer.huggingface.reading import Files
 from monolayer.theory.balls import Ball, precision
 
 BITS = 256
-HALVINGS = 96
+MOST_BISECTIONS = 96
 """Bisections at most; they end sooner, where a sign is no longer certain."""
 AXIS = 32
 """Values of `p` and of `q` among which a rectangle is looked for."""
@@ -124,7 +124,7 @@ def confuse(model: Any, f: Callable[[Any], Any], *, lipschitz: float = 0.0) -> C
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class CommonContext:
     """Sequences in intervals that have one context, a ball around it for each, and the brackets that say so."""
 
     sequences: list[list[Interval]]
@@ -138,7 +138,7 @@ def bisect(sign: Callable[[Fraction], int], low: Fraction, high: Fraction) -> In
     first = sign(low)
     if first == 0 or sign(high) != -first:
         raise PrecisionError("a bisection begins where two contexts cannot be told apart: try another seed")
-    for _ in range(HALVINGS):
+    for _ in range(MOST_BISECTIONS):
         middle = (low + high) / 2
         found = sign(middle)
         if found == 0:
@@ -178,14 +178,14 @@ class Walk:
             entries[place] = low + (high - low) * (here[axis] + (there[axis] - here[axis]) * share)
         return entries
 
-    def found(self) -> Found:
+    def found(self) -> CommonContext:
         """The pair of opposite sequences with one context."""
         low, high = bisect(self.sign, Fraction(0), Fraction(2))
         if self.same((low + high) / 2):
             low = high = (low + high) / 2
         ends = [zip(self.at(low + shift), self.at(high + shift), strict=True) for shift in (0, 2)]
         pair = [[(min(a, b), max(a, b)) for a, b in each] for each in ends]
-        return Found(pair, [self.seen.context(each) for each in pair], ((low, high),))
+        return CommonContext(pair, [self.seen.context(each) for each in pair], ((low, high),))
 
     def sign(self, t: Fraction) -> int:
         """Sign of `c(y(t)) − c(y(t + 2))`; 0 where it is not certain."""
@@ -245,13 +245,13 @@ class Rectangle:
         ends = [each if isinstance(each, tuple) else (each, each) for each in (p, q)]
         return seen.moved({seen.shape[1]: ends[0], 2 * seen.shape[1]: ends[1]})
 
-    def found(self) -> Found:
+    def found(self) -> CommonContext:
         """The four corners."""
         one, two = (bisect(lambda q: self.sign(self.p, q), *ends) for ends in (self.first, self.second))
         three = bisect(lambda p: self.sign(p, one), *self.third)
         corners = [self.at(self.seen, p, q) for p in (self.p, three) for q in (one, two)]
         contexts = [self.seen.context(each) for each in corners]
-        return Found(
+        return CommonContext(
             corners, [ball((self.level, self.level)), *contexts], ((self.p, self.p), one, two, three), self.level
         )
 

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from monolayer.checker.given import Comparison, confirm_arrays, confirm_rows, confirm_texts
-from monolayer.checker.rows import LABELS, ROWS, Chosen, Options, Row, choose, key, second_look
+from monolayer.checker.given import DataComparison, confirm_arrays, confirm_rows, confirm_texts
+from monolayer.checker.rows import LABELS, ROWS, Chosen, ReadOptions, Row, choose, key, second_look
 from monolayer.data import Sequences
 
-LONGEST = 1 << 27
+LONGEST_JSON = 1 << 27
 """Characters of a JSON file that is one array or object."""
-FORMATS = {
+FORMAT_OF_SUFFIX = {
     **dict.fromkeys(("conll", "iob", "iob2", "bio", "bioes"), "conll"),
     **dict.fromkeys(("jsonl", "ndjson", "json"), "jsonl"),
     **dict.fromkeys(("parquet", "pq"), "parquet"),
@@ -31,16 +31,16 @@ FORMATS = {
 }
 
 
-def confirm_files(data: Sequences, files: list[str], options: Options) -> None:
+def confirm_files(data: Sequences, files: list[str], options: ReadOptions) -> None:
     """Raise an error unless `data` hold what is in the files, one after the other."""
     if "-" in files:  # standard input cannot be read twice
         return
     answers = data.prompts is not None
     with second_look(", ".join(files)):
         if answers:
-            confirm_texts(data, chain.from_iterable(_file(file, options, answers)[0] for file in files))
+            confirm_texts(data, chain.from_iterable(_rows_of_file(file, options, answers)[0] for file in files))
             return
-        comparison = Comparison(data)
+        comparison = DataComparison(data)
         for file in files:
             format = _format(file, options)
             if format == "npz":
@@ -48,22 +48,22 @@ def confirm_files(data: Sequences, files: list[str], options: Options) -> None:
             elif format == "parquet":
                 _confirm_parquet(comparison, file, options)
             else:
-                confirm_rows(comparison, *_file(file, options, answers))
+                confirm_rows(comparison, *_rows_of_file(file, options, answers))
         comparison.finish()
 
 
-def _format(file: str, options: Options) -> str:
-    return options.format or FORMATS[Path(file.lower().removesuffix(".gz")).suffix.removeprefix(".")]
+def _format(file: str, options: ReadOptions) -> str:
+    return options.format or FORMAT_OF_SUFFIX[Path(file.lower().removesuffix(".gz")).suffix.removeprefix(".")]
 
 
-def _file(file: str, options: Options, answers: bool) -> tuple[Iterator[Row], str]:
+def _rows_of_file(file: str, options: ReadOptions, answers: bool) -> tuple[Iterator[Row], str]:
     """The rows of a file, and what text in them is cut into."""
     format = _format(file, options)
     if format in ("conll", "conllu"):
         return _conll(file, options, format == "conllu"), "whole"
     if format == "parquet":
         chosen = _parquet_columns(file, options, answers)
-        return chain.from_iterable(_rows(*columns) for columns in _parquet(file, chosen)), chosen.unit
+        return chain.from_iterable(_arrow_rows(*columns) for columns in _parquet(file, chosen)), chosen.unit
     if format != "jsonl":
         records = _records(file, tabs=format == "tsv")
         chosen = choose([name.strip() for name in next(records)], options, answers)
@@ -77,7 +77,7 @@ def _file(file: str, options: Options, answers: bool) -> tuple[Iterator[Row], st
     return (key(chosen.of([row.get(name) for name in names])) for row in chain([first], objects)), chosen.unit
 
 
-def _lines(file: str) -> Iterator[str]:
+def _text_lines(file: str) -> Iterator[str]:
     """Lines end with a line feed and nothing else; a byte-order mark at the start is none of the text."""
     opened: Any = gzip.open if file.lower().endswith(".gz") else open
     with opened(file, "rt", encoding="utf-8-sig", newline="\n") as text:
@@ -89,9 +89,9 @@ def _objects(file: str) -> Iterator[Any]:
     if Path(file.removesuffix(".gz")).suffix == ".json":
         opened: Any = gzip.open if file.endswith(".gz") else open
         with opened(file, "rt", encoding="utf-8") as text:
-            start = text.read(LONGEST + 1)
+            start = text.read(LONGEST_JSON + 1)
         try:
-            whole = json.loads(start) if len(start) <= LONGEST else None
+            whole = json.loads(start) if len(start) <= LONGEST_JSON else None
         except ValueError:
             whole = None
         usual = {"tokens", *LABELS, *(("prompt", "question") if isinstance(whole, dict) and len(whole) <= 2 else ())}
@@ -101,26 +101,26 @@ def _objects(file: str) -> Iterator[Any]:
         if isinstance(whole, dict) and not usual & set(whole):
             yield from map(list, whole.items())
             return
-    yield from (json.loads(line) for line in _lines(file) if not line.isspace())
+    yield from (json.loads(line) for line in _text_lines(file) if not line.isspace())
 
 
 def _records(file: str, tabs: bool) -> Iterator[list[str]]:
     """The rows of CSV or TSV, the header first, without blank lines."""
     if tabs:
-        yield from (line.rstrip("\r\n").split("\t") for line in _lines(file) if line.rstrip("\r\n"))
+        yield from (line.rstrip("\r\n").split("\t") for line in _text_lines(file) if line.rstrip("\r\n"))
         return
     limit = csv.field_size_limit(2**31 - 1)  # a cell may be one long sequence; the limit is for the whole process
     try:
-        yield from filter(None, csv.reader(_lines(file), strict=True))
+        yield from filter(None, csv.reader(_text_lines(file), strict=True))
     finally:
         csv.field_size_limit(limit)
 
 
-def _conll(file: str, options: Options, universal: bool) -> Iterator[Row]:
+def _conll(file: str, options: ReadOptions, universal: bool) -> Iterator[Row]:
     """Tokens and labels of a file with a token per line, and blank lines between sequences."""
     tabs, tokens, labels = universal or _has_tabs(file), list[str](), list[str]()
     token, label = int(options.tokens or (2 if universal else 1)), int(options.labels or (4 if universal else -1))
-    for line in chain(_lines(file), [""]):
+    for line in chain(_text_lines(file), [""]):
         if not line.strip(" \t\r\n") or line.startswith("-DOCSTART-"):
             if tokens:
                 yield tokens, labels or None
@@ -137,28 +137,28 @@ def _conll(file: str, options: Options, universal: bool) -> Iterator[Row]:
 
 def _has_tabs(file: str) -> bool:
     """Whether the first line that is a token, or else could be one, has a tab."""
-    for line in _lines(file):
+    for line in _text_lines(file):
         if "\t" in line or not (line.isspace() or line.startswith(("#", "-DOCSTART-"))):
             return "\t" in line
     return False
 
 
-def _confirm_npz(comparison: Comparison, file: str, options: Options) -> None:
+def _confirm_npz(comparison: DataComparison, file: str, options: ReadOptions) -> None:
     with np.load(file, allow_pickle=False) as stored:
         names = (options.tokens or "X", options.labels or "Y", "lengths")
         X, Y, lengths = (stored.get(name) for name in names)
     confirm_arrays(comparison, X, Y, lengths, options.unit or "characters")
 
 
-def _confirm_parquet(comparison: Comparison, file: str, options: Options) -> None:
+def _confirm_parquet(comparison: DataComparison, file: str, options: ReadOptions) -> None:
     """Lists of numbers are compared as arrays, which is many times as fast as Python values are."""
     chosen = _parquet_columns(file, options, answers=False)
     by_token = comparison.data.labels is not None and comparison.data.labels.per == "token"
     for tokens, label in _parquet(file, chosen):
-        lists, labels = _numbers(tokens), None if label is None else _numbers(label)
+        lists, labels = _arrow_numbers(tokens), None if label is None else _arrow_numbers(label)
         fits = label is None if labels is None else labels.lengths == (lists and lists.lengths if by_token else None)
         if lists is None or lists.lengths is None or not fits:
-            confirm_rows(comparison, _rows(tokens, label), chosen.unit)
+            confirm_rows(comparison, _arrow_rows(tokens, label), chosen.unit)
             continue
         comparison.lengths(lists.lengths)
         comparison.tokens(lists.values)
@@ -166,7 +166,7 @@ def _confirm_parquet(comparison: Comparison, file: str, options: Options) -> Non
             comparison.labels(labels.values)
 
 
-def _parquet_columns(file: str, options: Options, answers: bool) -> Chosen:
+def _parquet_columns(file: str, options: ReadOptions, answers: bool) -> Chosen:
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(file) as stored:
@@ -183,19 +183,19 @@ def _parquet(file: str, chosen: Chosen) -> Iterator[tuple[Any, Any]]:
             yield batch.column(names[0]), batch.column(names[1]) if len(names) > 1 else None
 
 
-def _rows(tokens: Any, label: Any) -> Iterator[Row]:
+def _arrow_rows(tokens: Any, label: Any) -> Iterator[Row]:
     labels = [None] * len(tokens) if label is None else label.to_pylist()
     return map(key, zip(tokens.to_pylist(), labels, strict=True))
 
 
-class Numbers(NamedTuple):
+class ArrowNumbers(NamedTuple):
     """Numbers of an Arrow column, and the lengths of the lists that they came in, None where there are no lists."""
 
     values: Any
     lengths: list[int] | None
 
 
-def _numbers(column: Any) -> Numbers | None:
+def _arrow_numbers(column: Any) -> ArrowNumbers | None:
     """The numbers of a column of numbers, or of lists of them, without a gap; None for other columns."""
     from pyarrow import types
 
@@ -205,4 +205,4 @@ def _numbers(column: Any) -> Numbers | None:
     if types.is_list(column.type) or types.is_large_list(column.type):
         lengths, column = column.value_lengths().to_pylist(), column.flatten()
     known = types.is_integer(column.type) or types.is_floating(column.type)
-    return None if column.null_count or not known else Numbers(column.to_numpy(), lengths)
+    return None if column.null_count or not known else ArrowNumbers(column.to_numpy(), lengths)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.checker.certificate import Certificate, Claims
-from monolayer.checker.labelled import Labelled, Points
+from monolayer.checker.labelled import Labelled, LoadPoints
 from monolayer.checker.line import judge_line
 from monolayer.checker.locating.writers import Writers, line_writers, robust_writers
 from monolayer.checker.network import Stored
@@ -28,7 +28,7 @@ from monolayer.errors import ModelFileError
 
 Tensors = dict[str, NDArray[Any]]
 
-VERSION = 2
+FORMAT_VERSION = 2
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _NUMBERED = re.compile(r"model-([0-9]{5})-of-([0-9]{5})\.safetensors")
 WORDS = {
@@ -42,7 +42,7 @@ WORDS = {
 SWITCHES = ("scalar", "causal", "next_token", "positions")
 COUNTS = {"width": 4, "labels": 1}
 UNITS = (None, "characters", "words", "whole")
-OTHERS = (
+OTHER_FIELDS = (
     "version",
     "readout",
     "steps",
@@ -65,7 +65,7 @@ def examine_config(config: dict[str, Any]) -> None:
     readout = config.get("readout")
     _demand(isinstance(readout, str) and readout in READOUTS, f"readout is not one of {', '.join(READOUTS)}")
     row = READOUTS[str(readout)]
-    known = {*WORDS, *SWITCHES, *COUNTS, *OTHERS, *([str(readout)] if row.own_field else [])}
+    known = {*WORDS, *SWITCHES, *COUNTS, *OTHER_FIELDS, *([str(readout)] if row.own_field else [])}
     _demand(set(config) == known, f"fields {sorted(set(config) ^ known)} are missing or unknown")
     for key, words in WORDS.items():
         _demand(isinstance(config[key], str) and config[key] in words, f"{key} is not one of {', '.join(words)}")
@@ -83,7 +83,7 @@ def examine_config(config: dict[str, Any]) -> None:
     reads_ids, names_classes = config["tokens"] == "ids", config["target"] == "classes"
     listed = {WEIGHTS}
     if INDEX in files:
-        listed = {INDEX, *numbered(list(files))}
+        listed = {INDEX, *numbered_weights(list(files))}
         plain = row.split and config["kind"] == "memorizer"
         plain = plain and config["dtype"] == "float64" and len(listed) > 2
         _demand(plain, "weights in several files are the numbered files of a line of a memorizer in float64")
@@ -115,7 +115,7 @@ def examine_config(config: dict[str, Any]) -> None:
     row.examine(config)
 
 
-def numbered(names: list[str]) -> list[str]:
+def numbered_weights(names: list[str]) -> list[str]:
     """Those that are `model-K-of-N.safetensors`; `[]` unless `K` runs from 1 to `N`, which is 2 or more."""
     found = sorted(name for name in names if _NUMBERED.fullmatch(name))
     wanted = [f"model-{number:05d}-of-{len(found):05d}.safetensors" for number in range(1, len(found) + 1)]
@@ -225,7 +225,7 @@ def _line_shapes(config: dict[str, Any], more: int) -> dict[str, tuple[int, ...]
     for stage, count in enumerate(config["steps"]):
         # Every stage but the last writes the number of a stretch beside the label.
         writes = config["labels"] + (stage < len(config["steps"]) - 1)
-        wanted |= _block(f"feed_forward.stages.{stage}", (count,), count + more, writes)
+        wanted |= _block_shapes(f"feed_forward.stages.{stage}", (count,), count + more, writes)
     return wanted
 
 
@@ -233,10 +233,10 @@ def _gates_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """The neurons of half-spaces, and the attention before them."""
     D, (H,), k = config["width"], config["steps"], config["gates"]["rank"]
     wanted = {"attention.W_Q": (2, D), "attention.W_K": (2, D), "attention.W_V": (k, D), "attention.W_O": (D, k)}
-    return wanted | _block("feed_forward", (H, sum(config["gates"].values())), H, config["labels"])
+    return wanted | _block_shapes("feed_forward", (H, sum(config["gates"].values())), H, config["labels"])
 
 
-def _block(name: str, first: tuple[int, ...], columns: int, writes: int) -> dict[str, tuple[int, ...]]:
+def _block_shapes(name: str, first: tuple[int, ...], columns: int, writes: int) -> dict[str, tuple[int, ...]]:
     """A block of neurons: what they read, and the numbers that they write."""
     shapes = {"weight_1": first, "bias_1": first[:1], "weight_2": (writes, columns), "bias_2": (writes,)}
     return {f"{name}.{part}": shape for part, shape in shapes.items()}
@@ -249,7 +249,7 @@ def _size(tensors: Tensors, name: str, axis: int) -> int:
 
 
 @dataclass(frozen=True)
-class Row:
+class ReadoutRow:
     """What a file with some readout must hold, and what may be asked of it. Nothing is allowed that it does not allow.
 
     `shapes`: its tensors, and those of attention that are not `(D, D)`; `examine`: an error where its fields do not fit
@@ -261,7 +261,7 @@ class Row:
 
     shapes: Callable[[dict[str, Any]], dict[str, tuple[int, ...]]]
     examine: Callable[[dict[str, Any]], None]
-    judge: Callable[[Stored, list[Points], Certificate, Claims], Certificate]
+    judge: Callable[[Stored, list[LoadPoints], Certificate, Claims], Certificate]
     own_field: bool = False
     writers: Callable[[Stored, Labelled], Writers] | None = None
     in_parts: bool = False
@@ -271,7 +271,7 @@ class Row:
     assumes: tuple[str, ...] = ()
 
 
-_LINE = Row(
+_LINE = ReadoutRow(
     partial(_line_shapes, more=0),
     _examine_line,
     judge_line,
@@ -280,10 +280,10 @@ _LINE = Row(
     only=True,
     split=True,
 )
-READOUTS: dict[str, Row] = {
+READOUTS: dict[str, ReadoutRow] = {
     "exact": _LINE,
     "runs": replace(_LINE, shapes=partial(_line_shapes, more=1)),
-    "gates": Row(
+    "gates": ReadoutRow(
         _gates_shapes,
         _examine_gates,
         judge_gates,
@@ -295,21 +295,39 @@ READOUTS: dict[str, Row] = {
 }
 """By the name of the readout in files."""
 
-INTERPOLATOR = {"dim", "length", "cells", "low", "high", "positions", "error", "scalar", "format", "version", "kind"}
-MOST_KNOTS = 1 << 48
+INTERPOLATOR_FIELDS = {
+    "dim",
+    "length",
+    "cells",
+    "low",
+    "high",
+    "positions",
+    "error",
+    "scalar",
+    "format",
+    "version",
+    "kind",
+}
+MOST_STORED_KNOTS = 1 << 48
 BENDS: dict[tuple[int, int], tuple[str, ...]] = {(1, 2): (), (1, 3): ("square", "total", "root"), (2, 2): ()}
 """Coordinates and tokens of a network for the maximum norm, and its bends; with positions it has none."""
 
 
 def examine_interpolator(config: dict[str, Any]) -> None:
     """The fields of a network for the maximum norm."""
-    known = {*INTERPOLATOR, "files", "digest"}
+    known = {*INTERPOLATOR_FIELDS, "files", "digest"}
     _demand(set(config) == known, f"fields {sorted(set(config) ^ known)} are missing or unknown")
     dim, length, cells, low, high, error = (config[key] for key in ("dim", "length", "cells", "low", "high", "error"))
     _demand(type(config["positions"]) is bool, "positions is not true or false")
     whole = all(type(value) is int for value in (dim, length, cells)) and 1 <= cells < 1 << 24
     if config["positions"]:
-        whole = whole and dim >= 1 and length >= 2 and dim * length <= 48 and (cells + 1) ** (dim * length) < MOST_KNOTS
+        whole = (
+            whole
+            and dim >= 1
+            and length >= 2
+            and dim * length <= 48
+            and (cells + 1) ** (dim * length) < MOST_STORED_KNOTS
+        )
     else:
         whole = whole and (dim, length) in BENDS
     _demand(whole, "dim, length and cells are those of no network that there is")

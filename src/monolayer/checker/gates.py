@@ -23,15 +23,15 @@ from monolayer.checker.rounding import UnhandledError
 
 EPSILON = 2.0**-20
 """What the network adds to a mean square before its root (docs/format.md)."""
-LARGEST = 2.0**20
+LARGEST_GATE_WEIGHT = 2.0**20
 """Stored numbers are at most this, and 0 or at least its inverse squared: no overflow, no underflow that counts."""
-WIDEST = 2**14
+WIDEST_SUM = 2**14
 """Largest width of a sum."""
 STREAM = 2.0**40
 """Largest number that the stream may hold: its square, `WIDEST` times, is far from overflow."""
 AWAKE = -0.5
 """A neuron whose largest value at a token is below this is not looked at there: noise must not lift it above 0."""
-_AT_ONCE = 1 << 21
+GATE_NUMBERS_AT_ONCE = 1 << 21
 """Numbers held at a time."""
 
 
@@ -77,7 +77,11 @@ def read_gates(stored: Stored, per_token: bool) -> Gated:
     for name, tensor in stored.tensors.items():
         size = np.abs(tensor[np.isfinite(tensor)].astype(np.float64))
         small = size[size > 0].min(initial=1.0)
-        if size.max(initial=0.0) > LARGEST or small < LARGEST**-2 or max(tensor.shape[1:], default=0) > WIDEST:
+        if (
+            size.max(initial=0.0) > LARGEST_GATE_WEIGHT
+            or small < LARGEST_GATE_WEIGHT**-2
+            or max(tensor.shape[1:], default=0) > WIDEST_SUM
+        ):
             raise UnhandledError(f"{name} has numbers too large or too small for the bounds, or is too wide")
         if not np.isfinite(tensor).all() and name != "lift.weight":
             raise UnhandledError(f"{name} holds numbers that are not finite")
@@ -168,7 +172,7 @@ def live(gated: Gated, answering: Bools) -> tuple[Ints, Ints, Floats, Floats]:
         size = size + (np.abs(gated.weight_place) @ np.abs(gated.place).T).max(axis=1)
     top, most = np.full(len(reach), -np.inf), np.zeros(len(reach))
     neurons, counts = [np.zeros(0, dtype=np.int64)], np.zeros(len(gated.token), dtype=np.int64)
-    step = max(1, _AT_ONCE // max(1, len(reach)))
+    step = max(1, GATE_NUMBERS_AT_ONCE // max(1, len(reach)))
     absolute = np.abs(gated.weight_token).T
     for begin in range(0, len(gated.token), step):
         token = gated.token[begin : begin + step]
@@ -184,7 +188,9 @@ def live(gated: Gated, answering: Bools) -> tuple[Ints, Ints, Floats, Floats]:
     return start, np.concatenate(neurons), top, most + np.abs(gated.bias) + size
 
 
-def pairs(gated: Gated, points: Labelled, start: Ints, neurons: Ints, causal: bool, good: Ints) -> Iterator[Pairs]:
+def waking_pairs(
+    gated: Gated, points: Labelled, start: Ints, neurons: Ints, causal: bool, good: Ints
+) -> Iterator[Pairs]:
     """All pairs of the labelled points `good`, sequences of one length at a time."""
     data, rows = points.data, points.rows
     assert rows is not None  # the format has gates for ids alone
@@ -194,7 +200,7 @@ def pairs(gated: Gated, points: Labelled, start: Ints, neurons: Ints, causal: bo
     k = gated.own.shape[1]
     for n in np.unique(data.lengths):
         of_length = np.flatnonzero(data.lengths == n)
-        weights, step = None, max(1, _AT_ONCE // max(1, int(n + 1) ** 2 + 4 * int(n + 1) * k))
+        weights, step = None, max(1, GATE_NUMBERS_AT_ONCE // max(1, int(n + 1) ** 2 + 4 * int(n + 1) * k))
         for begin in range(0, len(of_length), step):
             part = of_length[begin : begin + step]
             at = data.offsets[:-1][part][:, None] + np.arange(n)
@@ -238,7 +244,7 @@ def _block(
     count = start[row[b, q] + 1] - start[row[b, q]]
     some = count > 0
     b, q, count = b[some], q[some], count[some]
-    step = max(1, _AT_ONCE // (value.shape[1] * k))
+    step = max(1, GATE_NUMBERS_AT_ONCE // (value.shape[1] * k))
     cuts = np.searchsorted(np.cumsum(count), np.arange(step, int(count.sum()) + step, step)) + 1
     for begin, end in pairwise([0, *cuts.tolist()]):
         i, j, times = b[begin:end], q[begin:end], count[begin:end]

@@ -25,12 +25,12 @@ CHUNK = 1 << 16
 _PLAIN = {str, int, float, bool, list, type(None)}
 
 
-def again(X: Any) -> Any:
+def repeatable(X: Any) -> Any:
     """`X` itself, or a list of what it yields if it can be walked through only once."""
     return list(X) if hasattr(X, "__next__") else X
 
 
-class Comparison:
+class DataComparison:
     """Walks through `data` beside what was given, part by part, and raises an error at the first difference."""
 
     def __init__(self, data: Sequences) -> None:
@@ -126,7 +126,7 @@ def confirm(data: Sequences, X: Any, Y: Any = None, lengths: Any = None, unit: s
         prompts, answers = plain(X), plain(Y)
         confirm_texts(data, zip(prompts, [None] * len(prompts) if answers is None else answers, strict=True))
         return
-    comparison = Comparison(data)
+    comparison = DataComparison(data)
     if isinstance(X, Sequences):
         if Y is not None:
             confirm_labels(comparison, Y, data.lengths.tolist())
@@ -135,7 +135,7 @@ def confirm(data: Sequences, X: Any, Y: Any = None, lengths: Any = None, unit: s
     comparison.finish()
 
 
-def confirm_arrays(comparison: Comparison, X: Any, Y: Any, lengths: Any, unit: str) -> None:
+def confirm_arrays(comparison: DataComparison, X: Any, Y: Any, lengths: Any, unit: str) -> None:
     """Compare the next sequences with arrays or lists."""
     block = max(1, CHUNK // X.shape[1]) if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "U" else 0
     if 0 < block < len(X) and isinstance(Y, np.ndarray | list | None):  # few strings are Python objects at any moment
@@ -144,7 +144,9 @@ def confirm_arrays(comparison: Comparison, X: Any, Y: Any, lengths: Any, unit: s
             labels, sizes = (None if each is None else each[some] for each in (Y, lengths))
             confirm_arrays(comparison, X[some], labels, sizes, unit)
         return
-    rows = X if _numbers(X) else [_cut(row, unit) if isinstance(row, str) else plain(row) for row in plain(X)]
+    rows = (
+        X if _is_machine_numbers(X) else [_cut(row, unit) if isinstance(row, str) else plain(row) for row in plain(X)]
+    )
     sizes = plain(lengths)
     if lengths is None:
         sizes = [rows.shape[1]] * len(rows) if isinstance(rows, np.ndarray) else [len(row) for row in rows]
@@ -154,10 +156,10 @@ def confirm_arrays(comparison: Comparison, X: Any, Y: Any, lengths: Any, unit: s
         confirm_labels(comparison, Y, sizes)
 
 
-def confirm_labels(comparison: Comparison, Y: Any, sizes: list[int]) -> None:
+def confirm_labels(comparison: DataComparison, Y: Any, sizes: list[int]) -> None:
     """Compare the labels of the next sequences, of lengths `sizes`, with an array or a list."""
     labels = comparison.data.labels
-    rows = Y if _numbers(Y) else [plain(row) for row in plain(Y)]
+    rows = Y if _is_machine_numbers(Y) else [plain(row) for row in plain(Y)]
     if labels is not None and labels.per == "token":
         if not isinstance(rows, np.ndarray):  # a row may be None, or NaN, as a whole
             rows = [[None] * size if _none(row) else row for row, size in zip(rows, sizes, strict=True)]
@@ -165,7 +167,7 @@ def confirm_labels(comparison: Comparison, Y: Any, sizes: list[int]) -> None:
     comparison.labels(rows)
 
 
-def confirm_rows(comparison: Comparison, rows: Iterable[tuple[Any, Any]], unit: str, labelled: bool = True) -> None:
+def confirm_rows(comparison: DataComparison, rows: Iterable[tuple[Any, Any]], unit: str, labelled: bool = True) -> None:
     """Compare the next sequences, one after the other, with rows of tokens, or text, and their label or labels.
 
     `labelled`: whether the labels count.
@@ -270,7 +272,7 @@ def plain(value: Any) -> Any:
     return np.asarray(value).tolist() if hasattr(value, "__array__") else value
 
 
-def _numbers(value: Any) -> bool:
+def _is_machine_numbers(value: Any) -> bool:
     """Whether `value` is an array of machine numbers without a mask, which is compared as a whole."""
     return isinstance(value, np.ndarray) and value.dtype.kind in "iuf" and not isinstance(value, np.ma.MaskedArray)
 

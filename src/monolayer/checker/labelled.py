@@ -66,7 +66,7 @@ class Labelled:
         return Finding(kind, *where, self.expected(label), got, why)
 
 
-Points = Callable[[], Labelled]
+LoadPoints = Callable[[], Labelled]
 """A part of the labelled points, read anew every time it is asked for."""
 
 
@@ -92,7 +92,7 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
         if data.vocabulary is None or stored.vocabulary is None:
             raise DataError("the model takes ids or strings as tokens, and the data hold vectors")
         _same_kind(data.vocabulary, stored.vocabulary, "tokens")
-        rows = _translation(data.vocabulary, stored.vocabulary)[data.tokens]
+        rows = _model_rows(data.vocabulary, stored.vocabulary)[data.tokens]
     elif data.vocabulary is not None or data.tokens.shape[1] != stored["lift.weight"].shape[1]:
         numbers = plural(stored["lift.weight"].shape[1], "number")
         raise DataError(f"the model takes vectors of {numbers}; the data hold others")
@@ -104,7 +104,7 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
         if len(places) == 0:
             raise DataError("no sequence has a next token: every one has length 1")
         given = data.tokens[places + 1]
-        wanted = _translation(data.vocabulary, stored.classes)[given]
+        wanted = _model_rows(data.vocabulary, stored.classes)[given]
         return Labelled(data, per_token, rows, places, wanted, given, data.vocabulary)
     kind = "reals" if labels.classes is None else "classes"
     if (labels.per, kind) != (config["per"], config["target"]):
@@ -115,7 +115,7 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
             raise DataError(f"labels have {labels.values.shape[1]} numbers, answers {config['labels']}")
         return Labelled(data, per_token, rows, labels.place, labels.values, labels.values, None)
     _same_kind(labels.classes, stored.classes, "labels")
-    wanted = _translation(labels.classes, stored.classes)[labels.values]
+    wanted = _model_rows(labels.classes, stored.classes)[labels.values]
     return Labelled(data, per_token, rows, labels.place, wanted, labels.values, labels.classes)
 
 
@@ -129,7 +129,7 @@ def _same_kind(theirs: Names, ours: Names, what: str) -> None:
         )
 
 
-def _translation(theirs: Names, ours: Names) -> Ints:
+def _model_rows(theirs: Names, ours: Names) -> Ints:
     """Our row number for each of their names, −1 where we lack it."""
     if isinstance(theirs.names, range) and isinstance(ours.names, range):
         number = np.arange(len(theirs.names))
@@ -145,7 +145,7 @@ def data_digest(*given: Sequences | Load) -> str:
     labels, and labels, each of part after part.
     """
     parts = [partial(lambda data: data, part) if isinstance(part, Sequences) else part for part in given]
-    names = [_used(part()) for part in parts]
+    names = [_used_names(part()) for part in parts]
     tokens, classes = (_all_names(list(tables)) for tables in zip(*names, strict=True))
     columns = [hashlib.sha256() for _ in range(5)]
     for part in parts:
@@ -165,7 +165,7 @@ def data_digest(*given: Sequences | Load) -> str:
     return hashlib.sha256(line + b"".join(column.digest() for column in columns)).hexdigest()
 
 
-def _used(data: Sequences) -> tuple[list[Any] | None, list[Any] | None]:
+def _used_names(data: Sequences) -> tuple[list[Any] | None, list[Any] | None]:
     """Names of tokens and classes that occur; None for vectors and reals."""
     columns = [(data.vocabulary, data.tokens)]
     columns += [(None, data.tokens)] if data.labels is None else [(data.labels.classes, data.labels.values)]

@@ -14,25 +14,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.certificate import NAMED, Certificate, Claims, Finding, Verdict
+from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Claims, Finding, Verdict
 from monolayer.checker.codes import read_attention, read_stream
-from monolayer.checker.labelled import UNSURE, Labelled, Points, real
+from monolayer.checker.labelled import UNSURE, Labelled, LoadPoints, real
 from monolayer.checker.network import Stored
-from monolayer.checker.only import CLAIM as CLAIM_ONLY
-from monolayer.checker.only import leftover, remembered
-from monolayer.checker.readout import Staircase, answers, copies, read_staircase
+from monolayer.checker.only import ONLY_DATA_CLAIM, leftover_in_line, strange_fingerprints
+from monolayer.checker.readout import CheckedStaircase, copies, head_classes, read_staircase
 from monolayer.checker.rounding import PADDING, UnhandledError
 from monolayer.checker.stages import Evaluated, evaluate
 
-REASONS: dict[Verdict, str] = {
+LINE_REASONS: dict[Verdict, str] = {
     "proved": "all evaluations of a point end on one plateau of the readout, and it has the right label",
     "refuted": "points get another answer than their label, or none, in every evaluation",
     "undecided": "for some points the error bound leaves room for more than one answer",
 }
-BESIDE = "a masked token has no finite vector, and 0 times NaN is NaN in a dense product"
+MASKED_NAN = "a masked token has no finite vector, and 0 times NaN is NaN in a dense product"
 
 
-def judge_line(stored: Stored, parts: list[Points], question: Certificate, claims: Claims) -> Certificate:
+def judge_line(stored: Stored, parts: list[LoadPoints], question: Certificate, claims: Claims) -> Certificate:
     """The certificate for all parts; `question` is what is still open. `only` is asked of one part alone."""
     read_attention(stored)  # which says more plainly than the readout what is wrong
     stairs = [read_staircase(stored, stage) for stage in range(1, stored.stages + 1)]
@@ -40,7 +39,7 @@ def judge_line(stored: Stored, parts: list[Points], question: Certificate, claim
 
 
 def judge_stairs(
-    stored: Stored, stairs: list[Staircase], parts: list[Points], question: Certificate, claims: Claims
+    stored: Stored, stairs: list[CheckedStaircase], parts: list[LoadPoints], question: Certificate, claims: Claims
 ) -> Certificate:
     """The same for any readout whose stages are constant between thresholds, as `stairs` says."""
     tolerance = claims.tolerance
@@ -49,7 +48,7 @@ def judge_stairs(
         points = part()
         stream = read_stream(stored, points.data, points.rows)
         found = evaluate(stored, points, stream, stairs)
-        judged.append(_judge(stored, points, found, tolerance or 0.0, before))
+        judged.append(_judge_part(stored, points, found, tolerance or 0.0, before))
         before += len(points.data)
     claim = ": the logit of its class is the largest"
     if stored.config["target"] == "reals":
@@ -60,11 +59,13 @@ def judge_stairs(
 
 def _nothing_else(stored: Stored, points: Labelled, found: Evaluated, decided: Certificate) -> Certificate:
     """The same with the further claim that the model holds nothing but the data."""
-    decided = replace(decided, claim=decided.claim + CLAIM_ONLY)
+    decided = replace(decided, claim=decided.claim + ONLY_DATA_CLAIM)
     if not decided:
         return decided
     labels = points.wanted[found.order].reshape(len(points), -1).T.astype(np.float64)
-    extra = leftover(stored, found.first, labels, points.rows) or remembered(stored, points.data, points.rows)
+    extra = leftover_in_line(stored, found.first, labels, points.rows) or strange_fingerprints(
+        stored, points.data, points.rows
+    )
     if extra is None:
         return decided
     reason = f"every label comes back, but the model holds more than the data: {extra}"
@@ -74,7 +75,7 @@ def _nothing_else(stored: Stored, points: Labelled, found: Evaluated, decided: C
 # -- answers beside labels ---------------------------------------------------------------------------------
 
 
-class Comparison(NamedTuple):
+class LabelComparison(NamedTuple):
     """Points `(M,)` that surely get their label, or surely another; how far the label coordinates are from the label
     at most; and what the model answers, by name."""
 
@@ -84,12 +85,12 @@ class Comparison(NamedTuple):
     got: Callable[[int], Any]
 
 
-def _compare_classes(stored: Stored, wanted: Ints, found: Evaluated) -> Comparison:
+def _compare_classes(stored: Stored, wanted: Ints, found: Evaluated) -> LabelComparison:
     """Classes: what the head makes of the label coordinate (Lemma 10). A class that the model lacks is wrong."""
-    answer = answers(stored, found.value[0])
+    answer = head_classes(stored, found.value[0])
     names = stored.classes.names if stored.classes is not None else ()
     known = found.sure & (answer >= 0)
-    return Comparison(
+    return LabelComparison(
         known & (answer == wanted),
         (known & (answer != wanted)) | (wanted < 0),
         np.abs(found.value[0] - wanted),
@@ -97,13 +98,13 @@ def _compare_classes(stored: Stored, wanted: Ints, found: Evaluated) -> Comparis
     )
 
 
-def _compare_reals(stored: Stored, wanted: Floats, found: Evaluated, tolerance: float) -> Comparison:
+def _compare_reals(stored: Stored, wanted: Floats, found: Evaluated, tolerance: float) -> LabelComparison:
     """Real labels: equal (Lemma 12), or within the tolerance that was asked for."""
     if not copies(stored):
         raise UnhandledError("the head does not copy the label slots")
     value, wanted = found.value, wanted.T
     distance, same = PADDING * np.abs(value - wanted), value == wanted  # a difference may underflow
-    return Comparison(
+    return LabelComparison(
         found.sure & (same | ((distance <= tolerance) & (tolerance > 0.0))).all(axis=0),
         found.sure & (~same & (distance / PADDING**2 > tolerance)).any(axis=0),
         distance.max(axis=0),
@@ -127,7 +128,7 @@ class Part(NamedTuple):
     settled: bool
 
 
-def _judge(stored: Stored, points: Labelled, found: Evaluated, tolerance: float, before: int) -> Part:
+def _judge_part(stored: Stored, points: Labelled, found: Evaluated, tolerance: float, before: int) -> Part:
     """Every labelled point of a part; `before`: sequences in the parts before it."""
     wanted, reals = points.wanted[found.order], stored.config["target"] == "reals"
     seen = _compare_reals(stored, wanted, found, tolerance) if reals else _compare_classes(stored, wanted, found)
@@ -137,8 +138,8 @@ def _judge(stored: Stored, points: Labelled, found: Evaluated, tolerance: float,
     named: dict[str, list[Finding]] = {"wrong": [], "unsure": []}
     for kind, which in (("wrong", wrong), ("unsure", unsure)):
         places = np.flatnonzero(which)
-        for i in places[np.argsort(found.order[places])[:NAMED]].tolist():
-            got, doubt = seen.got(i) if found.number[i] else None, BESIDE if beside[i] else UNSURE
+        for i in places[np.argsort(found.order[places])[:MOST_FINDINGS]].tolist():
+            got, doubt = seen.got(i) if found.number[i] else None, MASKED_NAN if beside[i] else UNSURE
             finding = points.finding(kind, int(found.order[i]), int(found.answering[i]), got, doubt)
             named[kind].append(replace(finding, sequence=finding.sequence + before))
     # The point with the least margin; of several that have it, such as copies of one, the first in the data.
@@ -163,7 +164,7 @@ def _joined(question: Certificate, parts: list[Part]) -> Certificate:
         sum(part.wrong for part in parts),
         sum(part.unsure for part in parts),
         [finding for kind in ("wrong", "unsure") for part in parts for finding in part.findings[kind]],
-        REASONS,
+        LINE_REASONS,
         margin=margin if stepped else None,
         margin_at=where if stepped else None,
     )

@@ -13,7 +13,7 @@ from monolayer.data import Names
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
 """Coordinates of the stream of a line: the constant 1, the key, the code, the first label slot."""
 Arrays = dict[str, NDArray[Any]]
-Steps = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+StepWeights = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Stored:
         """The block with the first neurons of the readout: that of its first stage, or the whole of one without."""
         return "feed_forward.stages.0" if "feed_forward.stages.0.bias_1" in self.tensors else "feed_forward"
 
-    def steps(self, block: str) -> Steps:
+    def steps(self, block: str) -> StepWeights:
         """`weight_1`, `bias_1` and `weight_2` of a block of the readout."""
         return self[f"{block}.weight_1"], self[f"{block}.bias_1"], self[f"{block}.weight_2"]
 

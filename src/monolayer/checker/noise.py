@@ -17,11 +17,11 @@ from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.gates import Gated, Pairs
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, Format, UnhandledError
 
-UNDERFLOW = 2.0**-60
+ROBUST_UNDERFLOW = 2.0**-60
 """More than all underflows together can move a neuron or a logit, within the sizes that `read_gates` demands."""
 LARGEST_SCORE = 32.0
 """Attention scores up to which no exp overflows, with or without a shift."""
-_AT_ONCE = 1 << 21
+LOGITS_AT_ONCE = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,17 @@ def errors(found: Pairs, gated: Gated, shares: Shares) -> Floats:
     length = np.linalg.norm(gated.weight_context, axis=1)[found.neuron] * math.sqrt(gated.weight_context.shape[1])
     slip = 2.0**-50 * (gated.weight_context.shape[1] + 8) * length  # of `w⊥`, a difference
     read = shares.read * (found.context + 2.0 * safe / (1.0 - safe) * length)
-    error = PADDING * (shares.token * found.token + across + along + read + slip) + UNDERFLOW
+    error = PADDING * (shares.token * found.token + across + along + read + slip) + ROBUST_UNDERFLOW
     return np.where(turn < 0.5, error, np.inf)
 
 
 def silent(top: Floats, size: Floats, shares: Shares) -> bool:
     """Lemma R2: whether the neurons that were not looked at stay asleep; `top`, `size` `(H,)` as `live` gives them."""
     share = max(shares.token, shares.read)
-    return bool((top + PADDING * share * size + UNDERFLOW < 0.0).all())
+    return bool((top + PADDING * share * size + ROBUST_UNDERFLOW < 0.0).all())
 
 
-class Answers(NamedTuple):
+class PointVerdicts(NamedTuple):
     """Points `(M,)` that surely get the wanted class, or surely another, and that other class where it is sure."""
 
     right: Bools
@@ -89,7 +89,9 @@ class Answers(NamedTuple):
     got: Ints
 
 
-def answers(found: Pairs, error: Floats, gated: Gated, rows: Ints, wanted: Ints, shares: Shares) -> Answers:
+def point_verdicts(
+    found: Pairs, error: Floats, gated: Gated, rows: Ints, wanted: Ints, shares: Shares
+) -> PointVerdicts:
     """Lemma R4, for points that answer at `rows` `(M,)` and want the classes `wanted` `(M,)`."""
     low, high = np.maximum(found.value - error, 0.0), np.maximum(found.value + error, 0.0)
     on = high > 0.0
@@ -110,17 +112,17 @@ def answers(found: Pairs, error: Floats, gated: Gated, rows: Ints, wanted: Ints,
     np.maximum.at(most, inverse, high[at])
     row, own = np.divmod(pair[key // (H + 1)], C)
     hull = (key % (H + 1))[:, None], least[:, None], most[:, None]
-    right[few], wrong[few], got[few] = (each[inverse] for each in _compare(gated, row, own, *hull, shares))
+    right[few], wrong[few], got[few] = (each[inverse] for each in _compare_logits(gated, row, own, *hull, shares))
     # Each on its own: points with several, and those of one that the hull leaves open.
     for size in np.unique(count[count > 0]):
         some = np.flatnonzero((count == size) & (wanted >= 0) & ~right & ~wrong)
         slots = first[some][:, None] + np.arange(size)
         parts = neuron[slots], low[slots], high[slots]
-        right[some], wrong[some], got[some] = _compare(gated, rows[some], wanted[some], *parts, shares)
-    return Answers(right, wrong, got)
+        right[some], wrong[some], got[some] = _compare_logits(gated, rows[some], wanted[some], *parts, shares)
+    return PointVerdicts(right, wrong, got)
 
 
-def _compare(
+def _compare_logits(
     gated: Gated, rows: Ints, wanted: Ints, neurons: Ints, low: Floats, high: Floats, shares: Shares
 ) -> tuple[Bools, Bools, Ints]:
     """Whether the logit of the wanted class is surely the largest, surely not, and which is then larger."""
@@ -128,8 +130,8 @@ def _compare(
     written = np.append(gated.weight_2, np.zeros((1, gated.weight_2.shape[1])), axis=0)
     right, wrong = np.zeros(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
     got = np.full(len(rows), -1)
-    for begin in range(0, len(rows), max(1, _AT_ONCE // len(head))):
-        part = slice(begin, begin + max(1, _AT_ONCE // len(head)))
+    for begin in range(0, len(rows), max(1, LOGITS_AT_ONCE // len(head))):
+        part = slice(begin, begin + max(1, LOGITS_AT_ONCE // len(head)))
         own, row = wanted[part], rows[part]
         base, sizes = gated.label[row], gated.label_size[row]
         gap = _differences(base @ head.T + gated.head_bias, own)
@@ -141,7 +143,7 @@ def _compare(
             room += np.abs(slope) * ((high[part, slot] - low[part, slot]) / 2.0)[:, None]
             sizes = sizes + np.abs(weight) * high[part, slot][:, None]
         each = sizes @ size.T + np.abs(gated.head_bias)
-        room += PADDING * shares.out * (each + each[np.arange(len(own)), own][:, None]) + UNDERFLOW
+        room += PADDING * shares.out * (each + each[np.arange(len(own)), own][:, None]) + ROBUST_UNDERFLOW
         room *= PADDING
         mine = np.arange(len(own))
         worst = gap - room

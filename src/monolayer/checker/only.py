@@ -16,17 +16,17 @@ import numpy as np
 
 from monolayer.arrays import Floats, Ints
 from monolayer.checker.network import Stored
-from monolayer.checker.stages import Stage
+from monolayer.checker.stages import StagePoints
 from monolayer.data import Sequences
 from monolayer.data.fingerprint import contained, fingerprints
 
-CLAIM = (
+ONLY_DATA_CLAIM = (
     "; and the readout holds nothing else: every plateau has a labelled point, every step stands in the middle of the "
     "gap between two of them; no token has a row, and no point a fingerprint, that the data lack"
 )
 
 
-def leftover(stored: Stored, stage: Stage, wanted: Floats, rows: Ints | None) -> str | None:
+def leftover_in_line(stored: Stored, stage: StagePoints, wanted: Floats, rows: Ints | None) -> str | None:
     """What the model holds besides the data, or None. `wanted` `(m, M)`: the labels of the points, in their order.
 
     Every point is on its plateau in every evaluation; `rows` `(T,)` are vocabulary rows of the tokens.
@@ -43,7 +43,7 @@ def leftover(stored: Stored, stage: Stage, wanted: Floats, rows: Ints | None) ->
     return found
 
 
-def _misplaced(stored: Stored, stage: Stage) -> str | None:
+def _misplaced(stored: Stored, stage: StagePoints) -> str | None:
     """A plateau without a point, or a step that is not where its points put it."""
     z, radius, plateau, stairs = stage.z, stage.radius, stage.plateau, stage.stairs
     low, high, level = stairs.low, stairs.high, stairs.level
@@ -72,7 +72,7 @@ def _misplaced(stored: Stored, stage: Stage) -> str | None:
     return None
 
 
-def _more(stage: Stage, wanted: Floats) -> str | None:
+def _more(stage: StagePoints, wanted: Floats) -> str | None:
     """A point whose plateau writes something else than its very label."""
     odd = np.flatnonzero((stage.value != wanted).any(axis=0))
     if len(odd):
@@ -81,7 +81,7 @@ def _more(stage: Stage, wanted: Floats) -> str | None:
     return None
 
 
-def remembered(stored: Stored, data: Sequences, rows: Ints | None) -> str | None:
+def strange_fingerprints(stored: Stored, data: Sequences, rows: Ints | None) -> str | None:
     """Fingerprints of points that the data lack, in words, or None; `rows` as above."""
     if stored.memory is None or rows is None:
         return None

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.network import LABEL, Steps, Stored
+from monolayer.checker.network import LABEL, StepWeights, Stored
 from monolayer.checker.rounding import PADDING, Format, UnhandledError
 
 
 @dataclass(frozen=True, eq=False)
-class Staircase:
+class CheckedStaircase:
     """Label coordinates as a function of `z` that is constant where no neuron switches.
 
     `low`, `high` `(H,)`, each rising. Once `i` neurons are passed, coordinate `a` is `level[a, i]` in every evaluation.
@@ -54,13 +54,15 @@ class Staircase:
         return found
 
 
-def read_staircase(stored: Stored, stage: int = 1) -> Staircase:
+def read_staircase(stored: Stored, stage: int = 1) -> CheckedStaircase:
     """One stage of the stored readout, from 1."""
     block = f"feed_forward.stages.{stage - 1}"
-    return staircase(stored.steps(block), stored[f"{block}.bias_2"], stored.format, stored.config["readout"], block)
+    return checked_staircase(
+        stored.steps(block), stored[f"{block}.bias_2"], stored.format, stored.config["readout"], block
+    )
 
 
-def staircase(steps: Steps, bias_2: NDArray[Any], fmt: Format, form: str, block: str) -> Staircase:
+def checked_staircase(steps: StepWeights, bias_2: NDArray[Any], fmt: Format, form: str, block: str) -> CheckedStaircase:
     """Neurons that read one number, `w`, `b` `(H,)`, and what they write `(m, …)`, of a readout `form`.
 
     `block` is what they belong to.
@@ -73,7 +75,7 @@ def staircase(steps: Steps, bias_2: NDArray[Any], fmt: Format, form: str, block:
         raise UnhandledError(f"the steps of {block} must rise, and stand in order")
     np.maximum.accumulate(high, out=high)
     if form == "runs":
-        return Staircase(low, high, _labels(weight_2, bias_2, fmt))
+        return CheckedStaircase(low, high, _labels(weight_2, bias_2, fmt))
     written, bias = weight_2.astype(np.float64, copy=False), bias_2.astype(np.float64)[:, None]
     for values in (written, bias):
         check_sizes(values, False, fmt, f"{block}.weight_2 or bias_2")
@@ -81,7 +83,7 @@ def staircase(steps: Steps, bias_2: NDArray[Any], fmt: Format, form: str, block:
         raise UnhandledError(f"sums of what {block} writes may round")
     # Left of all steps every neuron is on; each one that is passed takes what it writes away.
     first = bias + written.sum(axis=1, keepdims=True)
-    return Staircase(low, high, np.concatenate([first, first - np.cumsum(written, axis=1)], axis=1))
+    return CheckedStaircase(low, high, np.concatenate([first, first - np.cumsum(written, axis=1)], axis=1))
 
 
 def _labels(labels: NDArray[Any], bias_2: NDArray[Any], fmt: Format) -> Floats:
@@ -135,7 +137,7 @@ def thresholds(w: NDArray[Any], b: NDArray[Any]) -> tuple[Floats, Floats]:
     return np.minimum(low, np.nextafter(search, -np.inf)), np.maximum(high, search)
 
 
-def answers(stored: Stored, value: Floats) -> Ints:
+def head_classes(stored: Stored, value: Floats) -> Ints:
     """Class that every evaluation returns, given its label coordinate `(M,)`; −1: unsure.
 
     Lemma 10: the head `2 j ŷ − j²` picks the class nearest to `ŷ`.

@@ -15,20 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
-from monolayer.checker.certificate import NAMED, Certificate, Claims, Finding, Verdict, rounded_down
-from monolayer.checker.gates import Gated, Pairs, live, pairs, read_gates
-from monolayer.checker.labelled import Labelled, Points
+from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Claims, Finding, Verdict, rounded_down
+from monolayer.checker.gates import Gated, Pairs, live, read_gates, waking_pairs
+from monolayer.checker.labelled import Labelled, LoadPoints
 from monolayer.checker.network import Stored
-from monolayer.checker.noise import Answers, Shares, answers, errors, silent
+from monolayer.checker.noise import PointVerdicts, Shares, errors, point_verdicts, silent
 from monolayer.checker.rounding import BINARY32, Format, UnhandledError
 from monolayer.errors import DataError
 
 MOST_NOISE = 0.25
 """Noise up to which the largest that is proved is looked for."""
-HALVINGS = 10
+NOISE_BISECTIONS = 10
 """Steps of that search, in the logarithm: to within about 1 part in 100 of its decade."""
-SHORT = ("bfloat16", "float16", "int8")
-REASONS: dict[Verdict, str] = {
+SHORT_FORMATS = ("bfloat16", "float16", "int8")
+GATES_REASONS: dict[Verdict, str] = {
     "proved": "at every point the logit of the label stays the largest, whatever the bound leaves open",
     "refuted": "points get another answer than their label, or none",
     "undecided": "for some points the error bound leaves room for more than one answer",
@@ -51,15 +51,15 @@ class Question:
     longest: int
     format: Format
 
-    def ask(self, noise: float) -> Answers:
+    def ask(self, noise: float) -> PointVerdicts:
         """All points at one noise; none is right where neurons out of sight may wake."""
         shares = Shares.of(noise, self.gated, self.longest, self.format)
         known = np.where(self.rows >= 0, self.wanted, -1)
         error = errors(self.found, self.gated, shares)
-        result = answers(self.found, error, self.gated, self.rows.clip(0), known, shares)
+        result = point_verdicts(self.found, error, self.gated, self.rows.clip(0), known, shares)
         if not silent(self.top, self.size, shares):
             nothing = np.zeros(len(self.rows), dtype=bool)
-            return Answers(nothing, nothing, np.full(len(self.rows), -1))
+            return PointVerdicts(nothing, nothing, np.full(len(self.rows), -1))
         return result
 
     def largest(self, at_least: float) -> float:
@@ -67,7 +67,7 @@ class Question:
         low, high = max(at_least, 2.0**-20), MOST_NOISE
         if not self.ask(low).right.all():
             return at_least
-        for _ in range(HALVINGS):
+        for _ in range(NOISE_BISECTIONS):
             middle = math.sqrt(low * high)
             if self.ask(middle).right.all():
                 low = middle
@@ -76,7 +76,7 @@ class Question:
         return low
 
 
-def judge_gates(stored: Stored, parts: list[Points], claim: Certificate, claims: Claims) -> Certificate:
+def judge_gates(stored: Stored, parts: list[LoadPoints], claim: Certificate, claims: Claims) -> Certificate:
     """The certificate for a robust model and data in one part; `claim` is what is still open."""
     (part,), noise = parts, claims.noise
     points = part()
@@ -87,14 +87,14 @@ def judge_gates(stored: Stored, parts: list[Points], claim: Certificate, claims:
     findings = [
         _finding(stored, points, kind, point, int(seen.got[point]))
         for kind, which in (("wrong", wrong), ("unsure", unsure))
-        for point in np.flatnonzero(which)[:NAMED].tolist()
+        for point in np.flatnonzero(which)[:MOST_FINDINGS].tolist()
     ]
     what = ": the logit of its class is the largest"
     if noise:
         what = f", for every change of each stored weight by at most {float(noise)!r} of itself{what}"
     if stored.config["dtype"] not in ("float64", "float32"):
         what = f", with weights in {stored.config['dtype']}{what}"
-    decided = claim.decided(int(wrong.sum()), int(unsure.sum()), findings, REASONS, claim=claim.claim + what)
+    decided = claim.decided(int(wrong.sum()), int(unsure.sum()), findings, GATES_REASONS, claim=claim.claim + what)
     if decided:
         return replace(decided, noise=question.largest(noise or 0.0))
     less = question.largest(0.0) if noise and decided.verdict == "undecided" else 0.0
@@ -122,7 +122,7 @@ def question_of(stored: Stored, points: Labelled) -> Question:
     asked = np.zeros(len(gated.own), dtype=bool)
     asked[rows[rows >= 0]] = True
     start, neurons, top, size = live(gated, asked)
-    parts = list(pairs(gated, points, start, neurons, causal, np.flatnonzero(whole)))
+    parts = list(waking_pairs(gated, points, start, neurons, causal, np.flatnonzero(whole)))
     none = Pairs(*np.zeros((2, 0), np.int64), *np.zeros((len(Pairs._fields) - 2, 0)))
     columns = [np.concatenate(column) for column in zip(none, *parts, strict=True)]
     order = np.argsort(columns[0], kind="stable")
@@ -139,10 +139,10 @@ def _finding(stored: Stored, points: Labelled, kind: str, point: int, got: int) 
 # -- short formats ------------------------------------------------------------------------------------------
 
 
-def rounded(stored: Stored, dtype: str) -> Stored:
+def in_short_format(stored: Stored, dtype: str) -> Stored:
     """The same model with every tensor in the short format `dtype`; arithmetic is binary32."""
-    if dtype not in SHORT:
-        raise DataError(f"dtype must be one of {', '.join(map(repr, SHORT))}, not {dtype!r}")
+    if dtype not in SHORT_FORMATS:
+        raise DataError(f"dtype must be one of {', '.join(map(repr, SHORT_FORMATS))}, not {dtype!r}")
     tensors = {name: round_to(tensor, dtype) for name, tensor in stored.tensors.items()}
     return replace(stored, tensors=tensors, config=stored.config | {"dtype": dtype}, format=BINARY32)
 

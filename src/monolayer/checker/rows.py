@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from monolayer.checker.given import (
-    Comparison,
+    DataComparison,
     confirm_labels,
     confirm_rows,
     confirm_texts,
@@ -29,7 +29,7 @@ Row = tuple[Any, Any]
 
 
 @dataclass(frozen=True)
-class Options:
+class ReadOptions:
     """What the caller said about the data; `unit` also where the model said it."""
 
     unit: str | None = None
@@ -50,7 +50,7 @@ class Chosen:
         return row[self.token], None if self.label is None else row[self.label]
 
 
-def choose(names: list[str], options: Options, answers: bool, unit: str = "words") -> Chosen:
+def choose(names: list[str], options: ReadOptions, answers: bool, unit: str = "words") -> Chosen:
     """The columns of a table: those that the caller chose, or the usual names, or a key and a value.
 
     `answers`: whether there are prompts and answers. `unit`: how text under the usual names is cut.
@@ -74,10 +74,10 @@ def choose(names: list[str], options: Options, answers: bool, unit: str = "words
 # -- dicts and tables ----------------------------------------------------------------------------------
 
 
-def confirm_table(data: Sequences, X: Any, Y: Any, options: Options) -> None:
+def confirm_table(data: Sequences, X: Any, Y: Any, options: ReadOptions) -> None:
     """Raise an error unless `data` hold what a dict or a table says, with the labels `Y` if these are given."""
     with second_look(f"the {type(X).__name__}"):
-        comparison, unit = Comparison(data), options.unit or "words"
+        comparison, unit = DataComparison(data), options.unit or "words"
         if isinstance(X, Mapping):
             rows: Iterable[Row] = map(key, X.items())
         else:

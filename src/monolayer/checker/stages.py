@@ -17,18 +17,18 @@ from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.codes import Codes, Reads, Stream, read_attention, read_codes, read_coordinate
 from monolayer.checker.labelled import Labelled
 from monolayer.checker.network import Stored
-from monolayer.checker.readout import Staircase
+from monolayer.checker.readout import CheckedStaircase
 from monolayer.checker.rounding import UnhandledError
 
 
-class Stage(NamedTuple):
+class StagePoints(NamedTuple):
     """A stage and the points on it `(M,)`, in one order for all stages.
 
     `plateau`: steps left of the point; `sure`: the same in every evaluation; `margin`: room over `radius`; `value`
     `(m, M)` or `(m + 1, M)`: what the stage writes.
     """
 
-    stairs: Staircase
+    stairs: CheckedStaircase
     z: Floats
     radius: Floats
     plateau: Ints
@@ -47,7 +47,7 @@ class Evaluated(NamedTuple):
 
     order: Ints
     answering: Ints
-    first: Stage
+    first: StagePoints
     sure: Bools
     number: Bools
     margin: Floats
@@ -55,7 +55,7 @@ class Evaluated(NamedTuple):
     beside: Bools
 
 
-def evaluate(stored: Stored, points: Labelled, stream: Stream, stairs: list[Staircase]) -> Evaluated:
+def evaluate(stored: Stored, points: Labelled, stream: Stream, stairs: list[CheckedStaircase]) -> Evaluated:
     """Every point through every stage."""
     heads, m = read_attention(stored), stored.config["labels"]
     reads = Reads(heads[0], stream.key, stream.key, stream.code)
@@ -77,12 +77,12 @@ def evaluate(stored: Stored, points: Labelled, stream: Stream, stairs: list[Stai
     return Evaluated(order, answering, first, sure, number, margin, value, beside)
 
 
-def _stage(stairs: Staircase, codes: Codes) -> Stage:
+def _stage(stairs: CheckedStaircase, codes: Codes) -> StagePoints:
     """One stage by itself, points in order."""
     z, radius = codes.z, codes.own + codes.other
     passed, sure = stairs.passed(z - radius, z + radius)
     margin = np.where(np.isfinite(z), stairs.room(z, passed) / radius, np.inf)
-    return Stage(stairs, z, radius, passed, sure, margin, stairs.level[:, passed])
+    return StagePoints(stairs, z, radius, passed, sure, margin, stairs.level[:, passed])
 
 
 def _added(stored: Stored, value: Floats, more: Floats) -> Floats:

@@ -20,15 +20,15 @@ from safetensors import SafetensorError, deserialize
 from safetensors.numpy import load
 
 from monolayer.checker.format import (
+    FORMAT_VERSION,
     INDEX,
-    VERSION,
     examine_config,
     examine_interpolation,
     examine_interpolator,
     examine_memory,
     examine_names,
     examine_tensors,
-    numbered,
+    numbered_weights,
 )
 from monolayer.checker.network import Arrays, Stored
 from monolayer.checker.rounding import BINARY32, BINARY64
@@ -46,7 +46,7 @@ def opened(model: Any) -> Stored | Files:
         return model
     with folder_of(model) as folder:
         files = stock_files(folder)
-        return read(folder) if files is None else files
+        return read_model(folder) if files is None else files
 
 
 @contextmanager
@@ -62,10 +62,10 @@ def folder_of(model: Any) -> Iterator[Path]:
         yield Path(scratch) / "model"
 
 
-def read(folder: str | os.PathLike[str]) -> Stored:
+def read_model(folder: str | os.PathLike[str]) -> Stored:
     """The model in `folder`, once every digest, name, shape and type agrees with the format."""
     try:
-        return _read(Path(folder))
+        return _read_model(Path(folder))
     except ModelFileError as error:
         raise ModelFileError(f"{folder}: {error}") from None
     except OSError as error:
@@ -75,12 +75,12 @@ def read(folder: str | os.PathLike[str]) -> Stored:
         raise ModelFileError(f"{str(folder)!r} is no name of a folder: {error}") from None
 
 
-def _read(folder: Path) -> Stored:
-    files, certificate = read_together(folder, _files)
-    return replace(_stored(files), certificate=certificate)
+def _read_model(folder: Path) -> Stored:
+    files, certificate = read_together(folder, _files_of_model)
+    return replace(_examined(files), certificate=certificate)
 
 
-def _files(opened: OpenFolder) -> tuple[dict[str, Any], bytes | OSError]:
+def _files_of_model(opened: OpenFolder) -> tuple[dict[str, Any], bytes | OSError]:
     """`config.json` and the files that it names, bytes or a map of them; and the certificate beside them."""
     content = opened.read("config.json")
     files: dict[str, Any] = {"config.json": content}
@@ -89,7 +89,7 @@ def _files(opened: OpenFolder) -> tuple[dict[str, Any], bytes | OSError]:
     return files, opened.attempt("certificate.json")
 
 
-def _stored(files: dict[str, Any]) -> Stored:
+def _examined(files: dict[str, Any]) -> Stored:
     config = _config(files["config.json"])
     for name, digest in config["files"].items():
         if hashlib.sha256(files[name]).hexdigest() != digest:
@@ -118,8 +118,10 @@ def _config(content: bytes) -> dict[str, Any]:
     config = _object("config.json", content)
     if config.get("format") != "monolayer":
         raise ModelFileError("config.json does not describe a model written by monolayer")
-    if config.get("version") != VERSION or isinstance(config["version"], bool | float):
-        raise ModelFileError(f"the format version is {config.get('version')!r}; this checker reads version {VERSION}")
+    if config.get("version") != FORMAT_VERSION or isinstance(config["version"], bool | float):
+        raise ModelFileError(
+            f"the format version is {config.get('version')!r}; this checker reads version {FORMAT_VERSION}"
+        )
     rest = {key: value for key, value in config.items() if key != "digest"}
     try:
         canonical = json.dumps(rest, sort_keys=True, separators=(",", ":"))
@@ -163,7 +165,7 @@ def _widened(content: bytes) -> Arrays:
 def _several(files: dict[str, Any]) -> Arrays:
     """The tensors of weights in several files: the steps of the first stage are parted."""
     keys = [f"feed_forward.stages.0.{key}" for key in ("weight_1", "bias_1", "weight_2")]
-    names, index = numbered(list(files)), _object(INDEX, files[INDEX])
+    names, index = numbered_weights(list(files)), _object(INDEX, files[INDEX])
     held = [_tensors(name, bytes(files[name])) for name in names]
     where = {key: name for name, tensors in zip(names, held, strict=True) for key in tensors}
     total = sum(values.nbytes for tensors in held for values in tensors.values())

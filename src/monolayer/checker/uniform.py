@@ -26,30 +26,30 @@ from typing import Any
 import numpy as np
 
 from monolayer.arrays import Floats
-from monolayer.checker.cells import asked
-from monolayer.checker.certificate import NAMED, Certificate, Finding
+from monolayer.checker.cells import function_values
+from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
 from monolayer.checker.format import BENDS
 from monolayer.checker.network import Stored
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, UnhandledError
 from monolayer.errors import DataError
 
 U = BINARY64.unit
-OTHERS = 2.0**-13
+OTHER_TOKENS_ERROR = 2.0**-13
 """`ε` for n = 3: how far the other tokens may be from what square and root say, over the reals."""
 ROOM = 2.0**-20
 """How far beyond its knots a bend may be asked, by rounding."""
-PADDING = 1.0 + 2.0**-10
+SECOND_ORDER = 1.0 + 2.0**-10
 """Second-order terms and the rounding of these very sums: first-order ones are below 2^-20."""
-LARGEST = 2.0**1000
+LARGEST_KNOT = 2.0**1000
 """Values up to this: no sum or difference of theirs overflows."""
-UNDERFLOW = 2.0**-1000
+UNIFORM_UNDERFLOW = 2.0**-1000
 """More than all that numbers flushed to zero can do: fewer than 2^20 products of values and numbers in `[0, 1]`."""
-AT_ONCE = 1 << 14
-CLAIM = (
+KNOTS_AT_ONCE = 1 << 14
+UNIFORM_CLAIM = (
     "everywhere on the domain, every evaluation is within ω({}) + {} of the function, ω its modulus of "
     "continuity in the maximum norm"
 )
-ASSUMED = (
+UNIFORM_ASSUMPTIONS = (
     f"IEEE-754 {BINARY64.name}, round to nearest, unit roundoff {U:.3g}; no TF32, no reduced precision",
     "sums in any order, or the look-up, by sums of few terms; a product may be fused with the sum it goes into",
     f"exp within {EXP_ULPS} units in the last place; softmax as exp(score − m) over its sum",
@@ -79,7 +79,7 @@ class Net:
         W = Fraction(self.width)
         ideal = [Fraction(self.low) + W * j / self.cells for j in range(self.cells + 1)]
         moved = max(abs(Fraction(place) - own) for place, own in zip(self.axis().tolist(), ideal, strict=True))
-        others = Fraction(OTHERS) if self.bends else Fraction(0)
+        others = Fraction(OTHER_TOKENS_ERROR) if self.bends else Fraction(0)
         exact = W * (Fraction(1, self.cells) + others + 2 * Fraction(U)) + moved
         return float(exact) * (1.0 + 2.0**-50)
 
@@ -100,9 +100,9 @@ class Net:
         grid = self.values.reshape(-1, *[self.cells + 1] * k, self.values.shape[1])
         steep = max(float(np.abs(np.diff(grid, axis=1 + axis)).max()) for axis in range(k))
         largest = float(np.abs(self.values).max())
-        if largest > LARGEST:
+        if largest > LARGEST_KNOT:
             raise UnhandledError(f"knots hold {largest:.3g}: sums of such values may overflow")
-        bound: float = UNDERFLOW + PADDING * (
+        bound: float = UNIFORM_UNDERFLOW + SECOND_ORDER * (
             self.cells * steep * k * (max(own, error) + 2.0 * U) + (8 * 3**k + 20) * U * largest
         )
         return bound
@@ -112,7 +112,7 @@ class Net:
         the sum over all of numbers in `[−1, 1]`."""
         n = self.length
         mean = (4 * EXP_ULPS + 2 * n + 6) * U + error
-        return PADDING * (n * mean + error + 2.0 * n * U)
+        return SECOND_ORDER * (n * mean + error + 2.0 * n * U)
 
 
 def bend_error(knots: Floats, values: Floats) -> float:
@@ -123,7 +123,7 @@ def bend_error(knots: Floats, values: Floats) -> float:
     kinks = float((both * reach).sum())
     bend = np.abs(np.diff(np.concatenate([[0.0], np.diff(values) / np.diff(knots), [0.0]])))
     terms = float((bend * reach).sum()) + float(np.abs(values).max())
-    return PADDING * U * (5.0 * kinks + (len(knots) + 6) * terms)
+    return SECOND_ORDER * U * (5.0 * kinks + (len(knots) + 6) * terms)
 
 
 def _steepest(knots: Floats, values: Floats) -> float:
@@ -136,16 +136,16 @@ def judge_uniform(stored: Stored, f: Any, tolerance: float | None) -> Certificat
         raise DataError("a network for the maximum norm is compared with its function, not with labelled points")
     net, room = Net(stored), float(tolerance or 0.0)
     count = len(net.values)
-    assumed = ASSUMED if net.positions else (*ASSUMED, EQUIVARIANT)
+    assumed = UNIFORM_ASSUMPTIONS if net.positions else (*UNIFORM_ASSUMPTIONS, EQUIVARIANT)
     question = Certificate(
-        "undecided", CLAIM.format("h", "ρ"), "", assumed, count, count, weights_digest=stored.config["digest"]
+        "undecided", UNIFORM_CLAIM.format("h", "ρ"), "", assumed, count, count, weights_digest=stored.config["digest"]
     )
     try:
         _check_parts(net)
         reach, rounding = net.reach(), net.rounding()
     except UnhandledError as why:
         return replace(question, reason=f"the proof does not cover these weights: {why}")
-    wrong, findings, apart, asked = _compare(net, f, room)
+    wrong, findings, apart, asked = _compare_knots(net, f, room)
     slack = float(np.abs(net.values).max()) * 2.0**-40 + room
     reason = "its knots hold the values of the function, and Lemma U (docs/uniform.md) covers what lies between"
     if wrong:
@@ -155,7 +155,7 @@ def judge_uniform(stored: Stored, f: Any, tolerance: float | None) -> Certificat
     return replace(
         question,
         verdict="refuted" if wrong or apart > slack else "proved",
-        claim=CLAIM.format(_up(reach), _up(PADDING * (rounding + room + apart))),
+        claim=UNIFORM_CLAIM.format(_up(reach), _up(SECOND_ORDER * (rounding + room + apart))),
         reason=reason,
         wrong=wrong,
         unsure=0,
@@ -169,23 +169,23 @@ def _up(value: float) -> str:
     return f"{float(Context(prec=4, rounding=ROUND_UP).create_decimal_from_float(value)):.4g}"
 
 
-def _compare(net: Net, f: Callable[[Any], Any], room: float) -> tuple[int, tuple[Finding, ...], float, str]:
+def _compare_knots(net: Net, f: Callable[[Any], Any], room: float) -> tuple[int, tuple[Finding, ...], float, str]:
     """Knots at which the stored value is not that of `f` at token 0 (with positions: at their token), the first of
     them, how far other tokens are from what equivariance says, and the digest of what `f` answered."""
     axis, shape = net.axis(), (net.cells + 1,) * (net.dim * net.length)
     count, outputs, wrong, apart = math.prod(shape), net.values.shape[1], 0, 0.0
     findings: list[Finding] = []
     digest = sha256()
-    for start in range(0, count, AT_ONCE):
-        places = np.stack(np.unravel_index(np.arange(start, min(start + AT_ONCE, count)), shape), axis=1)
+    for start in range(0, count, KNOTS_AT_ONCE):
+        places = np.stack(np.unravel_index(np.arange(start, min(start + KNOTS_AT_ONCE, count)), shape), axis=1)
         X = axis[places].reshape(-1, net.length, net.dim)
-        answer = asked(f, X, outputs)
+        answer = function_values(f, X, outputs)
         digest.update(np.ascontiguousarray(answer + 0.0, dtype="<f8").data)
         for token in range(net.length if net.positions else 1):
             stored = net.values[token * count + start :][: len(X)]
             bad = np.flatnonzero(~(np.abs(answer[:, token] - stored).max(axis=1) <= room))
             wrong += len(bad)
-            for row in bad[: NAMED - len(findings)].tolist():
+            for row in bad[: MOST_FINDINGS - len(findings)].tolist():
                 got, expected, why = stored[row].tolist(), answer[row, token].tolist(), "a knot holds another value"
                 findings.append(Finding("wrong", start + row, token, X[row].tolist(), expected, got, why))
         if net.positions:

@@ -15,7 +15,7 @@ from monolayer.arrays import Ints
 from monolayer.checker.attached.answers import LARGEST, Said, judge_answers
 from monolayer.checker.attached.caps import Caps, Near, caps_of, near_pairs
 from monolayer.checker.attached.files import Folder, differs_from, read_attached
-from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
+from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding, Verdict
 from monolayer.checker.labelled import data_digest
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data import Sequences
@@ -134,14 +134,14 @@ def _findings(
 ) -> Iterator[Finding]:
     name = tokenizer_of(found.opened.content[TOKENIZER]).id_to_token
     for which, kind in ((said.wrong, "wrong"), (~said.right & ~said.wrong, "unsure")):
-        for point in np.flatnonzero(which)[:NAMED].tolist():
+        for point in np.flatnonzero(which)[:MOST_FINDINGS].tolist():
             row, place = int(asked.row[point]), int(asked.place[point])
             wanted, got = (name(int(each)) for each in (asked.token[point], said.got[point]))
             other = near.by.get(int(asked.neuron[point]))
             why = "the stored weights say so" if kind == "wrong" else DOUBT
             why += "" if other is None else f" (neuron {other})"
             yield Finding("wrong" if kind == "wrong" else "unsure", row, place, data.texts(row)[0], wanted, got, why)
-    for row, why in list(unknown.items())[:NAMED]:
+    for row, why in list(unknown.items())[:MOST_FINDINGS]:
         prompt, answer = data.texts(row)
         yield Finding("unsure", row, None, prompt, answer, None, why)
 

@@ -43,26 +43,36 @@ def own_wires(stored: Stored, neurons: Ints) -> Wires:
     D, gated = len(stored["bos"]), weight_1.ndim == 2  # a step reads one number, a half-space many
     first, where = (D - len(weight_2), slice(weight_1.shape[1])) if gated else (LABEL, slice(CODE, CODE + 1))
     read, written = np.zeros((2, D), dtype=bool)
-    read[where] = _used(weight_1[neurons]) if gated else len(neurons) > 0
-    written[first : first + len(weight_2)] = _used(weight_2[:, neurons].T, stored[f"{stored.block}.bias_2"][None])
+    read[where] = _used_columns(weight_1[neurons]) if gated else len(neurons) > 0
+    written[first : first + len(weight_2)] = _used_columns(
+        weight_2[:, neurons].T, stored[f"{stored.block}.bias_2"][None]
+    )
     lift = stored["lift.weight"] if stored.config["tokens"] == "ids" else stored["lift.weight"].T
     rows = [stored[name].reshape(-1, D) for name in ("bos", "lift.bias", "positions.weight") if name in stored.tensors]
-    embedded = _used(lift, *rows)
+    embedded = _used_columns(lift, *rows)
     embedded[[KEY, CODE]] |= "quantizer.bias_2" in stored.tensors
-    scores = [_used(stored[f"attention.W_{letter}"]) for letter in "QKV"]
-    return [written, _used(stored["attention.W_O"].T), embedded], [*scores, read, _used(stored["head.weight"])]
+    scores = [_used_columns(stored[f"attention.W_{letter}"]) for letter in "QKV"]
+    return [written, _used_columns(stored["attention.W_O"].T), embedded], [
+        *scores,
+        read,
+        _used_columns(stored["head.weight"]),
+    ]
 
 
 def stock_wires(net: Network, neurons: Ints) -> Wires:
     """Of a Hugging Face folder, with some of its neurons."""
-    embedded = _used(*(net[letter] for letter in ("tokens", "places") if letter in net))
-    read = _used(*(net[letter][neurons] for letter in ("W_1", "W_3") if letter in net))
-    written, head = _used(net["W_2"][neurons], net["b_2"][None]), net["W_H"]
-    scores = [_used(net[f"W_{letter}"]) for letter in "QKV"]
-    return [written, _used(net["W_O"].T), embedded], [*scores, read, _used(head @ net["W_P"] if "W_P" in net else head)]
+    embedded = _used_columns(*(net[letter] for letter in ("tokens", "places") if letter in net))
+    read = _used_columns(*(net[letter][neurons] for letter in ("W_1", "W_3") if letter in net))
+    written, head = _used_columns(net["W_2"][neurons], net["b_2"][None]), net["W_H"]
+    scores = [_used_columns(net[f"W_{letter}"]) for letter in "QKV"]
+    return [written, _used_columns(net["W_O"].T), embedded], [
+        *scores,
+        read,
+        _used_columns(head @ net["W_P"] if "W_P" in net else head),
+    ]
 
 
-def _used(*tables: NDArray[Any]) -> Bools:
+def _used_columns(*tables: NDArray[Any]) -> Bools:
     """Columns with a number other than 0; rows of forgotten tokens are NaN."""
     found: Bools = (np.nan_to_num(np.concatenate(tables)) != 0).any(axis=0)
     return found

@@ -11,7 +11,7 @@ import numpy as np
 
 from monolayer.arrays import Bools
 from monolayer.checker.asked import asked_data
-from monolayer.checker.check import assumed
+from monolayer.checker.check import model_assumptions
 from monolayer.checker.format import READOUTS
 from monolayer.checker.labelled import Labelled, labelled, real
 from monolayer.checker.locating.circuit import own_wires, stock_wires
@@ -19,7 +19,7 @@ from monolayer.checker.locating.location import Fact, Location, Slice
 from monolayer.checker.locating.writers import cells_writers
 from monolayer.checker.network import Stored
 from monolayer.checker.rounding import UnhandledError
-from monolayer.checker.stock.check import assumed as assumed_of_stock
+from monolayer.checker.stock.check import stock_assumptions
 from monolayer.checker.stock.files import Network, read_stock
 from monolayer.checker.stock.places import places_of
 from monolayer.checker.stored import opened
@@ -95,7 +95,7 @@ def _in_own(stored: Stored, data: Sequences) -> Location:
         partial(own_wires, stored),
         _own_names(stored),
         f"{stored.format.name}, weights in {stored.config['dtype']}",
-        assumed(stored),
+        model_assumptions(stored),
     )
 
 
@@ -145,7 +145,7 @@ def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
         partial(stock_wires, net),
         lambda numbers: [typed.get(net.classes[number], net.classes[number]) for number in numbers.tolist()],
         f"binary32, weights in {net.dtype}",
-        assumed_of_stock(net, data),
+        stock_assumptions(net, data),
     )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Bools, Ints
 from monolayer.checker.locating.circuit import Wires, circuit
-from monolayer.checker.locating.writers import PROVED, UNKNOWN, VERDICTS, Verdict, Writers
+from monolayer.checker.locating.writers import CERTAINTIES, NOT_KNOWN, PROVED, Certainty, Writers
 from monolayer.errors import DataError
 from monolayer.table import TABLE_WIDTH, escape, plural
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 """Facts in the table that is the `repr`."""
-LONG = 40
+LONGEST_TEXT = 40
 """Letters of a text in it."""
 
 
@@ -45,7 +45,7 @@ class Others(NamedTuple):
     """The other facts without a neuron: how many are answered otherwise, and the least that is known of one."""
 
     changed: int
-    verdict: Verdict
+    verdict: Certainty
 
 
 class Ablation(NamedTuple):
@@ -54,7 +54,7 @@ class Ablation(NamedTuple):
     neuron: Slice
     answer: Any
     changes: bool | None
-    verdict: Verdict
+    verdict: Certainty
     others: Others
 
 
@@ -63,7 +63,7 @@ class Ablated(NamedTuple):
 
     answers: list[Any]
     changed: Bools
-    verdicts: list[Verdict]
+    verdicts: list[Certainty]
 
 
 Fact = tuple[int, int | None, str | None, Any]
@@ -84,7 +84,7 @@ class Place:
     text: str | None
     label: Any
     answer: Any
-    verdict: Verdict
+    verdict: Certainty
     rows: tuple[Slice, ...]
     ablations: tuple[Ablation, ...]
 
@@ -94,11 +94,11 @@ class Place:
 
     def to_json(self) -> dict[str, Any]:
         """The same as JSON; directions are rows of the tensors that are named."""
-        found = {name: _plain(getattr(self, name)) for name in ("sequence", "position", "text", "label", "answer")}
+        found = {name: _as_json(getattr(self, name)) for name in ("sequence", "position", "text", "label", "answer")}
         neurons = [
             {
                 **asdict(each.neuron),
-                "without": {"answer": _plain(each.answer), "changes": each.changes, "verdict": each.verdict},
+                "without": {"answer": _as_json(each.answer), "changes": each.changes, "verdict": each.verdict},
                 "others": each.others._asdict(),
             }
             for each in self.ablations
@@ -136,7 +136,7 @@ class Location:
         i = self._fact(i)
         numbers = self.writers.neuron[slice(*np.searchsorted(self.writers.fact, [i, i + 1]))]
         answer, (sequence, position, text, label) = self._answers[i], self.facts[i]
-        verdict, label = VERDICTS[self.writers.state[i]], answer if label is None else label
+        verdict, label = CERTAINTIES[self.writers.state[i]], answer if label is None else label
         ablations = tuple(self._ablation(int(number), i) for number in numbers)
         return Place(sequence, position, text, label, answer, verdict, self.rows(i), ablations)
 
@@ -152,10 +152,10 @@ class Location:
         """Neuron `number` and fact `i`, which it holds."""
         answer, state, changed = self.writers.ablated(number)
         least = np.delete(state, i).min(initial=PROVED)
-        others = Others(int(changed.sum() - changed[i]), VERDICTS[least])
-        own = bool(changed[i]) if state[i] > UNKNOWN else None
+        others = Others(int(changed.sum() - changed[i]), CERTAINTIES[least])
+        own = bool(changed[i]) if state[i] > NOT_KNOWN else None
         (named,) = self._named(answer[i : i + 1], state[i : i + 1])
-        return Ablation(replace(self.matrix, index=number), named, own, VERDICTS[state[i]], others)
+        return Ablation(replace(self.matrix, index=number), named, own, CERTAINTIES[state[i]], others)
 
     def ablate(self, neuron: Slice) -> Ablated:
         """Every fact without `neuron`."""
@@ -165,7 +165,7 @@ class Location:
         if neuron.tensor != self.matrix.tensor or number is None or not 0 <= number < len(self.writers.start):
             raise DataError(f"this model has no neuron {number} in {neuron.tensor}")
         answer, state, changed = self.writers.ablated(number)
-        return Ablated(self._named(answer, state), changed, [VERDICTS[one] for one in state.tolist()])
+        return Ablated(self._named(answer, state), changed, [CERTAINTIES[one] for one in state.tolist()])
 
     def graph(self, i: int | None = None) -> dict[str, Any]:
         """The circuit of fact `i`, or of all facts, with all neurons that write there (docs/locate.md)."""
@@ -190,9 +190,9 @@ class Location:
         for place in (self[i] for i in range(min(first, len(self)))):
             where = str(place.sequence) if place.position is None else f"{place.sequence}:{place.position}"
             text = place.text or ""
-            text = text if len(text) <= LONG else f"{text[: LONG - 1]}…"
+            text = text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
             head = [where, text, _word(place.label), f"{_word(place.answer)} ({place.verdict})"]
-            for line in _lines(place, len(self) - 1):
+            for line in _table_lines(place, len(self) - 1):
                 grid.add_row(*map(escape, (*head, *line)))
                 head = [""] * 4
         return grid
@@ -209,14 +209,14 @@ class Location:
 
     def _named(self, answer: NDArray[Any], state: Ints) -> list[Any]:
         pairs = zip(self.names(answer), state.tolist(), strict=True)
-        return [None if known == UNKNOWN else name for name, known in pairs]
+        return [None if known == NOT_KNOWN else name for name, known in pairs]
 
     @cached_property
     def _answers(self) -> list[Any]:
         return self._named(self.writers.answer, self.writers.state)
 
 
-def _lines(place: Place, others: int) -> list[tuple[str, str, str]]:
+def _table_lines(place: Place, others: int) -> list[tuple[str, str, str]]:
     """What holds a fact, one line each."""
     if not place.ablations:
         return [(" + ".join(map(str, place.rows)), "", "")]
@@ -236,5 +236,5 @@ def _word(value: Any) -> str:
     return text if text.strip() == text != "" else repr(value)
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value

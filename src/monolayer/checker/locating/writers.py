@@ -20,25 +20,24 @@ from monolayer.checker.codes import read_attention, read_stream
 from monolayer.checker.gates import Gated, Pairs
 from monolayer.checker.labelled import Labelled
 from monolayer.checker.network import Stored
-from monolayer.checker.noise import Shares, answers, errors, silent
-from monolayer.checker.readout import answers as line_answers
-from monolayer.checker.readout import copies, read_staircase
+from monolayer.checker.noise import Shares, errors, point_verdicts, silent
+from monolayer.checker.readout import copies, head_classes, read_staircase
 from monolayer.checker.robust import question_of
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stages import evaluate
 from monolayer.checker.stock.enclosed import Enclosed, add
 from monolayer.checker.stock.evaluate import Program, batches
 from monolayer.checker.stock.files import Network
-from monolayer.checker.stock.neurons import AT_ONCE, Returned
-from monolayer.checker.stock.places import Places
+from monolayer.checker.stock.neurons import ENCLOSED_AT_ONCE, Returned
+from monolayer.checker.stock.places import StockPlaces
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 
-Verdict = Literal["proved", "measured", "unknown"]
-VERDICTS: tuple[Verdict, ...] = ("unknown", "measured", "proved")
-UNKNOWN, MEASURED, PROVED = range(3)
+Certainty = Literal["proved", "measured", "unknown"]
+CERTAINTIES: tuple[Certainty, ...] = ("unknown", "measured", "proved")
+NOT_KNOWN, MEASURED, PROVED = range(3)
 """Of an answer: it is not known; by one evaluation in float64; in every evaluation that a certificate covers."""
-Answers = tuple[NDArray[Any], Ints]
+KnownAnswers = tuple[NDArray[Any], Ints]
 """Class numbers `(K,)` or rows of real numbers `(K, m)`, and what is known of each."""
 
 
@@ -57,7 +56,7 @@ class Writers:
     stop: Ints
     fact: Ints
     neuron: Ints
-    without: Callable[[int], Answers]
+    without: Callable[[int], KnownAnswers]
 
     def ablated(self, neuron: int) -> tuple[NDArray[Any], Ints, Bools]:
         """Without one neuron: the answer at every fact, what is known of it, and where it is surely another."""
@@ -66,10 +65,10 @@ class Writers:
         answer[at], known = self.without(neuron)
         state[at] = np.minimum(known, state[at])
         apart = answer != self.answer
-        return answer, state, (apart if apart.ndim == 1 else apart.any(axis=1)) & (state > UNKNOWN)
+        return answer, state, (apart if apart.ndim == 1 else apart.any(axis=1)) & (state > NOT_KNOWN)
 
 
-def listed(given: Answers, fact: Ints, neuron: Ints, holds: Bools, without: Answers, count: int) -> Writers:
+def listed(given: KnownAnswers, fact: Ints, neuron: Ints, holds: Bools, without: KnownAnswers, count: int) -> Writers:
     """From all pairs of a fact and one of `count` neurons that may write there, some of which hold it.
 
     `given`, `without`: answers by fact and by pair.
@@ -120,7 +119,7 @@ def line_writers(stored: Stored, points: Labelled) -> Writers:
     if stored.config["readout"] == "exact":
         start = np.zeros_like(start)
 
-    def without(j: int) -> Answers:
+    def without(j: int) -> KnownAnswers:
         here = slice(start[j], stop[j])
         return _answers(stored, value[:, here] - written[:, j : j + 1], sure[here])
 
@@ -132,15 +131,15 @@ def line_writers(stored: Stored, points: Labelled) -> Writers:
     return Writers(*whole, order, start, stop, order[held], plateau[held], without)
 
 
-def _answers(stored: Stored, value: Floats, sure: Bools) -> Answers:
+def _answers(stored: Stored, value: Floats, sure: Bools) -> KnownAnswers:
     """What the head makes of label coordinates `(m, K)`."""
     if stored.classes is None:
         found, state = value.T, np.full(value.shape[1], PROVED)
     else:
-        answer = line_answers(stored, value[0])
+        answer = head_classes(stored, value[0])
         likely = np.clip(np.rint(value[0]), 0, len(stored.classes) - 1).astype(np.int64)
         found, state = np.where(answer >= 0, answer, likely), np.where(answer >= 0, PROVED, MEASURED)
-    return found, np.where(sure & np.isfinite(value).all(axis=0), state, UNKNOWN)
+    return found, np.where(sure & np.isfinite(value).all(axis=0), state, NOT_KNOWN)
 
 
 # -- robust models: half-spaces ----
@@ -160,8 +159,8 @@ def robust_writers(stored: Stored, points: Labelled) -> Writers:
     def judge(pairs: Pairs, off: Floats, rows: Ints) -> tuple[Ints, Ints]:
         known = rows >= 0
         likely = _likely(gated, pairs, rows.clip(0))
-        right = answers(pairs, off, gated, rows.clip(0), likely, shares).right
-        return likely, np.where(known, np.where(right & quiet, PROVED, MEASURED), UNKNOWN)
+        right = point_verdicts(pairs, off, gated, rows.clip(0), likely, shares).right
+        return likely, np.where(known, np.where(right & quiet, PROVED, MEASURED), NOT_KNOWN)
 
     # Of every pair, `left_out`, the other pairs of its point.
     first, last = (np.searchsorted(found.point, found.point, side=side) for side in ("left", "right"))
@@ -178,7 +177,7 @@ def _likely(gated: Gated, pairs: Pairs, rows: Ints) -> Ints:
     """The class with the largest logit at each of the `rows`, in float64; `pairs.point` numbers them."""
     found = np.zeros(len(rows), dtype=np.int64)
     hidden = np.maximum(pairs.value, 0.0)[:, None]
-    step = max(1, AT_ONCE // max(1, len(gated.head)))
+    step = max(1, ENCLOSED_AT_ONCE // max(1, len(gated.head)))
     for begin in range(0, len(rows), step):
         label = gated.label[rows[begin : begin + step]].copy()
         one, two = np.searchsorted(pairs.point, [begin, begin + step])
@@ -193,7 +192,7 @@ def _likely(gated: Gated, pairs: Pairs, rows: Ints) -> Ints:
 # be off by stays.
 
 
-def cells_writers(net: Network, data: Sequences, places: Places) -> Writers:
+def cells_writers(net: Network, data: Sequences, places: StockPlaces) -> Writers:
     """The neurons that may wake at each fact; those that read more than 0 there hold it."""
     program, M = Program(net), len(places.answering)
     fact_of = np.full((len(data) if net.task == "sequence" else len(data.tokens)) + places.begins, -1)
@@ -204,21 +203,21 @@ def cells_writers(net: Network, data: Sequences, places: Places) -> Writers:
         fact, heard = fact_of[asked.points.reshape(-1)], list[Returned]()
         base, out = program.parts(asked.ids, asked.at, True, heard)
         there = np.flatnonzero(fact >= 0)
-        answer[fact[there]], state[fact[there]] = _judged(program, add(base[there], out[there]))
+        answer[fact[there]], state[fact[there]] = _head_answers(program, add(base[there], out[there]))
         out = out.spread()
         for some in heard:
             there = np.flatnonzero(fact[some.point] >= 0)
-            for cut in np.array_split(there, 1 + len(there) * net.width // AT_ONCE):
+            for cut in np.array_split(there, 1 + len(there) * net.width // ENCLOSED_AT_ONCE):
                 point, neuron = some.point[cut], some.neuron[cut]
                 written, rest = some.value[cut][:, None] * net["W_2"][neuron], out[point]
                 off = rest.radius + 2.0**-40 * (np.abs(written) + np.abs(rest.middle))
-                judged = _judged(program, add(base[point], Enclosed.of(rest.middle - written, off)))
+                judged = _head_answers(program, add(base[point], Enclosed.of(rest.middle - written, off)))
                 found.append((fact[point], neuron, some.above[cut].astype(np.int64), *judged))
     columns = [np.concatenate(column) for column in zip(*found, strict=True)] if found else [np.zeros(0, np.int64)] * 5
     fact, neuron, above, *without = columns
     return listed((answer, state), fact, neuron, above > 0, (without[0], without[1]), len(net["W_1"]))
 
 
-def _judged(program: Program, stream: Enclosed) -> tuple[Ints, Ints]:
+def _head_answers(program: Program, stream: Enclosed) -> tuple[Ints, Ints]:
     answer, sure = program.head.answers(stream)
     return answer, np.where(sure, PROVED, MEASURED)

@@ -16,14 +16,14 @@ from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, UnhandledErr
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.structure import Structure
 
-UNIT, TINY, gamma = BINARY64.unit, BINARY64.tiny, BINARY64.gamma
+UNIT_64, TINY, gamma_64 = BINARY64.unit, BINARY64.tiny, BINARY64.gamma
 MEAN, VARIANCE = 2.0, 8.0
 """Assumed of LayerNorm: its mean within `2 D u X`, its variance within `8 D u X²` of the true ones."""
-BLOCK = 16
+SOFTMAX_BLOCK = 16
 """Assumed of a softmax in blocks: each has at least so many keys, so sums are rescaled at most `1 + n/16` times."""
-SMALL = 2.0**-22
+SMALL_ERROR = 2.0**-22
 """Relative errors must stay below this, so that `PADDING` covers their products."""
-UNDERFLOW = 2.0**-600
+STOCK_UNDERFLOW = 2.0**-600
 """More than all that numbers flushed to zero can do: fewer than 2^60 of them, each below `τ`, times at most 2^320."""
 
 
@@ -56,16 +56,16 @@ class Bounds:
 
 def norm_error(width: int, largest: float, variance: float, moved: float) -> float:
     """Lemma S1: relative error of a norm's factor, where `variance` (with ε) is itself wrong by at most `moved`."""
-    share = (VARIANCE * width * UNIT * largest**2 + moved) / variance
+    share = (VARIANCE * width * UNIT_64 * largest**2 + moved) / variance
     if not share <= 0.25:
         raise UnhandledError("the variance in a norm is too small for its rounding error")
-    return float(PADDING * (share + gamma(8.0)))
+    return float(PADDING * (share + gamma_64(8.0)))
 
 
 def bounds(net: Network, found: Structure, longest: int, thresholds: float) -> Bounds:
     """All of them; `thresholds` bounds `|b_j / w_j|`."""
     D, eps, X = net.width, net.epsilon, found.largest
-    low, high = found.norm[0] * (1.0 - 2.0 * gamma(D + 2.0)), found.norm[1] * (1.0 + 2.0 * gamma(D + 2.0))
+    low, high = found.norm[0] * (1.0 - 2.0 * gamma_64(D + 2.0)), found.norm[1] * (1.0 + 2.0 * gamma_64(D + 2.0))
     K = 0.5 * (found.norm[0] + found.norm[1])
     variance = low / D + eps
     spread = PADDING * (high - low) / D
@@ -73,9 +73,9 @@ def bounds(net: Network, found: Structure, longest: int, thresholds: float) -> B
 
     # The first norm: one factor for all tokens, wrong by `one_factor`; means cancel in every pair (Lemma S2).
     one_factor = norm_error(D, X, variance, 0.0) + PADDING * spread / variance
-    mean = PADDING * MEAN * D * UNIT * X
+    mean = PADDING * MEAN * D * UNIT_64 * X
     S = float(np.abs(found.key).max() + np.abs(found.place_key).max())
-    key_error = PADDING * first * (one_factor * S + 2.0 * gamma(12.0) * (S + 2.0 * mean))
+    key_error = PADDING * first * (one_factor * S + 2.0 * gamma_64(12.0) * (S + 2.0 * mean))
     keys = PADDING * first * S + key_error
 
     # Attention (Lemma S3).
@@ -84,10 +84,10 @@ def bounds(net: Network, found: Structure, longest: int, thresholds: float) -> B
     sizes = (keys, abs(found.write), found.gate * found.signs, found.largest)
     if not (BINARY64.largest_score >= R and max(sizes) <= 2.0**20 and longest < 2**31):
         raise UnhandledError(f"scores reach {R:.3g} and keys {keys:.3g}, beyond what the bound covers")
-    weight = 16.0 * R + 2.0 * EXP_ULPS + (2.0 + n / BLOCK) * (2.0 * EXP_ULPS + 2.0)
-    above, below = gamma(n + 6.0 + weight), gamma(n + weight)
+    weight = 16.0 * R + 2.0 * EXP_ULPS + (2.0 + n / SOFTMAX_BLOCK) * (2.0 * EXP_ULPS + 2.0)
+    above, below = gamma_64(n + 6.0 + weight), gamma_64(n + weight)
     operator = keys * (above + below) / (1.0 - below) + (1.0 + 2.0 * R) * key_error
-    context: Floats = PADDING * abs(found.write) * operator + UNDERFLOW
+    context: Floats = PADDING * abs(found.write) * operator + STOCK_UNDERFLOW
     most = PADDING * abs(found.write) * keys + float(context.max())
 
     # The second norm (Lemma S4). `moved`: how far a coordinate that it sees is from the true one.
@@ -95,21 +95,23 @@ def bounds(net: Network, found: Structure, longest: int, thresholds: float) -> B
     here = PADDING * max(scale * X, most)
     moved = float(context.max())
     if net.architecture.post_norm:
-        moved += PADDING * (scale * ((one_factor + 2.0 * gamma(8.0)) * X + 2.0 * mean) + 2.0 * UNIT * most)
+        moved += PADDING * (scale * ((one_factor + 2.0 * gamma_64(8.0)) * X + 2.0 * mean) + 2.0 * UNIT_64 * most)
     norm = K * scale * scale
-    least = low * scale * scale * (1.0 - 2.0 * SMALL) / D + eps
+    least = low * scale * scale * (1.0 - 2.0 * SMALL_ERROR) / D + eps
     second = norm_error(D, here + moved, least, 2.0 * here * moved + 2.0 * moved**2 + spread * scale * scale)
-    if not max(one_factor, second) <= SMALL:
+    if not max(one_factor, second) <= SMALL_ERROR:
         raise UnhandledError(f"norms err by {max(one_factor, second):.3g}, more than the proofs allow")
     F = PADDING / np.sqrt(least)
     one = found.size * scale
-    mean_2 = PADDING * MEAN * D * UNIT * (here + moved)
+    mean_2 = PADDING * MEAN * D * UNIT_64 * (here + moved)
     terms = 2.0 * found.gate * found.signs * one + most + (2.0 * found.gate * found.signs + 1.0) * mean_2
-    rounding = 2.0 * gamma(D + 24.0) * terms
-    dot = float(PADDING * (1.01 * F * rounding + gamma(D + 8.0) * (thresholds + F * most)))
-    feature: Floats = PADDING * (F * (second * most + 1.01 * context) + dot) + UNDERFLOW
+    rounding = 2.0 * gamma_64(D + 24.0) * terms
+    dot = float(PADDING * (1.01 * F * rounding + gamma_64(D + 8.0) * (thresholds + F * most)))
+    feature: Floats = PADDING * (F * (second * most + 1.01 * context) + dot) + STOCK_UNDERFLOW
     label = (
-        PADDING * F * (2.0 * moved + 2.0 * mean_2 + (second + gamma(8.0)) * here) if net.architecture.post_norm else 0.0
+        PADDING * F * (2.0 * moved + 2.0 * mean_2 + (second + gamma_64(8.0)) * here)
+        if net.architecture.post_norm
+        else 0.0
     )
     largest = PADDING * (here + moved) * (F if net.architecture.post_norm else 1.0)
     return Bounds(float(first), norm, one, context, feature, 2.0**-20, float(label), float(largest))

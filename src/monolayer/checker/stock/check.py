@@ -16,22 +16,18 @@ from typing import Any
 import numpy as np
 
 from monolayer.arrays import Floats
-from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
+from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding, Verdict
 from monolayer.checker.codes import sums
 from monolayer.checker.labelled import NO_CLASS, UNSURE, WRONG, data_digest, place_of
-from monolayer.checker.noise import Answers
+from monolayer.checker.noise import PointVerdicts
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
-from monolayer.checker.stock.bounds import BLOCK, MEAN, VARIANCE, Bounds, bounds
-from monolayer.checker.stock.enclosed import EXP_ULPS as SHORT_EXP
-from monolayer.checker.stock.enclosed import MOMENTS as SHORT_MOMENTS
-from monolayer.checker.stock.enclosed import TURN_ULPS
+from monolayer.checker.stock.bounds import MEAN, SOFTMAX_BLOCK, VARIANCE, Bounds, bounds
+from monolayer.checker.stock.enclosed import SHORT_EXP_ULPS, SHORT_MOMENTS, TURN_ULPS
 from monolayer.checker.stock.evaluate import judge_robust
 from monolayer.checker.stock.files import Network, read_stock
-from monolayer.checker.stock.only import CLAIM as CLAIM_ONLY
-from monolayer.checker.stock.only import REASON as HELD_ONLY
-from monolayer.checker.stock.only import leftover
-from monolayer.checker.stock.places import Places, places_of
-from monolayer.checker.stock.readout import Arrivals, answers, read_steps
+from monolayer.checker.stock.only import STOCK_ONLY_CLAIM, STOCK_ONLY_REASON, leftover_in_folder
+from monolayer.checker.stock.places import StockPlaces, places_of
+from monolayer.checker.stock.readout import Arrivals, read_steps, step_classes
 from monolayer.checker.stock.structure import Structure, read_structure
 from monolayer.data import Sequences
 from monolayer.errors import DataError
@@ -39,8 +35,10 @@ from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.reading import Files
 from monolayer.huggingface.strict import ForeignError
 
-CLAIM = "every evaluation returns the label at each of the {:,} labelled points: the logit of its class is the largest"
-REASONS: dict[Verdict, str] = {
+STOCK_CLAIM = (
+    "every evaluation returns the label at each of the {:,} labelled points: the logit of its class is the largest"
+)
+STEPS_REASONS: dict[Verdict, str] = {
     "proved": "what any evaluation may see of a point lies on one plateau of its cell, and it has the right label",
     "refuted": "points get another answer than their label in every evaluation",
     "undecided": "for some points the error bound leaves room for more than one answer",
@@ -51,8 +49,8 @@ ONLY_STEPS = (
     "do not show which. That it holds nothing else is shown by equality: memorize_as(architecture, X, Y, draw=folder) "
     "gives the same bits"
 )
-ROBUST: dict[Verdict, str] = {
-    **REASONS,
+CELLS_REASONS: dict[Verdict, str] = {
+    **STEPS_REASONS,
     "proved": "at every point the right class has the largest logit, however float32 rounds",
     "undecided": (
         "at some points half-spaces are narrower than what the roundings of float32 may move, at worst. When "
@@ -63,37 +61,39 @@ ROBUST: dict[Verdict, str] = {
 
 def judge_stock(files: Files, data: Sequences, *, only: bool = False) -> Certificate:
     """The certificate of a Hugging Face folder for these data; `only`: also whether it holds nothing else."""
-    question = Certificate("undecided", CLAIM.replace("each of the {:,}", "each of the"), data_digest=data_digest(data))
+    question = Certificate(
+        "undecided", STOCK_CLAIM.replace("each of the {:,}", "each of the"), data_digest=data_digest(data)
+    )
     try:
         with np.errstate(all="ignore"):
             net = read_stock(files)
-            question = replace(question, weights_digest=net.digest, assumptions=assumed(net, data))
+            question = replace(question, weights_digest=net.digest, assumptions=stock_assumptions(net, data))
             places = places_of(net, data)
             count = len(places.wanted)
-            question = replace(question, points=count, unsure=count, claim=CLAIM.format(count))
+            question = replace(question, points=count, unsure=count, claim=STOCK_CLAIM.format(count))
             if net.dtype == "float64":
                 return _check_steps(net, data, places, question, only)
             if only:
                 raise DataError(ONLY_STEPS)
             question = replace(question, claim=f"{question.claim}, weights in {net.dtype} and arithmetic in float32")
-            return _decided(net, data, places, question, judge_robust(net, data, places), ROBUST)
+            return _decided(net, data, places, question, judge_robust(net, data, places), CELLS_REASONS)
     except (UnhandledError, ForeignError) as why:
         return replace(question, reason=f"the proof does not cover this folder: {why}")
 
 
-LONG = (
+FLOAT64_ASSUMPTIONS = (
     "IEEE-754 binary64, round to nearest; subnormal numbers may be flushed to zero; logits may be cast to float32",
     f"exp within {EXP_ULPS} units in the last place; tanh within 2^-20",
     f"{MEAN:g} D u X and a variance within {VARIANCE:g} D u X² of the true ones, D the width, X the largest coordinate",
 )
-SHORT = (
+FLOAT32_ASSUMPTIONS = (
     (
         "IEEE-754 binary32 throughout (no TF32), round to nearest: load with dtype=torch.float32. Subnormal numbers "
         "may be flushed to zero; arithmetic in a shorter format is not covered"
     ),
     (
-        f"exp within {SHORT_EXP} units in the last place; tanh within 2^-20; silu as x/(1 + exp(−x)); powers, cosines "
-        f"and sines of rotary positions within {TURN_ULPS} units in the last place of 1"
+        f"exp within {SHORT_EXP_ULPS} units in the last place; tanh within 2^-20; silu as x/(1 + exp(−x)); "
+        f"powers, cosines and sines of rotary positions within {TURN_ULPS} units in the last place of 1"
     ),
     (
         f"{SHORT_MOMENTS} of the true ones, D the width, X the largest coordinate, A the mean of absolute values, Q² "
@@ -102,10 +102,10 @@ SHORT = (
 )
 
 
-def assumed(net: Network, data: Sequences) -> tuple[str, ...]:
+def stock_assumptions(net: Network, data: Sequences) -> tuple[str, ...]:
     """What an evaluation is, in words."""
     exact = net.dtype == "float64"
-    arithmetic, functions, moments = LONG if exact else SHORT
+    arithmetic, functions, moments = FLOAT64_ASSUMPTIONS if exact else FLOAT32_ASSUMPTIONS
     try:  # whose source may differ from the one that was read
         installed = f"installed here: {version('transformers')}"
     except PackageNotFoundError:
@@ -119,7 +119,10 @@ def assumed(net: Network, data: Sequences) -> tuple[str, ...]:
         arithmetic,
         "sums in any order; a product may be fused with the sum it goes into",
         functions,
-        f"softmax in one piece, or (fused kernels) in blocks of at least {BLOCK} keys, sums being rescaled on the way",
+        (
+            f"softmax in one piece, or (fused kernels) in blocks of at least {SOFTMAX_BLOCK} keys, sums being rescaled "
+            "on the way"
+        ),
         f"LayerNorm with a mean within {moments}: two-pass, textbook and Welford's sums do",
     ]
     if exact and not net.architecture.eager:
@@ -142,7 +145,7 @@ def _entering(net: Network, data: Sequences) -> str:
     return f"data enter as {how}, and become the ids that tokenizer.json gives them, behind the begin token"
 
 
-def _check_steps(net: Network, data: Sequences, places: Places, question: Certificate, only: bool) -> Certificate:
+def _check_steps(net: Network, data: Sequences, places: StockPlaces, question: Certificate, only: bool) -> Certificate:
     found = read_structure(net, places.most)
     steps = read_steps(net, found, places.most)
     bound = bounds(net, found, int(places.terms.max()), steps.reach)
@@ -154,34 +157,39 @@ def _check_steps(net: Network, data: Sequences, places: Places, question: Certif
         raise UnhandledError("a neuron may wake for another cell than its own: the gate is too weak")
     points = Arrivals(places.token, cell, factor, feature, radius)
     passed, sure, room = steps.passed(cell, feature, radius)
-    got = np.where(sure, answers(net, found, bound, steps, points, passed), -1)
+    got = np.where(sure, step_classes(net, found, bound, steps, points, passed), -1)
     margin = room / radius
     tightest = int(np.argmin(margin))
     if np.isfinite(margin[tightest]):
         question = replace(question, margin=float(margin[tightest]), margin_at=places.where(data, tightest))
-    said = Answers((got == places.wanted) & (got >= 0), (got != places.wanted) & (got >= 0), got)
-    question = replace(question, claim=question.claim + CLAIM_ONLY) if only else question
-    decided = _decided(net, data, places, question, said, REASONS)
+    said = PointVerdicts((got == places.wanted) & (got >= 0), (got != places.wanted) & (got >= 0), got)
+    question = replace(question, claim=question.claim + STOCK_ONLY_CLAIM) if only else question
+    decided = _decided(net, data, places, question, said, STEPS_REASONS)
     if not (only and decided):
         return decided
-    extra = leftover(net, found, data, places, points)
+    extra = leftover_in_folder(net, found, data, places, points)
     if extra is None:
-        return replace(decided, reason=decided.reason + HELD_ONLY)
+        return replace(decided, reason=decided.reason + STOCK_ONLY_REASON)
     reason = f"every label comes back, but the folder holds more than the data: {extra}"
     return replace(decided, verdict="refuted", reason=reason)
 
 
 def _decided(
-    net: Network, data: Sequences, places: Places, question: Certificate, said: Answers, reasons: dict[Verdict, str]
+    net: Network,
+    data: Sequences,
+    places: StockPlaces,
+    question: Certificate,
+    said: PointVerdicts,
+    reasons: dict[Verdict, str],
 ) -> Certificate:
     """The verdict; what the folder has no class for is wrong."""
     wrong = said.wrong | (places.wanted < 0)
     unsure = ~said.right & ~wrong
-    findings = _findings(net, data, places, wrong, unsure, said.got)
+    findings = _stock_findings(net, data, places, wrong, unsure, said.got)
     return question.decided(int(wrong.sum()), int(unsure.sum()), findings, reasons)
 
 
-def _written(net: Network, found: Structure, bound: Bounds, data: Sequences, places: Places) -> Floats:
+def _written(net: Network, found: Structure, bound: Bounds, data: Sequences, places: StockPlaces) -> Floats:
     """`g = ω B(λ; f s)` at every labelled point `(M,)`, by our own evaluation: sums over sequences or prefixes."""
     there = data.position + 1 if len(found.place_key) > 1 else np.zeros_like(data.position)
     key = bound.first * (found.key[places.ids] + found.place_key[there])
@@ -195,10 +203,12 @@ def _written(net: Network, found: Structure, bound: Bounds, data: Sequences, pla
     return found.write * np.append(context, begin)[places.answering]
 
 
-def _findings(net: Network, data: Sequences, places: Places, wrong: Any, unsure: Any, got: Any) -> Iterator[Finding]:
+def _stock_findings(
+    net: Network, data: Sequences, places: StockPlaces, wrong: Any, unsure: Any, got: Any
+) -> Iterator[Finding]:
     """The first few of either kind; `got` `(M,)`: the class that answers, −1 for none."""
     for which, said in ((wrong, WRONG), (unsure, UNSURE)):
-        for point in np.flatnonzero(which)[:NAMED].tolist():
+        for point in np.flatnonzero(which)[:MOST_FINDINGS].tolist():
             answering = int(places.answering[point])
             if net.task != "sequence" and answering == len(data.tokens):
                 where: tuple[int, int | None, Any] = 0, -1, net.names[BEGIN]

@@ -16,24 +16,24 @@ import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
-from monolayer.checker.stock.bounds import BLOCK
+from monolayer.checker.stock.bounds import SOFTMAX_BLOCK
 
-UNIT, gamma = BINARY32.unit, BINARY32.gamma
-EXP_ULPS = 32
+UNIT_32, gamma_32 = BINARY32.unit, BINARY32.gamma
+SHORT_EXP_ULPS = 32
 """Assumed of exp in binary32: fused kernels take quicker ones than libraries of functions do."""
 TURN_ULPS = 16
 """Assumed of powers, cosines and sines in binary32, of which rotary positions are made."""
-MOMENTS = "ν = (D + 16) u max(A, X/2) and a variance within (D + 32) u Q² + (3/2 D + 32) u X Q + 2 ν |mean|"
+SHORT_MOMENTS = "ν = (D + 16) u max(A, X/2) and a variance within (D + 32) u Q² + (3/2 D + 32) u X Q + 2 ν |mean|"
 """Assumed of LayerNorm in binary32, in words; `A` is the mean of absolute values, `Q²` that of squares."""
 SIZE = 2.0**40
 """Numbers stay below this, so nothing overflows."""
-TINY = 2.0**-60
+FLUSHED = 2.0**-60
 """More than all numbers flushed to zero can do to one result: fewer than 2^21 of them, each below 2^-126, times at most
 2^41."""
-SMALL = 2.0**-6
+SMALL_COMMON = 2.0**-6
 """`t` must stay below this; `MORE` then covers `(1 + t)/(1 − t)` and the roundings of the middle."""
 MORE = 1.06
-LARGEST_SCORE = 32.0
+LARGEST_ENCLOSED_SCORE = 32.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,14 +49,14 @@ class Enclosed:
     def of(cls, middle: Floats, radius: Floats, common: Floats | None = None, shift: Floats | None = None) -> Enclosed:
         """With the roundings of the radius itself, and of numbers flushed to zero."""
         radius = radius * PADDING
-        radius += TINY
+        radius += FLUSHED
         if max(middle.max(initial=0.0), -middle.min(initial=0.0)) > SIZE:
             raise UnhandledError(f"numbers beyond {SIZE:.3g} arise on the way, which the bounds do not cover")
         none = np.zeros((*middle.shape[:-1], 1))
         found = cls(
             middle, radius, none if common is None else PADDING * common, none if shift is None else PADDING * shift
         )
-        small = found.common <= SMALL
+        small = found.common <= SMALL_COMMON
         if small.all():
             return found
         wide = found.spread()
@@ -108,7 +108,7 @@ class Linear:
 
     def __call__(self, x: Enclosed) -> Enclosed:
         """Lemma E1: each product meets at most as many roundings as its row has numbers, and a few."""
-        shape, rounds = x.middle.shape, MORE * gamma(self.terms + 4.0)
+        shape, rounds = x.middle.shape, MORE * gamma_32(self.terms + 4.0)
         size, own, flat = (part.reshape(-1, shape[-1])[:, self.columns] for part in (x.size, x.radius, x.middle))
         middle, radius = np.zeros((2, len(flat), self.outputs))
         middle[:, self.rows] = flat @ self.weight.T
@@ -125,21 +125,21 @@ def add(x: Enclosed, y: Enclosed) -> Enclosed:
     """Lemma E2: a rounded sum, which keeps the common error of `x`: `y` is divided by it."""
     y = y.spread()
     radius = x.radius + (1.0 + MORE * x.common) * y.radius + MORE * x.common * np.abs(y.middle)
-    return Enclosed.of(x.middle + y.middle, radius + MORE * UNIT * (x.size + y.size), x.common, x.shift)
+    return Enclosed.of(x.middle + y.middle, radius + MORE * UNIT_32 * (x.size + y.size), x.common, x.shift)
 
 
 def centred(x: Enclosed, rms: bool) -> Enclosed:
     """What a norm scales. LayerNorm drops the shift that arrives; its computed mean is wrong by another."""
-    size, rounds = x.size, MORE * gamma(8.0)
+    size, rounds = x.size, MORE * gamma_32(8.0)
     if rms:
         return Enclosed.of(x.middle, x.radius + rounds * size, x.common, x.shift)
     mean = x.middle.mean(axis=-1, keepdims=True)
     off = np.maximum(size.mean(axis=-1, keepdims=True), 0.5 * size.max(axis=-1, keepdims=True))
-    shift = x.radius.mean(axis=-1, keepdims=True) + MORE**2 * (size.shape[-1] + 16.0) * UNIT * off
+    shift = x.radius.mean(axis=-1, keepdims=True) + MORE**2 * (size.shape[-1] + 16.0) * UNIT_32 * off
     return Enclosed.of(x.middle - mean, x.radius + rounds * (size + np.abs(mean) + shift), x.common, shift)
 
 
-def scale(x: Enclosed, epsilon: float, rms: bool, along: Floats | None = None) -> tuple[Floats, Floats]:
+def norm_factor(x: Enclosed, epsilon: float, rms: bool, along: Floats | None = None) -> tuple[Floats, Floats]:
     """What a norm multiplies by: the middle of all that it may be, and how far it may be off, relatively.
 
     `along`: a bound on the mean of `c · e`, `c` the centred middle; without it, what the radii say.
@@ -149,14 +149,14 @@ def scale(x: Enclosed, epsilon: float, rms: bool, along: Floats | None = None) -
     middle, radius = np.abs(x.middle - mean), x.radius + x.shift if rms else x.radius
     lowered = np.zeros(1) if rms else radius.mean(axis=-1, keepdims=True)
     square = MORE**2 * mean_product(size, size)
-    wrong = gamma(D + 32.0) * square
+    wrong = gamma_32(D + 32.0) * square
     if not rms:
-        wrong = wrong + (1.5 * D + 32.0) * UNIT * MORE * size.max(axis=-1, keepdims=True) * np.sqrt(square)
+        wrong = wrong + (1.5 * D + 32.0) * UNIT_32 * MORE * size.max(axis=-1, keepdims=True) * np.sqrt(square)
         wrong = wrong + 2.0 * (np.abs(mean) + lowered + x.shift) * centred(x, rms).shift
     variance, moved = mean_product(middle, middle), 2.0 * (mean_product(middle, radius) if along is None else along)
     high = variance + moved + mean_product(radius, radius) + epsilon
     least = np.maximum(middle - radius - lowered, 0.0)
-    wrong = MORE * wrong + 2.2 * x.common * epsilon + 4.0 * UNIT * high
+    wrong = MORE * wrong + 2.2 * x.common * epsilon + 4.0 * UNIT_32 * high
     low = np.maximum(variance - moved, mean_product(least, least)) + epsilon - wrong
     known = low > 0.0
     least = 1.0 / np.sqrt(high + wrong)
@@ -168,15 +168,15 @@ def norm(
     x: Enclosed, weight: Floats, bias: Floats, epsilon: float, rms: bool, scaled: tuple[Floats, Floats] | None = None
 ) -> Enclosed:
     """Lemma E3: LayerNorm, or RMSNorm, which subtracts no mean; `scaled`: what `scale` says where more is known."""
-    factor, common = scaled or scale(x, epsilon, rms)
+    factor, common = scaled or norm_factor(x, epsilon, rms)
     x, factor = centred(x, rms), factor * weight
     shift, even = np.abs(factor) * x.shift, np.ptp(weight) == 0.0
     radius = np.abs(factor) * x.radius + (0.0 if even else shift)
-    found = Enclosed.of(x.middle * factor, radius, common + 2.0 * gamma(8.0), shift[..., :1] if even else None)
+    found = Enclosed.of(x.middle * factor, radius, common + 2.0 * gamma_32(8.0), shift[..., :1] if even else None)
     if not bias.any():
         return found
     found = found.spread()
-    return Enclosed.of(found.middle + bias, found.radius + MORE * UNIT * (found.size + np.abs(bias)))
+    return Enclosed.of(found.middle + bias, found.radius + MORE * UNIT_32 * (found.size + np.abs(bias)))
 
 
 def mean_product(a: Floats, b: Floats) -> Floats:
@@ -192,11 +192,11 @@ def turned(x: Enclosed, partner: Ints, sign: Floats, exponent: Floats, theta: fl
     """
     speed = np.where(np.isfinite(exponent), theta ** -np.minimum(exponent, 1.0), 0.0)
     angle = np.arange(x.middle.shape[1], dtype=np.float64)[:, None] * speed
-    off = (abs(np.log(theta)) + 2.0 * TURN_ULPS + 8.0) * UNIT * np.abs(angle) + 2.0 * TURN_ULPS * UNIT
+    off = (abs(np.log(theta)) + 2.0 * TURN_ULPS + 8.0) * UNIT_32 * np.abs(angle) + 2.0 * TURN_ULPS * UNIT_32
     cos, sin = np.cos(angle), sign * np.sin(angle)
     middle = x.middle * cos + x.middle[..., partner] * sin
     sizes = x.size + x.size[..., partner]
-    radius = x.radius * np.abs(cos) + x.radius[..., partner] * np.abs(sin) + sizes * (off + MORE * gamma(4.0))
+    radius = x.radius * np.abs(cos) + x.radius[..., partner] * np.abs(sin) + sizes * (off + MORE * gamma_32(4.0))
     return Enclosed.of(middle, radius, x.common)
 
 
@@ -205,10 +205,10 @@ def scores(q: Enclosed, k: Enclosed, scale: float) -> tuple[Floats, Floats]:
     keys = k.middle.swapaxes(1, 2)
     middle = scale * (q.middle @ keys)
     together = q.common + k.common.swapaxes(1, 2) + q.common * k.common.swapaxes(1, 2)
-    rounds = MORE * gamma(q.middle.shape[-1] + 16.0)
+    rounds = MORE * gamma_32(q.middle.shape[-1] + 16.0)
     inner = q.radius @ k.size.swapaxes(1, 2) + np.abs(q.middle) @ k.radius.swapaxes(1, 2)
     inner = scale * (MORE * inner + rounds * (q.size @ k.size.swapaxes(1, 2)))
-    radius = PADDING * (inner + together * (np.abs(middle) + inner)) + TINY
+    radius = PADDING * (inner + together * (np.abs(middle) + inner)) + FLUSHED
     return middle, radius
 
 
@@ -244,18 +244,20 @@ def average(score: Floats, off: Floats, seen: Bools, v: Enclosed) -> Average:
     """Lemma E5: values `(B, n, k)` averaged by a softmax of scores `(B, m, n)` known to within `off`."""
     n = score.shape[-1]
     largest = np.where(seen, np.abs(score) + off, 0.0).max(axis=-1, keepdims=True)
-    if np.nanmax(largest, initial=0.0) > LARGEST_SCORE:
-        raise UnhandledError(f"scores reach {np.nanmax(largest):.3g}; the bounds cover {LARGEST_SCORE:g}")
+    if np.nanmax(largest, initial=0.0) > LARGEST_ENCLOSED_SCORE:
+        raise UnhandledError(f"scores reach {np.nanmax(largest):.3g}; the bounds cover {LARGEST_ENCLOSED_SCORE:g}")
     weight = np.where(seen, np.exp(score - np.where(seen, score, -np.inf).max(axis=-1, keepdims=True)), 0.0)
     weight /= weight.sum(axis=-1, keepdims=True)
     # Relative error of one weight e^score before it is divided: its exponent, exp, and rescaling from block to block.
-    exps = (4.0 * EXP_ULPS + (2.0 + n / BLOCK) * (2.0 * EXP_ULPS + 2.0)) * UNIT
-    wrong = np.where(seen, off, 0.0).max(axis=-1, keepdims=True) + 8.0 * UNIT * (1.0 + largest) + exps
+    exps = (4.0 * SHORT_EXP_ULPS + (2.0 + n / SOFTMAX_BLOCK) * (2.0 * SHORT_EXP_ULPS + 2.0)) * UNIT_32
+    wrong = np.where(seen, off, 0.0).max(axis=-1, keepdims=True) + 8.0 * UNIT_32 * (1.0 + largest) + exps
     wrong = np.where(wrong <= 1.0, wrong, np.inf)
     sway, grown = PADDING * np.exp(wrong) * np.expm1(wrong), PADDING * np.exp(2.0 * wrong)
     middle = weight @ v.middle
     squares = weight @ (v.middle * v.middle)
     swayed = sway * np.sqrt(np.maximum(squares - middle * middle, 0.0) + 2.0**-40 * squares)
-    apart = grown * (weight @ (v.radius * (1.0 + v.common) + MORE * gamma(2.0 * n + 64.0) * v.size * (1.0 + v.common)))
+    apart = grown * (
+        weight @ (v.radius * (1.0 + v.common) + MORE * gamma_32(2.0 * n + 64.0) * v.size * (1.0 + v.common))
+    )
     found = Enclosed.of(middle, swayed + grown * (weight @ (v.common * np.abs(v.middle))) + apart)
     return Average(found, apart, sway, grown, weight, v)

@@ -15,38 +15,49 @@ from dataclasses import dataclass
 import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.noise import Answers
+from monolayer.checker.noise import PointVerdicts
 from monolayer.checker.rounding import UnhandledError
-from monolayer.checker.stock.enclosed import MORE, UNIT, Average, Enclosed, Linear, add, average, norm, scores, turned
+from monolayer.checker.stock.enclosed import (
+    MORE,
+    UNIT_32,
+    Average,
+    Enclosed,
+    Linear,
+    add,
+    average,
+    norm,
+    scores,
+    turned,
+)
 from monolayer.checker.stock.files import Network
-from monolayer.checker.stock.head import Head
-from monolayer.checker.stock.neurons import AT_ONCE, Neurons, Returned, Sway
-from monolayer.checker.stock.places import Places
+from monolayer.checker.stock.head import StockHead
+from monolayer.checker.stock.neurons import ENCLOSED_AT_ONCE, FeedForward, Returned, Sway
+from monolayer.checker.stock.places import StockPlaces
 from monolayer.data import Sequences
 from monolayer.huggingface.architecture import BEGIN
 
 MOST_SCORES = 1 << 24
 """Scores held at a time."""
-LARGEST = 2.0**20
+LARGEST_STORED = 2.0**20
 """Stored numbers are at most this."""
 LEAST_EPSILON = 2.0**-40
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class Batch:
     """Sequences of one length, begin token in front `(B, n)`, places `(m,)` that answer, and their points `(B, m)`."""
 
     ids: Ints
     at: Ints
     points: Ints
 
-    def only(self, chosen: Bools) -> Asked:
+    def only(self, chosen: Bools) -> Batch:
         """The sequences and the places that have a chosen point `(B, m)`."""
         rows, columns = chosen.any(axis=1), chosen.any(axis=0)
-        return Asked(self.ids[rows], self.at[columns], self.points[np.ix_(rows, columns)])
+        return Batch(self.ids[rows], self.at[columns], self.points[np.ix_(rows, columns)])
 
 
-def judge_robust(net: Network, data: Sequences, places: Places) -> Answers:
+def judge_robust(net: Network, data: Sequences, places: StockPlaces) -> PointVerdicts:
     """Which points surely get their label, and which surely another. What is unsure is looked at twice as closely."""
     program = Program(net)
     # By token or sequence, whether it has a label or not.
@@ -65,32 +76,32 @@ def judge_robust(net: Network, data: Sequences, places: Places) -> Answers:
             asked = asked.only(~(right | wrong)[asked.points] & (wanted[asked.points] >= 0))
             if asked.points.size == 0:
                 break
-    return Answers(right[places.answering], wrong[places.answering], got[places.answering])
+    return PointVerdicts(right[places.answering], wrong[places.answering], got[places.answering])
 
 
-def batches(net: Network, data: Sequences, places: Places) -> Iterator[Asked]:
+def batches(net: Network, data: Sequences, places: StockPlaces) -> Iterator[Batch]:
     """All places that answer, sequences of one length at a time."""
     for length in np.unique(data.lengths):
         rows = np.flatnonzero(data.lengths == length)
-        step = max(1, AT_ONCE // ((int(length) + 1) * max(net.width, int(length) + 1)))
+        step = max(1, ENCLOSED_AT_ONCE // ((int(length) + 1) * max(net.width, int(length) + 1)))
         for begin in range(0, len(rows), step):
             some = rows[begin : begin + step]
             flat = data.offsets[some][:, None] + np.arange(length)
             ids = np.append(np.full((len(some), 1), BEGIN), places.ids[flat], axis=1)
             if net.task == "sequence":
-                yield Asked(ids, np.array([length if net.causal else 0]), some[:, None])
+                yield Batch(ids, np.array([length if net.causal else 0]), some[:, None])
                 continue
             for at in np.array_split(np.arange(1, length + 1), 1 + len(some) * int(length) ** 2 // MOST_SCORES):
-                yield Asked(ids, at, flat[:, at - 1])
+                yield Batch(ids, at, flat[:, at - 1])
     if places.begins:
-        yield Asked(np.array([[BEGIN]]), np.array([0]), np.array([[len(data.tokens)]]))
+        yield Batch(np.array([[BEGIN]]), np.array([0]), np.array([[len(data.tokens)]]))
 
 
 class Program:
     """The network of a folder on enclosed numbers."""
 
     def __init__(self, net: Network) -> None:
-        _check(net)
+        _check_sizes(net)
         self.net = net
         self.heads, self.turn = _heads(net)
         self.query, self.key = (Linear(net[f"W_{x}"][self.heads], net[f"b_{x}"][self.heads]) for x in "QK")
@@ -98,7 +109,7 @@ class Program:
         self.value = Linear(net["W_V"][kept], net["b_V"][kept])
         self.write = net["W_O"][:, kept]
         self.out = Linear(self.write, net["b_O"])
-        self.neurons, self.head = Neurons(net), Head(net)
+        self.neurons, self.head = FeedForward(net), StockHead(net)
 
     def stream(self, ids: Ints, at: Ints, closely: bool) -> Enclosed:
         """What the last norm sees `(B·m, D)` at the places `at` `(m,)` of sequences `(B, n)`."""
@@ -117,7 +128,9 @@ class Program:
         stream = self._embedded(ids.reshape(-1)[first], place.reshape(-1)[first])
         normed = self._norm(stream, 1)
         seen = self._average(normed, back, at)
-        stream = _rows(add((normed if net.architecture.post_norm else stream)[back[:, at]], self.out(seen.found)))
+        stream = _one_row_per_point(
+            add((normed if net.architecture.post_norm else stream)[back[:, at]], self.out(seen.found))
+        )
         normed = self._norm(stream, 2)
         sway = Sway(net, seen, self.write, stream) if closely else None
         written = self.neurons(normed, ids[:, at].reshape(-1), sway, heard)
@@ -130,7 +143,7 @@ class Program:
             return Enclosed.of(x, np.zeros_like(x))
         there = net["places"][net.architecture.offset + places]
         both = x + there
-        return Enclosed.of(both, np.where((x != 0) & (there != 0), MORE * UNIT * np.abs(both), 0.0))
+        return Enclosed.of(both, np.where((x != 0) & (there != 0), MORE * UNIT_32 * np.abs(both), 0.0))
 
     def _norm(self, x: Enclosed, number: int) -> Enclosed:
         net = self.net
@@ -147,7 +160,7 @@ class Program:
         return average(score, off, seen, v)
 
 
-def _rows(x: Enclosed) -> Enclosed:
+def _one_row_per_point(x: Enclosed) -> Enclosed:
     return Enclosed(*(part.reshape(-1, part.shape[-1]) for part in x.parts))
 
 
@@ -169,14 +182,14 @@ def _heads(net: Network) -> tuple[Ints, tuple[Ints, Floats, Floats, float] | Non
     return used, (place[partner[used]], sign[used], exponent[used], theta)
 
 
-def _check(net: Network) -> None:
+def _check_sizes(net: Network) -> None:
     """Sizes within which nothing overflows, padding included; no token types."""
     if "types" in net and net["types"].any():
         raise UnhandledError("the table of token types is not 0")
     if net.width > 2**14 or not LEAST_EPSILON <= net.epsilon <= 1.0:
         raise UnhandledError("the width is too large, or the norms' epsilon out of bounds")
-    if max(float(np.abs(part).max(initial=0.0)) for part in net.arrays.values()) > LARGEST:
-        raise UnhandledError(f"stored numbers are larger than {LARGEST:g}")
+    if max(float(np.abs(part).max(initial=0.0)) for part in net.arrays.values()) > LARGEST_STORED:
+        raise UnhandledError(f"stored numbers are larger than {LARGEST_STORED:g}")
     # Padding is masked, but must be finite: the product of any query and key there.
     length = net.width**0.5 * np.abs(net["scale_1"]).max() + np.linalg.norm(net["shift_1"])
     sizes = [np.linalg.norm(net[f"W_{x}"]) * length + np.linalg.norm(net[f"b_{x}"]) for x in "QK"]

@@ -12,7 +12,7 @@ from monolayer.checker.rounding import UnhandledError
 from monolayer.huggingface.files import FolderFacts
 from monolayer.huggingface.reading import Files, read_folder
 
-BESIDE = frozenset({"README.md", "certificate.json", "draw.json", "onnx"})
+FILES_BESIDE_MODEL = frozenset({"README.md", "certificate.json", "draw.json", "onnx"})
 """What transformers does not read."""
 
 
@@ -39,7 +39,7 @@ def read_stock(files: Files) -> Network:
     """The network in a folder, in which nothing else may lie: adapters, templates, code and other weights are read
     where they are found."""
     read = read_folder(files)
-    known = {*read.content, *BESIDE}
+    known = {*read.content, *FILES_BESIDE_MODEL}
     more = [name for name in files.sizes if name not in known and not name.startswith(".")]
     if more:
         raise UnhandledError(f"{more[0]} lies beside its files, and transformers may read it: move it elsewhere")

@@ -6,18 +6,18 @@ import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.rounding import PADDING
-from monolayer.checker.stock.enclosed import MORE, TINY, Enclosed, Linear, centred, gamma, norm
+from monolayer.checker.stock.enclosed import FLUSHED, MORE, Enclosed, Linear, centred, gamma_32, norm
 from monolayer.checker.stock.files import Network
-from monolayer.checker.stock.neurons import AT_ONCE
+from monolayer.checker.stock.neurons import ENCLOSED_AT_ONCE
 
-WRONG = 2.0**-20
+TANH_ERROR = 2.0**-20
 """Assumed of tanh."""
 
 
 def tanh(x: Enclosed) -> Enclosed:
     """What a pooler of BERT does."""
     x = x.spread()
-    return Enclosed.between(np.tanh(x.middle - x.radius) - WRONG, np.tanh(x.middle + x.radius) + WRONG)
+    return Enclosed.between(np.tanh(x.middle - x.radius) - TANH_ERROR, np.tanh(x.middle + x.radius) + TANH_ERROR)
 
 
 def relu(x: Enclosed) -> Enclosed:
@@ -26,7 +26,7 @@ def relu(x: Enclosed) -> Enclosed:
     return Enclosed.between(np.maximum(x.middle - x.radius, 0.0), np.maximum(x.middle + x.radius, 0.0))
 
 
-class Head:
+class StockHead:
     """The last norm, a pooler where there is one, and the classes."""
 
     def __init__(self, net: Network) -> None:
@@ -40,7 +40,7 @@ class Head:
         weight = net["W_H"] if self.pool else net["W_H"] * scale
         self.columns = np.flatnonzero(weight.any(axis=0))
         self.weight = np.ascontiguousarray(weight[:, self.columns])
-        self.rounds = MORE * gamma(len(self.columns) + 24.0)
+        self.rounds = MORE * gamma_32(len(self.columns) + 24.0)
 
     def compare(self, x: Enclosed, wanted: Ints) -> tuple[Bools, Bools, Ints]:
         """Points whose wanted class surely has the largest logit; surely not; and the class that is larger then."""
@@ -50,7 +50,7 @@ class Head:
         """The class with the largest logit by our own evaluation, and whether it surely is the largest."""
         x = self._seen(x)
         likely = np.zeros(len(x.middle), dtype=np.int64)
-        for cut in np.array_split(np.arange(len(likely)), 1 + len(likely) * len(self.weight) // AT_ONCE):
+        for cut in np.array_split(np.arange(len(likely)), 1 + len(likely) * len(self.weight) // ENCLOSED_AT_ONCE):
             likely[cut] = (x.middle[cut][:, self.columns] @ self.weight.T + self.bias).argmax(axis=1)
         return likely, self._compare(x, likely)[0]
 
@@ -68,7 +68,7 @@ class Head:
 
     def _compare(self, x: Enclosed, wanted: Ints) -> tuple[Bools, Bools, Ints]:
         right, wrong, got = wanted >= 0, np.zeros(len(wanted), bool), np.full(len(wanted), -1)
-        for cut in np.array_split(np.arange(len(wanted)), 1 + len(wanted) * len(self.weight) // AT_ONCE):
+        for cut in np.array_split(np.arange(len(wanted)), 1 + len(wanted) * len(self.weight) // ENCLOSED_AT_ONCE):
             point, other, low, high = self._close(x[cut], wanted[cut])
             right[cut[point[~(low > 0.0)]]] = False
             lost = np.argsort(-high, kind="stable")  # the surest last, which stays
@@ -85,16 +85,16 @@ class Head:
         logits, size = x.middle @ self.weight.T + self.bias, self.rounds * x.size
         top = PADDING * ((x.radius + size) @ sizes.T + self.rounds * np.abs(self.bias) + x.shift * sums)
         mine = np.arange(len(wanted)), wanted
-        floor = logits[mine] - top[mine] - TINY
+        floor = logits[mine] - top[mine] - FLUSHED
         close = ~(logits + top < floor[:, None]) & (wanted >= 0)[:, None]
         close[mine] = False
         point, other = np.nonzero(close)
         own = wanted[point]
         room = self.rounds * (np.abs(self.bias[own]) + np.abs(self.bias[other]))
         room += x.shift[point, 0] * (sums[own] + sums[other])
-        for cut in np.array_split(np.arange(len(point)), 1 + len(point) * len(self.columns) // AT_ONCE):
+        for cut in np.array_split(np.arange(len(point)), 1 + len(point) * len(self.columns) // ENCLOSED_AT_ONCE):
             here, one, two = point[cut], own[cut], other[cut]
             room[cut] += np.einsum("ij,ij->i", x.radius[here], np.abs(self.weight[one] - self.weight[two]))
             room[cut] += np.einsum("ij,ij->i", size[here], sizes[one] + sizes[two])
-        gap, room = logits[point, own] - logits[point, other], PADDING * room + TINY
+        gap, room = logits[point, own] - logits[point, other], PADDING * room + FLUSHED
         return point, other, gap - room, gap + room

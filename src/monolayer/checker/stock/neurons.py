@@ -12,21 +12,21 @@ import numpy as np
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.rounding import PADDING
 from monolayer.checker.stock.enclosed import (
-    EXP_ULPS,
+    FLUSHED,
     MORE,
-    TINY,
-    UNIT,
+    SHORT_EXP_ULPS,
+    UNIT_32,
     Average,
     Enclosed,
     Linear,
-    gamma,
+    gamma_32,
     mean_product,
     norm,
-    scale,
+    norm_factor,
 )
 from monolayer.checker.stock.files import Network
 
-AT_ONCE = 1 << 22
+ENCLOSED_AT_ONCE = 1 << 22
 """Numbers held at a time, in each of a few arrays."""
 RESTS, SLEEPING = {"relu6": 0.0, "silu": -24.0}, {"relu6": 0.0, "silu": 1e-9}
 """At or below the one an activation is at most the other in size; 0 means exactly 0."""
@@ -39,7 +39,7 @@ def activated(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     ends = low / (1.0 + np.exp(-low)), high / (1.0 + np.exp(-high))
     least, most = np.minimum(*ends), np.maximum(*ends)
     least = np.where((low < -1.2785) & (high > -1.2785), np.minimum(least, -0.2785), least)  # its one minimum
-    off = (2.0 * EXP_ULPS + 16.0) * UNIT * np.maximum(np.abs(least), np.abs(most))
+    off = (2.0 * SHORT_EXP_ULPS + 16.0) * UNIT_32 * np.maximum(np.abs(least), np.abs(most))
     return least - off, most + off
 
 
@@ -55,7 +55,7 @@ class Sway:
         else:
             others = others + stream.shift
         along = self._off(np.arange(len(middle)), (middle @ write)[:, None]) / net.width
-        scaled = scale(stream, net.epsilon, net.architecture.rms, along + mean_product(np.abs(middle), others))
+        scaled = norm_factor(stream, net.epsilon, net.architecture.rms, along + mean_product(np.abs(middle), others))
         normed = norm(stream, net["scale_2"], net["shift_2"], net.epsilon, net.architecture.rms, scaled)
         self.factor = scaled[0]
         # Radii were padded on the way, so what is taken away from them here is less than what was put there. Where the
@@ -74,7 +74,7 @@ class Sway:
         _, keys, columns = self.average.values.middle.shape
         size = int(keys) * max(matrix.shape[-2], int(columns))
         found = []
-        for cut in np.array_split(np.arange(len(points)), 1 + len(points) * size // AT_ONCE):
+        for cut in np.array_split(np.arange(len(points)), 1 + len(points) * size // ENCLOSED_AT_ONCE):
             at = np.divmod(points[cut], self.average.weight.shape[1])
             found.append(self.average.along(at, matrix if matrix.ndim == 2 else matrix[cut]))
         return np.concatenate(found)
@@ -105,21 +105,21 @@ class Returned(NamedTuple):
     above: Bools
 
 
-class Neurons:
+class FeedForward:
     """The feed-forward block. At each token the neurons that may wake there, and a bound on what the others add."""
 
     def __init__(self, net: Network) -> None:
         self.net, self.sleeping = net, SLEEPING[net.activation]
         self.columns, self.written = (np.flatnonzero(part.any(axis=0)) for part in (net["W_1"], net["W_2"]))
         self.first, self.second = net["W_1"][:, self.columns], net["W_2"][:, self.written]
-        self.rounds = MORE * gamma(float(np.count_nonzero(net["W_1"], axis=1).max(initial=0)) + 4.0)
+        self.rounds = MORE * gamma_32(float(np.count_nonzero(net["W_1"], axis=1).max(initial=0)) + 4.0)
         tokens = net["tokens"][:, self.columns]
         self.of_token = tokens.any(axis=0)
         self.tokens, self.reads = tokens[:, self.of_token], self.first[:, self.of_token]
         lengths = [np.linalg.norm(self.first[:, part], axis=1) for part in (self.of_token, ~self.of_token)]
         # Rows for `_awake`: what multiplies lengths on both sides, what multiplies errors, and what is added.
         self.limits = np.stack(
-            [*lengths, MORE * np.hypot(*lengths), net["b_1"] + self.rounds * np.abs(net["b_1"]) + TINY]
+            [*lengths, MORE * np.hypot(*lengths), net["b_1"] + self.rounds * np.abs(net["b_1"]) + FLUSHED]
         )
         # What resting neurons add where they are not exactly 0, and what a gate multiplies that by.
         size = np.ones(len(net["W_1"]))
@@ -139,14 +139,14 @@ class Neurons:
         rest, x = (x if sway is None else sway.rest)[order], x[order]
         read, rest = (part.only(self.columns) for part in (x, rest))
         middle, radius = np.zeros((2, len(order), len(self.written)))
-        step = max(1, AT_ONCE // max(1, 4 * len(self.first)))
+        step = max(1, ENCLOSED_AT_ONCE // max(1, 4 * len(self.first)))
         for begin in range(0, len(tokens), step):
             group = slice(begin, begin + step)
             awake = self._awake(read, tokens[group], starts[begin : begin + step + 1])
             for number in np.flatnonzero(awake.any(axis=1)):
                 which = np.flatnonzero(awake[number])
                 points = np.arange(*starts[begin + number : begin + number + 2])
-                for cut in np.array_split(points, 1 + len(points) * len(which) // AT_ONCE):
+                for cut in np.array_split(points, 1 + len(points) * len(which) // ENCLOSED_AT_ONCE):
                     values = self._values(x[cut], rest[cut], which, sway, order[cut])
                     middle[cut], radius[cut] = self._write(values, which)
                     if heard is not None:
@@ -156,7 +156,9 @@ class Neurons:
         wide = np.zeros((2, *x.middle.shape))
         wide[0][np.ix_(order, self.written)], wide[1][np.ix_(order, self.written)] = middle, radius
         found, b = Enclosed.of(wide[0], wide[1] + self.sleep), self.net["b_2"]
-        return found if not b.any() else Enclosed.of(wide[0] + b, found.radius + MORE * UNIT * (found.size + np.abs(b)))
+        return (
+            found if not b.any() else Enclosed.of(wide[0] + b, found.radius + MORE * UNIT_32 * (found.size + np.abs(b)))
+        )
 
     def _awake(self, x: Enclosed, tokens: Ints, starts: Ints) -> Bools:
         """Neurons `(G, H)` that may wake at some point of a token, whose points are those between two `starts`.
@@ -185,13 +187,15 @@ class Neurons:
         radius = (rest.radius + self.rounds * size) @ np.abs(first).T + rest.shift * np.abs(first.sum(axis=1))
         radius += 0.0 if sway is None else sway.along(points, net["W_1"][which])
         middle = rest.middle @ first.T
-        radius = PADDING * (radius + rest.common * (np.abs(middle) + radius)) + self.rounds * np.abs(bias) + TINY
+        radius = PADDING * (radius + rest.common * (np.abs(middle) + radius)) + self.rounds * np.abs(bias) + FLUSHED
         low, high = activated(net.activation, middle + bias - radius, middle + bias + radius)
         value = Enclosed.between(low, high)
         if "W_3" in net:
             by = Linear(net["W_3"][which], net["b_3"][which])(x).spread()
             size = value.size * by.size
-            value = Enclosed.of(value.middle * by.middle, size - np.abs(value.middle * by.middle) + 2.0 * UNIT * size)
+            value = Enclosed.of(
+                value.middle * by.middle, size - np.abs(value.middle * by.middle) + 2.0 * UNIT_32 * size
+            )
         nonzero, wakes = ((low < -least) | (high > least) for least in (0.0, self.sleeping))
         return Values(value, nonzero, wakes, middle + bias > 0.0)
 
@@ -201,5 +205,5 @@ class Neurons:
         # Exact zeros add nothing, so that only others round.
         nonzero = values.nonzero.sum(axis=1, keepdims=True)
         nonzero = nonzero if self.sleeping == 0.0 else np.full_like(nonzero, len(self.net["W_1"]))
-        rounds = MORE * gamma(nonzero + 8.0)
+        rounds = MORE * gamma_32(nonzero + 8.0)
         return value.middle @ second, PADDING * ((value.radius + rounds * value.size) @ np.abs(second))

@@ -12,20 +12,22 @@ import numpy as np
 
 from monolayer.arrays import Ints
 from monolayer.checker.stock.files import Network
-from monolayer.checker.stock.places import Places
+from monolayer.checker.stock.places import StockPlaces
 from monolayer.checker.stock.readout import DONE, Arrivals
 from monolayer.checker.stock.structure import Structure
 from monolayer.data import Sequences
 from monolayer.huggingface.architecture import BEGIN
 
-CLAIM = (
+STOCK_ONLY_CLAIM = (
     "; and the folder holds nothing else: besides its draw (names, keys, codes), every label in the embedding and "
     "every neuron is one that these data put there"
 )
-REASON = "; each embedding holds the label, and each cell the steps, that the data determine"
+STOCK_ONLY_REASON = "; each embedding holds the label, and each cell the steps, that the data determine"
 
 
-def leftover(net: Network, found: Structure, data: Sequences, places: Places, points: Arrivals) -> str | None:
+def leftover_in_folder(
+    net: Network, found: Structure, data: Sequences, places: StockPlaces, points: Arrivals
+) -> str | None:
     """What the folder holds besides the data, in words, or None. Every point is known to get its label."""
     usual = usual_labels(net, data, places)
     held = net["tokens"][:, found.label]
@@ -39,7 +41,7 @@ def leftover(net: Network, found: Structure, data: Sequences, places: Places, po
     return _steps(net, found, places, points, usual)
 
 
-def usual_labels(net: Network, data: Sequences, places: Places) -> Ints:
+def usual_labels(net: Network, data: Sequences, places: StockPlaces) -> Ints:
     """The label that each embedding should hold `(V,)`: its most frequent one, of equals the least; without a point
     the first class that the data have."""
     count = len(net.classes)
@@ -52,7 +54,7 @@ def usual_labels(net: Network, data: Sequences, places: Places) -> Ints:
     return usual
 
 
-def _steps(net: Network, found: Structure, places: Places, points: Arrivals, usual: Ints) -> str | None:
+def _steps(net: Network, found: Structure, places: StockPlaces, points: Arrivals, usual: Ints) -> str | None:
     live = len(found.slope)
     cell = np.where((found.token_of < 0) | (found.place_of < 0), -1, found.token_of * places.most + found.place_of)
     stored = np.lexsort((-net["b_1"][:live] / found.slope, cell))

@@ -22,7 +22,7 @@ _SEPARATORS = re.compile("[\x1c-\x1f]")
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class StockPlaces:
     """`ids` `(T,)` of all tokens; for each of `M` labelled points its token, its place, the terms of its softmax.
 
     `wanted` `(M,)`: class numbers, −1 for classes that the model lacks. `begins`: the last point is the begin token,
@@ -56,7 +56,7 @@ class Places:
         return data.labelled(int(self.answering[point]))
 
 
-def places_of(net: Network, data: Sequences) -> Places:
+def places_of(net: Network, data: Sequences) -> StockPlaces:
     """What the folder must answer, and where; data that it cannot be asked about are an error."""
     if data.vocabulary is None:
         raise DataError("the model takes ids or strings as tokens, and the data hold vectors")
@@ -67,7 +67,7 @@ def places_of(net: Network, data: Sequences) -> Places:
         raise DataError(
             f"sequence {row} has {longest:,} tokens and a begin token; this {net.kind} has {net.room:,} positions"
         )
-    ids = _translation(data.vocabulary, net.names, UNKNOWN)[data.tokens]
+    ids = _folder_ids(data.vocabulary, net.names, UNKNOWN)[data.tokens]
     special = net.architecture.special.values()
     strange = (ids < len(special)) & (ids != UNKNOWN)
     if strange.any():
@@ -90,7 +90,7 @@ def places_of(net: Network, data: Sequences) -> Places:
         names = (*data.vocabulary.names, net.names[END])
         given = np.append(data.tokens[1:], 0)
         given[data.offsets[1:] - 1] = len(names) - 1
-        wanted = _translation(data.vocabulary, net.classes, -1)[np.minimum(given, len(data.vocabulary) - 1)]
+        wanted = _folder_ids(data.vocabulary, net.classes, -1)[np.minimum(given, len(data.vocabulary) - 1)]
         wanted[data.offsets[1:] - 1] = END
         first = data.tokens[data.offsets[:-1]]
         begins = data.prompts is None and bool((first == first[0]).all())
@@ -99,7 +99,7 @@ def places_of(net: Network, data: Sequences) -> Places:
         if labels is None or labels.classes is None or labels.per != net.task:
             raise DataError(f"the model answers with classes, one per {net.task}; the data have other labels, or none")
         names, given = tuple(labels.classes.names), labels.values
-        wanted = _translation(labels.classes, net.classes, -1)[given]
+        wanted = _folder_ids(labels.classes, net.classes, -1)[given]
     answering = data.labelled_places
     if data.prompts is not None:
         wanted, given = wanted[answering], given[answering]
@@ -117,10 +117,10 @@ def places_of(net: Network, data: Sequences) -> Places:
         answering = np.append(answering, len(ids))
         token, place, terms = np.append(token, BEGIN), np.append(place, 0), np.append(terms, 1)
         wanted, given = np.append(wanted, ids[0]), np.append(given, data.tokens[0])
-    return Places(ids, token, place, terms, wanted, names, given, begins, longest + 1, answering)
+    return StockPlaces(ids, token, place, terms, wanted, names, given, begins, longest + 1, answering)
 
 
-def _translation(theirs: Names, ours: tuple[str, ...], missing: int) -> Ints:
+def _folder_ids(theirs: Names, ours: tuple[str, ...], missing: int) -> Ints:
     """Our number for each of their names, which a folder holds as strings."""
     table = {name: number for number, name in enumerate(ours)}
     return np.array([table.get(str(name), missing) for name in theirs.names], dtype=np.int64)

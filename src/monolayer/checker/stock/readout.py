@@ -11,7 +11,7 @@ import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.rounding import BINARY64, PADDING, UnhandledError
-from monolayer.checker.stock.bounds import MEAN, UNIT, Bounds
+from monolayer.checker.stock.bounds import MEAN, UNIT_64, Bounds
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.structure import Structure
 
@@ -21,11 +21,11 @@ BENT = 1.001
 """What a tanh returns at most that is wrong by 2^-20."""
 HUGE, FAINT = 2.0**400, 2.0**-36
 """Label coordinates stay below the one, so squares are finite, and above the other, of 1, once they are normed."""
-AT_ONCE = 1 << 18
+POINTS_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class StockSteps:
     """Neurons in order of cell and threshold; `H` of them, `m` label columns.
 
     `level` `(H + 1, m)`: what the first `i` are worth.
@@ -70,7 +70,7 @@ def _rank(cells: Ints, thresholds: Floats, cell: Ints, value: Floats, *, strict:
     return rank
 
 
-def read_steps(net: Network, found: Structure, places: int) -> Steps:
+def read_steps(net: Network, found: Structure, places: int) -> StockSteps:
     """Neurons sorted, and what they are worth: sums that do not round, in whatever order they are taken."""
     if net.activation != "relu6":
         raise UnhandledError(f"the activation {net.activation!r} is not relu6, of which steps are made")
@@ -83,7 +83,7 @@ def read_steps(net: Network, found: Structure, places: int) -> Steps:
     low, high = -b / w, (DONE - b) / w
     if not ((high[1:] >= high[:-1]) | (cell[1:] != cell[:-1])).all():
         raise UnhandledError("neurons of a cell do not settle in the order in which they wake")
-    return Steps(order, cell, low, high, _exact_sums(values), reach)
+    return StockSteps(order, cell, low, high, _exact_sums(values), reach)
 
 
 def _exact_sums(values: Floats) -> Floats:
@@ -118,7 +118,9 @@ class Arrivals:
         return Arrivals(token, cell, self.factor[rows], self.feature[rows], self.radius[rows])
 
 
-def answers(net: Network, found: Structure, bound: Bounds, steps: Steps, points: Arrivals, passed: Ints) -> Ints:
+def step_classes(
+    net: Network, found: Structure, bound: Bounds, steps: StockSteps, points: Arrivals, passed: Ints
+) -> Ints:
     """The class that every evaluation returns `(M,)`, −1 where unsure; `passed`: neurons settled at each point."""
     if len(found.label) > 62:
         raise UnhandledError("label words of more than 62 signs")
@@ -127,8 +129,8 @@ def answers(net: Network, found: Structure, bound: Bounds, steps: Steps, points:
     by_number = np.argsort(numbers)
     ordered = numbers[by_number]
     answer = np.full(len(passed), -1, dtype=np.int64)
-    for first in range(0, len(passed), AT_ONCE):
-        part = slice(first, first + AT_ONCE)
+    for first in range(0, len(passed), POINTS_AT_ONCE):
+        part = slice(first, first + POINTS_AT_ONCE)
         value, doubt, mean = coordinates(net, found, bound, steps, points.part(part), passed[part])
         size = np.abs(value)
         least, most = (size - doubt).min(axis=1), (size + doubt).max(axis=1)
@@ -140,7 +142,7 @@ def answers(net: Network, found: Structure, bound: Bounds, steps: Steps, points:
 
 
 def coordinates(
-    net: Network, found: Structure, bound: Bounds, steps: Steps, seen: Arrivals, passed: Ints
+    net: Network, found: Structure, bound: Bounds, steps: StockSteps, seen: Arrivals, passed: Ints
 ) -> tuple[Floats, Floats, Floats]:
     """Lemma S6: label coordinates `(M, m)` before the last norm, how far those of an evaluation may be, and a bound on
     the mean `(M,)` that this norm subtracts: tables have mean 0, what neurons write need not.
@@ -151,7 +153,7 @@ def coordinates(
     start = np.searchsorted(steps.cell, seen.cell, side="left")
     base = usual * (bound.first * seen.factor[:, None]) if net.architecture.post_norm else usual
     jump = steps.level[passed] - steps.level[start]
-    doubt = PADDING * (np.full_like(base, bound.label) + 8.0 * UNIT * (np.abs(base) + np.abs(jump)))
+    doubt = PADDING * (np.full_like(base, bound.label) + 8.0 * UNIT_64 * (np.abs(base) + np.abs(jump)))
     mean = PADDING * (np.abs(jump.sum(axis=1)) / net.width + doubt.max(axis=1))
     return base + jump, doubt, mean
 
@@ -163,7 +165,7 @@ def _settled(net: Network, found: Structure, bound: Bounds, least: Floats, most:
     """
     D, m = net.width, len(found.label)
     largest = np.maximum(most, bound.largest)
-    mean = mean + PADDING * MEAN * D * UNIT * largest
+    mean = mean + PADDING * MEAN * D * UNIT_64 * largest
     rounding = PADDING * (2.0 * BINARY64.gamma(D + 24.0) + 2.0**-21)
     decided: Bools = least > 16.0 * mean  # which is not negative: no coordinate may be 0
     decided &= (largest <= HUGE) & (least >= FAINT * np.sqrt(largest**2 + net.epsilon))

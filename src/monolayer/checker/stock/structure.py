@@ -54,7 +54,7 @@ class Structure:
 
 def read_structure(net: Network, used: int) -> Structure:
     """All conditions but those on thresholds; `used` places of the position table occur in the data."""
-    _plain(net)
+    _check_plain(net)
     query, write, out, pairs = _attention(net)
     first = net.architecture.offset
     places = net["places"][first : first + used] if "places" in net else np.zeros((1, net.width))
@@ -88,7 +88,7 @@ def read_structure(net: Network, used: int) -> Structure:
     )
 
 
-def _plain(net: Network) -> None:
+def _check_plain(net: Network) -> None:
     """Norms that add nothing of their own, biases that are 0, a width whose root is a power of two."""
     D = net.width
     if net.architecture.rms:
