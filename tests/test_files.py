@@ -27,7 +27,7 @@ from monolayer.cluster import executor as executors
 from monolayer.cluster import points as cluster_points
 from monolayer.cluster.executor import Processes
 from monolayer.cluster.memorize import memorize_files
-from monolayer.cluster.points import Range, in_order
+from monolayer.cluster.points import Range, points_in_order
 from monolayer.cluster.room import WITH_TORCH, Room
 from monolayer.cluster.spill import PACKAGE, Spill, code
 from monolayer.construct.line import draw, separate
@@ -544,9 +544,9 @@ one_sign = st.sampled_from([-510.5, -510.25, -500.0, -3.5])
 def test_points_come_in_order_of_z_then_of_label(points: list[tuple[float, int]], sign: float) -> None:
     points = [(sign * z, label) for z, label in points]
     z, label = np.array([z for z, _ in points]), np.array([label for _, label in points], dtype=np.uint16)
-    found = in_order(z, label)
+    found = points_in_order(z, label)
     assert list(zip(*(column.tolist() for column in found), strict=True)) == sorted(points)
-    reals = in_order(z, np.stack([label, label], axis=1).astype(np.float64))
+    reals = points_in_order(z, np.stack([label, label], axis=1).astype(np.float64))
     assert reals[1][:, 1].tolist() == [label for _, label in sorted(points)]
 
 

@@ -25,7 +25,7 @@ from monolayer.cli import run
 from monolayer.model import attention, staircase
 from monolayer.model.attention import KEY, RankOneAttention
 from monolayer.model.contexts import contexts
-from monolayer.model.shortcut import Asked, plan, traced
+from monolayer.model.shortcut import AskedTensors, plan, traced
 from monolayer.model.staircase import Staircase
 from monolayer.theory.balls import precision
 from monolayer.theory.targets import TARGETS
@@ -179,7 +179,7 @@ def test_the_shortcut_finds_contexts_at_every_temperature(
         model.bos[KEY] = begin
         for name, key in keys.items():
             model.lift.weight[model.card.vocabulary.rows[name], KEY] = key
-        found = traced(model, Asked.of(model, model.encode(X)), plan(model)).context.tolist()
+        found = traced(model, AskedTensors.of(model, model.encode(X)), plan(model)).context.tolist()
     ends = [x[: size + 1] for x in X for size in range(len(x))] if causal else X
     for end, context in zip(ends, found, strict=True):
         seen = [begin, *(keys[name] for name in end)]
@@ -194,7 +194,7 @@ def test_scores_that_no_common_factor_fits_are_left_to_the_dense_network() -> No
     model = ml.memorize(X, Y, positions=True)
     with torch.no_grad():
         model.bos[KEY] = -3_000.0
-        assert traced(model, Asked.of(model, model.encode(X)), plan(model)) is None
+        assert traced(model, AskedTensors.of(model, model.encode(X)), plan(model)) is None
     assert (model.predict(X) == model.predict(X, path="dense")).all()
     with pytest.raises(ml.DataError, match="too far apart for an explanation"):
         model.explain(X)

@@ -27,13 +27,14 @@ from monolayer.construct.line.assemble import assemble, staircase
 from monolayer.construct.line.build import table_lift
 from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.line.points import contextual_points, ramps_at
-from monolayer.construct.task import Construction, Progress, Task
+from monolayer.construct.task import Construction, Task
 from monolayer.construct.task import StoredDraw as StoredDraw
 from monolayer.model import readouts as model_side
 from monolayer.model.attention import CODE, LABEL, RankOneAttention, onto
 from monolayer.model.cascade import Cascade
 from monolayer.model.fields import Config, Shape
 from monolayer.model.staircase import Readout
+from monolayer.table import Progress
 
 # -- a construction, and its draw ------------------------------------------------------------------------
 

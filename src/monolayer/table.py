@@ -1,9 +1,9 @@
-"""Tables: the one that a command prints, which is also the `repr` of its result in Python."""
+"""What commands show: the table of a result, which is also its `repr` in Python, and how far a long call has come."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ LONG_WORD = 64
 LONG_NAME = 14
 """Longest name that stands on the line of its numbers; a longer one gets its own line."""
 _HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+Progress = Callable[[str, float], None]
+"""A function that a long call tells how far it is: the name of the stage, and the share of the work done, 0 to 1."""
 
 
 class Tabular(Protocol):

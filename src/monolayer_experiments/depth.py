@@ -9,7 +9,8 @@ for its learning rate.
 from __future__ import annotations
 
 import monolayer as ml
-from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
+from monolayer.table import Progress
+from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, low_to_high, scatter, share, table, where
 from monolayer_experiments.runs import DEVICES, described, edge, searches, timed
 from monolayer_experiments.synthetic import without_repeats

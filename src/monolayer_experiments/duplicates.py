@@ -14,8 +14,9 @@ import numpy as np
 
 import monolayer as ml
 from monolayer.arrays import Array, Floats
+from monolayer.table import Progress
 from monolayer.theory.faithful import PaperConstruction
-from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, power, share, table
 from monolayer_experiments.synthetic import near_copies, with_repeats, without_repeats
 

@@ -17,8 +17,8 @@ from torch import nn
 import monolayer as ml
 from monolayer.arrays import Bools, Ints
 from monolayer.data import Sequences
-from monolayer.table import plural
-from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
+from monolayer.table import Progress, plural
+from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, share, table, where
 from monolayer_experiments.runs import above, timed
 from monolayer_experiments.tagging import labels_of, padded, some_phrases

@@ -13,8 +13,9 @@ import numpy as np
 
 import monolayer as ml
 from monolayer.arrays import Floats
+from monolayer.table import Progress
 from monolayer.theory.targets import TARGETS
-from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import PALETTE, column, distinct, figure, line, table, where
 from monolayer_experiments.runs import timed
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from monolayer.table import Progress
+
 Results = dict[str, Any]
-Progress = Callable[[str, float], None]
-"""`progress(stage, share)`: what is being done, and the share of the whole that is done, from 0 to 1."""
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from torch import nn
 
 import monolayer as ml
 from monolayer.arrays import Array
+from monolayer.table import Progress
 from monolayer.theory.rate import bits_under_any_change
 from monolayer_experiments.embedded import certain, memorize_embedded
-from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, low_to_high, scatter, table
 from monolayer_experiments.packed import memorize_packed, pack
 from monolayer_experiments.perturbed import NOISE_DRAWS, recall, tolerance

@@ -16,9 +16,10 @@ import numpy as np
 
 import monolayer as ml
 from monolayer.arrays import Floats
+from monolayer.table import Progress
 from monolayer.theory.targets import TARGETS
 from monolayer_experiments.equivariant import off_ramps
-from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.fleet import Fleet, sail
 from monolayer_experiments.look import bars, column, figure, low_to_high, table, where
 from monolayer_experiments.runs import timed

@@ -9,7 +9,8 @@ points (ids on a line: `4(s+d) + 2M + d`, `s = d = 1`), and the time to build.
 from __future__ import annotations
 
 import monolayer as ml
-from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
+from monolayer.table import Progress
+from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, table
 from monolayer_experiments.runs import timed
 from monolayer_experiments.synthetic import without_repeats

@@ -20,9 +20,10 @@ import math
 from dataclasses import asdict
 
 import monolayer as ml
+from monolayer.table import Progress
 from monolayer.theory.corollary import COROLLARY_MAX_BITS, Scale, corollary1
 from monolayer.theory.faithful import PaperConstruction
-from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, power, share, table
 from monolayer_experiments.synthetic import without_repeats
 

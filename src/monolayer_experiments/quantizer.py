@@ -19,8 +19,9 @@ import numpy as np
 
 import monolayer as ml
 from monolayer.arrays import Floats, Ints
+from monolayer.table import Progress
 from monolayer.theory.boltzmann import boltzmann
-from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import PALETTE, amount, figure, line, table
 
 QUESTION = "Is the first feed-forward block, which rounds the tokens, needed?"

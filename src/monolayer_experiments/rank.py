@@ -21,8 +21,9 @@ from flint import arb
 from scipy.spatial import cKDTree
 
 from monolayer.arrays import Floats, Ints
+from monolayer.table import Progress
 from monolayer.theory.balls import precision
-from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import PALETTE, amount, figure, line, scatter, table
 from monolayer_experiments.synthetic import without_repeats
 

@@ -21,8 +21,9 @@ import monolayer
 from monolayer import __version__
 from monolayer.data.aside import new_file
 from monolayer.errors import DataError
+from monolayer.table import Progress
 from monolayer_experiments import NAMES
-from monolayer_experiments.experiment import Experiment, Progress, Results, Setting
+from monolayer_experiments.experiment import Experiment, Results, Setting
 
 SOURCE = (Path(monolayer.__file__).parent, Path(__file__).parent)
 """The library and its experiments."""

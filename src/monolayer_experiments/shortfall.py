@@ -26,8 +26,9 @@ from torch import Tensor, nn
 
 import monolayer as ml
 from monolayer.arrays import Floats, Ints
+from monolayer.table import Progress
 from monolayer.theory.corollary import possible
-from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import Trace, bars, column, figure, low_to_high, share, table, where
 from monolayer_experiments.runs import apart, described, edge, searches
 from monolayer_experiments.synthetic import without_repeats

@@ -16,7 +16,8 @@ import numpy as np
 import monolayer as ml
 from monolayer.arrays import Bools, Ints
 from monolayer.data import Labels, Sequences, phrases
-from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
+from monolayer.table import Progress
+from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import amount, bars, figure, share, table, where
 from monolayer_experiments.runs import DEVICES, apart, described, edge, searches, timed
 from monolayer_experiments.trainer import predict, train

@@ -17,8 +17,9 @@ from flint import arb
 from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
+from monolayer.table import Progress
 from monolayer.theory.bounds import contextual_constants, theorem2
-from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, table
 from monolayer_experiments.synthetic import without_repeats
 

@@ -19,8 +19,9 @@ import numpy as np
 
 import monolayer as ml
 from monolayer.arrays import Floats
+from monolayer.table import Progress
 from monolayer.theory.targets import TARGETS, TargetFunction
-from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, low_to_high, table, where
 
 QUESTION = "Is one rank-1 head enough for a small error everywhere, not only in the mean?"

@@ -22,7 +22,8 @@ import torch
 from torch.nn import functional as F
 
 import monolayer as ml
-from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
+from monolayer.table import Progress
+from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import amount, column, distinct, figure, low_to_high, scatter, share, table, where
 from monolayer_experiments.runs import above
 from monolayer_experiments.unlearning_set import (

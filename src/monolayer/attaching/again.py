@@ -15,11 +15,12 @@ from monolayer.attaching.facts import ids_of
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons
-from monolayer.attaching.running import Progress, Running
+from monolayer.attaching.running import Running
 from monolayer.data import Sequences
 from monolayer.huggingface.cutting import tokenizer_of
 from monolayer.huggingface.host import TOKENIZER
-from monolayer.huggingface.manifest import Stored, fact_digest, prompt_digest
+from monolayer.huggingface.manifest import StoredFact, fact_digest, prompt_digest
+from monolayer.table import Progress
 
 LONGEST = 16
 """Tokens that are asked for where no stored answer is longer."""
@@ -47,7 +48,7 @@ def again(
         first = len(made.neurons.b_1)
         for row in new:
             starts[digests[row]] = first
-            known[digests[row]] = Stored(prompt_digest(facts[row].prompt), digests[row], len(facts[row].answer))
+            known[digests[row]] = StoredFact(prompt_digest(facts[row].prompt), digests[row], len(facts[row].answer))
             first += len(facts[row].answer)
     order = [starts[digest] + place for digest in digests for place in range(known[digest].places)]
     rows = np.array(order, dtype=np.int64)

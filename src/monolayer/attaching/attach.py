@@ -17,14 +17,14 @@ from monolayer.attaching.facts import end_token, ids_of, read_facts
 from monolayer.attaching.folder import Attached, copied
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import AMPLITUDE, Neurons, Steepness, reading, rounded, steepness
-from monolayer.attaching.running import KERNELS, Progress, Running
+from monolayer.attaching.running import KERNELS, Running
 from monolayer.data import Sequences
 from monolayer.errors import DataError, PrecisionError
 from monolayer.huggingface.cutting import Ids, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host, read_host
-from monolayer.huggingface.manifest import Manifest, Stored, fact_digest, prompt_digest
+from monolayer.huggingface.manifest import Manifest, StoredFact, fact_digest, prompt_digest
 from monolayer.huggingface.tensors import INDEX, TensorFolder
-from monolayer.table import plural
+from monolayer.table import Progress, plural
 
 
 def attach(
@@ -85,8 +85,8 @@ def attach(
     return made
 
 
-def _stored(fact: Ids) -> Stored:
-    return Stored(prompt_digest(fact.prompt), fact_digest(*fact), len(fact.answer))
+def _stored(fact: Ids) -> StoredFact:
+    return StoredFact(prompt_digest(fact.prompt), fact_digest(*fact), len(fact.answer))
 
 
 def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[Ids]) -> None:

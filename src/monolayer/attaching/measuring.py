@@ -13,12 +13,12 @@ from torch import Tensor
 from monolayer.arrays import Floats
 from monolayer.attaching.facts import read_facts
 from monolayer.attaching.folder import Attached
-from monolayer.attaching.running import KERNELS, Asked, Miss, Progress, Running
+from monolayer.attaching.running import KERNELS, Asked, Miss, Running
 from monolayer.errors import DataError, PrecisionError
 from monolayer.huggingface.cutting import Ids, cut_facts, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import fact_digest
-from monolayer.table import plural
+from monolayer.table import Progress, plural
 
 NAMED = 5
 """Rows that an error names; the rest it counts."""

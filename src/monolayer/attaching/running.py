@@ -20,6 +20,7 @@ from monolayer.attaching.neurons import normed
 from monolayer.errors import DataError
 from monolayer.huggingface.cutting import Ids
 from monolayer.huggingface.host import Host
+from monolayer.table import Progress
 
 KERNELS = ("eager", "sdpa")
 """Ways to compute attention in which every fact is asked."""
@@ -27,8 +28,6 @@ TOGETHER = 16
 """Facts that are asked in one batch, padded on the left, as `generate` takes them."""
 LOGITS = 1 << 26
 """Logits that are held at a time, at most, unless one fact has more."""
-
-Progress = Callable[[str, float], None]
 
 
 class Miss(NamedTuple):

@@ -42,6 +42,7 @@ from monolayer.data.shards import kinds, strangers
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.manifest import Manifest, is_attached
 from monolayer.huggingface.reading import Files, asked_as
+from monolayer.table import Progress
 
 LABEL_CLAIM = "every evaluation returns the label at each of the {:,} labelled points"
 CELL_CLAIM = (
@@ -172,7 +173,7 @@ def certify_files(
     folder: str | os.PathLike[str] | Stored | Files,
     names: list[str],
     *,
-    progress: Callable[[str, float], None] = lambda stage, share: None,
+    progress: Progress = lambda stage, share: None,
     **options: Any,
 ) -> Certificate | None:
     """`certify` of a saved model and the labelled data in the files `names`, read with `options`, a file at a time.

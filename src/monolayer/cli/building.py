@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from monolayer.cli.console import FactsByName, Step, flag
+from monolayer.cli.console import FactsByName, flag
 from monolayer.cli.console import out as console
-from monolayer.table import escape, number, plural
+from monolayer.table import Progress, escape, number, plural
 
 if TYPE_CHECKING:
     from monolayer.arrays import Array, Bools
@@ -62,7 +62,7 @@ def next_steps(folder: Path, data: Sequence[str], *verbs: str) -> None:
         console.print(f"  {escape(shlex.join(words))}", soft_wrap=True)
 
 
-def checked(model: Monolayer, data: Sequences, began: float, step: Step) -> FactsByName:
+def checked(model: Monolayer, data: Sequences, began: float, step: Progress) -> FactsByName:
     """Ask the model for every label, and return what `--json` prints. `began`: when construction started."""
     built = time.perf_counter()
     step("checking every label", 0.9)

@@ -8,17 +8,18 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
 from monolayer.errors import DataError
-from monolayer.table import escape, pairs, visible, visible_json
+from monolayer.table import Progress, escape, pairs, visible, visible_json
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -39,8 +40,6 @@ app = typer.Typer(
 )
 
 
-Step = Callable[[str, float], None]
-"""`step(stage, share)`: what a command is doing, and the share of the work that is done, from 0 to 1."""
 FactsByName = dict[str, Any]
 """What a command found, by name: JSON for machines, or values for the rows of a table."""
 JsonObject = dict[str, object]
@@ -140,9 +139,9 @@ def json_text(value: object, file: TextIO, indent: int | None = None) -> str:
 
 
 @contextmanager
-def progress(quiet: bool) -> Iterator[Step]:
+def progress(quiet: bool) -> Iterator[Progress]:
     """Show a bar on standard error, if that is a terminal, while the block runs; `step(stage, share)` moves it."""
-    bar = Progress(
+    bar = Bar(
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),

@@ -18,7 +18,6 @@ from monolayer.cli.console import (
     Json,
     JsonObject,
     Overwrite,
-    Step,
     app,
     check_file,
     err,
@@ -29,7 +28,7 @@ from monolayer.cli.console import (
 )
 from monolayer.cli.reading import PLAIN, Data, ModelFolder, Reading, reads
 from monolayer.errors import DataError
-from monolayer.table import plural
+from monolayer.table import Progress, plural
 
 if TYPE_CHECKING:
     import numpy as np
@@ -165,7 +164,7 @@ class _Answered(NamedTuple):
     compared: _Comparison | None
 
 
-def _ask(model: Answering, asking: _Asking, sequences: Sequences, step: Step, strict: bool) -> _Answered:
+def _ask(model: Answering, asking: _Asking, sequences: Sequences, step: Progress, strict: bool) -> _Answered:
     """Ask the model for every sequence that it can answer; an error if there is none, unless `strict`."""
     import numpy as np
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 
 from monolayer.cli.console import Json, app, as_flags, flag, out, print_json, progress, table
 from monolayer.cli.reading import PLAIN, Data, ModelFolder, Reading, book, manner, reads
+from monolayer.table import Progress
 
 if TYPE_CHECKING:
     from monolayer.checker.certificate import Certificate
@@ -96,7 +96,7 @@ def verify(
     raise typer.Exit(EXIT[certificate.verdict])
 
 
-def _measured(folder: Path, facts: Any, proof: Certificate, step: Callable[[str, float], None]) -> Certificate:
+def _measured(folder: Path, facts: Any, proof: Certificate, step: Progress) -> Certificate:
     """The certificate of a folder with facts attached, with what asking it here finds; a wrong answer refutes it."""
     from monolayer.attaching.measuring import measure
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
-from monolayer.cli.console import Step
 from monolayer.data.labels import Belongs
 from monolayer.data.names import Unit
+from monolayer.table import Progress
 
 if TYPE_CHECKING:
     from monolayer.checker.network import Stored
@@ -70,7 +70,7 @@ class Reading:
     def read(
         self,
         data: str | list[str],
-        step: Step,
+        step: Progress,
         model: Answering | Manner | None = None,
         known: bool = True,
         proved: bool = False,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from monolayer.cli.building import ConflictRule, DtypeChoice, OutFolder, Positions, Seed, given, next_steps
-from monolayer.cli.console import Json, Overwrite, Step, app, flag, print_json, progress, table, wrote
+from monolayer.cli.console import Json, Overwrite, app, flag, print_json, progress, table, wrote
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
+from monolayer.table import Progress
 
 if TYPE_CHECKING:
     from monolayer.huggingface.architecture import Architecture
@@ -132,7 +133,7 @@ def _check_before_work(architecture: str, out: Path, overwrite: bool) -> Archite
     return kind
 
 
-def _certify_and_show(model: StockModel, out: Path, data: list[str] | None, step: Step, as_json: bool) -> None:
+def _certify_and_show(model: StockModel, out: Path, data: list[str] | None, step: Progress, as_json: bool) -> None:
     """Certify the folder `out`, save the certificate in it, and print model and certificate."""
     from monolayer.checker import certify
 

@@ -21,7 +21,7 @@ from monolayer.arrays import Floats
 from monolayer.cluster import crowds, encode, parts, points
 from monolayer.cluster.blocks import Block, blocks, sample
 from monolayer.cluster.executor import Options, Work
-from monolayer.cluster.finish import Found, with_stages
+from monolayer.cluster.finish import BuildState, with_stages
 from monolayer.cluster.settle import refuse_contradictions
 from monolayer.construct.line.draw import CodeLayout, draws
 from monolayer.construct.line.points import contextual_points, scale
@@ -32,7 +32,7 @@ from monolayer.construct.line.values import LARGEST_RANK
 class Build(Work):
     """The line, stage by stage."""
 
-    def line(self, reading: dict[str, Any], options: Options) -> Found:
+    def line(self, reading: dict[str, Any], options: Options) -> BuildState:
         """The line, as `construct/line/build.py` has it; `reading`: options of `monolayer.data.read`."""
         found = encode.survey(self, reading, options)
         names = sum(len(some) for some in (found.vocabulary, found.classes) if some is not None)
@@ -43,7 +43,7 @@ class Build(Work):
             found = replace(found, parts=(*found.parts, parts.closing(self.spill, found)))
         return found
 
-    def _separate(self, found: Found, pieces: list[Block], options: Options) -> Found:
+    def _separate(self, found: BuildState, pieces: list[Block], options: Options) -> BuildState:
         """A draw that keeps points with different labels apart, and its parts; or the best there is, and its stages."""
         some = sample(self.spill, pieces, found.rules)
         tokens, target = found.rules.tokens(some), found.rules.target(found.rules.places(some))
@@ -83,16 +83,16 @@ class Build(Work):
                     break
         return self._cascade(replace(best, tried=tried), pieces, options)
 
-    def _kappa(self, found: Found, pieces: list[Block], error: float) -> float:
+    def _kappa(self, found: BuildState, pieces: list[Block], error: float) -> float:
         """κ, for which the contexts of all files are computed."""
         if found.rules.per == "sequence":
             return 1.0
         tasks = {found.contexts(i): (block, found.rules, found.draw) for i, block in enumerate(pieces)}
-        self.do("computing contexts", (0.2, 0.3), points.contexts, tasks)
+        self.do("computing contexts", (0.2, 0.3), points.write_contexts, tasks)
         first, last = np.stack([self.spill.facts(name)["extent"] for name in tasks], axis=1)
         return scale(1.0, float(last.max() - first.min()), error)
 
-    def _parts(self, found: Found, pieces: list[Block], at: Floats, *, strict: bool, staged: bool) -> Found:
+    def _parts(self, found: BuildState, pieces: list[Block], at: Floats, *, strict: bool, staged: bool) -> BuildState:
         """The points of every block, cut into ranges; each range as a part of the staircase.
 
         `staged`: there will be crowds, so that parts of classes are written as those of the first of several stages.
@@ -105,7 +105,7 @@ class Build(Work):
         }
         if all(map(self.spill.finished, names)) and not self.spill.numbers(found.points(0)).exists():
             tasks = {}  # they were dropped, since nobody needed them any more
-        self.do("cutting points into ranges", (0.3, 0.6), points.points, tasks)
+        self.do("cutting points into ranges", (0.3, 0.6), points.write_points, tasks)
         bounds = np.array([self.spill.facts(name)["bounds"] for name in tasks]).reshape(len(tasks), len(names) + 1)
         ends = [-math.inf, *at.tolist(), math.inf]
         ranges = {}
@@ -116,15 +116,15 @@ class Build(Work):
         self.do("building steps", (0.6, 0.98), parts.part, ranges)
         return replace(found, parts=tuple({"name": name, **self.spill.facts(name)} for name in names))
 
-    def _drop_points(self, found: Found, pieces: list[Block]) -> None:
+    def _drop_points(self, found: BuildState, pieces: list[Block]) -> None:
         self.spill.drop(*(found.points(i) for i in range(len(pieces))))
 
-    def _drop(self, found: Found, pieces: list[Block]) -> None:
+    def _drop(self, found: BuildState, pieces: list[Block]) -> None:
         """What a draw left that is not used."""
         self._drop_points(found, pieces)
         self.spill.drop(*(part["name"] for part in found.parts))
 
-    def _cascade(self, found: Found, pieces: list[Block], options: Options) -> Found:
+    def _cascade(self, found: BuildState, pieces: list[Block], options: Options) -> BuildState:
         """Further stages for the points in crowds; the parts as those of a first stage."""
         every, rules = found.crowds, found.rules
         assert every is not None  # asked only where there are some
@@ -138,7 +138,7 @@ class Build(Work):
         self._drop_points(found, pieces)
         return replace(self._staged(found, every), last=(*found.last_label, float(every.ends[1])))
 
-    def _staged(self, found: Found, every: crowds.Crowds | None) -> Found:
+    def _staged(self, found: BuildState, every: crowds.Crowds | None) -> BuildState:
         """The parts as those of the first of several stages if there are crowds, else of the only one.
 
         Those that were written as such, since it was foreseen, stay as they are.

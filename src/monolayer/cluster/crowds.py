@@ -6,14 +6,14 @@ They are few. Each part says which lie in it, and their points are looked up wit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
 from monolayer.cluster.blocks import Block, Rules
-from monolayer.cluster.points import columns
+from monolayer.cluster.points import point_columns
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.separate import inside
 from monolayer.data import Sequences
@@ -45,14 +45,26 @@ class Crowds:
         return cls(low, high, stretch, level, first, (lowest, lowest + total)) if len(low) else None
 
 
-def looked_up(
-    spill: Spill, block: Block, rules: Rules, points: str, wanted: Floats
-) -> tuple[Floats, NDArray[Any], Sequences, Ints, Ints]:
-    """The labelled places `(Q,)` of a block whose `z` lies in one of the stretches `wanted` `(2, J)`, in order.
+class FoundPlaces(NamedTuple):
+    """Some labelled places `(Q,)` of a block, with the sequences that they lie in.
 
-    `z`, label, their sequences, and which tokens or sequences they are, of these and of the whole block.
+    `data`: these sequences, each once. `place`: which token of `data` each place is, or which sequence if a label
+    belongs to a whole sequence. `place_in_block`: the same, counted in the whole block.
     """
-    every = columns(spill, points, rules)
+
+    z: Floats
+    label: NDArray[Any]
+    data: Sequences
+    place: Ints
+    place_in_block: Ints
+
+
+def looked_up(spill: Spill, block: Block, rules: Rules, points: str, wanted: Floats) -> FoundPlaces:
+    """The labelled places of a block whose `z` lies in one of the stretches `wanted` `(2, J)`, in the block's order.
+
+    `points`: the piece of the spill folder that holds the points of the block.
+    """
+    every = point_columns(spill, points, rules)
     there = inside(np.searchsorted(every.z, wanted[0]), np.searchsorted(every.z, wanted[1], side="right"))
     number = every.number[there].astype(np.int64)
     order = np.argsort(number)
@@ -66,16 +78,18 @@ def looked_up(
     rows, own = np.unique(row, return_inverse=True)
     data = block.data(spill, rules, rows if len(rows) else np.zeros(1, np.int64))
     if rules.per == "sequence":
-        return z, label, data, own, row
-    return z, label, data, data.offsets[own] + position, (np.cumsum(lengths) - lengths)[row] + position
+        return FoundPlaces(z, label, data, own, row)
+    place_in_block = (np.cumsum(lengths) - lengths)[row] + position
+    return FoundPlaces(z, label, data, data.offsets[own] + position, place_in_block)
 
 
 def held(spill: Spill, name: str, block: Block, rules: Rules, points: str, wanted: Floats) -> None:
-    """The points of a block in crowds `wanted` `(2, J)`, with their sequences."""
-    z, label, data, row, _ = looked_up(spill, block, rules, points, wanted)
+    """Write the points of a block that lie in crowds `wanted` `(2, J)`, with their sequences, as the piece `name`."""
+    found = looked_up(spill, block, rules, points, wanted)
+    data, row = found.data, found.place
     position = row[:0]
     if rules.per == "token":
         place, row = row, np.searchsorted(data.offsets, row, side="right") - 1
         position = place - data.offsets[row]
     tokens = data.tokens[data.flat(row)]
-    spill.write(name, [], z=z, label=label, position=position, lengths=data.lengths[row], tokens=tokens)
+    spill.write(name, [], z=found.z, label=found.label, position=position, lengths=data.lengths[row], tokens=tokens)

@@ -27,7 +27,7 @@ from monolayer.errors import DataError
 from monolayer.model.fields import JsonObject
 
 if TYPE_CHECKING:  # workers do without PyTorch
-    from monolayer.cluster.finish import Found
+    from monolayer.cluster.finish import BuildState
 
 
 def encode(spill: Spill, name: str, shard: FileIdentity, reading: JsonObject, causal: bool) -> None:
@@ -116,9 +116,9 @@ def _total(size: int, rows: list[Ints], counts: list[Ints]) -> Ints:
     return total
 
 
-def survey(work: Work, reading: JsonObject, options: Options) -> Found:
+def survey(work: Work, reading: JsonObject, options: Options) -> BuildState:
     """Encode every file, and join what they share: names, counts, and the order of the tokens among the codes."""
-    from monolayer.cluster.finish import Found
+    from monolayer.cluster.finish import BuildState
 
     spill, files = work.spill, [shard["name"] for shard in work.shards]
     tasks = {f"encoded-{i:05}": (shard, reading, options.causal) for i, shard in enumerate(work.shards)}
@@ -148,7 +148,7 @@ def survey(work: Work, reading: JsonObject, options: Options) -> Found:
         elif per == "token":
             known = fact["last"] >= 0
             last[rows[i][known], 0] = label_rows[i][fact["last"][known]]
-    return Found(
+    return BuildState(
         work.shards,
         replace(rules, order=by_label(last)) if per == "token" else rules,
         names.cut_into(unit),

@@ -24,7 +24,7 @@ from monolayer.cluster.spill import FileIdentity, Spill
 from monolayer.errors import DataError, OutOfMemoryError
 
 if TYPE_CHECKING:  # a worker starts without PyTorch
-    from monolayer.construct.task import Progress
+    from monolayer.table import Progress
 
 Engine = Literal["processes", "dask"]
 PieceArguments = tuple[Any, ...]

@@ -37,7 +37,7 @@ PartFacts = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class BuildState:
     """What a build has found so far: names and counts of all files, then a draw and its parts, then further stages.
 
     `parts`: for every range of points, the facts about its part of the staircase. `last`: what the first stage writes
@@ -104,7 +104,9 @@ class Found:
         return Points(np.zeros(0), np.zeros(0, np.int64), self.kappa, self.fixed_error)
 
 
-def with_stages(spill: Spill, found: Found, crowds: Crowds, pieces: list[str], seed: int, allowed: int) -> Found:
+def with_stages(
+    spill: Spill, found: BuildState, crowds: Crowds, pieces: list[str], seed: int, allowed: int
+) -> BuildState:
     """The stages behind the first, from the points in its crowds; an error if these cannot be told apart."""
     rules, facts = found.rules, [spill.facts(name) for name in pieces]
     z, label, position, lengths, flat = (
@@ -133,7 +135,7 @@ def with_stages(spill: Spill, found: Found, crowds: Crowds, pieces: list[str], s
     return replace(found, stages=tuple(more.stages), values=tuple(values.values()))
 
 
-def _crowded(found: Found, count: int, rank: int | None) -> PrecisionError:
+def _crowded(found: BuildState, count: int, rank: int | None) -> PrecisionError:
     """The error for data that are consistent but that float64 cannot hold at the rank that is allowed."""
     low, high = found.ends
     holds = int(np.sqrt((high - low) / (SLACK * float(found.errors.error(np.array([low, high])).max()))))
@@ -149,14 +151,14 @@ def _crowded(found: Found, count: int, rank: int | None) -> PrecisionError:
     )
 
 
-def finish(spill: Spill, found: Found, out: Path, overwrite: bool) -> Path:
+def finish(spill: Spill, found: BuildState, out: Path, overwrite: bool) -> Path:
     """Save the model as the folder `out`; the weights of the readout are taken from the files of the spill folder."""
     model = _model_of(found)
     files = [(spill.numbers(part["name"]), str(part["digest"][0])) for part in found.parts]
     return save(model, out, parts=files, overwrite=overwrite)
 
 
-def _model_of(found: Found) -> Monolayer:
+def _model_of(found: BuildState) -> Monolayer:
     """The network. Tensors of its readout that already lie in files have the right sizes here, and no numbers."""
     draw, rules = found.draw, found.rules
     steps = sum(int(part["steps"]) for part in found.parts)
@@ -182,7 +184,7 @@ def _model_of(found: Found) -> Monolayer:
     return _with_summary(model, found, {"temperature": draw.temperature} | more)
 
 
-def _with_summary(model: Monolayer, found: Found, more: JsonObject) -> Monolayer:
+def _with_summary(model: Monolayer, found: BuildState, more: JsonObject) -> Monolayer:
     """The model with its summary. `more`: fields that only the caller knows; they win over the usual ones."""
     count, least = sum(int(part["count"]) for part in found.parts), min(float(part["least"]) for part in found.parts)
     low, high = found.ends

@@ -16,13 +16,13 @@ from monolayer.cluster.finish import finish
 from monolayer.cluster.room import WITHOUT_TORCH, Room
 from monolayer.cluster.spill import FULL, PausedError, code, identity, open_spill
 from monolayer.construct.line.draw import check_seed, check_temperature
-from monolayer.construct.task import Progress
 from monolayer.data.folder import check_output
 from monolayer.data.labels import Per, check_per
 from monolayer.data.names import Unit
 from monolayer.data.shards import files as matching
 from monolayer.data.shards import tokens_at_most
 from monolayer.errors import DataError
+from monolayer.table import Progress
 
 
 def memorize_files(

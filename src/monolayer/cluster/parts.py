@@ -26,7 +26,7 @@ from monolayer.construct.line.separate import apart, margins
 from monolayer.model.sharded import part_header
 
 if TYPE_CHECKING:  # workers do without PyTorch
-    from monolayer.cluster.finish import Found
+    from monolayer.cluster.finish import BuildState
 
 NEAR = 1 << 10
 """Stretches of a range, at the most, that are looked at for contradictions."""
@@ -126,7 +126,7 @@ def staged(spill: Spill, name: str, part: str, number: int, reals: int, first: i
     spill.write(name, [], digest=np.array([digest]))
 
 
-def closing(spill: Spill, found: Found) -> dict[str, Any]:
+def closing(spill: Spill, found: BuildState) -> dict[str, Any]:
     """The part with what stands right of all steps, of real labels."""
     name = f"closing-{found.name}"
     blocks = [_begin(len(found.parts), 0, len(found.last), 1), np.array(found.last)]

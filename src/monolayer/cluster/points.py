@@ -19,19 +19,19 @@ from monolayer.cluster.spill import Spill
 from monolayer.construct.line.draw import Draw
 from monolayer.construct.line.points import Points, contextual_points, too_narrow
 
-BESIDE = 64
+LOOKED_AT_FIRST = 64
 """Points of each slice behind a range that are looked at first for a place to end it."""
-LOOKED_AT = 1 << 12
+LOOKED_AT_MOST = 1 << 12
 """Points behind a splitter among which a range must end while labels may contradict each other."""
 
 
-def contexts(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw) -> None:
+def write_contexts(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw) -> None:
     """The contexts of a block, and the least and the largest of them."""
     values = draw.contexts(rules.tokens(block.data(spill, rules)))
     spill.write(name, [values], extent=np.array([values.min(), values.max()]))
 
 
-def points(
+def write_points(
     spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, contexts: str | None, splitters: Floats
 ) -> None:
     """The points of a block in order, and where the ranges begin; `contexts`: the piece that has them, if one does."""
@@ -46,7 +46,7 @@ def points(
     spill.write(name, [found.z, label, found.order.astype(np.int32, copy=False)], bounds=bounds)
 
 
-class Columns(NamedTuple):
+class PointColumns(NamedTuple):
     """The points of a block, in order, as they lie in its file: `z` and number `(P,)`, label `(P,)` or `(P, m)`."""
 
     z: Floats
@@ -54,21 +54,41 @@ class Columns(NamedTuple):
     number: NDArray[np.int32]
 
 
-def columns(spill: Spill, name: str, rules: Rules) -> Columns:
+def point_columns(spill: Spill, name: str, rules: Rules) -> PointColumns:
     """The points of a block. Of the file only the pages that somebody looks at are read."""
     total, size, kind = int(spill.facts(name)["bounds"][-1]), max(1, rules.reals), rules.label_type
     if total == 0:
-        return Columns(np.zeros(0), np.zeros((0, size) if rules.reals else 0, kind), np.zeros(0, np.int32))
+        return PointColumns(np.zeros(0), np.zeros((0, size) if rules.reals else 0, kind), np.zeros(0, np.int32))
     content = np.memmap(spill.numbers(name), np.uint8, "r")
     z, label, number = np.split(content, np.cumsum([8 * total, kind.itemsize * size * total]))
     labels = label.view(kind)
-    return Columns(z.view(np.float64), labels.reshape(-1, size) if rules.reals else labels, number.view(np.int32))
+    return PointColumns(z.view(np.float64), labels.reshape(-1, size) if rules.reals else labels, number.view(np.int32))
 
 
 def splitters(values: Floats, ranges: int) -> Floats:
     """Numbers that cut a sample into ranges of about equal size."""
     ordered = np.sort(values) if len(values) else np.zeros(1)  # of tokens without a next one: any number will do
     return ordered[[i * len(ordered) // ranges for i in range(1, ranges)]]
+
+
+class RangePoints(NamedTuple):
+    """Points of a range in order, equal ones once: `z` `(P,)`, label `(P,)` or `(P, m)`.
+
+    `clean`: whether both ends lie in wide gaps with no crowd beside them. The first point is the last one
+    before the range, if there is one.
+    """
+
+    z: Floats
+    label: NDArray[Any]
+    clean: bool
+
+
+class PointsBehind(NamedTuple):
+    """Points in order, equal ones once, from a range and some behind it; `complete`: no points lie further behind."""
+
+    z: Floats
+    label: NDArray[Any]
+    complete: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,24 +115,27 @@ class Range:
         """Points with the rounding errors of these."""
         return Points(z, z, self.kappa, self.error)
 
-    def gather(self, spill: Spill, strict: bool) -> tuple[Floats, NDArray[Any], bool]:
-        """`z` and label of its points in order, equal ones once, after the one before them; whether its ends are clean.
+    def gather(self, spill: Spill, strict: bool) -> RangePoints:
+        """The points of this range, from all pieces.
 
         It begins and ends behind its splitters, at the first wide gap between two stretches that are no crowds. Where
         that is far away it is cut before, and its crowds may be others, unless `strict`.
         """
-        behind = BESIDE
+        behind = LOOKED_AT_FIRST
         while True:
-            z, label, complete = self._read(spill, behind)
+            z, label, complete = self._points_up_to(spill, behind)
             start, stop = (self._end(z, label, complete, at, strict) for at in (self.since, self.until))
             if start is not None and stop is not None:
                 break
             behind *= 16
         here = slice(max(0, start[0] - 1), stop[0]) if start[0] < stop[0] else slice(0)
-        return z[here], label[here], start[1] and stop[1]
+        return RangePoints(z[here], label[here], start[1] and stop[1])
 
-    def _read(self, spill: Spill, behind: int) -> tuple[Floats, NDArray[Any], bool]:
-        """Points from the last before it to as many `behind` it as are surely all; whether these are all there are."""
+    def _points_up_to(self, spill: Spill, behind: int) -> PointsBehind:
+        """Points from the last before the range on. Of each piece, at most `behind` points behind the range are read.
+
+        What lies beyond the last point read of any piece is left out, since other points may lie between.
+        """
         held, count, known = list[tuple[Floats, NDArray[Any]]](), 0, np.inf
         for piece, (first, last, total) in zip(self.pieces, self.bounds.tolist(), strict=True):
             begin, end = max(0, first - 1), min(total, last + behind)
@@ -125,7 +148,7 @@ class Range:
                 count = len(held[0][0])
         z, label = self._joined(held)
         below = len(z) if known == np.inf else int(np.searchsorted(z, known))
-        return z[:below], label[:below], known == np.inf
+        return PointsBehind(z[:below], label[:below], known == np.inf)
 
     def _slice(self, spill: Spill, piece: str, begin: int, end: int, total: int) -> tuple[Floats, NDArray[Any]]:
         """`z` and label of points `begin` to `end` of a piece that has `total`; its file is opened once for both."""
@@ -141,7 +164,7 @@ class Range:
 
     def _joined(self, held: list[tuple[Floats, NDArray[Any]]]) -> tuple[Floats, NDArray[Any]]:
         """Points of several pieces as one: in order, equal ones once."""
-        z, label = in_order(np.concatenate([z for z, _ in held]), np.concatenate([label for _, label in held]))
+        z, label = points_in_order(np.concatenate([z for z, _ in held]), np.concatenate([label for _, label in held]))
         new = np.append(True, (z[1:] != z[:-1]) | differ(label))[: len(z)]
         return (z, label) if new.all() else (z[new], label[new])
 
@@ -151,7 +174,7 @@ class Range:
         """Where the range behind a splitter begins, and whether that is clean; None: more points must be looked at."""
         if np.isinf(splitter):
             return (0 if splitter < 0 else len(z)), True
-        first, most = int(np.searchsorted(z, splitter)), len(z) if strict else LOOKED_AT
+        first, most = int(np.searchsorted(z, splitter)), len(z) if strict else LOOKED_AT_MOST
         found = self._clean(z[first : first + most], label[first : first + most])
         if found is not None:
             return first + found, True
@@ -161,7 +184,7 @@ class Range:
 
     def _clean(self, z: Floats, label: NDArray[Any]) -> int | None:
         """The first point behind a wide gap with no crowd on either side of it."""
-        for size in (BESIDE, len(z)):
+        for size in (LOOKED_AT_FIRST, len(z)):
             here = self.points(z[:size])
             wide = np.flatnonzero(~too_narrow(here.room))
             changes = np.append(0, np.cumsum(differ(label[:size])))
@@ -178,7 +201,7 @@ def differ(label: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(found.any(axis=1)) if found.ndim == 2 else found
 
 
-def in_order(z: Floats, label: NDArray[Any]) -> tuple[Floats, NDArray[Any]]:
+def points_in_order(z: Floats, label: NDArray[Any]) -> tuple[Floats, NDArray[Any]]:
     """Points in order of `z`, then of label.
 
     Floats of one sign are in the order of their bits, or in its reverse: where 64 bits hold what those of all points

@@ -25,10 +25,10 @@ from monolayer.construct.target import Target
 from monolayer.data import Sequences
 
 if TYPE_CHECKING:  # workers do without PyTorch
-    from monolayer.cluster.finish import Found
+    from monolayer.cluster.finish import BuildState
 
 
-def refuse_contradictions(work: Work, found: Found, pieces: list[Block]) -> None:
+def refuse_contradictions(work: Work, found: BuildState, pieces: list[Block]) -> None:
     """Raise an error that shows two places whose labels contradict each other, if there are such."""
     spill, rules = work.spill, found.rules
     near = np.concatenate([part["near"] for part in found.parts], axis=1)
@@ -49,13 +49,14 @@ def refuse_contradictions(work: Work, found: Found, pieces: list[Block]) -> None
 
 def alike(spill: Spill, name: str, block: Block, rules: Rules, points: str, near: Floats) -> None:
     """Write, for the places of a block whose `z` lies in the stretches `near` `(2, J)`, signature, label and number."""
-    _, label, data, place, flat = looked_up(spill, block, rules, points, near)
+    found = looked_up(spill, block, rules, points, near)
+    label, data = found.label, found.data
     context = Context(data, data.tokens, rules.positions, rules.causal)
     # Labels are numbers `(P,)`, or reals `(P, m)` as the words that they are.
     words = [label] if label.ndim == 1 else list(np.ascontiguousarray(label).view(np.uint64).T)
-    key = signatures(context, rules.target(place), rules.vocabulary, rules.longest)
+    key = signatures(context, rules.target(found.place), rules.vocabulary, rules.longest)
     first = block.row if rules.per == "sequence" else block.token
-    columns = [column.astype(np.uint64) for column in (*key, *words, first + flat)]
+    columns = [column.astype(np.uint64) for column in (*key, *words, first + found.place_in_block)]
     order = np.argsort(columns[0])
     spill.write(name, [column[order] for column in columns], places=len(order))
 
@@ -91,7 +92,7 @@ def _new(columns: Array) -> NDArray[np.bool_]:
     return np.append(True, (columns[:, 1:] != columns[:, :-1]).any(axis=0))[: columns.shape[1]]
 
 
-def _shown(work: Work, found: Found, pieces: list[Block], two: list[int], count: int) -> Exception:
+def _shown(work: Work, found: BuildState, pieces: list[Block], two: list[int], count: int) -> Exception:
     """The error that names the places `two`, which are given by their numbers among the places of all files."""
     rules, rows, named, places, labels = found.rules, [], [], [], []
     base = [block.row if rules.per == "sequence" else block.token for block in pieces]

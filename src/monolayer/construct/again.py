@@ -13,11 +13,11 @@ from torch import nn
 from monolayer.arrays import Ints
 from monolayer.construct.line.again import LineAgain
 from monolayer.construct.robust.again import RobustAgain
-from monolayer.construct.task import Progress, StoredDraw, Task
+from monolayer.construct.task import StoredDraw, Task
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer
-from monolayer.table import plural
+from monolayer.table import Progress, plural
 
 CONSTRUCTIONS: dict[str, type[StoredDraw]] = {"line": LineAgain, "robust": RobustAgain}
 """For every name of a construction in files, the class that reads its draw and builds with it."""

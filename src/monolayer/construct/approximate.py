@@ -8,7 +8,6 @@ stores the value of the function at the centres. After the first block this is t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -24,7 +23,6 @@ from monolayer.construct.line.draw import Tokens, averaging, check_seed, check_t
 from monolayer.construct.line.points import SLACK, ramps_at
 from monolayer.construct.line.separate import DRAWS, Separated, separate
 from monolayer.construct.target import Target
-from monolayer.construct.task import Progress
 from monolayer.construct.uniform import uniform
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.attention import CODE, KEY
@@ -34,6 +32,7 @@ from monolayer.model.device import check_device
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.uniform import Uniform
+from monolayer.table import Progress
 
 RAMP = 2.0**-20
 """Width of a ramp as a share of a cell: at most one point in a million lies on a ramp of a given coordinate."""
@@ -59,7 +58,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     temperature: float | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> Monolayer | Uniform:
     """Build a `Monolayer` within `error` of `f`, except on narrow ramps: at most `d n` millionths of the domain.
 

@@ -18,7 +18,7 @@ from monolayer.construct.line.build import Line
 from monolayer.construct.rectangle import explained, on_device
 from monolayer.construct.robust.build import ROBUST_RANK, Robust
 from monolayer.construct.robust.stored import RobustFormat
-from monolayer.construct.task import Construction, Progress, Task
+from monolayer.construct.task import Construction, Task
 from monolayer.data.names import Unit
 from monolayer.data.readers import sequences_of
 from monolayer.data.sequences import Per
@@ -28,6 +28,7 @@ from monolayer.model.card import Fingerprint
 from monolayer.model.device import check_device, elsewhere
 from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
+from monolayer.table import Progress
 
 
 def memorize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
@@ -17,6 +16,7 @@ from monolayer.data.distinct import distinct_rows
 from monolayer.model.card import Card, Summary
 from monolayer.model.fields import JsonObject
 from monolayer.model.monolayer import Monolayer
+from monolayer.table import Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +75,6 @@ class Task:
             entropy=None if target.classes is None else target.entropy_bits(),
             **facts,
         )
-
-
-Progress = Callable[[str, float], None]
-"""Called with the name of a stage and the share of the work that lies behind."""
 
 
 class Construction(Protocol):

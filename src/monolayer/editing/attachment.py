@@ -21,7 +21,7 @@ from monolayer.data.sequences import Per
 from monolayer.editing.difference import Content, array_of, tensor_of
 from monolayer.errors import DataError
 from monolayer.huggingface.hosts import HOSTS
-from monolayer.huggingface.manifest import FILE, Stored
+from monolayer.huggingface.manifest import FILE, StoredFact
 
 PARTS = {name: f"appended.{name}" for name in Neurons._fields}
 """Neurons are compared as one list, whatever blocks they stand in."""
@@ -70,7 +70,7 @@ class Attachment:
             parts = [tensor_of(content.tensors[name], dtype).double().numpy() for name in PARTS.values()]
             measured = {fact.fact: fact.moved for fact in old.manifest.facts}
             rows = content.config[FILE]["facts"]
-            facts = tuple(Stored(prompt, fact, places, measured.get(fact)) for prompt, fact, places in rows)
+            facts = tuple(StoredFact(prompt, fact, places, measured.get(fact)) for prompt, fact, places in rows)
             model = replace(old, neurons=Neurons(*parts), manifest=replace(old.manifest, facts=facts, appended={}))
             made = Attachment(model, self.names)
             fits = made.content.config == content.config and model.manifest.neurons == len(model.neurons.b_1)

@@ -27,7 +27,7 @@ HOST_WEIGHTS = "host.safetensors"
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredFact:
     """A fact by digests of its ids: the prompt, prompt and answer; `places`: its neurons, one per token of the answer.
 
     `moved`: how much of the state's cosine with its key was lost, at most, in the evaluations that were tried.
@@ -51,7 +51,7 @@ class Manifest:
     appended: Mapping[str, str]
     radius: float
     end: int | None
-    facts: tuple[Stored, ...] = ()
+    facts: tuple[StoredFact, ...] = ()
     measured: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -81,7 +81,7 @@ class Manifest:
             version = said.pop("version")
             if version != VERSION:
                 raise ModelFileError(f"{FILE} has version {version!r}; this monolayer reads {VERSION}")
-            found = cls(**said | {"facts": tuple(Stored(**fact) for fact in said["facts"])})
+            found = cls(**said | {"facts": tuple(StoredFact(**fact) for fact in said["facts"])})
             _check(found)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, ModelFileError):

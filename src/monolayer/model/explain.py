@@ -25,7 +25,7 @@ from monolayer.model.card import Card
 from monolayer.model.contexts import contexts, spread
 from monolayer.model.fields import JsonObject
 from monolayer.model.parts import Parts, staircase_of
-from monolayer.model.shortcut import Asked, everywhere, lines, plan, traced, values
+from monolayer.model.shortcut import AskedTensors, everywhere, lines, plan, traced, values
 from monolayer.table import visible
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def explain(model: Parts, data: Sequences) -> Explanation:
             "an explanation needs weights as they were built, and nothing hooked into the forward pass: this model was "
             "changed"
         )
-    asked, steps = Asked.of(model, data), way.stages[0].steps
+    asked, steps = AskedTensors.of(model, data), way.stages[0].steps
     met = traced(model, asked, way)
     if met is None:
         raise DataError(

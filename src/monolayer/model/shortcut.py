@@ -29,7 +29,7 @@ SCAN = 16
 """Weights that can be looked at in less than the time that one token takes to answer for."""
 
 
-class Stage(NamedTuple):
+class LineStage(NamedTuple):
     """One line: its `κ`, the coordinate of the stream that attention averages for it, and its steps."""
 
     kappa: float
@@ -42,11 +42,11 @@ class Plan(NamedTuple):
 
     temperature: float
     cells: CellSteps | None
-    stages: tuple[Stage, ...]
+    stages: tuple[LineStage, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class AskedTensors:
     """Sequences as tensors on the model's device: tokens `(T,)` or `(T, d)`, lengths `(N,)`, places `(T,)`."""
 
     tokens: Tensor
@@ -54,7 +54,7 @@ class Asked:
     position: Tensor | None
 
     @classmethod
-    def of(cls, model: Parts, data: Sequences) -> Asked:
+    def of(cls, model: Parts, data: Sequences) -> AskedTensors:
         """Encoded data; without their places where the model has no positions."""
         tokens, lengths = (torch.from_numpy(part).to(model.bos.device) for part in (data.tokens, data.lengths))
         if model.card.vocabulary is None:
@@ -63,7 +63,7 @@ class Asked:
         return cls(tokens, lengths, position)
 
     @classmethod
-    def rows(cls, model: Parts, X: Tensor) -> Asked | None:
+    def rows(cls, model: Parts, X: Tensor) -> AskedTensors | None:
         """Ids `X` `(N, n)` that lie on the model's device and are its row numbers; None: they are not."""
         names, whole = model.card.vocabulary, not (X.is_floating_point() or X.is_complex() or X.dtype == torch.bool)
         if names is None or not (
@@ -112,7 +112,7 @@ def _plan(model: Parts) -> Plan | None:
         return None
     temperature, kappas = found
     values = [value for value, _ in readout.slots]
-    return Plan(temperature, cells, tuple(map(Stage, kappas, values, tables)))
+    return Plan(temperature, cells, tuple(map(LineStage, kappas, values, tables)))
 
 
 @torch.no_grad()
@@ -125,13 +125,13 @@ def fast_labels(model: Parts, data: Sequences) -> Tensor | None:
     if not getattr(readout, "slots", ()):  # a robust one, or a part that was put in its place
         return None if hooked(model) or _replaced(model) else readout.fast(model, data)
     way = _fresh_plan(model, len(data.tokens))
-    return None if way is None else labels_by(model, Asked.of(model, data), way)
+    return None if way is None else labels_by(model, AskedTensors.of(model, data), way)
 
 
 @torch.no_grad()
 def labels_there(model: Parts, X: Tensor) -> Tensor | None:
     """Labels of ids `X` `(N, n)` on their device, as `predict` shapes them; None: only NumPy can tell."""
-    classes, asked = model.card.classes, Asked.rows(model, X)
+    classes, asked = model.card.classes, AskedTensors.rows(model, X)
     if asked is None or not (classes is None or classes.identity) or not getattr(model.feed_forward, "slots", ()):
         return None
     way = _fresh_plan(model, X.numel())
@@ -149,7 +149,7 @@ def _fresh_plan(model: Parts, tokens: int) -> Plan | None:
     return plan(model)
 
 
-def labels_by(model: Parts, asked: Asked, way: Plan) -> Tensor | None:
+def labels_by(model: Parts, asked: AskedTensors, way: Plan) -> Tensor | None:
     """Label coordinates `(P, m)`: the sum of what the stages write. None where scores are too far apart for that."""
     met = traced(model, asked, way)
     if met is None:
@@ -168,7 +168,7 @@ def values(card: Card, label: Tensor) -> Tensor:
     return label if card.classes is None else label[:, 0].round().clamp(0, len(card.classes) - 1).to(torch.int64)
 
 
-def lines(model: Parts, asked: Asked, way: Plan, met: Traced) -> Iterator[tuple[Tensor, Tensor]]:
+def lines(model: Parts, asked: AskedTensors, way: Plan, met: Traced) -> Iterator[tuple[Tensor, Tensor]]:
     """Stage by stage, `z = code + κ mean` `(P,)` of every answering place, and the level of its step there."""
     code, mean = met.code, met.context
     for number, stage in enumerate(way.stages):
@@ -196,7 +196,7 @@ class Traced:
     context: Tensor
 
 
-def traced(model: Parts, asked: Asked, way: Plan) -> Traced | None:
+def traced(model: Parts, asked: AskedTensors, way: Plan) -> Traced | None:
     """The numbers of every token and answering place, by segment sums; None: scores are too far apart for them."""
     temperature, bos_key, bos_code = way.temperature, model.bos[KEY], model.bos[CODE]
     written: tuple[Tensor, ...] | None = None
@@ -237,7 +237,7 @@ def _common_factor(score: Tensor, begin: float, key: Tensor, lengths: Tensor) ->
     return top
 
 
-def _column(model: Parts, asked: Asked, slot: int, written: tuple[Tensor, ...] | None = None) -> Tensor:
+def _column(model: Parts, asked: AskedTensors, slot: int, written: tuple[Tensor, ...] | None = None) -> Tensor:
     """One coordinate of the stream before attention, at every token `(T,)`; `written`: key and code by cells."""
     if written is not None:
         value = written[slot - KEY]
@@ -250,7 +250,7 @@ def _column(model: Parts, asked: Asked, slot: int, written: tuple[Tensor, ...] |
     return value
 
 
-def _further_mean(model: Parts, asked: Asked, met: Traced, slot: int) -> Tensor:
+def _further_mean(model: Parts, asked: AskedTensors, met: Traced, slot: int) -> Tensor:
     """The mean of another coordinate of the stream under the same softmax, as `contexts` gives it."""
     begin = met.begin, float(model.bos[slot] * met.begin)
     moment = _column(model, asked, slot) * met.weight
@@ -258,7 +258,7 @@ def _further_mean(model: Parts, asked: Asked, met: Traced, slot: int) -> Tensor:
     return mean
 
 
-def everywhere(model: Parts, asked: Asked, mean: Tensor) -> Tensor:
+def everywhere(model: Parts, asked: AskedTensors, mean: Tensor) -> Tensor:
     """Means as `contexts` gives them, at every answering place `(P,)`."""
     return mean if model.card.per == "sequence" or model.card.causal else spread(mean, asked.lengths)
 

@@ -11,7 +11,6 @@ import torch
 from monolayer.arrays import Ints, dtype_name
 from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.line.draw import check_seed
-from monolayer.construct.task import Progress
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
@@ -26,6 +25,7 @@ from monolayer.stock.folder import StockModel
 from monolayer.stock.labelled import StockTask, stock_task, token_names, with_unknown
 from monolayer.stock.robust import CellDtype, check_options, robust_model, robust_model_again
 from monolayer.stock.steps import steps_model
+from monolayer.table import Progress
 
 
 def memorize_as(

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from monolayer.construct.target import Target
-from monolayer.construct.task import Progress
 from monolayer.data import Sequences
 from monolayer.data.folder import check_output
 from monolayer.data.prompts import pieces
@@ -27,6 +26,7 @@ from monolayer.model.monolayer import Monolayer
 from monolayer.stock.build import memorize_as
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import STOCK, StockModel
+from monolayer.table import Progress
 
 
 def export(

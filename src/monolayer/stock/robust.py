@@ -24,7 +24,6 @@ from monolayer.construct.consistency import equal_points
 from monolayer.construct.robust.build import NARROWEST, STAGE
 from monolayer.construct.robust.cover import Cells, cover
 from monolayer.construct.target import Target
-from monolayer.construct.task import Progress
 from monolayer.data.distinct import distinct_rows, row_keys
 from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.model.device import one_thread
@@ -34,6 +33,7 @@ from monolayer.stock.folder import NeuronWeights, StockModel
 from monolayer.stock.halves import U_WEIGHT, CellFacts, Half, caps, misread_points, neurons, rounded_to, settled
 from monolayer.stock.labelled import StockTask
 from monolayer.stock.mirror import Mirror, mirrored_stream, written_contexts
+from monolayer.table import Progress
 
 CellDtype = Literal["float32", "bfloat16", "float16"]
 DEFAULT_RANK = 128

@@ -22,7 +22,6 @@ import numpy as np
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.line.exponential import boltzmann_term, boltzmann_terms
 from monolayer.construct.powers import power_above
-from monolayer.construct.task import Progress
 from monolayer.errors import PrecisionError
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.contexts import contexts
@@ -32,6 +31,7 @@ from monolayer.stock.folder import NeuronWeights, StockModel
 from monolayer.stock.labelled import StockTask
 from monolayer.stock.layout import LABEL_SIZE, Keys, StreamLayout, draw_keys, lay_out_steps
 from monolayer.stock.norms import arriving, factor, rounding
+from monolayer.table import Progress
 
 STEP_TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
 WRITE = 0.5

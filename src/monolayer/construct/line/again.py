@@ -5,8 +5,9 @@ from __future__ import annotations
 from monolayer.arrays import Ints
 from monolayer.construct.line.build import Line
 from monolayer.construct.line.stored import LineDraw
-from monolayer.construct.task import Progress, Task
+from monolayer.construct.task import Task
 from monolayer.model.monolayer import Monolayer
+from monolayer.table import Progress
 
 
 class LineAgain(LineDraw):

@@ -47,7 +47,7 @@ errors. A certificate needs two (docs/proofs.md); the third is room for its stri
 """
 WORTH_IT = 4
 """Tokens a sequence from which sorting contexts and then codes is faster than sorting points, by measurement."""
-BLOCK = 1 << 15
+POINTS_IN_CACHE = 1 << 15
 """Points that a processor looks at together: their numbers fit into its cache. A device looks at all of them."""
 
 
@@ -102,7 +102,7 @@ def too_narrow(room: Numbers) -> Numbers:
 
 def stretches_of(count: int, like: Numbers) -> Iterator[slice]:
     """So many numbers in stretches that are looked at together where `like` lies; at least one stretch."""
-    at_once = BLOCK if is_array(like) else max(1, count)
+    at_once = POINTS_IN_CACHE if is_array(like) else max(1, count)
     for start in range(0, max(1, count), at_once):
         yield slice(start, min(start + at_once, count))
 

@@ -13,11 +13,12 @@ from monolayer.arrays import Ints
 from monolayer.construct.robust.build import CoveredFacts, Robust, assembled, cover_facts
 from monolayer.construct.robust.stored import ONES, RobustDraw
 from monolayer.construct.robust.stream import draw_stream
-from monolayer.construct.task import Progress, Task
+from monolayer.construct.task import Task
 from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.model.device import one_thread
 from monolayer.model.gates import Gates, gates_of
 from monolayer.model.monolayer import Monolayer
+from monolayer.table import Progress
 
 
 class RobustAgain(RobustDraw):

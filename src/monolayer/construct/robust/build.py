@@ -38,13 +38,14 @@ from monolayer.construct.robust.stream import (
     in_format,
     several,
 )
-from monolayer.construct.task import Progress, Task
+from monolayer.construct.task import Task
 from monolayer.data.distinct import row_keys
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.device import one_thread
 from monolayer.model.gates import Gates
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
+from monolayer.table import Progress
 
 ROBUST_RANK = 64
 """Value rank that is taken where the caller asks for none."""
