@@ -177,7 +177,7 @@ def test_attention(seed: int) -> None:
     # Coordinates 0 to 3 are turned, 4 and 5 are not.
     partner, sign = np.array([2, 3, 0, 1, 4, 5]), np.array([-1.0, -1.0, 1.0, 1.0, 0.0, 0.0])
     exponent = np.array([0.0, 0.5, 0.0, 0.5, np.inf, np.inf])
-    q, key = (enclosed.turned(x, partner, sign, exponent, theta) for x in (q, key))
+    q, key = (enclosed.turned(x, enclosed.Rotary(partner, sign, exponent, theta)) for x in (q, key))
     speed = f32(1) / (f32(theta) ** (np.array([0, 2], f32) / f32(4)))
     angle = np.arange(n, dtype=f32)[:, None] * np.append(np.tile(speed, 2), [f32(0), f32(0)]).astype(f32)
     turn = [x * np.cos(angle) + x[..., partner] * (sign.astype(f32) * np.sin(angle)) for x in (a, b)]
@@ -364,7 +364,7 @@ def test_attention_is_that_of_lemmas_e4_and_e5(errors: str) -> None:
         radius = q.radius * np.abs(cos) + q.radius[..., partner] * np.abs(sin)
         radius = radius + (q.size + q.size[..., partner]) * (off + MORE * gamma(4))
         middle = q.middle * cos + q.middle[..., partner] * sin
-        agrees(enclosed.turned(q, partner, sign, exponent, theta), middle, radius, q.common)
+        agrees(enclosed.turned(q, enclosed.Rotary(partner, sign, exponent, theta)), middle, radius, q.common)
 
     keys, sizes, radii = (part.swapaxes(1, 2) for part in (k.middle, k.size, k.radius))
     score = 0.5 * (q.middle @ keys)
@@ -622,7 +622,7 @@ def test_classes_are_compared_as_lemma_e8_says(errors: str) -> None:
     net, x = toy_network("relu6"), enclosure(errors, 5, 6)
     net.arrays["W_H"][:, 2] = net.arrays["W_H"][1:, 4] = 0.0  # columns that no class reads, and that one does
     head, wanted = StockHead(net), np.array([0, 1, 2, 3, 0])
-    point, other, low, high = head._close(x, wanted)
+    point, other, low, high = head._close_classes(x, wanted)
     assert len(point) >= (3 if errors == "none" else 8)
     rounds, W, b = MORE * gamma(5 + 24), net["W_H"], net["b_H"]
     logits = x.middle @ W.T + b

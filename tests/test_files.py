@@ -142,7 +142,7 @@ def test_bits_of_files_are_bits_of_memory(
     if kind == "positions":  # draws are compared by the same sample
         monkeypatch.setattr(draw, "SAMPLE", 200)
     if kind == "ids" and slack > 8:  # the end of a range is looked for several times; it looks like contradictions
-        monkeypatch.setattr(cluster_points, "BESIDE", 2)
+        monkeypatch.setattr(cluster_points, "LOOKED_AT_FIRST", 2)
         monkeypatch.setattr(parts, "MANY", 20)
     out, data = both(tmp_path, pattern, **options), read(pattern)
     assert ml.certify(out, data).verdict == "proved"
@@ -251,7 +251,7 @@ def test_few_tokens_with_labels_of_any_kind(
     pattern = write(tmp_path, X, Y, [len(X) // 2])
     with pytest.MonkeyPatch.context() as patch:
         small_pieces(patch, size, size)
-        for module, name, most in ((parts, "NEAR", 2), (parts, "MANY", 2), (cluster_points, "LOOKED_AT", 10)):
+        for module, name, most in ((parts, "NEAR", 2), (parts, "MANY", 2), (cluster_points, "LOOKED_AT_MOST", 10)):
             patch.setattr(module, name, most if few else 1 << 12)
         try:
             ml.memorize(read(pattern), **options)
@@ -348,7 +348,7 @@ def stopped(kind: str, error: BaseException = FULL) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("kind", ["encode", "contexts", "part", "staged"])
+@pytest.mark.parametrize("kind", ["encode", "write_contexts", "part", "staged"])
 def test_a_full_disk_leaves_no_model_and_the_build_goes_on(
     site: Site, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -419,7 +419,7 @@ def test_a_spill_folder_that_holds_something_foreign_is_left_alone(site: Site, k
 def test_interrupted(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(site.folder / "files")
     words = ["memorize-files", site.pattern, "--out", out, "--memory", "2GB", "--workers", "1"]
-    with stopped("points", KeyboardInterrupt()):
+    with stopped("write_points", KeyboardInterrupt()):
         assert run(words) == 130
     assert "--resume" in capsys.readouterr().err
     assert not Path(out).exists()

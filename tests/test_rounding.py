@@ -45,7 +45,7 @@ NUMBERS: dict[str, tuple[float, str]] = {
     "SOFTMAX_BLOCK": (16, "stock.bounds"), "SMALL_ERROR": (2.0**-22, "stock.bounds"),
     "STOCK_UNDERFLOW": (2.0**-600, "stock.bounds"),
     "SHORT_EXP_ULPS": (32, "stock.enclosed"), "TURN_ULPS": (16, "stock.enclosed"),
-    "SIZE": (2.0**40, "stock.enclosed"), "FLUSHED": (2.0**-60, "stock.enclosed"),
+    "SIZE": (2.0**40, "stock.enclosed"), "FLUSHED_32": (2.0**-60, "stock.enclosed"),
     "SMALL_COMMON": (2.0**-6, "stock.enclosed"),
     "MORE": (1.06, "stock.enclosed"), "LARGEST_ENCLOSED_SCORE": (32.0, "stock.enclosed"),
     "LARGEST_STORED": (2.0**20, "stock.evaluate"), "LEAST_EPSILON": (2.0**-40, "stock.evaluate"),

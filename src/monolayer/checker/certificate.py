@@ -17,12 +17,18 @@ from monolayer.table import as_table
 CERTIFICATE_FILE = "certificate.json"
 CERTIFICATE_VERSION = 1
 Verdict = Literal["proved", "refuted", "undecided"]
+Kind = Literal["wrong", "unsure"]
+"""Of a finding: the point surely gets another answer than its label, or the bound leaves that open."""
 MOST_FINDINGS = 10
-"""Points that a certificate names; the rest it counts."""
+"""How many points of each kind a certificate names; the others are only counted."""
 
 
 class Claims(NamedTuple):
-    """What is claimed besides the labels: how near, nothing else held; of robust models, noise and a short format."""
+    """What is claimed besides the labels.
+
+    `tolerance`: how far real answers may be from their labels. `only`: the model holds nothing but the data. For robust
+    models, `noise`: relative change of every weight, and `dtype`: short format that the weights are rounded to.
+    """
 
     tolerance: float | None = None
     only: bool = False
@@ -32,9 +38,12 @@ class Claims(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """A point behind a refutation or a doubt. `position` is None for a label of a whole sequence."""
+    """A point that gets another answer than its label (`wrong`), or that could not be decided (`unsure`).
 
-    kind: Literal["wrong", "unsure"]
+    `position` and `token` are None for a label of a whole sequence. `why`: the reason, in words.
+    """
+
+    kind: Kind
     sequence: int
     position: int | None
     token: Any
@@ -89,13 +98,17 @@ class Certificate:
     def decided(
         self, wrong: int, unsure: int, findings: Iterable[Finding], reasons: Mapping[Verdict, str], **more: Any
     ) -> Certificate:
-        """The verdict, from how many points are wrong and how many unsure; `more`: other fields that are now known."""
+        """The verdict, from how many points are wrong and how many are unsure.
+
+        `findings`: some of these points. `reasons`: the reason to give for each verdict. `more`: further fields that
+        are now known.
+        """
         verdict: Verdict = "refuted" if wrong else "undecided" if unsure else "proved"
         known = {"wrong": wrong, "unsure": unsure, "findings": tuple(findings)[:MOST_FINDINGS], **more}
         return replace(self, verdict=verdict, reason=reasons[verdict], **known)
 
     def rows(self) -> list[tuple[str, str]]:
-        """What a table shows."""
+        """Names and values of the table that a terminal shows."""
         rows = [
             ("verdict", self.verdict),
             ("claim", self.claim),
@@ -127,10 +140,12 @@ class Certificate:
         return "\n".join(lines)
 
     def to_json(self) -> str:
+        """The certificate as JSON text, the content of `certificate.json`."""
         return json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
+        """The certificate in the JSON text `text`; an error if it is not one of this version."""
         try:
             value = json.loads(text)
             if value["version"] != CERTIFICATE_VERSION or set(value) != {field.name for field in fields(cls)}:
@@ -144,7 +159,7 @@ class Certificate:
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             if isinstance(error, ModelFileError):
                 raise
-            raise ModelFileError(f"this is no certificate: {error!r:.80}") from None
+            raise ModelFileError(f"not a certificate: {error!r:.80}") from None
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> Certificate | None:
@@ -156,7 +171,7 @@ class Certificate:
 
     @classmethod
     def of(cls, content: bytes | OSError) -> Certificate | None:
-        """The certificate in a file, given its bytes, or why they cannot be read; None if there is no such file."""
+        """The certificate in a file, given its content or the error of reading it; None if the file does not exist."""
         if isinstance(content, FileNotFoundError):
             return None
         if isinstance(content, OSError):
@@ -164,7 +179,7 @@ class Certificate:
         try:
             return cls.from_json(content.decode())
         except UnicodeDecodeError:
-            raise ModelFileError("it is no UTF-8 text") from None
+            raise ModelFileError("it is not UTF-8 text") from None
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write `certificate.json` beside the model: all of it, or nothing."""
@@ -178,5 +193,5 @@ class Certificate:
 
 
 def rounded_down(share: float) -> float:
-    """Three digits, never more than was proved."""
+    """`share` rounded down to three digits, so that no more is shown than was proved."""
     return float(Context(prec=3, rounding=ROUND_DOWN).create_decimal_from_float(share))

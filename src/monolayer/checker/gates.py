@@ -1,7 +1,7 @@
 """A robust model read from its file: parts of the stream, and at every labelled point the neurons that can wake there.
 
-Everything is computed in binary64 from the stored numbers; how far weights and roundings may move it is `noise.py`.
-What is asked of the weights, and why it suffices: docs/proofs.md, Robust models.
+Everything here is computed in binary64 from the stored numbers; `noise.py` bounds how far noise and roundings may move
+it. What is asked of the weights, and why that suffices: docs/proofs.md, Robust models.
 
 Letters: `t p k m` widths of token, place, context and label part; `H` neurons; a *row* is a vocabulary row; a *pair* is
 a labelled point and a neuron that may wake there.
@@ -24,41 +24,52 @@ from monolayer.checker.rounding import UnhandledError
 EPSILON = 2.0**-20
 """What the network adds to a mean square before its root (docs/format.md)."""
 LARGEST_GATE_WEIGHT = 2.0**20
-"""Stored numbers are at most this, and 0 or at least its inverse squared: no overflow, no underflow that counts."""
+"""Largest absolute value of a stored number. A number other than 0 is at least the inverse of its square.
+
+So nothing overflows, and underflow changes less than `ROBUST_UNDERFLOW` in `noise.py`.
+"""
 WIDEST_SUM = 2**14
-"""Largest width of a sum."""
+"""Largest number of terms of a sum."""
 STREAM = 2.0**40
-"""Largest number that the stream may hold: its square, `WIDEST` times, is far from overflow."""
+"""Largest number that the stream may hold: the sum of `WIDEST_SUM` squares of it is far from overflow."""
 AWAKE = -0.5
-"""A neuron whose largest value at a token is below this is not looked at there: noise must not lift it above 0."""
+"""A neuron whose largest value at a token is at most this is not looked at there.
+
+`noise.silent` then checks that noise does not lift any such neuron above 0.
+"""
 GATE_NUMBERS_AT_ONCE = 1 << 21
-"""Numbers held at a time."""
+"""How many numbers an array holds at a time; it bounds memory, and no result depends on it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Gated:
-    """Stored numbers in binary64. `…_size` holds sums of absolute values, which relative errors are taken of."""
+    """The stored numbers of a robust model, in binary64, by the part of the stream that they belong to.
+
+    Rows are vocabulary rows; where labels belong to whole sequences, the begin token is one more row, the last.
+    """
 
     token: Floats
-    """What rows hold in the token part `(rows, t)`."""
+    """Token part of each row `(rows, t)`."""
     whole: Bools
-    """Whether all coordinates of a row are numbers `(rows,)`: else a dense product makes NaN of every logit."""
+    """Whether all coordinates of a row are finite `(rows,)`. If one is not, a dense product makes every logit NaN."""
     own: Floats
-    """In the context part `(rows, k)`."""
+    """Context part of each row `(rows, k)`."""
     label: Floats
-    """In the label part, that of `bias_2` added `(rows, m)`."""
+    """Label part of each row, plus `bias_2` `(rows, m)`."""
     label_size: Floats
+    """Sums of the absolute values that `label` adds up `(rows, m)`; relative errors are shares of these."""
     begin: Floats
     """Context part of the begin token `(k,)`."""
     gain: Floats
     """What attention multiplies values by `(k,)`."""
     place: Floats
-    """Codes of the answering places `(L, p)`; zeros where the begin token answers, which has none."""
+    """Codes of the answering places `(L, p)`. They are 0 where the begin token answers, which has no code."""
     query: Floats
+    """Queries of the begin token and then of each place `(L + 1, 2)`; without positions one row of zeros."""
     key: Floats
-    """`(L + 1, 2)`; the begin token first; zeros without positions."""
+    """Keys, in the same order."""
     scores: float
-    """More than any attention score, its terms taken by their absolute values."""
+    """At least every attention score, even if its terms are replaced by their absolute values."""
     weight_token: Floats
     weight_place: Floats
     weight_context: Floats
@@ -69,44 +80,47 @@ class Gated:
 
     @property
     def positions(self) -> bool:
+        """Whether the model has positions."""
         return len(self.place) > 0
 
 
+class StreamParts(NamedTuple):
+    """Where the parts of the stream lie, as slices of its coordinates."""
+
+    token: slice
+    place: slice
+    context: slice
+    key: slice
+    label: slice
+
+    @classmethod
+    def of(cls, t: int, p: int, k: int) -> StreamParts:
+        """The parts one after the other: token, place, context, two coordinates for keys, label."""
+        token, place, context = slice(0, t), slice(t, t + p), slice(t + p, t + p + k)
+        key, label = slice(t + p + k, t + p + k + 2), slice(t + p + k + 2, None)
+        return cls(token, place, context, key, label)
+
+
 def read_gates(stored: Stored, per_token: bool) -> Gated:
-    """The parts, once every zero that the proof needs has been seen."""
-    for name, tensor in stored.tensors.items():
-        size = np.abs(tensor[np.isfinite(tensor)].astype(np.float64))
-        small = size[size > 0].min(initial=1.0)
-        if (
-            size.max(initial=0.0) > LARGEST_GATE_WEIGHT
-            or small < LARGEST_GATE_WEIGHT**-2
-            or max(tensor.shape[1:], default=0) > WIDEST_SUM
-        ):
-            raise UnhandledError(f"{name} has numbers too large or too small for the bounds, or is too wide")
-        if not np.isfinite(tensor).all() and name != "lift.weight":
-            raise UnhandledError(f"{name} holds numbers that are not finite")
-    parts = stored.config["gates"]
-    t, p, k = parts["token"], parts["place"], parts["rank"]
-    token, place, context = slice(0, t), slice(t, t + p), slice(t + p, t + p + k)
-    key, label = slice(t + p + k, t + p + k + 2), slice(t + p + k + 2, None)
-    w = {name: tensor.astype(np.float64) for name, tensor in stored.tensors.items()}
+    """The stored numbers, once every size and every zero that the proof needs has been checked.
+
+    `per_token`: whether labels belong to tokens; otherwise the begin token answers for its sequence.
+    """
+    _check_sizes(stored)
+    widths = stored.config["gates"]
+    p = widths["place"]
+    parts = StreamParts.of(widths["token"], p, widths["rank"])
+    token, place, context, key, label = parts
+    w: dict[str, Floats] = {name: tensor.astype(np.float64) for name, tensor in stored.tensors.items()}
     bos, rows = w["bos"], w["lift.weight"]
-    seen, size = rows[np.isfinite(rows).all(axis=1)], np.abs(rows)
+    size = np.abs(rows)
     places = w.get("positions.weight", np.zeros((0, len(bos))))
     if p and not len(places):
         raise UnhandledError("the stream has a place part, and the model no positions")
-    silent = [(seen, place), (seen, key), (bos[None], place), (places, token), (places, context), (places, label)]
-    silent += [] if len(places) else [(bos[None], key)]
-    only = [(w["attention.W_Q"], key), (w["attention.W_K"], key), (w["attention.W_V"], context)]
-    only += [(w["attention.W_O"].T, context), (w["head.weight"], label)]
-    reads, writes = w["attention.W_V"][:, context], w["attention.W_O"][context]
-    diagonal = all(np.array_equal(matrix, np.diag(np.diag(matrix))) for matrix in (reads, writes))
-    if any(part[:, where].any() for part, where in silent) or not diagonal:
-        raise UnhandledError("a part of the stream is written that must be 0, or values are mixed across coordinates")
-    if any(np.count_nonzero(matrix) != np.count_nonzero(matrix[:, where]) for matrix, where in only):
-        raise UnhandledError("attention or head read a part of the stream that they must not read")
+    _check_zeros(w, parts, places)
     if not per_token:
         rows, size = np.concatenate([rows, bos[None]]), np.concatenate([size, np.abs(bos)[None]])
+    reads, writes = w["attention.W_V"][:, context], w["attention.W_O"][context]
     gain, finite = np.diag(writes) * np.diag(reads), np.isfinite(rows).all(axis=1)
     values = np.concatenate([size[finite][:, context], np.abs(bos[None, context])]) * np.abs(gain)
     if max(size[finite].max(initial=0.0), values.max()) > STREAM:
@@ -136,16 +150,54 @@ def read_gates(stored: Stored, per_token: bool) -> Gated:
     )
 
 
+def _check_sizes(stored: Stored) -> None:
+    """Refuse numbers that are too large or too small for the bounds, sums that are too wide, and numbers not finite.
+
+    Only rows of tokens may be NaN: they belong to tokens that were forgotten.
+    """
+    for name, tensor in stored.tensors.items():
+        size = np.abs(tensor[np.isfinite(tensor)].astype(np.float64))
+        small = size[size > 0].min(initial=1.0)
+        too_large, too_small = size.max(initial=0.0) > LARGEST_GATE_WEIGHT, small < LARGEST_GATE_WEIGHT**-2
+        if too_large or too_small or max(tensor.shape[1:], default=0) > WIDEST_SUM:
+            raise UnhandledError(f"{name} has numbers too large or too small for the bounds, or is too wide")
+        if not np.isfinite(tensor).all() and name != "lift.weight":
+            raise UnhandledError(f"{name} holds numbers that are not finite")
+
+
+def _check_zeros(w: dict[str, Floats], parts: StreamParts, places: Floats) -> None:
+    """Refuse a model that writes or reads a part of the stream where the proof needs 0.
+
+    `w`: all tensors by name. `places` `(L, D)`: the positions, `L = 0` without any.
+    """
+    token, place, context, key, label = parts
+    bos, rows = w["bos"], w["lift.weight"]
+    seen = rows[np.isfinite(rows).all(axis=1)]
+    silent = [(seen, place), (seen, key), (bos[None], place), (places, token), (places, context), (places, label)]
+    silent += [] if len(places) else [(bos[None], key)]
+    only = [(w["attention.W_Q"], key), (w["attention.W_K"], key), (w["attention.W_V"], context)]
+    only += [(w["attention.W_O"].T, context), (w["head.weight"], label)]
+    reads, writes = w["attention.W_V"][:, context], w["attention.W_O"][context]
+    diagonal = all(np.array_equal(matrix, np.diag(np.diag(matrix))) for matrix in (reads, writes))
+    if any(part[:, where].any() for part, where in silent) or not diagonal:
+        raise UnhandledError("a part of the stream is written that must be 0, or values are mixed across coordinates")
+    if any(np.count_nonzero(matrix) != np.count_nonzero(matrix[:, where]) for matrix, where in only):
+        raise UnhandledError("attention or head read a part of the stream that they must not read")
+
+
 class Pairs(NamedTuple):
-    """Pairs in order of their points: the neuron's value before relu, and what its errors are shares of `(Q,)`."""
+    """`Q` pairs in order of their points, an array `(Q,)` per field.
+
+    `value` is what the neuron returns before relu. The fields below it are the sizes that its errors are shares of.
+    """
 
     point: Ints
     neuron: Ints
     value: Floats
     token: Floats
-    """Sum of the absolute values of the terms of token and place, and of the bias."""
+    """Sum of the absolute values of the token terms, the place terms and the bias."""
     context: Floats
-    """Of the context terms."""
+    """Sum of the absolute values of the context terms."""
     across: Floats
     """`Σ |w⊥| × (size of what is added up in each coordinate) × √k / |z|`, `w⊥` the part of `w` across the context."""
     mixed: Floats
@@ -153,17 +205,26 @@ class Pairs(NamedTuple):
     along: Floats
     """`|w · z| √k / |z|`."""
     turn: Floats
-    """`(Σ of sizes) / |z|`, a norm: how far relative changes of the terms turn the context."""
+    """Norm of the sums of sizes, over `|z|`: how far relative changes of the terms turn the context."""
     sway: Floats
-    """The same for relative changes of attention weights."""
+    """Standard deviation of the values over `|z|`: how far relative changes of attention weights turn the context."""
 
 
-def live(gated: Gated, answering: Bools) -> tuple[Ints, Ints, Floats, Floats]:
-    """Start `(rows + 1,)` and neurons, by row, of the pairs that some context may wake; of the others the largest value
-    and the largest sum of absolute values, by neuron `(H,)`.
+class LivePairs(NamedTuple):
+    """Pairs of a row and a neuron that some context may wake, and what bounds all other pairs.
 
-    Only rows that answer, `(rows,)`, are looked at.
+    The neurons of row `r` are `neuron[start[r]:start[r + 1]]`. `top`, `size` `(H,)`: over all other pairs of each
+    neuron, the largest value, and the largest sum of absolute values.
     """
+
+    start: Ints
+    neuron: Ints
+    top: Floats
+    size: Floats
+
+
+def live(gated: Gated, answering: Bools) -> LivePairs:
+    """The pairs that may wake, among the rows that answer: those where `answering` `(rows,)` is true."""
     k = gated.own.shape[1]
     reach = np.linalg.norm(gated.weight_context, axis=1) * np.sqrt(k)
     size = reach.copy()
@@ -185,13 +246,27 @@ def live(gated: Gated, answering: Bools) -> tuple[Ints, Ints, Floats, Floats]:
         top = np.maximum(top, np.where(asleep, value, -np.inf).max(axis=0, initial=-np.inf))
         most = np.maximum(most, np.where(asleep, sizes, 0.0).max(axis=0, initial=0.0))
     start = np.concatenate([[0], np.cumsum(counts)])
-    return start, np.concatenate(neurons), top, most + np.abs(gated.bias) + size
+    return LivePairs(start, np.concatenate(neurons), top, most + np.abs(gated.bias) + size)
 
 
-def waking_pairs(
-    gated: Gated, points: Labelled, start: Ints, neurons: Ints, causal: bool, good: Ints
-) -> Iterator[Pairs]:
-    """All pairs of the labelled points `good`, sequences of one length at a time."""
+class RowSequences(NamedTuple):
+    """`B` sequences of one length `n`, as vocabulary rows, and where they answer.
+
+    `seen` `(B, n)`: rows of their tokens. `row` `(B, q)`: rows of the places that answer. `wanted` `(B, q)`: number of
+    the labelled point there, −1 for none. `weights` `(q, n + 1)`: attention weights of these places.
+    """
+
+    seen: Ints
+    row: Ints
+    wanted: Ints
+    weights: Floats
+
+
+def waking_pairs(gated: Gated, points: Labelled, awake: LivePairs, causal: bool, good: Ints) -> Iterator[Pairs]:
+    """All pairs of some labelled points, sequences of one length at a time.
+
+    `good`: the numbers of these points; all tokens of their sequences have finite vectors. `awake`: as from `live`.
+    """
     data, rows = points.data, points.rows
     assert rows is not None  # the format has gates for ids alone
     number = np.full(len(data.tokens) if points.per_token else len(data), -1)
@@ -212,11 +287,11 @@ def waking_pairs(
             if weights is None:
                 weights = _weights(gated, int(n), points.per_token, causal)
             row = rows[at] if points.per_token else np.full((len(part), 1), len(gated.own) - 1)
-            yield from _block(gated, rows[at], row, wanted, weights, start, neurons)
+            yield from _pairs_of(gated, RowSequences(rows[at], row, wanted, weights), awake)
 
 
 def _weights(gated: Gated, n: int, per_token: bool, causal: bool) -> Floats:
-    """Attention weights `(q, n + 1)` of the answering places."""
+    """Attention weights `(q, n + 1)` of the answering places of a sequence of `n` tokens, the begin token first."""
     place = np.arange(1, n + 1) if per_token else np.zeros(1, dtype=np.int64)
     logits = np.zeros((len(place), n + 1))
     if gated.positions:
@@ -227,12 +302,25 @@ def _weights(gated: Gated, n: int, per_token: bool, causal: bool) -> Floats:
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def _block(
-    gated: Gated, seen: Ints, row: Ints, wanted: Ints, weights: Floats, start: Ints, neurons: Ints
-) -> Iterator[Pairs]:
-    """Pairs of sequences `(B, n)` of rows, answering at rows `(B, q)`, where `wanted` is not −1."""
-    first = np.broadcast_to(gated.begin, (len(seen), 1, len(gated.begin)))
-    value = np.concatenate([first, gated.own[seen]], axis=1) * gated.gain
+class RowContexts(NamedTuple):
+    """What attention makes of sequences: `value` `(B, n + 1, k)`, and the context `z` `(B, q, k)` of answering places.
+
+    `sizes` `(B, q, k)`: sums of the absolute values that make `z`. `norm` `(B, q)`: what `z` is divided by, times `√k`.
+    `spread` `(B, q)`: standard deviation of the values under the attention weights.
+    """
+
+    value: Floats
+    z: Floats
+    sizes: Floats
+    norm: Floats
+    spread: Floats
+
+
+def _contexts(gated: Gated, asked: RowSequences) -> RowContexts:
+    """The context of every answering place."""
+    weights, row = asked.weights, asked.row
+    first = np.broadcast_to(gated.begin, (len(asked.seen), 1, len(gated.begin)))
+    value = np.concatenate([first, gated.own[asked.seen]], axis=1) * gated.gain
     z = gated.own[row] + weights @ value
     sizes = np.abs(gated.own[row]) + weights @ np.abs(value)
     k = z.shape[-1]
@@ -240,11 +328,17 @@ def _block(
     second = weights @ (value**2).sum(axis=-1)[:, :, None]
     slip = 2.0**-52 * (2 * value.shape[1] + 2 * k + 16)  # rounding of the two numbers that nearly cancel
     spread = np.sqrt(np.maximum(second[..., 0] - ((weights @ value) ** 2).sum(axis=-1), 0.0) + slip * second[..., 0])
-    b, q = np.nonzero(wanted >= 0)
+    return RowContexts(value, z, sizes, norm, spread)
+
+
+def _pairs_of(gated: Gated, asked: RowSequences, awake: LivePairs) -> Iterator[Pairs]:
+    """Pairs of all places with a labelled point and the neurons that may wake there, some at a time."""
+    contexts, row, start = _contexts(gated, asked), asked.row, awake.start
+    b, q = np.nonzero(asked.wanted >= 0)
     count = start[row[b, q] + 1] - start[row[b, q]]
     some = count > 0
     b, q, count = b[some], q[some], count[some]
-    step = max(1, GATE_NUMBERS_AT_ONCE // (value.shape[1] * k))
+    step = max(1, GATE_NUMBERS_AT_ONCE // (contexts.value.shape[1] * contexts.z.shape[-1]))
     cuts = np.searchsorted(np.cumsum(count), np.arange(step, int(count.sum()) + step, step)) + 1
     for begin, end in pairwise([0, *cuts.tolist()]):
         i, j, times = b[begin:end], q[begin:end], count[begin:end]
@@ -252,29 +346,35 @@ def _block(
             continue
         of = np.repeat(np.arange(len(i)), times)
         first = np.repeat(start[row[i, j]] - (np.cumsum(times) - times), times)
-        neuron = neurons[first + np.arange(len(of))]
-        i, j = i[of], j[of]
-        w, length = gated.weight_context[neuron], norm[i, j]
-        unit = z[i, j] / length[:, None]
-        along = (w * unit).sum(axis=1)
-        across = w - along[:, None] * unit
-        token = gated.token[row[i, j]]
-        token_terms = (token * gated.weight_token[neuron]).sum(axis=1) + gated.bias[neuron]
-        token_size = (np.abs(token) * np.abs(gated.weight_token[neuron])).sum(axis=1) + np.abs(gated.bias[neuron])
-        place = gated.place[j] if len(gated.place) else np.zeros((1, 0))
-        place_terms = place * gated.weight_place[neuron]
-        heights = np.einsum("pk,plk->pl", across, value[i])
-        mean = (weights[j] * heights).sum(axis=1, keepdims=True)
-        scale = np.sqrt(k) / length
-        yield Pairs(
-            point=wanted[i, j],
-            neuron=neuron,
-            value=token_terms + place_terms.sum(axis=1) + along * np.sqrt(k),
-            token=token_size + np.abs(place_terms).sum(axis=1),
-            context=np.abs(w * unit).sum(axis=1) * np.sqrt(k),
-            across=(np.abs(across) * sizes[i, j]).sum(axis=1) * scale,
-            mixed=(weights[j] * np.abs(heights - mean)).sum(axis=1) * scale,
-            along=np.abs(along) * np.sqrt(k),
-            turn=np.linalg.norm(sizes, axis=-1)[i, j] / length,
-            sway=spread[i, j] / length,
-        )
+        neuron = awake.neuron[first + np.arange(len(of))]
+        yield _pairs_at(gated, asked, contexts, i[of], j[of], neuron)
+
+
+def _pairs_at(gated: Gated, asked: RowSequences, contexts: RowContexts, i: Ints, j: Ints, neuron: Ints) -> Pairs:
+    """Pairs `(Q,)` of the places `j` of sequences `i` and of these neurons."""
+    row, weights, sizes = asked.row, asked.weights, contexts.sizes
+    k = contexts.z.shape[-1]
+    w, length = gated.weight_context[neuron], contexts.norm[i, j]
+    unit = contexts.z[i, j] / length[:, None]
+    along = (w * unit).sum(axis=1)
+    across = w - along[:, None] * unit
+    token = gated.token[row[i, j]]
+    token_terms = (token * gated.weight_token[neuron]).sum(axis=1) + gated.bias[neuron]
+    token_size = (np.abs(token) * np.abs(gated.weight_token[neuron])).sum(axis=1) + np.abs(gated.bias[neuron])
+    place = gated.place[j] if len(gated.place) else np.zeros((1, 0))
+    place_terms = place * gated.weight_place[neuron]
+    heights = np.einsum("pk,plk->pl", across, contexts.value[i])
+    mean = (weights[j] * heights).sum(axis=1, keepdims=True)
+    scale = np.sqrt(k) / length
+    return Pairs(
+        point=asked.wanted[i, j],
+        neuron=neuron,
+        value=token_terms + place_terms.sum(axis=1) + along * np.sqrt(k),
+        token=token_size + np.abs(place_terms).sum(axis=1),
+        context=np.abs(w * unit).sum(axis=1) * np.sqrt(k),
+        across=(np.abs(across) * sizes[i, j]).sum(axis=1) * scale,
+        mixed=(weights[j] * np.abs(heights - mean)).sum(axis=1) * scale,
+        along=np.abs(along) * np.sqrt(k),
+        turn=np.linalg.norm(sizes, axis=-1)[i, j] / length,
+        sway=contexts.spread[i, j] / length,
+    )

@@ -7,30 +7,53 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Ints
-from monolayer.checker.certificate import Finding
+from monolayer.arrays import Bools, Ints
+from monolayer.checker.certificate import Finding, Kind
 from monolayer.checker.network import Stored
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
 from monolayer.table import plural
 
 Load = Callable[[], Sequences]
-"""A part of the data that is read anew every time it is asked for."""
+"""A function that reads one part of the data, anew at each call."""
 WRONG, UNSURE = "the stored weights say so", "too close to a step, or to a tie, for the error bound"
 NO_CLASS = "the model has no such class"
+
+
+class PointVerdicts(NamedTuple):
+    """What is known of `M` points: which surely get the wanted class, which surely another, and which other.
+
+    `got`: a class whose logit is surely larger than that of the wanted class, −1 where none is.
+    """
+
+    right: Bools
+    wrong: Bools
+    got: Ints
+
+
+class PointPlace(NamedTuple):
+    """Where a point lies in the data: sequence, position and name of the token that answers.
+
+    `position` and `token` are None where a whole sequence answers; `token` also where tokens are vectors.
+    """
+
+    sequence: int
+    position: int | None
+    token: Any
 
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
     """`M` labelled places of `data`.
 
-    `rows` `(T,)`: vocabulary rows, −1 for tokens that the model lacks; None for vectors. `places` `(M,)`: tokens or
-    sequences; None: all. `wanted`: `(M,)` class numbers, −1 for classes that the model lacks, or `(M, m)` reals.
-    `given`, `names`: the labels as the data number and name them.
+    `per_token`: whether labels belong to tokens; otherwise to sequences. `rows` `(T,)`: vocabulary row of each token,
+    −1 for tokens that the model lacks; None for vectors. `places` `(M,)`: the tokens or sequences that have labels;
+    None: all have one. `wanted`: class numbers `(M,)` of the model, −1 for classes that it lacks, or reals `(M, m)`.
+    `given`: the labels as numbered in the data; `names`: their names there, None for reals.
     """
 
     data: Sequences
@@ -45,18 +68,25 @@ class Labelled:
         return len(self.wanted)
 
     def place(self, answering: int, before: int = 0) -> str:
-        """The token or sequence that answers, in words; `before`: sequences in the parts of the data before this."""
-        sequence, position, _ = place_of(self.data, answering, self.per_token)
-        return f"{'' if position is None else f'token {position} of '}sequence {sequence + before}"
+        """Name the token or sequence number `answering`, in words.
+
+        `before`: how many sequences the parts of the data before this one have.
+        """
+        place = place_of(self.data, answering, self.per_token)
+        token = "" if place.position is None else f"token {place.position} of "
+        return f"{token}sequence {place.sequence + before}"
 
     def expected(self, label: int) -> Any:
-        """Label number `label` as the data call it."""
+        """Label number `label`, by its name in the data."""
         if self.names is not None:
             return self.names.names[self.given[label]]
         return real(self.given[label], self.data.labels is not None and self.data.labels.scalar)
 
-    def finding(self, kind: Any, label: int, answering: int, got: Any, doubt: str = UNSURE) -> Finding:
-        """Label number `label`, read at token or sequence `answering`, by the names that users know."""
+    def finding(self, kind: Kind, label: int, answering: int, got: Any, doubt: str = UNSURE) -> Finding:
+        """The finding about label number `label`, which token or sequence `answering` answers for.
+
+        `got`: what the model answers, None if nothing. `doubt`: why an unsure point is unsure.
+        """
         why = doubt if kind == "unsure" else WRONG
         if kind == "wrong" and self.names is not None and self.wanted[label] < 0:
             why = NO_CLASS
@@ -67,23 +97,27 @@ class Labelled:
 
 
 LoadPoints = Callable[[], Labelled]
-"""A part of the labelled points, read anew every time it is asked for."""
+"""A function that reads one part of the labelled points, anew at each call."""
 
 
-def place_of(data: Sequences, answering: int, per_token: bool) -> tuple[int, int | None, Any]:
-    """Sequence, position and name of the token that answers; of a sequence that answers, its number alone."""
+def place_of(data: Sequences, answering: int, per_token: bool) -> PointPlace:
+    """Where token number `answering` lies, or sequence number `answering` unless `per_token`."""
     if not per_token:
-        return answering, None, None
-    return *data.place(answering), None if data.vocabulary is None else data.vocabulary.names[data.tokens[answering]]
+        return PointPlace(answering, None, None)
+    token = None if data.vocabulary is None else data.vocabulary.names[data.tokens[answering]]
+    return PointPlace(*data.place(answering), token)
 
 
 def real(values: Any, scalar: bool) -> Any:
-    """A real label as users write it."""
+    """A real label as users write it: one number if labels are `scalar`, otherwise a list."""
     return float(values[0]) if scalar else [float(x) for x in values]
 
 
 def labelled(stored: Stored, data: Sequences) -> Labelled:
-    """What the model must answer, and where; data that it cannot be asked about are an error."""
+    """The labelled places of `data`, in the numbers of the model; an error if the model cannot be asked about them.
+
+    Without labels, the label of a token is the next token, if the model predicts next tokens.
+    """
     config, labels, per_token = stored.config, data.labels, stored.config["per"] == "token"
     rows: Ints | None = None
     data.check_no_prompts()
@@ -120,7 +154,7 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
 
 
 def _same_kind(theirs: Names, ours: Names, what: str) -> None:
-    """Strings against integers is a question that does not fit, and no point where the model errs."""
+    """Raise an error if the names of the data are strings and those of the model integers, or the other way round."""
     given, known = ({int} if names.identity else set(map(type, names.names)) for names in (theirs, ours))
     if given.isdisjoint(known):
         raise DataError(
@@ -130,7 +164,7 @@ def _same_kind(theirs: Names, ours: Names, what: str) -> None:
 
 
 def _model_rows(theirs: Names, ours: Names) -> Ints:
-    """Our row number for each of their names, −1 where we lack it."""
+    """For each name of the data (`theirs`), its row number in the model (`ours`), −1 if the model lacks it."""
     if isinstance(theirs.names, range) and isinstance(ours.names, range):
         number = np.arange(len(theirs.names))
         return np.where(number < len(ours.names), number, -1)
@@ -139,10 +173,10 @@ def _model_rows(theirs: Names, ours: Names) -> Ints:
 
 
 def data_digest(*given: Sequences | Load) -> str:
-    """SHA-256 of what the data say, all parts as one, whatever numbers stand for names (docs/certificate.md).
+    """SHA-256 of the data, all parts together. It does not depend on which numbers stand for which names.
 
-    Of `{"tokens": names, "labels": …}`, and of the digests of lengths, tokens, lengths of prompts, which places have
-    labels, and labels, each of part after part.
+    It is the digest of a JSON line with the names, followed by five digests: of lengths, tokens, lengths of prompts,
+    which places have labels, and labels, each over part after part (docs/certificate.md).
     """
     parts = [partial(lambda data: data, part) if isinstance(part, Sequences) else part for part in given]
     names = [_used_names(part()) for part in parts]
@@ -166,7 +200,7 @@ def data_digest(*given: Sequences | Load) -> str:
 
 
 def _used_names(data: Sequences) -> tuple[list[Any] | None, list[Any] | None]:
-    """Names of tokens and classes that occur; None for vectors and reals."""
+    """Names of the tokens and of the classes that occur in the data; None for vectors and for reals."""
     columns = [(data.vocabulary, data.tokens)]
     columns += [(None, data.tokens)] if data.labels is None else [(data.labels.classes, data.labels.values)]
     tokens, classes = (
@@ -177,7 +211,7 @@ def _used_names(data: Sequences) -> tuple[list[Any] | None, list[Any] | None]:
 
 
 def _all_names(tables: list[list[Any] | None]) -> dict[Any, int] | None:
-    """The place of every name among those of all tables, integers before strings, in order."""
+    """Number all names of these tables in order, integers before strings; None for vectors or reals."""
     if tables[0] is None:
         return None
     every = {name for table in tables for name in table or ()}
@@ -185,7 +219,7 @@ def _all_names(tables: list[list[Any] | None]) -> dict[Any, int] | None:
 
 
 def _renumbered(names: Names | None, place: dict[Any, int] | None, rows: Any) -> Any:
-    """Rows by their places among the names that occur; vectors and reals as they are."""
+    """Replace row numbers of `names` by the numbers of their names in `place`; vectors and reals stay as they are."""
     if names is None or place is None:
         return rows
     used = np.flatnonzero(np.bincount(rows, minlength=len(names)))

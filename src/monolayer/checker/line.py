@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Claims, Finding, Verdict
+from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Claims, Finding, Kind, Verdict
 from monolayer.checker.codes import read_attention, read_stream
 from monolayer.checker.labelled import UNSURE, Labelled, LoadPoints, real
 from monolayer.checker.network import Stored
@@ -121,7 +121,7 @@ class Part(NamedTuple):
 
     wrong: int
     unsure: int
-    findings: dict[str, list[Finding]]
+    findings: dict[Kind, list[Finding]]
     margin: tuple[float, str]
     distance: float
     largest: float
@@ -135,8 +135,9 @@ def _judge_part(stored: Stored, points: Labelled, found: Evaluated, tolerance: f
     wrong = ~found.number | seen.wrong
     beside = ~wrong & found.beside
     unsure = ~wrong & (~seen.right | beside)
-    named: dict[str, list[Finding]] = {"wrong": [], "unsure": []}
-    for kind, which in (("wrong", wrong), ("unsure", unsure)):
+    kinds: dict[Kind, Bools] = {"wrong": wrong, "unsure": unsure}
+    named: dict[Kind, list[Finding]] = {"wrong": [], "unsure": []}
+    for kind, which in kinds.items():
         places = np.flatnonzero(which)
         for i in places[np.argsort(found.order[places])[:MOST_FINDINGS]].tolist():
             got, doubt = seen.got(i) if found.number[i] else None, MASKED_NAN if beside[i] else UNSURE
@@ -163,7 +164,7 @@ def _joined(question: Certificate, parts: list[Part]) -> Certificate:
     found = question.decided(
         sum(part.wrong for part in parts),
         sum(part.unsure for part in parts),
-        [finding for kind in ("wrong", "unsure") for part in parts for finding in part.findings[kind]],
+        [finding for kind in get_args(Kind) for part in parts for finding in part.findings[kind]],
         LINE_REASONS,
         margin=margin if stepped else None,
         margin_at=where if stepped else None,

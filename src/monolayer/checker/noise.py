@@ -1,8 +1,9 @@
 """How far noise on weights and rounding can move a robust model, and what follows for its answers. Lemmas R1 to R4.
 
-*Noise* `η`: every stored weight may be any number within `η` of it, relatively. Roundings are relative changes too, so
-one share covers both: a term that passes `a` weights and `b` roundings changes by at most `(1 + η)^a (1 + γ_b) − 1`.
-All bounds are distances from the checker's own numbers, whose roundings, in binary64, are added.
+*Noise* `η`: every stored weight `w` may be replaced by any number between `(1 − η) w` and `(1 + η) w`. A rounding is a
+relative change too, so one share covers both: a term that passes `a` weights and `b` roundings changes by at most the
+share `(1 + η)^a (1 + γ_b) − 1` of itself. All bounds are distances from the numbers that the checker computes in
+binary64, and include the roundings of these.
 """
 
 from __future__ import annotations
@@ -13,20 +14,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Bools, Floats, Ints
+from monolayer.arrays import Floats, Ints
 from monolayer.checker.gates import Gated, Pairs
+from monolayer.checker.labelled import PointVerdicts
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, Format, UnhandledError
 
 ROBUST_UNDERFLOW = 2.0**-60
-"""More than all underflows together can move a neuron or a logit, within the sizes that `read_gates` demands."""
+"""Bounds what all underflows together move a neuron or a logit, within the sizes that `read_gates` demands."""
 LARGEST_SCORE = 32.0
-"""Attention scores up to which no exp overflows, with or without a shift."""
+"""Largest attention score that is covered: up to it no exp overflows, with or without a shift."""
 LOGITS_AT_ONCE = 1 << 21
+"""How many logits are compared at a time; it bounds memory, and no result depends on it."""
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Relative changes of terms, and `sway`, that of attention weights, for one `η` and one format."""
+    """Bounds on relative changes, for one noise `η` and one format (Lemma R1).
+
+    `token`: of what a neuron reads from token, place and bias. `value`: of what attention averages. `read`: of what a
+    neuron reads from the context. `sway`: of attention weights. `out`: of what reaches a logit.
+    """
 
     token: float
     value: float
@@ -36,7 +43,7 @@ class Shares:
 
     @classmethod
     def of(cls, noise: float, gated: Gated, longest: int, fmt: Format) -> Shares:
-        """Lemma R1. `longest` sequence of the data, the begin token not counted."""
+        """The shares of Lemma R1. `longest`: tokens of the longest sequence, not counting the begin token."""
         t, p, k = gated.weight_token.shape[1], gated.weight_place.shape[1], gated.weight_context.shape[1]
         width = t + p + k
 
@@ -63,7 +70,7 @@ class Shares:
 
 
 def errors(found: Pairs, gated: Gated, shares: Shares) -> Floats:
-    """Lemma R3: how far the value of each pair may be from ours `(Q,)`; infinite where the context may turn about."""
+    """Lemma R3: how far the value of each pair may be off `(Q,)`; infinite where the context may turn too far."""
     turn = PADDING * (shares.value * found.turn + shares.sway * found.sway)
     safe = np.minimum(turn, 0.5)
     across = (shares.value * found.across + shares.sway * found.mixed) / (1.0 - safe)
@@ -76,33 +83,40 @@ def errors(found: Pairs, gated: Gated, shares: Shares) -> Floats:
 
 
 def silent(top: Floats, size: Floats, shares: Shares) -> bool:
-    """Lemma R2: whether the neurons that were not looked at stay asleep; `top`, `size` `(H,)` as `live` gives them."""
+    """Lemma R2: whether all neurons that were not looked at return 0; `top`, `size` `(H,)` are those of `LivePairs`."""
     share = max(shares.token, shares.read)
     return bool((top + PADDING * share * size + ROBUST_UNDERFLOW < 0.0).all())
 
 
-class PointVerdicts(NamedTuple):
-    """Points `(M,)` that surely get the wanted class, or surely another, and that other class where it is sure."""
+class AwakeNeurons(NamedTuple):
+    """The neurons that may be on at each of `R` points, `S` per point, and the interval that each value lies in.
 
-    right: Bools
-    wrong: Bools
-    got: Ints
+    `(R, S)` each. Neuron number `H` stands for none: it writes nothing.
+    """
+
+    neuron: Ints
+    low: Floats
+    high: Floats
 
 
 def point_verdicts(
     found: Pairs, error: Floats, gated: Gated, rows: Ints, wanted: Ints, shares: Shares
 ) -> PointVerdicts:
-    """Lemma R4, for points that answer at `rows` `(M,)` and want the classes `wanted` `(M,)`."""
+    """Lemma R4: judge points that answer at vocabulary rows `rows` `(M,)` and want the classes `wanted` `(M,)`.
+
+    `found`, `error` `(Q,)`: pairs of a point and a neuron, and how far the value of each may be off.
+    """
     low, high = np.maximum(found.value - error, 0.0), np.maximum(found.value + error, 0.0)
     on = high > 0.0
     count = np.bincount(found.point[on], minlength=len(rows))
     first = np.cumsum(count) - count  # pairs come in order of their points
-    # One more neuron, which writes nothing, for the points where none wakes.
+    # Points where no neuron wakes get one more neuron, which writes nothing.
     H, C = len(gated.weight_2), len(gated.head)
     neuron, low, high = np.append(found.neuron[on], H), np.append(low[on], 0.0), np.append(high[on], 0.0)
     right, wrong, got = np.zeros(len(rows), bool), np.zeros(len(rows), bool), np.full(len(rows), -1)
 
-    # Points with at most one neuron: those of a row, neuron and class together, with the hull of their intervals.
+    # Points with at most one neuron: all that share row, neuron and class are judged at once, for the smallest interval
+    # that holds theirs.
     few = np.flatnonzero((count <= 1) & (wanted >= 0))
     at = np.where(count[few] == 1, first[few], -1)
     pair, which = np.unique(rows[few] * C + wanted[few], return_inverse=True)
@@ -111,21 +125,20 @@ def point_verdicts(
     np.minimum.at(least, inverse, low[at])
     np.maximum.at(most, inverse, high[at])
     row, own = np.divmod(pair[key // (H + 1)], C)
-    hull = (key % (H + 1))[:, None], least[:, None], most[:, None]
-    right[few], wrong[few], got[few] = (each[inverse] for each in _compare_logits(gated, row, own, *hull, shares))
-    # Each on its own: points with several, and those of one that the hull leaves open.
+    hull = AwakeNeurons((key % (H + 1))[:, None], least[:, None], most[:, None])
+    right[few], wrong[few], got[few] = (each[inverse] for each in _compare_logits(gated, row, own, hull, shares))
+    # Points with several neurons, and those that the common interval leaves open, are judged one by one.
     for size in np.unique(count[count > 0]):
         some = np.flatnonzero((count == size) & (wanted >= 0) & ~right & ~wrong)
         slots = first[some][:, None] + np.arange(size)
-        parts = neuron[slots], low[slots], high[slots]
-        right[some], wrong[some], got[some] = _compare_logits(gated, rows[some], wanted[some], *parts, shares)
+        parts = AwakeNeurons(neuron[slots], low[slots], high[slots])
+        right[some], wrong[some], got[some] = _compare_logits(gated, rows[some], wanted[some], parts, shares)
     return PointVerdicts(right, wrong, got)
 
 
-def _compare_logits(
-    gated: Gated, rows: Ints, wanted: Ints, neurons: Ints, low: Floats, high: Floats, shares: Shares
-) -> tuple[Bools, Bools, Ints]:
-    """Whether the logit of the wanted class is surely the largest, surely not, and which is then larger."""
+def _compare_logits(gated: Gated, rows: Ints, wanted: Ints, awake: AwakeNeurons, shares: Shares) -> PointVerdicts:
+    """Compare the logit of the wanted class `(R,)` with all others, at points that answer at `rows` `(R,)`."""
+    neurons, low, high = awake
     head, size = gated.head, np.abs(gated.head)
     written = np.append(gated.weight_2, np.zeros((1, gated.weight_2.shape[1])), axis=0)
     right, wrong = np.zeros(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
@@ -153,9 +166,9 @@ def _compare_logits(
         right[part] = worst.min(axis=1, initial=np.inf) > 0.0
         wrong[part] = best.min(axis=1, initial=np.inf) < 0.0
         got[part] = np.where(wrong[part], best.argmin(axis=1) if best.shape[1] else -1, -1)
-    return right, wrong, got
+    return PointVerdicts(right, wrong, got)
 
 
 def _differences(logits: Floats, own: Ints) -> Floats:
-    """Logit of the own class less that of every class."""
+    """Logit of the class `own` `(R,)` minus that of every class `(R, C)`."""
     return np.asarray(logits[np.arange(len(own)), own][:, None] - logits)

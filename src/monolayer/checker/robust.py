@@ -1,8 +1,8 @@
 """The verdict on a robust model: for the weights as stored, or for all weights within some noise of them.
 
-a point      →  its row, its context, the neurons that can wake there     gates.py
-noise        →  how far each of these can be moved                        noise.py
-answers      →  right, wrong or unsure for each point
+a point  →  its row, its context, and the neurons that can wake there         gates.py
+noise    →  how far each of these can be moved, and what follows for answers  noise.py
+answers  →  each point is right, wrong or unsure
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints
-from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Claims, Finding, Verdict, rounded_down
+from monolayer.arrays import Bools, Floats, Ints
+from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Claims, Finding, Kind, Verdict, rounded_down
 from monolayer.checker.gates import Gated, Pairs, live, read_gates, waking_pairs
-from monolayer.checker.labelled import Labelled, LoadPoints
+from monolayer.checker.labelled import Labelled, LoadPoints, PointVerdicts
 from monolayer.checker.network import Stored
-from monolayer.checker.noise import PointVerdicts, Shares, errors, point_verdicts, silent
+from monolayer.checker.noise import Shares, errors, point_verdicts, silent
 from monolayer.checker.rounding import BINARY32, Format, UnhandledError
 from monolayer.errors import DataError
 
 MOST_NOISE = 0.25
-"""Noise up to which the largest that is proved is looked for."""
+"""Largest noise that may be claimed, and up to which the largest proved noise is searched."""
 NOISE_BISECTIONS = 10
-"""Steps of that search, in the logarithm: to within about 1 part in 100 of its decade."""
+"""Bisections of the logarithm of the noise in that search."""
 SHORT_FORMATS = ("bfloat16", "float16", "int8")
 GATES_REASONS: dict[Verdict, str] = {
     "proved": "at every point the logit of the label stays the largest, whatever the bound leaves open",
@@ -37,22 +37,22 @@ GATES_REASONS: dict[Verdict, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A model and its points, ready to be asked at any noise."""
+    """A robust model and its `M` labelled points, prepared so that any noise can be judged quickly."""
 
     gated: Gated
     found: Pairs
-    """All pairs, in order of their points."""
+    """All pairs of a point and a neuron that may wake there, in order of their points."""
     top: Floats
     size: Floats
-    """Of the pairs that are not looked at, by neuron `(H,)`."""
+    """Over the pairs not looked at, by neuron `(H,)`: the largest value, and the largest sum of absolute values."""
     rows: Ints
-    """Where each point answers `(M,)`; −1 where a token has no vector or a place no code."""
+    """Vocabulary row that answers at each point `(M,)`; −1 where a token has no finite vector or a place no code."""
     wanted: Ints
     longest: int
     format: Format
 
     def ask(self, noise: float) -> PointVerdicts:
-        """All points at one noise; none is right where neurons out of sight may wake."""
+        """Judge all points at one noise. No point is right if a neuron that is not looked at may wake."""
         shares = Shares.of(noise, self.gated, self.longest, self.format)
         known = np.where(self.rows >= 0, self.wanted, -1)
         error = errors(self.found, self.gated, shares)
@@ -63,7 +63,7 @@ class Question:
         return result
 
     def largest(self, at_least: float) -> float:
-        """The largest noise that is proved, by bisection between `at_least`, which is, and `MOST_NOISE`."""
+        """The largest noise that is proved, by bisection between `at_least`, which is proved, and `MOST_NOISE`."""
         low, high = max(at_least, 2.0**-20), MOST_NOISE
         if not self.ask(low).right.all():
             return at_least
@@ -77,16 +77,21 @@ class Question:
 
 
 def judge_gates(stored: Stored, parts: list[LoadPoints], claim: Certificate, claims: Claims) -> Certificate:
-    """The certificate for a robust model and data in one part; `claim` is what is still open."""
+    """The certificate of a robust model.
+
+    `parts`: the labelled points, one part only. `claim`: the certificate so far, undecided. `claims`: what is claimed
+    besides the labels.
+    """
     (part,), noise = parts, claims.noise
     points = part()
     question = question_of(stored, points)
     seen = question.ask(noise or 0.0)
     wrong = seen.wrong | (question.rows < 0) | (points.wanted < 0)
     unsure = ~wrong & ~seen.right
+    kinds: list[tuple[Kind, Bools]] = [("wrong", wrong), ("unsure", unsure)]
     findings = [
         _finding(stored, points, kind, point, int(seen.got[point]))
-        for kind, which in (("wrong", wrong), ("unsure", unsure))
+        for kind, which in kinds
         for point in np.flatnonzero(which)[:MOST_FINDINGS].tolist()
     ]
     what = ": the logit of its class is the largest"
@@ -103,12 +108,12 @@ def judge_gates(stored: Stored, parts: list[LoadPoints], claim: Certificate, cla
 
 
 def question_of(stored: Stored, points: Labelled) -> Question:
-    """The neurons that may wake at each labelled point."""
+    """Find the neurons that may wake at each labelled point, so that points can be judged at any noise."""
     gated = read_gates(stored, points.per_token)
     data, causal = points.data, bool(stored.config["causal"])
     answering = np.arange(len(data.tokens) if points.per_token else len(data))
     answering = answering if points.places is None else points.places
-    assert points.rows is not None  # the format saw to it
+    assert points.rows is not None  # examine_config allows gates for ids only
     token = points.rows
     known = (token >= 0) & gated.whole[token.clip(0)]
     if gated.positions:
@@ -121,16 +126,18 @@ def question_of(stored: Stored, points: Labelled) -> Question:
     rows = np.where(whole, rows, -1)
     asked = np.zeros(len(gated.own), dtype=bool)
     asked[rows[rows >= 0]] = True
-    start, neurons, top, size = live(gated, asked)
-    parts = list(waking_pairs(gated, points, start, neurons, causal, np.flatnonzero(whole)))
+    awake = live(gated, asked)
+    parts = list(waking_pairs(gated, points, awake, causal, np.flatnonzero(whole)))
     none = Pairs(*np.zeros((2, 0), np.int64), *np.zeros((len(Pairs._fields) - 2, 0)))
     columns = [np.concatenate(column) for column in zip(none, *parts, strict=True)]
     order = np.argsort(columns[0], kind="stable")
     found = Pairs(*(column[order] for column in columns))
-    return Question(gated, found, top, size, rows, points.wanted, int(data.lengths.max()), stored.format)
+    longest = int(data.lengths.max())
+    return Question(gated, found, awake.top, awake.size, rows, points.wanted, longest, stored.format)
 
 
-def _finding(stored: Stored, points: Labelled, kind: str, point: int, got: int) -> Finding:
+def _finding(stored: Stored, points: Labelled, kind: Kind, point: int, got: int) -> Finding:
+    """The finding about labelled point number `point`; `got`: the class that it gets, −1 if that is not known."""
     answering = point if points.places is None else int(points.places[point])
     name = stored.classes.names[got] if got >= 0 and stored.classes is not None else None
     return points.finding(kind, point, answering, name, "the error bound leaves room for another class")
@@ -140,7 +147,7 @@ def _finding(stored: Stored, points: Labelled, kind: str, point: int, got: int) 
 
 
 def in_short_format(stored: Stored, dtype: str) -> Stored:
-    """The same model with every tensor in the short format `dtype`; arithmetic is binary32."""
+    """The model with every tensor rounded to the short format `dtype`, to be evaluated in binary32."""
     if dtype not in SHORT_FORMATS:
         raise DataError(f"dtype must be one of {', '.join(map(repr, SHORT_FORMATS))}, not {dtype!r}")
     tensors = {name: round_to(tensor, dtype) for name, tensor in stored.tensors.items()}

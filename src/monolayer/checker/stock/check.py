@@ -18,8 +18,7 @@ import numpy as np
 from monolayer.arrays import Floats
 from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding, Verdict
 from monolayer.checker.codes import sums
-from monolayer.checker.labelled import NO_CLASS, UNSURE, WRONG, data_digest, place_of
-from monolayer.checker.noise import PointVerdicts
+from monolayer.checker.labelled import NO_CLASS, UNSURE, WRONG, PointVerdicts, data_digest, place_of
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stock.bounds import MEAN, SOFTMAX_BLOCK, VARIANCE, Bounds, bounds
 from monolayer.checker.stock.enclosed import SHORT_EXP_ULPS, SHORT_MOMENTS, TURN_ULPS

@@ -1,8 +1,8 @@
 """Arrays that enclose every evaluation in binary32, and what sums, norms and attention make of them. Lemmas E1 to E5.
 
-`Enclosed(m, r, t, s)` stands for all arrays `(1 + θ)(m + e + σ)` with `|e| ≤ r` number by number, and one `|θ| ≤ t` and
-one `|σ| ≤ s` for each row: what a norm divides by, and the mean that it subtracts, are wrong alike for all coordinates.
-Middles and radii are computed in binary64; `MORE` and `PADDING` cover what that rounds.
+`Enclosed(m, r, t, s)` stands for all arrays `(1 + θ)(m + e + σ)` with `|e| ≤ r` entry by entry, and one `|θ| ≤ t` and
+one `|σ| ≤ s` per row: what a norm divides by, and the mean that it subtracts, have one error for all coordinates of a
+row. Middles and radii are computed in binary64; `MORE` and `PADDING` cover what that rounds.
 
 Letters: `D` width, `u` unit roundoff of binary32, `B` sequences, `n` keys.
 """
@@ -10,7 +10,7 @@ Letters: `D` width, `u` unit roundoff of binary32, `B` sequences, `n` keys.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,25 +20,29 @@ from monolayer.checker.stock.bounds import SOFTMAX_BLOCK
 
 UNIT_32, gamma_32 = BINARY32.unit, BINARY32.gamma
 SHORT_EXP_ULPS = 32
-"""Assumed of exp in binary32: fused kernels take quicker ones than libraries of functions do."""
+"""Assumed of exp in binary32, in units in the last place: fused kernels use faster ones than math libraries."""
 TURN_ULPS = 16
-"""Assumed of powers, cosines and sines in binary32, of which rotary positions are made."""
+"""Assumed of powers, cosines and sines of rotary positions in binary32, in units in the last place of 1."""
 SHORT_MOMENTS = "ν = (D + 16) u max(A, X/2) and a variance within (D + 32) u Q² + (3/2 D + 32) u X Q + 2 ν |mean|"
-"""Assumed of LayerNorm in binary32, in words; `A` is the mean of absolute values, `Q²` that of squares."""
+"""Assumed of LayerNorm in binary32, as a certificate says it; `A` is the mean of absolute values, `Q²` of squares."""
 SIZE = 2.0**40
-"""Numbers stay below this, so nothing overflows."""
-FLUSHED = 2.0**-60
-"""More than all numbers flushed to zero can do to one result: fewer than 2^21 of them, each below 2^-126, times at most
+"""Largest middle that is covered, so that nothing overflows."""
+FLUSHED_32 = 2.0**-60
+"""Bounds what numbers flushed to zero do to one result: fewer than 2^21 of them, each below 2^-126, times at most
 2^41."""
 SMALL_COMMON = 2.0**-6
-"""`t` must stay below this; `MORE` then covers `(1 + t)/(1 − t)` and the roundings of the middle."""
+"""Largest common error `t`; `MORE` then covers `(1 + t)/(1 − t)` and the roundings of the middle."""
 MORE = 1.06
 LARGEST_ENCLOSED_SCORE = 32.0
+"""Largest attention score that is covered: up to it no exp overflows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Enclosed:
-    """Middles and radii `(…, D)`, common errors `(…, 1)`. What cannot be bounded has an infinite radius."""
+    """`middle` and `radius` `(…, D)`; `common` and `shift` `(…, 1)`, the errors that all coordinates of a row share.
+
+    What cannot be bounded has an infinite radius.
+    """
 
     middle: Floats
     radius: Floats
@@ -47,9 +51,10 @@ class Enclosed:
 
     @classmethod
     def of(cls, middle: Floats, radius: Floats, common: Floats | None = None, shift: Floats | None = None) -> Enclosed:
-        """With the roundings of the radius itself, and of numbers flushed to zero."""
+        """Pad the radius for its own rounding and for numbers flushed to zero; without errors in common unless
+        given."""
         radius = radius * PADDING
-        radius += FLUSHED
+        radius += FLUSHED_32
         if max(middle.max(initial=0.0), -middle.min(initial=0.0)) > SIZE:
             raise UnhandledError(f"numbers beyond {SIZE:.3g} arise on the way, which the bounds do not cover")
         none = np.zeros((*middle.shape[:-1], 1))
@@ -69,16 +74,17 @@ class Enclosed:
         return cls.of((low + high) / 2.0, (high - low) / 2.0 + 2.0**-50 * (np.abs(low) + np.abs(high)))
 
     @property
-    def parts(self) -> tuple[Floats, Floats, Floats, Floats]:
+    def parts(self) -> tuple[Floats, ...]:
+        """The four fields, in their order."""
         return self.middle, self.radius, self.common, self.shift
 
     @property
     def size(self) -> Floats:
-        """A bound on `|m + e + σ|`."""
+        """A bound on `|m + e + σ|` `(…, D)`."""
         return np.asarray(np.abs(self.middle) + (self.radius + self.shift))
 
     def spread(self) -> Enclosed:
-        """The same with the common errors on each number: products of the numbers between `1 − t` and `1 + t`."""
+        """The same numbers without errors in common: each radius also covers the common error and the shift."""
         reach = self.radius + self.shift
         if not self.common.any():
             return Enclosed.of(self.middle, reach)
@@ -88,15 +94,31 @@ class Enclosed:
         return Enclosed.of(found.middle, np.where(known, found.radius, np.inf))
 
     def only(self, columns: Ints) -> Enclosed:
-        """Some coordinates."""
+        """The coordinates `columns` alone."""
         return Enclosed(self.middle[..., columns], self.radius[..., columns], self.common, self.shift)
 
     def __getitem__(self, rows: Any) -> Enclosed:
         return Enclosed(*(part[rows] for part in self.parts))
 
 
+class Rotary(NamedTuple):
+    """How rotary positions turn `h` coordinates of queries and keys, an array `(h,)` per field.
+
+    `partner`: the coordinate that each is turned with, `sign` the sign of that term. `exponent`: `s` in the angle
+    `place · θ^−s`, infinite where nothing is turned.
+    """
+
+    partner: Ints
+    sign: Floats
+    exponent: Floats
+    theta: float
+
+
 class Linear:
-    """`x → W x + b` with stored numbers, zero rows and columns left out: products with 0 are 0 and add nothing."""
+    """`x → W x + b` with stored numbers.
+
+    Rows and columns of zeros are left out, since a product with 0 adds nothing.
+    """
 
     def __init__(self, weight: Floats, bias: Floats | None = None) -> None:
         self.bias = bias if bias is not None and bias.any() else None
@@ -107,7 +129,7 @@ class Linear:
         self.terms = float(np.count_nonzero(self.weight, axis=1).max(initial=0))
 
     def __call__(self, x: Enclosed) -> Enclosed:
-        """Lemma E1: each product meets at most as many roundings as its row has numbers, and a few."""
+        """Lemma E1: each product passes at most as many roundings as its row has nonzero numbers, plus four."""
         shape, rounds = x.middle.shape, MORE * gamma_32(self.terms + 4.0)
         size, own, flat = (part.reshape(-1, shape[-1])[:, self.columns] for part in (x.size, x.radius, x.middle))
         middle, radius = np.zeros((2, len(flat), self.outputs))
@@ -122,14 +144,17 @@ class Linear:
 
 
 def add(x: Enclosed, y: Enclosed) -> Enclosed:
-    """Lemma E2: a rounded sum, which keeps the common error of `x`: `y` is divided by it."""
+    """Lemma E2: the rounded sum of `x` and `y`. It keeps the common error of `x`, which `y` is divided by."""
     y = y.spread()
     radius = x.radius + (1.0 + MORE * x.common) * y.radius + MORE * x.common * np.abs(y.middle)
     return Enclosed.of(x.middle + y.middle, radius + MORE * UNIT_32 * (x.size + y.size), x.common, x.shift)
 
 
 def centred(x: Enclosed, rms: bool) -> Enclosed:
-    """What a norm scales. LayerNorm drops the shift that arrives; its computed mean is wrong by another."""
+    """What a norm multiplies: `x`, and in LayerNorm (not `rms`) `x` minus its mean.
+
+    Subtracting the mean cancels the shift of `x`; the error of the computed mean is the new shift.
+    """
     size, rounds = x.size, MORE * gamma_32(8.0)
     if rms:
         return Enclosed.of(x.middle, x.radius + rounds * size, x.common, x.shift)
@@ -140,9 +165,9 @@ def centred(x: Enclosed, rms: bool) -> Enclosed:
 
 
 def norm_factor(x: Enclosed, epsilon: float, rms: bool, along: Floats | None = None) -> tuple[Floats, Floats]:
-    """What a norm multiplies by: the middle of all that it may be, and how far it may be off, relatively.
+    """The factor of a norm `(…, 1)`: the middle of all that it may be, and how far it may be off, relatively.
 
-    `along`: a bound on the mean of `c · e`, `c` the centred middle; without it, what the radii say.
+    `along`: a bound on the mean of `c · e`, `c` the centred middle; by default the one that follows from the radii.
     """
     D, size = x.middle.shape[-1], x.size
     mean = np.zeros(1) if rms else x.middle.mean(axis=-1, keepdims=True)
@@ -167,7 +192,10 @@ def norm_factor(x: Enclosed, epsilon: float, rms: bool, along: Floats | None = N
 def norm(
     x: Enclosed, weight: Floats, bias: Floats, epsilon: float, rms: bool, scaled: tuple[Floats, Floats] | None = None
 ) -> Enclosed:
-    """Lemma E3: LayerNorm, or RMSNorm, which subtracts no mean; `scaled`: what `scale` says where more is known."""
+    """Lemma E3: LayerNorm, or with `rms` RMSNorm, which subtracts no mean.
+
+    `scaled`: what `norm_factor` returns, if the caller knows a sharper one than follows from `x`.
+    """
     factor, common = scaled or norm_factor(x, epsilon, rms)
     x, factor = centred(x, rms), factor * weight
     shift, even = np.abs(factor) * x.shift, np.ptp(weight) == 0.0
@@ -180,16 +208,17 @@ def norm(
 
 
 def mean_product(a: Floats, b: Floats) -> Floats:
-    """The mean over coordinates of products."""
+    """The mean over coordinates of the products of `a` and `b` `(…, D)`, as `(…, 1)`."""
     return np.asarray(np.einsum("...i,...i->...", a, b)[..., None] / a.shape[-1])
 
 
-def turned(x: Enclosed, partner: Ints, sign: Floats, exponent: Floats, theta: float) -> Enclosed:
-    """Rotary positions on `(B, n, h)`: `x cos α ± x' sin α`, `x'` the `partner` of each coordinate.
+def turned(x: Enclosed, rotary: Rotary) -> Enclosed:
+    """Rotary positions on `x` `(B, n, h)`: `x cos α ± x' sin α`, `x'` the partner of each coordinate.
 
-    `α = place · θ^−s`, `s` the `exponent`, infinite where nothing is turned, has a relative error of pow, of a rounded
-    exponent and of three more operations; cosine and sine have one of their own.
+    The relative error of `α = place · θ^−s` is that of pow, of a rounded exponent and of three more operations; cosine
+    and sine have errors of their own.
     """
+    partner, sign, exponent, theta = rotary
     speed = np.where(np.isfinite(exponent), theta ** -np.minimum(exponent, 1.0), 0.0)
     angle = np.arange(x.middle.shape[1], dtype=np.float64)[:, None] * speed
     off = (abs(np.log(theta)) + 2.0 * TURN_ULPS + 8.0) * UNIT_32 * np.abs(angle) + 2.0 * TURN_ULPS * UNIT_32
@@ -201,23 +230,26 @@ def turned(x: Enclosed, partner: Ints, sign: Floats, exponent: Floats, theta: fl
 
 
 def scores(q: Enclosed, k: Enclosed, scale: float) -> tuple[Floats, Floats]:
-    """Lemma E4: products of queries `(B, m, h)` and keys `(B, n, h)` times a constant, and how far they may be off."""
+    """Lemma E4: products of queries `(B, m, h)` and keys `(B, n, h)`, times `scale`, and how far they may be off.
+
+    Both results are `(B, m, n)`.
+    """
     keys = k.middle.swapaxes(1, 2)
     middle = scale * (q.middle @ keys)
     together = q.common + k.common.swapaxes(1, 2) + q.common * k.common.swapaxes(1, 2)
     rounds = MORE * gamma_32(q.middle.shape[-1] + 16.0)
     inner = q.radius @ k.size.swapaxes(1, 2) + np.abs(q.middle) @ k.radius.swapaxes(1, 2)
     inner = scale * (MORE * inner + rounds * (q.size @ k.size.swapaxes(1, 2)))
-    radius = PADDING * (inner + together * (np.abs(middle) + inner)) + FLUSHED
+    radius = PADDING * (inner + together * (np.abs(middle) + inner)) + FLUSHED_32
     return middle, radius
 
 
 @dataclass(frozen=True, eq=False)
 class Average:
-    """What a softmax makes of values: `found`, whose radius bounds each coordinate, and what bounds sums of them.
+    """Values averaged by a softmax: `found`, whose radius bounds each coordinate, and what bounds sums of coordinates.
 
-    Off are the weights, which adds `Σ η_l p_l (m_l − c)`, `|η_l| ≤ sway`; each value as a whole, which adds at most
-    `grown Σ p_l t_l |m_l|`; and each coordinate by itself, at most `apart`.
+    Three things may be off. The weights add `Σ η_l p_l (m_l − c)`, `|η_l| ≤ sway`; the common error of each value adds
+    at most `grown Σ p_l t_l |m_l|`; and each coordinate by itself is off by at most `apart`.
     """
 
     found: Enclosed
@@ -228,9 +260,9 @@ class Average:
     values: Enclosed
 
     def along(self, points: tuple[Ints, Ints], matrix: Floats) -> Floats:
-        """How far the rows of a `matrix` `(J, k)`, or of one for each point, times the average may be off.
+        """How far `matrix` times the average may be off, at some points `(P, J)`.
 
-        `points`: sequences and queries.
+        `points`: the sequence and the query of each point. `matrix`: `(J, k)`, or one per point `(P, J, k)`.
         """
         weight, columns = self.weight[points][:, None], np.swapaxes(matrix, -1, -2)
         height = self.values.middle[points[0]] @ columns
@@ -241,7 +273,10 @@ class Average:
 
 
 def average(score: Floats, off: Floats, seen: Bools, v: Enclosed) -> Average:
-    """Lemma E5: values `(B, n, k)` averaged by a softmax of scores `(B, m, n)` known to within `off`."""
+    """Lemma E5: values `v` `(B, n, k)` averaged by a softmax of scores `(B, m, n)`, which are known to within `off`.
+
+    `seen` `(m, n)`: the keys that each query may attend to.
+    """
     n = score.shape[-1]
     largest = np.where(seen, np.abs(score) + off, 0.0).max(axis=-1, keepdims=True)
     if np.nanmax(largest, initial=0.0) > LARGEST_ENCLOSED_SCORE:

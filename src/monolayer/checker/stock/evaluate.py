@@ -2,9 +2,10 @@
 
     embedding → norm → attention → + → norm → neurons → + → norm → (pooler) → head
 
-What the sums add to is the stream in front of the norms (GPT-2 and its kin) or behind them (BERT and its kin).
+Both sums add to the stream: to what enters the norm (GPT-2 and similar), or to what leaves it (BERT and similar).
 
-Sequences of one length at a time, a few thousand points each. Neurons that surely rest at a token are left out.
+Sequences of one length are evaluated together, a few thousand points at a time. Neurons that surely return 0 at a token
+are left out.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.noise import PointVerdicts
+from monolayer.arrays import Bools, Ints
+from monolayer.checker.labelled import PointVerdicts
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.enclosed import (
     MORE,
@@ -23,6 +24,7 @@ from monolayer.checker.stock.enclosed import (
     Average,
     Enclosed,
     Linear,
+    Rotary,
     add,
     average,
     norm,
@@ -37,30 +39,35 @@ from monolayer.data import Sequences
 from monolayer.huggingface.architecture import BEGIN
 
 MOST_SCORES = 1 << 24
-"""Scores held at a time."""
+"""How many attention scores are held at a time; it bounds memory, and no result depends on it."""
 LARGEST_STORED = 2.0**20
-"""Stored numbers are at most this."""
+"""Largest absolute value of a stored number."""
 LEAST_EPSILON = 2.0**-40
+"""Least ε of the norms that is covered."""
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Sequences of one length, begin token in front `(B, n)`, places `(m,)` that answer, and their points `(B, m)`."""
+    """Sequences of one length, and where they answer.
+
+    `ids` `(B, n)`: their ids, the begin token first. `at` `(m,)`: the places that answer. `points` `(B, m)`: which
+    token or sequence of the data each of these places stands for.
+    """
 
     ids: Ints
     at: Ints
     points: Ints
 
     def only(self, chosen: Bools) -> Batch:
-        """The sequences and the places that have a chosen point `(B, m)`."""
+        """The batch without the sequences and the places that have no chosen point; `chosen` `(B, m)`."""
         rows, columns = chosen.any(axis=1), chosen.any(axis=0)
         return Batch(self.ids[rows], self.at[columns], self.points[np.ix_(rows, columns)])
 
 
 def judge_robust(net: Network, data: Sequences, places: StockPlaces) -> PointVerdicts:
-    """Which points surely get their label, and which surely another. What is unsure is looked at twice as closely."""
+    """Judge every labelled point. Points that a first, quicker bound leaves unsure are judged with a sharper one."""
     program = Program(net)
-    # By token or sequence, whether it has a label or not.
+    # The arrays below have an entry per token or sequence, also for those without a label.
     count = (len(data) if net.task == "sequence" else len(data.tokens)) + places.begins
     wanted = np.full(count, -1)
     wanted[places.answering] = places.wanted
@@ -69,10 +76,10 @@ def judge_robust(net: Network, data: Sequences, places: StockPlaces) -> PointVer
         for closely in (False, True):
             points = asked.points.reshape(-1)
             stream = program.stream(asked.ids, asked.at, closely)
-            sure, other, larger = program.head.compare(stream, wanted[points])
-            right[points] |= sure
-            wrong[points] |= other
-            got[points] = np.where(other, larger, got[points])
+            said = program.head.compare(stream, wanted[points])
+            right[points] |= said.right
+            wrong[points] |= said.wrong
+            got[points] = np.where(said.wrong, said.got, got[points])
             asked = asked.only(~(right | wrong)[asked.points] & (wanted[asked.points] >= 0))
             if asked.points.size == 0:
                 break
@@ -80,7 +87,7 @@ def judge_robust(net: Network, data: Sequences, places: StockPlaces) -> PointVer
 
 
 def batches(net: Network, data: Sequences, places: StockPlaces) -> Iterator[Batch]:
-    """All places that answer, sequences of one length at a time."""
+    """All places that answer, in batches of sequences of one length."""
     for length in np.unique(data.lengths):
         rows = np.flatnonzero(data.lengths == length)
         step = max(1, ENCLOSED_AT_ONCE // ((int(length) + 1) * max(net.width, int(length) + 1)))
@@ -98,7 +105,7 @@ def batches(net: Network, data: Sequences, places: StockPlaces) -> Iterator[Batc
 
 
 class Program:
-    """The network of a folder on enclosed numbers."""
+    """The forward pass of a folder on enclosed numbers."""
 
     def __init__(self, net: Network) -> None:
         _check_sizes(net)
@@ -112,15 +119,21 @@ class Program:
         self.neurons, self.head = FeedForward(net), StockHead(net)
 
     def stream(self, ids: Ints, at: Ints, closely: bool) -> Enclosed:
-        """What the last norm sees `(B·m, D)` at the places `at` `(m,)` of sequences `(B, n)`."""
+        """The stream that enters the last norm `(B·m, D)`, at the places `at` `(m,)` of sequences `ids` `(B, n)`.
+
+        `closely`: whether to use the sharper bounds, which take longer.
+        """
         return add(*self.parts(ids, at, closely))
 
     def parts(
         self, ids: Ints, at: Ints, closely: bool, heard: list[Returned] | None = None
     ) -> tuple[Enclosed, Enclosed]:
-        """The same as a sum: the stream in front of the neurons, and what they add; `heard` as for `Neurons`."""
+        """The two parts whose sum is `stream`: what the neurons add to, and what they add, `(B·m, D)` each.
+
+        `heard`: a list that gets what each neuron returns where it may wake (`FeedForward`).
+        """
         net = self.net
-        # In front of attention a vector is that of its token and place, which occur often: each is evaluated once.
+        # Before attention a vector depends on its token and place alone: each pair of these is evaluated once.
         place = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
         number = ids if "places" not in net else ids * ids.shape[1] + place
         _, first, back = np.unique(number, return_index=True, return_inverse=True)
@@ -137,6 +150,7 @@ class Program:
         return normed if net.architecture.post_norm else stream, written
 
     def _embedded(self, ids: Ints, places: Ints) -> Enclosed:
+        """Embeddings `(P, D)` of ids `(P,)` at places `(P,)`; a sum rounds only where both tables are not 0."""
         net = self.net
         x = net["tokens"][ids]
         if "places" not in net:
@@ -146,14 +160,15 @@ class Program:
         return Enclosed.of(both, np.where((x != 0) & (there != 0), MORE * UNIT_32 * np.abs(both), 0.0))
 
     def _norm(self, x: Enclosed, number: int) -> Enclosed:
+        """Norm 1, in front of attention, or 2, in front of the neurons (behind what they add to, in BERT)."""
         net = self.net
         return norm(x, net[f"scale_{number}"], net[f"shift_{number}"], net.epsilon, net.architecture.rms)
 
     def _average(self, x: Enclosed, back: Ints, at: Ints) -> Average:
-        """The values that queries at `at` see, averaged; `back` `(B, n)` says which row of `x` stands where."""
+        """What attention averages at the places `at`; `back` `(B, n)`: the row of `x` that stands at each place."""
         q, k, v = (part(x)[back] for part in (self.query, self.key, self.value))
         if self.turn is not None and len(self.heads):
-            q, k = (turned(part, *self.turn) for part in (q, k))
+            q, k = (turned(part, self.turn) for part in (q, k))
         score, off = scores(q[:, at], k, self.net.width**-0.5)
         there = np.arange(back.shape[1])
         seen = (there <= at[:, None]) if self.net.causal else np.ones((len(at), len(there)), dtype=bool)
@@ -161,11 +176,12 @@ class Program:
 
 
 def _one_row_per_point(x: Enclosed) -> Enclosed:
+    """`(B, m, D)` as `(B·m, D)`."""
     return Enclosed(*(part.reshape(-1, part.shape[-1]) for part in x.parts))
 
 
-def _heads(net: Network) -> tuple[Ints, tuple[Ints, Floats, Floats, float] | None]:
-    """Coordinates of the head that scores depend on; how rotary positions turn them."""
+def _heads(net: Network) -> tuple[Ints, Rotary | None]:
+    """The coordinates of the head that scores depend on, and how rotary positions turn them, if there are any."""
     sides = [net[f"W_{x}"].any(axis=1) | (net[f"b_{x}"] != 0) for x in "QK"]
     if net.rotary is None:
         return np.flatnonzero(sides[0] & sides[1]), None
@@ -179,18 +195,18 @@ def _heads(net: Network) -> tuple[Ints, tuple[Ints, Floats, Floats, float] | Non
     place[used] = np.arange(len(used))
     sign = np.where(number < half, -1.0, np.where(number < turned_ones, 1.0, 0.0))
     exponent = np.where(number < turned_ones, (number % half) / half, np.inf)
-    return used, (place[partner[used]], sign[used], exponent[used], theta)
+    return used, Rotary(place[partner[used]], sign[used], exponent[used], theta)
 
 
 def _check_sizes(net: Network) -> None:
-    """Sizes within which nothing overflows, padding included; no token types."""
+    """Refuse stored numbers so large that something may overflow, at padding too, and token types other than 0."""
     if "types" in net and net["types"].any():
         raise UnhandledError("the table of token types is not 0")
     if net.width > 2**14 or not LEAST_EPSILON <= net.epsilon <= 1.0:
         raise UnhandledError("the width is too large, or the norms' epsilon out of bounds")
     if max(float(np.abs(part).max(initial=0.0)) for part in net.arrays.values()) > LARGEST_STORED:
         raise UnhandledError(f"stored numbers are larger than {LARGEST_STORED:g}")
-    # Padding is masked, but must be finite: the product of any query and key there.
+    # Padding is masked, but the product of any query and key must be finite there too.
     length = net.width**0.5 * np.abs(net["scale_1"]).max() + np.linalg.norm(net["shift_1"])
     sizes = [np.linalg.norm(net[f"W_{x}"]) * length + np.linalg.norm(net[f"b_{x}"]) for x in "QK"]
     if not sizes[0] * sizes[1] <= 2.0**100:

@@ -12,7 +12,7 @@ import numpy as np
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.rounding import PADDING
 from monolayer.checker.stock.enclosed import (
-    FLUSHED,
+    FLUSHED_32,
     MORE,
     SHORT_EXP_ULPS,
     UNIT_32,
@@ -119,7 +119,7 @@ class FeedForward:
         lengths = [np.linalg.norm(self.first[:, part], axis=1) for part in (self.of_token, ~self.of_token)]
         # Rows for `_awake`: what multiplies lengths on both sides, what multiplies errors, and what is added.
         self.limits = np.stack(
-            [*lengths, MORE * np.hypot(*lengths), net["b_1"] + self.rounds * np.abs(net["b_1"]) + FLUSHED]
+            [*lengths, MORE * np.hypot(*lengths), net["b_1"] + self.rounds * np.abs(net["b_1"]) + FLUSHED_32]
         )
         # What resting neurons add where they are not exactly 0, and what a gate multiplies that by.
         size = np.ones(len(net["W_1"]))
@@ -187,7 +187,7 @@ class FeedForward:
         radius = (rest.radius + self.rounds * size) @ np.abs(first).T + rest.shift * np.abs(first.sum(axis=1))
         radius += 0.0 if sway is None else sway.along(points, net["W_1"][which])
         middle = rest.middle @ first.T
-        radius = PADDING * (radius + rest.common * (np.abs(middle) + radius)) + self.rounds * np.abs(bias) + FLUSHED
+        radius = PADDING * (radius + rest.common * (np.abs(middle) + radius)) + self.rounds * np.abs(bias) + FLUSHED_32
         low, high = activated(net.activation, middle + bias - radius, middle + bias + radius)
         value = Enclosed.between(low, high)
         if "W_3" in net:
