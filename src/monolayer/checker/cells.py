@@ -1,4 +1,5 @@
-"""An approximator's first block, read from the file: which floats lie in which cell, and what each cell gets.
+"""The first block of an approximator, read from the file: which cell a float lies in, and the key and code of each
+cell.
 
 Lemma 11 (docs/proofs.md): off its ramps every neuron of the block is exactly 0 or 1, so on a cell, a product of
 plateaus, all evaluations give one and the same key and code. What is proved at its centre holds on the whole cell,
@@ -16,25 +17,28 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from monolayer.arrays import Floats, Ints
-from monolayer.checker.network import CODE, KEY, LABEL, Stored
+from monolayer.checker.network import CODE, KEY, LABEL, StepWeights, Stored
 from monolayer.checker.readout import CheckedStaircase, checked_staircase, sums_are_exact
 from monolayer.checker.rounding import BINARY64, UnhandledError
 from monolayer.data import Labels, Sequences
 from monolayer.errors import DataError
 
 MOST_TOKENS = 1 << 27
-"""Tokens in all sequences of cells up to which they are tried one by one: some ten gigabytes."""
+"""Most tokens that all sequences of cells together may have, since each is tried: about ten gigabytes."""
 SEQUENCES_AT_ONCE = 1 << 14
-"""Sequences handed to the function at a time."""
+"""How many sequences the function gets at a time."""
 EVERY = 1 << 20
-"""Tokens of all sequences of cells up to which all orders are tried; of a sample otherwise."""
+"""Tokens of all sequences of cells up to which the function is tried in all orders; beyond, in a random sample."""
 ROUNDING = 2.0**-20
-"""How far, as a share of the largest value, a function may be off for its own rounding, in binary32 at worst."""
+"""Share of the largest value by which the function may miss equivariance: this covers its own rounding in binary32."""
 
 
 @dataclass(frozen=True, eq=False)
 class CellBlock:
-    """One staircase a coordinate, whose two outputs add up to key and code, on the domain `[low, high]`."""
+    """The stored block: one staircase per coordinate of a token, on the domain `[low, high]`.
+
+    Each staircase has two outputs; their sums over the coordinates are the key and the code of the token.
+    """
 
     stored: Stored
     coordinates: tuple[CheckedStaircase, ...]
@@ -42,7 +46,7 @@ class CellBlock:
     high: float
 
     def numbers(self, data: Sequences) -> tuple[Floats, Floats]:
-        """Keys and codes of all tokens `(2, T)`, and of the begin token `(2,)`; exact: no sum rounds."""
+        """Keys and codes of all tokens `(2, T)`, and of the begin token `(2,)`. They are exact, since no sum rounds."""
         bos = self.stored["bos"]
         tokens = np.concatenate([bos[None, -len(self.coordinates) :], data.tokens])
         total = np.zeros((2, len(tokens)))
@@ -66,13 +70,13 @@ class CellBlock:
 
     @property
     def reach(self) -> float:
-        """`h`: how far a coordinate off the ramps is from the centre of its cell, at most."""
+        """`h`: the largest distance of a coordinate off the ramps from the centre of its cell."""
         ends = [np.maximum(_middle(*pair) - pair[0], pair[1] - _middle(*pair)).max() for pair in self.plateaus]
         return float(max(ends)) * (1.0 + 2.0**-50)
 
     @property
     def ramp_share(self) -> float:
-        """Share of the domain in which some coordinate of some token lies on a ramp."""
+        """Share of all sequences of the domain in which some coordinate of some token lies on a ramp."""
         free = [float((right - left).sum()) / (self.high - self.low) for left, right in self.plateaus]
         return 1.0 - float(np.prod(free)) ** int(self.stored.config["grid"]["length"])
 
@@ -83,7 +87,7 @@ class CellBlock:
 
 
 def read_cells(stored: Stored) -> CellBlock:
-    """The stored block, after checking everything that Lemma 11 asks of it."""
+    """The stored block, once everything that Lemma 11 needs has been checked."""
     if stored.format is not BINARY64:
         raise UnhandledError("an approximator is covered in float64, as it is built")
     weight_1, bias_1 = stored["quantizer.weight_1"], stored["quantizer.bias_1"]
@@ -106,7 +110,7 @@ def read_cells(stored: Stored) -> CellBlock:
     for i in range(dim):
         mine = reads[:, i]
         start = bias_2 if i == 0 else np.zeros_like(bias_2)
-        steps = (weight_1[mine, i], bias_1[mine], weight_2[:, mine])
+        steps = StepWeights(weight_1[mine, i], bias_1[mine], weight_2[:, mine])
         coordinates.append(checked_staircase(steps, start, stored.format, "exact", "quantizer"))
     return CellBlock(
         stored, tuple(coordinates), float(stored.config["grid"]["low"]), float(stored.config["grid"]["high"])
@@ -115,12 +119,16 @@ def read_cells(stored: Stored) -> CellBlock:
 
 # -- the function ------------------------------------------------------------------------------------------
 #
-# Without positions a model answers for the tokens of a sequence whatever their order, `f(X π) = f(X) π`. It is compared
-# with `f` in one order of each multiset of cells. What that says of the others depends on `f`: it is asked there too.
+# A model without positions is permutation equivariant: `f(X π) = f(X) π` for every order π of the tokens. So it is
+# compared with the function in one order of each multiset of cells. The function itself may not be equivariant, so it
+# is asked in other orders too.
 
 
 def function_values(f: Callable[[Any], Any], X: Floats, outputs: int) -> Floats:
-    """`f` at sequences `(B, n, d)`, as `(B, n, m)`; `m` `outputs`. What it may not return is named."""
+    """The values of `f` at sequences `X` `(B, n, d)`, as `(B, n, m)`, `m` = `outputs`.
+
+    An error if `f` fails, or returns other shapes or numbers that are not finite.
+    """
     try:
         values = np.asarray(f(X.copy()), dtype=np.float64)
     except Exception as error:
@@ -140,8 +148,11 @@ def function_values(f: Callable[[Any], Any], X: Floats, outputs: int) -> Floats:
 
 
 class CellFunction(NamedTuple):
-    """All sequences of cell centres that a model must tell apart, each token with the value of `f` there; what a claim
-    about them owes to the order of tokens; how far `f` is from equivariance, if it is not equivariant."""
+    """The sequences of cell centres that decide a claim about a function, each token labelled with the value there.
+
+    `condition`: what the claim has to say about the order of tokens. `apart`: how far the function is from
+    equivariance, None if it is equivariant, up to rounding, wherever it was asked.
+    """
 
     data: Sequences
     condition: str = ""
@@ -149,7 +160,11 @@ class CellFunction(NamedTuple):
 
 
 def cell_function(stored: Stored, f: Callable[[Any], Any]) -> CellFunction:
-    """Without positions one order of each; if `f` turns out not to be equivariant, one more that shows it."""
+    """Ask `f` at all sequences of cell centres.
+
+    Without positions, each multiset of cells is asked in one order; if `f` is found not to be equivariant, one more
+    sequence shows it.
+    """
     n, outputs = int(stored.config["grid"]["length"]), int(stored.config["labels"])
     centre, positions = read_cells(stored).centres(), bool(stored.config["positions"])
 
@@ -189,7 +204,7 @@ def cell_function(stored: Stored, f: Callable[[Any], Any]) -> CellFunction:
 
 
 def _sequences_of_cells(V: int, n: int, positions: bool) -> Ints:
-    """All rows of `n` numbers below `V`; without positions only the non-decreasing ones, a row per multiset."""
+    """All rows of `n` numbers below `V`; without positions only the non-decreasing ones, one per multiset."""
     rows = np.arange(V)[:, None]
     for _ in range(n - 1):
         first = np.zeros(len(rows), np.int64) if positions else rows[:, -1]
@@ -204,4 +219,5 @@ def _sequences_of_cells(V: int, n: int, positions: bool) -> Ints:
 
 
 def _middle(left: Floats, right: Floats) -> Floats:
+    """The middles of intervals."""
     return left + (right - left) / 2.0

@@ -1,9 +1,9 @@
-"""A saved model in memory, as the checker looks at it: its tensors by name, and what its config says of them."""
+"""A saved model as the checker holds it: its tensors by name, and its config."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -13,14 +13,26 @@ from monolayer.data import Names
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
 """Coordinates of the stream of a line: the constant 1, the key, the code, the first label slot."""
 Arrays = dict[str, NDArray[Any]]
-StepWeights = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+"""Tensors by their names."""
+
+
+class StepWeights(NamedTuple):
+    """What a block of the readout stores about its `H` neurons, beside its last bias.
+
+    `weight_1` `(H,)`, or `(H, …)` for half-spaces; `bias_1` `(H,)`; `weight_2` `(m, H)`, with one column more in a
+    readout of runs.
+    """
+
+    weight_1: NDArray[Any]
+    bias_1: NDArray[Any]
+    weight_2: NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """The tensors of a saved model by their names, and what its `config.json` says of them.
+    """The tensors of a saved model by their names, its `config.json`, and its names of tokens and classes.
 
-    `format`: the arithmetic that a claim is about; short formats are formats of weights only.
+    `format`: the arithmetic that a claim is about. Weights may be stored in a shorter format.
     """
 
     tensors: Arrays
@@ -29,32 +41,33 @@ class Stored:
     classes: Names | None
     format: Format
     memory: NDArray[Any] | None = None
-    """Fingerprints `(M,)`, where the model keeps any."""
+    """Fingerprints of known points `(M,)`, if the model keeps any."""
     certificate: bytes | OSError = field(default_factory=FileNotFoundError)
-    """The certificate that lay beside the model, or why it could not be read."""
+    """The bytes of the certificate beside the model, or the error of reading them."""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.tensors[name]
 
     @property
     def block(self) -> str:
-        """The block with the first neurons of the readout: that of its first stage, or the whole of one without."""
+        """Name of the block that holds the first neurons of the readout: its first stage, or all of it without
+        stages."""
         return "feed_forward.stages.0" if "feed_forward.stages.0.bias_1" in self.tensors else "feed_forward"
 
     def steps(self, block: str) -> StepWeights:
-        """`weight_1`, `bias_1` and `weight_2` of a block of the readout."""
-        return self[f"{block}.weight_1"], self[f"{block}.bias_1"], self[f"{block}.weight_2"]
+        """The weights of a block of the readout, without its last bias."""
+        return StepWeights(self[f"{block}.weight_1"], self[f"{block}.bias_1"], self[f"{block}.weight_2"])
 
     @property
     def stages(self) -> int:
-        """Stages of the readout, which for a line is its value rank."""
+        """Number of stages of the readout; for a line this is its value rank."""
         return len(self.config["steps"])
 
     def value(self, stage: int) -> int:
-        """The coordinate of the stream that stage `stage`, from 2, averages; its code stands behind it."""
+        """The coordinate of the stream that stage number `stage`, 2 or more, averages; the next one is its code."""
         return LABEL + int(self.config["labels"]) + 2 * (stage - 2)
 
     @property
     def raw(self) -> int:
-        """Coordinates of the stream behind the label slots, where an approximator keeps the token itself."""
+        """How many coordinates behind the label slots hold the token itself: those of an approximator, otherwise 0."""
         return int(self.config["grid"]["dim"]) if self.config["kind"] == "approximator" else 0

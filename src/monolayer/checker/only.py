@@ -1,8 +1,8 @@
-"""Whether a readout holds nothing but the data: the other half of a certificate, for models that were made to forget.
+"""Whether a readout holds nothing but the data, which a certificate may claim of models that were made to forget.
 
-docs/editing.md: a construction puts one step, as wide as a power of two allows, into the middle of the gap of each two
-neighbours with different labels. So a readout that holds only the data has a labelled point on every plateau, and every
-step, up to the rounding of the points beside it, where these put it.
+A construction puts one step into the middle of each gap between two neighbours with different labels, as wide as a
+power of two allows (docs/editing.md). So a readout that holds only the data has a labelled point on every plateau, and
+each step stands, up to the rounding of the points beside it, where these points put it.
 
     plateau with a point ─┐                ┌─ another: the step stands in the middle of L R
                      L ●──┘  ·········  ┌──● R
@@ -27,15 +27,16 @@ ONLY_DATA_CLAIM = (
 
 
 def leftover_in_line(stored: Stored, stage: StagePoints, wanted: Floats, rows: Ints | None) -> str | None:
-    """What the model holds besides the data, or None. `wanted` `(m, M)`: the labels of the points, in their order.
+    """What the model holds besides the data, in words; None if nothing.
 
-    Every point is on its plateau in every evaluation; `rows` `(T,)` are vocabulary rows of the tokens.
+    `stage`: the points on the only stage; each is known to lie on its plateau in every evaluation. `wanted` `(m, M)`:
+    the labels of these points. `rows` `(T,)`: vocabulary rows of the tokens of the data; None for vectors.
     """
     found = _misplaced(stored, stage)
-    if found is None and stored.classes is not None:  # real answers may be near their labels, as was asked before
+    if found is None and stored.classes is not None:  # real answers may differ from labels within the tolerance
         found = _more(stage, wanted)
     if found is None and rows is not None and stored.vocabulary is not None:
-        known = ~np.isnan(stored["lift.weight"]).all(axis=1)  # a key beside a NaN tells of its token too
+        known = ~np.isnan(stored["lift.weight"]).all(axis=1)  # a row with some NaN still holds its token
         known[rows[rows >= 0]] = False
         if known.any():
             name = stored.vocabulary.names[int(np.flatnonzero(known)[0])]
@@ -44,7 +45,8 @@ def leftover_in_line(stored: Stored, stage: StagePoints, wanted: Floats, rows: I
 
 
 def _misplaced(stored: Stored, stage: StagePoints) -> str | None:
-    """A plateau without a point, or a step that is not where its points put it."""
+    """A plateau without a point, or a step that does not stand where its points put it, in words; None if there is
+    none."""
     z, radius, plateau, stairs = stage.z, stage.radius, stage.plateau, stage.stairs
     low, high, level = stairs.low, stairs.high, stairs.level
     empty = np.flatnonzero(np.bincount(plateau, minlength=level.shape[1]) == 0)
@@ -73,7 +75,7 @@ def _misplaced(stored: Stored, stage: StagePoints) -> str | None:
 
 
 def _more(stage: StagePoints, wanted: Floats) -> str | None:
-    """A point whose plateau writes something else than its very label."""
+    """A point whose plateau writes something else than its label, in words; None if there is none."""
     odd = np.flatnonzero((stage.value != wanted).any(axis=0))
     if len(odd):
         got, want = stage.value[:, odd[0]].tolist(), wanted[:, odd[0]].tolist()
@@ -82,7 +84,10 @@ def _more(stage: StagePoints, wanted: Floats) -> str | None:
 
 
 def strange_fingerprints(stored: Stored, data: Sequences, rows: Ints | None) -> str | None:
-    """Fingerprints of points that the data lack, in words, or None; `rows` as above."""
+    """Stored fingerprints of points that the data lack, in words; None if there are none.
+
+    `rows` `(T,)`: vocabulary rows of the tokens of the data; None for vectors.
+    """
     if stored.memory is None or rows is None:
         return None
     ours, config = Sequences(rows, data.lengths, stored.vocabulary), stored.config

@@ -1,4 +1,4 @@
-"""Networks for the maximum norm, read from the file: how far any evaluation may be from the function, everywhere.
+"""Networks for the maximum norm, read from the file: how far any evaluation may be from the function, at any sequence.
 
 Notation as in docs/uniform.md, whose Lemma U this file carries out: coordinates scaled to `[0, 1]`, `D` cells, `W` the
 width of the domain, `k = nd` coordinates of a sequence; `u` unit roundoff. Errors are absolute and generous.
@@ -10,7 +10,8 @@ width of the domain, `k = nd` coordinates of a sequence; `u` unit roundoff. Erro
                                          with positions x_k + (x_j − x_n) − (x_k − x_n)
     I      D Δ k (error of x, y)         Δ: largest difference of neighbouring knots
 
-The values at the knots are compared with the function, asked at every knot anew; so is its equivariance there.
+The function is asked at every knot: its values are compared with the stored ones, and its equivariance is checked
+there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import replace
 from decimal import ROUND_UP, Context
 from fractions import Fraction
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,16 +36,17 @@ from monolayer.errors import DataError
 
 U = BINARY64.unit
 OTHER_TOKENS_ERROR = 2.0**-13
-"""`ε` for n = 3: how far the other tokens may be from what square and root say, over the reals."""
+"""`ε` for n = 3: how far, over the reals, square and root are from the other tokens."""
 ROOM = 2.0**-20
-"""How far beyond its knots a bend may be asked, by rounding."""
+"""How far beyond its knots rounding may take the argument of a bend."""
 SECOND_ORDER = 1.0 + 2.0**-10
-"""Second-order terms and the rounding of these very sums: first-order ones are below 2^-20."""
+"""Covers terms of second order and the rounding of the bounds themselves; terms of first order are below 2^-20."""
 LARGEST_KNOT = 2.0**1000
-"""Values up to this: no sum or difference of theirs overflows."""
+"""Largest value at a knot, so that no sum or difference of values overflows."""
 UNIFORM_UNDERFLOW = 2.0**-1000
-"""More than all that numbers flushed to zero can do: fewer than 2^20 products of values and numbers in `[0, 1]`."""
+"""Bounds what numbers flushed to zero do: fewer than 2^20 products of values and numbers in `[0, 1]`."""
 KNOTS_AT_ONCE = 1 << 14
+"""How many knots the function is asked at together."""
 UNIFORM_CLAIM = (
     "everywhere on the domain, every evaluation is within ω({}) + {} of the function, ω its modulus of "
     "continuity in the maximum norm"
@@ -60,7 +62,7 @@ EQUIVARIANT = "the function is permutation equivariant, everywhere; it is tried 
 
 
 class Net:
-    """What the file says, once names, shapes and the parts that the lemma asks for have been checked."""
+    """A stored network for the maximum norm: its sizes, its domain, its tensors, and the error bounds of Lemma U."""
 
     def __init__(self, stored: Stored) -> None:
         config, self.tensors = stored.config, stored.tensors
@@ -71,11 +73,11 @@ class Net:
         self.bends = () if self.positions else BENDS[self.dim, self.length]
 
     def axis(self) -> Floats:
-        """Where the function was asked, in a coordinate."""
+        """The knots of a coordinate `(D + 1,)`, where the function was asked."""
         return np.linspace(self.low, self.high, self.cells + 1)
 
     def reach(self) -> float:
-        """`h`: how far a sequence may be from the knots whose values make its answer, in any coordinate."""
+        """`h`: how far any coordinate of a sequence may be from the knots whose values make its answer."""
         W = Fraction(self.width)
         ideal = [Fraction(self.low) + W * j / self.cells for j in range(self.cells + 1)]
         moved = max(abs(Fraction(place) - own) for place, own in zip(self.axis().tolist(), ideal, strict=True))
@@ -108,8 +110,10 @@ class Net:
         return bound
 
     def _sums(self, error: float) -> float:
-        """The error of the sum over the other tokens of numbers in `[0, 1]`, each with that error; more than that of
-        the sum over all of numbers in `[−1, 1]`."""
+        """Bounds the error of a sum over the other tokens of numbers in `[0, 1]`, each off by at most `error`.
+
+        It also bounds the error of a sum over all tokens of numbers in `[−1, 1]`.
+        """
         n = self.length
         mean = (4 * EXP_ULPS + 2 * n + 6) * U + error
         return SECOND_ORDER * (n * mean + error + 2.0 * n * U)
@@ -127,11 +131,15 @@ def bend_error(knots: Floats, values: Floats) -> float:
 
 
 def _steepest(knots: Floats, values: Floats) -> float:
+    """Largest slope of the line through the knots, in absolute value."""
     return float(np.abs(np.diff(values) / np.diff(knots)).max())
 
 
 def judge_uniform(stored: Stored, f: Any, tolerance: float | None) -> Certificate:
-    """Whether the stored network is as close to `f` as its grid says, in every evaluation, everywhere."""
+    """The certificate that every evaluation of the network is close to the function `f`, everywhere on the domain.
+
+    `tolerance`: how far the stored values may be from those of `f`.
+    """
     if not callable(f):
         raise DataError("a network for the maximum norm is compared with its function, not with labelled points")
     net, room = Net(stored), float(tolerance or 0.0)
@@ -145,7 +153,8 @@ def judge_uniform(stored: Stored, f: Any, tolerance: float | None) -> Certificat
         reach, rounding = net.reach(), net.rounding()
     except UnhandledError as why:
         return replace(question, reason=f"the proof does not cover these weights: {why}")
-    wrong, findings, apart, asked = _compare_knots(net, f, room)
+    knots = _compare_knots(net, f, room)
+    wrong, apart = knots.wrong, knots.apart
     slack = float(np.abs(net.values).max()) * 2.0**-40 + room
     reason = "its knots hold the values of the function, and Lemma U (docs/uniform.md) covers what lies between"
     if wrong:
@@ -159,19 +168,34 @@ def judge_uniform(stored: Stored, f: Any, tolerance: float | None) -> Certificat
         reason=reason,
         wrong=wrong,
         unsure=0,
-        findings=findings,
-        data_digest=asked,
+        findings=knots.findings,
+        data_digest=knots.digest,
     )
 
 
 def _up(value: float) -> str:
-    """Four digits, never less than was proved."""
+    """`value` rounded up to four digits, so that no less is shown than was proved."""
     return f"{float(Context(prec=4, rounding=ROUND_UP).create_decimal_from_float(value)):.4g}"
 
 
-def _compare_knots(net: Net, f: Callable[[Any], Any], room: float) -> tuple[int, tuple[Finding, ...], float, str]:
-    """Knots at which the stored value is not that of `f` at token 0 (with positions: at their token), the first of
-    them, how far other tokens are from what equivariance says, and the digest of what `f` answered."""
+class KnotComparison(NamedTuple):
+    """How the stored values compare with those of the function.
+
+    `wrong`: number of knots with another value; `findings`: the first few. `apart`: how far the function is from
+    equivariance at the knots. `digest`: of the values that the function returned.
+    """
+
+    wrong: int
+    findings: tuple[Finding, ...]
+    apart: float
+    digest: str
+
+
+def _compare_knots(net: Net, f: Callable[[Any], Any], room: float) -> KnotComparison:
+    """Ask `f` at every knot and compare its values with the stored ones, which may be off by `room`.
+
+    Without positions the stored values are those at token 0; with positions there is one table per token.
+    """
     axis, shape = net.axis(), (net.cells + 1,) * (net.dim * net.length)
     count, outputs, wrong, apart = math.prod(shape), net.values.shape[1], 0, 0.0
     findings: list[Finding] = []
@@ -195,11 +219,11 @@ def _compare_knots(net: Net, f: Callable[[Any], Any], room: float) -> tuple[int,
             order = [token, *(other for other in range(net.length) if other != token)]
             there = np.ravel_multi_index(tuple(tokens[:, order].reshape(len(X), -1).T), shape)
             apart = max(apart, float(np.abs(answer[:, token] - net.values[there]).max()))
-    return wrong, tuple(findings), apart, digest.hexdigest()
+    return KnotComparison(wrong, tuple(findings), apart, digest.hexdigest())
 
 
 def _check_parts(net: Net) -> None:
-    """Everything that Lemma U asks of the weights."""
+    """Check everything that Lemma U needs of the weights."""
     if not 2.0**-400 <= net.width <= 2.0**400:
         raise UnhandledError(f"the domain is {net.width:g} wide")
     rank, stream = (net.length - 1) * net.dim, len(net.tensors["attention.W_V"])

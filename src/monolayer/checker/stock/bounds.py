@@ -1,4 +1,4 @@
-"""How far rounding can move what arrives at the neurons of a stock block. Lemmas S1 to S4, docs/proofs-stock.md.
+"""How far rounding can move what the neurons of a stock folder read. Lemmas S1 to S4 of docs/proofs-stock.md.
 
 Notation: `D` width, `u`, `τ`, `γ_k`, `g` as in `rounding.py`; `K` squared norm and `X` largest coordinate of a stream
 vector; `f = 1/√(K/D + ε)` the first norm's factor, `F` the second's; `S ≥ |s|` for every key, `λ`, `ω` temperature and
@@ -22,40 +22,46 @@ MEAN, VARIANCE = 2.0, 8.0
 SOFTMAX_BLOCK = 16
 """Assumed of a softmax in blocks: each has at least so many keys, so sums are rescaled at most `1 + n/16` times."""
 SMALL_ERROR = 2.0**-22
-"""Relative errors must stay below this, so that `PADDING` covers their products."""
+"""Largest relative error that is covered, so that `PADDING` covers products of such errors."""
 STOCK_UNDERFLOW = 2.0**-600
-"""More than all that numbers flushed to zero can do: fewer than 2^60 of them, each below `τ`, times at most 2^320."""
+"""Bounds what numbers flushed to zero do: fewer than 2^60 of them, each below `τ`, times at most 2^320."""
 
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """Factors, and bounds by the number of terms of the softmax `(1 + longest,)`."""
+    """The factor of the first norm, and bounds on errors.
+
+    `context` and `feature` have an entry per number of terms of the softmax, `(1 + longest,)`.
+    """
 
     first: float
-    """`f`"""
+    """`f`: the factor of the first norm."""
     norm: float
     """Squared norm of the stream that attention adds to."""
     one: float
-    """Size of `one` and of words in it."""
+    """Absolute value of `one` and of the coordinates of words in that stream."""
     context: Floats
-    """On `|ĝ − g|`, what attention writes."""
+    """Bound on `|ĝ − g|`, the error of what attention writes."""
     feature: Floats
-    """On `|ψ̂ − ψ|`, what a neuron reads before its slope, its own bias included."""
+    """Bound on `|ψ̂ − ψ|`, the error of what a neuron reads, bias included, divided by its slope."""
     other: float
-    """On the relative error of a word that does not fit: at most `2^-20`."""
+    """Bound on the relative error of a word that does not fit: `2^-20`."""
     label: float
-    """On the error of a label coordinate that arrives with the stream."""
+    """Bound on the error of a label coordinate that the stream brings to the neurons."""
     largest: float
-    """On every coordinate that the last norm sees, label columns aside."""
+    """Bound on every coordinate that enters the last norm, except label columns."""
 
     def factor(self, g: Floats, net: Network) -> Floats:
-        """`F(g)` at each point."""
+        """`F(g)`, the factor of the second norm, where attention writes `g` `(M,)`."""
         found: Floats = 1.0 / np.sqrt((self.norm + 2.0 * g * g) / net.width + net.epsilon)
         return found
 
 
 def norm_error(width: int, largest: float, variance: float, moved: float) -> float:
-    """Lemma S1: relative error of a norm's factor, where `variance` (with ε) is itself wrong by at most `moved`."""
+    """Lemma S1: bound on the relative error of a norm's factor.
+
+    `largest`: of the coordinates that enter. `variance`: with ε added, itself off by at most `moved`.
+    """
     share = (VARIANCE * width * UNIT_64 * largest**2 + moved) / variance
     if not share <= 0.25:
         raise UnhandledError("the variance in a norm is too small for its rounding error")
@@ -63,7 +69,10 @@ def norm_error(width: int, largest: float, variance: float, moved: float) -> flo
 
 
 def bounds(net: Network, found: Structure, longest: int, thresholds: float) -> Bounds:
-    """All of them; `thresholds` bounds `|b_j / w_j|`."""
+    """All bounds for one folder, by Lemmas S1 to S4.
+
+    `longest`: most terms that a softmax has. `thresholds`: bounds `|b_j / w_j|` over all neurons.
+    """
     D, eps, X = net.width, net.epsilon, found.largest
     low, high = found.norm[0] * (1.0 - 2.0 * gamma_64(D + 2.0)), found.norm[1] * (1.0 + 2.0 * gamma_64(D + 2.0))
     K = 0.5 * (found.norm[0] + found.norm[1])

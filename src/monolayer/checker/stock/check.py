@@ -1,9 +1,9 @@
 """The verdict on a stock folder: does every evaluation of the stored network return the label at every point?
 
-token, context  →  g = ω B(λ; f s)      what attention writes                              bounds.py, Lemma S3
-g               →  φ = g F(g)           what the neurons of its own cell read              Lemma S4
-φ               →  label coordinates    steps of its own cell; others are silent           readout.py, Lemmas S5, S6
-label           →  class                the word that its signs spell                      Lemma S7
+token, context  →  g = ω B(λ; f s)     what attention writes                            bounds.py, Lemma S3
+g               →  φ = g F(g)          what the neurons of its own cell read            Lemma S4
+φ               →  label coordinates   steps of its own cell; all other neurons rest    readout.py, Lemmas S5, S6
+label           →  class               the class whose word has the signs of the label  Lemma S7
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 import numpy as np
 
-from monolayer.arrays import Floats
+from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding, Verdict
 from monolayer.checker.codes import sums
-from monolayer.checker.labelled import NO_CLASS, UNSURE, WRONG, PointVerdicts, data_digest, place_of
+from monolayer.checker.labelled import NO_CLASS, UNSURE, WRONG, PointPlace, PointVerdicts, data_digest, place_of
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stock.bounds import MEAN, SOFTMAX_BLOCK, VARIANCE, Bounds, bounds
 from monolayer.checker.stock.enclosed import SHORT_EXP_ULPS, SHORT_MOMENTS, TURN_ULPS
@@ -59,7 +58,7 @@ CELLS_REASONS: dict[Verdict, str] = {
 
 
 def judge_stock(files: Files, data: Sequences, *, only: bool = False) -> Certificate:
-    """The certificate of a Hugging Face folder for these data; `only`: also whether it holds nothing else."""
+    """The certificate of a Hugging Face folder for these data; `only`: claim also that it holds nothing else."""
     question = Certificate(
         "undecided", STOCK_CLAIM.replace("each of the {:,}", "each of the"), data_digest=data_digest(data)
     )
@@ -102,10 +101,10 @@ FLOAT32_ASSUMPTIONS = (
 
 
 def stock_assumptions(net: Network, data: Sequences) -> tuple[str, ...]:
-    """What an evaluation is, in words."""
+    """What a certificate assumes of every evaluation, in sentences."""
     exact = net.dtype == "float64"
     arithmetic, functions, moments = FLOAT64_ASSUMPTIONS if exact else FLOAT32_ASSUMPTIONS
-    try:  # whose source may differ from the one that was read
+    try:  # another version than the one whose source was read may be installed
         installed = f"installed here: {version('transformers')}"
     except PackageNotFoundError:
         installed = "not installed here"
@@ -134,6 +133,7 @@ def stock_assumptions(net: Network, data: Sequences) -> tuple[str, ...]:
 
 
 def _entering(net: Network, data: Sequences) -> str:
+    """How the data enter the folder, in a sentence."""
     if data.prompts is not None:
         return (
             "prompts enter as text, and become the ids that tokenizer.json gives them, behind the begin token; what "
@@ -145,6 +145,7 @@ def _entering(net: Network, data: Sequences) -> str:
 
 
 def _check_steps(net: Network, data: Sequences, places: StockPlaces, question: Certificate, only: bool) -> Certificate:
+    """The certificate of a folder of steps, in float64; `question`: the certificate so far, undecided."""
     found = read_structure(net, places.most)
     steps = read_steps(net, found, places.most)
     bound = bounds(net, found, int(places.terms.max()), steps.reach)
@@ -181,7 +182,7 @@ def _decided(
     said: PointVerdicts,
     reasons: dict[Verdict, str],
 ) -> Certificate:
-    """The verdict; what the folder has no class for is wrong."""
+    """The certificate, from what is known of each point; a label that the folder has no class for is wrong."""
     wrong = said.wrong | (places.wanted < 0)
     unsure = ~said.right & ~wrong
     findings = _stock_findings(net, data, places, wrong, unsure, said.got)
@@ -189,7 +190,7 @@ def _decided(
 
 
 def _written(net: Network, found: Structure, bound: Bounds, data: Sequences, places: StockPlaces) -> Floats:
-    """`g = ω B(λ; f s)` at every labelled point `(M,)`, by our own evaluation: sums over sequences or prefixes."""
+    """`g = ω B(λ; f s)` at every labelled point `(M,)`, computed in float64 from sums over sequences or prefixes."""
     there = data.position + 1 if len(found.place_key) > 1 else np.zeros_like(data.position)
     key = bound.first * (found.key[places.ids] + found.place_key[there])
     begin = bound.first * float(found.key[BEGIN] + found.place_key[0])
@@ -203,14 +204,17 @@ def _written(net: Network, found: Structure, bound: Bounds, data: Sequences, pla
 
 
 def _stock_findings(
-    net: Network, data: Sequences, places: StockPlaces, wrong: Any, unsure: Any, got: Any
+    net: Network, data: Sequences, places: StockPlaces, wrong: Bools, unsure: Bools, got: Ints
 ) -> Iterator[Finding]:
-    """The first few of either kind; `got` `(M,)`: the class that answers, −1 for none."""
+    """The first few points that are wrong, and that are unsure, `(M,)` each.
+
+    `got` `(M,)`: the class that each point gets, −1 where that is not known.
+    """
     for which, said in ((wrong, WRONG), (unsure, UNSURE)):
         for point in np.flatnonzero(which)[:MOST_FINDINGS].tolist():
             answering = int(places.answering[point])
             if net.task != "sequence" and answering == len(data.tokens):
-                where: tuple[int, int | None, Any] = 0, -1, net.names[BEGIN]
+                where = PointPlace(0, -1, net.names[BEGIN])
             else:
                 where = place_of(data, answering, net.task != "sequence")
             why = said if places.wanted[point] >= 0 else NO_CLASS

@@ -1,4 +1,4 @@
-"""A Hugging Face folder as one network in one set of letters, whatever its architecture calls them."""
+"""A Hugging Face folder as a network whose arrays have the same letters in every architecture."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from monolayer.huggingface.files import FolderFacts
 from monolayer.huggingface.reading import Files, read_folder
 
 FILES_BESIDE_MODEL = frozenset({"README.md", "certificate.json", "draw.json", "onnx"})
-"""What transformers does not read."""
+"""Names that may lie in a folder beside the model: transformers does not read them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Network(FolderFacts):
-    """Facts, and arrays by their letters (`huggingface/architecture.py`), in float64.
+    """The facts of a folder, and its arrays in float64 by their letters (`huggingface/architecture.py`).
 
-    Biases of norms and of the head are there, 0 where the architecture has none. `has_onnx`: whether `onnx/` lies in
-    the folder, which other programs read; no verdict is about it.
+    Where the architecture has no biases of norms or of the head, these are arrays of 0. `digest`: of the files.
+    `has_onnx`: whether the folder also has `onnx/`, which other programs read; no verdict is about it.
     """
 
     arrays: Mapping[str, Floats]
@@ -36,8 +36,10 @@ class Network(FolderFacts):
 
 
 def read_stock(files: Files) -> Network:
-    """The network in a folder, in which nothing else may lie: adapters, templates, code and other weights are read
-    where they are found."""
+    """The network in a folder. Files that do not belong to it are refused.
+
+    transformers would read adapters, templates, code or other weights wherever it finds them.
+    """
     read = read_folder(files)
     known = {*read.content, *FILES_BESIDE_MODEL}
     more = [name for name in files.sizes if name not in known and not name.startswith(".")]

@@ -27,9 +27,9 @@ from monolayer.checker.stock.enclosed import (
 from monolayer.checker.stock.files import Network
 
 ENCLOSED_AT_ONCE = 1 << 22
-"""Numbers held at a time, in each of a few arrays."""
+"""How many numbers each of a few arrays holds at a time; it bounds memory, and no result depends on it."""
 RESTS, SLEEPING = {"relu6": 0.0, "silu": -24.0}, {"relu6": 0.0, "silu": 1e-9}
-"""At or below the one an activation is at most the other in size; 0 means exactly 0."""
+"""By activation: up to `RESTS`, the absolute value that it returns is at most `SLEEPING`; 0 means exactly 0."""
 
 
 def activated(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
@@ -44,7 +44,8 @@ def activated(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
 
 
 class Sway:
-    """What attention may be off by, looked at along what neurons read, and the `rest` that arrives at them."""
+    """The error of attention, bounded along the directions that neurons read; `rest` encloses what arrives without
+    it."""
 
     def __init__(self, net: Network, average: Average, write: Floats, stream: Enclosed) -> None:
         self.average, self.write, self.weight, self.centre = average, write, net["scale_2"], not net.architecture.rms
@@ -70,7 +71,8 @@ class Sway:
         )
 
     def _off(self, points: Ints, matrix: Floats) -> Floats:
-        """What `Average.along` says of `matrix` `(J, k)`, or of one row for each point `(P, 1, k)`."""
+        """What `Average.along` returns for `matrix` `(J, k)`, or for one row per point `(P, 1, k)`, some points at a
+        time."""
         _, keys, columns = self.average.values.middle.shape
         size = int(keys) * max(matrix.shape[-2], int(columns))
         found = []
@@ -80,15 +82,18 @@ class Sway:
         return np.concatenate(found)
 
     def along(self, points: Ints, weight: Floats) -> Floats:
-        """How far sums with these weights `(J, D)` of what arrives at some points may be off by it."""
+        """How far the error of attention moves sums with the weights `(J, D)` of what arrives at `points`, `(P, J)`."""
         read = weight * self.weight
         read = (read - read.mean(axis=1, keepdims=True) if self.centre else read) @ self.write
         return np.asarray(self.factor[points] * self._off(points, read))
 
 
 class Values(NamedTuple):
-    """What neurons return at points, `(P, J)` each: where that may be other than 0, where the neuron may wake, and
-    where it reads more than 0 by our own evaluation."""
+    """What `J` neurons return at `P` points, `(P, J)` each.
+
+    `nonzero`: where that may be other than 0. `wakes`: where the neuron may wake. `above`: where it reads more than 0
+    in float64.
+    """
 
     value: Enclosed
     nonzero: Bools
@@ -97,7 +102,10 @@ class Values(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """Pairs of a point and a neuron that may wake there: what it returns, and whether it reads more than 0."""
+    """Pairs of a point and a neuron that may wake there, an array per field.
+
+    `value`: the middle of what the neuron returns. `above`: whether it reads more than 0 in float64.
+    """
 
     point: Ints
     neuron: Ints
@@ -106,7 +114,7 @@ class Returned(NamedTuple):
 
 
 class FeedForward:
-    """The feed-forward block. At each token the neurons that may wake there, and a bound on what the others add."""
+    """The feed-forward block: evaluates the neurons that may wake at a token, and bounds what all others add."""
 
     def __init__(self, net: Network) -> None:
         self.net, self.sleeping = net, SLEEPING[net.activation]
@@ -117,11 +125,11 @@ class FeedForward:
         self.of_token = tokens.any(axis=0)
         self.tokens, self.reads = tokens[:, self.of_token], self.first[:, self.of_token]
         lengths = [np.linalg.norm(self.first[:, part], axis=1) for part in (self.of_token, ~self.of_token)]
-        # Rows for `_awake`: what multiplies lengths on both sides, what multiplies errors, and what is added.
+        # Rows for `_awake`: factors of the lengths on both sets of columns, the factor of errors, and what is added.
         self.limits = np.stack(
             [*lengths, MORE * np.hypot(*lengths), net["b_1"] + self.rounds * np.abs(net["b_1"]) + FLUSHED_32]
         )
-        # What resting neurons add where they are not exactly 0, and what a gate multiplies that by.
+        # Bounds what resting neurons add where they do not return exactly 0; a gate multiplies that.
         size = np.ones(len(net["W_1"]))
         if "W_3" in net:
             length = PADDING * (net.width**0.5 * np.abs(net["scale_2"]).max() + np.linalg.norm(net["shift_2"]))
@@ -129,9 +137,10 @@ class FeedForward:
         self.sleep = 2.0 * self.sleeping * (size @ np.abs(net["W_2"]))
 
     def __call__(self, x: Enclosed, token: Ints, sway: Sway | None, heard: list[Returned] | None = None) -> Enclosed:
-        """What the neurons write `(P, D)` where `x` `(P, D)` arrives; `token` `(P,)`.
+        """What the neurons write `(P, D)` where `x` `(P, D)` arrives at the ids `token` `(P,)`.
 
-        `heard` gets what each neuron returns where it is not at rest.
+        `sway`: sharper bounds on the error of attention, if wanted. `heard`: a list that gets, for some points at a
+        time, what each neuron returns where it may wake.
         """
         order = np.argsort(token, kind="stable")
         tokens, starts = np.unique(token[order], return_index=True)
@@ -161,10 +170,10 @@ class FeedForward:
         )
 
     def _awake(self, x: Enclosed, tokens: Ints, starts: Ints) -> Bools:
-        """Neurons `(G, H)` that may wake at some point of a token, whose points are those between two `starts`.
+        """Neurons `(G, H)` that may wake at some point of each token; the points of a token lie between two `starts`.
 
-        What arrives is `α T + rest`, `T` the token's row: `w · rest` is at most the lengths of both, on the columns of
-        tokens, where the rest is all but 0, and on the others.
+        What arrives is `α T + rest`, `T` the row of the token. `w · rest` is at most the product of both lengths, taken
+        separately on the columns of tokens, where the rest is nearly 0, and on all others.
         """
         rows, first = slice(starts[0], starts[-1]), starts[:-1] - starts[0]
         own, z = np.repeat(self.tokens[tokens], np.diff(starts), axis=0), x.middle[rows]
@@ -181,7 +190,10 @@ class FeedForward:
         return np.asarray(~(top <= RESTS[self.net.activation]))
 
     def _values(self, x: Enclosed, rest: Enclosed, which: Ints, sway: Sway | None, points: Ints) -> Values:
-        """What some neurons return."""
+        """What the neurons `which` `(J,)` return where `x` arrives, at the points with the numbers `points` `(P,)`.
+
+        `rest`: what arrives without the error of attention, in the columns that neurons read.
+        """
         net, first, bias = self.net, self.first[which], self.net["b_1"][which]
         size = x.only(self.columns).size
         radius = (rest.radius + self.rounds * size) @ np.abs(first).T + rest.shift * np.abs(first.sum(axis=1))
@@ -200,9 +212,9 @@ class FeedForward:
         return Values(value, nonzero, wakes, middle + bias > 0.0)
 
     def _write(self, values: Values, which: Ints) -> tuple[Floats, Floats]:
-        """What some neurons write in the columns that any neuron writes to, and how far it may be off."""
+        """What the neurons `which` write in the columns that any neuron writes to, and how far that may be off."""
         value, second = values.value, self.second[which]
-        # Exact zeros add nothing, so that only others round.
+        # Exact zeros add nothing to a sum, so only the others cause roundings.
         nonzero = values.nonzero.sum(axis=1, keepdims=True)
         nonzero = nonzero if self.sleeping == 0.0 else np.full_like(nonzero, len(self.net["W_1"]))
         rounds = MORE * gamma_32(nonzero + 8.0)

@@ -1,16 +1,18 @@
 """Whether a stock folder of steps holds nothing but the data: every label in it is one that the data put there.
 
-With its draw (names, keys, codes, temperature, gates) the data decide two things: which label each embedding holds, and
-which steps each cell has, one between neighbours with different labels and one in front of a first label that is not
-its token's. Both are computed from the data and compared with what is stored. Names of tokens and classes belong to the
-draw, so a token that the data lack keeps its row, with the label that all such tokens have.
+Given the draw (names, keys, codes, temperature, gates), the data determine two things: which label each embedding
+holds, and which steps each cell has: one between neighbours with different labels, and one in front of a first label
+that is not its token's. Both are computed from the data and compared with what is stored. Names of tokens and classes
+belong to the draw, so a token that the data lack keeps its row, with the label that all such tokens have.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.places import StockPlaces
 from monolayer.checker.stock.readout import DONE, Arrivals
@@ -28,7 +30,7 @@ STOCK_ONLY_REASON = "; each embedding holds the label, and each cell the steps, 
 def leftover_in_folder(
     net: Network, found: Structure, data: Sequences, places: StockPlaces, points: Arrivals
 ) -> str | None:
-    """What the folder holds besides the data, in words, or None. Every point is known to get its label."""
+    """What the folder holds besides the data, in words; None if nothing. Every point must be known to get its label."""
     usual = usual_labels(net, data, places)
     held = net["tokens"][:, found.label]
     size = float(np.abs(held).max())
@@ -38,12 +40,15 @@ def leftover_in_folder(
             f"the embedding of {net.names[odd[0]]!r} does not hold the label {net.classes[usual[odd[0]]]!r}, which "
             f"these data give it (rows of the embedding with another label: {len(odd):,})"
         )
-    return _steps(net, found, places, points, usual)
+    return _leftover_steps(net, found, places, points, usual)
 
 
 def usual_labels(net: Network, data: Sequences, places: StockPlaces) -> Ints:
-    """The label that each embedding should hold `(V,)`: its most frequent one, of equals the least; without a point
-    the first class that the data have."""
+    """The label that each embedding should hold `(V,)`.
+
+    It is the most frequent label of the token, the least of these if there are several; for a token without a labelled
+    point, the least label of the data.
+    """
     count = len(net.classes)
     pairs, often = np.unique(places.token * count + places.wanted, return_counts=True)
     usual = np.full(len(net["tokens"]), places.wanted.min())
@@ -54,52 +59,106 @@ def usual_labels(net: Network, data: Sequences, places: StockPlaces) -> Ints:
     return usual
 
 
-def _steps(net: Network, found: Structure, places: StockPlaces, points: Arrivals, usual: Ints) -> str | None:
+class StoredSteps(NamedTuple):
+    """The neurons of the folder, in order of cell and threshold.
+
+    `cell`, `slope`, `bias` `(H,)`; a cell of −1 is that of no token or place. `write` `(H, m)`: what they write to the
+    label columns.
+    """
+
+    cell: Ints
+    slope: Floats
+    bias: Floats
+    write: Floats
+
+
+class DemandedSteps(NamedTuple):
+    """The steps that the data demand, in order of cell and feature, an array `(S,)` per field.
+
+    `before`, `after`: the labels on both sides. `enters`: whether the step stands in front of the first point of its
+    cell. `left`, `right`: what the neurons read at the points beside it; `doubt`: the sum of the radii of both. `left`
+    has no meaning where the step enters a cell.
+    """
+
+    cell: Ints
+    before: Ints
+    after: Ints
+    enters: Bools
+    left: Floats
+    right: Floats
+    doubt: Floats
+
+
+def _leftover_steps(net: Network, found: Structure, places: StockPlaces, points: Arrivals, usual: Ints) -> str | None:
+    """A step that the data do not demand, or that does not stand where they put it, in words; None if there is none."""
+    stored, demanded = _stored_steps(net, found, places), _demanded_steps(places, points, usual)
+    if not np.array_equal(stored.cell, demanded.cell):
+        where = np.flatnonzero(~np.isin(stored.cell, demanded.cell))
+        at = int(stored.cell[where[0]]) if len(where) else -1
+        what = f"a step at {net.names[at // places.most]!r}" if at >= 0 else "a step"
+        counts = f"{len(stored.cell):,} steps are stored, {len(demanded.cell):,} demanded"
+        return f"{what} is put there by no label of the data: {counts}"
+    if len(demanded.cell) == 0:
+        return None
+    jump = np.subtract(found.words[demanded.after], found.words[demanded.before], dtype=np.float64)
+    height = float(np.abs(stored.write).max())
+    if not np.array_equal(stored.write, height * jump):
+        wrong = int(np.flatnonzero((stored.write != height * jump).any(axis=1))[0])
+        name = net.names[int(stored.cell[wrong]) // places.most]
+        return f"a step at {name!r} changes other labels than the data do there"
+    return _misplaced_step(net, places, stored, demanded)
+
+
+def _stored_steps(net: Network, found: Structure, places: StockPlaces) -> StoredSteps:
+    """The neurons of the folder in order of cell and threshold."""
     live = len(found.slope)
     cell = np.where((found.token_of < 0) | (found.place_of < 0), -1, found.token_of * places.most + found.place_of)
-    stored = np.lexsort((-net["b_1"][:live] / found.slope, cell))
-    slope, bias, cell = found.slope[stored], net["b_1"][stored], cell[stored]
-    write = net["W_2"][stored][:, found.label]
+    order = np.lexsort((-net["b_1"][:live] / found.slope, cell))
+    return StoredSteps(cell[order], found.slope[order], net["b_1"][order], net["W_2"][order][:, found.label])
 
-    # What the data demand, in order of cell and feature: `before` and `after` each step, between points left and right.
+
+def _demanded_steps(places: StockPlaces, points: Arrivals, usual: Ints) -> DemandedSteps:
+    """One step between neighbours with different labels, one in front of a first label that is not its token's.
+
+    `usual` `(V,)`: the label that each embedding holds.
+    """
     order = np.lexsort((points.feature, points.cell))
-    own, z, radius, label = (part[order] for part in (points.cell, points.feature, points.radius, places.wanted))
+    own, label = points.cell[order], places.wanted[order]
+    z, radius = points.feature[order], points.radius[order]
     new = np.append(True, own[1:] != own[:-1])
     ahead = np.append(-1, label[:-1])
     ahead[new] = usual[places.token[order[new]]]
     right = np.flatnonzero(ahead != label)
-    enters, left = new[right], np.maximum(right - 1, 0)
-    if not np.array_equal(cell, own[right]):
-        where = np.flatnonzero(~np.isin(cell, own[right]))
-        at = int(cell[where[0]]) if len(where) else -1
-        what = f"a step at {net.names[at // places.most]!r}" if at >= 0 else "a step"
-        return f"{what} is put there by no label of the data: {len(cell):,} steps are stored, {len(right):,} demanded"
-    if len(right) == 0:
-        return None
-    jump = np.subtract(found.words[label[right]], found.words[ahead[right]], dtype=np.float64)
-    height = float(np.abs(write).max())
-    if not np.array_equal(write, height * jump):
-        wrong = int(np.flatnonzero((write != height * jump).any(axis=1))[0])
-        return f"a step at {net.names[int(cell[wrong]) // places.most]!r} changes other labels than the data do there"
+    left = np.maximum(right - 1, 0)
+    doubt = radius[right] + radius[left]
+    return DemandedSteps(own[right], ahead[right], label[right], new[right], z[left], z[right], doubt)
 
-    # Slopes are powers of two, the first that lets a ramp take a quarter of its gap at most; biases whole numbers.
-    middle, gap, doubt = z[right] + z[left], z[right] - z[left], radius[right] + radius[left]
+
+def _misplaced_step(net: Network, places: StockPlaces, stored: StoredSteps, demanded: DemandedSteps) -> str | None:
+    """A step that does not stand in the middle of its gap, or is too wide or too narrow for it, in words, or None.
+
+    Slopes are powers of two, the first with which a ramp takes at most a quarter of its gap; biases are whole numbers.
+    """
+    slope, bias, enters = stored.slope, stored.bias, demanded.enters
+    middle, gap, doubt = demanded.right + demanded.left, demanded.right - demanded.left, demanded.doubt.copy()
     middle = middle / 2.0
     if enters.any():
-        # In front of a cell the distance is one number for the whole folder, and the gap of such a step.
+        # Steps that enter a cell stand at one distance in front of its first point, the same in the whole folder. It
+        # takes the place of their gap.
+        first = demanded.right[enters]
         stands = (DONE / 2.0 - bias[enters]) / slope[enters]
-        least, most = (z[right[enters]] - stands + way * (0.51 / slope + doubt)[enters] for way in (-1.0, 1.0))
+        least, most = (first - stands + way * (0.51 / slope + doubt)[enters] for way in (-1.0, 1.0))
         distance = (float(least.max()) + float(most.min())) / 2.0
         if not 0.0 < least.max() <= most.min():
             return "the first steps of cells stand at different distances in front of their first points"
-        middle[enters], gap[enters] = z[right[enters]] - distance, distance
+        middle[enters], gap[enters] = first - distance, distance
         doubt[enters] += most.min() - least.max()
     rounding = 2.0**-48 * (np.abs(slope * middle) + 1.0)
     off = np.abs(bias - (DONE / 2.0 - slope * middle)) > 0.5 + slope * doubt + rounding
     width = DONE / slope
     off |= ~((width <= (gap + doubt) / 4.0) & (2.0 * width >= (gap - doubt) / 4.0 * (1.0 - 2.0**-40)))
     if off.any():
-        at = int(cell[np.flatnonzero(off)[0]])
+        at = int(stored.cell[np.flatnonzero(off)[0]])
         return (
             f"a step at {net.names[at // places.most]!r} does not stand in the middle of the gap that the data leave "
             f"there, so something else put it there (such steps: {int(off.sum()):,})"

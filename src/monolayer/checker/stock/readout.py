@@ -1,11 +1,13 @@
-"""From what arrives at a cell to label coordinates, and from those to a class. Lemmas S5 to S7 of docs/proofs-stock.md.
+"""From what the neurons of a cell read to label coordinates, and from those to a class. Lemmas S5 to S7.
 
-A neuron of slope `w` and bias `b` is at rest while `w φ + b ≤ 0`, and settled once `w φ + b ≥ 6`: relu6 is then 6.
+The lemmas are in docs/proofs-stock.md. A neuron of slope `w` and bias `b` is at rest while `w φ + b ≤ 0`, and settled
+once `w φ + b ≥ 6`: relu6 then returns 6.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,37 +18,52 @@ from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.structure import Structure
 
 DONE = 6.0
-"""Where relu6 is settled, and what it returns then."""
+"""The number from which on relu6 is settled, and what it returns there."""
 BENT = 1.001
-"""What a tanh returns at most that is wrong by 2^-20."""
+"""Bounds what a tanh returns that may be off by 2^-20."""
 HUGE, FAINT = 2.0**400, 2.0**-36
-"""Label coordinates stay below the one, so squares are finite, and above the other, of 1, once they are normed."""
+"""Label coordinates are at most `HUGE`, so that their squares are finite, and at least `FAINT` once they are normed."""
 POINTS_AT_ONCE = 1 << 18
+"""How many points are judged at a time; it bounds memory, and no result depends on it."""
+
+
+class PassedNeurons(NamedTuple):
+    """Of `M` points `(M,)`: how many neurons come before each, in the order of `StockSteps`.
+
+    `sure`: whether all of these are settled and all others at rest, in every evaluation. `room`: the distance from the
+    nearest threshold of the cell.
+    """
+
+    settled: Ints
+    sure: Bools
+    room: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class StockSteps:
-    """Neurons in order of cell and threshold; `H` of them, `m` label columns.
-
-    `level` `(H + 1, m)`: what the first `i` are worth.
-    """
+    """`H` neurons in order of cell and threshold; they write `m` label columns."""
 
     order: Ints
-    """Their numbers in the file."""
+    """Numbers of the neurons in the file `(H,)`."""
     cell: Ints
+    """Cell of each neuron `(H,)`."""
     low: Floats
+    """Each neuron is at rest up to here `(H,)`."""
     high: Floats
+    """Each neuron is settled from here on `(H,)`."""
     level: Floats
+    """What the first `i` neurons write together, once they are settled `(H + 1, m)`."""
     reach: float
     """Bounds `|b_j / w_j|` and the thresholds."""
 
     @property
     def lowest(self) -> float:
-        """Up to here every neuron is at rest."""
+        """The number up to which every neuron of every cell is at rest."""
         return float(self.low.min(initial=np.inf))
 
-    def passed(self, cell: Ints, feature: Floats, radius: Floats) -> tuple[Ints, Bools, Floats]:
-        """Lemma S5: neurons settled at each point, as a place in their order; whether all others rest; room left."""
+    def passed(self, cell: Ints, feature: Floats, radius: Floats) -> PassedNeurons:
+        """Lemma S5: the neurons settled at points of these cells that read `feature` to within `radius`, `(M,)`
+        each."""
         above = _rank(self.cell, self.low, cell, feature + radius, strict=True)
         below = _rank(self.cell, self.high, cell, feature - radius, strict=False)
         sure = above == below
@@ -55,11 +72,12 @@ class StockSteps:
         ahead, back = np.append(self.low, np.inf)[ours] - feature, feature - np.append(-np.inf, self.high)[ours]
         ahead = np.where(np.append(self.cell, -1)[ours] == cell, ahead, np.inf)
         back = np.where(np.append(-1, self.cell)[ours] == cell, back, np.inf)
-        return above, sure, np.minimum(ahead, back)
+        return PassedNeurons(above, sure, np.minimum(ahead, back))
 
 
 def _rank(cells: Ints, thresholds: Floats, cell: Ints, value: Floats, *, strict: bool) -> Ints:
-    """How many `(cell, threshold)` come before `(cell, value)`; equal thresholds count unless `strict`."""
+    """How many pairs of `(cells, thresholds)` come before each `(cell, value)` `(M,)`; equal ones count unless
+    `strict`."""
     H = len(cells)
     kind = np.append(np.full(H, 2 if strict else 0), np.full(len(cell), 1))
     order = np.lexsort((kind, np.append(thresholds, value), np.append(cells, cell)))
@@ -71,7 +89,10 @@ def _rank(cells: Ints, thresholds: Floats, cell: Ints, value: Floats, *, strict:
 
 
 def read_steps(net: Network, found: Structure, places: int) -> StockSteps:
-    """Neurons sorted, and what they are worth: sums that do not round, in whatever order they are taken."""
+    """The neurons in order; an error unless sums of what they write are exact in any order.
+
+    `places`: places in use, by which cells are numbered.
+    """
     if net.activation != "relu6":
         raise UnhandledError(f"the activation {net.activation!r} is not relu6, of which steps are made")
     w, live = found.slope, len(found.slope)
@@ -87,9 +108,9 @@ def read_steps(net: Network, found: Structure, places: int) -> StockSteps:
 
 
 def _exact_sums(values: Floats) -> Floats:
-    """What the first neurons are worth `(H + 1, m)`: sums that no rounding touches, nor any other sum of these numbers.
+    """What the first `i` neurons write together, once settled `(H + 1, m)`.
 
-    Lemma S5: whole multiples of a power of two whose sums stay below 2^50 of them.
+    Lemma S5: all numbers are whole multiples of a power of two, and sums stay below 2^50 of it, so no sum rounds.
     """
     size, worth = np.abs(values), DONE * values
     least = float(np.where(size > 0, size, np.inf).min(initial=np.inf))
@@ -104,8 +125,11 @@ def _exact_sums(values: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """What is known of each labelled point `(M,)`: its token and cell, the factor of the second norm, and what the
-    neurons of its cell read there, to within `radius`."""
+    """What is known of each labelled point, an array `(M,)` per field.
+
+    Its token and cell, the factor of the second norm, and the `feature` that the neurons of its cell read, to within
+    `radius`.
+    """
 
     token: Ints
     cell: Ints
@@ -114,6 +138,7 @@ class Arrivals:
     radius: Floats
 
     def part(self, rows: slice | Ints) -> Arrivals:
+        """The points `rows` alone."""
         token, cell = self.token[rows], self.cell[rows]
         return Arrivals(token, cell, self.factor[rows], self.feature[rows], self.radius[rows])
 
@@ -121,7 +146,8 @@ class Arrivals:
 def step_classes(
     net: Network, found: Structure, bound: Bounds, steps: StockSteps, points: Arrivals, passed: Ints
 ) -> Ints:
-    """The class that every evaluation returns `(M,)`, −1 where unsure; `passed`: neurons settled at each point."""
+    """The class that every evaluation returns `(M,)`, −1 where unsure; `passed` `(M,)`: neurons settled at each
+    point."""
     if len(found.label) > 62:
         raise UnhandledError("label words of more than 62 signs")
     place = 1 << np.arange(len(found.label), dtype=np.int64)
@@ -141,13 +167,24 @@ def step_classes(
     return answer
 
 
+class LabelCoordinates(NamedTuple):
+    """Label coordinates `value` `(M, m)` before the last norm, and `doubt` `(M, m)`: how far an evaluation may be off.
+
+    `mean` `(M,)` bounds the mean that the last norm subtracts: rows of the tables have mean 0, what neurons write may
+    have another.
+    """
+
+    value: Floats
+    doubt: Floats
+    mean: Floats
+
+
 def coordinates(
     net: Network, found: Structure, bound: Bounds, steps: StockSteps, seen: Arrivals, passed: Ints
-) -> tuple[Floats, Floats, Floats]:
-    """Lemma S6: label coordinates `(M, m)` before the last norm, how far those of an evaluation may be, and a bound on
-    the mean `(M,)` that this norm subtracts: tables have mean 0, what neurons write need not.
+) -> LabelCoordinates:
+    """Lemma S6: the label coordinates of points.
 
-    `passed` counts from the first neuron; those of other cells are at rest.
+    `passed` `(M,)` counts from the first neuron of all; the neurons of other cells are at rest.
     """
     usual = net["tokens"][seen.token[:, None], found.label]
     start = np.searchsorted(steps.cell, seen.cell, side="left")
@@ -155,13 +192,13 @@ def coordinates(
     jump = steps.level[passed] - steps.level[start]
     doubt = PADDING * (np.full_like(base, bound.label) + 8.0 * UNIT_64 * (np.abs(base) + np.abs(jump)))
     mean = PADDING * (np.abs(jump.sum(axis=1)) / net.width + doubt.max(axis=1))
-    return base + jump, doubt, mean
+    return LabelCoordinates(base + jump, doubt, mean)
 
 
 def _settled(net: Network, found: Structure, bound: Bounds, least: Floats, most: Floats, mean: Floats) -> Bools:
-    """Lemma S7: whether label coordinates between `least` and `most`, of the right signs, decide the class.
+    """Lemma S7: whether label coordinates of the right signs decide the class, `(M,)`.
 
-    `mean`: on the true mean of all coordinates.
+    `least`, `most` `(M,)`: bounds on their absolute values. `mean` `(M,)`: bounds the true mean of all coordinates.
     """
     D, m = net.width, len(found.label)
     largest = np.maximum(most, bound.largest)
@@ -179,10 +216,11 @@ def _settled(net: Network, found: Structure, bound: Bounds, least: Floats, most:
 
 
 def bent(net: Network, found: Structure, least: Floats, most: Floats) -> Floats:
-    """Lemma S7: what a tanh pooler returns at least, in size, of label coordinates from `least` to `most`."""
+    """Lemma S7: least absolute value that a tanh pooler returns, for label coordinates of sizes from `least` to
+    `most`."""
     if "W_P" not in net or not net.architecture.post_norm:
         raise UnhandledError("a tanh pooler is covered where norms stand behind")
-    # The norm before returns a mean square of 1; 0.9 is for the roundings of both norms and of the product.
+    # The norm before the pooler returns a mean square of 1; 0.9 covers the roundings of both norms and of the product.
     square = BENT + len(found.label) * most**2 / net.width
     slope = float(net["W_P"][found.label[0], found.label[0]])
     returned: Floats = np.tanh(0.9 * slope * least / np.sqrt(square + net.epsilon)) - 2.0**-20

@@ -1,17 +1,17 @@
-"""What the stored numbers must look like for the lemmas to hold, found in the file and checked there, number by number.
+"""What the stored numbers must be for the lemmas to hold: read from the file and checked there, number by number.
 
     key pairs   columns (a, a+1) that `W_K` and `W_V` read as ½(x_a − x_{a+1})
     slot pair   the two columns that attention writes ω c and −ω c to; 0 in every table
     code, one   the columns that neurons read: words of ±A, and a constant pair (A, −A)
     label       the columns that the head reads and the neurons write
 
-Anything else is `UnhandledError`, which leaves the claim undecided.
+Any other form raises `UnhandledError`, which leaves the claim undecided.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
@@ -20,42 +20,53 @@ from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.files import Network
 
 LARGE = 2.0**30
-"""Numbers of head and pooler lie between this and its inverse: logits then are normal numbers of float32 too."""
+"""Numbers of head and pooler lie between `1/LARGE` and `LARGE`, so that logits are normal numbers of float32 too."""
 
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """The few numbers that the network comes down to."""
+    """The numbers that determine what the network computes."""
 
     query: float
-    """`q/√D`: the temperature."""
+    """`λ = q/√D`: the temperature."""
     write: float
+    """`ω`: what attention multiplies the context by."""
     key: Floats
+    """Key of each id `(V,)`."""
     place_key: Floats
+    """What each place adds to a key `(L,)`."""
     norm: tuple[float, float]
     """Least and largest squared norm of a stream vector."""
     largest: float
+    """Largest absolute value in the tables."""
     label: Ints
+    """Label columns `(m,)`."""
     words: Bools
-    """Signs of the classes `(C, m)`."""
+    """Signs of each class in the label columns `(C, m)`."""
     size: float = 1.0
     """`A`: size of `one` and of code coordinates in the tables."""
     gate: float = 0.0
+    """`G`: what a neuron multiplies words by."""
     signs: int = 0
-    """`M`: signs in the word of a cell."""
+    """`M`: how many signs the word of a cell has."""
     slope: Floats = field(default_factory=lambda: np.zeros(0))
     """`w_j` `(H,)`: what neuron `j` multiplies its feature by."""
     token_of: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """Id whose word neuron `j` reads; −1: of none."""
+    """Id whose word neuron `j` reads `(H,)`; −1 if that word belongs to no id."""
     place_of: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """Place whose word neuron `j` reads, −1 of none; 0 where places have no words."""
+    """Place whose word neuron `j` reads `(H,)`; −1 if that word belongs to no place; 0 where places have no words."""
     cells_have_places: bool = False
+    """Whether places have words, so that a cell is a pair of a token and a place."""
 
 
 def read_structure(net: Network, used: int) -> Structure:
-    """All conditions but those on thresholds; `used` places of the position table occur in the data."""
+    """Read the structure and check all conditions of the lemmas but those on thresholds.
+
+    `used`: how many places of the position table occur in the data.
+    """
     _check_plain(net)
-    query, write, out, pairs = _attention(net)
+    head = _read_attention(net)
+    out, pairs = head.slot, head.pairs
     first = net.architecture.offset
     places = net["places"][first : first + used] if "places" in net else np.zeros((1, net.width))
     both = (places != 0).any(axis=0) & (net["tokens"] != 0).any(axis=0)
@@ -76,8 +87,8 @@ def read_structure(net: Network, used: int) -> Structure:
     if places[:, label].any() or np.isin(label, (out, out + 1)).any():
         raise UnhandledError("the head reads columns that places or attention write to")
     return Structure(
-        query=query,
-        write=write,
+        query=head.query,
+        write=head.write,
         key=net["tokens"][:, pairs].sum(axis=1),
         place_key=places[:, pairs].sum(axis=1),
         norm=(float(norms[0].min() + norms[1].min()), float(norms[0].max() + norms[1].max())),
@@ -89,7 +100,7 @@ def read_structure(net: Network, used: int) -> Structure:
 
 
 def _check_plain(net: Network) -> None:
-    """Norms that add nothing of their own, biases that are 0, a width whose root is a power of two."""
+    """Check that norms have weight 1 and bias 0, that all other biases are 0, and that the width is a power of 4."""
     D = net.width
     if net.architecture.rms:
         raise UnhandledError(f"the norms of {net.kind} compute in float32 whatever the weights are")
@@ -105,8 +116,20 @@ def _check_plain(net: Network) -> None:
         raise UnhandledError(f"the ε of the norms is {net.epsilon!r}")
 
 
-def _attention(net: Network) -> tuple[float, float, int, Ints]:
-    """λ, ω, the slot's first column, and the first columns of the key pairs."""
+class ReadAttention(NamedTuple):
+    """What the matrices of attention say: `query` is λ, `write` is ω.
+
+    `slot`: the first of the two columns that attention writes to. `pairs`: the first column of each key pair.
+    """
+
+    query: float
+    write: float
+    slot: int
+    pairs: Ints
+
+
+def _read_attention(net: Network) -> ReadAttention:
+    """Read attention, once its matrices are as the lemmas need them."""
     W_Q, W_K, W_V, W_O = (net[f"W_{letter}"] for letter in "QKVO")
     b_Q = net["b_Q"]
     found = np.flatnonzero(b_Q)
@@ -131,11 +154,11 @@ def _attention(net: Network) -> tuple[float, float, int, Ints]:
     write = float(W_O[out, slot])
     if W_O[out + 1, slot] != -write:
         raise UnhandledError("attention must write a number and its negative")
-    return float(b_Q[slot]) / net.width**0.5, write, out, pairs
+    return ReadAttention(float(b_Q[slot]) / net.width**0.5, write, out, pairs)
 
 
 def _head(net: Network) -> tuple[Ints, Bools]:
-    """The label columns, and the sign of every class in them."""
+    """The label columns `(m,)`, and the sign of every class in them `(C, m)`."""
     label = np.flatnonzero(net["W_H"].any(axis=0))
     part = net["W_H"][:, label]
     if len(label) == 0 or not (np.abs(part) == abs(part[0, 0])).all() or part.sum(axis=1).any():
@@ -154,8 +177,23 @@ def _head(net: Network) -> tuple[Ints, Bools]:
     return label, words
 
 
-def _reads(net: Network, places: Floats, out: int, label: Ints) -> dict[str, Any]:
-    """What the neurons read: `w_j (½ slot difference + G (word − M one))`, and whose word it is."""
+class NeuronFields(TypedDict, total=False):
+    """The fields of `Structure` that neurons determine; none for a folder without live neurons."""
+
+    size: float
+    gate: float
+    signs: int
+    slope: Floats
+    token_of: Ints
+    place_of: Ints
+    cells_have_places: bool
+
+
+def _reads(net: Network, places: Floats, out: int, label: Ints) -> NeuronFields:
+    """What the neurons read, `w_j (½ slot difference + G (word − M one))`, and whose word each one reads.
+
+    `places` `(L, D)`: rows of places in use. `out`: the first column of the slot. `label` `(m,)`: the label columns.
+    """
     W_1 = net["W_1"]
     if np.delete(net["W_2"], label, axis=1).any():
         raise UnhandledError("neurons write to columns that are not label columns")
@@ -177,7 +215,7 @@ def _reads(net: Network, places: Floats, out: int, label: Ints) -> dict[str, Any
         raise UnhandledError("neurons must read the words of tokens")
     gate, signs = float(first[code[0]]), len(code)
     size = float(net["tokens"][0, one[0]])
-    # Powers of two times small whole numbers: every product below is exact, so equality means equality.
+    # All factors are powers of two times small whole numbers, so the products below are exact and may be compared.
     word = W_1[:, code] > 0
     full = np.zeros_like(W_1)
     full[:, [out, out + 1]] = 0.5, -0.5
@@ -206,7 +244,10 @@ def _reads(net: Network, places: Floats, out: int, label: Ints) -> dict[str, Any
 
 
 def _owners(table: Floats, columns: Ints, size: float, word: Bools, name: str) -> Ints:
-    """Row of the table that has each word, −1 for none; rows must have different words of ±A, equally many of each."""
+    """The row of `table` that holds each word `(H,)`, −1 if none does.
+
+    Rows must hold different words of ±`size` in these columns, with as many + as −. `name`: what the table is of.
+    """
     part = table[:, columns]
     rows = part > 0
     if not (np.abs(part) == size).all() or (rows.sum(axis=1) * 2 != len(columns)).any():
