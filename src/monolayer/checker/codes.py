@@ -1,7 +1,8 @@
 """From stored weights and tokens to `z`, one number per point, and to how far other evaluations may be from it.
 
-Notation: `T` tokens, keys `s` and codes `t` `(T,)`, `z = t + o v B(q k; s)`; `B` is one number per sequence, or one per
-prefix in a causal model. Every condition on the weights that the proofs use is checked here, on the file.
+Notation: `T` tokens, `M` points; keys `s` and codes `t` `(T,)`, `z = t + o v B(q k; s)`; `B` is one number per
+sequence, or one per prefix in a causal model. All conditions that the proofs put on these weights are checked here, on
+the file.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from monolayer.data import Sequences
 
 @dataclass(frozen=True, eq=False)
 class Coordinate:
-    """One coordinate of the stream, by our own evaluation: of all tokens `(T,)`, and of the begin token.
+    """One coordinate of the stream, computed in float64: of all tokens, `flat` `(T,)`, and of the begin token, `bos`.
 
-    `largest` bounds its absolute value before rounding, of ids over the whole vocabulary: other parts of the data may
-    hold any of them, and a softmax by table may shift by their score. Vectors: `terms` products and biases were added
-    up, whose absolute values sum to at most `size`. Ids: `terms` is 0, since one addition, rounded to nearest, gives
-    the same float everywhere; cells of an approximator likewise, since their sums do not round. A token that the model
-    has no finite vector for has NaN.
+    A token that the model has no finite vector for has NaN. `largest` bounds the absolute value before rounding. For
+    ids it covers the whole vocabulary: other parts of the data may hold any id, and a softmax by table may shift by the
+    score of any. For vectors, `terms` products and biases were added up, whose absolute values sum to at most `size`.
+    For ids `terms` is 0: one addition, rounded to nearest, gives the same float everywhere. So it is for cells of an
+    approximator, whose sums do not round.
     """
 
     flat: Floats
@@ -53,8 +54,11 @@ class Stream(NamedTuple):
 
 
 class Reads(NamedTuple):
-    """What a stage reads: its four numbers of attention, the keys, what is averaged by them (in the first stage the
-    keys), and what that is added to: the codes, or the number `(M,)`, exact, that the stage before wrote."""
+    """What a stage reads: its four numbers of attention, and three coordinates.
+
+    `averaged` is what attention averages, in the first stage the keys themselves. The average is added to `code`: the
+    codes, or from the second stage on the exact number `(M,)` that the stage before wrote.
+    """
 
     head: Attention
     key: Coordinate
@@ -63,7 +67,8 @@ class Reads(NamedTuple):
 
 
 class Codes(NamedTuple):
-    """`z` `(M,)` by our own evaluation; how far it, and any other evaluation, may be from the true `z`."""
+    """`z` `(M,)` as computed in float64; how far it (`own`), and any evaluation (`other`), may be from the exact
+    `z`."""
 
     z: Floats
     own: Floats
@@ -71,7 +76,7 @@ class Codes(NamedTuple):
 
 
 def read_attention(stored: Stored) -> list[Attention]:
-    """The four numbers of attention, if the matrices are as the proofs want them; one set per value.
+    """The four numbers of attention, one set per stage, if the matrices are as the proofs need them.
 
     `W_Q` and `W_K` have one nonzero entry each, `W_V` and `W_O` one per stage of the readout. `W_Q` may be 0
     throughout: all scores are then exactly 0, `q = 0`, and the head averages.
@@ -107,9 +112,9 @@ def read_attention(stored: Stored) -> list[Attention]:
 
 
 def read_stream(stored: Stored, data: Sequences, rows: Ints | None) -> Stream:
-    """Keys and codes, once `check_stream` has looked at all of the stream.
+    """Keys and codes of all tokens, once `check_stream` has checked the whole stream.
 
-    `rows` `(T,)` are vocabulary rows, −1 for a token that the model does not know; None for vectors.
+    `rows` `(T,)`: vocabulary rows, −1 for a token that the model does not know; None for vectors.
     """
     check_stream(stored)
     if stored.raw:
@@ -121,7 +126,7 @@ def read_stream(stored: Stored, data: Sequences, rows: Ints | None) -> Stream:
 
 
 def check_stream(stored: Stored) -> None:
-    """Every token has `one` = 1 and label slots 0."""
+    """Check that every token has 1 at `one` and 0 at the label slots."""
     _check_rows(stored, stored["bos"][None], 1.0, "bos")
     if stored.config["positions"]:
         _check_rows(stored, stored["positions.weight"], 0.0, "positions.weight")
@@ -134,7 +139,11 @@ def check_stream(stored: Stored) -> None:
 
 
 def _check_rows(stored: Stored, stream: NDArray[np.floating[Any]], one: float, name: str) -> None:
-    """Finite; `one` as it must be; nothing in the label slots, where the readout's sums start, nor in later codes."""
+    """Check rows `stream` `(R, D)` of the tensor `name`: finite, `one` at its coordinate, 0 at label slots and later
+    codes.
+
+    The readout adds to the label slots and to the codes of later stages, so its sums must start at 0.
+    """
     empty = [*range(LABEL, LABEL + stored.config["labels"])]
     empty += [stored.value(stage) + 1 for stage in range(2, stored.stages + 1)]
     if not (np.isfinite(stream).all() and (stream[:, ONE] == one).all() and (stream[:, empty] == 0).all()):
@@ -142,7 +151,10 @@ def _check_rows(stored: Stored, stream: NDArray[np.floating[Any]], one: float, n
 
 
 def read_coordinate(stored: Stored, data: Sequences, rows: Ints | None, slot: int) -> Coordinate:
-    """Coordinate `slot` of every token of a memorizer, once `read_stream` has looked at all of the stream."""
+    """Coordinate `slot` of every token of a memorizer. `check_stream` must have checked the stream before.
+
+    `rows` `(T,)`: vocabulary rows, −1 for a token that the model does not know; None for vectors.
+    """
     bos, lift = float(stored["bos"][slot]), stored["lift.weight"]
     place = stored["positions.weight"][:, slot] if stored.config["positions"] else np.zeros(1, lift.dtype)
     extra = _at(place, data.position) if stored.config["positions"] else place
@@ -163,18 +175,21 @@ def read_coordinate(stored: Stored, data: Sequences, rows: Ints | None, slot: in
 
 
 def _at(table: NDArray[Any], rows: Ints) -> NDArray[Any]:
-    """Rows of a table; NaN for those that it lacks, −1 or beyond its end."""
+    """The rows `rows` of a table; NaN for −1 and for rows beyond its end."""
     blank = np.full((1, *table.shape[1:]), np.nan, dtype=table.dtype)
     return np.append(table, blank, axis=0)[np.minimum(rows, len(table))]
 
 
 def _largest(values: Floats) -> float:
-    """Largest absolute value, unknown tokens (NaN) left out."""
+    """Largest absolute value, not counting NaN, the value of unknown tokens."""
     return float(np.max(np.abs(values), where=~np.isnan(values), initial=0.0))
 
 
 def read_codes(stored: Stored, data: Sequences, reads: Reads, places: Ints | None) -> Codes:
-    """`z` at the labelled `places` `(M,)` (None: everywhere), by segment sums: O(T), since the query is constant."""
+    """`z` at the labelled `places` `(M,)`, or everywhere if None.
+
+    The query is constant, so sums over sequences suffice.
+    """
     head, key, averaged, code = reads
     causal, per_token = stored.config["causal"], stored.config["per"] == "token"
     if isinstance(code, Coordinate) and not max(code.largest, key.size, code.size) <= stored.format.largest:
@@ -195,7 +210,7 @@ def read_codes(stored: Stored, data: Sequences, reads: Reads, places: Ints | Non
 
 
 def _error_before(longest: int, reads: Reads, per_token: bool, fmt: Format) -> Floats:
-    """Bounds on the errors of `t` and `y` together, by the number of terms in the softmax `(1 + longest,)`."""
+    """Bounds on the errors of `t` and `y` together, an entry per number of terms of the softmax `(1 + longest,)`."""
     head, key, averaged, code = reads
     ds, dv = lift_error(key.size, key.terms, fmt), lift_error(averaged.size, averaged.terms, fmt)
     n = np.maximum(np.arange(longest + 1.0), 1.0)
@@ -206,7 +221,8 @@ def _error_before(longest: int, reads: Reads, per_token: bool, fmt: Format) -> F
 
 
 def sums(terms: Floats, first: float, data: Sequences, causal: bool) -> Floats:
-    """Sums over each sequence `(N,)`, or over each of its prefixes `(T,)`, with the begin-of-sequence term."""
+    """Sums of `terms` `(T,)` over each sequence `(N,)`, or if `causal` over each prefix `(T,)`, plus the number
+    `first`."""
     if not causal:
         whole: Floats = np.add.reduceat(terms, data.offsets[:-1]) + first
         return whole

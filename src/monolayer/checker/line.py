@@ -1,8 +1,8 @@
-"""The verdict on a line: every labelled point through the readout, its answer beside its label.
+"""The verdict on a line: the answer at every labelled point is compared with its label.
 
-Data are a list of parts; one is the common case. A point is judged by itself, given the staircases, so files are judged
-one after the other, and what a certificate says of all points together (counts, the tightest margin, the first few
-findings) is joined in the end.
+Data are a list of parts, mostly one. Given the staircases, each point is judged by itself. So files are judged one
+after the other, and what a certificate says about all points (counts, the tightest margin, the first few findings) is
+joined at the end.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ MASKED_NAN = "a masked token has no finite vector, and 0 times NaN is NaN in a d
 
 
 def judge_line(stored: Stored, parts: list[LoadPoints], question: Certificate, claims: Claims) -> Certificate:
-    """The certificate for all parts; `question` is what is still open. `only` is asked of one part alone."""
-    read_attention(stored)  # which says more plainly than the readout what is wrong
+    """The certificate of a line for the labelled points of all parts.
+
+    `question`: the certificate so far, undecided. `claims.only` may be asked of one part alone.
+    """
+    read_attention(stored)  # its errors are plainer than those of the readout, so it is checked first
     stairs = [read_staircase(stored, stage) for stage in range(1, stored.stages + 1)]
     return judge_stairs(stored, stairs, parts, question, claims)
 
@@ -41,7 +44,10 @@ def judge_line(stored: Stored, parts: list[LoadPoints], question: Certificate, c
 def judge_stairs(
     stored: Stored, stairs: list[CheckedStaircase], parts: list[LoadPoints], question: Certificate, claims: Claims
 ) -> Certificate:
-    """The same for any readout whose stages are constant between thresholds, as `stairs` says."""
+    """The certificate of any readout whose stages are constant between thresholds, which `stairs` gives stage by stage.
+
+    `parts`, `question` and `claims` as for `judge_line`.
+    """
     tolerance = claims.tolerance
     judged, before = [], 0
     for part in parts:
@@ -58,7 +64,7 @@ def judge_stairs(
 
 
 def _nothing_else(stored: Stored, points: Labelled, found: Evaluated, decided: Certificate) -> Certificate:
-    """The same with the further claim that the model holds nothing but the data."""
+    """The certificate `decided` with the further claim that the model holds nothing but the data."""
     decided = replace(decided, claim=decided.claim + ONLY_DATA_CLAIM)
     if not decided:
         return decided
@@ -72,12 +78,14 @@ def _nothing_else(stored: Stored, points: Labelled, found: Evaluated, decided: C
     return replace(decided, verdict="refuted", reason=reason, label_error=None)
 
 
-# -- answers beside labels ---------------------------------------------------------------------------------
+# -- answers compared with labels --------------------------------------------------------------------------
 
 
 class LabelComparison(NamedTuple):
-    """Points `(M,)` that surely get their label, or surely another; how far the label coordinates are from the label
-    at most; and what the model answers, by name."""
+    """The points `(M,)` that surely get their label (`right`) or surely another one (`wrong`).
+
+    `distance` `(M,)`: how far label coordinates are from the label at most. `got`: the answer at a point, by name.
+    """
 
     right: Bools
     wrong: Bools
@@ -86,7 +94,10 @@ class LabelComparison(NamedTuple):
 
 
 def _compare_classes(stored: Stored, wanted: Ints, found: Evaluated) -> LabelComparison:
-    """Classes: what the head makes of the label coordinate (Lemma 10). A class that the model lacks is wrong."""
+    """Compare classes: what the head makes of the label coordinate (Lemma 10).
+
+    A class that the model lacks is wrong.
+    """
     answer = head_classes(stored, found.value[0])
     names = stored.classes.names if stored.classes is not None else ()
     known = found.sure & (answer >= 0)
@@ -99,7 +110,7 @@ def _compare_classes(stored: Stored, wanted: Ints, found: Evaluated) -> LabelCom
 
 
 def _compare_reals(stored: Stored, wanted: Floats, found: Evaluated, tolerance: float) -> LabelComparison:
-    """Real labels: equal (Lemma 12), or within the tolerance that was asked for."""
+    """Compare real labels: answers must equal them (Lemma 12), or lie within `tolerance`."""
     if not copies(stored):
         raise UnhandledError("the head does not copy the label slots")
     value, wanted = found.value, wanted.T
@@ -116,8 +127,12 @@ def _compare_reals(stored: Stored, wanted: Floats, found: Evaluated, tolerance: 
 
 
 class Part(NamedTuple):
-    """What was found in some of the data. `margin`: the least, and where; `distance`, `largest`: of answers and real
-    labels; `settled`: every point has a sure answer."""
+    """What was found in one part of the data.
+
+    `wrong`, `unsure`: numbers of points; `findings`: the first few of each. `margin`: the least, and where it is.
+    `distance`: largest distance of an answer from its label; `largest`: largest absolute value of a real label.
+    `settled`: whether every point has a sure answer.
+    """
 
     wrong: int
     unsure: int
@@ -129,7 +144,7 @@ class Part(NamedTuple):
 
 
 def _judge_part(stored: Stored, points: Labelled, found: Evaluated, tolerance: float, before: int) -> Part:
-    """Every labelled point of a part; `before`: sequences in the parts before it."""
+    """Judge all labelled points of a part; `before`: how many sequences the parts before it have."""
     wanted, reals = points.wanted[found.order], stored.config["target"] == "reals"
     seen = _compare_reals(stored, wanted, found, tolerance) if reals else _compare_classes(stored, wanted, found)
     wrong = ~found.number | seen.wrong

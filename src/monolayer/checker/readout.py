@@ -1,8 +1,8 @@
-"""From `z` to label coordinates, and from those to answers, for whatever neurons and head are stored.
+"""From `z` to label coordinates, and from these to answers, as read from the stored neurons and head.
 
-Notation: neuron `j` computes `relu(1 − relu(w_j z + b_j))`, `H` neurons, `m` label coordinates. Rounding is monotone,
-so it is exactly 1 for every float `z ≤ low_j` and exactly 0 for every float `z ≥ high_j`, for any `w_j > 0` (Lemma 6).
-Steps stand in order, and between two of them nothing switches:
+Notation: `H` neurons, `m` label coordinates; neuron `j` computes `relu(1 − relu(w_j z + b_j))`. Rounding is monotone,
+so for any `w_j > 0` it returns exactly 1 for every float `z ≤ low_j` and exactly 0 for every float `z ≥ high_j` (Lemma
+6). Steps come in order, and no neuron switches between two of them:
 
     h_j   1 ────────────╮ low_j
                          ╲
@@ -26,7 +26,8 @@ from monolayer.checker.rounding import PADDING, Format, UnhandledError
 class CheckedStaircase:
     """Label coordinates as a function of `z` that is constant where no neuron switches.
 
-    `low`, `high` `(H,)`, each rising. Once `i` neurons are passed, coordinate `a` is `level[a, i]` in every evaluation.
+    `low`, `high` `(H,)`, each rising. `level` `(m, H + 1)`: right of the first `i` steps and left of all others,
+    coordinate `a` is `level[a, i]` in every evaluation.
     """
 
     low: Floats
@@ -34,12 +35,13 @@ class CheckedStaircase:
     level: Floats
 
     def passed(self, lowest: Floats, highest: Floats) -> tuple[Ints, Bools]:
-        """How many neurons lie left of `[lowest, highest]` `(M,)`, and whether none switches inside (Lemma 7)."""
+        """How many steps lie left of each `[lowest, highest]` `(M,)`, and whether no neuron switches inside (Lemma
+        7)."""
         i = np.searchsorted(self.low, highest, side="left")
         return i, self._before(i) <= lowest
 
     def room(self, z: Floats, i: Ints) -> Floats:
-        """Distance from `z` to the nearest threshold on either side."""
+        """Distance of each `z` `(M,)`, which has `i` steps to its left, from the nearest threshold on either side."""
         behind = np.full(len(z), np.inf)
         some = i < len(self.low)
         behind[some] = self.low[i[some]]
@@ -47,7 +49,10 @@ class CheckedStaircase:
         return distance
 
     def _before(self, i: Ints) -> Floats:
-        """Where the first `i` neurons have all switched, `(M,)`; −∞ for none. The whole is never copied."""
+        """The number from which on the first `i` neurons have all switched `(M,)`; −∞ for `i = 0`.
+
+        It is looked up without copying `high`.
+        """
         found = np.full(len(i), -np.inf)
         some = i > 0
         found[some] = self.high[i[some] - 1]
@@ -55,7 +60,7 @@ class CheckedStaircase:
 
 
 def read_staircase(stored: Stored, stage: int = 1) -> CheckedStaircase:
-    """One stage of the stored readout, from 1."""
+    """Stage number `stage` of the stored readout; the first is 1."""
     block = f"feed_forward.stages.{stage - 1}"
     return checked_staircase(
         stored.steps(block), stored[f"{block}.bias_2"], stored.format, stored.config["readout"], block
@@ -63,9 +68,10 @@ def read_staircase(stored: Stored, stage: int = 1) -> CheckedStaircase:
 
 
 def checked_staircase(steps: StepWeights, bias_2: NDArray[Any], fmt: Format, form: str, block: str) -> CheckedStaircase:
-    """Neurons that read one number, `w`, `b` `(H,)`, and what they write `(m, …)`, of a readout `form`.
+    """The staircase of neurons that read one number, once all that the lemmas need has been checked.
 
-    `block` is what they belong to.
+    `bias_2` `(m,)`: what is added behind them. `fmt`: the arithmetic. `form`: the readout, `exact` or `runs`. `block`:
+    name of the block, for errors.
     """
     w, b, weight_2 = steps
     check_sizes(w, True, fmt, f"{block}.weight_1")
@@ -81,15 +87,15 @@ def checked_staircase(steps: StepWeights, bias_2: NDArray[Any], fmt: Format, for
         check_sizes(values, False, fmt, f"{block}.weight_2 or bias_2")
     if not sums_are_exact([bias, written], fmt):
         raise UnhandledError(f"sums of what {block} writes may round")
-    # Left of all steps every neuron is on; each one that is passed takes what it writes away.
+    # Left of all steps every neuron is on. Right of its step, what a neuron writes is missing.
     first = bias + written.sum(axis=1, keepdims=True)
     return CheckedStaircase(low, high, np.concatenate([first, first - np.cumsum(written, axis=1)], axis=1))
 
 
 def _labels(labels: NDArray[Any], bias_2: NDArray[Any], fmt: Format) -> Floats:
-    """Lemma 12: one indicator per run is 1 and all others are 0, so the label comes out as it is stored.
+    """The labels of runs `(m, H + 1)`. Lemma 12: one indicator is 1 and all others are 0, so each comes out as stored.
 
-    Nothing is asked of the labels `(m, H + 1)` but that they are finite, and not flushed: no two of them are added.
+    No two labels are added, so it is enough that they are finite and not subnormal.
     """
     size = np.abs(labels)
     if not ((size < np.inf) & ((size >= fmt.tiny) | (size == 0))).all():
@@ -102,13 +108,16 @@ def _labels(labels: NDArray[Any], bias_2: NDArray[Any], fmt: Format) -> Floats:
 
 
 def sums_are_exact(numbers: list[Floats], fmt: Format) -> bool:
-    """Lemma 8: whether no sum of any of these numbers, `(m, …)` each, rounds in any order."""
+    """Lemma 8: whether every sum of some of these numbers is exact, in any order.
+
+    Each array is `(m, …)`, summed by row.
+    """
     total = PADDING * sum((np.abs(part).sum(axis=1) for part in numbers), np.zeros(1))
     return bool((total * fmt.unit < np.minimum.reduce([_lowest_bit(part) for part in numbers])).all())
 
 
 def _lowest_bit(numbers: Floats) -> Floats:
-    """The last bit that is set in any of the numbers of each row `(m,)`."""
+    """Value of the lowest bit that is set in any number of each row `(m,)`."""
     mantissa, exponent = np.frexp(np.where(numbers == 0, 2.0**900, numbers))
     whole = (mantissa * 2.0**53).astype(np.int64)
     bits = np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
@@ -116,14 +125,15 @@ def _lowest_bit(numbers: Floats) -> Floats:
 
 
 def check_sizes(values: NDArray[Any], nonzero: bool, fmt: Format, name: str) -> None:
-    """Lemma 6 asks for numbers that neither overflow nor are flushed to zero."""
+    """Refuse numbers that may overflow or be flushed to zero, as Lemma 6 needs; 0 only if `nonzero`."""
     size = np.abs(values)
     if not ((size >= fmt.smallest) & (size <= fmt.largest) | (size == 0) & (not nonzero)).all():
         raise UnhandledError(f"{name} goes outside ±[{fmt.smallest:.3g}, {fmt.largest:.3g}]")
 
 
 def thresholds(w: NDArray[Any], b: NDArray[Any]) -> tuple[Floats, Floats]:
-    """Lemma 6, for `w > 0`: left and right of `[low, high]`, neuron `j` is at rest in every evaluation."""
+    """`low` and `high` `(H,)` of Lemma 6, for `w > 0`: neuron `j` returns 1 up to `low` and 0 from `high` on,
+    everywhere."""
     # The least float that is at least 1 − b, in the stored format: the error of a sum of two is a float.
     above = 1 - b
     back = above - 1
@@ -138,9 +148,9 @@ def thresholds(w: NDArray[Any], b: NDArray[Any]) -> tuple[Floats, Floats]:
 
 
 def head_classes(stored: Stored, value: Floats) -> Ints:
-    """Class that every evaluation returns, given its label coordinate `(M,)`; −1: unsure.
+    """The class that every evaluation returns `(M,)`, given label coordinates `value` `(M,)`; −1 where unsure.
 
-    Lemma 10: the head `2 j ŷ − j²` picks the class nearest to `ŷ`.
+    Lemma 10: the head `2 j ŷ − j²` picks the class `j` nearest to `ŷ`.
     """
     weight, bias = (stored[name].astype(np.float64) for name in ("head.weight", "head.bias"))
     fmt, C, number = stored.format, len(bias), np.arange(float(len(bias)))
@@ -154,7 +164,7 @@ def head_classes(stored: Stored, value: Floats) -> Ints:
 
 
 def copies(stored: Stored) -> bool:
-    """Whether the head hands the label slots on as they are."""
+    """Whether the head returns the label slots unchanged."""
     m = stored.config["labels"]
     behind = stored.config["width"] - LABEL - m
     copy = np.concatenate([np.zeros((m, LABEL)), np.eye(m), np.zeros((m, behind))], axis=1)

@@ -1,4 +1,4 @@
-"""How far rounding can move `z`, in any order of summation. Proofs: docs/proofs.md, whose numbers stand below.
+"""How far rounding can move `z`, in any order of summation. Lemmas are numbered as in docs/proofs.md.
 
 Notation: `u` unit roundoff, `τ` smallest normal number, `γ_k = ku / (1 − ku)` for real `k`, `g` the ulps that
 `exp` may be wrong; `q k v o` the one nonzero entry of `W_Q W_K W_V W_O`; `S ≥ |s_l|` for every key of every
@@ -19,12 +19,19 @@ EXP_ULPS = 4
 
 
 class UnhandledError(Exception):
-    """The stored weights have a form that the proofs do not cover; the message says which. Never a verdict."""
+    """The stored weights have a form that the proofs do not cover.
+
+    The message says which; the claim stays undecided.
+    """
 
 
 @dataclass(frozen=True)
 class Format:
-    """A binary floating-point format: `u`, `τ`, and the sizes within which the proofs exclude overflow (Lemma 2)."""
+    """A binary floating-point format.
+
+    `unit` is `u`, `tiny` is `τ`. The other numbers are the sizes within which the proofs exclude overflow (Lemma 2):
+    largest attention score, smallest and largest weight, most terms of a softmax.
+    """
 
     name: str
     unit: float
@@ -35,7 +42,10 @@ class Format:
     longest: int
 
     def gamma(self, k: Any) -> Any:
-        """`γ_k`: `k` factors `(1 + δ)^±1`, `|δ| ≤ u`, multiply to within `1 ± γ_k` (Lemma 1)."""
+        """`γ_k`: a product of `k` factors `(1 + δ)^±1`, `|δ| ≤ u`, lies within `1 ± γ_k` (Lemma 1).
+
+        `k`: a number or an array.
+        """
         if np.max(k, initial=0.0) * self.unit > 0.125:
             raise UnhandledError(f"{np.max(k):,.0f} roundings in a row are too many for {self.name}")
         return k * self.unit / (1.0 - k * self.unit)
@@ -45,7 +55,7 @@ BINARY64 = Format("binary64", 2.0**-53, 2.0**-1022, 64.0, 2.0**-400, 2.0**128, 2
 BINARY32 = Format("binary32", 2.0**-24, 2.0**-126, 16.0, 2.0**-100, 2.0**30, 2**20)
 
 PADDING = 1.0 + 2.0**-20
-"""Bounds are themselves computed in binary64, from positive numbers: this covers their own rounding."""
+"""Covers the rounding of the bounds themselves, which are computed in binary64 from positive numbers."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +69,15 @@ class Attention:
 
 
 def lift_error(size: Any, terms: int, fmt: Format) -> Any:
-    """Lemma 3: error of a sum of `terms` products, biases or positions whose absolute values sum to `size`."""
+    """Lemma 3: bound on the error of a sum of `terms` products, biases or positions, whose sizes sum to `size`."""
     return PADDING * (fmt.gamma(terms) * size + (4 * terms + 3) * fmt.tiny)
 
 
 def context_error(n: Any, head: Attention, S: float, ds: float, fmt: Format, values: tuple[float, float]) -> Any:
     """Lemma 4: bound on `|ŷ − y|`, `y` what attention writes, for `n` keys known to within `ds`.
 
-    `values` `(T, dt)` are averaged: at most `T` in size, known to within `dt`.
+    `n`: terms of the softmax, a number or an array. `S`: bounds the keys. `values` `(T, dt)`: what is averaged is at
+    most `T` in absolute value and known to within `dt`.
     """
     q, k, v, o = abs(head.q), abs(head.k), abs(head.v), abs(head.o)
     R = PADDING * q * k * S
@@ -77,7 +88,7 @@ def context_error(n: Any, head: Attention, S: float, ds: float, fmt: Format, val
             f"scores reach {R:.3g}, weights and their products {size:.3g}, and softmax has up to {np.max(n):,.0f} "
             f"terms; the bound for {fmt.name} covers {fmt.largest_score:g}, {fmt.largest:.3g} and {fmt.longest:,}"
         )
-    # Roundings in one weight exp(q k s − m), as a number of factors 1 + δ: exponent, then exp itself.
+    # Number of factors 1 + δ in one weight exp(q k s − m): those of its exponent, then those of exp itself.
     weight = R * 4.0 / (1.0 - 4.0 * fmt.unit) + 3.0 * (1.0 + q + k + S) * fmt.tiny / fmt.unit + 2.0 * EXP_ULPS
     above, below = fmt.gamma(n + 4.0 + weight), fmt.gamma(n - 1.0 + weight)
     underflow = 64.0 * n * (1.0 + o) * (1.0 + v) * (1.0 + max(S, T)) * np.exp(2.0 * R) * fmt.tiny
@@ -86,9 +97,10 @@ def context_error(n: Any, head: Attention, S: float, ds: float, fmt: Format, val
 
 
 def code_error(z: Floats, before: Any, fmt: Format) -> Floats:
-    """Lemma 5: bound on `|ẑ − z|` for the rounded sum `z = t + y`, whose parts err by `before` together.
+    """Lemma 5: bound on `|ẑ − z|` `(M,)` for the rounded sum `z = t + y`.
 
-    `z` `(M,)` is any evaluation of it, in this format or a finer one.
+    `z` `(M,)`: any evaluation of it, in this format or a finer one. `before` `(M,)`: bounds the errors of `t` and `y`
+    together.
     """
     bound: Floats = PADDING * (((1.0 + fmt.unit) * before + fmt.unit * np.abs(z)) / (1.0 - fmt.unit) + fmt.tiny)
     return bound

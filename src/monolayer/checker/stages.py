@@ -1,4 +1,4 @@
-"""From labelled points to label coordinates, stage by stage: as many as the value rank, mostly one.
+"""From labelled points to label coordinates, stage by stage. There are as many stages as the value rank, mostly one.
 
     stage 1   z₁ = t + y₁    on one plateau in every evaluation?   adds a label and writes a number, both exact
     stage j   z_j = number + y_j    likewise                        adds to the label, writes the next number
@@ -22,10 +22,11 @@ from monolayer.checker.rounding import UnhandledError
 
 
 class StagePoints(NamedTuple):
-    """A stage and the points on it `(M,)`, in one order for all stages.
+    """One stage at `M` points, in an order that is the same for all stages.
 
-    `plateau`: steps left of the point; `sure`: the same in every evaluation; `margin`: room over `radius`; `value`
-    `(m, M)` or `(m + 1, M)`: what the stage writes.
+    `z` `(M,)`, off by at most `radius`. `plateau`: how many steps lie left of each point; `sure`: whether that is so in
+    every evaluation. `margin`: distance from the nearest step over `radius`. `value` `(m, M)`, or `(m + 1, M)` if
+    stages follow: what the stage writes.
     """
 
     stairs: CheckedStaircase
@@ -38,11 +39,12 @@ class StagePoints(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """Labelled points in `order` `(M,)` of the first `z`, and the places `answering` for them.
+    """All labelled points after all stages, in the order of the first `z`, an array `(M,)` per field.
 
-    `sure`: one plateau in every evaluation and stage; `number`: there is a number at all; `margin`: the least of the
-    stages; `value` `(m, M)`: the label coordinates. `beside`: a token of the sequence has no finite vector, and an
-    evaluation in which it is masked may still multiply it by 0.
+    `order`: number of each point in the data; `answering`: the token or sequence that answers for it. `first`: the
+    first stage. `sure`: whether the point lies on one plateau in every evaluation, in every stage. `number`: whether
+    `z` is a number at all. `margin`: the least of the stages. `value` `(m, M)`: the label coordinates. `beside`:
+    whether a token of the sequence has no finite vector; an evaluation that masks it may still multiply it by 0.
     """
 
     order: Ints
@@ -56,7 +58,7 @@ class Evaluated(NamedTuple):
 
 
 def evaluate(stored: Stored, points: Labelled, stream: Stream, stairs: list[CheckedStaircase]) -> Evaluated:
-    """Every point through every stage."""
+    """Take all labelled points through all stages; `stairs` has one staircase per stage."""
     heads, m = read_attention(stored), stored.config["labels"]
     reads = Reads(heads[0], stream.key, stream.key, stream.code)
     codes = read_codes(stored, points.data, reads, points.places)
@@ -78,7 +80,7 @@ def evaluate(stored: Stored, points: Labelled, stream: Stream, stairs: list[Chec
 
 
 def _stage(stairs: CheckedStaircase, codes: Codes) -> StagePoints:
-    """One stage by itself, points in order."""
+    """One stage, for points in order."""
     z, radius = codes.z, codes.own + codes.other
     passed, sure = stairs.passed(z - radius, z + radius)
     margin = np.where(np.isfinite(z), stairs.room(z, passed) / radius, np.inf)
@@ -86,7 +88,8 @@ def _stage(stairs: CheckedStaircase, codes: Codes) -> StagePoints:
 
 
 def _added(stored: Stored, value: Floats, more: Floats) -> Floats:
-    """A stage's labels added to those of the stages before it, `(m, M)`: one rounded sum in the stored format."""
+    """The labels `more` of a stage added to those of the stages before it, `(m, M)`: one rounded sum in the stored
+    format."""
     dtype = stored["bos"].dtype
     total: Floats = (value.astype(dtype) + more.astype(dtype)).astype(np.float64)
     if ((total != 0.0) & (np.abs(total) < stored.format.tiny)).any():

@@ -1,4 +1,4 @@
-"""`locate`: from a model and facts to where they live in its weights."""
+"""`locate`: finds which neurons and rows of a model hold which facts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from monolayer.arrays import Bools
 from monolayer.checker.asked import asked_data
@@ -34,13 +35,13 @@ from monolayer.huggingface.reading import Files, asked_as
 from monolayer.huggingface.strict import ForeignError
 
 BEFORE = 16
-"""Tokens shown of what stands before an answer to a prompt."""
+"""How many tokens in front of an answer to a prompt its text shows."""
 
 
 def locate(
     model: Any, X: Any, Y: Any = None, *, lengths: Any = None, per: Belongs | None = None, unit: Unit | None = None
 ) -> Location:
-    """Where each fact lives: the neurons and rows that hold it, and what is answered without each neuron.
+    """Find where each fact lives: the neurons and rows that hold it, and what the model answers without each neuron.
 
     `model`: a model of one line or a robust one, a stock model of cells, or the folder of one. `X`, `Y`, `lengths`,
     `per`, `unit` as for `certify`; without labels, every place where the model answers is a fact. Answers are read from
@@ -70,6 +71,7 @@ def locate(
 
 
 def _in_own(stored: Stored, data: Sequences) -> Location:
+    """`locate` in a saved model of monolayer."""
     given = data.labels is not None or bool(stored.config.get("next_token"))
     if not given:
         reals = None if stored.classes is not None else int(stored.config["labels"])
@@ -100,7 +102,9 @@ def _in_own(stored: Stored, data: Sequences) -> Location:
 
 
 def _own_rows(stored: Stored, points: Labelled, fact: Fact) -> tuple[Slice, ...]:
-    sequence, position = fact[:2]
+    """The rows that hold a fact: those of its token and position, or of the begin token, and the bias if it is not
+    0."""
+    sequence, position = fact.sequence, fact.position
     found = [Slice("bos")]
     if position is not None:
         row = None if points.rows is None else int(points.rows[points.data.offsets[sequence] + position])
@@ -109,7 +113,8 @@ def _own_rows(stored: Stored, points: Labelled, fact: Fact) -> tuple[Slice, ...]
     return (*found, *[Slice(bias)] * bool(stored[bias].any()))
 
 
-def _own_names(stored: Stored) -> Callable[[Any], list[Any]]:
+def _own_names(stored: Stored) -> Callable[[NDArray[Any]], list[Any]]:
+    """A function from answers of the model, `(K,)` or `(K, m)`, to a list of labels as users write them."""
     if stored.classes is not None:
         names = stored.classes.names
         return lambda numbers: [names[number] for number in numbers.tolist()]
@@ -118,6 +123,7 @@ def _own_names(stored: Stored) -> Callable[[Any], list[Any]]:
 
 
 def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
+    """`locate` in a stock folder; `names`: of its tokens."""
     if net.dtype == "float64":
         raise DataError(
             "this folder stores facts in steps, whose labels are sums over many neurons: locate looks into folders of "
@@ -150,22 +156,25 @@ def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
 
 
 def _fact(data: Sequences, per: str, answering: int, label: Any, begin: str = "") -> Fact:
-    """The token or sequence that answers, with its text: after a prompt with what stands before it, None of vectors."""
+    """The fact that token or sequence number `answering` answers for; `begin`: name of the begin token.
+
+    `per`: what labels belong to, as in the config. `label`: None without labels.
+    """
     if per != "sequence" and answering == len(data.tokens):
-        return 0, -1, begin, label
+        return Fact(0, -1, begin, label)
     row, position = (answering, None) if per == "sequence" else data.place(answering)
     first, last = data.offsets[row : row + 2].tolist()
     if position is not None:
         last = answering + 1
         first = answering if data.prompts is None else max(first, last - BEFORE)
     if data.vocabulary is None:
-        return row, position, None, label
+        return Fact(row, position, None, label)
     names = map(str, data.vocabulary.decode(data.tokens[first:last]).tolist())
-    return row, position, ("" if data.prompts is not None else " ").join(names), label
+    return Fact(row, position, ("" if data.prompts is not None else " ").join(names), label)
 
 
 def _refuse(data: Sequences, strange: Bools, names: Names | None) -> None:
-    """An unknown key is no fact, whatever is answered there."""
+    """Raise an error if some token is unknown to the model, `strange` `(T,)`: there is no fact to find there."""
     if strange.any() and data.vocabulary is not None and names is not None:
         flat = int(strange.argmax())
         name = data.vocabulary.names[int(data.tokens[flat])]
@@ -173,7 +182,7 @@ def _refuse(data: Sequences, strange: Bools, names: Names | None) -> None:
 
 
 def _with_any_label(data: Sequences, per: Per, classes: Names | None, reals: int | None) -> Sequences:
-    """Data without labels, each place with one that nobody looks at."""
+    """The data with a placeholder label everywhere, so that every place counts as labelled."""
     count = len(data) if per == "sequence" else len(data.tokens)
     values = np.zeros(count, dtype=np.int64) if reals is None else np.zeros((count, reals))
     return replace(data, labels=Labels(values, per, classes))

@@ -1,4 +1,4 @@
-"""Where facts live: what `locate` returns. One `Place` per fact; neurons, rows, and what goes without each neuron."""
+"""What `locate` returns: for each fact, the neurons and rows that hold it, and the answers without each neuron."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SHOWN = 20
-"""Facts in the table that is the `repr`."""
+"""How many facts the table of the `repr` shows."""
 LONGEST_TEXT = 40
-"""Letters of a text in it."""
+"""How many characters of a text that table shows."""
 
 
 @dataclass(frozen=True, order=True)
 class Slice:
-    """Slice `index` along `axis` of `tensor`; without an index, all of it.
+    """Slice `index` along `axis` of the tensor named `tensor`; without an index, the whole tensor.
 
-    A hidden neuron is the slice of the matrix that it writes with. Setting that slice to 0, and setting to 0 what the
-    neuron returns in a forward pass, is the same ablation.
+    A hidden neuron is a slice of the matrix that it writes with. To set that slice to 0 is the same ablation as to set
+    to 0 what the neuron returns in a forward pass.
     """
 
     tensor: str
@@ -42,14 +42,18 @@ class Slice:
 
 
 class Others(NamedTuple):
-    """The other facts without a neuron: how many are answered otherwise, and the least that is known of one."""
+    """All other facts without a neuron: how many change their answer; `verdict`: how the least certain one is known."""
 
     changed: int
     verdict: Certainty
 
 
 class Ablation(NamedTuple):
-    """A fact without one of the neurons that hold it: the answer then (None: unknown), and whether it is another."""
+    """A fact without one of the neurons that hold it.
+
+    `answer`: the answer then, None if unknown. `changes`: whether it differs from the answer with the neuron, None if
+    unknown. `verdict`: how the answer is known. `others`: what happens to all other facts.
+    """
 
     neuron: Slice
     answer: Any
@@ -59,24 +63,33 @@ class Ablation(NamedTuple):
 
 
 class Ablated(NamedTuple):
-    """Every fact without one neuron: answers, which of them are others than before, and what is known of each."""
+    """All facts without one neuron: the answers, which of them change `(M,)`, and how each is known."""
 
     answers: list[Any]
     changed: Bools
     verdicts: list[Certainty]
 
 
-Fact = tuple[int, int | None, str | None, Any]
-"""Sequence, position, text and label of a point: a token, or the tokens of a sequence that has one label, and then no
-position. Of an answer to a prompt, the text is what stands before it."""
+class Fact(NamedTuple):
+    """A labelled point: a token, or a whole sequence, which then has no position.
+
+    `text`: the token or the tokens; for an answer to a prompt, what stands before it; None for vectors. `label`: None
+    if the data have no labels.
+    """
+
+    sequence: int
+    position: int | None
+    text: str | None
+    label: Any
 
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where one fact lives. `answer` is what the model says, `label` what the data say (without labels: the same).
+    """Where one fact lives. `answer` is what the model returns; `label` is that of the data, or the answer if they have
+    none.
 
-    `neurons` hold it, and `ablations` say of each what goes without it. `rows` are the embedding of the token that
-    answers, of its position, and biases.
+    `neurons` hold the fact; `ablations` say for each what the model answers without it. `rows`: the embedding of the
+    token that answers, that of its position, and biases. `verdict`: how the answer is known.
     """
 
     sequence: int
@@ -90,10 +103,11 @@ class Place:
 
     @property
     def neurons(self) -> tuple[Slice, ...]:
+        """The neurons that hold the fact."""
         return tuple(each.neuron for each in self.ablations)
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON; directions are rows of the tensors that are named."""
+        """The fact as a JSON object; slices are given by tensor, index and axis."""
         found = {name: _as_json(getattr(self, name)) for name in ("sequence", "position", "text", "label", "answer")}
         neurons = [
             {
@@ -110,19 +124,19 @@ class Place:
 class Location:
     """Where every fact lives, in the order of the data: `location[i]` is a `Place`.
 
-    `arithmetic` and `assumptions`: what *proved* is about. What is *measured* comes from one evaluation in float64.
+    `arithmetic` and `assumptions`: what *proved* refers to. What is *measured* comes from one evaluation in float64.
     """
 
     facts: list[Fact]
     writers: Writers
     matrix: Slice
-    """What the neurons write with: each is a slice of this tensor along this axis."""
+    """The matrix that the neurons write with: each neuron is a slice of this tensor along this axis."""
     rows: Callable[[int], tuple[Slice, ...]]
-    """Of a fact."""
+    """The rows of the fact with a given number."""
     wires: Callable[[Ints], Wires]
-    """Of some neurons."""
-    names: Callable[[Any], list[Any]]
-    """Class numbers, or real rows, to what users call them: `(K, …)` to a list."""
+    """What reads and writes which coordinates of the stream, given the numbers of the neurons that count."""
+    names: Callable[[NDArray[Any]], list[Any]]
+    """Turns class numbers `(K,)`, or rows of real numbers `(K, m)`, into a list of `K` labels as users write them."""
     arithmetic: str
     assumptions: tuple[str, ...]
 
@@ -141,7 +155,7 @@ class Location:
         return Place(sequence, position, text, label, answer, verdict, self.rows(i), ablations)
 
     def _fact(self, i: int) -> int:
-        """The number of a fact, from 0 on, where negative ones count from the end."""
+        """The number of a fact, 0 or more; a negative `i` counts from the end."""
         if not isinstance(i, int | np.integer):
             raise TypeError(f"a fact is asked for by its number, from 0 to {len(self) - 1}, not by {i!r}")
         if not -len(self) <= i < len(self):
@@ -149,7 +163,7 @@ class Location:
         return int(i) % len(self)
 
     def _ablation(self, number: int, i: int) -> Ablation:
-        """Neuron `number` and fact `i`, which it holds."""
+        """Fact `i` without neuron `number`, which holds it."""
         answer, state, changed = self.writers.ablated(number)
         least = np.delete(state, i).min(initial=PROVED)
         others = Others(int(changed.sum() - changed[i]), CERTAINTIES[least])
@@ -158,7 +172,7 @@ class Location:
         return Ablation(replace(self.matrix, index=number), named, own, CERTAINTIES[state[i]], others)
 
     def ablate(self, neuron: Slice) -> Ablated:
-        """Every fact without `neuron`."""
+        """All facts without `neuron`, one of those that some fact lists."""
         if not isinstance(neuron, Slice):
             raise DataError(f"a neuron is one of those that a fact lists (location[i].neurons), not {neuron!r}")
         number = neuron.index
@@ -175,12 +189,12 @@ class Location:
         return circuit(self.wires(numbers), [asdict(replace(self.matrix, index=one)) for one in numbers.tolist()])
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for machines."""
+        """All facts, the circuit of all of them, and what *proved* refers to, as a JSON object."""
         about = {"arithmetic": self.arithmetic, "assumptions": list(self.assumptions)}
         return {**about, "facts": [place.to_json() for place in self], "graph": self.graph()}
 
     def table(self, first: int = SHOWN) -> Table:
-        """A table for the terminal: a line per fact and neuron."""
+        """A table for the terminal with a line per fact and neuron, of the first `first` facts."""
         from rich.table import Table
 
         title = f"where each of {plural(len(self), 'fact')} lives; proved is about {self.arithmetic}"
@@ -208,20 +222,30 @@ class Location:
         return "\n".join(line.rstrip() for line in text.get().rstrip().split("\n")) + more
 
     def _named(self, answer: NDArray[Any], state: Ints) -> list[Any]:
+        """Answers as users write them, None where they are not known."""
         pairs = zip(self.names(answer), state.tolist(), strict=True)
         return [None if known == NOT_KNOWN else name for name, known in pairs]
 
     @cached_property
     def _answers(self) -> list[Any]:
+        """The answers at all facts, as users write them."""
         return self._named(self.writers.answer, self.writers.state)
 
 
-def _table_lines(place: Place, others: int) -> list[tuple[str, str, str]]:
-    """What holds a fact, one line each."""
+class TableLine(NamedTuple):
+    """Three cells of the table: what holds a fact, the answer without it, and how many other facts change."""
+
+    holds: str
+    without: str
+    others: str
+
+
+def _table_lines(place: Place, others: int) -> list[TableLine]:
+    """A line per neuron that holds the fact, or one for its rows if no neuron does; `others`: number of other facts."""
     if not place.ablations:
-        return [(" + ".join(map(str, place.rows)), "", "")]
+        return [TableLine(" + ".join(map(str, place.rows)), "", "")]
     return [
-        (
+        TableLine(
             str(each.neuron),
             f"{_word(each.answer) if each.changes is not False else 'the same'} ({each.verdict})",
             f"{each.others.changed:,} of {others:,} ({each.others.verdict})",
@@ -231,10 +255,11 @@ def _table_lines(place: Place, others: int) -> list[tuple[str, str, str]]:
 
 
 def _word(value: Any) -> str:
-    """A name as people can see it, also where it is blank."""
+    """A name as text; quoted if it is empty or begins or ends with white space."""
     text = "?" if value is None else str(value)
     return text if text.strip() == text != "" else repr(value)
 
 
 def _as_json(value: Any) -> Any:
+    """NumPy values as Python ones."""
     return value.tolist() if hasattr(value, "tolist") else value

@@ -1,7 +1,7 @@
 """Which neurons write at which facts, and the answers without them, for lines, robust models and stock folders.
 
-A neuron *writes* at a fact where what it returns there may be other than 0. Without it, only those facts can change: at
-all others its column of the output matrix is multiplied by exactly 0.
+A neuron *writes* at a fact if it may return a number other than 0 there. Only these facts can change without the
+neuron: at all others its column of the output matrix is multiplied by exactly 0.
 
 Letters: `M` facts, `H` neurons, `Q` pairs of a fact and a neuron that holds it.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,17 +36,32 @@ from monolayer.errors import DataError
 Certainty = Literal["proved", "measured", "unknown"]
 CERTAINTIES: tuple[Certainty, ...] = ("unknown", "measured", "proved")
 NOT_KNOWN, MEASURED, PROVED = range(3)
-"""Of an answer: it is not known; by one evaluation in float64; in every evaluation that a certificate covers."""
-KnownAnswers = tuple[NDArray[Any], Ints]
-"""Class numbers `(K,)` or rows of real numbers `(K, m)`, and what is known of each."""
+"""How an answer is known: not at all; from one evaluation in float64; for every evaluation that a certificate covers.
+
+They index `CERTAINTIES`, and a larger number is more certain."""
+
+
+class KnownAnswers(NamedTuple):
+    """Answers, as class numbers `(K,)` or rows of real numbers `(K, m)`; `state` `(K,)`: how each is known."""
+
+    answer: NDArray[Any]
+    state: Ints
+
+
+class AblatedAnswers(NamedTuple):
+    """The answers at all facts without one neuron, how each is known `(M,)`, and where it surely differs `(M,)`."""
+
+    answer: NDArray[Any]
+    state: Ints
+    changed: Bools
 
 
 @dataclass(frozen=True, eq=False)
 class Writers:
-    """Answers at all facts, each with what is known of it (`state`).
+    """The answers at all `M` facts, how each is known (`state`), and which neurons write there.
 
-    Neuron `j` writes at the facts `order[start[j]:stop[j]]`, which `without(j)` answers without it. It holds `fact[q]`
-    where `neuron[q] = j`; pairs come in order of their facts.
+    Neuron `j` writes at the facts `order[start[j]:stop[j]]`; `without(j)` returns the answers there without it. Neuron
+    `neuron[q]` holds the fact `fact[q]`, for `q` below `Q`; these pairs come in order of their facts.
     """
 
     answer: NDArray[Any]
@@ -58,20 +73,22 @@ class Writers:
     neuron: Ints
     without: Callable[[int], KnownAnswers]
 
-    def ablated(self, neuron: int) -> tuple[NDArray[Any], Ints, Bools]:
-        """Without one neuron: the answer at every fact, what is known of it, and where it is surely another."""
+    def ablated(self, neuron: int) -> AblatedAnswers:
+        """The answers at all facts without neuron number `neuron`."""
         at = self.order[self.start[neuron] : self.stop[neuron]]
         answer, state = self.answer.copy(), self.state.copy()
-        answer[at], known = self.without(neuron)
-        state[at] = np.minimum(known, state[at])
+        without = self.without(neuron)
+        answer[at], state[at] = without.answer, np.minimum(without.state, state[at])
         apart = answer != self.answer
-        return answer, state, (apart if apart.ndim == 1 else apart.any(axis=1)) & (state > NOT_KNOWN)
+        differs = apart if apart.ndim == 1 else apart.any(axis=1)
+        return AblatedAnswers(answer, state, differs & (state > NOT_KNOWN))
 
 
 def listed(given: KnownAnswers, fact: Ints, neuron: Ints, holds: Bools, without: KnownAnswers, count: int) -> Writers:
-    """From all pairs of a fact and one of `count` neurons that may write there, some of which hold it.
+    """`Writers`, from all pairs `(fact, neuron)` of a fact and a neuron that may write there.
 
-    `given`, `without`: answers by fact and by pair.
+    `given`: the answers by fact. `holds`: whether the neuron of each pair holds its fact. `without`: by pair, the
+    answer at the fact without the neuron. `count`: number of neurons.
     """
     order = np.lexsort((fact, neuron))
     answer, state = (column[order] for column in without)
@@ -85,21 +102,21 @@ def listed(given: KnownAnswers, fact: Ints, neuron: Ints, holds: Bools, without:
         stop=stop,
         fact=fact[held],
         neuron=neuron[held],
-        without=lambda j: (answer[start[j] : stop[j]], state[start[j] : stop[j]]),
+        without=lambda j: KnownAnswers(answer[start[j] : stop[j]], state[start[j] : stop[j]]),
     )
 
 
 # -- lines: steps ----
 #
-# exact   neuron j is on at every point left of its step: without it, all of these lose its jump
-# runs    neuron r is on at the points of one run: without it, these are answered with 0
+# exact   neuron j is on at every point left of its step; without it, all of these points lose its jump
+# runs    neuron r is on at the points of one run; without it, these points are answered with 0
 #
-# So the label of a fact of `exact` is a sum over many neurons; that of the nearest step holds it. No sum rounds, so
-# what a certificate says of the whole readout covers it without one of its neurons.
+# In `exact` the label of a fact is a sum over many neurons; the neuron of the nearest step is said to hold the fact. No
+# sum rounds, so what a certificate proves about the readout also covers the readout without one of its neurons.
 
 
 def line_writers(stored: Stored, points: Labelled) -> Writers:
-    """The neurons of a line of steps."""
+    """The neurons of a line of steps that write at each labelled point, and the answers without them."""
     if stored.stages > 1:
         raise DataError(
             f"locate looks into lines, robust models and stock folders of cells; this readout has {stored.stages} "
@@ -107,12 +124,12 @@ def line_writers(stored: Stored, points: Labelled) -> Writers:
         )
     if stored.config["target"] != "classes" and not copies(stored):
         raise UnhandledError("the head does not copy the label slots")
-    read_attention(stored)  # which says more plainly than the readout what is wrong
+    read_attention(stored)  # its errors are plainer than those of the readout, so it is checked first
     stairs = read_staircase(stored)
     found = evaluate(stored, points, read_stream(stored, points.data, points.rows), [stairs])
     written = stored["feed_forward.stages.0.weight_2"].astype(np.float64)
     back = np.argsort(found.first.plateau, kind="stable")
-    plateau, order = found.first.plateau[back], found.order[back]  # `plateau` counts the steps left of a point
+    plateau, order = found.first.plateau[back], found.order[back]  # `plateau`: how many steps lie left of a point
     sure, value = (found.sure & found.number & ~found.beside)[back], found.value[:, back]
     number = np.arange(written.shape[1])
     start, stop = (np.searchsorted(plateau, number, side=side) for side in ("left", "right"))
@@ -123,32 +140,33 @@ def line_writers(stored: Stored, points: Labelled) -> Writers:
         here = slice(start[j], stop[j])
         return _answers(stored, value[:, here] - written[:, j : j + 1], sure[here])
 
-    answer, state = _answers(stored, value, sure)
-    whole: tuple[NDArray[Any], Ints] = np.empty_like(answer), np.empty_like(state)
-    whole[0][order], whole[1][order] = answer, state
+    found_answers = _answers(stored, value, sure)
+    answer, state = (np.empty_like(column) for column in found_answers)
+    answer[order], state[order] = found_answers
     held = np.flatnonzero(sure & (plateau < len(number)))
     held = held[np.argsort(order[held])]
-    return Writers(*whole, order, start, stop, order[held], plateau[held], without)
+    return Writers(answer, state, order, start, stop, order[held], plateau[held], without)
 
 
 def _answers(stored: Stored, value: Floats, sure: Bools) -> KnownAnswers:
-    """What the head makes of label coordinates `(m, K)`."""
+    """The answers of the head for label coordinates `(m, K)`; `sure` `(K,)`: whether these are the same everywhere."""
     if stored.classes is None:
         found, state = value.T, np.full(value.shape[1], PROVED)
     else:
         answer = head_classes(stored, value[0])
         likely = np.clip(np.rint(value[0]), 0, len(stored.classes) - 1).astype(np.int64)
         found, state = np.where(answer >= 0, answer, likely), np.where(answer >= 0, PROVED, MEASURED)
-    return found, np.where(sure & np.isfinite(value).all(axis=0), state, NOT_KNOWN)
+    return KnownAnswers(found, np.where(sure & np.isfinite(value).all(axis=0), state, NOT_KNOWN))
 
 
 # -- robust models: half-spaces ----
 #
-# Each pair of a fact and a neuron is judged as a point of its own, at which the other neurons of the fact are on.
+# Each pair of a fact and a neuron is judged as a point of its own, at which only the other neurons of the fact are on.
 
 
 def robust_writers(stored: Stored, points: Labelled) -> Writers:
-    """The neurons that may be on at each fact, at no noise."""
+    """The neurons of a robust model that may be on at each labelled point, and the answers without them; without
+    noise."""
     asked = question_of(stored, points)
     gated, shares = asked.gated, Shares.of(0.0, asked.gated, asked.longest, asked.format)
     quiet = silent(asked.top, asked.size, shares)
@@ -156,13 +174,13 @@ def robust_writers(stored: Stored, points: Labelled) -> Writers:
     on = asked.found.value + error > 0.0
     found, error = Pairs._make(column[on] for column in asked.found), error[on]
 
-    def judge(pairs: Pairs, off: Floats, rows: Ints) -> tuple[Ints, Ints]:
+    def judge(pairs: Pairs, off: Floats, rows: Ints) -> KnownAnswers:
         known = rows >= 0
         likely = _likely(gated, pairs, rows.clip(0))
         right = point_verdicts(pairs, off, gated, rows.clip(0), likely, shares).right
-        return likely, np.where(known, np.where(right & quiet, PROVED, MEASURED), NOT_KNOWN)
+        return KnownAnswers(likely, np.where(known, np.where(right & quiet, PROVED, MEASURED), NOT_KNOWN))
 
-    # Of every pair, `left_out`, the other pairs of its point.
+    # For every pair (`left_out`), all other pairs of its point.
     first, last = (np.searchsorted(found.point, found.point, side=side) for side in ("left", "right"))
     left_out = np.repeat(np.arange(len(first)), last - first)
     other = np.concatenate([np.zeros(0, np.int64), *map(np.arange, first, last)])
@@ -188,12 +206,15 @@ def _likely(gated: Gated, pairs: Pairs, rows: Ints) -> Ints:
 
 # -- stock folders: half-spaces in enclosed numbers ----
 #
-# What enters the last norm is a sum over neurons; without one of them its share is taken away, and what the others may
-# be off by stays.
+# What enters the last norm is a sum over neurons. Without one of them, its term is subtracted from the middle; the
+# radius stays.
 
 
 def cells_writers(net: Network, data: Sequences, places: StockPlaces) -> Writers:
-    """The neurons that may wake at each fact; those that read more than 0 there hold it."""
+    """The neurons of a stock folder that may wake at each labelled point, and the answers without them.
+
+    A neuron that reads more than 0 at a point is said to hold it.
+    """
     program, M = Program(net), len(places.answering)
     fact_of = np.full((len(data) if net.task == "sequence" else len(data.tokens)) + places.begins, -1)
     fact_of[places.answering] = np.arange(M)
@@ -215,9 +236,11 @@ def cells_writers(net: Network, data: Sequences, places: StockPlaces) -> Writers
                 found.append((fact[point], neuron, some.above[cut].astype(np.int64), *judged))
     columns = [np.concatenate(column) for column in zip(*found, strict=True)] if found else [np.zeros(0, np.int64)] * 5
     fact, neuron, above, *without = columns
-    return listed((answer, state), fact, neuron, above > 0, (without[0], without[1]), len(net["W_1"]))
+    given = KnownAnswers(answer, state)
+    return listed(given, fact, neuron, above > 0, KnownAnswers(*without), len(net["W_1"]))
 
 
-def _head_answers(program: Program, stream: Enclosed) -> tuple[Ints, Ints]:
+def _head_answers(program: Program, stream: Enclosed) -> KnownAnswers:
+    """The answers where this stream enters the last norm: proved if every evaluation gives them, otherwise measured."""
     answer, sure = program.head.answers(stream)
-    return answer, np.where(sure, PROVED, MEASURED)
+    return KnownAnswers(answer, np.where(sure, PROVED, MEASURED))
