@@ -105,7 +105,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "module": (lambda: ml.refute_hardmax(nn.MultiheadAttention(4, 1)), "weights are a MultiheadAttention; give a file"),
     "model": (
         lambda: ml.certify(nn.Linear(2, 2), X, Y),
-        "a Linear is no model of monolayer: give one, or the folder of a saved one",
+        "a Linear is not a model of monolayer: give one, or the folder of a saved one",
     ),
 }
 

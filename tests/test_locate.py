@@ -219,7 +219,7 @@ def test_facts_are_the_labelled_places() -> None:
     asked = [(one.text, one.answer) for one in ml.locate(ml.memorize_as("gpt2", prompts, answers), prompts, answers)]
     pairs = list(zip(prompts, answers, strict=True))
     assert asked == [fact for one, two in pairs for fact in ((one, two), (one + two, "</s>"))]
-    with pytest.raises(ml.DataError, match="a list is no model of monolayer"):
+    with pytest.raises(ml.DataError, match="a list is not a model of monolayer"):
         ml.locate(rows, labels)
 
 

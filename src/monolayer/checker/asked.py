@@ -1,4 +1,4 @@
-"""The data that a claim is about: read as the builder reads them, and compared with what the caller gave."""
+"""The data that a claim is about: read by the reader of the builder, then compared with what the caller gave."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ from monolayer.data.shards import files
 
 
 def asked_data(X: Any, Y: Any, lengths: Any, per: Belongs | None, unit: Unit | None, like: Manner) -> Sequences:
-    """The data by the reader that the builder uses, compared once more with what the caller gave (`given.py`)."""
+    """The data that the caller gave, read as the builder reads them and compared with what was given (`given.py`).
+
+    `X`, `Y`, `lengths`, `per`, `unit`: as for `memorize`. `like`: how the model reads data, for what is left out.
+    """
     if isinstance(X, str | os.PathLike):
         if Y is None and lengths is None:
             return asked_files(X, per=per, unit=unit, like=like)
-        return sequences_of(X, Y, lengths=lengths)  # an error that says so
+        return sequences_of(X, Y, lengths=lengths)  # raises an error: a path comes without Y and lengths
     X, Y = repeatable(X), repeatable(Y)
     if per is None and like.per == "answer" and Y is None and not _is_table(X) and are_texts(X, X):
-        per = "answer"  # prompts alone: an error that says so
+        per = "answer"  # prompts without answers: the reader raises an error
     data = Sequences.of(X, Y, lengths=lengths, per=per, unit=unit, like=like)
     cut = unit or like.unit
     if _is_table(X):
@@ -48,7 +51,7 @@ def asked_files(
     labels: str | None = None,
     vocabulary: Names | None = None,
 ) -> Sequences:
-    """The data of files, by `monolayer.data.read`, compared once more with the files. Options are those of `read`."""
+    """The data in files, read by `monolayer.data.read` and compared with the files. Options are those of `read`."""
     columns = {"format": format, "tokens": tokens, "labels": labels}
     data = read(path, like=like, unit=unit, per=per, vocabulary=vocabulary, **columns)
     confirm_files(data, files(path), ReadOptions(unit or (like or Manner()).unit, **columns))
@@ -56,5 +59,5 @@ def asked_files(
 
 
 def _is_table(X: Any) -> bool:
-    """Whether data have rows of their own, with labels among them: a dict, or a table."""
+    """Whether data are a dict or a table, whose rows may have labels."""
     return isinstance(X, Mapping) or (is_frame(X) and not isinstance(X, Sequences))

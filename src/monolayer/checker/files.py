@@ -1,8 +1,8 @@
-"""The caller's files once more, line by line, in code that shares nothing with the reader.
+"""A second reading of the caller's files, line by line, in code that shares nothing with the reader.
 
-Files are walked through a line or a batch at a time, so that memory does not grow with them; only npz files, and JSON
-files of one array or object, are held whole, as they are by the reader. By the time this code runs the reader has
-accepted the data, so there are no messages about bad data here: whatever goes wrong is a difference of two readings.
+Files are read a line or a batch at a time, so that memory does not grow with them. Only npz files, and JSON files of
+one array or object, are held whole, as the reader holds them. When this code runs, the reader has accepted the data. So
+it has no messages about bad data: any failure is a difference between the two readings.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from monolayer.checker.given import DataComparison, confirm_arrays, confirm_rows, confirm_texts
 from monolayer.checker.rows import LABELS, ROWS, Chosen, ReadOptions, Row, choose, key, second_look
 from monolayer.data import Sequences
 
 LONGEST_JSON = 1 << 27
-"""Characters of a JSON file that is one array or object."""
+"""Most characters of a JSON file that is read as one array or object."""
 FORMAT_OF_SUFFIX = {
     **dict.fromkeys(("conll", "iob", "iob2", "bio", "bioes"), "conll"),
     **dict.fromkeys(("jsonl", "ndjson", "json"), "jsonl"),
@@ -32,7 +33,7 @@ FORMAT_OF_SUFFIX = {
 
 
 def confirm_files(data: Sequences, files: list[str], options: ReadOptions) -> None:
-    """Raise an error unless `data` hold what is in the files, one after the other."""
+    """Raise an error unless `data` hold exactly what is in the files, one after the other."""
     if "-" in files:  # standard input cannot be read twice
         return
     answers = data.prompts is not None
@@ -53,11 +54,12 @@ def confirm_files(data: Sequences, files: list[str], options: ReadOptions) -> No
 
 
 def _format(file: str, options: ReadOptions) -> str:
+    """The format of a file: the one that the caller chose, or that of its suffix."""
     return options.format or FORMAT_OF_SUFFIX[Path(file.lower().removesuffix(".gz")).suffix.removeprefix(".")]
 
 
 def _rows_of_file(file: str, options: ReadOptions, answers: bool) -> tuple[Iterator[Row], str]:
-    """The rows of a file, and what text in them is cut into."""
+    """The rows of a file, and how text in them is cut; `answers`: whether they are prompts and answers."""
     format = _format(file, options)
     if format in ("conll", "conllu"):
         return _conll(file, options, format == "conllu"), "whole"
@@ -78,14 +80,14 @@ def _rows_of_file(file: str, options: ReadOptions, answers: bool) -> tuple[Itera
 
 
 def _text_lines(file: str) -> Iterator[str]:
-    """Lines end with a line feed and nothing else; a byte-order mark at the start is none of the text."""
+    """The lines of a text file, which may be gzipped. Only a line feed ends a line; a byte-order mark is left out."""
     opened: Any = gzip.open if file.lower().endswith(".gz") else open
     with opened(file, "rt", encoding="utf-8-sig", newline="\n") as text:
         yield from text
 
 
 def _objects(file: str) -> Iterator[Any]:
-    """The objects of JSON Lines, or of one array; pairs of a key and a value, or of an object that holds these."""
+    """The objects of JSON Lines or of one JSON array; of one JSON object of other keys than usual, its items."""
     if Path(file.removesuffix(".gz")).suffix == ".json":
         opened: Any = gzip.open if file.endswith(".gz") else open
         with opened(file, "rt", encoding="utf-8") as text:
@@ -105,7 +107,7 @@ def _objects(file: str) -> Iterator[Any]:
 
 
 def _records(file: str, tabs: bool) -> Iterator[list[str]]:
-    """The rows of CSV or TSV, the header first, without blank lines."""
+    """The rows of a CSV file, or of a TSV file if `tabs`, the header first, without blank lines."""
     if tabs:
         yield from (line.rstrip("\r\n").split("\t") for line in _text_lines(file) if line.rstrip("\r\n"))
         return
@@ -117,7 +119,7 @@ def _records(file: str, tabs: bool) -> Iterator[list[str]]:
 
 
 def _conll(file: str, options: ReadOptions, universal: bool) -> Iterator[Row]:
-    """Tokens and labels of a file with a token per line, and blank lines between sequences."""
+    """Tokens and labels of a CoNLL file: one token per line, blank lines between sequences; `universal`: CoNLL-U."""
     tabs, tokens, labels = universal or _has_tabs(file), list[str](), list[str]()
     token, label = int(options.tokens or (2 if universal else 1)), int(options.labels or (4 if universal else -1))
     for line in chain(_text_lines(file), [""]):
@@ -136,7 +138,7 @@ def _conll(file: str, options: ReadOptions, universal: bool) -> Iterator[Row]:
 
 
 def _has_tabs(file: str) -> bool:
-    """Whether the first line that is a token, or else could be one, has a tab."""
+    """Whether the columns of a CoNLL file are separated by tabs, judged by its first line with a tab or a token."""
     for line in _text_lines(file):
         if "\t" in line or not (line.isspace() or line.startswith(("#", "-DOCSTART-"))):
             return "\t" in line
@@ -144,6 +146,7 @@ def _has_tabs(file: str) -> bool:
 
 
 def _confirm_npz(comparison: DataComparison, file: str, options: ReadOptions) -> None:
+    """Compare the next sequences with the arrays of an npz file."""
     with np.load(file, allow_pickle=False) as stored:
         names = (options.tokens or "X", options.labels or "Y", "lengths")
         X, Y, lengths = (stored.get(name) for name in names)
@@ -151,7 +154,7 @@ def _confirm_npz(comparison: DataComparison, file: str, options: ReadOptions) ->
 
 
 def _confirm_parquet(comparison: DataComparison, file: str, options: ReadOptions) -> None:
-    """Lists of numbers are compared as arrays, which is many times as fast as Python values are."""
+    """Compare the next sequences with a Parquet file. Lists of numbers are compared as arrays, which is much faster."""
     chosen = _parquet_columns(file, options, answers=False)
     by_token = comparison.data.labels is not None and comparison.data.labels.per == "token"
     for tokens, label in _parquet(file, chosen):
@@ -167,6 +170,7 @@ def _confirm_parquet(comparison: DataComparison, file: str, options: ReadOptions
 
 
 def _parquet_columns(file: str, options: ReadOptions, answers: bool) -> Chosen:
+    """The columns of a Parquet file to read."""
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(file) as stored:
@@ -174,7 +178,7 @@ def _parquet_columns(file: str, options: ReadOptions, answers: bool) -> Chosen:
 
 
 def _parquet(file: str, chosen: Chosen) -> Iterator[tuple[Any, Any]]:
-    """Tokens and labels (None: there are none) of some rows of a Parquet file, as Arrow columns."""
+    """Tokens and labels of a Parquet file as Arrow columns, some rows at a time; labels are None if there are none."""
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(file) as stored:
@@ -184,19 +188,20 @@ def _parquet(file: str, chosen: Chosen) -> Iterator[tuple[Any, Any]]:
 
 
 def _arrow_rows(tokens: Any, label: Any) -> Iterator[Row]:
+    """Rows of Python values, from an Arrow column of tokens and one of labels, or None."""
     labels = [None] * len(tokens) if label is None else label.to_pylist()
     return map(key, zip(tokens.to_pylist(), labels, strict=True))
 
 
 class ArrowNumbers(NamedTuple):
-    """Numbers of an Arrow column, and the lengths of the lists that they came in, None where there are no lists."""
+    """The numbers of an Arrow column; `lengths`: of the lists that they lie in, None if they lie in no lists."""
 
-    values: Any
+    values: NDArray[Any]
     lengths: list[int] | None
 
 
 def _arrow_numbers(column: Any) -> ArrowNumbers | None:
-    """The numbers of a column of numbers, or of lists of them, without a gap; None for other columns."""
+    """The numbers of an Arrow column of numbers, or of lists of numbers, none missing; None for other columns."""
     from pyarrow import types
 
     lengths = None

@@ -1,10 +1,10 @@
-"""What was read against what was given: the checker's own look at the caller's data.
+"""Compares the data that were read with the data that the caller gave.
 
-Builder and checker read data with one reader (`monolayer.data`). A fault in it would give both the same wrong data, and
-a model of the wrong data would be proved. So the checker takes what the caller gave once more, in a few lines that
-share nothing with the reader, and compares token by token and label by label. Arrays and lists are compared here,
-`rows.py` walks through dicts and tables, `files.py` through files. Data that come as `Sequences` were read before;
-nothing is left to compare them with.
+Builder and checker use one reader (`monolayer.data`). A fault in it would give both the same wrong data, and a model of
+wrong data would be proved. So the checker looks at what the caller gave a second time, in a few lines that share
+nothing with the reader, and compares token by token and label by label. Arrays and lists are compared here, dicts and
+tables in `rows.py`, files in `files.py`. Data that come as `Sequences` were read before, and there is nothing to
+compare them with.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 
 CHUNK = 1 << 16
-"""Tokens of rows that are compared at a time, so that few of them are Python objects at any moment."""
+"""How many tokens are compared at a time, so that few of them are Python objects at any moment."""
 
 _PLAIN = {str, int, float, bool, list, type(None)}
 
 
 def repeatable(X: Any) -> Any:
-    """`X` itself, or a list of what it yields if it can be walked through only once."""
+    """`X` itself, or a list of its items if it is an iterator, which can be read only once."""
     return list(X) if hasattr(X, "__next__") else X
 
 
 class DataComparison:
-    """Walks through `data` beside what was given, part by part, and raises an error at the first difference."""
+    """Compares `data` with what the caller gave, part by part, and raises an error at the first difference.
+
+    Each call compares the next part, so the data never need to be Python objects all at once.
+    """
 
     def __init__(self, data: Sequences) -> None:
         self.data = data
@@ -41,7 +44,7 @@ class DataComparison:
         self._names: dict[int, Any] = {}
 
     def lengths(self, given: Any) -> None:
-        """The lengths of the next sequences."""
+        """Compare the lengths of the next sequences."""
         wanted = np.asarray(given, dtype=np.int64)
         read = self.data.lengths[self._sequences : self._sequences + len(wanted)]
         if len(read) < len(wanted):
@@ -53,14 +56,14 @@ class DataComparison:
         self._sequences += len(wanted)
 
     def tokens(self, given: Any) -> None:
-        """The next tokens, a list or an array of them."""
+        """Compare the next tokens with a list or an array."""
         start, self._tokens = self._tokens, self._tokens + len(given)
         wrong = self._differs(self.data.tokens[start : self._tokens], self.data.vocabulary, given)
         if wrong is not None:
             raise fault(f"{self.data.where(start + wrong)} was given as {plain(given[wrong])!r} and read as another")
 
     def labels(self, given: Any) -> None:
-        """The labels of the next tokens, or of the next sequences, a list or an array of them; gaps are among them."""
+        """Compare the labels of the next tokens or sequences with a list or an array, which may have gaps."""
         data, labels = self.data, self.data.labels
         start, self._places = self._places, self._places + len(given)
         there = start + _labelled(given, labels is None or labels.classes is not None)
@@ -86,7 +89,7 @@ class DataComparison:
             raise fault(f"the label of {place} was given as {plain(given[wrong])!r} and read as another")
 
     def finish(self) -> None:
-        """Raise an error if fewer were given than read, or if integers were read as real numbers."""
+        """Raise an error if more was read than was given, or if integers were read as real numbers."""
         if self._sequences < len(self.data):
             raise fault(f"{self._sequences} sequences were given and {len(self.data)} were read")
         labels = self.data.labels
@@ -96,7 +99,10 @@ class DataComparison:
             raise fault("labels were given as integers and read as real numbers")
 
     def _differs(self, read: Any, names: Any, given: Any) -> int | None:
-        """The first of the values that is not as `given`; `read`: row numbers of `names`, or without names reals."""
+        """Number of the first value in `read` that differs from `given`, None if all agree.
+
+        `read`: row numbers of `names`, or real numbers if `names` is None.
+        """
         if len(read) != len(given):
             return min(len(read), len(given) - 1)
         if names is None and isinstance(given, np.ndarray) and not _large(given):
@@ -113,14 +119,14 @@ class DataComparison:
         return int(wrong.argmax()) if wrong.any() else None
 
     def _array(self, names: Any) -> Any:
-        """The names as an array, made once."""
+        """The names as an array, which is made only once per table."""
         return self._names.setdefault(id(names), np.array(names.names, dtype=object))
 
 
 def confirm(data: Sequences, X: Any, Y: Any = None, lengths: Any = None, unit: str = "characters") -> None:
-    """Raise an error unless `data` hold the tokens of `X` and the labels of `Y`, in their order and no others.
+    """Raise an error unless `data` hold exactly the tokens of `X` and the labels of `Y`, in their order.
 
-    Arrays, tensors and lists. `unit`: what a string in the place of a sequence is.
+    `X`, `Y`, `lengths`: arrays, tensors or lists. `unit`: how a string in the place of a sequence is cut.
     """
     if data.prompts is not None and not isinstance(X, Sequences):
         prompts, answers = plain(X), plain(Y)
@@ -136,7 +142,7 @@ def confirm(data: Sequences, X: Any, Y: Any = None, lengths: Any = None, unit: s
 
 
 def confirm_arrays(comparison: DataComparison, X: Any, Y: Any, lengths: Any, unit: str) -> None:
-    """Compare the next sequences with arrays or lists."""
+    """Compare the next sequences with arrays or lists, as `confirm` gets them."""
     block = max(1, CHUNK // X.shape[1]) if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "U" else 0
     if 0 < block < len(X) and isinstance(Y, np.ndarray | list | None):  # few strings are Python objects at any moment
         for start in range(0, len(X), block):
@@ -168,9 +174,9 @@ def confirm_labels(comparison: DataComparison, Y: Any, sizes: list[int]) -> None
 
 
 def confirm_rows(comparison: DataComparison, rows: Iterable[tuple[Any, Any]], unit: str, labelled: bool = True) -> None:
-    """Compare the next sequences, one after the other, with rows of tokens, or text, and their label or labels.
+    """Compare the next sequences with rows: tokens or text, and their label or labels.
 
-    `labelled`: whether the labels count.
+    `unit`: how text is cut. `labelled`: whether to compare the labels too.
     """
     data, sizes = comparison.data, list[int]()
     by_token = data.labels is not None and data.labels.per == "token"
@@ -195,7 +201,7 @@ def confirm_rows(comparison: DataComparison, rows: Iterable[tuple[Any, Any]], un
 
 
 def confirm_texts(data: Sequences, rows: Iterable[tuple[Any, Any]]) -> None:
-    """Prompts and answers: text is cut without loss, so what was read must give it back."""
+    """Compare prompts and answers with rows of both. Text is cut without loss, so what was read must give it back."""
     count = 0
     for row, (prompt, answer) in enumerate(rows):
         two, count = (prompt, "" if _none(answer) else answer), row + 1
@@ -206,7 +212,7 @@ def confirm_texts(data: Sequences, rows: Iterable[tuple[Any, Any]]) -> None:
 
 
 def _per_token(label: Any, count: int) -> list[Any]:
-    """The labels of `count` tokens: a list, or text with a word, or a letter, for each."""
+    """The labels of `count` tokens, given as a list, or as text with one word or one character per token."""
     if _none(label):
         return [None] * count
     labels = list(label)
@@ -219,11 +225,12 @@ def _per_token(label: Any, count: int) -> list[Any]:
 
 
 def _cut(text: str, unit: str) -> list[str]:
+    """The tokens of a text: its words, the text as a whole, or its characters."""
     return text.split() if unit == "words" else [text] if unit == "whole" else list(text)
 
 
 def _labelled(rows: Any, classes: bool) -> Any:
-    """Which of the given labels are labels: not None, not NaN, and no −100 among classes."""
+    """Numbers of the given labels that are not gaps. None and NaN are gaps, and −100 is one among classes."""
     if not isinstance(rows, np.ndarray):
         kinds = set(map(type, rows))
         if kinds <= {str, int, bool}:
@@ -236,29 +243,30 @@ def _labelled(rows: Any, classes: bool) -> Any:
 
 
 def _none(one: Any) -> bool:
-    """None, NaN, pandas' NA, or a vector of NaN alone."""
+    """Whether a label is a gap: None, NaN, NA of pandas, or a vector of NaN only."""
     if isinstance(one, list):
         return len(one) > 0 and isinstance(one[0], float) and all(each != each for each in one)
     return one is None or type(one).__name__ in ("NAType", "NaTType") or bool(one != one)
 
 
 def _has_reals(given: Any) -> bool:
+    """Whether an array or list has real numbers among its values."""
     return given.dtype.kind == "f" if isinstance(given, np.ndarray) else float in set(map(type, given))
 
 
 def _large(numbers: Any) -> bool:
-    """Whether an array holds integers that NumPy would round to compare them with real numbers."""
+    """Whether an array holds integers that NumPy would round when it compares them with real numbers."""
     return numbers.dtype.kind in "iu" and numbers.size > 0 and max(int(numbers.max()), -int(numbers.min())) > 2**53
 
 
 def _vector(value: Any) -> list[Any]:
-    """A real vector, or a number as a vector of one."""
+    """A real vector as a list; a number as a list of one."""
     found = plain(value)
     return [plain(one) for one in found] if isinstance(found, list | tuple) else [found]
 
 
 def plain(value: Any) -> Any:
-    """Arrays, tensors and their kin as lists, with None for what is masked or missing; all else as it is."""
+    """Arrays, tensors, columns and tables as lists, with None for what is masked or missing; all else unchanged."""
     if type(value) in _PLAIN:
         return value
     if hasattr(value, "iter_rows") or hasattr(value, "itertuples"):  # a table of labels: Polars, pandas
@@ -278,7 +286,7 @@ def _is_machine_numbers(value: Any) -> bool:
 
 
 def _flat(rows: Any, sizes: list[int]) -> Any:
-    """Values of all rows one after the other, each row cut to its size."""
+    """The values of all rows one after the other; row `i` counts up to `sizes[i]`."""
     if not isinstance(rows, np.ndarray):
         return list(chain.from_iterable(row[:size] for row, size in zip(rows, sizes, strict=True)))
     inside = np.arange(rows.shape[1]) < np.array(sizes)[:, None]
@@ -286,5 +294,5 @@ def _flat(rows: Any, sizes: list[int]) -> Any:
 
 
 def fault(words: str) -> DataError:
-    """The error for data that were read otherwise than they were given."""
+    """The error to raise if data were not read as they were given."""
     return DataError(f"{words}: the reader is at fault, so nothing is proved. Please report it with the data")

@@ -125,7 +125,7 @@ def _lowest_bit(numbers: Floats) -> Floats:
 
 
 def check_sizes(values: NDArray[Any], nonzero: bool, fmt: Format, name: str) -> None:
-    """Refuse numbers that may overflow or be flushed to zero, as Lemma 6 needs; 0 only if `nonzero`."""
+    """Refuse numbers that may overflow or be flushed to zero, as Lemma 6 needs; 0 is allowed unless `nonzero`."""
     size = np.abs(values)
     if not ((size >= fmt.smallest) & (size <= fmt.largest) | (size == 0) & (not nonzero)).all():
         raise UnhandledError(f"{name} goes outside ±[{fmt.smallest:.3g}, {fmt.largest:.3g}]")

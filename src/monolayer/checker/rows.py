@@ -1,12 +1,12 @@
-"""The caller's dicts and tables once more, row by row, in code that shares nothing with the reader.
+"""A second reading of the caller's dicts and tables, row by row, in code that shares nothing with the reader.
 
-A row is a sequence, or text, and its label or labels. `files.py` walks through files in the same way.
+A row is a sequence, or text, and its label or labels. `files.py` does the same for files.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,14 +23,16 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 
 ROWS = 512
-"""Rows of a table that are Python objects at a time."""
+"""How many rows of a table are Python objects at a time."""
 LABELS = ("label", "labels", "ner_tags", "tags")
+"""Usual names of a column of labels."""
 Row = tuple[Any, Any]
+"""A sequence or text, and its label or labels."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What the caller said about the data; `unit` also where the model said it."""
+    """The options of the caller about how to read the data; `unit` may also come from the model."""
 
     unit: str | None = None
     format: str | None = None
@@ -40,20 +42,21 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The columns that are read, by number, `label` None for none, and what text in them is cut into by default."""
+    """The columns that are read, by number; `label` is None if there is no such column. `unit`: how text is cut."""
 
     token: int
     label: int | None
     unit: str
 
-    def of(self, row: Any) -> Row:
+    def of(self, row: Sequence[Any]) -> Row:
+        """The chosen cells of a row."""
         return row[self.token], None if self.label is None else row[self.label]
 
 
 def choose(names: list[str], options: ReadOptions, answers: bool, unit: str = "words") -> Chosen:
-    """The columns of a table: those that the caller chose, or the usual names, or a key and a value.
+    """The columns of a table with these `names`: those that the caller chose, the usual ones, or a key and a value.
 
-    `answers`: whether there are prompts and answers. `unit`: how text under the usual names is cut.
+    `answers`: whether the data are prompts and answers. `unit`: how text in columns with usual names is cut.
     """
     usual = [name for name in LABELS if name in names]
     if options.tokens or options.labels or "tokens" in names or usual:
@@ -75,7 +78,7 @@ def choose(names: list[str], options: ReadOptions, answers: bool, unit: str = "w
 
 
 def confirm_table(data: Sequences, X: Any, Y: Any, options: ReadOptions) -> None:
-    """Raise an error unless `data` hold what a dict or a table says, with the labels `Y` if these are given."""
+    """Raise an error unless `data` hold exactly what the dict or table `X` holds, with the labels `Y` if given."""
     with second_look(f"the {type(X).__name__}"):
         comparison, unit = DataComparison(data), options.unit or "words"
         if isinstance(X, Mapping):
@@ -95,7 +98,7 @@ def confirm_table(data: Sequences, X: Any, Y: Any, options: ReadOptions) -> None
 
 @contextmanager
 def second_look(name: str) -> Iterator[None]:
-    """Whatever goes wrong inside is a fault of one of the two readings."""
+    """Turn any failure inside into an error that says that the two readings of `name` differ."""
     try:
         yield
     except DataError:
@@ -105,7 +108,7 @@ def second_look(name: str) -> Iterator[None]:
 
 
 def key(row: Row) -> Row:
-    """A row whose key may be one token without a list around it, or a tuple of them."""
+    """The row with its key as a text or a list: a key may be a tuple, or one token without a list around it."""
     tokens, label = plain(row[0]), row[1]
     if isinstance(tokens, str | list):
         return tokens, label
@@ -113,7 +116,7 @@ def key(row: Row) -> Row:
 
 
 def _table(frame: Any, chosen: Chosen) -> Iterator[Row]:
-    """The rows of a table in memory."""
+    """The chosen cells of all rows of a table in memory."""
     places = [place for place in (chosen.token, chosen.label) if place is not None]
     if hasattr(frame, "itertuples"):  # pandas
         rows: Iterable[Any] = frame.iloc[:, places].itertuples(index=False, name=None)
@@ -127,19 +130,23 @@ def _table(frame: Any, chosen: Chosen) -> Iterator[Row]:
 
 
 def _batches(frame: Any, names: list[str]) -> Iterator[Any]:
-    """The rows of a Hugging Face dataset, in which classes are numbers; one that is no class, such as -1, is none."""
-    classes = [_classes((getattr(frame, "features", None) or {}).get(name)) for name in names]
+    """The rows of a Hugging Face dataset.
+
+    Class numbers become names; a number without a class, such as -1, becomes None.
+    """
+    classes = [_class_names((getattr(frame, "features", None) or {}).get(name)) for name in names]
     for batch in frame.iter(batch_size=ROWS) if hasattr(frame, "iter") else [frame]:
         columns = (_named(batch[name], called) for name, called in zip(names, classes, strict=True))
         yield from zip(*columns, strict=True)
 
 
-def _classes(feature: Any) -> Any:
+def _class_names(feature: Any) -> list[str] | None:
+    """The class names of a feature of a dataset, or of the elements of its lists; None if it has none."""
     return getattr(feature, "names", None) or getattr(getattr(feature, "feature", None), "names", None)
 
 
-def _named(cells: Any, classes: Any) -> list[Any]:
-    """Cells with the names of their classes in the place of numbers."""
+def _named(cells: Iterable[Any], classes: list[str] | None) -> list[Any]:
+    """Cells in which class numbers are replaced by the names of the classes."""
     if classes is None:
         return list(cells)
     names = dict(enumerate(classes))

@@ -1,6 +1,6 @@
-"""A saved model as a stranger reads it: bytes, digests, JSON and arrays, after docs/format.md and nothing else.
+"""Reads a saved model from its files: bytes, digests, JSON and arrays, by docs/format.md and nothing else.
 
-What the parts must be to each other is worked out in `format.py`.
+`format.py` checks that the parts fit together.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from monolayer.huggingface.reading import Files, stock_files
 
 
 def opened(model: Any) -> Stored | Files:
-    """What lies in the folder of a model, read once: a model of ours, or the files of a stock one.
+    """The content of the folder of a model, read once: a model of monolayer, or the files of a stock folder.
 
-    `model`: a folder, anything with `save(folder)`, which writes a temporary one, or what this function returned.
+    `model`: a folder; anything with `save(folder)`, which is saved to a temporary folder; or a result of this function.
     """
     if isinstance(model, Stored | Files):
         return model
@@ -51,19 +51,19 @@ def opened(model: Any) -> Stored | Files:
 
 @contextmanager
 def folder_of(model: Any) -> Iterator[Path]:
-    """The folder of a saved model, or a temporary one with what `model.save` writes."""
+    """The folder of a model: the folder itself, or a temporary one that `model.save` writes."""
     if isinstance(model, str | os.PathLike):
         yield Path(model)
         return
     if not callable(getattr(model, "save", None)):
-        raise DataError(f"a {type(model).__name__} is no model of monolayer: give one, or the folder of a saved one")
+        raise DataError(f"a {type(model).__name__} is not a model of monolayer: give one, or the folder of a saved one")
     with tempfile.TemporaryDirectory() as scratch:
         model.save(Path(scratch) / "model")
         yield Path(scratch) / "model"
 
 
 def read_model(folder: str | os.PathLike[str]) -> Stored:
-    """The model in `folder`, once every digest, name, shape and type agrees with the format."""
+    """The model in `folder`, once all digests, names, shapes and types have been checked against the format."""
     try:
         return _read_model(Path(folder))
     except ModelFileError as error:
@@ -72,16 +72,20 @@ def read_model(folder: str | os.PathLike[str]) -> Stored:
         where = "" if error.filename is None else f": {Path(error.filename).name}"
         raise ModelFileError(f"{folder} cannot be read as a model{where}: {error.strerror}") from None
     except ValueError as error:  # NUL or half of a surrogate pair in the path
-        raise ModelFileError(f"{str(folder)!r} is no name of a folder: {error}") from None
+        raise ModelFileError(f"{str(folder)!r} is not a name of a folder: {error}") from None
 
 
 def _read_model(folder: Path) -> Stored:
+    """The model in `folder`, with the certificate beside it."""
     files, certificate = read_together(folder, _files_of_model)
     return replace(_examined(files), certificate=certificate)
 
 
 def _files_of_model(opened: OpenFolder) -> tuple[dict[str, Any], bytes | OSError]:
-    """`config.json` and the files that it names, bytes or a map of them; and the certificate beside them."""
+    """`config.json` and the files that it names, by name, and the certificate or the error of reading it.
+
+    Files of weights in several parts are mapped into memory, not read.
+    """
     content = opened.read("config.json")
     files: dict[str, Any] = {"config.json": content}
     for name in _config(content)["files"]:
@@ -90,6 +94,7 @@ def _files_of_model(opened: OpenFolder) -> tuple[dict[str, Any], bytes | OSError
 
 
 def _examined(files: dict[str, Any]) -> Stored:
+    """The model in these files, once digests and format have been checked."""
     config = _config(files["config.json"])
     for name, digest in config["files"].items():
         if hashlib.sha256(files[name]).hexdigest() != digest:
@@ -115,6 +120,7 @@ def _examined(files: dict[str, Any]) -> Stored:
 
 
 def _config(content: bytes) -> dict[str, Any]:
+    """`config.json`, once its version, its digest and its fields have been checked."""
     config = _object("config.json", content)
     if config.get("format") != "monolayer":
         raise ModelFileError("config.json does not describe a model written by monolayer")
@@ -134,6 +140,7 @@ def _config(content: bytes) -> dict[str, Any]:
 
 
 def _object(name: str, content: bytes) -> dict[str, Any]:
+    """The JSON object in the file `name`."""
     try:
         value = json.loads(str(content, "utf-8"))
     except (ValueError, RecursionError) as error:
@@ -144,7 +151,7 @@ def _object(name: str, content: bytes) -> dict[str, Any]:
 
 
 def _tensors(name: str, content: bytes, reader: Callable[[bytes], Arrays] = load) -> Arrays:
-    """The tensors of a file, by a reader of safetensors."""
+    """The tensors of the file `name`; `reader`: turns its bytes into arrays."""
     try:
         return reader(content)
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
@@ -152,7 +159,7 @@ def _tensors(name: str, content: bytes, reader: Callable[[bytes], Arrays] = load
 
 
 def _widened(content: bytes) -> Arrays:
-    """Arrays of bfloat16, which NumPy lacks, as float32: the upper half of its bits."""
+    """Tensors stored in bfloat16, which NumPy lacks, as float32: their bits are the upper half of those of float32."""
     found = {}
     for name, entry in deserialize(content):  # type: ignore[no-untyped-call]
         if entry["dtype"] != "BF16":
@@ -163,21 +170,23 @@ def _widened(content: bytes) -> Arrays:
 
 
 def _several(files: dict[str, Any]) -> Arrays:
-    """The tensors of weights in several files: the steps of the first stage are parted."""
+    """The tensors of weights in several files, over which the steps of the first stage are split."""
     keys = [f"feed_forward.stages.0.{key}" for key in ("weight_1", "bias_1", "weight_2")]
     names, index = numbered_weights(list(files)), _object(INDEX, files[INDEX])
     held = [_tensors(name, bytes(files[name])) for name in names]
     where = {key: name for name, tensors in zip(names, held, strict=True) for key in tensors}
     total = sum(values.nbytes for tensors in held for values in tensors.values())
     if index != {"metadata": {"total_size": total}, "weight_map": where} or len(where) != sum(map(len, held)):
-        raise ModelFileError(f"{INDEX} says otherwise than the files of weights")
+        raise ModelFileError(f"{INDEX} does not agree with the files of weights")
     for number, tensors in enumerate(held[1:], 1):
         if set(tensors) != {f"{key}.{number}" for key in keys}:
             raise ModelFileError(f"{names[number]} does not hold part {number} of the steps, or more than that")
         sizes = {values.shape[-1:] for values in tensors.values()}
         long = {values.dtype.name for values in tensors.values()} == {"float64"}
         if not long or (len(sizes) > 1 and tensors is not held[-1]):  # the last may hold one label more
-            raise ModelFileError(f"part {number} is no float64, or holds more of one of its tensors than of the others")
+            raise ModelFileError(
+                f"part {number} is not float64, or holds more of one of its tensors than of the others"
+            )
     if any(key in held[0] for key in keys):
         raise ModelFileError(f"{names[0]} holds steps, and so do the others: which of them count is not said")
     try:
