@@ -104,11 +104,11 @@ def test_forgetting_is_pythons_and_shows_the_weights_that_went(view: Opened) -> 
         return set(zip(*(weights[name].flatten().tolist() for name in ("weight_1", "bias_1", "weight_2")), strict=True))
 
     gone, came = steps(before) - steps(after), steps(after) - steps(before)
-    assert re.search(rf"\. {len(gone)} steps? went, {len(came)} came, ", view.page.text_content("#went"))
+    assert re.search(rf"\. {len(gone)} steps? removed, {len(came)} added, ", view.page.text_content("#went"))
     lines = re.findall("([−+]) weight_1 (.*), bias_1 (.*), weight_2 (.*)", view.page.text_content("#weights"))
     for sign, wanted in (("−", gone), ("+", came)):
         assert {tuple(map(float, numbers)) for found, *numbers in lines if found == sign} == wanted
-    assert "Without a vector now: Arabia, Saudi." in view.page.text_content("#went")
+    assert "Embedding removed: Arabia, Saudi." in view.page.text_content("#went")
     assert "Saudi" not in view.page.input_value("#source")
     view.page.fill("#text", "Saudi Arabia")
     assert "Saudi is not in the vocabulary" in view.page.text_content("#problem")

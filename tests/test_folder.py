@@ -72,7 +72,7 @@ def test_a_model_with_something_foreign_beside_it_is_not_replaced(tmp_path: Path
     save(tmp_path / "m", b"old")
     (tmp_path / "m" / foreign).parent.mkdir(exist_ok=True)
     (tmp_path / "m" / foreign).write_text("ten years")
-    with pytest.raises(DataError, match=f"holds '{foreign.split('/')[0]}', which is no part of a model"):
+    with pytest.raises(DataError, match=f"holds '{foreign.split('/')[0]}', which is not part of a model"):
         save(tmp_path / "m", b"new")
     assert (tmp_path / "m" / foreign).read_text() == "ten years"
     assert content(tmp_path / "m") == b"old"

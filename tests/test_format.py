@@ -388,7 +388,7 @@ MISSING = r"is missing|No such file"
         (edit("dtype", "float32", fits=True), "float64"),
         (edit("positions", True, fits=True), "positions.weight"),
         (edit("classes", None, fits=True), "classes"),
-        (lambda folder: (folder / store.CONFIG).unlink(), "no saved model|No such file"),
+        (lambda folder: (folder / store.CONFIG).unlink(), "not a saved model|No such file"),
         (shutil.rmtree, "does not exist|No such file"),
     ],
 )

@@ -140,7 +140,7 @@ def test_a_folder_is_replaced_with_its_onnx_and_nobody_elses(tmp_path: Path) -> 
     assert not (folder / "onnx").exists()
     model.save(folder, overwrite=True, onnx=True)
     (folder / "onnx" / "model_quantized.onnx").write_bytes(b"mine")
-    with pytest.raises(ml.DataError, match="holds 'onnx', which is no part"):
+    with pytest.raises(ml.DataError, match="holds 'onnx', which is not part"):
         model.save(folder, overwrite=True)
     assert (folder / "onnx" / "model_quantized.onnx").exists()
 

@@ -1,9 +1,9 @@
-"""The certificate's one pass over the data: stored weights and labelled points in, a verdict out.
+"""`certify`: from stored weights and labelled points to a certificate, in one pass over the data.
 
     a token     →  key s, code t          read from the file                              codes.py
     its context →  z = t + o v B(q k; s)  and how far any evaluation may be from ours     codes.py, rounding.py
     z           →  label coordinate       the plateau that holds all those evaluations    stages.py, readout.py
-    label       →  answer                 what the head makes of it, compared with the data
+    label       →  answer                 what the head returns, compared with the data   line.py
 
 O(T + M log M) for `T` tokens and `M` labelled points. What is claimed, assumed and proved: docs/certificate.md.
 """
@@ -49,11 +49,14 @@ CELL_CLAIM = (
     "off the ramps, every evaluation returns the value of the function at the centres of the cells, at each of the "
     "{:,} tokens of all sequences of cells"
 )
-"""For an approximator and its function; `CellFunction.condition` says what of it holds in which order of the tokens."""
+"""The claim about an approximator and its function.
+
+`CellFunction.condition` adds in which orders of tokens it holds.
+"""
 
 
 def _check_claims(claims: Claims, stored: Stored | None) -> None:
-    """Raise an error where claims make no sense, or not for this model; None stands for one in a stock folder."""
+    """Raise an error if claims make no sense, or not for this model; `stored` is None for a stock folder."""
     _check_number("tolerance", claims.tolerance, np.inf, "a finite number from 0 on, or None for equality")
     _check_number("noise", claims.noise, MOST_NOISE, f"a share of each weight from 0 to {MOST_NOISE}")
     short, kind = claims.noise or claims.dtype, None if stored is None else stored.config["kind"]
@@ -62,7 +65,7 @@ def _check_claims(claims: Claims, stored: Stored | None) -> None:
     row = None if stored is None or kind == "interpolator" else READOUTS[stored.config["readout"]]
     if short and (row is None or not row.noise):
         raise DataError("noise and short formats are claims about robust models: memorize with robust=True")
-    if stored is None or row is None or not claims.only:  # of stock folders their own judge says what it proves
+    if stored is None or row is None or not claims.only:  # `judge_stock` checks this for stock folders
         return
     if not row.only or stored.stages > 1:
         why = f"this model has {stored.stages} stages"
@@ -77,6 +80,7 @@ def _check_claims(claims: Claims, stored: Stored | None) -> None:
 
 
 def _check_number(name: str, value: Any, most: float, words: str) -> None:
+    """Raise an error unless the option `name` is None or a number from 0 to `most`; `words` describe that."""
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if value is not None and not (number and 0 <= value <= most and value < np.inf):
         raise DataError(f"{name} must be {words}, not {value!r}")
@@ -123,7 +127,7 @@ def certify(
         with folder_of(model) as folder:
             return judge_attached(folder, data(None, "answer"), only=only, host=host)
     if host is not None:
-        raise DataError("host= is for folders that facts were attached to, and this is none")
+        raise DataError("host= is for folders that facts were attached to, and this is not one")
     stored = opened(model)
     return compared_with_old(stored, _certificate_of(stored, X, data, claims))
 
@@ -138,7 +142,10 @@ def _has_facts_attached(model: Any) -> bool:
 def _certificate_of(
     stored: Stored | Files, X: Any, data: Callable[[Names | None, Belongs | None], Sequences], claims: Claims
 ) -> Certificate:
-    """The certificate of what was read; `data`: what was asked, as a model with these names reads it."""
+    """The certificate of a model that was read.
+
+    `data`: reads the data of the caller, given the names of the model and what its labels belong to.
+    """
     if isinstance(stored, Files):
         _check_claims(claims, None)
         return judge_stock(stored, data(*asked_as(stored)), only=claims.only)
@@ -178,8 +185,8 @@ def certify_files(
 ) -> Certificate | None:
     """`certify` of a saved model and the labelled data in the files `names`, read with `options`, a file at a time.
 
-    Files are read once, and kept in a temporary folder. None where all data must be held at once: for stock folders,
-    robust models, vectors, and files without a next token.
+    Files are read once and kept in a temporary folder. `progress` is told how far it is. The result is None where all
+    data must be in memory at once: for stock folders, robust models, vectors, and files without a next token.
     """
     if isinstance(folder, str | os.PathLike) and is_attached(folder):
         return None
@@ -198,7 +205,7 @@ def certify_files(
             own, first = kinds(data), first or kinds(data)
             if own != first:
                 raise strangers(names[0], first, name, own)
-            if data.labels is None and data.lengths.max() == 1:  # the others may have next tokens
+            if data.labels is None and data.lengths.max() == 1:  # other files may have next tokens
                 return None
             kept = Path(scratch) / str(number)
             with kept.open("wb") as file:
@@ -210,13 +217,14 @@ def certify_files(
 
 
 def _load(kept: Path) -> Sequences:
+    """The data that `certify_files` kept in a file."""
     with kept.open("rb") as file:
         data: Sequences = pickle.load(file)  # written above, into a folder of our own
     return data
 
 
 class AskedData(NamedTuple):
-    """Data in parts, one unless they lie in files; what a function adds to notes and claim."""
+    """Data in parts: one, or one per file. For a function, `notes` and `condition` are added to notes and claim."""
 
     parts: list[Load]
     notes: tuple[str, ...] = ()
@@ -224,7 +232,11 @@ class AskedData(NamedTuple):
 
 
 def judge(stored: Stored, ask: Callable[[], AskedData], claims: Claims, claim: str = LABEL_CLAIM) -> Certificate:
-    """The certificate of a saved model for the data that `ask` gives."""
+    """The certificate of a saved model.
+
+    `ask`: returns the data. `claims`: what is claimed besides the labels. `claim`: the claim in words, with a place for
+    the number of points.
+    """
     question = Certificate(
         "undecided",
         claim.replace("each of the {:,}", "each of the"),
@@ -233,10 +245,10 @@ def judge(stored: Stored, ask: Callable[[], AskedData], claims: Claims, claim: s
         format_version=stored.config["version"],
     )
     try:
-        with np.errstate(all="ignore"):  # NaN and overflow are looked for, not warned of
+        with np.errstate(all="ignore"):  # NaN and overflow are checked below, so no warnings
             asked = ask()
             parts: list[LoadPoints] = [partial(_points, stored, load) for load in asked.parts]
-            parts = [cache(parts[0])] if len(parts) == 1 else parts  # several are read anew when asked for
+            parts = [cache(parts[0])] if len(parts) == 1 else parts  # several parts are not kept in memory
             count = sum(len(part()) for part in parts)
             question = replace(
                 question,
@@ -253,12 +265,12 @@ def judge(stored: Stored, ask: Callable[[], AskedData], claims: Claims, claim: s
 
 
 def _points(stored: Stored, load: Load) -> Labelled:
+    """The labelled points of one part of the data."""
     return labelled(stored, load())
 
 
 def _cells(stored: Stored, f: Callable[[Any], Any]) -> AskedData:
-    """The finitely many sequences of cells that decide a claim about a function, what follows for its error, and what
-    the claim owes to the order of tokens."""
+    """The sequences of cells that decide a claim about the function `f`, with a note on what follows for its error."""
     if not stored.raw:
         raise DataError("a function is compared with an approximator; this model is a memorizer: give X and Y")
     cells = read_cells(stored)
@@ -277,7 +289,7 @@ def _cells(stored: Stored, f: Callable[[Any], Any]) -> AskedData:
 
 
 def model_assumptions(stored: Stored) -> tuple[str, ...]:
-    """What an evaluation is, in words."""
+    """What a certificate assumes of every evaluation, in sentences."""
     fmt = stored.format
     short = stored.config["dtype"] not in ("float64", "float32")
     return (

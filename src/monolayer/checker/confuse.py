@@ -1,8 +1,8 @@
-"""Theorems C and C₁ at work: sequences that an approximator of value rank 1 confuses, and the error it makes there.
+"""Finds sequences that an approximator of value rank 1 confuses, and the error that it makes there. Theorems C and C₁.
 
-What the readout sees at token 0 is that token's own stream plus one number, the context `c`, continuous in the other
-tokens. Where `c` is the same, so is the answer. Two ways to such sequences; both bisect in balls, so what is said holds
-for the network over the reals, with the weights as stored (docs/uniform.md).
+The readout at token 0 reads the stream of that token plus one number, the context `c`, which is continuous in the other
+tokens. Sequences with the same `c` get the same answer. There are two ways to find such sequences. Both bisect in ball
+arithmetic, so the results hold for the network over the reals, with the weights as stored (docs/uniform.md).
 
 *The walk*, for answers of several numbers. Two coordinates of the other tokens run around the boundary of a square,
 `y(t)` with `y(t + 2)` opposite to it. `c(y(t)) − c(y(t + 2))` changes sign between 0 and 2, so somewhere it is 0.
@@ -36,25 +36,26 @@ from monolayer.huggingface.reading import Files
 from monolayer.theory.balls import Ball, precision
 
 BITS = 256
+"""Bits of ball arithmetic."""
 MOST_BISECTIONS = 96
-"""Bisections at most; they end sooner, where a sign is no longer certain."""
+"""Most bisections; they end earlier where a sign is no longer certain."""
 AXIS = 32
-"""Values of `p` and of `q` among which a rectangle is looked for."""
+"""How many values of `p`, and of `q`, are tried to find a rectangle."""
 
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """Two sequences `(n, d)` at which the network gives token 0 one and the same answer, and what is wanted there.
+    """Two sequences `(n, d)` at which the network gives token 0 the same answer, and the values wanted there.
 
-    `X`, `X_prime`: the floats nearest to the true pair, each entry within `width` of it. `answer` encloses the answer,
-    `(2, m)`. `error`, `most`: the larger of the two errors lies between them, for the network over the reals; `forced`:
-    half the distance of what is wanted, the error that no answer avoids. All leave `L · width` for the function, `L`
-    its Lipschitz constant.
+    `X`, `X_prime`: the floats nearest to the exact pair, each entry within `width` of it. `answer` `(2, m)`: bounds of
+    the answer. `error`, `most`: the larger of the two errors, for the network over the reals, lies between them.
+    `forced`: half the distance between the wanted values, the least error that a common answer can have. All allow the
+    function to change by `L · width`, `L` its Lipschitz constant.
 
-    `brackets` is the certificate. Of a walk: one, the `t` between which the true pair lies (`Walk.at`); at its ends the
-    difference of the contexts has opposite signs, or both ends are one, where the keys are the same. Of a rectangle:
-    `p` itself, twice, and the brackets of `q`, `q'` and `p'` (`Rectangle.at`); at their ends the context lies on either
-    side of `level`.
+    `brackets` lets others check the result. A walk has one, two values of `t` between which the exact pair lies
+    (`Walk.at`): there the difference of the contexts has opposite signs; or both values are the same, where the keys
+    are equal. A rectangle has four: `p` twice, and the brackets of `q`, `q'` and `p'` (`Rectangle.at`), at whose ends
+    the context lies on different sides of `level`.
     """
 
     X: Floats
@@ -70,7 +71,7 @@ class Confusion:
     level: Fraction | None = None
 
     def explain(self) -> str:
-        """What was found, in words."""
+        """The result in words."""
         low, high = (", ".join(f"{number:.6g}" for number in side) for side in self.answer)
         return "\n".join(
             [
@@ -125,7 +126,10 @@ def confuse(model: Any, f: Callable[[Any], Any], *, lipschitz: float = 0.0) -> C
 
 @dataclass(frozen=True, eq=False)
 class CommonContext:
-    """Sequences in intervals that have one context, a ball around it for each, and the brackets that say so."""
+    """Sequences with the same context: intervals for the entries of each, a ball for its context, and the brackets.
+
+    `level`: the common context, if it is known exactly.
+    """
 
     sequences: list[list[Interval]]
     contexts: list[Ball]
@@ -134,7 +138,7 @@ class CommonContext:
 
 
 def bisect(sign: Callable[[Fraction], int], low: Fraction, high: Fraction) -> Interval:
-    """Between these two, numbers at which the sign is certain and opposite, as close as the precision allows."""
+    """Two numbers between `low` and `high`, as close as the precision allows, with certain and opposite signs."""
     first = sign(low)
     if first == 0 or sign(high) != -first:
         raise PrecisionError("a bisection begins where two contexts cannot be told apart: try another seed")
@@ -149,7 +153,10 @@ def bisect(sign: Callable[[Fraction], int], low: Fraction, high: Fraction) -> In
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """Sequences around a square: two coordinates of the other tokens, with the ends of their sides."""
+    """A walk of sequences around a square.
+
+    `first`, `second`: the two entries that move, each as its number in the sequence and the ends of its side.
+    """
 
     seen: Seen
     first: tuple[int, Fraction, Fraction]
@@ -157,6 +164,7 @@ class Walk:
 
     @classmethod
     def of(cls, seen: Seen) -> Walk:
+        """The walk of an approximator; an error if its other tokens have fewer than two coordinates."""
         (n, d), low, middle, high = seen.shape, seen.low, seen.middle, seen.high
         if (n - 1) * d < 2:
             raise DataError(
@@ -169,7 +177,7 @@ class Walk:
         return cls(seen, (places[0], *sides[0]), (places[1], *sides[1]))
 
     def at(self, t: Fraction) -> list[Fraction]:
-        """The sequence `y(t)`, entry by entry; `t` modulo 4."""
+        """The entries of the sequence `y(t)`; `t` counts modulo 4."""
         side, share = divmod(t % 4, 1)
         corners = ((0, 0), (1, 0), (1, 1), (0, 1))
         here, there = corners[int(side)], corners[(int(side) + 1) % 4]
@@ -179,7 +187,7 @@ class Walk:
         return entries
 
     def found(self) -> CommonContext:
-        """The pair of opposite sequences with one context."""
+        """Two opposite sequences with the same context."""
         low, high = bisect(self.sign, Fraction(0), Fraction(2))
         if self.same((low + high) / 2):
             low = high = (low + high) / 2
@@ -193,14 +201,14 @@ class Walk:
         return _sign(one - other)
 
     def same(self, t: Fraction) -> bool:
-        """Whether both sequences have the same keys, exactly: then the difference of their contexts is 0."""
+        """Whether `y(t)` and `y(t + 2)` have exactly the same keys: the difference of their contexts is then 0."""
         one, other = (sorted(self.seen.keys([(x, x) for x in self.at(t + shift)])) for shift in (0, 2))
         return one == other
 
 
 @dataclass(frozen=True, eq=False)
 class Rectangle:
-    """A level of the context, `p`, and where to look for `q`, `q'` and `p'`."""
+    """A level of the context, `p`, and the intervals in which to look for `q`, `q'` and `p'` (first, second, third)."""
 
     seen: Seen
     level: Fraction
@@ -211,7 +219,10 @@ class Rectangle:
 
     @classmethod
     def of(cls, seen: Seen, wanted: Callable[[Floats], Floats]) -> Rectangle | None:
-        """The rectangle, of those that a grid shows in floats, over whose corners the function differs most."""
+        """Among the rectangles that a grid in floats shows, the one over whose corners the function differs most.
+
+        `wanted`: the values of the function at token 0. None if the grid shows no rectangle.
+        """
         step = (seen.high - seen.low) / (2 * AXIS)
         axis, between = ([seen.low + step * i for i in range(start, 2 * AXIS, 2)] for start in (1, 2))
         terms = np.array([[[float(x.mid()) for x in term] for term in seen.terms(cls.at(seen, p, p))] for p in axis])
@@ -246,7 +257,7 @@ class Rectangle:
         return seen.moved({seen.shape[1]: ends[0], 2 * seen.shape[1]: ends[1]})
 
     def found(self) -> CommonContext:
-        """The four corners."""
+        """The four corners, which have one context."""
         one, two = (bisect(lambda q: self.sign(self.p, q), *ends) for ends in (self.first, self.second))
         three = bisect(lambda p: self.sign(p, one), *self.third)
         corners = [self.at(self.seen, p, q) for p in (self.p, three) for q in (one, two)]
@@ -256,22 +267,23 @@ class Rectangle:
         )
 
     def sign(self, p: Fraction | Interval, q: Fraction | Interval) -> int:
-        """On which side of the level the context is; 0 where that is not certain."""
+        """Sign of the context minus the level, with `p` and `q`; 0 where it is not certain."""
         return _sign(self.seen.context(self.at(self.seen, p, q)) - ball((self.level, self.level)))
 
 
 def _crossings(numbers: Floats) -> Ints:
-    """Where neighbours have opposite signs, both well away from 0."""
+    """Where a number and the next one have opposite signs, both well away from 0."""
     room = 1e-9 * float(np.abs(numbers).max())
     sure = np.where(np.abs(numbers) > room, np.sign(numbers), 0.0)
     return np.flatnonzero(sure[:-1] * sure[1:] < 0)
 
 
 def _sign(difference: Ball) -> int:
+    """Sign of a ball; 0 where it is not certain."""
     return 1 if difference > 0 else -1 if difference < 0 else 0
 
 
 def _reach(sequence: Entries, Z: Floats) -> list[Fraction]:
-    """How far the true entries may be from the floats `Z`."""
+    """How far each exact entry of a sequence may be from the float in `Z`."""
     floats = map(Fraction, Z.reshape(-1).tolist())
     return [max(abs(a - x), abs(b - x)) for (a, b), x in zip(sequence, floats, strict=True)]

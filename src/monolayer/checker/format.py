@@ -1,7 +1,7 @@
-"""Whether a folder's parts are a model of docs/format.md, worked out from the tensors. The loader has its own reading.
+"""Checks whether the parts of a folder make a model of docs/format.md. It shares no code with the loader.
 
-Letters: `D` the width of the stream, `m` label coordinates, `H` steps, `C` outputs, `d` coordinates of a vector. What
-depends on the readout, here and in every judgement, is in its row of `READOUTS`.
+Letters: `D` width of the stream, `m` label coordinates, `H` steps, `C` outputs, `d` coordinates of a vector. All that
+depends on the readout, here and in judging a model, is in its row of `READOUTS`.
 """
 
 from __future__ import annotations
@@ -14,19 +14,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monolayer.checker.certificate import Certificate, Claims
 from monolayer.checker.labelled import Labelled, LoadPoints
 from monolayer.checker.line import judge_line
 from monolayer.checker.locating.writers import Writers, line_writers, robust_writers
-from monolayer.checker.network import Stored
+from monolayer.checker.network import Arrays, Stored
 from monolayer.checker.robust import judge_gates
 from monolayer.checker.rounding import EXP_ULPS
 from monolayer.data import Names
 from monolayer.errors import ModelFileError
-
-Tensors = dict[str, NDArray[Any]]
 
 FORMAT_VERSION = 2
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -61,33 +58,49 @@ GRID_REALS = ("low", "high", "ramp", "error", "spread")
 
 
 def examine_config(config: dict[str, Any]) -> None:
-    """Every field is there, with a value that it may have, and they fit together."""
+    """Raise an error unless every field is there, has a value that it may have, and all fit together."""
     readout = config.get("readout")
     _demand(isinstance(readout, str) and readout in READOUTS, f"readout is not one of {', '.join(READOUTS)}")
     row = READOUTS[str(readout)]
     known = {*WORDS, *SWITCHES, *COUNTS, *OTHER_FIELDS, *([str(readout)] if row.own_field else [])}
     _demand(set(config) == known, f"fields {sorted(set(config) ^ known)} are missing or unknown")
+    _examine_fields(config)
+    _examine_files(config, row)
+    _examine_labels(config)
+    _demand(
+        (config["grid"] is not None) == (config["kind"] == "approximator"), "approximators, and only they, have a grid"
+    )
+    if config["grid"] is not None:
+        _examine_grid(config, config["grid"])
+    row.examine(config)
+
+
+def _examine_fields(config: dict[str, Any]) -> None:
+    """Raise an error unless each field by itself has a value that it may have."""
     for key, words in WORDS.items():
         _demand(isinstance(config[key], str) and config[key] in words, f"{key} is not one of {', '.join(words)}")
     for key in SWITCHES:
         _demand(config[key] is True or config[key] is False, f"{key} is not true or false")
     for key, least in COUNTS.items():
-        _demand(_is_count(config[key], least), f"{key} is no whole number from {least}")
-    steps, grid, summary, files = (config[key] for key in ("steps", "grid", "summary", "files"))
+        _demand(_is_count(config[key], least), f"{key} is not a whole number, {least} or more")
+    steps, summary, files = (config[key] for key in ("steps", "summary", "files"))
     whole = isinstance(steps, list) and len(steps) > 0 and all(_is_count(each, 0) for each in steps)
-    _demand(whole, "steps is no list of whole numbers, one for each stage")
-    _demand(summary is None or isinstance(summary, dict), "summary is no object")
-    _demand(config["draw"] is None or isinstance(config["draw"], dict), "draw is no object")  # no proof depends on it
-    _demand(isinstance(files, dict) and all(isinstance(x, str) for x in files.values()), "files holds no digests")
+    _demand(whole, "steps is not a list of whole numbers, one per stage")
+    _demand(summary is None or isinstance(summary, dict), "summary is not an object")
+    _demand(config["draw"] is None or isinstance(config["draw"], dict), "draw is not an object")
+    _demand(isinstance(files, dict) and all(isinstance(x, str) for x in files.values()), "files must hold digests")
 
-    reads_ids, names_classes = config["tokens"] == "ids", config["target"] == "classes"
+
+def _examine_files(config: dict[str, Any], row: ReadoutRow) -> None:
+    """Raise an error unless names, units and the list of files fit the kind of tokens and labels."""
+    files, reads_ids = config["files"], config["tokens"] == "ids"
     listed = {WEIGHTS}
     if INDEX in files:
         listed = {INDEX, *numbered_weights(list(files))}
         plain = row.split and config["kind"] == "memorizer"
         plain = plain and config["dtype"] == "float64" and len(listed) > 2
         _demand(plain, "weights in several files are the numbered files of a line of a memorizer in float64")
-    for key, needed in (("vocabulary", reads_ids), ("classes", names_classes)):
+    for key, needed in (("vocabulary", reads_ids), ("classes", config["target"] == "classes")):
         entry = config[key]
         _demand((entry is not None) == needed, f"{key} is given where the model has none, or missing")
         if needed and entry == {"names": key}:
@@ -96,33 +109,39 @@ def examine_config(config: dict[str, Any]) -> None:
             plain = isinstance(entry, dict) and len(entry) == 1 and _is_count(entry.get("range"), 1)
             _demand(plain, f"{key} is neither a range nor a list of names")
     named = config["vocabulary"] == {"names": "vocabulary"}
-    _demand(config["unit"] in (UNITS if named else UNITS[:1]), "unit is not what a string is, or given without names")
+    _demand(
+        config["unit"] in (UNITS if named else UNITS[:1]),
+        "unit is not a way to split strings, or is given without names",
+    )
     script = config["script"]
     if script is not None:
         cut = named and isinstance(script, dict) and set(script) == {"unit", "window"}
         cut = cut and script["unit"] in ("words", "characters") and _is_count(script["window"], 1)
-        _demand(cut, "script is no way to cut a text into named tokens")
+        _demand(cut, "script does not say how to cut a text into named tokens")
     optional = {"memory.safetensors"} if reads_ids else set()
     _demand(listed <= set(files) <= listed | optional, f"files must be {sorted(listed)}")
-    _demand(not (names_classes and config["scalar"]), "classes are no numbers")
+
+
+def _examine_labels(config: dict[str, Any]) -> None:
+    """Raise an error unless the fields about labels and answers fit together."""
+    names_classes = config["target"] == "classes"
+    _demand(not (names_classes and config["scalar"]), "classes are not numbers, so scalar must be false")
     _demand(not config["scalar"] or config["labels"] == 1, "scalar answers have one label slot")
     _demand(not (config["causal"] and config["per"] == "sequence"), "a causal model has no answer for a sequence")
     if config["next_token"]:
-        _demand(config["causal"] and reads_ids and names_classes, "next tokens are classes of a causal model of ids")
-    _demand((grid is not None) == (config["kind"] == "approximator"), "approximators, and only they, have a grid")
-    if grid is not None:
-        _examine_grid(config, grid)
-    row.examine(config)
+        of_ids = config["causal"] and config["tokens"] == "ids" and names_classes
+        _demand(of_ids, "next tokens are classes of a causal model of ids")
 
 
 def numbered_weights(names: list[str]) -> list[str]:
-    """Those that are `model-K-of-N.safetensors`; `[]` unless `K` runs from 1 to `N`, which is 2 or more."""
+    """The names `model-K-of-N.safetensors` among `names`, in order; `[]` unless `K` runs from 1 to `N`, 2 or more."""
     found = sorted(name for name in names if _NUMBERED.fullmatch(name))
     wanted = [f"model-{number:05d}-of-{len(found):05d}.safetensors" for number in range(1, len(found) + 1)]
     return found if found == wanted and len(found) > 1 else []
 
 
 def _examine_line(config: dict[str, Any]) -> None:
+    """Raise an error unless the fields of a line fit together."""
     _demand(config["target"] == "reals" or config["labels"] == 1, "classes have one label slot")
     stages, raw = len(config["steps"]), 0 if config["grid"] is None else config["grid"]["dim"]
     _demand(stages == 1 or config["grid"] is None, "an approximator has one stage")
@@ -131,10 +150,11 @@ def _examine_line(config: dict[str, Any]) -> None:
 
 
 def _examine_gates(config: dict[str, Any]) -> None:
+    """Raise an error unless the fields of a robust model fit together."""
     parts, least = config["gates"], {"token": 1, "place": 0, "rank": 1}
     whole = isinstance(parts, dict) and set(parts) == set(least)
     whole = whole and all(_is_count(parts[key], count) for key, count in least.items())
-    _demand(whole, "gates has not the widths token, place and rank")
+    _demand(whole, "gates must have the widths token, place and rank")
     _demand(config["target"] == "classes", "gates answer with classes")
     _demand(config["kind"] == "memorizer" and config["tokens"] == "ids", "gates belong to a memorizer of ids")
     _demand(len(config["steps"]) == 1, "gates have one stage")
@@ -143,12 +163,16 @@ def _examine_gates(config: dict[str, Any]) -> None:
 
 
 def _examine_grid(config: dict[str, Any], grid: Any) -> None:
+    """Raise an error unless the grid of an approximator is one, and fits the other fields."""
     known = {*GRID_COUNTS, *GRID_REALS, "guaranteed"}
-    _demand(isinstance(grid, dict) and set(grid) == known, f"grid has not the fields {sorted(known)}")
+    _demand(isinstance(grid, dict) and set(grid) == known, f"grid must have the fields {sorted(known)}")
     _demand(all(_is_count(grid[key], 1) for key in GRID_COUNTS), "grid: dim, length and cells must be whole, from 1")
     reals = [grid[key] for key in GRID_REALS]
-    _demand(all(isinstance(x, int | float) and not isinstance(x, bool) for x in reals), "grid holds what is no number")
-    _demand(all(-(2**1023) <= x <= 2**1023 for x in reals), "grid holds numbers beyond 2^1023, or none")
+    _demand(
+        all(isinstance(x, int | float) and not isinstance(x, bool) for x in reals),
+        "grid holds something other than numbers",
+    )
+    _demand(all(-(2**1023) <= x <= 2**1023 for x in reals), "grid holds NaN, or a number beyond 2^1023")
     _demand(isinstance(grid["guaranteed"], bool), "grid: guaranteed is not true or false")
     spread = float(grid["high"]) - float(grid["low"])
     _demand(0 < spread < math.inf and grid["ramp"] > 0, "grid: low must be below high, and the ramp positive")
@@ -156,8 +180,8 @@ def _examine_grid(config: dict[str, Any], grid: Any) -> None:
     _demand(plain, "an approximator takes vectors, answers at tokens and is not causal")
 
 
-def examine_memory(tensors: Tensors) -> None:
-    """`memory.safetensors`: rising words. Of all verdicts only `only` asks for it."""
+def examine_memory(tensors: Arrays) -> None:
+    """Raise an error unless `memory.safetensors` holds rising 64-bit words. Only the claim `only` depends on them."""
     where = "memory.safetensors"
     _demand(set(tensors) == {"fingerprints"}, "it must hold fingerprints and nothing else", where)
     words = tensors["fingerprints"]
@@ -166,7 +190,8 @@ def examine_memory(tensors: Tensors) -> None:
 
 
 def examine_names(config: dict[str, Any], lists: dict[str, Any]) -> dict[str, Names | None]:
-    """Vocabulary and classes, and nothing else in `names.json`."""
+    """The names of tokens and of classes; an error unless `names.json`, given as `lists`, holds these and nothing
+    else."""
     found: dict[str, Names | None] = {}
     for key in ("vocabulary", "classes"):
         entry = config[key]
@@ -178,7 +203,7 @@ def examine_names(config: dict[str, Any], lists: dict[str, Any]) -> dict[str, Na
             names = lists.pop(key, None)
             good = isinstance(names, list) and len(names) > 0 and all(_is_name(name) for name in names)
             good = good and len({type(name) for name in names}) == 1
-            _demand(good, f"{key} in names.json is no list of strings, and none of integers", "names.json")
+            _demand(good, f"{key} in names.json is neither a list of strings nor one of integers", "names.json")
             assert isinstance(names, list)  # just demanded
             _demand(len(set(names)) == len(names), f"{key} in names.json holds a name twice", "names.json")
             found[key] = Names(tuple(names), config["unit"] if key == "vocabulary" else None)
@@ -186,8 +211,8 @@ def examine_names(config: dict[str, Any], lists: dict[str, Any]) -> dict[str, Na
     return found
 
 
-def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tensors: Tensors) -> None:
-    """Every tensor that the config asks for is there with its shape and type, and no other."""
+def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tensors: Arrays) -> None:
+    """Raise an error unless exactly the tensors that the config needs are there, with their shapes and types."""
     wanted = _shapes(config, names, tensors)
     odd = sorted(set(tensors) ^ set(wanted))
     _demand(not odd, f"tensors {odd} are missing or unknown", WEIGHTS)
@@ -198,8 +223,12 @@ def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tens
         _demand(found.dtype == dtype, f"{name} is {found.dtype}", WEIGHTS)
 
 
-def _shapes(config: dict[str, Any], names: dict[str, Names | None], tensors: Tensors) -> dict[str, tuple[int, ...]]:
-    """Shapes by name. Only positions and coordinates of a memorizer's vectors are counted in the tensors."""
+def _shapes(config: dict[str, Any], names: dict[str, Names | None], tensors: Arrays) -> dict[str, tuple[int, ...]]:
+    """The shapes of all tensors by name.
+
+    The config does not say how many positions a memorizer has, nor how many coordinates its vectors: these two sizes
+    are taken from the tensors.
+    """
     D, m = config["width"], config["labels"]
     vocabulary, classes, grid = names["vocabulary"], names["classes"], config["grid"]
     C = m if classes is None else len(classes)
@@ -220,7 +249,7 @@ def _shapes(config: dict[str, Any], names: dict[str, Names | None], tensors: Ten
 
 
 def _line_shapes(config: dict[str, Any], more: int) -> dict[str, tuple[int, ...]]:
-    """The stages of a line, whose `weight_2` has `more` columns than steps."""
+    """Shapes of the stages of a line; `weight_2` has `more` columns more than there are steps."""
     wanted: dict[str, tuple[int, ...]] = {}
     for stage, count in enumerate(config["steps"]):
         # Every stage but the last writes the number of a stretch beside the label.
@@ -230,19 +259,20 @@ def _line_shapes(config: dict[str, Any], more: int) -> dict[str, tuple[int, ...]
 
 
 def _gates_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The neurons of half-spaces, and the attention before them."""
+    """Shapes of the half-spaces of a robust model, and of its attention."""
     D, (H,), k = config["width"], config["steps"], config["gates"]["rank"]
     wanted = {"attention.W_Q": (2, D), "attention.W_K": (2, D), "attention.W_V": (k, D), "attention.W_O": (D, k)}
     return wanted | _block_shapes("feed_forward", (H, sum(config["gates"].values())), H, config["labels"])
 
 
 def _block_shapes(name: str, first: tuple[int, ...], columns: int, writes: int) -> dict[str, tuple[int, ...]]:
-    """A block of neurons: what they read, and the numbers that they write."""
+    """Shapes of a block of neurons: `first` is that of `weight_1`; `weight_2` is `(writes, columns)`."""
     shapes = {"weight_1": first, "bias_1": first[:1], "weight_2": (writes, columns), "bias_2": (writes,)}
     return {f"{name}.{part}": shape for part, shape in shapes.items()}
 
 
-def _size(tensors: Tensors, name: str, axis: int) -> int:
+def _size(tensors: Arrays, name: str, axis: int) -> int:
+    """The size of a tensor along an axis; an error unless it is 1 or more."""
     shape = tensors[name].shape if name in tensors else ()
     _demand(len(shape) > axis and shape[axis] > 0, f"{name} is missing, or has too few axes or rows", WEIGHTS)
     return int(shape[axis])
@@ -250,13 +280,14 @@ def _size(tensors: Tensors, name: str, axis: int) -> int:
 
 @dataclass(frozen=True)
 class ReadoutRow:
-    """What a file with some readout must hold, and what may be asked of it. Nothing is allowed that it does not allow.
+    """What a folder with some readout must hold, and what may be claimed about it. The defaults allow nothing extra.
 
-    `shapes`: its tensors, and those of attention that are not `(D, D)`; `examine`: an error where its fields do not fit
-    together; `own_field`: whether the config has a field of its name. `judge`: the verdict on labelled points, in one
-    part or, if `in_parts`, in several. `writers`: which neurons write at which facts (`locate`); None: it does not say.
-    `only`: whether one stage shows what it holds besides the data; `noise`: whether noise and short formats may be
-    claimed; `split`: whether its steps may lie in several files. `assumes`: what an evaluation is, beyond what all are.
+    `shapes`: of its tensors, and of those of attention that are not `(D, D)`. `examine`: raises an error where its
+    fields do not fit together. `own_field`: whether the config has a field of its name. `judge`: the certificate for
+    labelled points, in one part or, if `in_parts`, in several. `writers`: which neurons write at which facts, for
+    `locate`; None if it cannot say. `only`: whether a model of one stage shows what it holds besides the data. `noise`:
+    whether noise and short formats may be claimed. `split`: whether its steps may lie in several files. `assumes`: what
+    is assumed of an evaluation beyond what is assumed for all readouts.
     """
 
     shapes: Callable[[dict[str, Any]], dict[str, tuple[int, ...]]]
@@ -293,7 +324,7 @@ READOUTS: dict[str, ReadoutRow] = {
         assumes=(f"reciprocal square root within {EXP_ULPS} units in the last place",),
     ),
 }
-"""By the name of the readout in files."""
+"""The rows, by the name of the readout in `config.json`."""
 
 INTERPOLATOR_FIELDS = {
     "dim",
@@ -310,11 +341,11 @@ INTERPOLATOR_FIELDS = {
 }
 MOST_STORED_KNOTS = 1 << 48
 BENDS: dict[tuple[int, int], tuple[str, ...]] = {(1, 2): (), (1, 3): ("square", "total", "root"), (2, 2): ()}
-"""Coordinates and tokens of a network for the maximum norm, and its bends; with positions it has none."""
+"""By coordinates and tokens of a network for the maximum norm, the names of its bends; with positions it has none."""
 
 
 def examine_interpolator(config: dict[str, Any]) -> None:
-    """The fields of a network for the maximum norm."""
+    """Raise an error unless the fields of a network for the maximum norm have values that they may have."""
     known = {*INTERPOLATOR_FIELDS, "files", "digest"}
     _demand(set(config) == known, f"fields {sorted(set(config) ^ known)} are missing or unknown")
     dim, length, cells, low, high, error = (config[key] for key in ("dim", "length", "cells", "low", "high", "error"))
@@ -330,20 +361,22 @@ def examine_interpolator(config: dict[str, Any]) -> None:
         )
     else:
         whole = whole and (dim, length) in BENDS
-    _demand(whole, "dim, length and cells are those of no network that there is")
+    _demand(whole, "no network has this dim, length and cells")
     ends = [low, high] if error is None else [low, high, error]
     _demand(
-        all(type(end) in (int, float) and abs(end) <= 2.0**1000 for end in ends), "an end or the error is no number"
+        all(type(end) in (int, float) and abs(end) <= 2.0**1000 for end in ends),
+        "an end of the domain, or the error, is not a number",
     )
     _demand(float(low) < float(high), "low must be below high")
     _demand(type(config["scalar"]) is bool, "scalar is not true or false")
     files = config["files"]
     _demand(isinstance(files, dict) and set(files) == {WEIGHTS}, "files must be model.safetensors")
-    _demand(isinstance(files[WEIGHTS], str), "files holds no digests")
+    _demand(isinstance(files[WEIGHTS], str), "files must hold digests")
 
 
-def examine_interpolation(config: dict[str, Any], tensors: Tensors) -> None:
-    """The tensors of a network for the maximum norm: finite, in float64, and those that its fields ask for."""
+def examine_interpolation(config: dict[str, Any], tensors: Arrays) -> None:
+    """Raise an error unless a network for the maximum norm has the tensors that its fields need, finite and in
+    float64."""
     dim, length, stream = config["dim"], config["length"], 2 * (config["length"] - 1) * config["dim"]
     heads = [f"attention.W_{letter}" for letter in "QKVO"]
     parts = () if config["positions"] else BENDS[dim, length]
@@ -351,7 +384,11 @@ def examine_interpolation(config: dict[str, Any], tensors: Tensors) -> None:
     odd = sorted(set(tensors) ^ {*heads, *bends, "interpolation.values"})
     _demand(not odd, f"tensors {odd} are missing or unknown", WEIGHTS)
     for name, tensor in tensors.items():
-        _demand(tensor.dtype == "float64" and bool(np.isfinite(tensor).all()), f"{name} is odd", WEIGHTS)
+        _demand(
+            tensor.dtype == "float64" and bool(np.isfinite(tensor).all()),
+            f"{name} is not float64, or not finite",
+            WEIGHTS,
+        )
     values = tensors["interpolation.values"]
     places = length if config["positions"] else 1
     fits = values.ndim == 2 and len(values) == places * (config["cells"] + 1) ** (dim * length)
@@ -365,14 +402,17 @@ def examine_interpolation(config: dict[str, Any], tensors: Tensors) -> None:
 
 
 def _is_count(value: Any, least: int) -> bool:
+    """Whether a JSON value is a whole number from `least` to 2^48."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 48
 
 
 def _is_name(value: Any) -> bool:
+    """Whether a JSON value may be a name: a string, or a 64-bit integer."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, str) or (whole and -(1 << 63) <= value < 1 << 63)
 
 
 def _demand(holds: bool, complaint: str, file: str = "config.json") -> None:
+    """Raise an error about `file` unless `holds`."""
     if not holds:
         raise ModelFileError(f"{file} does not keep to the format: {complaint}")

@@ -1,7 +1,7 @@
-"""What the readout of a stored approximator sees at token 0, and what it answers there: in balls, over the reals.
+"""What the readout of a stored approximator reads and answers at token 0, in ball arithmetic over the reals.
 
-The stream of token 0 is its own plus one number, the *context* `o v B(q k; s)`, `s` the keys that the first block gives
-the tokens. Entries of a sequence are intervals with rational ends; a point is an interval with equal ends.
+Attention adds one number to the stream of token 0, the *context* `o v B(q k; s)`, `s` the keys that the first block
+gives the tokens. Entries of a sequence are intervals with rational ends; a point is an interval with equal ends.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from monolayer.theory.balls import Ball, interval
 
 Interval = tuple[Fraction, Fraction]
 Entries = Sequence[Interval]
-"""Of a sequence: token after token, coordinate after coordinate."""
+"""The entries of a sequence: token after token, and within a token coordinate after coordinate."""
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A stored approximator; `shape` `(n, d)`, `middle` that of its domain `[low, high]`."""
+    """A stored approximator on sequences of shape `(n, d)` with entries in `[low, high]`."""
 
     stored: Stored
     shape: tuple[int, int]
@@ -39,7 +39,7 @@ class Seen:
 
     @classmethod
     def of(cls, stored: Stored) -> Seen:
-        """After checking that nothing else is stored than is evaluated here."""
+        """The approximator, once it is checked that this file evaluates everything that is stored."""
         for check in (read_attention, check_stream, read_cells, read_staircase):
             check(stored)
         if not copies(stored) or stored["feed_forward.stages.0.bias_2"].any():
@@ -50,14 +50,15 @@ class Seen:
 
     @property
     def middle(self) -> Fraction:
+        """The middle of the domain."""
         return (self.low + self.high) / 2
 
     def moved(self, entries: dict[int, Interval]) -> list[Interval]:
-        """The sequence with these entries, and the middle everywhere else."""
+        """The sequence with the given entries, by number, and the middle of the domain everywhere else."""
         return [entries.get(place, (self.middle, self.middle)) for place in range(self.shape[0] * self.shape[1])]
 
     def keys(self, entries: Entries) -> list[Interval]:
-        """Keys of the begin token and of the tokens of a sequence whose entries lie in intervals."""
+        """Intervals for the keys of the begin token and of all tokens of a sequence."""
         n, d = self.shape
         bos, positions = self.stored["bos"], self.stored.config["positions"]
         start = [(Fraction(float(x)), Fraction(float(x))) for x in bos[len(bos) - d :]]
@@ -81,12 +82,15 @@ class Seen:
         return [(weight, weight * key) for weight, key in zip(weights, keys, strict=True)]
 
     def context(self, entries: Entries) -> Ball:
-        """What attention adds at token 0, for a sequence whose entries lie in intervals."""
+        """What attention adds at token 0 of a sequence."""
         weights, values = zip(*self.terms(entries), strict=True)
         return self.head[1] * sum(values, arb(0)) / sum(weights, arb(0))
 
     def block(self, token: Entries, row: int) -> Interval:
-        """What the first block adds to `key` or `code` of a token, over intervals: every neuron is monotone."""
+        """What the first block adds to coordinate `row`, `KEY` or `CODE`, of a token.
+
+        Neurons are monotone in each entry.
+        """
         weight_1, bias_1 = self.stored["quantizer.weight_1"], self.stored["quantizer.bias_1"]
         weight_2, bias_2 = self.stored["quantizer.weight_2"][row - KEY], self.stored["quantizer.bias_2"][row - KEY]
         low = high = Fraction(float(bias_2))
@@ -105,7 +109,7 @@ class Seen:
         return low, high
 
     def answer(self, context: Ball) -> Floats:
-        """Enclosure `(2, m)` of the answer at token 0, whose context lies in the ball."""
+        """Bounds `(2, m)` of the answer at token 0, if its context lies in the ball."""
         token = [(self.middle, self.middle)] * self.shape[1]
         z = ball(self.block(token, CODE)) + context
         if self.stored.config["positions"]:
@@ -133,6 +137,6 @@ class Seen:
 
 
 def ball(ends: Interval) -> Ball:
-    """The interval as a ball."""
+    """A ball that contains the interval."""
     low, high = (arb(end.numerator) / arb(end.denominator) for end in ends)
     return low.union(high)

@@ -149,7 +149,7 @@ def _refuse_foreign(folder: Path) -> None:
     try:
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode):
-            why = "it is no folder"
+            why = "it is not a folder"
         elif found.st_uid != os.getuid():
             why = "it belongs to another user"
         else:
@@ -158,7 +158,7 @@ def _refuse_foreign(folder: Path) -> None:
                 for entry in os.scandir(folder)
                 if not (entry.is_file(follow_symlinks=False) and _SPILL_FILE.fullmatch(entry.name))
             )
-            why = f"it holds {foreign[0]!r}, which is no part of a build" if foreign else None
+            why = f"it holds {foreign[0]!r}, which is not part of a build" if foreign else None
     except FileNotFoundError:
         return
     if why is not None:

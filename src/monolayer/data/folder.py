@@ -67,7 +67,7 @@ class FolderKind:
         if not ours:
             return f'it holds no {self.name}: no config.json that says "{self.key}": "monolayer"'
         foreign = self.foreign(folder)
-        return None if foreign is None else f"it holds {foreign!r}, which is no part of a {self.name}"
+        return None if foreign is None else f"it holds {foreign!r}, which is not part of a {self.name}"
 
     def foreign(self, folder: Path, *, unfinished: bool = False) -> str | None:
         """The first thing in `folder` that is none of its files, if there is one.

@@ -55,7 +55,7 @@ class Lines:
                 f"line {self.number} of {self.name} is not UTF-8: byte {line[error.start]:#04x} at byte "
                 f"{error.start}. Convert it (`iconv -f latin1 -t utf-8`), or copy it again if it was cut short"
             ) from None
-        # Some programs open a UTF-8 file with a byte-order mark, which is no part of the first token.
+        # Some programs open a UTF-8 file with a byte-order mark, which is not part of the first token.
         return text.removeprefix("\ufeff") if self.number == 1 else text
 
     def block(self, size: int) -> tuple[bytes, int]:

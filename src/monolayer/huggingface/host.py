@@ -211,7 +211,7 @@ def _read_host(folder: Path) -> tuple[Host, TensorFolder]:
     if (folder / "adapter_config.json").exists():
         raise DataError("it holds an adapter; merge it into its model first (merge_and_unload), and save that")
     if not (folder / "config.json").is_file():
-        raise DataError("it has no config.json, so it is no model of transformers")
+        raise DataError("it has no config.json, so it is not a model of transformers")
     if not (folder / SINGLE).is_file() and not (folder / INDEX).is_file():
         raise DataError(f"it has no {SINGLE}; save_pretrained writes one")
     if not (folder / TOKENIZER).is_file():

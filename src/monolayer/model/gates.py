@@ -115,7 +115,7 @@ class Gates(Readout):
 def gates_of(model: Parts) -> Gates:
     """The readout of a robust model; an error if the model is not robust."""
     if not isinstance(model.feed_forward, Gates):
-        raise DataError("this is no robust model: it has steps, not half-spaces")
+        raise DataError("this model is not robust: it has steps, not half-spaces")
     return model.feed_forward
 
 

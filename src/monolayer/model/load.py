@@ -189,11 +189,11 @@ def _why(folder: Path, error: Exception) -> str:
         return f"not a name of a folder: {error}"
     name = Path(error.filename or folder).name
     if isinstance(error, FileNotFoundError) and (name in _MODEL_FILES or is_shard(name)):
-        return f"this is no saved model: it has no {CONFIG}" if name == CONFIG else f"{name} is missing"
+        return f"not a saved model: it has no {CONFIG}" if name == CONFIG else f"{name} is missing"
     if isinstance(error, FileNotFoundError):
         return "this folder does not exist"
     if isinstance(error, NotADirectoryError):
-        return "this is no folder"
+        return "not a folder"
     return f"{name} cannot be read: {error.strerror}"
 
 

@@ -105,7 +105,7 @@ INTERPOLATOR_RULES: tuple[Rule, ...] = (
 RULES: tuple[Rule, ...] = (
     ("ids have a vocabulary, vectors have none", lambda c: (c["tokens"] == "ids") == (c["vocabulary"] is not None)),
     (
-        "what a string is, is said of named tokens",
+        "unit, how strings are split, is only for named tokens",
         lambda c: c["unit"] is None or c["vocabulary"] == {"names": "vocabulary"},
     ),
     ("a text is cut into named tokens", lambda c: c["script"] is None or c["vocabulary"] == {"names": "vocabulary"}),

@@ -112,8 +112,8 @@
     now = { ...old, keys, values, model, first: old.first || old, forgotten: [...old.forgotten, key] };
     $("source").value = keys.map((one, row) => `${spell(one)} → ${values[row]}`).join("\n");
     const { gone, came, kept, tokens } = difference(old.model, model);
-    said($("went"), "Forgot ", make("b", {}, `${spell(key)} → ${value}`), `. ${count(gone.length, "step")} went, ${came.length.toLocaleString("en")} came, ${kept.toLocaleString("en")} stayed to the bit. `,
-      tokens.length ? `Without a vector now: ${tokens.join(", ")}. ` : "",
+    said($("went"), "Forgot ", make("b", {}, `${spell(key)} → ${value}`), `. ${count(gone.length, "step")} removed, ${came.length.toLocaleString("en")} added, ${kept.toLocaleString("en")} unchanged to the bit. `,
+      tokens.length ? `Embedding removed: ${tokens.join(", ")}. ` : "",
       "The weights are those of a model that never saw it.");
     $("weights").textContent = [...gone.map((one) => `− ${one}`), ...came.map((one) => `+ ${one}`)].join("\n");
     show();
