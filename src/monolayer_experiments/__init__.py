@@ -1,4 +1,4 @@
-"""Experiments: one claim per file, through the public face only. Modules load on first use."""
+"""Experiments: one claim per file, measured through the public interface. Modules load on first use."""
 
 from __future__ import annotations
 

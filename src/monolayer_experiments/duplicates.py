@@ -27,7 +27,7 @@ DISTANCES = (1, 2, 4, 8, 16)
 EPSILONS = tuple(10.0**-k for k in range(17))
 PLAN = {"sequences": (2_000, 20_000)}
 DATA_FOR_BALLS = {"count": 40, "length": 5, "vocabulary": 12}
-"""Data for the balls."""
+"""Sizes of the data that are built in ball arithmetic."""
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:

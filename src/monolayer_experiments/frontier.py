@@ -48,7 +48,7 @@ PLAN = {
 """Quick and full. `asked`: sequences that noisy copies are asked about; `embedded`: value ranks and neurons; `noise`:
 what half of the trainings see; `clock`: seconds of each training."""
 MANY_BITS = 13
-"""Of a label of many classes: 8,192 of them, four to a packed number of 52 bits."""
+"""Bits of a label with 8,192 classes; a packed number of 52 bits holds four of them."""
 WEIGHT_SIZES = (2.0**-40, 2.0**20)
 """Sizes of weights that are not 0, for the bound."""
 NONE = 1e-16

@@ -25,7 +25,7 @@ PALETTE = {
     "gold": "#b08a1e",
     "pink": "#c2569c",
 }
-"""Each has a contrast of 3 or more against the page in light and in dark."""
+"""Colours with a contrast of 3 or more against the page, in light and in dark mode."""
 
 
 def line(

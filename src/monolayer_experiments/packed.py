@@ -26,7 +26,7 @@ from monolayer.arrays import Array
 from monolayer.errors import DataError
 
 PACKED_BITS = 52
-"""Of a packed number: it is added to 2^52 below, and the sum must be below 2^53."""
+"""Bits of a packed number. It is added to 2^52 below, and the sum must stay below 2^53."""
 _PLACES_AT_ONCE = 1 << 16
 """Places that are unpacked at a time."""
 

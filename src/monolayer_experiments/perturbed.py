@@ -13,7 +13,7 @@ from monolayer.arrays import Array
 from monolayer_experiments.packed import Packed
 
 ENOUGH = 0.99
-"""Share of labels right that counts as bearing a noise."""
+"""Share of labels that must be right for a model to count as tolerating a noise."""
 
 
 @torch.no_grad()
@@ -46,7 +46,7 @@ def noisy(model: nn.Module, sigma: float, seed: int) -> nn.Module:
 
 
 NOISE_DRAWS = 3
-"""Of the noise; enough labels must be right in each of them."""
+"""How many draws of the noise are tried; enough labels must be right in each of them."""
 
 
 def tolerance(model: nn.Module, X: Array, Y: Array, seed: int) -> float | None:

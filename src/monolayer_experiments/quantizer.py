@@ -30,7 +30,7 @@ LENGTH = 3
 
 
 def _same(value: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
-    """One value for all tokens: `(B, n)` from `(B,)`."""
+    """A target that has the same value at all tokens: `(B, n)`, from a function that returns `(B,)`."""
     return lambda x: np.repeat(value(x)[:, None], LENGTH, axis=1)
 
 

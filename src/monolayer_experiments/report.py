@@ -23,7 +23,7 @@ from monolayer_experiments.look import amount, raised
 from monolayer_experiments.results import REPORT, ExperimentRecord, read_all
 
 MAIN_FIGURE = {"depth": 2, "uniform": 1}
-"""Which figure of an experiment stands for it, where it is not the first."""
+"""Number of the figure that stands for an experiment, if it is not the first."""
 QUICK_NOTICE = (
     "Quick setting: small data, mostly one seed, short clocks. Differences that chance alone could make are not put "
     "into words; run with --full for the sizes of docs/findings.md."
@@ -103,7 +103,7 @@ Numbered = list[tuple[int, Figure]]
 
 
 def _card(experiment: Experiment, main: Numbered) -> str:
-    """A small figure that leads to its article; what it shows is said there."""
+    """A small figure that links to the article of its experiment."""
     name, inside = escape(experiment.name), escape(experiment.question)
     for number, figure in main:
         inside = f'<div class="mini" data-figure="{number}" aria-hidden="true"></div>{words(figure.title)}'
@@ -111,7 +111,7 @@ def _card(experiment: Experiment, main: Numbered) -> str:
 
 
 def _article(experiment: Experiment, record: ExperimentRecord, main: Numbered, others: Numbered) -> str:
-    """`main` is the figure that stands for the experiment, if there is one."""
+    """The article of an experiment as HTML; `main`: the figure that stands for it, if there is one."""
     results = record.results
     lead, _, rest = experiment.answer(results).partition(". ")
     answer = f"<b>{words(lead)}.</b> {words(rest)}" if rest else f"<b>{words(lead)}</b>"

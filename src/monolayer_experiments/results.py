@@ -61,7 +61,7 @@ def measure(experiment: Experiment, setting: Setting, folder: Path, progress: Pr
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on, and which source it was."""
+    """Versions of the packages that the numbers depend on, and a digest of our own source."""
     # Ours is said by the source, which may run without having been installed.
     found = {"python": ".".join(map(str, sys.version_info[:3])), "monolayer": __version__, "source": digest(SOURCE)}
     for package in ("numpy", "torch", "python-flint"):
@@ -93,7 +93,7 @@ def machine(device: str) -> str:
 
 
 def command(name: str, setting: Setting, folder: Path) -> str:
-    """What to type for the same numbers; of a folder that only this machine has, the last name is kept."""
+    """The command that gives the same numbers; of a folder that only this machine has, only the last name is kept."""
     words = ["monolayer experiment", name]
     if setting.full:
         words.append("--full")
@@ -114,7 +114,7 @@ def write(record: ExperimentRecord, folder: Path) -> None:
 
 
 def read(path: Path) -> ExperimentRecord:
-    """A record from its file; what is not one is a DataError that says why."""
+    """The record in a file; a DataError says why if the file is not one."""
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from monolayer_experiments.trainer import Trained
 
 DEVICES = "On a GPU training ran in bfloat16 (rank 1: TF32): a shortfall may be one of precision."
-"""What every comparison with training must say."""
+"""A sentence that every comparison with training must contain."""
 SIGMAS = 3.0
 Made = TypeVar("Made")
 
 
 def timed(make: Callable[..., Made], *given: Any, **options: Any) -> tuple[Made, float]:
-    """What `make` returns, and the seconds it took."""
+    """The result of `make(*given, **options)`, and the seconds that it took."""
     began = time.perf_counter()
     made = make(*given, **options)
     return made, time.perf_counter() - began

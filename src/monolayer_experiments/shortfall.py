@@ -38,7 +38,7 @@ from monolayer_experiments.transformer import Tagger
 QUESTION = "Where training with rank 1 falls short, is it the contexts or the readout?"
 
 RANK_OF_MODEL: dict[str, int | None] = {"1 layer, rank 1": 1, "1 layer, full rank": None}
-"""Rank."""
+"""Rank of the attention of each trained model; None is full rank."""
 SHORT_FORMATS = ("float32", "float16", "bfloat16")
 GIVEN = {"trained": 1, "untrained": 1, "constructed": 1, "constructed, 16 numbers": 16}
 """Contexts that a readout alone is trained on, and how many numbers they are."""
@@ -67,7 +67,7 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
 
 
 def _rows(plan: Results, setting: Setting, progress: Progress) -> list[Results]:
-    """All models of one seed."""
+    """Rows of results for all models of one seed."""
     data = {key: plan[key] for key in ("length", "vocabulary", "classes")}
     vocabulary, classes, width, seed = plan["vocabulary"], plan["classes"], plan["width"], setting.seed
     X, Y = without_repeats(plan["sequences"], **data, seed=seed)
@@ -98,7 +98,7 @@ def _rows(plan: Results, setting: Setting, progress: Progress) -> list[Results]:
 
 
 def untrained(vocabulary: int, classes: int, rank: int | None, width: int, seed: int) -> Tagger:
-    """The model of one layer as it is before training from that seed."""
+    """The model of one layer before training, with the weights that this seed draws."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return Tagger(vocabulary, classes, 1, rank, width, 0)
@@ -157,7 +157,7 @@ class ReadoutAlone(nn.Module):
 
 
 def _shares(results: Results, model: str, weights: str, form: str | None = None) -> list[float]:
-    """Of every seed the share of labels right, or what any readout could return in a format."""
+    """For every seed, the share of labels that are right, or that any readout could return in the format `form`."""
     rows = where(results["rows"], model=model, weights=weights)
     return column(rows, "accuracy") if form is None else [row["any_readout"][form] for row in rows]
 

@@ -1,4 +1,4 @@
-"""The other way to the same labels: an ordinary Transformer, trained. The baseline of the experiments.
+"""The baseline of the experiments: an ordinary Transformer that is trained on the same labels.
 
 AdamW with warm-up and cosine decay, gradients clipped, large batches kept on the device. The learning rate is searched
 first: every rate of a grid gets an equal share of the first 30 % of the clock, and the best one (the likeliest, where
@@ -144,7 +144,7 @@ def _search(
 
 
 def _warm_up(model: nn.Module, batches: Batches) -> None:
-    """A step for every shape of batch and a measurement: first calls load libraries, make plans and fill caches."""
+    """Make a step for every shape of batch, and a measurement, since first calls load libraries and fill caches."""
     run, shapes = TrainingRun(model, batches, 0.0), set()
     for batch in batches.epoch(shuffle=False):
         if batch.x.shape not in shapes:
@@ -154,7 +154,7 @@ def _warm_up(model: nn.Module, batches: Batches) -> None:
 
 
 class TrainingRun:
-    """One model under one rate; `go` takes it on from where it is."""
+    """The training of one model at one learning rate; `go` continues it."""
 
     def __init__(
         self,
@@ -172,7 +172,9 @@ class TrainingRun:
         self.curve: list[tuple[float, float]] = []
 
     def go(self, until: float, pause: float, *, decay: bool) -> None:
-        """A step or more, until `until` or, without noise, until no label is wrong; measured every `pause` seconds.
+        """Train at least one step, until the time `until` or, without noise, until no label is wrong.
+
+        The accuracy is measured every `pause` seconds.
 
         The rate warms up over 100 steps, or a third of a short trial; with `decay` it falls along a cosine to 2 %.
         """
@@ -309,13 +311,13 @@ class Batches:
             yield self.batch(order[cut.start : cut.stop], cut.width)
 
     def batch(self, rows: Tensor, width: int) -> TrainingBatch:
-        """These rows as a batch; the longest of them has `width` tokens."""
+        """The sequences `rows` as a batch; the longest has `width` tokens."""
         inside = torch.arange(width, device=self.device) < self.sizes[rows, None] if self.ragged else None
         return TrainingBatch(rows, self.X[rows, :width], self.Y[rows, :width], inside)
 
 
 def wait(device: torch.device) -> None:
-    """Until the device has done what it was given: a GPU works behind the program's back."""
+    """Wait until the device has finished its work: a GPU runs while the program goes on."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

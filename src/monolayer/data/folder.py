@@ -43,9 +43,10 @@ _SCRATCH = re.compile(r"\..+\.[0-9a-f]{8}\.(saving|old)")
 
 @dataclass(frozen=True)
 class FolderKind:
-    """How to know a folder that may be replaced: `config.json` says `key: "monolayer"`, and all its files are known.
+    """How to recognize a folder that may be replaced: `config.json` has `key: "monolayer"`, and all its files are
+    known.
 
-    A file written aside, `.FILE.3f9a01bc`, counts as FILE. `numbered`: a pattern of names that are among them too.
+    A file written aside, `.FILE.3f9a01bc`, counts as FILE. `numbered`: a pattern of further names that are allowed.
     Files may lie in folders, "onnx/model.onnx".
     """
 
@@ -70,9 +71,9 @@ class FolderKind:
         return None if foreign is None else f"it holds {foreign!r}, which is not part of a {self.name}"
 
     def foreign(self, folder: Path, *, unfinished: bool = False) -> str | None:
-        """The first thing in `folder` that is none of its files, if there is one.
+        """The first name in `folder` that does not belong to this kind of folder, None if all do.
 
-        In an `unfinished` one may lie what a library writes aside (safetensors: `.tmp…`) and renames in the end.
+        An `unfinished` folder may also hold files that a library writes aside (safetensors: `.tmp…`) and then renames.
         """
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
             beside = _ASIDE.fullmatch(entry.name)
@@ -147,7 +148,7 @@ def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False, kin
 
 
 def recover(final: Path) -> bool:
-    """Whether `final` exists, if need be because the old folder of a save that was killed is put back."""
+    """Whether `final` exists. If a save was killed and left the old folder aside, that is put back first."""
     if not os.path.lexists(final):
         with _moving_alone(final):
             _put_back(final)
@@ -166,7 +167,7 @@ def _check_replaceable(final: Path, overwrite: bool, kind: FolderKind) -> None:
 
 
 def _move_into_place(scratch: Path, final: Path, overwrite: bool, kind: FolderKind) -> None:
-    """Move the old folder, if there is one, out of the way, and the new one to its place."""
+    """Move the old folder, if there is one, out of the way, and the new one into its place."""
     _check_replaceable(final, overwrite, kind)
     if not final.exists():
         scratch.rename(final)
@@ -188,7 +189,7 @@ def _put_back(final: Path) -> None:
 
 
 def _clear_leftovers(final: Path, kind: FolderKind) -> None:
-    """Remove what processes left that died while they saved `final`; a folder that holds anything foreign stays."""
+    """Remove what processes left behind that were killed while they saved `final`; folders with foreign files stay."""
     for left in (*_beside(final, "saving"), *(_beside(final, "old") if final.exists() else ())):
         lock = _lock(left, wait=False)
         with suppress(OSError):
@@ -198,7 +199,10 @@ def _clear_leftovers(final: Path, kind: FolderKind) -> None:
 
 
 def _beside(final: Path, suffix: str) -> list[Path]:
-    """Scratch folders of `final`: the random part has no dot, so `.NAME.v2.3f9a01bc.old` belongs to `NAME.v2` alone."""
+    """The scratch folders of `final`.
+
+    The random part has no dot, so `.NAME.v2.3f9a01bc.old` belongs to `NAME.v2` alone.
+    """
     if not final.parent.is_dir():
         return []
     name = re.compile(rf"\.{re.escape(final.name)}\.[0-9a-f]{{8}}\.{suffix}")
@@ -218,7 +222,7 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def _moving_alone(final: Path) -> Iterator[None]:
-    """While no other process moves folders beside `final`."""
+    """Hold the lock of the folder around `final`, so that no other process moves folders in it."""
     lock = _lock(final.parent, wait=True)
     try:
         yield
@@ -227,7 +231,7 @@ def _moving_alone(final: Path) -> Iterator[None]:
 
 
 def _lock(folder: Path, *, wait: bool) -> int | None:
-    """The lock of a folder, which ends with its process; None if it has none or, unless `wait`, is in use."""
+    """Lock a folder; the lock ends with the process. None if it cannot be locked or, unless `wait`, is in use."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -250,7 +254,10 @@ def _unlock(lock: int | None) -> None:
 
 
 class OpenFolder:
-    """A folder that was opened once: all that is read from it lay there together, whatever its name leads to by now."""
+    """A folder that was opened once.
+
+    All files read from it come from one save, even if its name now leads elsewhere.
+    """
 
     def __init__(self, path: Path, handle: int) -> None:
         self.path = path
@@ -263,11 +270,12 @@ class OpenFolder:
         return self._file(read_regular, name)
 
     def map(self, name: str) -> mmap.mmap:
-        """A map of the bytes of a regular file, which takes no memory before it is read; errors as for `read`."""
+        """The bytes of a regular file, mapped into memory, where they take room only as they are read; errors as for
+        `read`."""
         return self._file(map_regular, name)
 
     def attempt(self, name: str) -> bytes | OSError:
-        """The bytes of a regular file that may be missing, or why it cannot be read."""
+        """The bytes of a regular file that may be missing, or the error of reading it."""
         try:
             return self.read(name)
         except OSError as error:
@@ -292,15 +300,16 @@ class OpenFolder:
             raise OSError(error.errno, error.strerror, str(self.path / name)) from None
 
     def is_whole(self) -> bool:
-        """Whether nothing that was read or missed depends on when the folder was replaced, if it was."""
+        """Whether all that was read, or found missing, is that of one save, even if the folder was replaced
+        meanwhile."""
         return not self._asked_what_is_there or _still_names(self.path, self._handle)
 
 
 def read_together(folder: Path, reader: Callable[[OpenFolder], ReadResult]) -> ReadResult:
-    """What `reader` makes of a folder that is opened once, so of files out of one save.
+    """What `reader` returns for the folder, opened once, so that all files come from one save.
 
-    If one was gone because the folder was replaced meanwhile, `reader` is asked again. A folder that a killed save left
-    aside is brought back first. What `reader` raises, and `OSError` for a folder that cannot be opened, goes through.
+    If a file is gone because the folder was replaced meanwhile, `reader` is called again. A folder that a killed save
+    left aside is put back first. Errors of `reader`, and `OSError` for a folder that cannot be opened, are raised.
     """
     for _ in range(_TRIES):
         try:

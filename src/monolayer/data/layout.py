@@ -1,9 +1,9 @@
 """Which columns of a table hold the tokens and the labels. A row is a sequence.
 
-Its tokens are in a column `tokens`; maybe it has `labels` (one per token) or a `label` (one per sequence). A table of
-two columns with other names holds a key and a value per row: a sequence, and its label; for a model that is asked, one
-of a single column holds keys. For a model that generates, they are a prompt and its answer, and are found by their
-names in a larger table.
+Its tokens are in a column `tokens`; it may have `labels` (one per token) or a `label` (one per sequence). A table of
+two columns with other names holds a key and a value per row: a sequence and its label. To ask a model, a table of one
+column with keys is enough. For a model that generates, key and value are a prompt and its answer; in a larger table
+they are found by their names.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ USUAL_COLUMNS = {"tokens", "label", *BY_TOKEN}
 
 @dataclass(frozen=True)
 class Manner:
-    """How a model reads: what it cuts text into, and what its labels belong to. It settles what data leave open.
+    """How a model reads data: how it splits text, and what its labels belong to. It applies where data leave this open.
 
-    With `per="answer"`, text beside text is a prompt and its answer.
+    With `per="answer"`, two columns of text are prompts and answers.
     """
 
     unit: Unit | None = None
@@ -34,9 +34,10 @@ class Manner:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that the caller chose, None where the usual ones serve.
+    """The columns that the caller chose; None for the usual ones.
 
-    `unit`: what a string is, `per`: what a label belongs to; None: what the model (`like`), the format or the data say.
+    `unit`: how strings are split. `per`: what a label belongs to. None: decided by the model (`like`), the format or
+    the data.
     """
 
     tokens: str | None = None
@@ -54,16 +55,16 @@ class Columns:
 
     @property
     def belongs(self) -> Belongs | None:
-        """What a label belongs to, if that is known. With a `unit`, text is no answer unless `per` says so."""
+        """What a label belongs to, if known. If the caller gives a `unit`, text is an answer only if `per` says so."""
         return self.per or (None if self.unit is not None and self.like.per == "answer" else self.like.per)
 
 
 @dataclass(frozen=True)
 class TableLayout:
-    """The columns that a table is read by. `label` is None for no labels.
+    """The columns of a table that are read; `label` is None if there are no labels.
 
-    `per`: what a label belongs to; None: the cells say it. `pairs`: whether the columns are a key and a value. `asks`:
-    whether nobody has said what a label belongs to, so that it must not be doubtful.
+    `per`: what a label belongs to; None: the cells decide. `pairs`: whether the columns are a key and a value. `asks`:
+    whether the caller did not say what a label belongs to, so that the data must make it clear.
     """
 
     token: str
@@ -75,9 +76,10 @@ class TableLayout:
 
     @classmethod
     def of(cls, columns: Columns, there: list[str], name: str, *, lists: bool = False) -> TableLayout:
-        """The layout of a table with the columns `there`, of which none that is read may have the name of another one.
+        """The layout of a table with the columns `there`; an error if two columns have the name of one that is read.
 
-        `lists`: whether the format writes lists as such, so that text is a sequence of characters, not of words.
+        `lists`: whether the format can hold lists, so that text is a sequence of characters, not of words. `name`: of
+        the table, for errors.
         """
         layout = cls._of_names(columns, there, name, lists)
         for column in layout.columns:
@@ -114,19 +116,22 @@ class TableLayout:
 
     @classmethod
     def of_pairs(cls, names: list[str], columns: Columns) -> TableLayout:
-        """A key and a value per row, or a key alone; by default text is cut into words, in every format alike."""
+        """The layout of rows with a key and a value, or a key alone.
+
+        By default text is split into words, in every format.
+        """
         value, unit = names[1] if len(names) > 1 else None, columns.unit or columns.like.unit or "words"
         per = columns.belongs
         return cls(names[0], value, unit, per or "sequence", pairs=True, asks=per is None)
 
     @property
     def columns(self) -> list[str]:
-        """Those that are read."""
+        """The names of the columns that are read."""
         return [self.token] if self.label is None else [self.token, self.label]
 
 
 def _key_and_value(columns: Columns, there: list[str], name: str) -> list[str] | None:
-    """The columns of a table without usual names: prompts and answers by their names, else both, or the keys."""
+    """The columns of a table without usual names: prompts and answers by name, otherwise both columns, or the keys."""
     prompts, answers = ([column for column in names if column in there] for names in (PROMPTS, ANSWERS))
     if columns.belongs == "answer" and prompts:
         for several, option in ((prompts, "tokens"), (answers, "labels")):
@@ -141,7 +146,7 @@ def _key_and_value(columns: Columns, there: list[str], name: str) -> list[str] |
 
 
 def no_column(column: str, there: list[str], name: str) -> DataError:
-    """There is no such column, or, in JSON, no such key."""
+    """The error to raise if a table lacks a column or, in JSON, a key."""
     return DataError(
         f"{name} has no column {column!r}; it has: {', '.join(there)}. Choose with tokens= and labels= (--tokens, "
         "--labels); a row is a sequence, and one token per line, without a header, is format='conll'"

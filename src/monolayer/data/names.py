@@ -16,7 +16,7 @@ from monolayer.errors import DataError
 
 Name = str | int
 Unit = Literal["characters", "words", "whole"]
-"""What a string is: its characters, its words, or one token."""
+"""How a string is split: into its characters, into its words, or not at all (one token)."""
 _BUILT_FROM = {
     "characters": "characters: pass characters, or a list of them",
     "words": "words: pass words, or a list of them",
@@ -27,14 +27,15 @@ _BUILT_FROM = {
 
 
 def cut_text(text: str, unit: Unit) -> list[str]:
-    """A string as tokens; white space alone is none but as characters."""
+    """The tokens of a string. A string of white space has tokens only if it is split into characters."""
     if unit == "whole":
         return [text] if text.strip() else []
     return text.split() if unit == "words" else list(text)
 
 
 def check_utf8(what: str, names: Iterable[Name]) -> None:
-    """Half of a surrogate pair is no character, and no file in UTF-8 can hold it: an error that names it."""
+    """Raise an error for a name with half of a surrogate pair, which UTF-8 cannot encode; `what`: what the names are
+    of."""
     for name in names:
         try:
             str(name).encode("utf-8")
@@ -77,18 +78,19 @@ class Names:
 
     @cached_property
     def cuts(self) -> Unit | None:
-        """What text is cut into to be made of these names; None: letters out of lists, which do not tell."""
+        """How text is split into these names; None if it is not known, since they came as lists of single
+        characters."""
         if self.unit is not None or self.integers:
             return self.unit
         return "words" if any(len(str(name)) != 1 for name in self.names) else None
 
     def cut_into(self, unit: Unit | None) -> Names:
-        """The same names, out of strings that were cut so; None: out of lists."""
+        """The same names, marked as coming from strings split by `unit`; None: from lists."""
         return self if unit is None or self.integers else replace(self, unit=unit)
 
     @property
     def built_from(self) -> str:
-        """What a message about an unknown token adds."""
+        """What to add to an error about an unknown token: how the known ones were made."""
         if self.integers:
             return ""
         pieces = self.unit is None and any(str(name)[:1].isspace() for name in self.names)
@@ -108,16 +110,16 @@ class Names:
         return rows if self.identity else self._array[rows]
 
     def find(self, theirs: Names) -> Ints:
-        """Our row number for each of their names, −1 where we lack it."""
+        """For each name of `theirs`, its row number in this table, −1 if it is not in it."""
         if self.identity and theirs.identity:
             number = np.arange(len(theirs))
             return np.where(number < len(self), number, -1)
         return np.array([self.rows.get(name, -1) for name in theirs.names], dtype=np.int64)
 
     def extended(self, more: list[Name]) -> Names:
-        """These names, each in its row, and behind them those of `more` that are new, in order.
+        """These names in their rows, followed by the new ones among `more`, in order.
 
-        Integers that are their own row numbers stay so, as far as `of_integers` would have them.
+        Integers that are their own row numbers stay so, under the rule of `of_integers`.
         """
         new = sorted({name for name in more if name not in self}, key=lambda name: (isinstance(name, str), name))
         if not new:
@@ -151,7 +153,7 @@ class Names:
 
 
 class NameBuilder:
-    """Numbers strings in order of first appearance, a stream at a time."""
+    """Numbers strings in the order in which they first appear, in several streams one after the other."""
 
     def __init__(self) -> None:
         # A missing name gets the length of the table at that moment, which is the next free number.
@@ -163,7 +165,8 @@ class NameBuilder:
         return list(map(self._rows.__getitem__, names))
 
     def freeze(self, rows: NDArray[np.integer]) -> tuple[Names, Ints]:
-        """The finished table, in order, so that it does not depend on that of the data; `rows` renumbered into it."""
+        """The finished table, sorted so that it does not depend on the order of the data, and `rows` renumbered for
+        it."""
         names = list(self._rows)
         order = sorted(range(len(names)), key=names.__getitem__)
         place = np.empty(len(names), dtype=np.int64)
