@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from monolayer.arrays import Floats, Ints
 from monolayer.checker.network import CODE, KEY, LABEL, StepWeights, Stored
@@ -23,6 +24,8 @@ from monolayer.checker.rounding import BINARY64, UnhandledError
 from monolayer.data import Labels, Sequences
 from monolayer.errors import DataError
 
+AskedFunction = Callable[[Floats], ArrayLike]
+"""A function that an approximator is compared with: sequences `(B, n, d)` to values `(B, n, m)`."""
 MOST_TOKENS = 1 << 27
 """Most tokens that all sequences of cells together may have, since each is tried: about ten gigabytes."""
 SEQUENCES_AT_ONCE = 1 << 14
@@ -124,7 +127,7 @@ def read_cells(stored: Stored) -> CellBlock:
 # is asked in other orders too.
 
 
-def function_values(f: Callable[[Any], Any], X: Floats, outputs: int) -> Floats:
+def function_values(f: AskedFunction, X: Floats, outputs: int) -> Floats:
     """The values of `f` at sequences `X` `(B, n, d)`, as `(B, n, m)`, `m` = `outputs`.
 
     An error if `f` fails, or returns other shapes or numbers that are not finite.
@@ -159,7 +162,7 @@ class CellFunction(NamedTuple):
     apart: float | None = None
 
 
-def cell_function(stored: Stored, f: Callable[[Any], Any]) -> CellFunction:
+def cell_function(stored: Stored, f: AskedFunction) -> CellFunction:
     """Ask `f` at all sequences of cell centres.
 
     Without positions, each multiset of cells is asked in one order; if `f` is found not to be equivariant, one more

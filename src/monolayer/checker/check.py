@@ -24,7 +24,7 @@ import numpy as np
 from monolayer.arrays import dtype_name
 from monolayer.checker.asked import asked_data, asked_files
 from monolayer.checker.attached.check import judge_attached
-from monolayer.checker.cells import cell_function, read_cells
+from monolayer.checker.cells import AskedFunction, cell_function, read_cells
 from monolayer.checker.certificate import CERTIFICATE_FILE, Certificate, Claims
 from monolayer.checker.format import READOUTS
 from monolayer.checker.labelled import Labelled, Load, LoadPoints, data_digest, labelled
@@ -269,7 +269,7 @@ def _points(stored: Stored, load: Load) -> Labelled:
     return labelled(stored, load())
 
 
-def _cells(stored: Stored, f: Callable[[Any], Any]) -> AskedData:
+def _cells(stored: Stored, f: AskedFunction) -> AskedData:
     """The sequences of cells that decide a claim about the function `f`, with a note on what follows for its error."""
     if not stored.raw:
         raise DataError("a function is compared with an approximator; this model is a memorizer: give X and Y")

@@ -19,7 +19,7 @@ from monolayer.checker.certificate import Certificate, Claims
 from monolayer.checker.labelled import Labelled, LoadPoints
 from monolayer.checker.line import judge_line
 from monolayer.checker.locating.writers import Writers, line_writers, robust_writers
-from monolayer.checker.network import Arrays, Stored
+from monolayer.checker.network import Arrays, Config, Stored
 from monolayer.checker.robust import judge_gates
 from monolayer.checker.rounding import EXP_ULPS
 from monolayer.data import Names
@@ -57,7 +57,7 @@ GRID_COUNTS = ("dim", "length", "cells")
 GRID_REALS = ("low", "high", "ramp", "error", "spread")
 
 
-def examine_config(config: dict[str, Any]) -> None:
+def examine_config(config: Config) -> None:
     """Raise an error unless every field is there, has a value that it may have, and all fit together."""
     readout = config.get("readout")
     _demand(isinstance(readout, str) and readout in READOUTS, f"readout is not one of {', '.join(READOUTS)}")
@@ -75,7 +75,7 @@ def examine_config(config: dict[str, Any]) -> None:
     row.examine(config)
 
 
-def _examine_fields(config: dict[str, Any]) -> None:
+def _examine_fields(config: Config) -> None:
     """Raise an error unless each field by itself has a value that it may have."""
     for key, words in WORDS.items():
         _demand(isinstance(config[key], str) and config[key] in words, f"{key} is not one of {', '.join(words)}")
@@ -91,7 +91,7 @@ def _examine_fields(config: dict[str, Any]) -> None:
     _demand(isinstance(files, dict) and all(isinstance(x, str) for x in files.values()), "files must hold digests")
 
 
-def _examine_files(config: dict[str, Any], row: ReadoutRow) -> None:
+def _examine_files(config: Config, row: ReadoutRow) -> None:
     """Raise an error unless names, units and the list of files fit the kind of tokens and labels."""
     files, reads_ids = config["files"], config["tokens"] == "ids"
     listed = {WEIGHTS}
@@ -122,7 +122,7 @@ def _examine_files(config: dict[str, Any], row: ReadoutRow) -> None:
     _demand(listed <= set(files) <= listed | optional, f"files must be {sorted(listed)}")
 
 
-def _examine_labels(config: dict[str, Any]) -> None:
+def _examine_labels(config: Config) -> None:
     """Raise an error unless the fields about labels and answers fit together."""
     names_classes = config["target"] == "classes"
     _demand(not (names_classes and config["scalar"]), "classes are not numbers, so scalar must be false")
@@ -140,7 +140,7 @@ def numbered_weights(names: list[str]) -> list[str]:
     return found if found == wanted and len(found) > 1 else []
 
 
-def _examine_line(config: dict[str, Any]) -> None:
+def _examine_line(config: Config) -> None:
     """Raise an error unless the fields of a line fit together."""
     _demand(config["target"] == "reals" or config["labels"] == 1, "classes have one label slot")
     stages, raw = len(config["steps"]), 0 if config["grid"] is None else config["grid"]["dim"]
@@ -149,7 +149,7 @@ def _examine_line(config: dict[str, Any]) -> None:
     _demand(fits, "width is not 3 + labels + dim + 2 (stages − 1)")
 
 
-def _examine_gates(config: dict[str, Any]) -> None:
+def _examine_gates(config: Config) -> None:
     """Raise an error unless the fields of a robust model fit together."""
     parts, least = config["gates"], {"token": 1, "place": 0, "rank": 1}
     whole = isinstance(parts, dict) and set(parts) == set(least)
@@ -162,7 +162,7 @@ def _examine_gates(config: dict[str, Any]) -> None:
     _demand(fits, "width is not token + place + rank + 2 + labels")
 
 
-def _examine_grid(config: dict[str, Any], grid: Any) -> None:
+def _examine_grid(config: Config, grid: Any) -> None:
     """Raise an error unless the grid of an approximator is one, and fits the other fields."""
     known = {*GRID_COUNTS, *GRID_REALS, "guaranteed"}
     _demand(isinstance(grid, dict) and set(grid) == known, f"grid must have the fields {sorted(known)}")
@@ -189,7 +189,7 @@ def examine_memory(tensors: Arrays) -> None:
     _demand(bool((words[1:] > words[:-1]).all()), "fingerprints must rise", where)
 
 
-def examine_names(config: dict[str, Any], lists: dict[str, Any]) -> dict[str, Names | None]:
+def examine_names(config: Config, lists: dict[str, Any]) -> dict[str, Names | None]:
     """The names of tokens and of classes; an error unless `names.json`, given as `lists`, holds these and nothing
     else."""
     found: dict[str, Names | None] = {}
@@ -211,7 +211,7 @@ def examine_names(config: dict[str, Any], lists: dict[str, Any]) -> dict[str, Na
     return found
 
 
-def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tensors: Arrays) -> None:
+def examine_tensors(config: Config, names: dict[str, Names | None], tensors: Arrays) -> None:
     """Raise an error unless exactly the tensors that the config needs are there, with their shapes and types."""
     wanted = _shapes(config, names, tensors)
     odd = sorted(set(tensors) ^ set(wanted))
@@ -223,7 +223,7 @@ def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tens
         _demand(found.dtype == dtype, f"{name} is {found.dtype}", WEIGHTS)
 
 
-def _shapes(config: dict[str, Any], names: dict[str, Names | None], tensors: Arrays) -> dict[str, tuple[int, ...]]:
+def _shapes(config: Config, names: dict[str, Names | None], tensors: Arrays) -> dict[str, tuple[int, ...]]:
     """The shapes of all tensors by name.
 
     The config does not say how many positions a memorizer has, nor how many coordinates its vectors: these two sizes
@@ -248,7 +248,7 @@ def _shapes(config: dict[str, Any], names: dict[str, Names | None], tensors: Arr
     return wanted | READOUTS[config["readout"]].shapes(config)
 
 
-def _line_shapes(config: dict[str, Any], more: int) -> dict[str, tuple[int, ...]]:
+def _line_shapes(config: Config, more: int) -> dict[str, tuple[int, ...]]:
     """Shapes of the stages of a line; `weight_2` has `more` columns more than there are steps."""
     wanted: dict[str, tuple[int, ...]] = {}
     for stage, count in enumerate(config["steps"]):
@@ -258,7 +258,7 @@ def _line_shapes(config: dict[str, Any], more: int) -> dict[str, tuple[int, ...]
     return wanted
 
 
-def _gates_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+def _gates_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Shapes of the half-spaces of a robust model, and of its attention."""
     D, (H,), k = config["width"], config["steps"], config["gates"]["rank"]
     wanted = {"attention.W_Q": (2, D), "attention.W_K": (2, D), "attention.W_V": (k, D), "attention.W_O": (D, k)}
@@ -290,8 +290,8 @@ class ReadoutRow:
     is assumed of an evaluation beyond what is assumed for all readouts.
     """
 
-    shapes: Callable[[dict[str, Any]], dict[str, tuple[int, ...]]]
-    examine: Callable[[dict[str, Any]], None]
+    shapes: Callable[[Config], dict[str, tuple[int, ...]]]
+    examine: Callable[[Config], None]
     judge: Callable[[Stored, list[LoadPoints], Certificate, Claims], Certificate]
     own_field: bool = False
     writers: Callable[[Stored, Labelled], Writers] | None = None
@@ -344,7 +344,7 @@ BENDS: dict[tuple[int, int], tuple[str, ...]] = {(1, 2): (), (1, 3): ("square", 
 """By coordinates and tokens of a network for the maximum norm, the names of its bends; with positions it has none."""
 
 
-def examine_interpolator(config: dict[str, Any]) -> None:
+def examine_interpolator(config: Config) -> None:
     """Raise an error unless the fields of a network for the maximum norm have values that they may have."""
     known = {*INTERPOLATOR_FIELDS, "files", "digest"}
     _demand(set(config) == known, f"fields {sorted(set(config) ^ known)} are missing or unknown")
@@ -374,7 +374,7 @@ def examine_interpolator(config: dict[str, Any]) -> None:
     _demand(isinstance(files[WEIGHTS], str), "files must hold digests")
 
 
-def examine_interpolation(config: dict[str, Any], tensors: Arrays) -> None:
+def examine_interpolation(config: Config, tensors: Arrays) -> None:
     """Raise an error unless a network for the maximum norm has the tensors that its fields need, finite and in
     float64."""
     dim, length, stream = config["dim"], config["length"], 2 * (config["length"] - 1) * config["dim"]

@@ -10,11 +10,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from monolayer.arrays import Bools, Ints
+from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.certificate import Finding, Kind
 from monolayer.checker.network import Stored
 from monolayer.data import Names, Sequences
+from monolayer.data.names import Name
 from monolayer.errors import DataError
 from monolayer.table import plural
 
@@ -108,7 +110,7 @@ def place_of(data: Sequences, answering: int, per_token: bool) -> PointPlace:
     return PointPlace(*data.place(answering), token)
 
 
-def real(values: Any, scalar: bool) -> Any:
+def real(values: Floats, scalar: bool) -> float | list[float]:
     """A real label as users write it: one number if labels are `scalar`, otherwise a list."""
     return float(values[0]) if scalar else [float(x) for x in values]
 
@@ -199,7 +201,7 @@ def data_digest(*given: Sequences | Load) -> str:
     return hashlib.sha256(line + b"".join(column.digest() for column in columns)).hexdigest()
 
 
-def _used_names(data: Sequences) -> tuple[list[Any] | None, list[Any] | None]:
+def _used_names(data: Sequences) -> tuple[list[Name] | None, list[Name] | None]:
     """Names of the tokens and of the classes that occur in the data; None for vectors and for reals."""
     columns = [(data.vocabulary, data.tokens)]
     columns += [(None, data.tokens)] if data.labels is None else [(data.labels.classes, data.labels.values)]
@@ -210,7 +212,7 @@ def _used_names(data: Sequences) -> tuple[list[Any] | None, list[Any] | None]:
     return tokens, classes
 
 
-def _all_names(tables: list[list[Any] | None]) -> dict[Any, int] | None:
+def _all_names(tables: list[list[Name] | None]) -> dict[Name, int] | None:
     """Number all names of these tables in order, integers before strings; None for vectors or reals."""
     if tables[0] is None:
         return None
@@ -218,11 +220,11 @@ def _all_names(tables: list[list[Any] | None]) -> dict[Any, int] | None:
     return {name: i for i, name in enumerate(sorted(every, key=lambda name: (isinstance(name, str), name)))}
 
 
-def _renumbered(names: Names | None, place: dict[Any, int] | None, rows: Any) -> Any:
+def _renumbered(names: Names | None, place: dict[Name, int] | None, rows: NDArray[Any]) -> NDArray[Any]:
     """Replace row numbers of `names` by the numbers of their names in `place`; vectors and reals stay as they are."""
     if names is None or place is None:
         return rows
     used = np.flatnonzero(np.bincount(rows, minlength=len(names)))
     table = np.zeros(len(names), dtype=np.int64)
     table[used] = [place[name] for name in names.decode(used).tolist()]
-    return table[rows]
+    return np.asarray(table[rows])

@@ -14,6 +14,8 @@ ONE, KEY, CODE, LABEL = 0, 1, 2, 3
 """Coordinates of the stream of a line: the constant 1, the key, the code, the first label slot."""
 Arrays = dict[str, NDArray[Any]]
 """Tensors by their names."""
+Config = dict[str, Any]
+"""The fields of `config.json`."""
 
 
 class StepWeights(NamedTuple):
@@ -36,7 +38,7 @@ class Stored:
     """
 
     tensors: Arrays
-    config: dict[str, Any]
+    config: Config
     vocabulary: Names | None
     classes: Names | None
     format: Format

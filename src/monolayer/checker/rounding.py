@@ -96,7 +96,7 @@ def context_error(n: Any, head: Attention, S: float, ds: float, fmt: Format, val
     return PADDING * (o * v * (T * (above + below) / (1.0 - below) + moved) + underflow)
 
 
-def code_error(z: Floats, before: Any, fmt: Format) -> Floats:
+def code_error(z: Floats, before: Floats, fmt: Format) -> Floats:
     """Lemma 5: bound on `|ẑ − z|` `(M,)` for the rounded sum `z = t + y`.
 
     `z` `(M,)`: any evaluation of it, in this format or a finer one. `before` `(M,)`: bounds the errors of `t` and `y`

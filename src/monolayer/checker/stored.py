@@ -30,7 +30,7 @@ from monolayer.checker.format import (
     examine_tensors,
     numbered_weights,
 )
-from monolayer.checker.network import Arrays, Stored
+from monolayer.checker.network import Arrays, Config, Stored
 from monolayer.checker.rounding import BINARY32, BINARY64
 from monolayer.data.folder import OpenFolder, read_together
 from monolayer.errors import DataError, ModelFileError
@@ -119,7 +119,7 @@ def _examined(files: dict[str, Any]) -> Stored:
     return Stored(tensors, config, names["vocabulary"], names["classes"], fmt, memory)
 
 
-def _config(content: bytes) -> dict[str, Any]:
+def _config(content: bytes) -> Config:
     """`config.json`, once its version, its digest and its fields have been checked."""
     config = _object("config.json", content)
     if config.get("format") != "monolayer":

@@ -17,7 +17,6 @@ there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from decimal import ROUND_UP, Context
 from fractions import Fraction
@@ -27,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from monolayer.arrays import Floats
-from monolayer.checker.cells import function_values
+from monolayer.checker.cells import AskedFunction, function_values
 from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
 from monolayer.checker.format import BENDS
 from monolayer.checker.network import Stored
@@ -191,7 +190,7 @@ class KnotComparison(NamedTuple):
     digest: str
 
 
-def _compare_knots(net: Net, f: Callable[[Any], Any], room: float) -> KnotComparison:
+def _compare_knots(net: Net, f: AskedFunction, room: float) -> KnotComparison:
     """Ask `f` at every knot and compare its values with the stored ones, which may be off by `room`.
 
     Without positions the stored values are those at token 0; with positions there is one table per token.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,7 +49,8 @@ def forget(
     """
     if (facts is not None) == bool(rows):
         raise DataError("say what to forget in exactly one way: a data file of sequences, or --rows")
-    _edit_and_prove("forget", model, facts, rows, out, data, record, overwrite, reading, as_json)
+    outputs = _Outputs(out, record, overwrite, as_json)
+    _edit_and_prove(_Change("forget", facts, rows), model, data, outputs, reading)
 
 
 def _add_command(verb: str, does: str) -> None:
@@ -66,7 +68,8 @@ def _add_command(verb: str, does: str) -> None:
         reading: Reading = PLAIN,
         as_json: Json = False,
     ) -> None:
-        _edit_and_prove(verb, model, facts, None, out, data, record, overwrite, reading, as_json)
+        outputs = _Outputs(out, record, overwrite, as_json)
+        _edit_and_prove(_Change(verb, facts), model, data, outputs, reading)
 
 
 _add_command("edit", "Change facts in a model to the labels given in FACTS.")
@@ -97,19 +100,27 @@ def compare(
     show(as_json, found.to_json(), f"{one} and {two}", found.rows())
 
 
-def _edit_and_prove(
-    verb: str,
-    folder: Path,
-    facts: str | None,
-    chosen: Any,
-    out: Path,
-    data: str | None,
-    record: Path | None,
-    overwrite: bool,
-    reading: Reading,
-    as_json: bool,
-) -> None:
-    """Read, edit, write, prove."""
+@dataclass(frozen=True)
+class _Change:
+    """What to change: `verb` is `edit`, `insert` or `forget`; the facts are in a file, or rows of the known data."""
+
+    verb: str
+    facts: str | None
+    rows: list[int] | None = None
+
+
+@dataclass(frozen=True)
+class _Outputs:
+    """What a command writes: the new folder, maybe a file with the record of the edit, and how it prints the result."""
+
+    folder: Path
+    record: Path | None
+    overwrite: bool
+    as_json: bool
+
+
+def _edit_and_prove(change: _Change, folder: Path, data: str | None, outputs: _Outputs, reading: Reading) -> None:
+    """Read the model in `folder` and the `data` that it knows, edit it, write the new model, and prove it."""
     from monolayer.attaching.folder import ATTACHED
     from monolayer.checker import certify
     from monolayer.data.folder import MODEL, check_output
@@ -118,6 +129,8 @@ def _edit_and_prove(
     from monolayer.huggingface.reading import is_stock
     from monolayer.stock.folder import STOCK, load
 
+    out, record, overwrite, as_json = outputs.folder, outputs.record, outputs.overwrite, outputs.as_json
+    verb, facts = change.verb, change.facts
     if data is None:
         raise DataError(facts_of.NEEDED)
     if record is not None:
@@ -127,7 +140,7 @@ def _edit_and_prove(
     with progress(as_json) as step:
         model = load(folder)
         known = facts_of.known(model, reading.read(data, step, model.card.manner, proved=True))
-        asked = chosen if facts is None else reading.read(facts, step, model.card.manner, proved=True)
+        asked: Any = change.rows if facts is None else reading.read(facts, step, model.card.manner, proved=True)
         step("editing", 0.5)
         new, found = getattr(facts_of, verb)(known, asked, *(() if verb == "forget" else (None,)))
         step("writing", 0.7)

@@ -21,7 +21,7 @@ from monolayer.arrays import Floats, Ints
 from monolayer.cluster.points import Range, differ
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut, least_label
-from monolayer.construct.line.points import Points, ramps_at, size_of_jumps, weights
+from monolayer.construct.line.points import Points, StepTensors, ramps_at, size_of_jumps, step_tensors
 from monolayer.construct.line.separate import apart, margins
 from monolayer.model.sharded import part_header
 
@@ -69,7 +69,9 @@ def part(spill: Spill, name: str, range_: Range, strict: bool, staged: bool) -> 
     levels = (level if level.ndim == 2 else level[:, None]).T.astype(np.float64)
     slope, start = ramps_at(z, steps)
     jump = np.diff(levels)
-    tensors = (slope, -slope * start, levels[:, :-1]) if range_.reals else weights(slope, start, jump)
+    tensors = step_tensors(slope, start, jump)
+    if range_.reals:
+        tensors = StepTensors(slope, -slope * start, levels[:, :-1])
     facts |= {"steps": len(steps), "margin": np.inf if margin is None else margin, "last": levels[:, -1:]}
     facts["size"] = 0.0 if range_.reals else size_of_jumps(jump)
     rows = [*tensors, 0.0 - _passed(len(steps), facts["bounds"])] if staged else list(tensors)

@@ -270,8 +270,7 @@ class OpenFolder:
         return self._file(read_regular, name)
 
     def map(self, name: str) -> mmap.mmap:
-        """The bytes of a regular file, mapped into memory, where they take room only as they are read; errors as for
-        `read`."""
+        """The bytes of a regular file, mapped into memory and loaded only as they are read; errors as for `read`."""
         return self._file(map_regular, name)
 
     def attempt(self, name: str) -> bytes | OSError:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -205,6 +206,14 @@ def size_of_jumps(jump: Numbers) -> float:
     return sum(float(abs(jump[:, part]).sum()) for part in stretches_of(jump.shape[1], jump))
 
 
-def weights(slope: Floats, start: Floats, jump: Floats) -> tuple[Floats, Floats, Floats]:
-    """`weight_1`, `bias_1` `(R,)` and `weight_2` `(m, R)` of steps of the exact readout, as `Staircase.from_steps`."""
-    return slope, -(start * slope), 0.0 - jump
+class StepTensors(NamedTuple):
+    """What a file stores of `R` steps: `weight_1` and `bias_1` `(R,)`, `weight_2` `(m, R)`."""
+
+    weight_1: Floats
+    bias_1: Floats
+    weight_2: Floats
+
+
+def step_tensors(slope: Floats, start: Floats, jump: Floats) -> StepTensors:
+    """The tensors of steps of the exact readout, as `Staircase.from_steps` computes them."""
+    return StepTensors(slope, -(start * slope), 0.0 - jump)
