@@ -157,8 +157,7 @@ def _between(results: Results) -> str:
 
 
 def _slope(results: Results, k: int) -> str:
-    """Slope of the gap against the number of contexts on logarithmic axes, by least squares, and the slope of the
-    law."""
+    """Slope of log gap against log number of contexts, by least squares, and the slope of the law."""
     curve = results["curves"][str(k)]
     found = float(np.polyfit(np.log(curve["points"]), np.log(curve["gap"]), 1)[0])
     return f"{found:.2f} measured at rank {k} where it says {-2 / k:.2f}".replace("-", "−")

@@ -1,5 +1,4 @@
-"""The first block of an approximator, read from the file: which cell a float lies in, and the key and code of each
-cell.
+"""The first block of an approximator, read from the file: the cell of each float, and the key and code of each cell.
 
 Lemma 11 (docs/proofs.md): off its ramps every neuron of the block is exactly 0 or 1, so on a cell, a product of
 plateaus, all evaluations give one and the same key and code. What is proved at its centre holds on the whole cell,

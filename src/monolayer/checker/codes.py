@@ -67,8 +67,7 @@ class Reads(NamedTuple):
 
 
 class Codes(NamedTuple):
-    """`z` `(M,)` as computed in float64; how far it (`own`), and any evaluation (`other`), may be from the exact
-    `z`."""
+    """`z` `(M,)` in float64, and how far it (`own`) and any evaluation (`other`) may be from the exact one."""
 
     z: Floats
     own: Floats
@@ -139,8 +138,7 @@ def check_stream(stored: Stored) -> None:
 
 
 def _check_rows(stored: Stored, stream: NDArray[np.floating[Any]], one: float, name: str) -> None:
-    """Check rows `stream` `(R, D)` of the tensor `name`: finite, `one` at its coordinate, 0 at label slots and later
-    codes.
+    """Check rows `(R, D)` of the tensor `name`: finite, `one` at its coordinate, 0 at label slots and later codes.
 
     The readout adds to the label slots and to the codes of later stages, so its sums must start at 0.
     """
@@ -221,8 +219,7 @@ def _error_before(longest: int, reads: Reads, per_token: bool, fmt: Format) -> F
 
 
 def sums(terms: Floats, first: float, data: Sequences, causal: bool) -> Floats:
-    """Sums of `terms` `(T,)` over each sequence `(N,)`, or if `causal` over each prefix `(T,)`, plus the number
-    `first`."""
+    """Sums of `terms` `(T,)` over sequences `(N,)`, or if `causal` over prefixes `(T,)`, plus the number `first`."""
     if not causal:
         whole: Floats = np.add.reduceat(terms, data.offsets[:-1]) + first
         return whole

@@ -190,8 +190,7 @@ def examine_memory(tensors: Arrays) -> None:
 
 
 def examine_names(config: Config, lists: dict[str, Any]) -> dict[str, Names | None]:
-    """The names of tokens and of classes; an error unless `names.json`, given as `lists`, holds these and nothing
-    else."""
+    """The names of tokens and classes; an error unless `names.json` (`lists`) holds these and nothing else."""
     found: dict[str, Names | None] = {}
     for key in ("vocabulary", "classes"):
         entry = config[key]
@@ -375,8 +374,7 @@ def examine_interpolator(config: Config) -> None:
 
 
 def examine_interpolation(config: Config, tensors: Arrays) -> None:
-    """Raise an error unless a network for the maximum norm has the tensors that its fields need, finite and in
-    float64."""
+    """Raise an error unless a network for the maximum norm has its tensors, finite and in float64."""
     dim, length, stream = config["dim"], config["length"], 2 * (config["length"] - 1) * config["dim"]
     heads = [f"attention.W_{letter}" for letter in "QKVO"]
     parts = () if config["positions"] else BENDS[dim, length]

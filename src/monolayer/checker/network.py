@@ -52,8 +52,7 @@ class Stored:
 
     @property
     def block(self) -> str:
-        """Name of the block that holds the first neurons of the readout: its first stage, or all of it without
-        stages."""
+        """Name of the block with the first neurons of the readout: its first stage, or the only block."""
         return "feed_forward.stages.0" if "feed_forward.stages.0.bias_1" in self.tensors else "feed_forward"
 
     def steps(self, block: str) -> StepWeights:

@@ -45,8 +45,7 @@ def leftover_in_line(stored: Stored, stage: StagePoints, wanted: Floats, rows: I
 
 
 def _misplaced(stored: Stored, stage: StagePoints) -> str | None:
-    """A plateau without a point, or a step that does not stand where its points put it, in words; None if there is
-    none."""
+    """A plateau without a point, or a step that does not stand where its points put it, in words, or None."""
     z, radius, plateau, stairs = stage.z, stage.radius, stage.plateau, stage.stairs
     low, high, level = stairs.low, stairs.high, stairs.level
     empty = np.flatnonzero(np.bincount(plateau, minlength=level.shape[1]) == 0)

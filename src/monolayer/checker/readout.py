@@ -35,8 +35,7 @@ class CheckedStaircase:
     level: Floats
 
     def passed(self, lowest: Floats, highest: Floats) -> tuple[Ints, Bools]:
-        """How many steps lie left of each `[lowest, highest]` `(M,)`, and whether no neuron switches inside (Lemma
-        7)."""
+        """Lemma 7: how many steps lie left of each `[lowest, highest]` `(M,)`; whether no neuron switches inside."""
         i = np.searchsorted(self.low, highest, side="left")
         return i, self._before(i) <= lowest
 
@@ -132,8 +131,7 @@ def check_sizes(values: NDArray[Any], nonzero: bool, fmt: Format, name: str) -> 
 
 
 def thresholds(w: NDArray[Any], b: NDArray[Any]) -> tuple[Floats, Floats]:
-    """`low` and `high` `(H,)` of Lemma 6, for `w > 0`: neuron `j` returns 1 up to `low` and 0 from `high` on,
-    everywhere."""
+    """Lemma 6, for `w > 0`: every evaluation of neuron `j` is 1 up to `low` and 0 from `high` on, `(H,)` each."""
     # The least float that is at least 1 − b, in the stored format: the error of a sum of two is a float.
     above = 1 - b
     back = above - 1

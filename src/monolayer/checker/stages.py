@@ -88,8 +88,7 @@ def _stage(stairs: CheckedStaircase, codes: Codes) -> StagePoints:
 
 
 def _added(stored: Stored, value: Floats, more: Floats) -> Floats:
-    """The labels `more` of a stage added to those of the stages before it, `(m, M)`: one rounded sum in the stored
-    format."""
+    """Labels `more` of a stage added to those of the stages before, `(m, M)`: one rounded sum in the stored format."""
     dtype = stored["bos"].dtype
     total: Floats = (value.astype(dtype) + more.astype(dtype)).astype(np.float64)
     if ((total != 0.0) & (np.abs(total) < stored.format.tiny)).any():

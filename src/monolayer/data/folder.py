@@ -43,8 +43,7 @@ _SCRATCH = re.compile(r"\..+\.[0-9a-f]{8}\.(saving|old)")
 
 @dataclass(frozen=True)
 class FolderKind:
-    """How to recognize a folder that may be replaced: `config.json` has `key: "monolayer"`, and all its files are
-    known.
+    """How to recognize a folder that may be replaced: `config.json` has `key: "monolayer"`, and no file is unknown.
 
     A file written aside, `.FILE.3f9a01bc`, counts as FILE. `numbered`: a pattern of further names that are allowed.
     Files may lie in folders, "onnx/model.onnx".
@@ -299,8 +298,7 @@ class OpenFolder:
             raise OSError(error.errno, error.strerror, str(self.path / name)) from None
 
     def is_whole(self) -> bool:
-        """Whether all that was read, or found missing, is that of one save, even if the folder was replaced
-        meanwhile."""
+        """Whether all that was read, or found missing, belongs to one save, even if the folder was replaced."""
         return not self._asked_what_is_there or _still_names(self.path, self._handle)
 
 

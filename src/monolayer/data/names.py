@@ -34,8 +34,7 @@ def cut_text(text: str, unit: Unit) -> list[str]:
 
 
 def check_utf8(what: str, names: Iterable[Name]) -> None:
-    """Raise an error for a name with half of a surrogate pair, which UTF-8 cannot encode; `what`: what the names are
-    of."""
+    """Raise an error for a name with half of a surrogate pair, which UTF-8 cannot encode; `what`: kind of names."""
     for name in names:
         try:
             str(name).encode("utf-8")
@@ -78,8 +77,7 @@ class Names:
 
     @cached_property
     def cuts(self) -> Unit | None:
-        """How text is split into these names; None if it is not known, since they came as lists of single
-        characters."""
+        """How text is split into these names; None if unknown, since they came as lists of characters."""
         if self.unit is not None or self.integers:
             return self.unit
         return "words" if any(len(str(name)) != 1 for name in self.names) else None
@@ -165,8 +163,7 @@ class NameBuilder:
         return list(map(self._rows.__getitem__, names))
 
     def freeze(self, rows: NDArray[np.integer]) -> tuple[Names, Ints]:
-        """The finished table, sorted so that it does not depend on the order of the data, and `rows` renumbered for
-        it."""
+        """The finished table, sorted so that the order of the data does not matter, and `rows` renumbered for it."""
         names = list(self._rows)
         order = sorted(range(len(names)), key=names.__getitem__)
         place = np.empty(len(names), dtype=np.int64)

@@ -102,8 +102,7 @@ def _in_own(stored: Stored, data: Sequences) -> Location:
 
 
 def _own_rows(stored: Stored, points: Labelled, fact: Fact) -> tuple[Slice, ...]:
-    """The rows that hold a fact: those of its token and position, or of the begin token, and the bias if it is not
-    0."""
+    """The rows that hold a fact: of its token and position, or of the begin token; and the bias unless it is 0."""
     sequence, position = fact.sequence, fact.position
     found = [Slice("bos")]
     if position is not None:

@@ -85,8 +85,7 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where one fact lives. `answer` is what the model returns; `label` is that of the data, or the answer if they have
-    none.
+    """Where one fact lives. `answer`: that of the model. `label`: that of the data, or without labels the answer.
 
     `neurons` hold the fact; `ablations` say for each what the model answers without it. `rows`: the embedding of the
     token that answers, that of its position, and biases. `verdict`: how the answer is known.

@@ -165,8 +165,7 @@ def _answers(stored: Stored, value: Floats, sure: Bools) -> KnownAnswers:
 
 
 def robust_writers(stored: Stored, points: Labelled) -> Writers:
-    """The neurons of a robust model that may be on at each labelled point, and the answers without them; without
-    noise."""
+    """The neurons of a robust model that may be on at each labelled point, and the answers without them."""
     asked = question_of(stored, points)
     gated, shares = asked.gated, Shares.of(0.0, asked.gated, asked.longest, asked.format)
     quiet = silent(asked.top, asked.size, shares)

@@ -28,8 +28,7 @@ SHORT_MOMENTS = "ν = (D + 16) u max(A, X/2) and a variance within (D + 32) u Q�
 SIZE = 2.0**40
 """Largest middle that is covered, so that nothing overflows."""
 FLUSHED_32 = 2.0**-60
-"""Bounds what numbers flushed to zero do to one result: fewer than 2^21 of them, each below 2^-126, times at most
-2^41."""
+"""Bounds what flushed numbers do to one result: fewer than 2^21 of them, each below 2^-126, times at most 2^41."""
 SMALL_COMMON = 2.0**-6
 """Largest common error `t`; `MORE` then covers `(1 + t)/(1 − t)` and the roundings of the middle."""
 MORE = 1.06
@@ -51,8 +50,7 @@ class Enclosed:
 
     @classmethod
     def of(cls, middle: Floats, radius: Floats, common: Floats | None = None, shift: Floats | None = None) -> Enclosed:
-        """Pad the radius for its own rounding and for numbers flushed to zero; without errors in common unless
-        given."""
+        """Pad the radius for its own rounding and for numbers flushed to zero. Common errors are 0 unless given."""
         radius = radius * PADDING
         radius += FLUSHED_32
         if max(middle.max(initial=0.0), -middle.min(initial=0.0)) > SIZE:

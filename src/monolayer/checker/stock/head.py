@@ -70,8 +70,7 @@ class StockHead:
         return likely, self._compare(x, likely).right
 
     def _head_input(self, x: Enclosed) -> Enclosed:
-        """What the head reads where the stream `x` arrives; up to a positive factor per point if the norm is
-        `plain`."""
+        """What the head reads where `x` arrives; if the norm is `plain`, up to a positive factor per point."""
         net = self.net
         x = (
             centred(x, net.architecture.rms)

@@ -44,8 +44,7 @@ def activated(name: str, low: Floats, high: Floats) -> tuple[Floats, Floats]:
 
 
 class Sway:
-    """The error of attention, bounded along the directions that neurons read; `rest` encloses what arrives without
-    it."""
+    """The error of attention along the directions that neurons read; `rest` encloses what arrives without it."""
 
     def __init__(self, net: Network, average: Average, write: Floats, stream: Enclosed) -> None:
         self.average, self.write, self.weight, self.centre = average, write, net["scale_2"], not net.architecture.rms
@@ -71,8 +70,7 @@ class Sway:
         )
 
     def _off(self, points: Ints, matrix: Floats) -> Floats:
-        """What `Average.along` returns for `matrix` `(J, k)`, or for one row per point `(P, 1, k)`, some points at a
-        time."""
+        """What `Average.along` returns for `matrix`, `(J, k)` or one row per point `(P, 1, k)`, in parts."""
         _, keys, columns = self.average.values.middle.shape
         size = int(keys) * max(matrix.shape[-2], int(columns))
         found = []

@@ -110,8 +110,7 @@ def _check_enters(net: Network, data: Sequences, vocabulary: Names, ids: Ints) -
 
 
 class WantedLabels(NamedTuple):
-    """Labels in the folder's numbers (`wanted`, −1 for none) and as numbers in `names`, the names of the data
-    (`given`).
+    """Labels as numbers of the folder (`wanted`, −1 for none), and as numbers of `names` in the data (`given`).
 
     `begins`: whether the begin token must be followed by the first token too.
     """

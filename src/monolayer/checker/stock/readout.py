@@ -62,8 +62,7 @@ class StockSteps:
         return float(self.low.min(initial=np.inf))
 
     def passed(self, cell: Ints, feature: Floats, radius: Floats) -> PassedNeurons:
-        """Lemma S5: the neurons settled at points of these cells that read `feature` to within `radius`, `(M,)`
-        each."""
+        """Lemma S5: the neurons settled where neurons of `cell` read `feature` to within `radius`, `(M,)` each."""
         above = _rank(self.cell, self.low, cell, feature + radius, strict=True)
         below = _rank(self.cell, self.high, cell, feature - radius, strict=False)
         sure = above == below
@@ -76,8 +75,7 @@ class StockSteps:
 
 
 def _rank(cells: Ints, thresholds: Floats, cell: Ints, value: Floats, *, strict: bool) -> Ints:
-    """How many pairs of `(cells, thresholds)` come before each `(cell, value)` `(M,)`; equal ones count unless
-    `strict`."""
+    """How many `(cells, thresholds)` come before each `(cell, value)` `(M,)`; equal ones count unless `strict`."""
     H = len(cells)
     kind = np.append(np.full(H, 2 if strict else 0), np.full(len(cell), 1))
     order = np.lexsort((kind, np.append(thresholds, value), np.append(cells, cell)))
@@ -146,8 +144,7 @@ class Arrivals:
 def step_classes(
     net: Network, found: Structure, bound: Bounds, steps: StockSteps, points: Arrivals, passed: Ints
 ) -> Ints:
-    """The class that every evaluation returns `(M,)`, −1 where unsure; `passed` `(M,)`: neurons settled at each
-    point."""
+    """The class that every evaluation returns `(M,)`, −1 where unsure; `passed` `(M,)`: number of settled neurons."""
     if len(found.label) > 62:
         raise UnhandledError("label words of more than 62 signs")
     place = 1 << np.arange(len(found.label), dtype=np.int64)
@@ -216,8 +213,7 @@ def _settled(net: Network, found: Structure, bound: Bounds, least: Floats, most:
 
 
 def bent(net: Network, found: Structure, least: Floats, most: Floats) -> Floats:
-    """Lemma S7: least absolute value that a tanh pooler returns, for label coordinates of sizes from `least` to
-    `most`."""
+    """Lemma S7: least size that a tanh pooler returns of label coordinates whose sizes lie in `[least, most]`."""
     if "W_P" not in net or not net.architecture.post_norm:
         raise UnhandledError("a tanh pooler is covered where norms stand behind")
     # The norm before the pooler returns a mean square of 1; 0.9 covers the roundings of both norms and of the product.
