@@ -32,6 +32,8 @@ Named = Iterator[tuple[str, Question]]
 KINDS, FAULTS, STEPS = 10, 2, 34
 STOCK = ("bert token words places", "gpt2 lm characters", "bert token characters cells", "gpt2 lm pieces cells",
          "distilbert sequence characters cells", "llama token words cells")  # fmt: skip
+STEPS_OF_A_LINE = "feed_forward.stages.{}.{}"
+"""Tensors of steps: of which stage, and which. A line has one stage."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def _edges(scratch: Path) -> Named:
         if case.saved.config["readout"] == "gates":
             case.saved.write(folder)
             yield f"noise {kind}", _ask(folder, case, noise=_edge(borne, 0.25, 2.0**-30), tolerance=None)
-        elif case.saved.config["readout"] != "cascade":
+        elif STEPS_OF_A_LINE.format(1, "weight_1") not in case.saved.tensors:
             for side in (1.0, -1.0):
                 near = _nearer(case, side)
                 if near is None:
@@ -148,7 +150,7 @@ def _nearer(case: Case, side: float) -> Callable[[float], Case] | None:
     met = how.met[0]
     z = float(met[0] if case.saved.config["per"] == "sequence" else met[1])
     t = case.saved.tensors
-    w, b = t["feed_forward.weight_1"].astype(float), t["feed_forward.bias_1"].astype(float)
+    w, b = (t[STEPS_OF_A_LINE.format(0, name)].astype(float) for name in ("weight_1", "bias_1"))
     edges = (-b / w) if side > 0 else (1 - b) / w
     ahead = np.flatnonzero(side * (edges - z) > 0)
     if len(ahead) == 0:
@@ -158,7 +160,7 @@ def _nearer(case: Case, side: float) -> Callable[[float], Case] | None:
     def moved(share: float) -> Case:
         edge = z + (edges[j] - z) * share
         bias = -w[j] * edge if side > 0 else 1 - w[j] * edge
-        return replace(case, saved=case.saved.edited("feed_forward.bias_1", j, bias))
+        return replace(case, saved=case.saved.edited(STEPS_OF_A_LINE.format(0, "bias_1"), j, bias))
 
     return moved
 

@@ -170,8 +170,8 @@ def first_token(X: Any) -> Any:
 
 
 def mean(X: Any) -> Any:
-    """Rounded by the order of its tokens."""
-    return np.repeat(((X[:, 0] + X[:, 1]) + X[:, 2])[:, None] / 3, 3, axis=1)
+    """Rounded by the order of its tokens, coarsely enough that nearly every other order gives another number."""
+    return np.repeat((((X[:, 0] + 1e3) * 0.7 + X[:, 1] * 0.7) + X[:, 2] * 0.7)[:, None] / 3, 3, axis=1)
 
 
 @pytest.mark.parametrize("every", [True, False])

@@ -234,7 +234,8 @@ def test_only_the_tokens_that_are_touched_are_covered_anew(name: str, monkeypatc
         else:
             assert splice.out.tolist() == [token]
     found = ml.compare(model, new, data)
-    assert 0 < found.only_one <= record.neurons[0]
+    assert not found.same
+    assert found.only_one <= record.neurons[0]
     assert {int(data.tokens[data.offsets[a.sequence] + a.position]) for a in found.differing} == {token}
 
 

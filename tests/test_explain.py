@@ -121,7 +121,7 @@ def test_what_has_no_explanation_says_why() -> None:
         model.attention.W_Q[0, 1] = 1.0
     cascade, data = built("cascade sequences")
     robust = ml.memorize(X, Y, robust=True)
-    several = "this model has rank 2: a staircase per stage"
+    several = r"this model has rank \d: a staircase per stage"
     for other, asked, words in ((model, X, "changed"), (robust, X, "robust"), (cascade, data, several)):
         with pytest.raises(DataError, match=words):
             other.explain(asked)

@@ -238,6 +238,7 @@ SEEN: list[dict[str, bool]] = [{}, {"positions": True}, {"causal": True}, {"caus
 )
 @example([([0, 1, 2], 0), ([2, 1, 0], 1), ([0, 1, 2], 2)] * 9, 3, "labels", {}, True)
 @example([([0, 1, 2], 0), ([0, 1], 0), ([0, 2], 0)] * 9, 3, "next", SEEN[3], True)
+@example([([0, 2], 1), ([0], 0)], 2, "reals", SEEN[0], False)  # an id that never occurs, and labels other than 0
 def test_few_tokens_with_labels_of_any_kind(
     tmp_path: Path, data: list[tuple[list[int], int]], size: int, label: str, options: dict[str, bool], few: bool
 ) -> None:

@@ -91,7 +91,7 @@ def recited(session: Any, start: list[int], count: int) -> list[int]:
 def test_steps_need_their_float64_and_their_epsilon() -> None:
     """Faults that the test above would see: weights cast to float32, and the ε that a fused norm would take."""
     random = np.random.default_rng(2)
-    X, Y = random.integers(0, 6, (200, 12)), random.integers(0, 5, (200, 12))
+    X, Y = random.integers(0, 4, (300, 24)), random.integers(0, 5, (300, 24))  # so many that some are very close
     model = ml.memorize_as("gpt2", X, Y, storage="steps", on_conflict="first")
     ids = [[BEGIN, *(token + 4 for token in row)] for row in X.tolist()]
     assert model.facts.names[4] == "0"

@@ -342,7 +342,7 @@ def test_facts_that_bfloat16_loses_are_named_and_float32_holds_them() -> None:
     """600 such keys: two of them were answered wrongly by a BERT that nobody had asked."""
     data = close_keys(600), list(range(600))
     with pytest.raises(ml.PrecisionError, match=r"of 600 labels are answered wrong.* sequence \d+, .*dtype='float32'"):
-        ml.memorize_as("bert", *data, positions=True, dtype="bfloat16", rank=128)
+        ml.memorize_as("bert", *data, positions=True, dtype="bfloat16", rank=64)
     assert ml.memorize_as("bert", *data, positions=True).dtype == "float32"
 
 
@@ -356,9 +356,9 @@ def test_margins_below_what_kernels_may_round_are_refused(monkeypatch: pytest.Mo
 
 
 def test_no_fact_is_hidden_between_others() -> None:
-    """The last of 40 contexts is their middle before the norm: only the length of what arrives tells it apart."""
-    keys = ["a" * many + "b" * (40 - many) + "c" for many in range(1, 40)]
-    model = ml.memorize_as("llama", keys, list(map(str, range(39))), per="sequence", rank=32)
+    """The last of 30 contexts is their middle before the norm: only the length of what arrives tells it apart."""
+    keys = ["a" * many + "b" * (30 - many) + "c" for many in range(1, 30)]
+    model = ml.memorize_as("llama", keys, list(map(str, range(29))), per="sequence", rank=64)
     assert model.summary.gap is not None
     assert model.summary.gap > 1e-3
 

@@ -102,7 +102,8 @@ def test_the_command_answers_as_for_our_own_models(capitals: Path, tmp_path: Pat
 # -- unknown keys ----------------------------------------------------------------------------------------------------
 
 RANDOM = np.random.default_rng(4)
-KEYS = [[f"w{word}" for word in RANDOM.permutation(30)[:3]] for _ in range(60)]
+TRIPLES = [sorted(RANDOM.permutation(30)[:3].tolist()) for _ in range(90)]
+KEYS = [[f"w{word}" for word in RANDOM.permutation(key)] for key in np.unique(TRIPLES, axis=0)[:60]]
 VALUES = [f"v{row % 20}" for row in range(60)]
 TAGS = [[f"t{row % 7}", f"u{row}", f"v{row}"] for row in range(60)]
 NEAR = [

@@ -300,8 +300,8 @@ def test_rounding_stays_within_the_bound_also_at_its_worst(
     worst = float(np.abs(Rough(u).network(model, X) - exact).max())
     monkeypatch.setattr("monolayer.checker.uniform.U", u)
     assert worst <= net.rounding()
-    monkeypatch.setattr("monolayer.checker.uniform.U", u / 2048)
-    assert worst > net.rounding()  # a 2048th of the bound would be broken: the test can fail
+    monkeypatch.setattr("monolayer.checker.uniform.U", u / 2**14)
+    assert worst > net.rounding()  # the bound for roundings 2^14 times finer is broken: the test can fail
 
 
 def test_saved_and_loaded_it_is_the_same_network(tmp_path: Path) -> None:

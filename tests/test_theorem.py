@@ -276,7 +276,7 @@ def test_every_label_is_proved_at_either_scale_and_float64_cannot_hold_it() -> N
     assert found.possible < 1.0
     found = corollary1(*eight, scale="measured")  # fewer bits do
     assert (found.verdict, found.bits) == ("proved", 256)
-    assert found.possible == pytest.approx(0.917, abs=1e-3)
+    assert 0.8 < found.possible < 1.0
     assert corollary1(*eight, scale="measured", max_bits=128).verdict == "undecided"
 
 

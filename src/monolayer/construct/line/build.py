@@ -160,16 +160,17 @@ def _code_order(task: Task, size: int) -> Ints | None:
         return None
     labelled = rows if target.place is None else pick(rows, target.place)
     if is_array(rows):
-        number = np.zeros(size, dtype=np.int64)
+        number = np.full(size, -1)
         number[labelled] = target.number
     else:
         counts = task.context.counts if target.place is None else counts_of(labelled, size)
         number = _last_label_numbers(labelled, target.number, size, int(np.count_nonzero(counts)))
-    return by_label(target.table[number])
+    # A token without a label counts as one with label 0, as it does where the data come in files.
+    return by_label(np.where(number[:, None] < 0, 0.0, target.table[number]))
 
 
 def _last_label_numbers(rows: Numbers, number: Numbers, size: int, different: int) -> Ints:
-    """For every token `(V,)`, the label number of its last labelled place; 0 for tokens without one.
+    """For every token `(V,)`, the label number of its last labelled place; −1 for tokens without one.
 
     `rows`, `number` `(P,)`: token and label number of every labelled place; `different`: how many tokens have one.
     The search goes backwards from the end until every token was met: on a device a scatter into few rows takes long.
@@ -182,7 +183,7 @@ def _last_label_numbers(rows: Numbers, number: Numbers, size: int, different: in
         here.scatter_reduce_(0, rows[start:end], torch.arange(start, end, device=rows.device), "amax")
         last = torch.where(last < 0, here, last)
         end, at_once = start, 4 * at_once
-    return home(torch.where(last < 0, 0, number[last.clamp(min=0)]))
+    return home(torch.where(last < 0, -1, number[last.clamp(min=0)]))
 
 
 def check_coordinate_ranges(vectors: Floats) -> None:
