@@ -77,6 +77,7 @@ def _judge(found: Folder, data: Sequences, question: Certificate, only: bool, ho
     odd = found.changed() or (None if host is None else differs_from(found, host))
     if odd is not None:
         return replace(question, verdict="refuted", reason=odd)
+    _check_copies(found)
     caps = caps_of(found)
     near = near_pairs(found, caps)
     facts = cut_facts(found.opened.content[TOKENIZER], data, found.manifest.end)
@@ -110,6 +111,16 @@ def _only(found: Folder, facts: list[Ids], decided: Certificate) -> Certificate:
         reason = f"every fact is there, but the folder holds {plural(more, 'more fact')}"
         return replace(decided, verdict="refuted", claim=claim, reason=reason)
     return replace(decided, claim=claim, reason=f"{decided.reason}; every neuron belongs to one of these facts")
+
+
+def _check_copies(found: Folder) -> None:
+    """A fact may be stored twice, by the same neurons: others under its name would be a fact that nobody asks for."""
+    first: dict[str, slice] = {}
+    for fact, start in zip(found.manifest.facts, found.manifest.starts(), strict=True):
+        own = slice(start, start + fact.places)
+        known = first.setdefault(fact.fact, own)
+        if not all(np.array_equal(part[known], part[own]) for part in (found.reads, found.bias, found.writes)):
+            raise UnhandledError("it lists one fact twice, with different neurons: one of them may be another fact")
 
 
 def _asked(manifest: Manifest, facts: list[Ids]) -> tuple[Asked, dict[int, str]]:
@@ -194,11 +205,12 @@ def assumed(found: Folder) -> tuple[str, ...]:
             "depends on that row alone, and both models run in the same kernels"
         ),
         (
-            "a norm returns a vector of length at most √D (1 + (D + 16)u), and at written vectors the true one to "
-            "within (D + 16)u of its length, D the width and u = 2^-24"
+            "a norm returns a vector of length at most √D (1 + (D + 16)u), and at written vectors y the true one to "
+            "within 2(D + 16)u κ² of its length: D the width, u = 2^-24, κ the length of y over that of y less its "
+            "mean, 1 where norms subtract none"
         ),
         "tanh is −1 from −10 on and erf from −6 on; silu is x/(1 + exp(−x)) or x times the logistic function",
-        f"states have length at most {LARGEST:,.0f}, and are finite",
+        (f"states of the host are finite and no longer than 2^60; where answers are claimed, than {LARGEST:,.0f}"),
         "equal numbers count as the same bits: a zero may change its sign",
         "prompts enter as text, and become the ids that tokenizer.json gives them; answers enter as ids",
         "NumPy on the checking machine keeps to the same rules",
