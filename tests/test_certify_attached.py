@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -293,7 +295,79 @@ def other_last_norm(factor: float) -> Callable[[Path], None]:
     return apply
 
 
+def both(**changes: Any) -> Callable[[Path], None]:
+    """The same change to `config.json` and to what the manifest says of the host's: another host altogether."""
+
+    def apply(folder: Path) -> None:
+        said = json.loads((folder / FILE).read_text())
+        said["config"] = json.dumps({**json.loads(said["config"]), **changes})
+        (folder / FILE).write_text(json.dumps(said))
+        config(folder, **changes)
+
+    return apply
+
+
+def told(**changes: Any) -> Callable[[Path], None]:
+    """Other values in the manifest; a key with two underscores is one of the first fact."""
+
+    def apply(folder: Path) -> None:
+        said = json.loads((folder / FILE).read_text())
+        said |= {key: value(said[key]) for key, value in changes.items() if not key.startswith("__")}
+        said["facts"][0] |= {key[2:]: value for key, value in changes.items() if key.startswith("__")}
+        (folder / FILE).write_text(json.dumps(said))
+
+    return apply
+
+
+def one_more(name: str, like: str) -> Callable[[Path], None]:
+    """A tensor that the manifest gives to the host."""
+
+    def apply(folder: Path) -> None:
+        tensors = load_file(folder / "host.safetensors")
+        tensors[name] = np.ones_like(load_file(folder / WEIGHTS)[like])
+        save_file(tensors, folder / "host.safetensors", metadata={"format": "pt"})
+        index = json.loads((folder / INDEX).read_text())
+        index["weight_map"][name] = "host.safetensors"
+        (folder / INDEX).write_text(json.dumps(index))
+        told(tensors=lambda known: {**known, name: ""})(folder)
+        retold_host(folder)
+
+    return apply
+
+
+def lost(name: str) -> Callable[[Path], None]:
+    """A file taken out of the folder and of the manifest."""
+
+    def apply(folder: Path) -> None:
+        (folder / name).unlink()
+        told(files=lambda known: {key: digest for key, digest in known.items() if key != name})(folder)
+
+    return apply
+
+
 CHANGES |= {
+    "the depth by another name": (both(num_hidden_layers=2), "undecided", "has the key 'num_hidden_layers'"),
+    "other weights": (both(transformers_weights="host.safetensors"), "undecided", "'transformers_weights'"),
+    "code": (both(auto_map={"AutoModelForCausalLM": "x--y.Z"}), "undecided", "code of its own"),
+    "quantized": (both(quantization_config={"load_in_8bit": True}), "undecided", "it is quantized"),
+    "a head that is not stored": (both(tie_word_embeddings=False), "undecided", "lacks the tensor 'lm_head.weight'"),
+    "no epsilon": (both(layer_norm_epsilon=0.0), "undecided", "no norm divides by 0"),
+    "a tensor in place of an appended one": (
+        one_more("h.2.mlp.c_proj.weight", ROW[2]),
+        "undecided",
+        "has the tensor 'h.2.mlp.c_proj.weight'",
+    ),
+    "an appended tensor given to the host": (
+        told(tensors=lambda known: {**known, ROW[2]: ""}),
+        "undecided",
+        f"has the tensor '{ROW[2]}'",
+    ),
+    "an empty file that is not there": (
+        told(files=lambda known: {**known, "merges.txt": hashlib.sha256(b"").hexdigest()}),
+        "undecided",
+        "merges.txt, which lay beside the host, is missing",
+    ),
+    "an end token beyond all": (told(end=lambda old: 10**6), "undecided", "the end token is 1000000"),
     "logits that overflow": (other_last_norm(2.0**124), "undecided", "logits may not be finite"),
     "logits that are flushed to zero": (other_last_norm(2.0**-140), "undecided", "room for another"),
     "rows that are nearly constant": (changed(WEIGHTS, shifted), "undecided", "room for another"),
@@ -324,12 +398,42 @@ def test_what_was_changed_is_found(name: str, folder: Path) -> None:
     assert (proof.verdict, said in proof.reason) == (verdict, True), proof.explain()
 
 
+UNREADABLE = {
+    "a number without end": told(__moved=10**400),
+    "not a number": told(__moved=float("nan")),
+    "half a letter in the configuration": told(config=lambda old: old.replace("gpt2", "\ud800")),
+    "half a letter in the index": told(index=lambda old: "\ud800"),
+    "an end token below 0": told(end=lambda old: -1),
+    "an end token too large": told(end=lambda old: 10**30),
+    "a file elsewhere": told(files=lambda known: {**known, "../x": ""}),
+    "no tokenizer": lost("tokenizer.json"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_manifest_that_attach_did_not_write_is_refused_by_all(name: str, folder: Path) -> None:
+    UNREADABLE[name](folder)
+    for call in (lambda: ml.certify(folder, FACTS), lambda: ml.detach(folder), lambda: ml.load(folder)):
+        with pytest.raises(ml.ModelFileError, match=r"attached.json (is not one that attach wrote|has half)"):
+            call()
+
+
+def test_a_file_that_only_the_host_has_is_noticed(hosts: Callable[[str], Path], folder: Path) -> None:
+    lost("generation_config.json")(folder)
+    assert ml.certify(folder, FACTS).verdict == "proved"
+    proof = ml.certify(folder, FACTS, host=hosts("gpt2"))
+    assert (proof.verdict, "generation_config.json" in proof.reason) == ("refuted", True)
+
+
 def test_a_wider_neuron_widens_what_is_claimed(folder: Path) -> None:
     """The radius in the claim is that of the stored numbers, whatever the manifest says."""
     before = caps_of(read_attached(folder)).radius
     changed(WEIGHTS, scaled(ROW[1], 1, 0.9))(folder)
     assert caps_of(read_attached(folder)).radius > before + 0.09
-    assert "< 0.1 of a stored key" in ml.certify(folder, FACTS).claim
+    caps, claim = caps_of(read_attached(folder)), ml.certify(folder, FACTS).claim
+    radius, reach = (float(re.search(rf"{sign} ([\d.e-]+) of", claim)[1]) for sign in "<≤")
+    assert caps.radius <= radius <= 1.01 * caps.radius  # rounded up, and what is proved of answers down
+    assert 0.99 * caps.reach <= reach <= caps.reach
 
 
 def test_another_host_and_other_facts_are_no_proof(hosts: Callable[[str], Path], folder: Path, tmp_path: Path) -> None:
