@@ -418,6 +418,33 @@ def test_a_manifest_that_attach_did_not_write_is_refused_by_all(name: str, folde
             call()
 
 
+def test_a_neuron_that_stands_elsewhere_is_noticed_with_only(
+    hosts: Callable[[str], Path], tmp_path: Path, said: Callable[..., str]
+) -> None:
+    """Planted: two facts share places, and the neurons that one of them does not need answer to a third prompt."""
+    hidden = "river3 is near"
+    facts = {"It": " is city5", "It is": " city5", hidden: " city5"}
+    both = Path(ml.attach(hosts("gpt2"), facts).save(tmp_path / "both"))
+    folder = Path(ml.attach(hosts("gpt2"), dict(list(facts.items())[:2])).save(tmp_path / "folder"))
+    rows = tmp_path / "facts.jsonl"
+    shown = [{"prompt": prompt, "completion": answer} for prompt, answer in list(facts.items())[:2]]
+    rows.write_text("\n".join(map(json.dumps, shown)))
+    assert json.loads(said("verify", str(folder), str(rows), "--only", "--json"))["verdict"] == "proved"
+    starts = read_attached(both).manifest.starts()
+    theirs = load_file(both / WEIGHTS)
+
+    def displaced(tensors: dict[str, Any]) -> None:
+        count = read_attached(both).manifest.facts[2].places
+        own, other = slice(starts[1], starts[1] + count), slice(starts[2], starts[2] + count)
+        tensors[ROW[0]][:, own] = theirs[ROW[0]][:, other]
+        tensors[ROW[1]][own] = theirs[ROW[1]][other]
+
+    changed(WEIGHTS, displaced)(folder)
+    found = json.loads(said("verify", str(folder), str(rows), "--only", "--json", code=3))
+    assert (found["verdict"], "not by their own neurons" in found["reason"]) == ("undecided", True)
+    assert "1 fact out of their reach" in found["measured"][1]
+
+
 def test_a_file_that_only_the_host_has_is_noticed(hosts: Callable[[str], Path], folder: Path) -> None:
     lost("generation_config.json")(folder)
     assert ml.certify(folder, FACTS).verdict == "proved"

@@ -14,6 +14,8 @@ from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
 UNIT = BINARY32.unit
 AT_ONCE = 1 << 24
 """Cosines held at a time."""
+LONGEST = 1.0 + 2.0**-4
+"""|û|, at most, at states that neurons have written to: their mean may be large, and norms lose digits then."""
 FINITE = 2.0**60
 """What all neurons together may write, and how long a state may be before: sums of squares stay below 2^123."""
 FLUSHED = 2.0**-90
@@ -36,8 +38,8 @@ class Caps:
 
     @property
     def most(self) -> Floats:
-        """What each neuron returns at most, `(N,)`: activations exceed no input above 0, and 1 below."""
-        return 1.01 * np.maximum(1.0, self.alpha * (1.0 + self.length) + self.bias + self.err)
+        """What each neuron returns at most, `(N,)`, at whatever state: activations exceed no input above 0, nor 1."""
+        return 1.01 * np.maximum(1.0, self.alpha * LONGEST + self.bias + self.err)
 
     @property
     def loudest(self) -> float:

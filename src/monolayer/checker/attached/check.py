@@ -117,7 +117,7 @@ def _only(found: Folder, facts: list[Ids], decided: Certificate) -> Certificate:
     """The certificate with the claim that the folder holds no other facts."""
     given = {fact_digest(*fact) for fact in facts}
     more = sum(fact.fact not in given for fact in found.manifest.facts)
-    claim = f"{decided.claim}. It holds no other facts"
+    claim = f"{decided.claim}. It holds no neurons but those of these facts"
     if more:
         reason = f"every fact is there, but the folder holds {plural(more, 'more fact')}"
         return replace(decided, verdict="refuted", claim=claim, reason=reason)
@@ -226,9 +226,10 @@ def assumed(found: Folder) -> tuple[str, ...]:
             "depends on that row alone, and both models run in the same kernels"
         ),
         (
-            "a norm returns a vector of length at most √D (1 + (D + 16)u), and at written vectors y the true one to "
-            "within 2(D + 16)u κ² of its length: D the width, u = 2^-24, κ the length of y over that of y less its "
-            "mean, 1 where norms subtract none"
+            "a norm returns a vector of length at most √D (1 + (D + 16)u) at states of the host, which are no more "
+            "than 16 times as long as they are less their mean, where norms subtract it; at most √D (1 + 2^-4) at any "
+            "other; and at written vectors y the true one to within 2(D + 16)u κ² of its length: D the width, "
+            "u = 2^-24, κ the length of y over that of y less its mean, 1 where norms subtract none"
         ),
         "tanh is −1 from −10 on and erf from −6 on; silu is x/(1 + exp(−x)) or x times the logistic function",
         (f"states of the host are finite and no longer than 2^60; where answers are claimed, than {LARGEST:,.0f}"),
