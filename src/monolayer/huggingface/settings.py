@@ -15,7 +15,7 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any
 
-from monolayer.errors import DataError, nearest
+from monolayer.errors import DataError
 from monolayer.huggingface.hosts import MARK, HostKind
 
 GENERATION_FILE = "generation_config.json"
@@ -113,11 +113,9 @@ def check_settings(kind: HostKind, config: Mapping[str, Any]) -> None:
     known = {*KEYS[kind.name], *COMMON, *FIXED, *kind.demands, *FREE_GENERATION, *NEUTRAL, *MARK}
     for key in config:
         if key not in known:
-            near = nearest(key, sorted(known))
-            hint = f" (did you mean {near[0]}?)" if near else ""
             raise DataError(
-                f"config.json has the key {key!r}{hint}, which is not known to mean nothing to {kind.name}: it may "
-                "change how transformers load the model. Take the key out if the model does the same without it"
+                f"config.json has the key {key!r}, which is not a known setting of {kind.name}: it may change how "
+                "transformers load the model. Take the key out if the model does the same without it"
             )
     for key, wanted in FIXED.items():
         if key in config and (type(config[key]) is not type(wanted) or config[key] != wanted):
