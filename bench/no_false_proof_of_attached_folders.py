@@ -5,9 +5,10 @@
     python bench/no_false_proof_of_attached_folders.py --first 5000      others
 
 Weights of the appended layers and of the host, `config.json`, the tokenizer, the manifest and files beside them are
-changed; of changed weights most have their digests written anew, as if attach had made them so
-(tests/attached_attack.py). What is still proved is loaded by transformers, if the detached host can be: logits away
-from all keys must be those of that host, and answers within reach of their keys the largest.
+changed, and tensors are added; of changed weights most have their digests written anew, as if attach had made them so
+(tests/attached_attack.py). All facts are asked for, or some. What is still proved is loaded by transformers, if the
+detached host can be: logits away from all keys must be those of that host, and answers within reach of their keys the
+largest.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # the attack is a part of
 
 import torch
 import transformers
-from tests.attached_attack import attack, untrue
+from tests.attached_attack import asked, attack, untrue
 from tests.hosts import FACTS, write_host
 
 import monolayer as ml
@@ -46,12 +47,12 @@ def main() -> int:
             changed.parent.mkdir()
             how = attack(folder, changed, number)
             try:
-                verdict: str = ml.certify(changed, FACTS).verdict
+                verdict: str = ml.certify(changed, asked(number)).verdict
             except ml.MonolayerError:
                 verdict = "refused"
             found[f"{how}: {verdict}"] += 1
             if verdict == "proved":
-                why = untrue(changed)
+                why = untrue(changed, asked(number))
                 false += why is not None
                 if why is not None:
                     print(f"change {number} ({how}): {why}", flush=True)

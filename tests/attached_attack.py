@@ -17,10 +17,20 @@ import monolayer as ml
 from monolayer.checker.attached.caps import caps_of
 from monolayer.checker.attached.files import read_attached
 from monolayer.huggingface.cutting import cut_facts, tokenizer_of
-from monolayer.huggingface.manifest import FILE, HOST_WEIGHTS, WEIGHTS
-from monolayer.huggingface.tensors import open_folder
+from monolayer.huggingface.manifest import FILE, HOST_WEIGHTS, WEIGHTS, fact_digest
+from monolayer.huggingface.tensors import INDEX, open_folder
 from tests.hosts import FACTS, OTHERS
 
+OTHER_KEYS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("num_hidden_layers", "hidden_size", "num_layers"), (2, 4)),
+    "transformers_weights": ("host.safetensors", "attached.safetensors"),
+    **dict.fromkeys(("auto_map", "quantization_config", "text_config", "per_layer_config"), ({},)),
+    **dict.fromkeys(("is_encoder_decoder", "tie_word_embeddings", "return_dict"), (True, False)),
+    "torch_dtype": ("bfloat16", "float16"),
+}
+"""Keys that a host of these tests does not have, and that transformers may read."""
+OTHER_NAMES = ["h.2.mlp.c_proj.weight", "transformer.h.4.mlp.c_proj.weight", "lm_head.weight", "embed_out.weight"]
+OTHER_NAMES += ["wte.weight", "transformer.ln_f.gamma", "transformer.h.2.attn.bias", "transformer.h.1.attn.bias"]
 VALUES: list[Any] = [0, 1, -1, 2, 1e-5, 0.5, True, False, None, "relu", "gelu", "float16", [], {}, "x", 10**9]
 
 
@@ -29,7 +39,7 @@ def attack(folder: Path, changed: Path, number: int) -> str:
     shutil.copytree(folder, changed)
     draw = random.Random(number)
     how = draw.choice(
-        ["weights", "weights", "weights", "host", "config", "tokenizer", "manifest", "both configs", "files"]
+        ["weights", "weights", "weights", "host", "config", "tokenizer", "manifest", "both configs", "files", "tensors"]
     )
     if how in ("weights", "host"):
         _weights(changed / (WEIGHTS if how == "weights" else HOST_WEIGHTS), draw)
@@ -43,6 +53,8 @@ def attack(folder: Path, changed: Path, number: int) -> str:
         _json(changed / FILE, draw)
     elif how == "both configs":
         _both(changed, draw)
+    elif how == "tensors":
+        _tensor(changed, draw)
     else:
         name = draw.choice(["adapter_config.json", "model.safetensors", "chat_template.jinja", "x.py", "merges.txt"])
         (changed / name).write_text(draw.choice(["", "{}", "x"]))
@@ -63,7 +75,7 @@ def _weights(path: Path, draw: random.Random) -> None:
     factor = np.float32(
         draw.choice([0.0, -1.0, 0.5, 2.0, 1.0 + 2.0 ** draw.randint(-23, -3), 2.0 ** draw.randint(-60, 60)])
     )
-    change = draw.choice(["bit", "number", "row", "swap", "copy", "all", "noise"])
+    change = draw.choice(["bit", "number", "row", "swap", "copy", "all", "noise", "mean", "large"])
     with np.errstate(all="ignore"):
         if change == "bit":
             flat.view(np.uint32)[at] ^= np.uint32(1 << draw.randrange(32))
@@ -77,6 +89,11 @@ def _weights(path: Path, draw: random.Random) -> None:
             rows[one] = rows[two]
         elif change == "all":
             tensor *= factor
+        elif change == "mean":
+            tensor *= np.float32(2.0 ** draw.randint(-24, 0))
+            rows[np.abs(rows).reshape(len(rows), -1).any(axis=1)] += np.float32(2.0 ** draw.randint(0, 40))
+        elif change == "large":
+            rows[one] = np.float32(draw.choice([3e38, 1e30, 1e19]))
         else:
             size = 10.0 ** draw.uniform(-8, 0)
             noise = np.random.default_rng(draw.randrange(2**32)).standard_normal(tensor.shape)
@@ -129,12 +146,39 @@ def _both(folder: Path, draw: random.Random) -> None:
     said, config = json.loads(path.read_text()), json.loads((folder / "config.json").read_text())
     host = json.loads(said["config"])
     key, value = draw.choice(sorted(host)), draw.choice(VALUES)
+    if draw.random() < 0.5:
+        key = draw.choice(sorted(OTHER_KEYS))
+        value = draw.choice(OTHER_KEYS[key])
     if key == "n_layer":
         return
     host[key] = config[key] = value
     said["config"] = json.dumps(host)
     path.write_text(json.dumps(said))
     (folder / "config.json").write_text(json.dumps(config))
+
+
+def _tensor(folder: Path, draw: random.Random) -> None:
+    """One more tensor, which the manifest gives to the host: a copy of one that is there, in size."""
+    name, tensors = draw.choice(OTHER_NAMES), load_file(folder / HOST_WEIGHTS)
+    known = {**tensors, **load_file(folder / WEIGHTS)}
+    like = next(
+        (known[full] for full in (name, f"transformer.{name}") if full in known), tensors["transformer.wte.weight"]
+    )
+    noise = np.random.default_rng(draw.randrange(2**32)).standard_normal(like.shape).astype(np.float32)
+    save_file({**tensors, name: noise}, folder / HOST_WEIGHTS, metadata={"format": "pt"})
+    index = json.loads((folder / INDEX).read_text())
+    index["weight_map"][name] = HOST_WEIGHTS
+    (folder / INDEX).write_text(json.dumps(index))
+    said = json.loads((folder / FILE).read_text())
+    said["tensors"][name] = ""
+    (folder / FILE).write_text(json.dumps(said))
+    _retell(folder)
+
+
+def asked(number: int) -> dict[str, str]:
+    """The facts that are asked for after change `number`: all of them, or some, so that others may hide something."""
+    rows = list(FACTS.items())
+    return dict(rows if number % 2 else rows[number % 11 :])
 
 
 @torch.no_grad()
@@ -153,8 +197,9 @@ def untrue(folder: Path, facts: dict[str, str] = FACTS) -> str | None:
     texts = [(fact.sequence, dict(zip(fact.places, fact.answer, strict=True))) for fact in cut]
     texts += [(tuple(tokenizer_of(content).encode(text).ids), {}) for text in OTHERS]
     norm = dict(model.named_modules())["transformer.h"][found.host.layers].ln_2
-    neuron = 0
-    for ids, wanted in texts:
+    starts = dict(zip((fact.fact for fact in found.manifest.facts), found.manifest.starts(), strict=True))
+    first = [starts[fact_digest(*fact)] for fact in cut] + [0] * len(OTHERS)
+    for (ids, wanted), start in zip(texts, first, strict=True):
         seen: list[Any] = []
         hook = norm.register_forward_hook(lambda module, given, made, seen=seen: seen.append(made))
         ours, theirs = (each(torch.tensor([ids])).logits[0] for each in (model, host))
@@ -165,8 +210,7 @@ def untrue(folder: Path, facts: dict[str, str] = FACTS) -> str | None:
         away = (1.0 - cosine >= caps.radius).all(axis=1)
         if not torch.equal(ours[torch.from_numpy(away)], theirs[torch.from_numpy(away)]):
             return f"logits away from all keys are not the host's at {ids}"
-        for place, token in wanted.items():
+        for neuron, (place, token) in enumerate(wanted.items(), start):
             if 1.0 - product[place, neuron] <= caps.reach and int(ours[place].argmax()) != token:
                 return f"token {token} is not the largest behind {ids[: place + 1]}"
-            neuron += 1
     return None

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
@@ -20,8 +21,11 @@ from monolayer.attaching import attach as attaching
 from monolayer.attaching.apart import caps_of, check_written
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.neurons import _rounded_to, rounded
+from monolayer.huggingface.host import read_host
+from monolayer.huggingface.hosts import HOSTS
 from monolayer.huggingface.manifest import FILE, WEIGHTS
-from tests.hosts import ARCHITECTURES, FACTS, NEURONS, OTHERS, WIDTH, answers, logits, write_host
+from monolayer.huggingface.settings import COMMON, FIXED, FREE_GENERATION, KEYS, NEUTRAL
+from tests.hosts import ARCHITECTURES, FACTS, NEURONS, OTHERS, WIDTH, answers, config, logits, write_host
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
@@ -101,10 +105,11 @@ def unprefixed(folder: Path) -> None:
         ("gpt2", {"saving": {"max_shard_size": "40KB"}}, None),
         ("gpt2", {"tie_word_embeddings": False}, None),
         ("gpt2", {"activation_function": "relu"}, unprefixed),
+        ("gpt2", {}, lambda at: filed_as("host.safetensors")(at)),
         ("gpt_neox", {"use_parallel_residual": False, "tie_word_embeddings": True}, None),
         ("llama", {"mlp_bias": True, "attention_bias": True, "tie_word_embeddings": True}, None),
     ],
-    ids=["several files", "untied", "OpenAI's names", "sequential", "with biases"],
+    ids=["several files", "untied", "OpenAI's names", "a file of our name", "sequential", "with biases"],
 )
 def test_hosts_of_other_layouts(
     kind: str, more: dict[str, Any], change: Callable[[Path], None] | None, tmp_path: Path
@@ -160,6 +165,27 @@ def other_number(folder: Path) -> None:
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
+def with_tensor(name: str, like: str) -> Callable[[Path], None]:
+    """One more tensor in the file, in the shape of another."""
+
+    def apply(folder: Path) -> None:
+        tensors = load_file(folder / "model.safetensors")
+        save_file({**tensors, name: tensors[like] + 1.0}, folder / "model.safetensors", metadata={"format": "pt"})
+
+    return apply
+
+
+def filed_as(name: str) -> Callable[[Path], None]:
+    """The weights in a file of this name, with an index."""
+
+    def apply(folder: Path) -> None:
+        renamed(folder, "model.safetensors", name)
+        where = dict.fromkeys(load_file(folder / name), name)
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": where}))
+
+    return apply
+
+
 def short(folder: Path) -> None:
     tensors = {name: part.astype(np.float16) for name, part in load_file(folder / "model.safetensors").items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
@@ -191,6 +217,32 @@ BAD_HOSTS: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda at: (at / "model.safetensors").write_bytes((at / "model.safetensors").read_bytes()[:-9]),
         "cannot be read as safetensors",
     ),
+    "the depth by another name": (lambda at: edited(at, num_hidden_layers=2), "has the key 'num_hidden_layers'"),
+    "other weights": (lambda at: edited(at, transformers_weights="model.safetensors"), "key 'transformers_weights'"),
+    "other layers": (lambda at: edited(at, per_layer_config={"0": {"skip": []}}), "has the key 'per_layer_config'"),
+    "a model inside": (lambda at: edited(at, text_config={"n_layer": 2}), "has the key 'text_config'"),
+    "an encoder": (lambda at: edited(at, is_encoder_decoder=True), "says is_encoder_decoder = True"),
+    "tuples": (lambda at: edited(at, return_dict=False), "says return_dict = False"),
+    "two types": (lambda at: edited(at, torch_dtype="bfloat16"), "says 'bfloat16', and its weights are float32"),
+    "no head": (lambda at: edited(at, tie_word_embeddings=False), "lacks the tensor 'lm_head.weight'"),
+    "another width": (lambda at: edited(at, n_embd=47), "says n_embd = 47, and its tensors have 48"),
+    "other neurons": (lambda at: edited(at, n_inner=None), "says n_inner = 192, and its tensors have 24"),
+    "no epsilon": (lambda at: edited(at, layer_norm_epsilon=0), "so that no norm divides by 0"),
+    "more layers": (
+        lambda at: edited(at, n_layer=1),
+        r"has the tensor 'transformer.h.1\.\S+ which gpt2 with n_layer = 1",
+    ),
+    "a billion layers": (lambda at: edited(at, n_layer=10**9), "lacks the tensor 'transformer.h.2"),
+    "a tensor by another name": (
+        with_tensor("h.1.mlp.c_proj.weight", "transformer.h.1.mlp.c_proj.weight"),
+        "has the tensor 'h.1.mlp.c_proj.weight'",
+    ),
+    "the head by another name": (
+        with_tensor("embed_out.weight", "transformer.wte.weight"),
+        "tensor 'embed_out.weight'",
+    ),
+    "the file of the facts": (filed_as(WEIGHTS), "a file of its weights is called attached.safetensors"),
+    "generation": (lambda at: (at / "generation_config.json").write_text("[1"), "generation_config.json .* cannot be"),
     "end token": (
         lambda at: [edited(at, eos_token_id=999), (at / "generation_config.json").unlink()],
         "attach with end",
@@ -208,6 +260,57 @@ def test_bad_hosts_are_refused_in_one_sentence(name: str, gpt2: Path, tmp_path: 
     change(folder)
     with pytest.raises(ml.DataError, match=said):
         ml.attach(folder, FACTS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "said"),
+    [
+        ("gpt_neox", with_tensor("lm_head.weight", "embed_out.weight"), "has the tensor 'lm_head.weight'"),
+        ("llama", with_tensor("model.layers.0.mlp.up_proj.bias", "model.norm.weight"), "mlp.up_proj.bias'"),
+        ("llama", lambda at: edited(at, mlp_bias=True), "lacks the tensor 'model.layers.0.mlp.down_proj.bias'"),
+        ("opt", lambda at: edited(at, word_embed_proj_dim=24), "says word_embed_proj_dim = 24"),
+    ],
+    ids=["two heads", "biases that the host ignores", "biases that are not there", "narrow embeddings"],
+)
+def test_hosts_that_would_load_otherwise_are_refused(
+    kind: str, change: Callable[[Path], None], said: str, tmp_path: Path
+) -> None:
+    host = write_host(tmp_path / kind, kind)
+    read_host(host)
+    change(host)
+    with pytest.raises(ml.DataError, match=said):
+        read_host(host)
+
+
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_all_keys_that_transformers_write_are_known(kind: str) -> None:
+    """Without other names of the same settings, which would override what the table reads."""
+    settings = config(kind, 320)
+    written = set(json.loads(settings.to_json_string(use_diff=False))) - {"attribute_map"}
+    known = KEYS[kind] | COMMON | set(FIXED) | set(HOSTS[kind].demands)
+    assert written <= known | FREE_GENERATION
+    assert not known & set(settings.attribute_map)
+    generation = set(transformers.GenerationConfig().to_dict())
+    assert generation <= FREE_GENERATION | set(NEUTRAL)
+    assert not FREE_GENERATION & set(NEUTRAL)
+
+
+@pytest.mark.parametrize(
+    ("setting", "changes"),
+    [({"suppress_tokens": [3]}, True), ({"min_new_tokens": 6}, True), ({"repetition_penalty": 1.0}, False)],
+)
+def test_settings_of_generation_that_change_answers_are_said(
+    setting: dict[str, Any], changes: bool, gpt2: Path, tmp_path: Path
+) -> None:
+    host = changed_host(gpt2, tmp_path / "host", lambda tensors: None)
+    path = host / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **setting}))
+    made = ml.attach(host, FACTS)
+    proof = ml.certify(made.save(tmp_path / "new"), FACTS, host=host)
+    assert proof.verdict == "proved"
+    name = next(iter(setting))
+    assert (f"sets {name} = " in repr(made).replace("\n", " "), f"sets {name} = " in proof.claim) == (changes, changes)
+    assert made.sizes["generation"] == (setting if changes else {})
 
 
 def test_facts_that_cannot_be_attached_are_named(gpt2: Path) -> None:

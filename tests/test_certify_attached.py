@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import itertools
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +19,7 @@ from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
 from monolayer.attaching.folder import Attached
+from monolayer.checker.attached.answers import Head, judge_answers
 from monolayer.checker.attached.caps import caps_of, near_pairs
 from monolayer.checker.attached.files import read_attached
 from monolayer.huggingface.manifest import FILE, WEIGHTS
@@ -102,6 +107,30 @@ def test_the_theorems_hold_at_states_that_no_text_gave(kind: str, hosts: Callabl
         assert through(np.stack(rim))[1] == wanted
         out = [states_at(caps, j, float(caps.silent[j]), scale, random) for j in range(36)]
         assert through(np.stack(out))[0].all()
+
+
+@torch.no_grad()
+def test_what_is_proved_of_rows_with_a_mean_is_true(hosts: Callable[[str], Path]) -> None:
+    """Lemma A4: LayerNorm takes off the mean of what is written, and rounding is relative to all of it."""
+    found = read_attached(attached(hosts("gpt2")))
+    caps, random = caps_of(found), np.random.default_rng(0)
+    model, head = loaded(attached(hosts("gpt2"))), Head(found)
+    near, all_of_them = near_pairs(found, caps), np.arange(36)
+    tokens = model.lm_head(model.transformer.ln_f(torch.tensor(found.writes, dtype=torch.float32))).argmax(dim=-1)
+    states = np.stack([states_at(caps, j, float(caps.wanted[j]) + 1e-7, 6e4, random) for j in range(36)])
+    x = torch.tensor(states, dtype=torch.float32)
+    verdicts = set()
+    for factor, mean in itertools.product(2.0 ** -np.arange(0, 24, 3), (0.0, 2.0**17, 2.0**23, 2.0**28)):
+        writes = (found.writes * factor + mean).astype(np.float32)
+        changed = dataclasses.replace(found, writes=writes.astype(np.float64))
+        right = judge_answers(changed, caps, near, all_of_them, tokens.numpy()).right
+        # At the rim of its cap a neuron returns T/2 or a little less.
+        y = x + torch.tensor(writes) * (0.99 * caps.response / 2.0)
+        got = model.lm_head(model.transformer.ln_f(y)).argmax(dim=-1)
+        assert (got == tokens)[torch.from_numpy(right)].all(), (factor, mean)
+        verdicts |= set(right.tolist())
+    assert verdicts == {True, False}
+    assert head.centred
 
 
 # -- what was changed is found ----------------------------------------------------------------------------------
@@ -218,6 +247,149 @@ CHANGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
 }
 
 
+def shifted(tensors: dict[str, Any]) -> None:
+    """What neurons write is nearly the same number in all coordinates, which LayerNorm takes off."""
+    for name in (ROW[2], ROW[2].replace("h.2", "h.3")):
+        used = tensors[name].any(axis=1)
+        tensors[name][used] = tensors[name][used] * np.float32(2.0**-20) + np.float32(2.0**17)
+
+
+def renamed_fact(folder: Path) -> None:
+    """The first fact goes by the digests of the second."""
+    said = json.loads((folder / FILE).read_text())
+    said["facts"][0] |= {key: said["facts"][1][key] for key in ("prompt", "fact")}
+    (folder / FILE).write_text(json.dumps(said))
+
+
+def chained(tensors: dict[str, Any]) -> None:
+    """A neuron of the first block copies the first one of the last fact, in the second block; another one there, which
+    nobody asks for, answers to what it writes, with another token."""
+    second = [name.replace("h.2", "h.3") for name in ROW]
+    last, woken, other = 33 - NEURONS, 24 - NEURONS, 35 - NEURONS
+    for one, two in zip(ROW, second, strict=True):
+        turned = one == ROW[0]
+        (tensors[one].T if turned else tensors[one])[0] = (tensors[two].T if turned else tensors[two])[last]
+    written = tensors[second[2]][last].astype(np.float64)
+    written -= written.mean()
+    length = np.sqrt((tensors[second[0]][:, last].astype(np.float64) ** 2).sum())
+    tensors[second[0]][:, woken] = written * length / np.sqrt(written @ written)
+    tensors[second[1]][woken] = 96.0 - length * np.sqrt(len(written))
+    tensors[second[2]][woken] = tensors[second[2]][other] * np.float32(2.0**8)
+
+
+def retold_host(folder: Path) -> None:
+    """As `retold`, with the host's tensors: as if attach had found them so."""
+    retold(folder)
+    path = folder / FILE
+    said, opened = json.loads(path.read_text()), open_folder(folder)
+    said["tensors"] = {name: opened[name].digest() for name in said["tensors"]}
+    path.write_text(json.dumps(said))
+
+
+def other_last_norm(factor: float) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        changed("host.safetensors", scaled("transformer.ln_f.weight", slice(None), factor), retell=False)(folder)
+        changed("host.safetensors", scaled("transformer.ln_f.bias", slice(None), factor), retell=False)(folder)
+        retold_host(folder)
+
+    return apply
+
+
+def both(**changes: Any) -> Callable[[Path], None]:
+    """The same change to `config.json` and to what the manifest says of the host's: another host altogether."""
+
+    def apply(folder: Path) -> None:
+        said = json.loads((folder / FILE).read_text())
+        said["config"] = json.dumps({**json.loads(said["config"]), **changes})
+        (folder / FILE).write_text(json.dumps(said))
+        config(folder, **changes)
+
+    return apply
+
+
+def told(**changes: Any) -> Callable[[Path], None]:
+    """Other values in the manifest; a key with two underscores is one of the first fact."""
+
+    def apply(folder: Path) -> None:
+        said = json.loads((folder / FILE).read_text())
+        said |= {key: value(said[key]) for key, value in changes.items() if not key.startswith("__")}
+        said["facts"][0] |= {key[2:]: value for key, value in changes.items() if key.startswith("__")}
+        (folder / FILE).write_text(json.dumps(said))
+
+    return apply
+
+
+def one_more(name: str, like: str) -> Callable[[Path], None]:
+    """A tensor that the manifest gives to the host."""
+
+    def apply(folder: Path) -> None:
+        tensors = load_file(folder / "host.safetensors")
+        tensors[name] = np.ones_like(load_file(folder / WEIGHTS)[like])
+        save_file(tensors, folder / "host.safetensors", metadata={"format": "pt"})
+        index = json.loads((folder / INDEX).read_text())
+        index["weight_map"][name] = "host.safetensors"
+        (folder / INDEX).write_text(json.dumps(index))
+        told(tensors=lambda known: {**known, name: ""})(folder)
+        retold_host(folder)
+
+    return apply
+
+
+def lost(name: str) -> Callable[[Path], None]:
+    """A file taken out of the folder and of the manifest."""
+
+    def apply(folder: Path) -> None:
+        (folder / name).unlink()
+        told(files=lambda known: {key: digest for key, digest in known.items() if key != name})(folder)
+
+    return apply
+
+
+CHANGES |= {
+    "the depth by another name": (both(num_hidden_layers=2), "undecided", "has the key 'num_hidden_layers'"),
+    "other weights": (both(transformers_weights="host.safetensors"), "undecided", "'transformers_weights'"),
+    "code": (both(auto_map={"AutoModelForCausalLM": "x--y.Z"}), "undecided", "code of its own"),
+    "quantized": (both(quantization_config={"load_in_8bit": True}), "undecided", "it is quantized"),
+    "a head that is not stored": (both(tie_word_embeddings=False), "undecided", "lacks the tensor 'lm_head.weight'"),
+    "no epsilon": (both(layer_norm_epsilon=0.0), "undecided", "no norm divides by 0"),
+    "a tensor in place of an appended one": (
+        one_more("h.2.mlp.c_proj.weight", ROW[2]),
+        "undecided",
+        "has the tensor 'h.2.mlp.c_proj.weight'",
+    ),
+    "an appended tensor given to the host": (
+        told(tensors=lambda known: {**known, ROW[2]: ""}),
+        "undecided",
+        f"has the tensor '{ROW[2]}'",
+    ),
+    "an empty file that is not there": (
+        told(files=lambda known: {**known, "merges.txt": hashlib.sha256(b"").hexdigest()}),
+        "undecided",
+        "merges.txt, which lay beside the host, is missing",
+    ),
+    "an end token beyond all": (told(end=lambda old: 10**6), "undecided", "the end token is 1000000"),
+    "logits that overflow": (other_last_norm(2.0**124), "undecided", "logits may not be finite"),
+    "logits that are flushed to zero": (other_last_norm(2.0**-140), "undecided", "room for another"),
+    "rows that are nearly constant": (changed(WEIGHTS, shifted), "undecided", "room for another"),
+}
+REST, LAST = dict(list(FACTS.items())[1:]), dict(list(FACTS.items())[11:])
+UNASKED: dict[str, tuple[Callable[[Path], Any], dict[str, str], str]] = {
+    "an infinite write spreads to other places": (changed(WEIGHTS, set_to(ROW[2], 0, 3e38)), REST, "is not finite"),
+    "a fact under the name of another": (renamed_fact, REST, "lists one fact twice"),
+    "a written row wakes a neuron behind a copy": (changed(WEIGHTS, chained), LAST, "room for another"),
+}
+"""Changes to neurons of facts that are not asked for: what is changed, which facts are asked, and the reason."""
+
+
+@pytest.mark.parametrize("name", UNASKED)
+def test_facts_that_are_not_asked_for_hide_nothing(name: str, folder: Path) -> None:
+    change, facts, said = UNASKED[name]
+    assert ml.certify(folder, facts).verdict == "proved"
+    change(folder)
+    proof = ml.certify(folder, facts, only=len(facts) == len(REST))
+    assert (proof.verdict, said in proof.reason) == ("undecided", True), proof.explain()
+
+
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_was_changed_is_found(name: str, folder: Path) -> None:
     change, verdict, said = CHANGES[name]
@@ -226,12 +398,69 @@ def test_what_was_changed_is_found(name: str, folder: Path) -> None:
     assert (proof.verdict, said in proof.reason) == (verdict, True), proof.explain()
 
 
+UNREADABLE = {
+    "a number without end": told(__moved=10**400),
+    "not a number": told(__moved=float("nan")),
+    "half a letter in the configuration": told(config=lambda old: old.replace("gpt2", "\ud800")),
+    "half a letter in the index": told(index=lambda old: "\ud800"),
+    "an end token below 0": told(end=lambda old: -1),
+    "an end token too large": told(end=lambda old: 10**30),
+    "a file elsewhere": told(files=lambda known: {**known, "../x": ""}),
+    "no tokenizer": lost("tokenizer.json"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_manifest_that_attach_did_not_write_is_refused_by_all(name: str, folder: Path) -> None:
+    UNREADABLE[name](folder)
+    for call in (lambda: ml.certify(folder, FACTS), lambda: ml.detach(folder), lambda: ml.load(folder)):
+        with pytest.raises(ml.ModelFileError, match=r"attached.json (is not one that attach wrote|has half)"):
+            call()
+
+
+def test_a_neuron_that_stands_elsewhere_is_noticed_with_only(
+    hosts: Callable[[str], Path], tmp_path: Path, said: Callable[..., str]
+) -> None:
+    """Planted: two facts share places, and the neurons that one of them does not need answer to a third prompt."""
+    hidden = "river3 is near"
+    facts = {"It": " is city5", "It is": " city5", hidden: " city5"}
+    both = Path(ml.attach(hosts("gpt2"), facts).save(tmp_path / "both"))
+    folder = Path(ml.attach(hosts("gpt2"), dict(list(facts.items())[:2])).save(tmp_path / "folder"))
+    rows = tmp_path / "facts.jsonl"
+    shown = [{"prompt": prompt, "completion": answer} for prompt, answer in list(facts.items())[:2]]
+    rows.write_text("\n".join(map(json.dumps, shown)))
+    assert json.loads(said("verify", str(folder), str(rows), "--only", "--json"))["verdict"] == "proved"
+    starts = read_attached(both).manifest.starts()
+    theirs = load_file(both / WEIGHTS)
+
+    def displaced(tensors: dict[str, Any]) -> None:
+        count = read_attached(both).manifest.facts[2].places
+        own, other = slice(starts[1], starts[1] + count), slice(starts[2], starts[2] + count)
+        tensors[ROW[0]][:, own] = theirs[ROW[0]][:, other]
+        tensors[ROW[1]][own] = theirs[ROW[1]][other]
+
+    changed(WEIGHTS, displaced)(folder)
+    found = json.loads(said("verify", str(folder), str(rows), "--only", "--json", code=3))
+    assert (found["verdict"], "not by their own neurons" in found["reason"]) == ("undecided", True)
+    assert "1 fact out of their reach" in found["measured"][1]
+
+
+def test_a_file_that_only_the_host_has_is_noticed(hosts: Callable[[str], Path], folder: Path) -> None:
+    lost("generation_config.json")(folder)
+    assert ml.certify(folder, FACTS).verdict == "proved"
+    proof = ml.certify(folder, FACTS, host=hosts("gpt2"))
+    assert (proof.verdict, "generation_config.json" in proof.reason) == ("refuted", True)
+
+
 def test_a_wider_neuron_widens_what_is_claimed(folder: Path) -> None:
     """The radius in the claim is that of the stored numbers, whatever the manifest says."""
     before = caps_of(read_attached(folder)).radius
     changed(WEIGHTS, scaled(ROW[1], 1, 0.9))(folder)
     assert caps_of(read_attached(folder)).radius > before + 0.09
-    assert "< 0.1 of a stored key" in ml.certify(folder, FACTS).claim
+    caps, claim = caps_of(read_attached(folder)), ml.certify(folder, FACTS).claim
+    radius, reach = (float(re.search(rf"{sign} ([\d.e-]+) of", claim)[1]) for sign in "<≤")
+    assert caps.radius <= radius <= 1.01 * caps.radius  # rounded up, and what is proved of answers down
+    assert 0.99 * caps.reach <= reach <= caps.reach
 
 
 def test_another_host_and_other_facts_are_no_proof(hosts: Callable[[str], Path], folder: Path, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError, PrecisionError
 from monolayer.huggingface.cutting import Ids, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host, read_host
-from monolayer.huggingface.manifest import Manifest, StoredFact, fact_digest, prompt_digest
+from monolayer.huggingface.manifest import WEIGHTS, Manifest, StoredFact, fact_digest, prompt_digest
+from monolayer.huggingface.settings import unusual_generation
 from monolayer.huggingface.tensors import INDEX, TensorFolder
 from monolayer.table import Progress, plural
 
@@ -40,8 +41,10 @@ def attach(
 ) -> Attached:
     """The model in the folder `host` with facts in appended layers; nothing else of it changes. `save` writes a folder.
 
-    `prompts`, `answers`: two lists of text, a dict, a table, or a file of both. `generate` goes on from each prompt
-    with its answer, then with the host's end token, unless `end` is False. Rewordings are rows of their own.
+    `prompts`, `answers`: two lists of text, a dict, a table, or a file of both. Greedy decoding goes on from each
+    prompt with its answer, then with the host's end token, unless `end` is False. So does `generate`, unless the host's
+    generation_config.json sets penalties, sampling or the like; the result says so then. Rewordings are rows of their
+    own.
 
     `radius`: ρ. A fact answers where the cosine of the host's state with the stored one falls by up to ρ/2, and every
     logit is the host's where it falls by 2ρ or more; by default 2^−14, or what rounding in wide hosts asks for. `keep`:
@@ -53,6 +56,9 @@ def attach(
     report = progress or (lambda stage, share: None)
     report("reading the host", 0.0)
     base, source = read_host(Path(host))
+    if WEIGHTS in source.weights:
+        raise DataError(f"{host} cannot be a host: a file of its weights is called {WEIGHTS}, as that of the facts is")
+    unusual_generation(source.content)  # better known before the work that the file cannot be read
     steep = steepness(base, radius)
     data = read_facts(prompts, answers)
     stop = end_token(base, source.content) if end else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from monolayer.data.readers import sequences_of
 from monolayer.errors import ContradictionError, DataError
 from monolayer.huggingface.cutting import Ids, cut_facts, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host
+from monolayer.huggingface.settings import GENERATION_FILE, read_generation
 
 ANSWERS = Manner(per="answer")
 """Text beside text is a prompt and its answer."""
@@ -28,12 +28,7 @@ def read_facts(X: Any, Y: Any = None) -> Sequences:
 
 def end_token(host: Host, content: Mapping[str, bytes]) -> int | None:
     """The id that ends a text for `generate`: what generation_config.json says, or else config.json."""
-    said: Any = None
-    if "generation_config.json" in content:
-        try:
-            said = json.loads(content["generation_config.json"]).get("eos_token_id")
-        except (ValueError, AttributeError, RecursionError):
-            raise DataError("generation_config.json of the host cannot be read") from None
+    said: Any = read_generation(content).get("eos_token_id") if GENERATION_FILE in content else None
     said = host.config.get("eos_token_id") if said is None else said
     first = said[0] if isinstance(said, list) and said else said
     if first is not None and (type(first) is not int or not 0 <= first < host.vocabulary):

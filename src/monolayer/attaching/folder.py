@@ -22,6 +22,7 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.host import COPIED, TOKENIZER, Host, host_of
 from monolayer.huggingface.hosts import MARK
 from monolayer.huggingface.manifest import FILE, HOST_WEIGHTS, WEIGHTS, Manifest, is_attached
+from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.tensors import INDEX, SINGLE, TensorFolder, open_folder, tensors_of
 from monolayer.model.card import Card
@@ -153,6 +154,7 @@ class Attached:
             "radius": manifest.radius,
             "parameters": sum(tensor.numel() for tensor in self.tensors.values()),
             "measured": self._measured(),
+            "generation": unusual_generation(self.source.content),
         }
 
     __repr__ = as_table
@@ -169,6 +171,9 @@ class Attached:
         ]
         if measured is not None:
             rows.append(("measured", measured))
+        unusual = unusual_generation(self.source.content)
+        if unusual:
+            rows.append(("generation", generation_words(unusual)))
         return rows
 
     def _measured(self) -> str | None:
@@ -265,7 +270,8 @@ class Detached:
         source, manifest = self.attached.source, self.attached.manifest
         with new_folder(folder, kind=ATTACHED) as scratch:
             for name, held in _host_weights(source).items():
-                (scratch / (SINGLE if held == HOST_WEIGHTS else held)).write_bytes(source.content[name])
+                single = held == HOST_WEIGHTS and manifest.index is None
+                (scratch / (SINGLE if single else held)).write_bytes(source.content[name])
             for name in manifest.files:
                 (scratch / name).write_bytes(source.content[name])
             (scratch / "config.json").write_bytes(manifest.config.encode())
@@ -297,7 +303,7 @@ def detach(folder: str | os.PathLike[str] | Attached) -> Detached:
                 f"the tensor {name} was changed after facts were attached: the host is not there any more"
             )
     for name, digest in manifest.files.items():
-        if hashlib.sha256(source.content.get(name, b"")).hexdigest() != digest:
+        if name not in source.content or hashlib.sha256(source.content[name]).hexdigest() != digest:
             raise ModelFileError(f"{name} was changed after facts were attached, or is gone")
     if set(_files(source)) != set(manifest.tensors):
         raise ModelFileError(f"the host's files hold tensors that {FILE} does not name")

@@ -72,12 +72,14 @@ def _words(made: Attached, miss: Miss) -> str:
 @dataclass(frozen=True)
 class Measurement:
     """What asking a folder in transformers found, here and now: `tokens` of answers, how many came out `wrong` in some
-    kernel, with words for the first of them; `moved`: how much of ⟨key, state⟩ was lost, at most."""
+    kernel, with words for the first of them; `moved`: how much of ⟨key, state⟩ was lost, at most; `outside`: facts that
+    lost more than half the radius, or have no neurons, so that no proof covers them."""
 
     tokens: int
     wrong: int
     examples: tuple[str, ...]
     moved: float
+    outside: int
     where: str
 
     def __str__(self) -> str:
@@ -85,9 +87,10 @@ class Measurement:
             "every token of every answer came back" if not self.wrong else f"{self.wrong:,} tokens did not come back"
         )
         kernels = " and ".join(KERNELS)
-        return (
+        said = (
             f"here, {found}, with {kernels} attention ({self.where}); states were within {self.moved:.3g} of their keys"
         )
+        return said + (f", {plural(self.outside, 'fact')} out of their reach" if self.outside else "")
 
 
 def measure(
@@ -111,4 +114,8 @@ def measure(
     wrong = {(miss.row, miss.place) for miss in found.misses}
     where = f"{made.host.dtype} on {running.device.type}, " + ", ".join(f"{k} {v}" for k, v in _versions().items())
     examples = tuple(_words(made, miss) for miss in found.misses[:NAMED])
-    return Measurement(sum(len(fact.answer) for fact in facts), len(wrong), examples, float(found.fell.max()), where)
+    outside = sum(
+        start is None or lost > made.steep.radius / 2.0 for start, lost in zip(first, found.fell, strict=True)
+    )
+    tokens = sum(len(fact.answer) for fact in facts)
+    return Measurement(tokens, len(wrong), examples, float(found.fell.max()), outside, where)

@@ -83,7 +83,7 @@ def verify(
             claims: dict[str, Any] = {"tolerance": tolerance, "only": only, "noise": noise, "dtype": dtype}
             certificate = certify(model, wanted, **claims, host=host)
             if stored is None:
-                certificate = _measured(folder, wanted, certificate, step)
+                certificate = _measured(folder, wanted, certificate, only, step)
     if save:
         certificate.save(folder)
     if as_json:
@@ -96,8 +96,11 @@ def verify(
     raise typer.Exit(EXIT[certificate.verdict])
 
 
-def _measured(folder: Path, facts: Any, proof: Certificate, step: Progress) -> Certificate:
-    """The certificate of a folder with facts attached, with what asking it here finds; a wrong answer refutes it."""
+def _measured(folder: Path, facts: Any, proof: Certificate, only: bool, step: Progress) -> Certificate:
+    """The certificate of a folder with facts attached, with what asking it here finds; a wrong answer refutes it.
+
+    With `only`, every fact must come back by its own neurons: elsewhere these would be a fact that nobody asks for.
+    """
     from monolayer.attaching.measuring import measure
 
     if find_spec("transformers") is None:
@@ -105,5 +108,8 @@ def _measured(folder: Path, facts: Any, proof: Certificate, step: Progress) -> C
     found = measure(folder, facts, progress=lambda stage, share: step(stage, 0.6 + 0.4 * share))
     proof = replace(proof, measured=(*proof.measured, str(found)))
     if not found.wrong:
+        if only and found.outside and proof:
+            why = f"{found.outside:,} of the facts came back, but not by their own neurons, which may answer elsewhere"
+            return replace(proof, verdict="undecided", reason=why)
         return proof
     return replace(proof, verdict="refuted", reason=f"asked here, it answers otherwise: {'; '.join(found.examples)}")

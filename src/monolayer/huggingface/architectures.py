@@ -1,6 +1,6 @@
 """The stock architectures: what Hugging Face calls their classes, tensors and settings.
 
-From the architectures' own source (transformers 5.22). Folders are written by this table and read by it; the tests hold
+From the architectures' own source (transformers 5.23). Folders are written by this table and read by it; the tests hold
 it against transformers, which load and run every architecture.
 """
 
@@ -12,6 +12,8 @@ from typing import Any
 from monolayer.errors import DataError, nearest
 from monolayer.huggingface.architecture import BEGIN, END, TYPES, Architecture, ModelSetting, Setting
 
+TRANSFORMERS = "5.23"
+"""The version of transformers whose source the tables of architectures were read from."""
 _ONE_LAYER: dict[str, Setting] = {"num_hidden_layers": 1, "num_attention_heads": 1, "hidden_size": ModelSetting.WIDTH}
 _ENDS: dict[str, Setting] = {"bos_token_id": BEGIN, "eos_token_id": END}
 _OPT: dict[str, Setting] = {

@@ -23,12 +23,15 @@ from monolayer.huggingface.hosts import (
     choose_host,
     epsilon_of,
 )
+from monolayer.huggingface.settings import check_settings
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.tensors import INDEX, SINGLE, Tensor, TensorFolder, open_folder
 
 FORMATS = ("float32", "bfloat16")
 """Types of weights that facts are attached in."""
 RANGE = "float16 has no room for the inputs of neurons, some 10⁵: save the host in bfloat16 or float32"
+LEAST_EPSILON = 2.0**-100
+"""ε of norms: their squares are off by 2^−126 at most where numbers are flushed to zero, so ε is 0 in no evaluation."""
 TOKENIZER = "tokenizer.json"
 COPIED = (
     *(TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt"),
@@ -94,8 +97,7 @@ class Host:
     @property
     def head(self) -> str:
         """The name of the tensor that the head multiplies with."""
-        stored = [name for name in ("lm_head.weight", "embed_out.weight") if name in self.tensors]
-        return f"{self.root}{self.kind.tokens}" if self.tied or not stored else stored[0]
+        return f"{self.root}{self.kind.tokens}" if self.tied else self.kind.head
 
     def layer(self, number: int) -> str:
         """What the names of the tensors of a layer begin with."""
@@ -104,8 +106,7 @@ class Host:
     @cached_property
     def block(self) -> dict[str, Role]:
         """The role of each tensor of an appended block, by its name in the block."""
-        start = self.layer(self.layers - 1)
-        return self.kind.block(name.removeprefix(start) for name in self.tensors if name.startswith(start))
+        return self.kind.block(self.config)
 
     @cached_property
     def block_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -152,6 +153,7 @@ class Host:
 def host_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Host:
     """The host with this configuration and these tensors; a `DataError` says why facts cannot be attached to it."""
     kind = choose_host(config)
+    check_settings(kind, config)
     roots = (kind.root, kind.root.partition(".")[2])
     root = next((root for root in roots if f"{root}{kind.tokens}" in tensors), None)
     if root is None:
@@ -160,40 +162,80 @@ def host_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Host:
     if type(layers) is not int or layers < 1:
         raise DataError(f"config.json says {kind.depth} = {layers!r}, which is no number of layers")
     host = Host(kind, config, tensors, root)
-    try:
-        _check_shapes(host)
-    except KeyError as error:
-        raise DataError(f"it lacks the tensor {error.args[0]!r}, which {kind.name} has") from None
+    _check_names(host)
+    _check_shapes(host)
     epsilon = epsilon_of(kind, config)
-    if not isinstance(epsilon, float | int) or not 0.0 <= epsilon <= 1.0:
-        raise DataError(f"config.json says that the ε of the norms is {epsilon!r}")
+    if type(epsilon) not in (float, int) or not LEAST_EPSILON <= epsilon <= 1.0:
+        raise DataError(
+            f"config.json says that the ε of the norms is {epsilon!r:.40}; facts can be attached where it is at least "
+            "2^-100, so that no norm divides by 0, and at most 1"
+        )
     return host
 
 
+def _check_names(host: Host) -> None:
+    """That the tensors are all that the architecture has, by names under which transformers find each of them once."""
+    kind, inside = host.kind, host.kind.block_names(host.config)
+    wanted = {f"{host.root}{kind.tokens}", host.head, f"{host.root}{kind.last_norm}.weight"}
+    wanted |= set() if kind.rms else {f"{host.root}{kind.last_norm}.bias"}
+    wanted |= set() if kind.places is None else {f"{host.root}{kind.places}"}
+    known = {*wanted, kind.head}
+    for number in range(host.layers):
+        own = {host.layer(number) + name for name in inside}
+        missing = sorted((wanted | own) - set(host.tensors))
+        if missing:  # asked layer by layer: config.json may count many that are not there
+            hint = f" (config.json says {kind.depth} = {host.layers})"
+            raise DataError(f"it lacks the tensor {missing[0]!r}, which {kind.name} has{hint}")
+        known |= own | {host.layer(number) + name for name in BUFFERS}
+    strange = sorted(set(host.tensors) - known)
+    if strange:
+        raise DataError(
+            f"it has the tensor {strange[0]!r}, which {kind.name} with {kind.depth} = {host.layers} does not have: "
+            "save the model anew (save_pretrained)"
+        )
+
+
 def _check_shapes(host: Host) -> None:
-    """That the tensors around the appended blocks fit together, and are of one type."""
-    D, kind = host.width, host.kind
-    tokens, head = host.tensors[f"{host.root}{kind.tokens}"], host.tensors[host.head]
-    wanted: dict[str, tuple[int, ...]] = {head.name: (head.shape[0], D), tokens.name: (tokens.shape[0], D)}
-    wanted |= {f"{host.root}{kind.last_norm}.{part}": (D,) for part in ("weight", *(() if kind.rms else ("bias",)))}
-    start, H = host.layer(host.layers - 1), host.neurons
+    """That tensors and sizes in `config.json` fit together, and that tensors are of one type."""
+    kind, start = host.kind, host.layer(host.layers - 1)
+    norm, tokens = f"{host.root}{kind.last_norm}", host.tensors[f"{host.root}{kind.tokens}"]
+    for name, axes in (
+        (f"{norm}.weight", 1),
+        (tokens.name, 2),
+        *((f"{start}{part}.weight", 2) for part in kind.linear),
+    ):
+        if len(host.tensors[name].shape) != axes:
+            raise DataError(f"{name} has shape {host.tensors[name].shape}, where {axes} axes are needed")
+    D, H, V, head = host.width, host.neurons, tokens.shape[0], host.tensors[host.head]
+    wanted: dict[str, tuple[int, ...]] = {name: (V, D) for name in (tokens.name, kind.head) if name in host.tensors}
+    wanted |= {f"{norm}.{part}": (D,) for part in ("weight", *(() if kind.rms else ("bias",)))}
     for layer, shape in ((kind.reads, (H, D)), (kind.writes, (D, H)), (kind.multiplies, (H, D))):
         if layer is not None:
             wanted[f"{start}{layer}.weight"] = shape[::-1] if kind.transposed else shape
+    for name in kind.block_names(host.config):
+        own = wanted.get(start + name, host.tensors[start + name].shape)
+        wanted |= {host.layer(number) + name: own for number in range(host.layers)}
     for name, sizes in wanted.items():
         if host.tensors[name].shape != sizes:
             raise DataError(f"{name} has shape {host.tensors[name].shape}, where {sizes} is needed")
-    untied = host.tied and next((name for name in ("lm_head.weight", "embed_out.weight") if name in host.tensors), None)
-    if untied and host.tensors[untied].data != tokens.data:
-        raise DataError(f"its config.json ties the head to the tokens, and {untied} holds other numbers")
-    said = host.config.get("dtype", host.config.get("torch_dtype"))
+    if host.tied and kind.head in host.tensors and host.tensors[kind.head].data != tokens.data:
+        raise DataError(f"its config.json ties the head to the tokens, and {kind.head} holds other numbers")
+    counts = {"vocab_size": V, kind.sizes[0]: D, kind.sizes[1]: H}
+    counts |= {"word_embed_proj_dim": D} if "word_embed_proj_dim" in host.config else {}
+    for key, count in counts.items():
+        found = host.config.get(key)
+        found = 4 * D if found is None and key == "n_inner" else found
+        if type(found) is not int or found != count:
+            raise DataError(f"config.json says {key} = {found!r}, and its tensors have {count}")
     for name, tensor in host.tensors.items():
-        if tensor.dtype is not None and tensor.dtype != head.dtype and not name.endswith(BUFFERS):
+        if tensor.dtype != head.dtype and not name.endswith(tuple(f".{each}" for each in BUFFERS)):
             raise DataError(f"{name} is {tensor.dtype} and {head.name} {head.dtype}: store all weights in one format")
     if head.dtype not in FORMATS:
         why = f" ({RANGE})" if head.dtype == "float16" else ""
         raise DataError(f"its weights are {head.dtype or head.code}; facts are attached in {', '.join(FORMATS)}{why}")
-    if said is not None and said != head.dtype:
+    for said in (host.config.get(key) for key in ("dtype", "torch_dtype")):
+        if said is None or said == head.dtype:
+            continue
         raise DataError(f"its config.json says {said!r}, and its weights are {head.dtype}: save it in one format")
 
 
@@ -224,8 +266,4 @@ def _read_host(folder: Path) -> tuple[Host, TensorFolder]:
         raise DataError(str(error)) from None
     if MARK.items() <= config.items():
         raise DataError("facts are attached to it already: insert adds more, and detach gives its host back")
-    if "quantization_config" in config:
-        raise DataError("it is quantized; attach facts to the model that it was made from")
-    if "auto_map" in config:
-        raise DataError("its config.json names code of its own (trust_remote_code), which is never run here")
     return host_of(config, opened.tensors), opened

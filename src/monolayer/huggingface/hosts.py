@@ -11,7 +11,7 @@ source (transformers 5.23); the tests hold it against transformers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -31,8 +31,12 @@ SILENCE = {
 relu: by definition. gelu: at −12 the argument of tanh is below −70, that of erf below −8.4; both return −1 from −10 and
 −6 on in float64 and shorter formats, and 1 − 1 is 0. silu: e^128 > 2^128 is no float32, and x/∞ is 0; as x times
 e^x/(1 + e^x), e^−128 is below half the least float32."""
-BUFFERS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq")
-"""How names of tensors end that older files store and transformers compute anew: masks and angles."""
+BUFFERS = tuple(
+    f"{place}.{name}"
+    for place in ("attn", "self_attn", "attention")
+    for name in ("bias", "masked_bias", "rotary_emb.inv_freq")
+)
+"""Tensors of a layer that older files store and transformers compute anew: masks and angles."""
 
 
 @dataclass(frozen=True)
@@ -72,33 +76,44 @@ class HostKind:
     """Values of `config.json` without which its blocks are others; a missing key has the value that is asked for."""
     bias_key: str | None = None
     """The key that gives feed-forward layers their biases, where they may have none: it is set, and they are 0."""
+    attention_bias: tuple[str | None, bool] = (None, True)
+    """The key that gives attention its biases, None where there is none, and its default."""
+    sizes: tuple[str, str] = ("hidden_size", "intermediate_size")
+    """The keys of `D` and `H`."""
+    places: str | None = None
+    """The table of places, where there is one."""
+    head: str = "lm_head.weight"
+    """The tensor of the head, where it is not the table of tokens."""
 
-    def block(self, present: Iterable[str]) -> dict[str, Role]:
-        """The role of each tensor in an appended block, by its name in the block.
+    def block_names(self, config: Mapping[str, Any]) -> frozenset[str]:
+        """The tensors of a layer of a host with this `config.json`, by their names in it."""
+        found = {f"{layer}.weight" for layer in (*self.attention, *self.linear, *self.norms)}
+        found |= set() if self.rms else {f"{norm}.bias" for norm in self.norms}
+        found |= set(self.biases) if self.bias_key is None or config.get(self.bias_key, False) else set()
+        key, usual = self.attention_bias
+        if usual if key is None else config.get(key, usual):
+            found |= {f"{layer}.bias" for layer in self.attention}
+        return frozenset(found)
 
-        `present`: names of tensors in a block of the host; a `DataError` for one that the architecture does not have.
-        """
-        there = {name for name in present if not f".{name}".endswith(BUFFERS)}
-        roles: dict[str, Role] = {f"{self.reads}.weight": "W_1", f"{self.reads}.bias": "b_1"}
+    def block(self, config: Mapping[str, Any]) -> dict[str, Role]:
+        """The role of each tensor in an appended block, by its name in the block."""
+        roles: dict[str, Role] = dict.fromkeys(self.block_names(config), "zeros")
+        roles |= {f"{norm}.weight": "ones" for norm in self.norms}
+        roles |= {f"{self.reads}.weight": "W_1", f"{self.reads}.bias": "b_1"}
         roles |= {f"{self.writes}.weight": "W_2", f"{self.writes}.bias": "zeros"}
         if self.multiplies is not None:
             roles |= {f"{self.multiplies}.weight": "zeros", f"{self.multiplies}.bias": "b_3"}
-        roles |= {f"{norm}.weight": "ones" for norm in self.norms}
-        roles |= {} if self.rms else {f"{norm}.bias": "zeros" for norm in self.norms}
-        roles |= {f"{layer}.weight": "zeros" for layer in self.attention}
-        biases: dict[str, Role] = {f"{layer}.bias": "zeros" for layer in self.attention}
-        added = set(self.biases) if self.bias_key else set()
-        missing, strange = sorted(set(roles) - there - added), sorted(there - set(roles) - set(biases))
-        if missing or strange:
-            what = f"lacks the tensor {missing[0]!r}" if missing else f"has a tensor {strange[0]!r}"
-            raise DataError(f"its last layer {what}, which is not how {self.name} stores a layer")
-        return roles | {name: role for name, role in biases.items() if name in there}
+        return dict(sorted(roles.items()))
 
     @property
     def biases(self) -> tuple[str, ...]:
         """Biases of the feed-forward layers, by their names in a block."""
-        layers = (self.reads, self.writes, *(() if self.multiplies is None else (self.multiplies,)))
-        return tuple(f"{layer}.bias" for layer in layers)
+        return tuple(f"{layer}.bias" for layer in self.linear)
+
+    @property
+    def linear(self) -> tuple[str, ...]:
+        """The feed-forward layers."""
+        return (self.reads, self.writes, *(() if self.multiplies is None else (self.multiplies,)))
 
 
 _ROTARY = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj")
@@ -114,6 +129,8 @@ HOSTS = {
             writes="mlp.c_proj",
             transposed=True,
             depth="n_layer",
+            sizes=("n_embd", "n_inner"),
+            places="wpe.weight",
             activation=("activation_function", "gelu_new"),
             epsilon=("layer_norm_epsilon", 1e-5),
             demands={"add_cross_attention": False},
@@ -125,6 +142,8 @@ HOSTS = {
             reads="mlp.dense_h_to_4h",
             writes="mlp.dense_4h_to_h",
             tied=False,
+            attention_bias=("attention_bias", True),
+            head="embed_out.weight",
         ),
         HostKind(
             *("opt", "OPTForCausalLM", "model.decoder.", "layers", "embed_tokens.weight", "final_layer_norm"),
@@ -134,6 +153,8 @@ HOSTS = {
             writes="fc2",
             activation=("activation_function", "relu"),
             epsilon=(None, 1e-5),
+            sizes=("hidden_size", "ffn_dim"),
+            places="embed_positions.weight",
             demands={
                 **{"do_layer_norm_before": True, "_remove_final_layer_norm": False},
                 **{"enable_bias": True, "layer_norm_elementwise_affine": True},
@@ -161,6 +182,7 @@ HOSTS = {
             activation=("hidden_act", "silu"),
             epsilon=("rms_norm_eps", 1e-6),
             bias_key="mlp_bias",
+            attention_bias=("attention_bias", False),
         ),
     )
 }

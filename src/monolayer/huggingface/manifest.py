@@ -16,12 +16,17 @@ from typing import Any
 
 from monolayer.data.aside import read_regular
 from monolayer.errors import ModelFileError
+from monolayer.huggingface.host import COPIED, TOKENIZER
 from monolayer.huggingface.hosts import MARK
+from monolayer.huggingface.strict import ForeignError, read_json
 
 FILE = "attached.json"
 FORMAT, VERSION = "monolayer-attached", 1
 WEIGHTS = "attached.safetensors"
 """The file with the appended blocks, and the zero biases that some hosts get."""
+FARTHEST = 1e9
+"""More than any number that a state can have moved by."""
+MOST_TOKENS = 2**31
 HOST_WEIGHTS = "host.safetensors"
 """What `model.safetensors` of the host is called in the folder: transformers would read it alone under its own name."""
 
@@ -75,7 +80,7 @@ class Manifest:
     def from_json(cls, content: bytes) -> Manifest:
         """The manifest in the bytes of the file; a `ModelFileError` for anything else."""
         try:
-            said = json.loads(content.decode("utf-8"))
+            said = read_json(Path(FILE), content)
             if said.pop("format") != FORMAT:
                 raise ValueError("it does not say that it is one")
             version = said.pop("version")
@@ -83,7 +88,7 @@ class Manifest:
                 raise ModelFileError(f"{FILE} has version {version!r}; this monolayer reads {VERSION}")
             found = cls(**said | {"facts": tuple(StoredFact(**fact) for fact in said["facts"])})
             _check(found)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ForeignError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, ModelFileError):
                 raise
             raise ModelFileError(f"{FILE} is not one that attach wrote: {error!r:.120}") from None
@@ -109,6 +114,12 @@ def _check(found: Manifest) -> None:
     odd = next((name for name, value, kind in texts if not isinstance(value, kind) or isinstance(value, bool)), None)
     if odd is not None or not 0.0 < found.radius < 1.0 or any(fact.places < 1 for fact in found.facts):
         raise ValueError(odd or "radius or places")
+    if any(abs(fact.moved) > FARTHEST for fact in found.facts if fact.moved is not None):
+        raise ValueError("moved")
+    if found.end is not None and not 0 <= found.end < MOST_TOKENS:
+        raise ValueError("end")
+    if TOKENIZER not in found.files or not set(found.files) <= set(COPIED):
+        raise ValueError("files")
 
 
 def is_attached(folder: Any) -> bool:

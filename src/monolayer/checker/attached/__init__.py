@@ -5,10 +5,11 @@ appended block returns, over √D, `|û| ≤ 1 + η`, `η = (D + 16)u`. A neuron
 k = w/|w|, the steepness α = |w|√D and the input α⟨k, û⟩ + b; `S`: its activation is 0 up to −S; `T = max(64, 8S)`.
 
     A1  an evaluation of the input is off by at most err = γ_{D+2} (α(1 + η) + |b|)
-    A2  a neuron is silent where ⟨k, û⟩ ≤ s = (−S − b − err)/α; if all are, the state leaves the blocks as it came
+    A2  a neuron is silent where ⟨k, û⟩ ≤ s = (−S − b − err)/α; if all are, the state leaves the blocks as it came;
+        what any neurons write stays finite, so that no place changes another
     A3  on the cap ⟨k, û⟩ ≥ c = (T/2 − b)/α a neuron returns at least 0.999 (T/2 − err), and those whose keys are
         further away than both caps reach are silent
-    A4  what fires writes at least (T/16) |w_2| along its row w_2; the last norm returns that direction to within
-        2 · 2^16 · 16/(T |w_2|) and rounding, and blocks behind it are silent
-    A5  the logit of the answer is then the largest
+    A4  what fires writes at least (T/16) w_2 along its row w_2; norms see w̄, the row less its mean, and return that
+        direction to within 2 · 2^16 · 16/(T |w̄|) and rounding, which is relative to |w_2|; blocks behind it are silent
+    A5  the logit of the answer is then the largest, and finite
 """

@@ -14,22 +14,37 @@ from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
 UNIT = BINARY32.unit
 AT_ONCE = 1 << 24
 """Cosines held at a time."""
+LONGEST = 1.0 + 2.0**-4
+"""|û|, at most, at states that neurons have written to: their mean may be large, and norms lose digits then."""
+FINITE = 2.0**60
+"""What all neurons together may write, and how long a state may be before: sums of squares stay below 2^123."""
 FLUSHED = 2.0**-90
 """More than all that numbers flushed to zero can do to an input: fewer than 2^30 of them, each below 2^−126."""
 
 
 @dataclass(frozen=True, eq=False)
 class Caps:
-    """`keys` `(N, D)`, and by neuron `(N,)`: α, err, the height `c` of the cap where it is wanted, and the height `s`
-    below which it is silent. `response`: T; `length`: η."""
+    """`keys` `(N, D)`, and by neuron `(N,)`: α, b, err, the height `c` of the cap where it is wanted, and the height
+    `s` below which it is silent. `response`: T; `length`: η."""
 
     keys: Floats
     alpha: Floats
+    bias: Floats
     err: Floats
     wanted: Floats
     silent: Floats
     response: float
     length: float
+
+    @property
+    def most(self) -> Floats:
+        """What each neuron returns at most, `(N,)`, at whatever state: activations exceed no input above 0, nor 1."""
+        return 1.01 * np.maximum(1.0, self.alpha * LONGEST + self.bias + self.err)
+
+    @property
+    def loudest(self) -> float:
+        """What any neuron returns at most."""
+        return float(np.max(self.most, initial=0.0))
 
     @property
     def radius(self) -> float:
@@ -48,7 +63,7 @@ class Caps:
 
 
 def caps_of(found: Folder) -> Caps:
-    """The caps of all neurons; `UnhandledError` where one could not be silent, or could not fire."""
+    """The caps of all neurons; `UnhandledError` where one could not be silent, could not fire, or could write ∞."""
     D, bias = found.host.width, found.bias
     length = np.sqrt((found.reads * found.reads).sum(axis=1))
     if not (length > 0.0).all():
@@ -71,15 +86,25 @@ def caps_of(found: Folder) -> Caps:
     weak = np.flatnonzero(T / 2.0 - err < T / 8.0)
     if len(weak):
         raise UnhandledError(f"rounding may silence neuron {weak[0]}: the radius is too small for this width")
-    return Caps(found.reads / length[:, None], alpha, err, wanted, silent, T, eta)
+    caps = Caps(found.reads / length[:, None], alpha, bias, err, wanted, silent, T, eta)
+    # Attention of later blocks multiplies states with 0, also those of other places, and 0 · ∞ is not 0.
+    written = float((caps.most * np.sqrt((found.writes * found.writes).sum(axis=1))).sum())
+    if not PADDING * written <= FINITE:
+        raise UnhandledError(
+            f"neurons may write up to {written:.3g} in all, and the proof covers {FINITE:.3g}: a state that is not "
+            "finite would change other places, through the attention of later blocks"
+        )
+    return caps
 
 
 @dataclass(frozen=True, eq=False)
 class Near:
-    """For each neuron `(N,)`: how many others may fire on its cap, and whether one of them could spoil its answer."""
+    """For each neuron `(N,)`: how many others may fire on its cap, whether one of them could spoil its answer, and the
+    first block in which one of all these stands."""
 
     count: Ints
     spoilt: Bools
+    first: Ints
     by: dict[int, int]
     """For some of those that are spoilt, the other neuron."""
 
@@ -109,12 +134,13 @@ def near_pairs(found: Folder, caps: Caps) -> Near:
         for j, i in zip(one[close].tolist(), two[close].tolist(), strict=True):
             pairs[j].append(i)
     count, spoilt, by = np.zeros(N, np.int64), np.zeros(N, dtype=bool), dict[int, int]()
+    first = np.arange(N) // found.host.neurons
     for j, others in pairs.items():
-        count[j] = len(others)
+        count[j], first[j] = len(others), min(first[j], min(others) // found.host.neurons)
         for i in others:
             if not _harmless(found, caps, i, j):
                 spoilt[j], by[j] = True, i
-    return Near(count, spoilt, by)
+    return Near(count, spoilt, first, by)
 
 
 def _harmless(found: Folder, caps: Caps, i: int, j: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
@@ -20,16 +21,18 @@ from monolayer.checker.labelled import data_digest
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data import Sequences
 from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.architectures import TRANSFORMERS
 from monolayer.huggingface.cutting import Ids, cut_facts, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import Manifest, fact_digest, prompt_digest
+from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError
 from monolayer.table import plural
 
 CLAIM = (
     "the host's {tensors} are those that facts were attached to; at every place of every text whose state û is not "
-    "within 1 − cos < {radius:.3g} of a stored key, every logit is the host's, bit for bit; and at every û within "
-    "1 − ⟨k, û⟩ ≤ {reach:.3g} of the key k of one of the {places} of answers, the logit of that token is the largest"
+    "within 1 − cos < {radius} of a stored key, every logit is the host's, bit for bit; and at every û within "
+    "1 − ⟨k, û⟩ ≤ {reach} of the key k of one of the {places} of answers, the logit of that token is the largest"
 )
 SHORT = "the host is untouched, logits elsewhere are its own, and facts answer near their keys"
 REASONS: dict[Verdict, str] = {
@@ -77,16 +80,25 @@ def _judge(found: Folder, data: Sequences, question: Certificate, only: bool, ho
     odd = found.changed() or (None if host is None else differs_from(found, host))
     if odd is not None:
         return replace(question, verdict="refuted", reason=odd)
+    _check_copies(found)
     caps = caps_of(found)
     near = near_pairs(found, caps)
     facts = cut_facts(found.opened.content[TOKENIZER], data, found.manifest.end)
+    most = max((token for fact in facts for token in fact.answer), default=0)
+    if most >= found.host.vocabulary:
+        raise UnhandledError(f"the tokenizer gives id {most}, and the host has {found.host.vocabulary:,} tokens")
     asked, unknown = _asked(found.manifest, facts)
     claim = CLAIM.format(
         tensors=plural(len(found.manifest.tensors), "tensor"),
-        radius=caps.radius,
-        reach=caps.reach,
+        radius=_above(caps.radius),
+        reach=_below(caps.reach),
         places=plural(sum(len(fact.answer) for fact in facts), "token"),
     )
+    try:
+        unusual = unusual_generation(found.opened.content)
+    except DataError as error:
+        raise UnhandledError(str(error)) from None
+    claim += f". This is about logits: {generation_words(unusual)}" if unusual else ""
     question = replace(question, claim=claim, points=sum(len(fact.answer) for fact in facts))
     question = replace(question, measured=measured(found.manifest, caps.half), notes=_notes(found))
     said = judge_answers(found, caps, near, asked.neuron, asked.token)
@@ -105,11 +117,21 @@ def _only(found: Folder, facts: list[Ids], decided: Certificate) -> Certificate:
     """The certificate with the claim that the folder holds no other facts."""
     given = {fact_digest(*fact) for fact in facts}
     more = sum(fact.fact not in given for fact in found.manifest.facts)
-    claim = f"{decided.claim}; and it holds no other facts"
+    claim = f"{decided.claim}. It holds no neurons but those of these facts"
     if more:
         reason = f"every fact is there, but the folder holds {plural(more, 'more fact')}"
         return replace(decided, verdict="refuted", claim=claim, reason=reason)
     return replace(decided, claim=claim, reason=f"{decided.reason}; every neuron belongs to one of these facts")
+
+
+def _check_copies(found: Folder) -> None:
+    """A fact may be stored twice, by the same neurons: others under its name would be a fact that nobody asks for."""
+    first: dict[str, slice] = {}
+    for fact, start in zip(found.manifest.facts, found.manifest.starts(), strict=True):
+        own = slice(start, start + fact.places)
+        known = first.setdefault(fact.fact, own)
+        if not all(np.array_equal(part[known], part[own]) for part in (found.reads, found.bias, found.writes)):
+            raise UnhandledError("it lists one fact twice, with different neurons: one of them may be another fact")
 
 
 def _asked(manifest: Manifest, facts: list[Ids]) -> tuple[Asked, dict[int, str]]:
@@ -146,6 +168,16 @@ def _findings(
         yield Finding("unsure", row, None, prompt, answer, None, why)
 
 
+def _above(bound: float) -> str:
+    """Three digits of a bound from above, rounded up, its own rounding in binary64 included."""
+    return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal_from_float(bound + 2.0**-50)):.3g}"
+
+
+def _below(bound: float) -> str:
+    """Three digits of a bound from below, rounded down, its own rounding in binary64 included."""
+    return f"{float(Context(prec=3, rounding=ROUND_FLOOR).create_decimal_from_float(bound - 2.0**-50)):.3g}"
+
+
 def measured(manifest: Manifest, half: float) -> tuple[str, ...]:
     """What was measured when facts were attached, in words; no proof covers it."""
     moved = [fact.moved for fact in manifest.facts if fact.moved is not None]
@@ -156,11 +188,11 @@ def measured(manifest: Manifest, half: float) -> tuple[str, ...]:
     where = (
         f"{by.get('arithmetic')} on {by.get('device')}, torch {by.get('torch')}, transformers {by.get('transformers')}"
     )
-    enough = f"and {half:.3g} is enough for the proof"
+    enough = f"and {_below(half)} is enough for the proof"
     if max(moved) > half:
-        enough = f"which is more than the {half:.3g} that the proof covers, though every answer came back"
+        enough = f"which is more than the {_below(half)} that the proof covers, though every answer came back"
     said = (
-        f"when facts were attached, the host's states at their places were within {max(moved):.3g} of their keys, "
+        f"when facts were attached, the host's states at their places were within {_above(max(moved))} of their keys, "
         f"{enough}: with eager and sdpa attention, padded on the left ({where})"
     )
     return (said, *left)
@@ -187,18 +219,20 @@ def assumed(found: Folder) -> tuple[str, ...]:
         "" if found.host.dtype == "float32" else f"; the weights are {found.host.dtype}: load with dtype=torch.float32"
     )
     return (
-        f"the architecture computes what transformers 5.23 does, in evaluation mode ({installed})",
+        f"the architecture computes what transformers {TRANSFORMERS} does, in evaluation mode ({installed})",
         f"IEEE-754 binary32 throughout (no TF32), round to nearest{short}. Subnormal numbers may be flushed to zero",
         (
             "sums in any order; a product may be fused with the sum it goes into; a row of a product of matrices "
             "depends on that row alone, and both models run in the same kernels"
         ),
         (
-            "a norm returns a vector of length at most √D (1 + (D + 16)u), and at written vectors the true one to "
-            "within (D + 16)u of its length, D the width and u = 2^-24"
+            "a norm returns a vector of length at most √D (1 + (D + 16)u) at states of the host, which are no more "
+            "than 16 times as long as they are less their mean, where norms subtract it; at most √D (1 + 2^-4) at any "
+            "other; and at written vectors y the true one to within 2(D + 16)u κ² of its length: D the width, "
+            "u = 2^-24, κ the length of y over that of y less its mean, 1 where norms subtract none"
         ),
         "tanh is −1 from −10 on and erf from −6 on; silu is x/(1 + exp(−x)) or x times the logistic function",
-        f"states have length at most {LARGEST:,.0f}, and are finite",
+        (f"states of the host are finite and no longer than 2^60; where answers are claimed, than {LARGEST:,.0f}"),
         "equal numbers count as the same bits: a zero may change its sign",
         "prompts enter as text, and become the ids that tokenizer.json gives them; answers enter as ids",
         "NumPy on the checking machine keeps to the same rules",

@@ -52,7 +52,7 @@ class Folder:
             if self.digests[name] != digest:
                 return f"the tensor {name} is not the one that facts were attached to"
         for name, digest in self.manifest.files.items():
-            if hashlib.sha256(self.opened.content.get(name, b"")).hexdigest() != digest:
+            if hashlib.sha256(self.opened.content[name]).hexdigest() != digest:
                 return f"{name} is not the file that lay beside the host"
         return None
 
@@ -81,6 +81,9 @@ def read_attached(folder: Path) -> Folder:
     missing = sorted(set(manifest.tensors) - set(opened))
     if missing:
         raise UnhandledError(f"the host's tensor {missing[0]} is missing")
+    gone = sorted(set(manifest.files) - set(beside))
+    if gone:
+        raise UnhandledError(f"{gone[0]}, which lay beside the host, is missing")
     unlisted = sorted(set(beside) - set(manifest.files))
     if unlisted:
         raise UnhandledError(f"{unlisted[0]} was not there when facts were attached")
@@ -89,6 +92,8 @@ def read_attached(folder: Path) -> Folder:
         host = host_of(config, {name: opened[name] for name in manifest.tensors})
     except DataError as error:
         raise UnhandledError(f"the host in {FILE}: {error}") from None
+    if manifest.end is not None and manifest.end >= host.vocabulary:
+        raise UnhandledError(f"the end token is {manifest.end}, and the host has {host.vocabulary:,} tokens")
     blocks = -(-manifest.neurons // host.neurons)
     demand_equal(
         "config.json", read_json(folder / "config.json", opened.content["config.json"]), host.longer_config(blocks)
@@ -161,8 +166,10 @@ def differs_from(found: Folder, folder: Path) -> str | None:
         mine = found.opened[name]
         if (tensor.code, tensor.shape) != (mine.code, mine.shape) or tensor.data != mine.data:
             return f"the tensor {name} of {folder} is not that of the host"
-    for name in found.manifest.files:
+    for name in COPIED:
         if opened.content.get(name) != found.opened.content.get(name):
+            if name not in found.opened.content:
+                return f"{name} of {folder} is missing beside the weights"
             return f"{name} of {folder} is not the file that lies beside the weights"
     return None
 

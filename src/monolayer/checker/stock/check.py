@@ -30,6 +30,7 @@ from monolayer.checker.stock.structure import Structure, read_structure
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN
+from monolayer.huggingface.architectures import TRANSFORMERS
 from monolayer.huggingface.reading import Files
 from monolayer.huggingface.strict import ForeignError
 
@@ -111,7 +112,7 @@ def stock_assumptions(net: Network, data: Sequences) -> tuple[str, ...]:
     # Encoders read labels of sequences at index 0, and count places from there.
     left = "; or on the left, with position_ids counted from the begin token, as generate() passes them"
     lines = [
-        f"the architecture computes what transformers 5.22 does, in evaluation mode ({installed})",
+        f"the architecture computes what transformers {TRANSFORMERS} does, in evaluation mode ({installed})",
         f"padding has its attention mask, and stands on the right{left if net.causal else ''}",
         _entering(net, data),
         arithmetic,

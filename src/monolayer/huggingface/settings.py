@@ -1,0 +1,169 @@
+"""Which keys `config.json` and `generation_config.json` of a host may have, and which values.
+
+Facts are proved of the model that transformers make of a folder, so every key that transformers read must be known
+here. A key that is not in the table is refused: it could be another name of a key that counts (`num_hidden_layers`
+beside the `n_layer` of GPT-2), name other weights (`transformers_weights`), other code, or other layers
+(`per_layer_config`). Keys in the table either act on the host and on the folder with facts alike (rotary angles, scales
+of attention), or on neither (dropout, labels), or have their values checked. From transformers 5.23 and from what
+earlier versions wrote; the tests hold the table against transformers.
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from collections.abc import Mapping
+from typing import Any
+
+from monolayer.errors import DataError
+from monolayer.huggingface.hosts import MARK, HostKind
+
+GENERATION_FILE = "generation_config.json"
+
+
+def _keys(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+FREE_GENERATION = _keys("""
+    temperature top_k top_p min_p top_h typical_p epsilon_cutoff eta_cutoff
+    max_length max_new_tokens length_penalty early_stopping num_return_sequences
+    use_cache cache_implementation cache_config max_cache_len compile_config disable_compile low_memory
+    prefill_chunk_size continuous_batching_config
+    output_attentions output_hidden_states output_scores output_logits return_dict_in_generate
+    is_assistant num_assistant_tokens num_assistant_tokens_schedule assistant_confidence_threshold
+    prompt_lookup_num_tokens max_matching_ngram_size assistant_lookbehind target_lookbehind
+    assistant_ensemble_weight speculation_type
+    bos_token_id eos_token_id pad_token_id decoder_start_token_id transformers_version _from_model_config
+""")
+"""Keys of `generation_config.json` that do not change which token greedy decoding takes: for sampling and beams alone,
+limits of length, caches, speculation."""
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("do_sample", "renormalize_logits", "remove_invalid_values", "token_healing", "use_mtp"), (False,)),
+    **dict.fromkeys(("num_beams", "num_beam_groups", "guidance_scale", "repetition_penalty"), (1, 1.0)),
+    "encoder_repetition_penalty": (1, 1.0),
+    **dict.fromkeys(("min_length", "min_new_tokens", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size"), (0,)),
+    **dict.fromkeys(("penalty_alpha", "diversity_penalty"), (0, 0.0)),
+    **dict.fromkeys(("suppress_tokens", "begin_suppress_tokens", "bad_words_ids", "force_words_ids"), ([],)),
+    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id", "exponential_decay_length_penalty"), ()),
+    **dict.fromkeys(("sequence_bias", "watermarking_config", "dola_layers", "constraints", "stop_strings"), ()),
+    **dict.fromkeys(("max_time", "assistant_early_exit", "forced_decoder_ids"), ()),
+}
+"""Keys that may change it, and the values with which they do not; None always is one of them."""
+
+FIXED: dict[str, Any] = {
+    **{"return_dict": True, "output_hidden_states": False, "output_attentions": False, "torchscript": False},
+    **{"is_encoder_decoder": False, "tie_encoder_decoder": False, "add_cross_attention": False},
+    **{"cross_attention_hidden_size": None, "chunk_size_feed_forward": 0, "pruned_heads": {}, "use_bfloat16": False},
+    **{"pretraining_tp": 1},
+}
+"""Keys of `config.json` that must have these values, where they are there."""
+COMMON = _keys("""
+    architectures model_type transformers_version _name_or_path name_or_path _commit_hash dtype torch_dtype
+    vocab_size initializer_range use_cache bos_token_id eos_token_id pad_token_id sep_token_id decoder_start_token_id
+    tie_word_embeddings tokenizer_class prefix task_specific_params layer_types
+    id2label label2id num_labels problem_type finetuning_task classifier_dropout is_decoder
+    gradient_checkpointing tf_legacy_loss _attn_implementation_autoset
+    unsloth_version unsloth_fixed transformers.js_config
+""")
+"""Keys of `config.json` that all architectures have, or tools write."""
+_ROTARY = _keys("""
+    hidden_size intermediate_size num_hidden_layers num_attention_heads hidden_act attention_dropout
+    rope_parameters rope_scaling rope_theta partial_rotary_factor max_position_embeddings
+""")
+KEYS: dict[str, frozenset[str]] = {
+    "gpt2": _keys("""
+        n_embd n_layer n_head n_inner n_positions n_ctx activation_function attn_pdrop embd_pdrop resid_pdrop
+        layer_norm_epsilon reorder_and_upcast_attn scale_attn_by_inverse_layer_idx scale_attn_weights
+        summary_activation summary_first_dropout summary_last_dropout summary_proj_to_labels summary_type
+        summary_use_proj
+    """),
+    "gpt_neox": _ROTARY
+    | _keys("""
+        attention_bias hidden_dropout layer_norm_eps use_parallel_residual rotary_emb_base rotary_pct
+        attention_probs_dropout_prob hidden_dropout_prob
+    """),
+    "opt": _keys("""
+        hidden_size num_hidden_layers num_attention_heads ffn_dim max_position_embeddings word_embed_proj_dim
+        activation_function do_layer_norm_before _remove_final_layer_norm enable_bias layer_norm_elementwise_affine
+        dropout attention_dropout activation_dropout layerdrop init_std
+    """),
+    "starcoder2": _ROTARY
+    | _keys("""
+        num_key_value_heads norm_epsilon residual_dropout embedding_dropout sliding_window use_bias
+        activation_function layer_norm_epsilon mlp_type norm_type scale_attn_weights
+        attention_softmax_in_fp32 scale_attention_softmax_in_fp32
+    """),
+    "llama": _ROTARY
+    | _keys("""
+        num_key_value_heads rms_norm_eps attention_bias mlp_bias head_dim
+        max_sequence_length rope_interleaved is_llama_config
+    """),
+}
+"""Keys of `config.json` that one architecture has."""
+LAYER_TYPES = ("full_attention", "sliding_attention")
+
+
+def check_settings(kind: HostKind, config: Mapping[str, Any]) -> None:
+    """`DataError` for a key of `config.json` that is not known, or whose value the proofs do not cover."""
+    if "quantization_config" in config:
+        raise DataError("it is quantized; attach facts to the model that it was made from")
+    if "auto_map" in config:
+        raise DataError("its config.json names code of its own (trust_remote_code), which is never run here")
+    known = {*KEYS[kind.name], *COMMON, *FIXED, *kind.demands, *FREE_GENERATION, *NEUTRAL, *MARK}
+    for key in config:
+        if key not in known:
+            raise DataError(
+                f"config.json has the key {key!r}, which is not a known setting of {kind.name}: it may change how "
+                "transformers load the model. Take the key out if the model does the same without it"
+            )
+    for key, wanted in FIXED.items():
+        if key in config and (type(config[key]) is not type(wanted) or config[key] != wanted):
+            raise DataError(f"config.json says {key} = {config[key]!r}; facts can be attached where it is {wanted!r}")
+    tied, layers = config.get("tie_word_embeddings", kind.tied), config.get("layer_types")
+    if type(tied) is not bool:
+        raise DataError(f"config.json says tie_word_embeddings = {tied!r}, which is neither true nor false")
+    fits = isinstance(layers, list) and len(layers) == config.get(kind.depth)
+    if layers is not None and not (fits and all(each in LAYER_TYPES for each in layers)):
+        raise DataError(
+            f"config.json says layer_types = {reprlib.repr(layers)}; facts can be attached where it has one of "
+            f"{', '.join(LAYER_TYPES)} per layer"
+        )
+
+
+def unusual_generation(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of `generation_config.json` with which `generate` may take another token than the likeliest.
+
+    `content`: files of the folder by their names. A `DataError` if the file cannot be read.
+    """
+    if GENERATION_FILE not in content:
+        return {}
+    said = read_generation(content)
+    return {
+        key: value
+        for key, value in said.items()
+        if key not in FREE_GENERATION
+        and value is not None
+        and not any(type(value) is type(usual) and value == usual for usual in NEUTRAL.get(key, ()))
+    }
+
+
+def read_generation(content: Mapping[str, Any]) -> dict[str, Any]:
+    """`generation_config.json`; a `DataError` if it cannot be read."""
+    try:
+        said = json.loads(bytes(content[GENERATION_FILE]))
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise DataError(f"{GENERATION_FILE} of the host cannot be read")
+    return said
+
+
+def generation_words(unusual: Mapping[str, Any]) -> str:
+    """What these keys mean for a user, as a clause."""
+    shown = ", ".join(f"{key} = {reprlib.repr(value)}" for key, value in list(unusual.items())[:4])
+    more = ", …" if len(unusual) > 4 else ""
+    return (
+        f"{GENERATION_FILE} of this host sets {shown}{more}, so `generate` by default may answer otherwise than greedy "
+        "decoding without processors"
+    )
