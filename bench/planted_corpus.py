@@ -7,6 +7,7 @@ At such an edge a bound that is smaller by a millionth proves what the true one 
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -18,9 +19,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the attack is part of the tests, and stays with them
 
-from tests import stock_attack
+from tests import attached_attack, stock_attack
 from tests.adversary import EACH, FAMILIES, built_case
 from tests.evil import TOLERANCE, Evil, evaluate
+from tests.hosts import FACTS, write_host
 from tests.stored_models import Case, random_case
 
 import monolayer as ml
@@ -29,9 +31,10 @@ from monolayer.theory.targets import TARGETS
 
 Question = Callable[[], "Claim"]
 Named = Iterator[tuple[str, Question]]
-KINDS, FAULTS, STEPS = 10, 2, 34
+KINDS, DAMAGED, STEPS = 10, 2, 34
 STOCK = ("bert token words places", "gpt2 lm characters", "bert token characters cells", "gpt2 lm pieces cells",
          "distilbert sequence characters cells", "llama token words cells")  # fmt: skip
+ATTACHED = ("gpt2", "opt", "llama")
 STEPS_OF_A_LINE = "feed_forward.stages.{}.{}"
 """Tensors of steps: of which stage, and which. A line has one stage."""
 
@@ -59,6 +62,8 @@ def claimed(model: Any, *data: Any, **options: Any) -> Claim:
     if proof.verdict == "undecided":
         return Claim("undecided", (-float(proof.unsure),))
     within = [-float(number) for number in re.findall(r"ω\((\S+)\) \+ (\S+) of", proof.claim) for number in number]
+    within += [-float(number) for number in re.findall(r"1 − cos < (\S+) of", proof.claim)]
+    within += [float(number) for number in re.findall(r"1 − ⟨k, û⟩ ≤ (\S+) of", proof.claim)]
     numbers = [proof.margin or 0.0, proof.noise or 0.0, -(proof.label_error or 0.0), -proof.unsure, *within]
     return Claim(proof.verdict, tuple(map(float, numbers)))
 
@@ -71,11 +76,14 @@ def corpus(scratch: Path) -> Named:
     yield from _functions(scratch)
     yield from _stock(scratch)
     yield from _located(scratch)
+    yield from _attached(scratch)
 
 
 def concerns(name: str, file: str) -> bool:
     """Whether a question can tell anything of a fault in a file."""
     located, stock = name.startswith("located"), name.startswith("stock")
+    if name.startswith("attached") or file.startswith("attached"):
+        return name.startswith("attached") and file.startswith("attached")
     if file.startswith("locating"):
         return located
     if file.startswith("stock"):
@@ -100,7 +108,7 @@ def _own(scratch: Path) -> Named:
         if case.saved.config["readout"] == "exact" and case.saved.config["per"] == "token":
             yield f"only {kind}", _ask(scratch / f"whole {kind}", case, only=True, tolerance=None)
         for number, family in enumerate(FAMILIES):
-            for fault in range(FAULTS):
+            for fault in range(DAMAGED):
                 rng = np.random.default_rng([kind * EACH + fault, number])
                 with np.errstate(all="ignore"):
                     damaged = FAMILIES[family](case, rng)
@@ -234,3 +242,38 @@ def _where(folder: Path, case: Any) -> Claim:
         return Claim(f"found {[repr(one) for one in ml.locate(folder, *given)]}")
     except MonolayerError as error:
         return Claim(type(error).__name__)
+
+
+def _attached(scratch: Path) -> Named:
+    """Facts attached to small hosts, whole and some of them; and with a tensor changed until that is too much."""
+    from safetensors.numpy import load_file, save_file
+
+    for kind in ATTACHED:
+        host = write_host(scratch / f"host {kind}", kind)
+        folder = ml.attach(host, FACTS).save(scratch / f"attached {kind}")
+        some = dict(list(FACTS.items())[:5])
+        for what, facts in (("all", FACTS), ("some", some)):
+            for only in (False, True):
+                yield (
+                    f"attached {kind} {what} {only}",
+                    lambda folder=folder, facts=facts, only=only: claimed(folder, facts, only=only),  # type: ignore[misc]
+                )
+        tensors = load_file(folder / attached_attack.WEIGHTS)
+        for number, which in enumerate(sorted(name for name, value in tensors.items() if value.any())):
+            jolt = np.random.default_rng(number).normal(size=tensors[which].shape)
+            place = scratch / f"attached {kind} {number}"
+            shutil.copytree(folder, place)
+
+            def moved(
+                share: float, which: str = which, jolt: Any = jolt, place: Path = place, tensors: Any = tensors
+            ) -> Path:
+                new = {**tensors, which: (tensors[which] * (1.0 + share * jolt)).astype(tensors[which].dtype)}
+                save_file(new, place / attached_attack.WEIGHTS, {"format": "pt"})
+                attached_attack.retell(place)
+                return place
+
+            def borne(share: float, moved: Any = moved) -> bool:
+                return claimed(moved(share), FACTS).verdict == "proved"
+
+            moved(_edge(borne, 1.0, 2.0**-50, steps=8))
+            yield f"attached {kind} {number}", lambda place=place: claimed(place, FACTS)  # type: ignore[misc]

@@ -44,7 +44,7 @@ def attack(folder: Path, changed: Path, number: int) -> str:
     if how in ("weights", "host"):
         _weights(changed / (WEIGHTS if how == "weights" else HOST_WEIGHTS), draw)
         if draw.random() < 0.7:
-            _retell(changed)
+            retell(changed)
     elif how == "config":
         _json(changed / "config.json", draw)
     elif how == "tokenizer":
@@ -101,7 +101,7 @@ def _weights(path: Path, draw: random.Random) -> None:
     save_file(tensors, path, metadata={"format": "pt"})
 
 
-def _retell(folder: Path) -> None:
+def retell(folder: Path) -> None:
     """Write the digests that tensors and configuration have now into the manifest."""
     path = folder / FILE
     said, opened = json.loads(path.read_text()), open_folder(folder)
@@ -172,7 +172,7 @@ def _tensor(folder: Path, draw: random.Random) -> None:
     said = json.loads((folder / FILE).read_text())
     said["tensors"][name] = ""
     (folder / FILE).write_text(json.dumps(said))
-    _retell(folder)
+    retell(folder)
 
 
 def asked(number: int) -> dict[str, str]:
