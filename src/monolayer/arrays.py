@@ -8,6 +8,7 @@ build pieces of a model do without it, and a tensor brings its own methods along
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +22,13 @@ Array = NDArray[Any]
 """An array of any type."""
 Numbers: TypeAlias = Any
 """An array, or a tensor on any device."""
+NUMBERS_IN_CACHE = 1 << 14
+"""So many numbers of 8 bytes, and a few arrays of them beside, fit into the cache of a core."""
+
+
+def slices(count: int) -> Iterator[slice]:
+    """`range(count)` in parts: what is computed part by part stays in the cache from one operation to the next."""
+    return (slice(start, start + NUMBERS_IN_CACHE) for start in range(0, count, NUMBERS_IN_CACHE))
 
 
 def dtype_name(dtype: Any) -> Any:

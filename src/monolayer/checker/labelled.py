@@ -150,19 +150,28 @@ def data_digest(*given: Sequences | Load) -> str:
     columns = [hashlib.sha256() for _ in range(5)]
     for part in parts:
         data = part()
-        labels, there = data.labels, np.zeros(data.labellable, dtype=np.uint8)
+        labels = data.labels
         found = [data.lengths, _renumbered(data.vocabulary, tokens, data.tokens), data.prompts]
         if labels is not None:
-            there[data.labelled_places] = 1
-            found += [there, _renumbered(labels.classes, classes, labels.values)]
+            found += [_places_with_labels(data), _renumbered(labels.classes, classes, labels.values)]
         for column, values in zip(columns, found, strict=False):
             if values is not None:  # little-endian whatever the machine; adding 0 turns −0.0 into 0.0
-                column.update(np.ascontiguousarray(values + 0, dtype=values.dtype.newbyteorder("<")).data)
+                plain = values + 0 if values.dtype.kind == "f" else values
+                column.update(np.ascontiguousarray(plain, dtype=values.dtype.newbyteorder("<")).data)
     kind = None if labels is None else {"per": labels.per, "classes": classes and [*classes], "scalar": labels.scalar}
     dimension = None if data.vocabulary is not None else int(data.tokens.shape[1])
     head = {"tokens": tokens and [*tokens], "dimension": dimension, "labels": kind}
     line = json.dumps(head, sort_keys=True, separators=(",", ":")).encode() + b"\n"
     return hashlib.sha256(line + b"".join(column.digest() for column in columns)).hexdigest()
+
+
+def _places_with_labels(data: Sequences) -> Any:
+    """A byte for each place, 1 with a label and 0 without."""
+    there = np.ones(data.labellable, dtype=np.uint8)
+    if data.prompts is not None or (data.labels is not None and data.labels.place is not None):
+        there[:] = 0
+        there[data.labelled_places] = 1
+    return there
 
 
 def _used(data: Sequences) -> tuple[list[Any] | None, list[Any] | None]:
@@ -191,4 +200,4 @@ def _renumbered(names: Names | None, place: dict[Any, int] | None, rows: Any) ->
     used = np.flatnonzero(np.bincount(rows, minlength=len(names)))
     table = np.zeros(len(names), dtype=np.int64)
     table[used] = [place[name] for name in names.decode(used).tolist()]
-    return table[rows]
+    return rows if (table[used] == used).all() and rows.dtype == np.int64 else table[rows]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Bools, Floats, Ints
+from monolayer.arrays import Bools, Floats, Ints, slices
 from monolayer.checker.network import LABEL, Steps, Stored
 from monolayer.checker.rounding import PADDING, Format, UnhandledError
 
@@ -35,22 +35,36 @@ class Staircase:
 
     def passed(self, lowest: Floats, highest: Floats) -> tuple[Ints, Bools]:
         """How many neurons lie left of `[lowest, highest]` `(M,)`, and whether none switches inside (Lemma 7)."""
-        i = np.searchsorted(self.low, highest, side="left")
+        i = self._left_of(highest)
         return i, self._before(i) <= lowest
 
     def room(self, z: Floats, i: Ints) -> Floats:
         """Distance from `z` to the nearest threshold on either side."""
-        behind = np.full(len(z), np.inf)
-        some = i < len(self.low)
-        behind[some] = self.low[i[some]]
-        distance: Floats = np.minimum(behind - z, z - self._before(i))
+        distance: Floats = np.minimum(self._behind(i) - z, z - self._before(i))
         return distance
+
+    def _left_of(self, z: Floats) -> Ints:
+        """How many of `low` are less than each `z` `(M,)`."""
+        if len(z) == 0 or not z.min() <= z.max():  # none, or a NaN, which has no neighbourhood
+            return np.searchsorted(self.low, z, side="left")
+        # Numbers near each other lie among few steps: the search then stays in the cache.
+        first, last = np.searchsorted(self.low, [z.min(), z.max()], side="left")
+        return first + np.searchsorted(self.low[first:last], z, side="left")
+
+    def _behind(self, i: Ints) -> Floats:
+        """Where the next neuron begins to switch once `i` are passed, `(M,)`; ∞ for none."""
+        if len(self.low) == 0:
+            return np.full(len(i), np.inf)
+        found = self.low.take(i, mode="clip")
+        found[i == len(self.low)] = np.inf
+        return found
 
     def _before(self, i: Ints) -> Floats:
         """Where the first `i` neurons have all switched, `(M,)`; −∞ for none. The whole is never copied."""
-        found = np.full(len(i), -np.inf)
-        some = i > 0
-        found[some] = self.high[i[some] - 1]
+        if len(self.high) == 0:
+            return np.full(len(i), -np.inf)
+        found = self.high.take(i - 1, mode="clip")
+        found[i == 0] = -np.inf
         return found
 
 
@@ -102,37 +116,60 @@ def _labels(labels: NDArray[Any], bias_2: NDArray[Any], fmt: Format) -> Floats:
 def sums_are_exact(numbers: list[Floats], fmt: Format) -> bool:
     """Lemma 8: whether no sum of any of these numbers, `(m, …)` each, rounds in any order."""
     total = PADDING * sum((np.abs(part).sum(axis=1) for part in numbers), np.zeros(1))
+    if (total * fmt.unit < 1.0).all() and all((np.rint(part) == part).all() for part in numbers):
+        return True  # no bit of a whole number is less than 1
     return bool((total * fmt.unit < np.minimum.reduce([_lowest_bit(part) for part in numbers])).all())
 
 
 def _lowest_bit(numbers: Floats) -> Floats:
     """The last bit that is set in any of the numbers of each row `(m,)`."""
-    mantissa, exponent = np.frexp(np.where(numbers == 0, 2.0**900, numbers))
-    whole = (mantissa * 2.0**53).astype(np.int64)
-    bits = np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
-    return np.asarray(bits.min(axis=1, initial=2.0**900))
+    lowest = np.full(len(numbers), 2.0**900)
+    for part in slices(numbers.shape[1]):
+        mantissa, exponent = np.frexp(np.where(numbers[:, part] == 0, 2.0**900, numbers[:, part]))
+        whole = (mantissa * 2.0**53).astype(np.int64)
+        bits = np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
+        np.minimum(lowest, bits.min(axis=1), out=lowest)
+    return lowest
 
 
 def check_sizes(values: NDArray[Any], nonzero: bool, fmt: Format, name: str) -> None:
     """Lemma 6 asks for numbers that neither overflow nor are flushed to zero."""
-    size = np.abs(values)
-    if not ((size >= fmt.smallest) & (size <= fmt.largest) | (size == 0) & (not nonzero)).all():
-        raise UnhandledError(f"{name} goes outside ±[{fmt.smallest:.3g}, {fmt.largest:.3g}]")
+    flat = values.reshape(-1)
+    for part in slices(len(flat)):
+        size = np.abs(flat[part])
+        if not ((size >= fmt.smallest) & (size <= fmt.largest) | (size == 0) & (not nonzero)).all():
+            raise UnhandledError(f"{name} goes outside ±[{fmt.smallest:.3g}, {fmt.largest:.3g}]")
 
 
 def thresholds(w: NDArray[Any], b: NDArray[Any]) -> tuple[Floats, Floats]:
     """Lemma 6, for `w > 0`: left and right of `[low, high]`, neuron `j` is at rest in every evaluation."""
+    low, high = np.empty(len(w)), np.empty(len(w))
+    for part in slices(len(w)):
+        low[part], high[part] = _thresholds(w[part], b[part])
+    return low, high
+
+
+def _thresholds(w: NDArray[Any], b: NDArray[Any]) -> tuple[Floats, Floats]:
+    """Those of some neurons."""
     # The least float that is at least 1 − b, in the stored format: the error of a sum of two is a float.
     above = 1 - b
     back = above - 1
-    np.nextafter(above, b.dtype.type(np.inf), out=above, where=(1 - (above - back)) + (-b - back) > 0)
+    _move(above, (1 - (above - back)) + (-b - back) > 0, np.inf)
     low, high = -b.astype(np.float64) / w, above.astype(np.float64) / w  # w z + b ≤ 0 up to low, ≥ 1 from high on
     rounded = np.frexp(w)[0] != 0.5  # quotients by powers of two are exact
-    np.nextafter(low, -np.inf, out=low, where=rounded)
-    np.nextafter(high, np.inf, out=high, where=rounded)
+    _move(low, rounded, -np.inf)
+    _move(high, rounded, np.inf)
     # A binary search passes the step at this float, which is `low` itself where the ramp is below its rounding.
     search = (-b / w + 1 / w).astype(np.float64)
-    return np.minimum(low, np.nextafter(search, -np.inf)), np.maximum(high, search)
+    reached = np.flatnonzero(~(search > low))
+    low[reached] = np.nextafter(search[reached], -np.inf)
+    return low, np.maximum(high, search)
+
+
+def _move(numbers: NDArray[Any], where: Bools, towards: float) -> None:
+    """Put the next float in a direction in the place of some numbers."""
+    some = np.flatnonzero(where)
+    numbers[some] = np.nextafter(numbers[some], numbers.dtype.type(towards))
 
 
 def answers(stored: Stored, value: Floats) -> Ints:
@@ -140,15 +177,26 @@ def answers(stored: Stored, value: Floats) -> Ints:
 
     Lemma 10: the head `2 j ŷ − j²` picks the class nearest to `ŷ`.
     """
-    weight, bias = (stored[name].astype(np.float64) for name in ("head.weight", "head.bias"))
-    fmt, C, number = stored.format, len(bias), np.arange(float(len(bias)))
-    wanted = np.zeros_like(weight)
+    check_nearest(stored)
+    return nearest(stored, value)
+
+
+def check_nearest(stored: Stored) -> None:
+    """Raise an error unless the head is that of Lemma 10."""
+    weight, bias = stored["head.weight"], stored["head.bias"]
+    number = np.arange(float(len(bias)))
+    wanted = np.zeros(weight.shape)
     wanted[:, LABEL] = 2.0 * number
     if not (np.array_equal(weight, wanted) and np.array_equal(bias, -number * number)):
         raise UnhandledError("the head must read the label slot alone, and be 2 j y − j² for class j")
-    nearest = np.rint(value)
-    sure = 2.0 * np.abs(value - nearest) + 32.0 * fmt.unit * C * C < 1.0
-    return np.where(sure, np.clip(nearest, 0, C - 1), -1).astype(np.int64)
+
+
+def nearest(stored: Stored, value: Floats) -> Ints:
+    """`answers`, once `check_nearest` has looked at the head."""
+    fmt, C = stored.format, len(stored["head.bias"])
+    whole = np.rint(value)
+    sure = 2.0 * np.abs(value - whole) + 32.0 * fmt.unit * C * C < 1.0
+    return np.where(sure, np.clip(whole, 0, C - 1), -1).astype(np.int64)
 
 
 def copies(stored: Stored) -> bool:
