@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
+from monolayer.arrays import order_of
 from monolayer.cli import run
 from monolayer.cluster import build, encode, memorize, parts, room
 from monolayer.cluster import executor as executors
@@ -594,6 +595,35 @@ def test_ranges_are_cut_where_no_crowd_is(
 def test_many_points_are_hopeless_wherever_they_lie(low: float, reach: float, error: float) -> None:
     points = Points(np.zeros(0), np.zeros(0), 1.0, error)
     assert hopeless(10**9, 10**8, points, (low, low + reach))
+
+
+def numbers_to_order(kind: str, count: int) -> np.ndarray:
+    """Numbers that are spread, or that are not, for `order_of`."""
+    random = np.random.default_rng(0)
+    spread = random.uniform(-3.0, 5.0, count)
+    few = random.choice(count, 5, replace=False)
+    if kind == "equal and nearly equal":
+        spread = np.nextafter(np.round(spread, 2), random.choice([-9.0, 9.0], count))
+    elif kind == "one far away":
+        spread[few[0]] = 1e300
+    elif kind == "one number":
+        spread[:] = -2.5
+    elif kind == "subnormal":
+        spread *= 5e-320
+    elif kind in ("nan", "inf", "-inf"):
+        spread[few] = float(kind)
+    return spread
+
+
+@pytest.mark.parametrize("count", [0, 1, 100, 4096, 20_000])
+@pytest.mark.parametrize(
+    "kind", ["spread", "equal and nearly equal", "one far away", "one number", "subnormal", "nan", "inf", "-inf"]
+)
+def test_numbers_are_put_in_order(kind: str, count: int) -> None:
+    z = numbers_to_order(kind, max(5, count))[:count]
+    order = order_of(z)
+    assert np.array_equal(np.sort(order), np.arange(count))
+    assert np.array_equal(z[order], np.sort(z), equal_nan=True)
 
 
 @settings(max_examples=15, deadline=None)

@@ -130,8 +130,36 @@ def rising_at(at: Ints, count: int, like: Numbers) -> Numbers:
 
 
 def order_of(x: Numbers) -> Numbers:
-    """The places of numbers `(P,)` in rising order."""
-    return np.argsort(x) if is_array(x) else x.argsort()
+    """The places of float64 numbers `(P,)` in rising order, NaN last."""
+    return _order_of_floats(x) if is_array(x) else x.argsort()
+
+
+def _order_of_floats(x: Floats) -> Ints:
+    """The same of an array: NumPy sorts whole numbers several times faster than it finds an order.
+
+    Each is the place of a number among steps of equal width, and behind it, in the lower bits, its place in the array.
+    The steps rise with the numbers, since differences, products and their rounding do; numbers of one step are sorted
+    among themselves in the end.
+    """
+    room = len(x).bit_length()
+    low, high = (float(x.min()), float(x.max())) if len(x) else (0.0, 0.0)
+    per_unit = 2.0 ** (63 - room) * (1.0 - 2.0**-50) / (high - low) if low < high else np.inf  # a NaN is not below
+    if len(x) < 1 << 12 or not 0.0 < per_unit < np.inf:
+        return np.argsort(x)
+    keys = np.empty(len(x), np.int64)
+    for part in slices(len(x)):
+        key = ((x[part] - low) * per_unit).astype(np.int64)  # less than 2^(63 − room)
+        key <<= room
+        keys[part] = key | np.arange(part.start, part.start + len(key))
+    keys.sort()
+    step = keys >> room
+    same = np.flatnonzero(step[1:] == step[:-1])
+    order = np.bitwise_and(keys, (1 << room) - 1, out=keys)
+    if len(same):
+        shared = np.union1d(same, same + 1)
+        some = order[shared]
+        order[shared] = some[np.argsort(x[some], kind="stable")]
+    return order
 
 
 def order_of_digits(digits: Numbers) -> Numbers:

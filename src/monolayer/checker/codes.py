@@ -71,19 +71,19 @@ class Codes(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """`z` `(M,)` by our own evaluation, and how many terms its softmax has: `(M,)`, or one number if all have as many.
+    """`z` `(M,)` by our own evaluation, and how many terms its softmax has: `(M,)`, or `()` if all have as many.
 
     `before`: for each number of terms, how far its parts may be off in our evaluation, and in any other of `format`.
     """
 
     z: Floats
-    terms: Ints | np.int64
+    terms: Ints
     before: tuple[Floats, Floats]
     format: Format
 
     def at(self, places: Ints | slice) -> Sums:
         """Those of some points, or of all in another order."""
-        terms = self.terms if np.ndim(self.terms) == 0 else self.terms[places]
+        terms = self.terms[places] if self.terms.ndim else self.terms
         return self._replace(z=self.z[places], terms=terms)
 
     def codes(self) -> Codes:
@@ -187,6 +187,8 @@ def read_coordinate(stored: Stored, data: Sequences, rows: Ints | None, slot: in
 
 def _at(table: NDArray[Any], rows: Ints) -> NDArray[Any]:
     """Rows of a table; NaN for those that it lacks, −1 or beyond its end."""
+    if len(rows) and len(table) > rows.max() >= rows.min() >= 0:
+        return table.take(rows, axis=0)
     blank = np.full((1, *table.shape[1:]), np.nan, dtype=table.dtype)
     return np.append(table, blank, axis=0)[np.minimum(rows, len(table))]
 
@@ -220,7 +222,7 @@ def read_sums(stored: Stored, data: Sequences, reads: Reads, places: Ints | None
         n = n if same else np.repeat(n, data.lengths)
     here = slice(None) if places is None else places
     base = code if not isinstance(code, Coordinate) else code.flat[here] if per_token else code.bos
-    return Sums(base + y[here], n[0] if same else n[here], (own, other), stored.format)
+    return Sums(base + y[here], np.array(longest) if same else n[here], (own, other), stored.format)
 
 
 def _error_before(longest: int, reads: Reads, per_token: bool, fmt: Format) -> Floats:

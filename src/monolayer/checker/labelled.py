@@ -194,10 +194,10 @@ def _all_names(tables: list[list[Any] | None]) -> dict[Any, int] | None:
 
 
 def _renumbered(names: Names | None, place: dict[Any, int] | None, rows: Any) -> Any:
-    """Rows by their places among the names that occur; vectors and reals as they are."""
+    """Rows by their places among the names that occur, in as few bytes as these need; vectors and reals as they are."""
     if names is None or place is None:
         return rows
     used = np.flatnonzero(np.bincount(rows, minlength=len(names)))
-    table = np.zeros(len(names), dtype=np.int64)
+    table = np.zeros(len(names), dtype=np.min_scalar_type(max(0, len(place) - 1)))
     table[used] = [place[name] for name in names.decode(used).tolist()]
-    return rows if (table[used] == used).all() and rows.dtype == np.int64 else table[rows]
+    return table.take(rows)

@@ -48,15 +48,16 @@ class Staircase:
         if len(z) == 0 or not z.min() <= z.max():  # none, or a NaN, which has no neighbourhood
             return np.searchsorted(self.low, z, side="left")
         # Numbers near each other lie among few steps: the search then stays in the cache.
-        first, last = np.searchsorted(self.low, [z.min(), z.max()], side="left")
-        return first + np.searchsorted(self.low[first:last], z, side="left")
+        first, last = np.searchsorted(self.low, [z.min(), z.max()], side="left").tolist()
+        return np.asarray(np.searchsorted(self.low[first:last], z, side="left") + first)
 
     def _behind(self, i: Ints) -> Floats:
         """Where the next neuron begins to switch once `i` are passed, `(M,)`; ∞ for none."""
         if len(self.low) == 0:
             return np.full(len(i), np.inf)
         found = self.low.take(i, mode="clip")
-        found[i == len(self.low)] = np.inf
+        if i.max(initial=0) == len(self.low):
+            found[i == len(self.low)] = np.inf
         return found
 
     def _before(self, i: Ints) -> Floats:
@@ -64,7 +65,8 @@ class Staircase:
         if len(self.high) == 0:
             return np.full(len(i), -np.inf)
         found = self.high.take(i - 1, mode="clip")
-        found[i == 0] = -np.inf
+        if i.min(initial=1) == 0:
+            found[i == 0] = -np.inf
         return found
 
 
@@ -137,6 +139,8 @@ def check_sizes(values: NDArray[Any], nonzero: bool, fmt: Format, name: str) -> 
     flat = values.reshape(-1)
     for part in slices(len(flat)):
         size = np.abs(flat[part])
+        if fmt.smallest <= size.min() and size.max() <= fmt.largest:
+            continue
         if not ((size >= fmt.smallest) & (size <= fmt.largest) | (size == 0) & (not nonzero)).all():
             raise UnhandledError(f"{name} goes outside ±[{fmt.smallest:.3g}, {fmt.largest:.3g}]")
 
@@ -156,20 +160,23 @@ def _thresholds(w: NDArray[Any], b: NDArray[Any]) -> tuple[Floats, Floats]:
     back = above - 1
     _move(above, (1 - (above - back)) + (-b - back) > 0, np.inf)
     low, high = -b.astype(np.float64) / w, above.astype(np.float64) / w  # w z + b ≤ 0 up to low, ≥ 1 from high on
-    rounded = np.frexp(w)[0] != 0.5  # quotients by powers of two are exact
+    # Quotients by powers of two are exact: normal numbers whose bits behind the point are all 0.
+    rounded = w.view(f"u{w.itemsize}") & ((1 << np.finfo(w.dtype).nmant) - 1) != 0
     _move(low, rounded, -np.inf)
     _move(high, rounded, np.inf)
     # A binary search passes the step at this float, which is `low` itself where the ramp is below its rounding.
     search = (-b / w + 1 / w).astype(np.float64)
-    reached = np.flatnonzero(~(search > low))
-    low[reached] = np.nextafter(search[reached], -np.inf)
+    if not (search > low).all():
+        reached = np.flatnonzero(~(search > low))
+        low[reached] = np.nextafter(search[reached], -np.inf)
     return low, np.maximum(high, search)
 
 
 def _move(numbers: NDArray[Any], where: Bools, towards: float) -> None:
     """Put the next float in a direction in the place of some numbers."""
-    some = np.flatnonzero(where)
-    numbers[some] = np.nextafter(numbers[some], numbers.dtype.type(towards))
+    if where.any():
+        some = np.flatnonzero(where)
+        numbers[some] = np.nextafter(numbers[some], numbers.dtype.type(towards))
 
 
 def answers(stored: Stored, value: Floats) -> Ints:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Bools, Floats, Ints, slices
+from monolayer.arrays import Bools, Floats, Ints, order_of, slices
 from monolayer.checker.codes import Reads, Stream, Sums, read_attention, read_coordinate, read_sums
 from monolayer.checker.labelled import Labelled
 from monolayer.checker.network import Stored
@@ -56,9 +56,16 @@ class Evaluated(NamedTuple):
 
     def at(self, places: Ints | slice) -> Evaluated:
         """Some of the points; `first` stays that of all."""
-        order, answering, first, sure, number, margin, value, beside = self
-        columns = (each[places] for each in (sure, number, margin))
-        return Evaluated(order[places], answering[places], first, *columns, value[:, places], beside[places])
+        return Evaluated(
+            self.order[places],
+            self.answering[places],
+            self.first,
+            self.sure[places],
+            self.number[places],
+            self.margin[places],
+            self.value[:, places],
+            self.beside[places],
+        )
 
 
 def evaluate(stored: Stored, points: Labelled, stream: Stream, stairs: list[Staircase]) -> Evaluated:
@@ -66,7 +73,7 @@ def evaluate(stored: Stored, points: Labelled, stream: Stream, stairs: list[Stai
     heads, m = read_attention(stored), stored.config["labels"]
     reads = Reads(heads[0], stream.key, stream.key, stream.code)
     found = read_sums(stored, points.data, reads, points.places)
-    order = np.argsort(found.z)  # NaN comes last; sorted queries make the binary search run through memory once
+    order = order_of(found.z)  # NaN comes last; sorted queries make the binary search run through memory once
     answering = order if points.places is None else points.places[order]
     first = own = _stage(stairs[0], found.at(order))
     value, sure, number, margin = own.value[:m], own.sure, np.isfinite(own.z), own.margin
@@ -100,7 +107,7 @@ def _stage(stairs: Staircase, sums: Sums) -> Stage:
         off = own + other
         passed, sure[part] = stairs.passed(z - off, z + off)
         margin[part] = np.where(np.isfinite(z), stairs.room(z, passed) / off, np.inf)
-        radius[part], plateau[part], value[:, part] = off, passed, stairs.level[:, passed]
+        radius[part], plateau[part], value[:, part] = off, passed, stairs.level.take(passed, axis=1)
     return Stage(stairs, sums.z, radius, plateau, sure, margin, value)
 
 
