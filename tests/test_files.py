@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
-from monolayer.arrays import order_of
+from monolayer.arrays import home, order_of, short
 from monolayer.cli import run
 from monolayer.cluster import build, encode, memorize, parts, room
 from monolayer.cluster import executor as executors
@@ -33,7 +34,9 @@ from monolayer.cluster.room import WITH_TORCH, Room
 from monolayer.cluster.spill import PACKAGE, Spill, code
 from monolayer.construct.line import draw, separate
 from monolayer.construct.line import points as line_points
+from monolayer.construct.line.alphabet import Ids, Proposal
 from monolayer.construct.line.cascade import cut
+from monolayer.construct.line.draw import Digits, Tokens
 from monolayer.construct.line.points import Points, token_major
 from monolayer.construct.line.separate import hopeless
 from monolayer.data import read
@@ -634,9 +637,20 @@ def test_contexts_then_codes_is_the_order_of_z(sequences: int, length: int, code
     context = random.random(sequences)
     z = code + 0.5 * np.repeat(context, length)
     place = np.flatnonzero(random.random(len(z)) < 0.6) if partly else None
-    order = token_major(code, context, place)
-    assert order is not None
-    chosen = z if place is None else z[place]
-    assert sorted(order.tolist()) == list(range(len(chosen)))
-    assert np.array_equal(chosen[order], np.sort(chosen))
-    assert token_major(np.array([0.0, 2.0**33]), np.array([0.1, 0.2]), None) is None, "too far apart for a radix sort"
+    digits, chosen = short(code - code.min(), codes), z if place is None else z[place]
+    for tensors in (False, True):
+        given = [torch.from_numpy(part) if tensors and part is not None else part for part in (context * 0.5, place)]
+        numbers = short(torch.from_numpy(code - code.min()), codes) if tensors else digits
+        found, order = (home(part) for part in token_major(Digits(numbers, float(code.min())), *given))
+        assert sorted(order.tolist()) == list(range(len(chosen)))
+        assert np.array_equal(found, np.sort(chosen))
+        assert np.array_equal(found, chosen[order])
+
+
+def test_codes_that_are_too_far_apart_have_no_digits() -> None:
+    tokens = Tokens(np.array([0, 1]), np.array([2]), Ids(2), None, False)
+    for most, there in ((2.0**32 - 1.0, True), (2.0**32, False)):
+        proposal = Proposal(np.zeros(2), np.array([-5.0, most - 5.0]))
+        found = draw.Draw(proposal, None, None, 0.0, 1.0, "cells", True).digits(tokens)
+        assert (found is not None) == there
+        assert found is None or (found.numbers.tolist(), found.low) == ([0, int(most)], -5.0)

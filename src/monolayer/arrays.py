@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,11 +84,18 @@ def whole_numbers(count: int, like: Numbers, *, short: bool = False) -> Numbers:
 
 
 def short(x: Numbers, most: int) -> Numbers:
-    """Whole numbers from 0 to `most` with as few bytes as `order_of_digits` needs."""
+    """Whole numbers from 0 to `most` with as few bytes as `digits_in_order` needs."""
     if is_array(x):
         return x.astype(np.uint16 if most < 2**16 else np.uint32)
     torch = sys.modules["torch"]
     return x.to(torch.int16 if most < 2**15 else torch.int32 if most < 2**31 else torch.int64)
+
+
+def int32(x: Numbers, most: int) -> Numbers:
+    """Whole numbers up to `most` with 4 bytes and a sign, where these are enough; else as they are."""
+    if most >= 2**31:
+        return x
+    return x.astype(np.int32, copy=False) if is_array(x) else x.int()
 
 
 def ends_of(x: Numbers) -> tuple[float, float]:
@@ -162,25 +169,33 @@ def _order_of_floats(x: Floats) -> Ints:
     return order
 
 
-def order_of_digits(digits: Numbers) -> Numbers:
-    """The places of numbers `(P,)` as `short` gives them in rising order, equal ones as they come."""
+class InOrder(NamedTuple):
+    """Numbers `(P,)` in rising order, and the place that each of them had."""
+
+    numbers: Numbers
+    places: Numbers
+
+
+def digits_in_order(digits: Numbers) -> InOrder:
+    """Numbers `(P,)` as `short` gives them in rising order, equal ones as they come."""
     if not is_array(digits):
-        return digits.argsort(stable=True)  # by radix: the fewer bytes, the fewer passes
+        return InOrder(*digits.sort(stable=True))  # by radix: the fewer bytes, the fewer passes
     room = len(digits).bit_length()
-    if len(digits) and int(digits.max()).bit_length() + room <= 32:
+    if 0 < room < 32 and int(digits.max()).bit_length() + room <= 32:
         # Each number and its place as one number of 32 bits: NumPy sorts these several times faster than it finds an
         # order.
         keys = digits.astype(np.uint32)
         keys <<= np.uint32(room)
         keys |= np.arange(len(digits), dtype=np.uint32)
         keys.sort()
+        numbers = keys >> np.uint32(room)
         keys &= np.uint32((1 << room) - 1)
-        return keys.astype(np.int64)
+        return InOrder(numbers, keys.view(np.int32))
     # NumPy sorts 16 bits by radix: the lower half first, then, where there is one, the upper half in that order.
     order = np.argsort(digits.astype(np.uint16, copy=False), kind="stable")
     if digits.dtype == np.uint32:
         order = order.take(np.argsort((digits >> 16).astype(np.uint16).take(order), kind="stable"))
-    return order
+    return InOrder(digits.take(order), order)
 
 
 def rows_of(flat: Numbers, count: int, order: Numbers) -> Numbers:
