@@ -221,6 +221,11 @@ def larger(one: Numbers, other: Numbers) -> Numbers:
     return np.maximum(one, other) if is_array(one) else one.maximum(other)
 
 
+def plus(one: Numbers, other: Numbers, times: float) -> Numbers:
+    """`one + times · other`, where the product must be exact: it may be fused with the sum."""
+    return one + times * other if is_array(one) else one.add(other, alpha=times)
+
+
 def count_true(mask: Numbers) -> int:
     """How often a mask is true."""
     return int(np.count_nonzero(mask) if is_array(mask) else mask.count_nonzero())
@@ -240,8 +245,17 @@ def exponent(x: Numbers) -> Numbers:
 
 
 def counts_of(values: Numbers, size: int) -> Ints:
-    """How often each of the whole numbers below `size` occurs, as an array."""
-    return np.bincount(values, minlength=size) if is_array(values) else home(values.bincount(minlength=size))
+    """How often each of the whole numbers below `size` occurs, as an array; 0: below any size."""
+    if is_array(values):
+        return np.bincount(values, minlength=size)
+    if not 0 < size <= 128:
+        return home(values.bincount(minlength=size))
+    # A device waits where many count the same number: two bytes are counted together, as one of many more numbers.
+    pairs = len(values) // 2
+    both = values[: 2 * pairs].byte().view(sys.modules["torch"].int16)
+    table = home(both.bincount(minlength=1 << 15)).reshape(128, 256)
+    found: Ints = (table.sum(axis=0)[:128] + table.sum(axis=1))[:size]
+    return found + np.bincount(home(values[2 * pairs :]), minlength=size)
 
 
 def found_at(ordered: Numbers, values: Ints) -> Ints:

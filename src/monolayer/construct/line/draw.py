@@ -31,6 +31,7 @@ from monolayer.arrays import (
     float64,
     home,
     in_order,
+    is_array,
     pick,
     short,
     whole_numbers,
@@ -180,6 +181,8 @@ class Draw:
         low, high = ends_of(code)
         if not high - low < 2.0**32:
             return None
+        if not is_array(tokens.rows) and max(high, -low) < 2.0**31:  # tensors of short numbers have signs
+            low, high = 0.0, max(high, -low)
         found = short(beside(code - low, tokens.rows), int(high - low))
         return Digits(pick(found, tokens.rows) if alone else found, low)
 

@@ -23,7 +23,6 @@ from monolayer.arrays import (
     digits_in_order,
     ends_of,
     exponent,
-    float64,
     home,
     in_order,
     int32,
@@ -33,6 +32,7 @@ from monolayer.arrays import (
     order_of,
     pick,
     places,
+    plus,
     rows_of,
     whole_numbers,
 )
@@ -164,21 +164,21 @@ def token_major(code: Digits, moved: Numbers, place: Numbers | None) -> InOrder:
         kept = places(rows_of(labelled, count, by_context))
         digits = pick(digits, kept)
     whole, there = digits_in_order(digits)
-    moved, first = pick(moved, by_context), int32(by_context * width, total)
+    moved = pick(moved, by_context)
+    # From a token's place in order of context to its own: by so much, the same for all tokens of a sequence.
+    back = int32(by_context - whole_numbers(count, by_context), count) * width
 
     def points(part: slice) -> InOrder:
         at = int32(there[part] if kept is None else pick(kept, there[part]), total)
         row = at // width  # of what was put in order of context
-        z = float64(whole[part])
-        z += code.low
-        z += pick(moved, row)
-        at -= row * width
-        at += pick(first, row)
+        z = pick(moved, row)
+        z += whole[part] if code.low == 0.0 else whole[part] + code.low  # whole numbers: this sum is exact
+        at = pick(back, row) + at
         return InOrder(z, at if number is None else pick(number, at))
 
     if not is_array(there):
         return points(slice(None))
-    z, order = np.empty(len(there)), np.empty(len(there), first.dtype)
+    z, order = np.empty(len(there)), np.empty(len(there), np.int32 if total < 2**31 else np.int64)
     for part in stretches_of(len(there), there):
         z[part], order[part] = points(part)
     return InOrder(z, order)
@@ -210,9 +210,9 @@ def ramps(left: Numbers, right: Numbers) -> tuple[Numbers, Numbers]:
     normal numbers: they exceed rounding errors of numbers that are.
     """
     gap = right - left
-    # The power of two below, times a quarter, lies between gap/8 and gap/4.
-    width = exponent(gap) * 0.25
-    return 1.0 / width, left + (gap - width) * 0.5
+    # The power of two below, times a quarter, lies between gap/8 and gap/4. Its multiples by powers of two are exact.
+    power = exponent(gap)
+    return 4.0 / power, plus(left, plus(gap, power, -0.25), 0.5)
 
 
 def size_of_jumps(jump: Numbers) -> float:
