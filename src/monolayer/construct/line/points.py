@@ -16,7 +16,6 @@ from functools import cached_property
 import numpy as np
 
 from monolayer.arrays import (
-    Floats,
     InOrder,
     Ints,
     Numbers,
@@ -67,10 +66,6 @@ class Points:
     def error(self, z: Numbers) -> Numbers:
         """Bound on the rounding error of `z` itself, in any order of summation."""
         return self.fixed_error + self.unit * abs(z)
-
-    def gaps(self) -> Numbers:
-        """Distances of neighbours `(P − 1,)`."""
-        return self.z[1:] - self.z[:-1]
 
     @cached_property
     def room(self) -> Numbers:
@@ -220,8 +215,3 @@ def size_of_jumps(jump: Numbers) -> float:
     if not is_array(jump):
         return float(jump.norm(1))
     return sum(float(abs(jump[:, part]).sum()) for part in stretches_of(jump.shape[1], jump))
-
-
-def weights(slope: Floats, start: Floats, jump: Floats) -> tuple[Floats, Floats, Floats]:
-    """`weight_1`, `bias_1` `(R,)` and `weight_2` `(m, R)` of steps of the exact readout, as `Staircase.from_steps`."""
-    return slope, -(start * slope), 0.0 - jump
