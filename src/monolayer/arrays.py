@@ -26,6 +26,10 @@ NUMBERS_IN_CACHE = 1 << 14
 """So many numbers of 8 bytes, and a few arrays of them beside, fit into the cache of a core."""
 
 
+COUNTED_IN_PAIRS = 20
+"""Up to so many different numbers are counted in pairs on a device: 48 KiB hold a counter for each pair of bytes."""
+
+
 def slices(count: int) -> Iterator[slice]:
     """`range(count)` in parts: what is computed part by part stays in the cache from one operation to the next."""
     return (slice(start, start + NUMBERS_IN_CACHE) for start in range(0, count, NUMBERS_IN_CACHE))
@@ -248,13 +252,14 @@ def counts_of(values: Numbers, size: int) -> Ints:
     """How often each of the whole numbers below `size` occurs, as an array; 0: below any size."""
     if is_array(values):
         return np.bincount(values, minlength=size)
-    if not 0 < size <= 128:
+    if not 0 < size <= COUNTED_IN_PAIRS or len(values) < 2:
         return home(values.bincount(minlength=size))
     # A device waits where many count the same number: two bytes are counted together, as one of many more numbers.
     pairs = len(values) // 2
-    both = values[: 2 * pairs].byte().view(sys.modules["torch"].int16)
-    table = home(both.bincount(minlength=1 << 15)).reshape(128, 256)
-    found: Ints = (table.sum(axis=0)[:128] + table.sum(axis=1))[:size]
+    both = home(values[: 2 * pairs].byte().view(sys.modules["torch"].int16).bincount())
+    table = np.zeros((256, 256), np.int64)
+    table.reshape(-1)[: len(both)] = both
+    found: Ints = (table.sum(axis=0) + table.sum(axis=1))[:size]
     return found + np.bincount(home(values[2 * pairs :]), minlength=size)
 
 

@@ -161,7 +161,7 @@ def token_major(code: Digits, moved: Numbers, place: Numbers | None) -> InOrder:
     whole, there = digits_in_order(digits)
     moved = pick(moved, by_context)
     # From a token's place in order of context to its own: by so much, the same for all tokens of a sequence.
-    back = int32(by_context - whole_numbers(count, by_context), count) * width
+    back = int32((by_context - whole_numbers(count, by_context)) * width, total)
 
     def points(part: slice) -> InOrder:
         at = int32(there[part] if kept is None else pick(kept, there[part]), total)
