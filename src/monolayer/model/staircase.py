@@ -95,11 +95,22 @@ class Steps:
             # `step` ramps lie wholly left of z; z may still be on the next one.
             ramp = torch.nonzero(z > self.start.index_select(0, step.clamp(max=len(self.start) - 1))).flatten()
             ramp = ramp[step[ramp] < len(self.start)]
-            here = step[ramp].long()
-            part = (self.slope[here] * z[ramp] + self.bias[here]).clamp_(0.0, 1.0)[:, None]
-            # Not level + part · jump: between labels such as ±1e308 there is no jump that is a float.
-            label[:, ramp] = ((1.0 - part) * self.level[here] + part * self.level[here + 1]).T
+            label[:, ramp] = self.on_ramps(z[ramp], step[ramp].long())
         return label
+
+    def on_ramps(self, z: Tensor, here: Tensor) -> Tensor:
+        """Labels `(m, Q)` of `z` `(Q,)` on the ramps `here` `(Q,)`."""
+        part = (self.slope[here] * z + self.bias[here]).clamp_(0.0, 1.0)[:, None]
+        # Not level + part · jump: between labels such as ±1e308 there is no jump that is a float.
+        return ((1.0 - part) * self.level[here] + part * self.level[here + 1]).T
+
+
+@dataclass(frozen=True)
+class Plateaus(Steps):
+    """Steps of which only the plateaus are known: NaN on their ramps."""
+
+    def on_ramps(self, z: Tensor, here: Tensor) -> Tensor:
+        return torch.full((self.level.shape[1], len(z)), torch.nan, dtype=z.dtype, device=z.device)
 
 
 def _rough_order(z: Tensor) -> Tensor:
