@@ -204,7 +204,7 @@ def _with_all_stages(model: Parts, asked: Asked, way: Plan, met: Traced, total: 
     """
     ends = asked.lengths.cumsum(0)
     answering = torch.searchsorted(ends, places, right=True) if model.card.per == "token" else places
-    rows = answering.unique()
+    rows: Tensor = torch.unique_consecutive(answering)  # places rise
     lengths = asked.lengths[rows]
     before = (ends - asked.lengths)[rows] - (lengths.cumsum(0) - lengths)
     flat = torch.arange(int(lengths.sum()), device=rows.device) + before.repeat_interleave(lengths)
