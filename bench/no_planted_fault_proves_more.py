@@ -117,6 +117,7 @@ class Suite:
 def collected() -> Suite:
     """All tests of the checker, not yet run."""
     config = _configured(["-p", "no:cacheprovider", "-p", "no:xdist", "-s", "-q", "--no-header",
+                          "-W", "ignore::pytest.PytestAssertRewriteWarning",
                           *(str(ROOT / "tests" / f"test_{name}.py") for name in TESTS)])  # fmt: skip
     session = Session.from_config(config)
     config._do_configure()

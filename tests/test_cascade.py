@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from monolayer.construct.line.cascade import KAPPA, Contested, cut, further
 from monolayer.construct.line.points import SLACK, Points
 from monolayer.construct.line.separate import crowds
 from monolayer.model.load import load
+from monolayer.model.shortcut import AskedTensors, _all_stages, labels_by, lines, plan, traced
 from monolayer.page import page
 from tests import kinds
 from tests.evil import Evil, evaluate
@@ -77,6 +79,27 @@ def test_float64_has_stages_too(demanding: Callable[[float], None]) -> None:
     wrong = Y.copy()
     wrong[7, 3] += 1
     assert ml.certify(model, X, wrong).verdict == "refuted"
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", KINDS)
+def test_few_places_need_all_stages_and_answers_are_as_if_all_did(kind: str) -> None:
+    """Also at sequences that nobody memorized, whose points may lie on ramps, and at ids without a vector."""
+    model, X, _ = built(kind)
+    known, random = model.encode(X), np.random.default_rng(5)
+    strange = random.permutation(known.tokens)
+    strange[::97] = len(model.card.vocabulary) - 1
+    way = plan(model)
+    assert way is not None
+    for tokens in (known.tokens, strange):
+        asked = Asked.of(model, replace(known, tokens=tokens))
+        met = traced(model, asked, way)
+        assert met is not None
+        found, whole = labels_by(model, asked, way), _all_stages(model, asked, way, met)
+        z = next(lines(model, asked, way, met))[0]
+        assert torch.equal(found.nan_to_num(7.5), whole.where(~z.isnan()[:, None], 7.5).nan_to_num(7.5))
+        settled = way.settled(z).isnan().any(dim=1)
+        assert 0 < int(settled.sum()) < len(z)
 
 
 # -- planted faults ----------------------------------------------------------------------------------------

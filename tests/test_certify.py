@@ -461,6 +461,22 @@ def test_the_data_digest_depends_on_what_is_said_alone() -> None:
     assert data_digest(Sequences.of([[[0.0]]], [[1.0]])) == data_digest(Sequences.of([[[-0.0]]], [[1.0]]))
 
 
+@pytest.mark.parametrize("at_once", [1, 3, 7])
+def test_a_certificate_does_not_depend_on_how_many_numbers_are_looked_at_together(
+    at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(12):
+        case = random_case(seed)
+        folder = case.saved.write(tmp_path / str(seed))
+        asked = [case, relabelled(case, np.random.default_rng(seed))]
+        found = [certify(folder, each.X, each.Y, tolerance=TOLERANCE) for each in asked]
+        monkeypatch.setattr("monolayer.arrays.NUMBERS_IN_CACHE", at_once)
+        assert [certify(folder, each.X, each.Y, tolerance=TOLERANCE) for each in asked] == found
+        assert found[0].verdict == "proved"
+        assert asked[0] is asked[1] or found[1].verdict == "refuted"
+        monkeypatch.undo()
+
+
 # -- no answers from NaN -----------------------------------------------------------------------------------
 
 

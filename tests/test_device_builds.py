@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import monolayer as ml
+from monolayer.arrays import counts_of
 from monolayer.construct import memorize as memorizing
 from monolayer.construct import rectangle
 from monolayer.construct.line import build
@@ -168,3 +169,10 @@ def test_another_order_of_columns_gives_other_bits() -> None:
     table = np.random.default_rng(0).normal(size=(16, 400))
     usual = np.add.reduceat(table.reshape(-1), 400 * np.arange(16))
     assert added(torch.from_numpy(table[:, ::-1].copy())).tolist() != usual.tolist()
+
+
+@pytest.mark.parametrize("size", [1, 2, 16, 20, 21, 300])
+@pytest.mark.parametrize("count", [0, 1, 2, 1001])
+def test_numbers_are_counted_alike(size: int, count: int) -> None:
+    values = np.random.default_rng(size).integers(0, size, count)
+    assert counts_of(torch.from_numpy(values), size).tolist() == np.bincount(values, minlength=size).tolist()

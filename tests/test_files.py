@@ -17,10 +17,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
+from monolayer.arrays import home, order_of, short
 from monolayer.cli import run
 from monolayer.cluster import build, encode, memorize, parts, room
 from monolayer.cluster import executor as executors
@@ -32,7 +34,9 @@ from monolayer.cluster.room import WITH_TORCH, Room
 from monolayer.cluster.spill import PACKAGE, Spill, code
 from monolayer.construct.line import draw, separate
 from monolayer.construct.line import points as line_points
+from monolayer.construct.line.alphabet import Ids, Proposal
 from monolayer.construct.line.cascade import cut
+from monolayer.construct.line.draw import Digits, Tokens
 from monolayer.construct.line.points import Points, token_major
 from monolayer.construct.line.separate import hopeless
 from monolayer.data import read
@@ -597,6 +601,35 @@ def test_many_points_are_hopeless_wherever_they_lie(low: float, reach: float, er
     assert hopeless(10**9, 10**8, points, (low, low + reach))
 
 
+def numbers_to_order(kind: str, count: int) -> np.ndarray:
+    """Numbers that are spread, or that are not, for `order_of`."""
+    random = np.random.default_rng(0)
+    spread = random.uniform(-3.0, 5.0, count)
+    few = random.choice(count, 5, replace=False)
+    if kind == "equal and nearly equal":
+        spread = np.nextafter(np.round(spread, 2), random.choice([-9.0, 9.0], count))
+    elif kind == "one far away":
+        spread[few[0]] = 1e300
+    elif kind == "one number":
+        spread[:] = -2.5
+    elif kind == "subnormal":
+        spread *= 5e-320
+    elif kind in ("nan", "inf", "-inf"):
+        spread[few] = float(kind)
+    return spread
+
+
+@pytest.mark.parametrize("count", [0, 1, 100, 4096, 20_000])
+@pytest.mark.parametrize(
+    "kind", ["spread", "equal and nearly equal", "one far away", "one number", "subnormal", "nan", "inf", "-inf"]
+)
+def test_numbers_are_put_in_order(kind: str, count: int) -> None:
+    z = numbers_to_order(kind, max(5, count))[:count]
+    order = order_of(z)
+    assert np.array_equal(np.sort(order), np.arange(count))
+    assert np.array_equal(z[order], np.sort(z), equal_nan=True)
+
+
 @settings(max_examples=15, deadline=None)
 @given(st.integers(1, 30), st.integers(1, 6), st.sampled_from([3, 1000, 70_000, 10**7]), st.booleans())
 def test_contexts_then_codes_is_the_order_of_z(sequences: int, length: int, codes: int, partly: bool) -> None:
@@ -605,9 +638,20 @@ def test_contexts_then_codes_is_the_order_of_z(sequences: int, length: int, code
     context = random.random(sequences)
     z = code + 0.5 * np.repeat(context, length)
     place = np.flatnonzero(random.random(len(z)) < 0.6) if partly else None
-    order = token_major(code, context, place)
-    assert order is not None
-    chosen = z if place is None else z[place]
-    assert sorted(order.tolist()) == list(range(len(chosen)))
-    assert np.array_equal(chosen[order], np.sort(chosen))
-    assert token_major(np.array([0.0, 2.0**33]), np.array([0.1, 0.2]), None) is None, "too far apart for a radix sort"
+    digits, chosen = short(code - code.min(), codes), z if place is None else z[place]
+    for tensors in (False, True):
+        given = [torch.from_numpy(part) if tensors and part is not None else part for part in (context * 0.5, place)]
+        numbers = short(torch.from_numpy(code - code.min()), codes) if tensors else digits
+        found, order = (home(part) for part in token_major(Digits(numbers, float(code.min())), *given))
+        assert sorted(order.tolist()) == list(range(len(chosen)))
+        assert np.array_equal(found, np.sort(chosen))
+        assert np.array_equal(found, chosen[order])
+
+
+def test_codes_that_are_too_far_apart_have_no_digits() -> None:
+    tokens = Tokens(np.array([0, 1]), np.array([2]), Ids(2), None, False)
+    for most, there in ((2.0**32 - 1.0, True), (2.0**32, False)):
+        proposal = Proposal(np.zeros(2), np.array([-5.0, most - 5.0]))
+        found = draw.Draw(proposal, None, None, 0.0, 1.0, "cells", True).digits(tokens)
+        assert (found is not None) == there
+        assert found is None or (found.numbers.tolist(), found.low) == ([0, int(most)], -5.0)

@@ -60,7 +60,8 @@ class Even:
         draw = Draw(Proposal(key, code), None, None, 0.123, 1.0, "cells", True)
         tokens = Tokens(rows, data.lengths, Ids(len(count)), None, False)
         points = contextual_points(draw, tokens, target)
-        changes, level, _ = target.runs(points.order)
+        runs = target.runs(points.order)
+        changes, level = runs.changes, runs.level
         slope, start = ramps_at(points.z, changes)
         readout: Readout
         if self.jumps:

@@ -8,7 +8,8 @@ build pieces of a model do without it, and a tensor brings its own methods along
 from __future__ import annotations
 
 import sys
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,17 @@ Array = NDArray[Any]
 """An array of any type."""
 Numbers: TypeAlias = Any
 """An array, or a tensor on any device."""
+NUMBERS_IN_CACHE = 1 << 14
+"""So many numbers of 8 bytes, and a few arrays of them beside, fit into the cache of a core."""
+
+
+COUNTED_IN_PAIRS = 20
+"""Up to so many different numbers are counted in pairs on a device: 48 KiB hold a counter for each pair of bytes."""
+
+
+def slices(count: int) -> Iterator[slice]:
+    """`range(count)` in parts: what is computed part by part stays in the cache from one operation to the next."""
+    return (slice(start, start + NUMBERS_IN_CACHE) for start in range(0, count, NUMBERS_IN_CACHE))
 
 
 def dtype_name(dtype: Any) -> Any:
@@ -76,11 +88,18 @@ def whole_numbers(count: int, like: Numbers, *, short: bool = False) -> Numbers:
 
 
 def short(x: Numbers, most: int) -> Numbers:
-    """Whole numbers from 0 to `most` with as few bytes as `order_of_digits` needs."""
+    """Whole numbers from 0 to `most` with as few bytes as `digits_in_order` needs."""
     if is_array(x):
         return x.astype(np.uint16 if most < 2**16 else np.uint32)
     torch = sys.modules["torch"]
     return x.to(torch.int16 if most < 2**15 else torch.int32 if most < 2**31 else torch.int64)
+
+
+def int32(x: Numbers, most: int) -> Numbers:
+    """Whole numbers up to `most` with 4 bytes and a sign, where these are enough; else as they are."""
+    if most >= 2**31:
+        return x
+    return x.astype(np.int32, copy=False) if is_array(x) else x.int()
 
 
 def ends_of(x: Numbers) -> tuple[float, float]:
@@ -122,29 +141,65 @@ def rising_at(at: Ints, count: int, like: Numbers) -> Numbers:
 
 
 def order_of(x: Numbers) -> Numbers:
-    """The places of numbers `(P,)` in rising order."""
-    return np.argsort(x) if is_array(x) else x.argsort()
+    """The places of float64 numbers `(P,)` in rising order, NaN last."""
+    return _order_of_floats(x) if is_array(x) else x.argsort()
 
 
-def order_of_digits(digits: Numbers) -> Numbers:
-    """The places of numbers `(P,)` as `short` gives them in rising order, equal ones as they come."""
+def _order_of_floats(x: Floats) -> Ints:
+    """The same of an array: NumPy sorts whole numbers several times faster than it finds an order.
+
+    Each is the place of a number among steps of equal width, and behind it, in the lower bits, its place in the array.
+    The steps rise with the numbers, since differences, products and their rounding do; numbers of one step are sorted
+    among themselves in the end.
+    """
+    room = len(x).bit_length()
+    low, high = (float(x.min()), float(x.max())) if len(x) else (0.0, 0.0)
+    per_unit = 2.0 ** (63 - room) * (1.0 - 2.0**-50) / (high - low) if low < high else np.inf  # a NaN is not below
+    if len(x) < 1 << 12 or not 0.0 < per_unit < np.inf:
+        return np.argsort(x)
+    keys = np.empty(len(x), np.int64)
+    for part in slices(len(x)):
+        key = ((x[part] - low) * per_unit).astype(np.int64)  # less than 2^(63 − room)
+        key <<= room
+        keys[part] = key | np.arange(part.start, part.start + len(key))
+    keys.sort()
+    step = keys >> room
+    same = np.flatnonzero(step[1:] == step[:-1])
+    order = np.bitwise_and(keys, (1 << room) - 1, out=keys)
+    if len(same):
+        shared = np.union1d(same, same + 1)
+        some = order[shared]
+        order[shared] = some[np.argsort(x[some], kind="stable")]
+    return order
+
+
+class InOrder(NamedTuple):
+    """Numbers `(P,)` in rising order, and the place that each of them had."""
+
+    numbers: Numbers
+    places: Numbers
+
+
+def digits_in_order(digits: Numbers) -> InOrder:
+    """Numbers `(P,)` as `short` gives them in rising order, equal ones as they come."""
     if not is_array(digits):
-        return digits.argsort(stable=True)  # by radix: the fewer bytes, the fewer passes
+        return InOrder(*digits.sort(stable=True))  # by radix: the fewer bytes, the fewer passes
     room = len(digits).bit_length()
-    if len(digits) and int(digits.max()).bit_length() + room <= 32:
+    if 0 < room < 32 and int(digits.max()).bit_length() + room <= 32:
         # Each number and its place as one number of 32 bits: NumPy sorts these several times faster than it finds an
         # order.
         keys = digits.astype(np.uint32)
         keys <<= np.uint32(room)
         keys |= np.arange(len(digits), dtype=np.uint32)
         keys.sort()
+        numbers = keys >> np.uint32(room)
         keys &= np.uint32((1 << room) - 1)
-        return keys.astype(np.int64)
+        return InOrder(numbers, keys.view(np.int32))
     # NumPy sorts 16 bits by radix: the lower half first, then, where there is one, the upper half in that order.
     order = np.argsort(digits.astype(np.uint16, copy=False), kind="stable")
     if digits.dtype == np.uint32:
         order = order.take(np.argsort((digits >> 16).astype(np.uint16).take(order), kind="stable"))
-    return order
+    return InOrder(digits.take(order), order)
 
 
 def rows_of(flat: Numbers, count: int, order: Numbers) -> Numbers:
@@ -170,6 +225,11 @@ def larger(one: Numbers, other: Numbers) -> Numbers:
     return np.maximum(one, other) if is_array(one) else one.maximum(other)
 
 
+def plus(one: Numbers, other: Numbers, times: float) -> Numbers:
+    """`one + times · other`, where the product must be exact: it may be fused with the sum."""
+    return one + times * other if is_array(one) else one.add(other, alpha=times)
+
+
 def count_true(mask: Numbers) -> int:
     """How often a mask is true."""
     return int(np.count_nonzero(mask) if is_array(mask) else mask.count_nonzero())
@@ -189,8 +249,18 @@ def exponent(x: Numbers) -> Numbers:
 
 
 def counts_of(values: Numbers, size: int) -> Ints:
-    """How often each of the whole numbers below `size` occurs, as an array."""
-    return np.bincount(values, minlength=size) if is_array(values) else home(values.bincount(minlength=size))
+    """How often each of the whole numbers below `size` occurs, as an array; 0: below any size."""
+    if is_array(values):
+        return np.bincount(values, minlength=size)
+    if not 0 < size <= COUNTED_IN_PAIRS or len(values) < 2:
+        return home(values.bincount(minlength=size))
+    # A device waits where many count the same number: two bytes are counted together, as one of many more numbers.
+    pairs = len(values) // 2
+    both = home(values[: 2 * pairs].byte().view(sys.modules["torch"].int16).bincount())
+    table = np.zeros((256, 256), np.int64)
+    table.reshape(-1)[: len(both)] = both
+    found: Ints = (table.sum(axis=0) + table.sum(axis=1))[:size]
+    return found + np.bincount(home(values[2 * pairs :]), minlength=size)
 
 
 def found_at(ordered: Numbers, values: Ints) -> Ints:

@@ -74,6 +74,29 @@ class Codes(NamedTuple):
     other: Floats
 
 
+class Sums(NamedTuple):
+    """`z` `(M,)` by our own evaluation, and how many terms its softmax has: `(M,)`, or `()` if all have as many.
+
+    `before`: for each number of terms, how far its parts may be off in our evaluation, and in any other of `format`.
+    """
+
+    z: Floats
+    terms: Ints
+    before: tuple[Floats, Floats]
+    format: Format
+
+    def at(self, places: Ints | slice) -> Sums:
+        """Those of some points, or of all in another order."""
+        terms = self.terms[places] if self.terms.ndim else self.terms
+        return self._replace(z=self.z[places], terms=terms)
+
+    def codes(self) -> Codes:
+        own = code_error(self.z, self.before[0][self.terms], BINARY64)
+        if self.format is BINARY64:
+            return Codes(self.z, own, own)
+        return Codes(self.z, own, code_error(self.z, self.before[1][self.terms], self.format))
+
+
 def read_attention(stored: Stored) -> list[Attention]:
     """The four numbers of attention, one set per stage, if the matrices are as the proofs need them.
 
@@ -174,6 +197,8 @@ def read_coordinate(stored: Stored, data: Sequences, rows: Ints | None, slot: in
 
 def _at(table: NDArray[Any], rows: Ints) -> NDArray[Any]:
     """The rows `rows` of a table; NaN for −1 and for rows beyond its end."""
+    if len(rows) and len(table) > rows.max() >= rows.min() >= 0:
+        return table.take(rows, axis=0)
     blank = np.full((1, *table.shape[1:]), np.nan, dtype=table.dtype)
     return np.append(table, blank, axis=0)[np.minimum(rows, len(table))]
 
@@ -184,27 +209,33 @@ def _largest(values: Floats) -> float:
 
 
 def read_codes(stored: Stored, data: Sequences, reads: Reads, places: Ints | None) -> Codes:
+    """`z` at the labelled `places` `(M,)`, or everywhere if None, and how far it may be off."""
+    return read_sums(stored, data, reads, places).codes()
+
+
+def read_sums(stored: Stored, data: Sequences, reads: Reads, places: Ints | None) -> Sums:
     """`z` at the labelled `places` `(M,)`, or everywhere if None.
 
-    The query is constant, so sums over sequences suffice.
+    The query is constant, so sums over sequences suffice: O(T).
     """
     head, key, averaged, code = reads
     causal, per_token = stored.config["causal"], stored.config["per"] == "token"
     if isinstance(code, Coordinate) and not max(code.largest, key.size, code.size) <= stored.format.largest:
         raise UnhandledError(f"keys or codes go beyond {stored.format.largest:.3g}")
     n: Ints = 2 + data.position if causal else 1 + data.lengths  # terms in the softmax of each answer
-    bounds = [_error_before(int(n.max()), reads, per_token, fmt) for fmt in (BINARY64, stored.format)]
+    longest = int(n.max())
+    own, other = (_error_before(longest, reads, per_token, fmt) for fmt in (BINARY64, stored.format))
 
     weight, weight_0 = np.exp(head.q * (head.k * key.flat)), np.exp(head.q * (head.k * key.bos))
     above = sums(weight * averaged.flat, weight_0 * averaged.bos, data, causal)
     y = head.o * (head.v * (above / sums(weight, weight_0, data, causal)))
+    same = int(n.min()) == longest
     if per_token and not causal:
-        y, n = np.repeat(y, data.lengths), np.repeat(n, data.lengths)
+        y = np.repeat(y, data.lengths)
+        n = n if same else np.repeat(n, data.lengths)
     here = slice(None) if places is None else places
     base = code if not isinstance(code, Coordinate) else code.flat[here] if per_token else code.bos
-    z: Floats = base + y[here]
-    own = code_error(z, bounds[0][n[here]], BINARY64)
-    return Codes(z, own, own if stored.format is BINARY64 else code_error(z, bounds[1][n[here]], stored.format))
+    return Sums(base + y[here], np.array(longest) if same else n[here], (own, other), stored.format)
 
 
 def _error_before(longest: int, reads: Reads, per_token: bool, fmt: Format) -> Floats:

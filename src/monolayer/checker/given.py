@@ -155,14 +155,14 @@ def confirm_arrays(comparison: DataComparison, X: Any, Y: Any, lengths: Any, uni
     )
     sizes = plain(lengths)
     if lengths is None:
-        sizes = [rows.shape[1]] * len(rows) if isinstance(rows, np.ndarray) else [len(row) for row in rows]
+        sizes = np.full(len(rows), rows.shape[1]) if isinstance(rows, np.ndarray) else [len(row) for row in rows]
     comparison.lengths(sizes)
     comparison.tokens(_flat(rows, sizes))
     if Y is not None:
         confirm_labels(comparison, Y, sizes)
 
 
-def confirm_labels(comparison: DataComparison, Y: Any, sizes: list[int]) -> None:
+def confirm_labels(comparison: DataComparison, Y: Any, sizes: Any) -> None:
     """Compare the labels of the next sequences, of lengths `sizes`, with an array or a list."""
     labels = comparison.data.labels
     rows = Y if _is_machine_numbers(Y) else [plain(row) for row in plain(Y)]
@@ -285,12 +285,16 @@ def _is_machine_numbers(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind in "iuf" and not isinstance(value, np.ma.MaskedArray)
 
 
-def _flat(rows: Any, sizes: list[int]) -> Any:
+def _flat(rows: Any, sizes: Any) -> Any:
     """The values of all rows one after the other; row `i` counts up to `sizes[i]`."""
     if not isinstance(rows, np.ndarray):
         return list(chain.from_iterable(row[:size] for row, size in zip(rows, sizes, strict=True)))
-    inside = np.arange(rows.shape[1]) < np.array(sizes)[:, None]
-    return rows[inside] if rows.ndim > 1 else rows
+    if rows.ndim == 1:
+        return rows
+    sizes = np.asarray(sizes)
+    if len(sizes) == len(rows) and (sizes >= rows.shape[1]).all():
+        return rows.reshape(len(rows) * rows.shape[1], *rows.shape[2:])
+    return rows[np.arange(rows.shape[1]) < sizes[:, None]]
 
 
 def fault(words: str) -> DataError:

@@ -186,19 +186,28 @@ def data_digest(*given: Sequences | Load) -> str:
     columns = [hashlib.sha256() for _ in range(5)]
     for part in parts:
         data = part()
-        labels, there = data.labels, np.zeros(data.labellable, dtype=np.uint8)
+        labels = data.labels
         found = [data.lengths, _renumbered(data.vocabulary, tokens, data.tokens), data.prompts]
         if labels is not None:
-            there[data.labelled_places] = 1
-            found += [there, _renumbered(labels.classes, classes, labels.values)]
+            found += [_places_with_labels(data), _renumbered(labels.classes, classes, labels.values)]
         for column, values in zip(columns, found, strict=False):
             if values is not None:  # little-endian whatever the machine; adding 0 turns −0.0 into 0.0
-                column.update(np.ascontiguousarray(values + 0, dtype=values.dtype.newbyteorder("<")).data)
+                plain = values + 0 if values.dtype.kind == "f" else values
+                column.update(np.ascontiguousarray(plain, dtype=values.dtype.newbyteorder("<")).data)
     kind = None if labels is None else {"per": labels.per, "classes": classes and [*classes], "scalar": labels.scalar}
     dimension = None if data.vocabulary is not None else int(data.tokens.shape[1])
     head = {"tokens": tokens and [*tokens], "dimension": dimension, "labels": kind}
     line = json.dumps(head, sort_keys=True, separators=(",", ":")).encode() + b"\n"
     return hashlib.sha256(line + b"".join(column.digest() for column in columns)).hexdigest()
+
+
+def _places_with_labels(data: Sequences) -> Any:
+    """A byte for each place, 1 with a label and 0 without."""
+    there = np.ones(data.labellable, dtype=np.uint8)
+    if data.prompts is not None or (data.labels is not None and data.labels.place is not None):
+        there[:] = 0
+        there[data.labelled_places] = 1
+    return there
 
 
 def _used_names(data: Sequences) -> tuple[list[Name] | None, list[Name] | None]:
@@ -221,10 +230,13 @@ def _all_names(tables: list[list[Name] | None]) -> dict[Name, int] | None:
 
 
 def _renumbered(names: Names | None, place: dict[Name, int] | None, rows: NDArray[Any]) -> NDArray[Any]:
-    """Replace row numbers of `names` by the numbers of their names in `place`; vectors and reals stay as they are."""
+    """Replace row numbers of `names` by the numbers of their names in `place`, in as few bytes as these need.
+
+    Vectors and reals stay as they are.
+    """
     if names is None or place is None:
         return rows
     used = np.flatnonzero(np.bincount(rows, minlength=len(names)))
-    table = np.zeros(len(names), dtype=np.int64)
+    table = np.zeros(len(names), dtype=np.min_scalar_type(max(0, len(place) - 1)))
     table[used] = [place[name] for name in names.decode(used).tolist()]
-    return np.asarray(table[rows])
+    return np.asarray(table.take(rows))

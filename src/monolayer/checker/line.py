@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from monolayer.arrays import Bools, Floats, Ints
+from monolayer.arrays import Bools, Floats, Ints, slices
 from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Claims, Finding, Kind, Verdict
 from monolayer.checker.codes import read_attention, read_stream
 from monolayer.checker.labelled import UNSURE, Labelled, LoadPoints, real
 from monolayer.checker.network import Stored
 from monolayer.checker.only import ONLY_DATA_CLAIM, leftover_in_line, strange_fingerprints
-from monolayer.checker.readout import CheckedStaircase, copies, head_classes, read_staircase
+from monolayer.checker.readout import CheckedStaircase, check_nearest, copies, nearest, read_staircase
 from monolayer.checker.rounding import PADDING, UnhandledError
 from monolayer.checker.stages import Evaluated, evaluate
 
@@ -93,12 +94,26 @@ class LabelComparison(NamedTuple):
     got: Callable[[int], Any]
 
 
+Compare = Callable[[Any, Evaluated], LabelComparison]
+"""Compares the labels `(M,)` or `(M, m)` of points with what was found of them."""
+
+
+def _comparison(stored: Stored, tolerance: float) -> Compare:
+    """How the answers of a model are compared with labels, once its head is one that the proofs cover."""
+    if stored.config["target"] == "reals":
+        if not copies(stored):
+            raise UnhandledError("the head does not copy the label slots")
+        return partial(_compare_reals, stored, tolerance)
+    check_nearest(stored)
+    return partial(_compare_classes, stored)
+
+
 def _compare_classes(stored: Stored, wanted: Ints, found: Evaluated) -> LabelComparison:
     """Compare classes: what the head makes of the label coordinate (Lemma 10).
 
     A class that the model lacks is wrong.
     """
-    answer = head_classes(stored, found.value[0])
+    answer = nearest(stored, found.value[0])
     names = stored.classes.names if stored.classes is not None else ()
     known = found.sure & (answer >= 0)
     return LabelComparison(
@@ -109,10 +124,8 @@ def _compare_classes(stored: Stored, wanted: Ints, found: Evaluated) -> LabelCom
     )
 
 
-def _compare_reals(stored: Stored, wanted: Floats, found: Evaluated, tolerance: float) -> LabelComparison:
+def _compare_reals(stored: Stored, tolerance: float, wanted: Floats, found: Evaluated) -> LabelComparison:
     """Compare real labels: answers must equal them (Lemma 12), or lie within `tolerance`."""
-    if not copies(stored):
-        raise UnhandledError("the head does not copy the label slots")
     value, wanted = found.value, wanted.T
     distance, same = PADDING * np.abs(value - wanted), value == wanted  # a difference may underflow
     return LabelComparison(
@@ -145,18 +158,24 @@ class Part(NamedTuple):
 
 def _judge_part(stored: Stored, points: Labelled, found: Evaluated, tolerance: float, before: int) -> Part:
     """Judge all labelled points of a part; `before`: how many sequences the parts before it have."""
-    wanted, reals = points.wanted[found.order], stored.config["target"] == "reals"
-    seen = _compare_reals(stored, wanted, found, tolerance) if reals else _compare_classes(stored, wanted, found)
-    wrong = ~found.number | seen.wrong
-    beside = ~wrong & found.beside
-    unsure = ~wrong & (~seen.right | beside)
+    compare, wanted = _comparison(stored, tolerance), points.wanted[found.order]
+    wrong, unsure = (np.empty(len(wanted), dtype=bool) for _ in range(2))
+    distance, settled = -np.inf, True
+    for part in slices(len(wanted)):
+        some, seen = found.at(part), compare(wanted[part], found.at(part))
+        wrong[part] = ~some.number | seen.wrong
+        unsure[part] = ~wrong[part] & (~seen.right | some.beside)
+        distance = np.maximum(distance, seen.distance.max())
+        settled &= bool((some.sure & some.number & (wrong[part] | ~some.beside)).all())
     kinds: dict[Kind, Bools] = {"wrong": wrong, "unsure": unsure}
     named: dict[Kind, list[Finding]] = {"wrong": [], "unsure": []}
     for kind, which in kinds.items():
         places = np.flatnonzero(which)
-        for i in places[np.argsort(found.order[places])[:MOST_FINDINGS]].tolist():
-            got, doubt = seen.got(i) if found.number[i] else None, MASKED_NAN if beside[i] else UNSURE
-            finding = points.finding(kind, int(found.order[i]), int(found.answering[i]), got, doubt)
+        first = places[np.argsort(found.order[places])[:MOST_FINDINGS]]
+        some, seen = found.at(first), compare(wanted[first], found.at(first))
+        for i in range(len(first)):
+            got, doubt = seen.got(i) if some.number[i] else None, MASKED_NAN if some.beside[i] else UNSURE
+            finding = points.finding(kind, int(some.order[i]), int(some.answering[i]), got, doubt)
             named[kind].append(replace(finding, sequence=finding.sequence + before))
     # The point with the least margin; of several that have it, such as copies of one, the first in the data.
     least = np.flatnonzero(found.margin <= found.margin.min())
@@ -166,9 +185,9 @@ def _judge_part(stored: Stored, points: Labelled, found: Evaluated, tolerance: f
         unsure=int(unsure.sum()),
         findings=named,
         margin=(float(found.margin[tightest]), points.place(int(found.answering[tightest]), before)),
-        distance=float(seen.distance.max()),
-        largest=float(np.abs(wanted).max()) if reals else 0.0,
-        settled=bool((found.sure & found.number & ~beside).all()),
+        distance=float(distance),
+        largest=float(np.abs(wanted).max()) if stored.config["target"] == "reals" else 0.0,
+        settled=settled,
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Bools, Floats, Ints
+from monolayer.arrays import Bools, Floats, Ints, slices
 from monolayer.checker.network import LABEL, StepWeights, Stored
 from monolayer.checker.rounding import PADDING, Format, UnhandledError
 
@@ -36,25 +36,41 @@ class CheckedStaircase:
 
     def passed(self, lowest: Floats, highest: Floats) -> tuple[Ints, Bools]:
         """Lemma 7: how many steps lie left of each `[lowest, highest]` `(M,)`; whether no neuron switches inside."""
-        i = np.searchsorted(self.low, highest, side="left")
+        i = self._left_of(highest)
         return i, self._before(i) <= lowest
 
     def room(self, z: Floats, i: Ints) -> Floats:
         """Distance of each `z` `(M,)`, which has `i` steps to its left, from the nearest threshold on either side."""
-        behind = np.full(len(z), np.inf)
-        some = i < len(self.low)
-        behind[some] = self.low[i[some]]
-        distance: Floats = np.minimum(behind - z, z - self._before(i))
+        distance: Floats = np.minimum(self._behind(i) - z, z - self._before(i))
         return distance
+
+    def _left_of(self, z: Floats) -> Ints:
+        """How many of `low` are less than each `z` `(M,)`."""
+        if len(z) == 0 or not z.min() <= z.max():  # none, or a NaN, which has no neighbourhood
+            return np.searchsorted(self.low, z, side="left")
+        # Numbers near each other lie among few steps: the search then stays in the cache.
+        first, last = np.searchsorted(self.low, [z.min(), z.max()], side="left").tolist()
+        return np.asarray(np.searchsorted(self.low[first:last], z, side="left") + first)
+
+    def _behind(self, i: Ints) -> Floats:
+        """Where the next neuron begins to switch once `i` are passed, `(M,)`; ∞ for none."""
+        if len(self.low) == 0:
+            return np.full(len(i), np.inf)
+        found = self.low.take(i, mode="clip")
+        if i.max(initial=0) == len(self.low):
+            found[i == len(self.low)] = np.inf
+        return found
 
     def _before(self, i: Ints) -> Floats:
         """The number from which on the first `i` neurons have all switched `(M,)`; −∞ for `i = 0`.
 
         It is looked up without copying `high`.
         """
-        found = np.full(len(i), -np.inf)
-        some = i > 0
-        found[some] = self.high[i[some] - 1]
+        if len(self.high) == 0:
+            return np.full(len(i), -np.inf)
+        found = self.high.take(i - 1, mode="clip")
+        if i.min(initial=1) == 0:
+            found[i == 0] = -np.inf
         return found
 
 
@@ -112,37 +128,65 @@ def sums_are_exact(numbers: list[Floats], fmt: Format) -> bool:
     Each array is `(m, …)`, summed by row.
     """
     total = PADDING * sum((np.abs(part).sum(axis=1) for part in numbers), np.zeros(1))
+    if (total * fmt.unit < 1.0).all() and all((np.rint(part) == part).all() for part in numbers):
+        return True  # no bit of a whole number is less than 1
     return bool((total * fmt.unit < np.minimum.reduce([_lowest_bit(part) for part in numbers])).all())
 
 
 def _lowest_bit(numbers: Floats) -> Floats:
     """Value of the lowest bit that is set in any number of each row `(m,)`."""
-    mantissa, exponent = np.frexp(np.where(numbers == 0, 2.0**900, numbers))
-    whole = (mantissa * 2.0**53).astype(np.int64)
-    bits = np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
-    return np.asarray(bits.min(axis=1, initial=2.0**900))
+    lowest = np.full(len(numbers), 2.0**900)
+    for part in slices(numbers.shape[1]):
+        mantissa, exponent = np.frexp(np.where(numbers[:, part] == 0, 2.0**900, numbers[:, part]))
+        whole = (mantissa * 2.0**53).astype(np.int64)
+        bits = np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
+        np.minimum(lowest, bits.min(axis=1), out=lowest)
+    return lowest
 
 
 def check_sizes(values: NDArray[Any], nonzero: bool, fmt: Format, name: str) -> None:
     """Refuse numbers that may overflow or be flushed to zero, as Lemma 6 needs; 0 is allowed unless `nonzero`."""
-    size = np.abs(values)
-    if not ((size >= fmt.smallest) & (size <= fmt.largest) | (size == 0) & (not nonzero)).all():
-        raise UnhandledError(f"{name} goes outside ±[{fmt.smallest:.3g}, {fmt.largest:.3g}]")
+    flat = values.reshape(-1)
+    for part in slices(len(flat)):
+        size = np.abs(flat[part])
+        if fmt.smallest <= size.min() and size.max() <= fmt.largest:
+            continue
+        if not ((size >= fmt.smallest) & (size <= fmt.largest) | (size == 0) & (not nonzero)).all():
+            raise UnhandledError(f"{name} goes outside ±[{fmt.smallest:.3g}, {fmt.largest:.3g}]")
 
 
 def thresholds(w: NDArray[Any], b: NDArray[Any]) -> tuple[Floats, Floats]:
     """Lemma 6, for `w > 0`: every evaluation of neuron `j` is 1 up to `low` and 0 from `high` on, `(H,)` each."""
+    low, high = np.empty(len(w)), np.empty(len(w))
+    for part in slices(len(w)):
+        low[part], high[part] = _thresholds(w[part], b[part])
+    return low, high
+
+
+def _thresholds(w: NDArray[Any], b: NDArray[Any]) -> tuple[Floats, Floats]:
+    """The thresholds of some neurons, all operations on them at once."""
     # The least float that is at least 1 − b, in the stored format: the error of a sum of two is a float.
     above = 1 - b
     back = above - 1
-    np.nextafter(above, b.dtype.type(np.inf), out=above, where=(1 - (above - back)) + (-b - back) > 0)
+    _move(above, (1 - (above - back)) + (-b - back) > 0, np.inf)
     low, high = -b.astype(np.float64) / w, above.astype(np.float64) / w  # w z + b ≤ 0 up to low, ≥ 1 from high on
-    rounded = np.frexp(w)[0] != 0.5  # quotients by powers of two are exact
-    np.nextafter(low, -np.inf, out=low, where=rounded)
-    np.nextafter(high, np.inf, out=high, where=rounded)
+    # Quotients by powers of two are exact: normal numbers whose bits behind the point are all 0.
+    rounded = w.view(f"u{w.itemsize}") & ((1 << np.finfo(w.dtype).nmant) - 1) != 0
+    _move(low, rounded, -np.inf)
+    _move(high, rounded, np.inf)
     # A binary search passes the step at this float, which is `low` itself where the ramp is below its rounding.
     search = (-b / w + 1 / w).astype(np.float64)
-    return np.minimum(low, np.nextafter(search, -np.inf)), np.maximum(high, search)
+    if not (search > low).all():
+        reached = np.flatnonzero(~(search > low))
+        low[reached] = np.nextafter(search[reached], -np.inf)
+    return low, np.maximum(high, search)
+
+
+def _move(numbers: NDArray[Any], where: Bools, towards: float) -> None:
+    """Put the next float in a direction in the place of some numbers."""
+    if where.any():
+        some = np.flatnonzero(where)
+        numbers[some] = np.nextafter(numbers[some], numbers.dtype.type(towards))
 
 
 def head_classes(stored: Stored, value: Floats) -> Ints:
@@ -150,15 +194,26 @@ def head_classes(stored: Stored, value: Floats) -> Ints:
 
     Lemma 10: the head `2 j ŷ − j²` picks the class `j` nearest to `ŷ`.
     """
-    weight, bias = (stored[name].astype(np.float64) for name in ("head.weight", "head.bias"))
-    fmt, C, number = stored.format, len(bias), np.arange(float(len(bias)))
-    wanted = np.zeros_like(weight)
+    check_nearest(stored)
+    return nearest(stored, value)
+
+
+def check_nearest(stored: Stored) -> None:
+    """Raise an error unless the head is that of Lemma 10."""
+    weight, bias = stored["head.weight"], stored["head.bias"]
+    number = np.arange(float(len(bias)))
+    wanted = np.zeros(weight.shape)
     wanted[:, LABEL] = 2.0 * number
     if not (np.array_equal(weight, wanted) and np.array_equal(bias, -number * number)):
         raise UnhandledError("the head must read the label slot alone, and be 2 j y − j² for class j")
-    nearest = np.rint(value)
-    sure = 2.0 * np.abs(value - nearest) + 32.0 * fmt.unit * C * C < 1.0
-    return np.where(sure, np.clip(nearest, 0, C - 1), -1).astype(np.int64)
+
+
+def nearest(stored: Stored, value: Floats) -> Ints:
+    """`answers`, once `check_nearest` has looked at the head."""
+    fmt, C = stored.format, len(stored["head.bias"])
+    whole = np.rint(value)
+    sure = 2.0 * np.abs(value - whole) + 32.0 * fmt.unit * C * C < 1.0
+    return np.where(sure, np.clip(whole, 0, C - 1), -1).astype(np.int64)
 
 
 def copies(stored: Stored) -> bool:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.codes import Codes, Reads, Stream, read_attention, read_codes, read_coordinate
+from monolayer.arrays import Bools, Floats, Ints, order_of, slices
+from monolayer.checker.codes import Reads, Stream, Sums, read_attention, read_coordinate, read_sums
 from monolayer.checker.labelled import Labelled
 from monolayer.checker.network import Stored
 from monolayer.checker.readout import CheckedStaircase
@@ -56,35 +56,61 @@ class Evaluated(NamedTuple):
     value: Floats
     beside: Bools
 
+    def at(self, places: Ints | slice) -> Evaluated:
+        """Some of the points; `first` stays that of all."""
+        return Evaluated(
+            self.order[places],
+            self.answering[places],
+            self.first,
+            self.sure[places],
+            self.number[places],
+            self.margin[places],
+            self.value[:, places],
+            self.beside[places],
+        )
+
 
 def evaluate(stored: Stored, points: Labelled, stream: Stream, stairs: list[CheckedStaircase]) -> Evaluated:
     """Take all labelled points through all stages; `stairs` has one staircase per stage."""
     heads, m = read_attention(stored), stored.config["labels"]
     reads = Reads(heads[0], stream.key, stream.key, stream.code)
-    codes = read_codes(stored, points.data, reads, points.places)
-    order = np.argsort(codes.z)  # NaN comes last; sorted queries make the binary search run through memory once
+    found = read_sums(stored, points.data, reads, points.places)
+    order = order_of(found.z)  # NaN comes last; sorted queries make the binary search run through memory once
     answering = order if points.places is None else points.places[order]
-    first = own = _stage(stairs[0], Codes(*(each[order] for each in codes)))
+    first = own = _stage(stairs[0], found.at(order))
     value, sure, number, margin = own.value[:m], own.sure, np.isfinite(own.z), own.margin
     for stage in range(2, stored.stages + 1):
         averaged = read_coordinate(stored, points.data, points.rows, stored.value(stage))
         reads = Reads(heads[stage - 1], stream.key, averaged, own.value[-1])
-        own = _stage(stairs[stage - 1], read_codes(stored, points.data, reads, answering))
+        own = _stage(stairs[stage - 1], read_sums(stored, points.data, reads, answering))
         value = _added(stored, value, own.value[:m])
         margin = np.where(sure, np.minimum(margin, own.margin), margin)
         sure, number = sure & own.sure, number & np.isfinite(own.z)
-    blank = np.zeros(len(points.data), dtype=bool)
-    blank[points.data.sequence[np.isnan(stream.key.flat)]] = True
-    beside = blank[points.data.sequence[answering] if points.per_token else answering]
-    return Evaluated(order, answering, first, sure, number, margin, value, beside)
+    return Evaluated(order, answering, first, sure, number, margin, value, _beside(points, stream, answering))
 
 
-def _stage(stairs: CheckedStaircase, codes: Codes) -> StagePoints:
-    """One stage, for points in order."""
-    z, radius = codes.z, codes.own + codes.other
-    passed, sure = stairs.passed(z - radius, z + radius)
-    margin = np.where(np.isfinite(z), stairs.room(z, passed) / radius, np.inf)
-    return StagePoints(stairs, z, radius, passed, sure, margin, stairs.level[:, passed])
+def _beside(points: Labelled, stream: Stream, answering: Ints) -> Bools:
+    """Whether a token of the sequence of each point has no finite vector, `(M,)`."""
+    blank = np.flatnonzero(np.isnan(stream.key.flat))
+    if len(blank) == 0:
+        return np.zeros(len(answering), dtype=bool)
+    sequences = np.zeros(len(points.data), dtype=bool)
+    sequences[points.data.sequence[blank]] = True
+    return sequences[points.data.sequence[answering] if points.per_token else answering]
+
+
+def _stage(stairs: CheckedStaircase, sums: Sums) -> StagePoints:
+    """One stage, for points in order, a slice of them at a time."""
+    M = len(sums.z)
+    radius, margin, plateau = np.empty(M), np.empty(M), np.empty(M, dtype=np.int64)
+    sure, value = np.empty(M, dtype=bool), np.empty((len(stairs.level), M))
+    for part in slices(M):
+        z, own, other = sums.at(part).codes()
+        off = own + other
+        passed, sure[part] = stairs.passed(z - off, z + off)
+        margin[part] = np.where(np.isfinite(z), stairs.room(z, passed) / off, np.inf)
+        radius[part], plateau[part], value[:, part] = off, passed, stairs.level.take(passed, axis=1)
+    return StagePoints(stairs, sums.z, radius, plateau, sure, margin, value)
 
 
 def _added(stored: Stored, value: Floats, more: Floats) -> Floats:

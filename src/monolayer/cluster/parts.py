@@ -21,7 +21,7 @@ from monolayer.arrays import Floats, Ints
 from monolayer.cluster.points import Range, differ
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut, least_label
-from monolayer.construct.line.points import Points, StepTensors, ramps_at, size_of_jumps, step_tensors
+from monolayer.construct.line.points import Points, ramps, stretches_of
 from monolayer.construct.line.separate import apart, margins
 from monolayer.model.sharded import part_header
 
@@ -66,16 +66,34 @@ def part(spill: Spill, name: str, range_: Range, strict: bool, staged: bool) -> 
         stretch = found.crowd_stretch - found.ends[0]
         facts["crowds"] = np.stack([z[found.begin], z[found.end - 1], stretch, np.broadcast_to(lowest, stretch.shape)])
         margin = margins(points, steps).least
-    levels = (level if level.ndim == 2 else level[:, None]).T.astype(np.float64)
-    slope, start = ramps_at(z, steps)
-    jump = np.diff(levels)
-    tensors = step_tensors(slope, start, jump)
-    if range_.reals:
-        tensors = StepTensors(slope, -slope * start, levels[:, :-1])
-    facts |= {"steps": len(steps), "margin": np.inf if margin is None else margin, "last": levels[:, -1:]}
-    facts["size"] = 0.0 if range_.reals else size_of_jumps(jump)
-    rows = [*tensors, 0.0 - _passed(len(steps), facts["bounds"])] if staged else list(tensors)
-    spill.write(name, [_begin(range_.number, len(steps), len(levels) + staged), *rows], hashed=True, **facts)
+    rows, size = _rows(z, steps, level, range_.reals, staged, facts["bounds"])
+    last = level[-1:].reshape(-1, max(1, range_.reals)).T.astype(np.float64)
+    facts |= {"steps": len(steps), "margin": np.inf if margin is None else margin, "last": last, "size": size}
+    spill.write(name, [_begin(range_.number, len(steps), len(rows) - 2), rows], hashed=True, **facts)
+
+
+def _rows(z: Floats, steps: Ints, level: NDArray[Any], reals: int, staged: bool, bounds: Ints) -> tuple[Floats, float]:
+    """What a part holds, row after row: `weight_1`, `bias_1` `(R,)` and `weight_2`; and `Σ |Δ|` of classes.
+
+    `steps` `(R,)` are given by the point before each; `level` `(R + 1,)` or `(R + 1, m)`: the labels between them. A
+    stretch of steps goes through all operations before the next does, so that it stays in the cache.
+    """
+    rows, size = np.empty((2 + max(1, reals) + staged, len(steps))), 0.0
+    for part in stretches_of(len(steps), z):
+        here = steps[part]
+        slope, start = ramps(z.take(here), z.take(here + 1))
+        left = level[part].astype(np.float64)
+        rows[0, part] = slope
+        rows[1, part] = -(start * slope)
+        if reals:
+            rows[2:, part] = left.T
+        else:
+            jump = level[part.start + 1 : part.stop + 1] - left
+            rows[2, part] = 0.0 - jump
+            size += float(np.abs(jump).sum())
+    if staged:
+        rows[-1], rows[-1, bounds] = 0.0, -1.0
+    return rows, size
 
 
 def _begin(number: int, steps: int, rows: int, columns: int | None = None) -> NDArray[np.uint8]:

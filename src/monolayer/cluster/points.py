@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Floats, Ints, slices
 from monolayer.cluster.blocks import Block, Rules
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.draw import Draw
@@ -211,13 +211,17 @@ def points_in_order(z: Floats, label: NDArray[Any]) -> tuple[Floats, NDArray[Any
         bits, room = z.view(np.int64), int(label.max()).bit_length()
         low, high = int(bits.min()), int(bits.max())
         if (low < 0) == (high < 0) and (high - low).bit_length() + room < 64:
-            keys = high - bits if low < 0 else bits - low
-            keys <<= room
-            keys |= label
+            keys, found, labels = np.empty_like(bits), np.empty_like(z), np.empty_like(label)
+            for part in slices(len(z)):
+                key = high - bits[part] if low < 0 else bits[part] - low
+                key <<= room
+                keys[part] = key | label[part]
             keys.sort()
-            label = (keys & ((1 << room) - 1)).astype(label.dtype)
-            keys >>= room
-            return (high - keys if low < 0 else keys + low).view(np.float64), label
+            for part in slices(len(z)):
+                labels[part] = keys[part] & ((1 << room) - 1)
+                key = keys[part] >> room
+                found.view(np.int64)[part] = high - key if low < 0 else key + low
+            return found, labels
     order = np.argsort(z, kind="stable")
     if (np.diff(z.take(order)) == 0.0).any():
         order = np.lexsort((*label.reshape(len(z), -1).T[::-1], z))  # several times slower

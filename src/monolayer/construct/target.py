@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +19,27 @@ from monolayer.data.sequences import Per
 from monolayer.errors import DataError
 
 
-class Runs(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Runs:
     """Points in order, cut where labels change: the places `(R,)` whose label differs from that of the next one.
 
-    `level` `(m, R + 1)`: the labels of the runs between them; `number` `(P,)`: the label number of every point, where
-    labels have numbers that tell them apart.
+    `number` `(P,)`: the label number of every point; None where labels are compared by value: then `label` `(m, P)`.
     """
 
+    target: Target
     changes: Numbers
-    level: Numbers
     number: Numbers | None = None
+    label: Numbers | None = None
+
+    @cached_property
+    def level(self) -> Numbers:
+        """The labels `(m, R + 1)` of the runs between them."""
+        if self.number is not None:
+            return self.target.values(joined([pick(self.number, self.changes), self.number[-1:]]))
+        assert self.label is not None  # where there are no numbers
+        if len(self.changes) == self.label.shape[1] - 1:
+            return self.label
+        return self.label.take(np.append(self.changes, self.label.shape[1] - 1), axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,14 +94,12 @@ class Target:
         """Runs of equal labels, the labelled places being in this order `(P,)`."""
         if not self.by_value:
             number = self._along(order)
-            changes = places(number[1:] != number[:-1])
-            return Runs(changes, self.values(joined([pick(number, changes), number[-1:]])), number)
+            return Runs(self, places(number[1:] != number[:-1]), number)
         label = np.asarray(self.table.T.take(order, axis=1))
         differ = np.zeros(len(order) - 1, dtype=bool)
         for coordinate in label:
             differ |= coordinate[1:] != coordinate[:-1]
-        changes = np.flatnonzero(differ)
-        return Runs(changes, label if differ.all() else label.take(np.append(changes, len(order) - 1), axis=1))
+        return Runs(self, np.flatnonzero(differ), label=label)
 
     def _along(self, order: Numbers) -> Numbers:
         """The label numbers of places in this order, in the smallest type that holds them.

@@ -23,7 +23,7 @@ from monolayer.model.memory import hooked, look_again, remembered
 from monolayer.model.parts import Parts
 from monolayer.model.quantizer import CellSteps, Quantizer
 from monolayer.model.readouts import READOUTS
-from monolayer.model.staircase import Staircase, Steps
+from monolayer.model.staircase import Plateaus, Staircase, Steps
 
 SCAN = 16
 """Weights that can be looked at in less than the time that one token takes to answer for."""
@@ -43,6 +43,8 @@ class Plan(NamedTuple):
     temperature: float
     cells: CellSteps | None
     stages: tuple[LineStage, ...]
+    settled: Steps
+    """The first stage with what all stages together write; NaN where that depends on more than the first `z`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +114,38 @@ def _plan(model: Parts) -> Plan | None:
         return None
     temperature, kappas = found
     values = [value for value, _ in readout.slots]
-    return Plan(temperature, cells, tuple(map(LineStage, kappas, values, tables)))
+    stages = tuple(map(LineStage, kappas, values, tables))
+    return Plan(temperature, cells, stages, _settled(model, stages))
+
+
+def _settled(model: Parts, stages: tuple[LineStage, ...]) -> Steps:
+    """The first stage with what all stages together write.
+
+    Right of every step but those of its crowds, and left of the next, nothing that a later stage averages can reach a
+    step of it: then it writes the same whatever the average is. Averages are at most as large as what is averaged, but
+    for rounding; twice as much is room for that.
+    """
+    first = stages[0].steps
+    if len(stages) == 1:
+        return first
+    labels = model.feed_forward.labels
+    total, code = first.level[:, :labels], first.level[:, -1]
+    for stage in stages[1:]:
+        reach = 2.0 * abs(stage.kappa) * _largest(model, stage.slot)
+        passed = torch.searchsorted(stage.steps.end, code - reach, right=True)
+        begun = torch.searchsorted(stage.steps.start, code + reach)
+        level = stage.steps.level[passed].where((passed == begun)[:, None], torch.nan)
+        total, code = total + level[:, :labels], level[:, -1]
+    return Plateaus(first.slope, first.bias, total)
+
+
+def _largest(model: Parts, slot: int) -> float:
+    """How large one coordinate of the stream before attention can be; NaN, of ids without a vector, is left out."""
+    if not isinstance(model.lift, nn.Embedding):
+        return math.inf
+    tables = [model.lift.weight] if model.positions is None else [model.lift.weight, model.positions.weight]
+    sizes = [float(table[:, slot].abs().nan_to_num(0.0, posinf=torch.inf).max()) for table in tables]
+    return max(sum(sizes), abs(float(model.bos[slot])))
 
 
 @torch.no_grad()
@@ -154,13 +187,44 @@ def labels_by(model: Parts, asked: AskedTensors, way: Plan) -> Tensor | None:
     met = traced(model, asked, way)
     if met is None:
         return None
-    labels, stages = model.feed_forward.labels, lines(model, asked, way, met)
-    z, level = next(stages)
-    total, lacking = level[:, :labels], z.isnan()
-    for _, level in stages:
-        total = total + level[:, :labels]
+    z = met.code + everywhere(model, asked, way.stages[0].kappa * met.context)
+    total, lacking = way.settled(z), z.isnan()
+    if len(way.stages) > 1:
+        places = torch.nonzero(total.isnan().any(dim=1) & ~lacking).flatten()
+        if len(places):
+            total = _with_all_stages(model, asked, way, met, total, places)
     # A search for NaN ends somewhere all the same.
     return total.where(~lacking[:, None], torch.nan) if bool(lacking.any()) else total
+
+
+def _with_all_stages(
+    model: Parts, asked: AskedTensors, way: Plan, met: Traced, total: Tensor, places: Tensor
+) -> Tensor:
+    """`total` `(P, m)` with the labels of some answering places by all stages; only their own sequences are looked at.
+
+    What was met of a sequence has the same bits whatever sequences stand beside it.
+    """
+    ends = asked.lengths.cumsum(0)
+    answering = torch.searchsorted(ends, places, right=True) if model.card.per == "token" else places
+    rows: Tensor = torch.unique_consecutive(answering)  # places rise
+    lengths = asked.lengths[rows]
+    before = (ends - asked.lengths)[rows] - (lengths.cumsum(0) - lengths)
+    flat = torch.arange(int(lengths.sum()), device=rows.device) + before.repeat_interleave(lengths)
+    own = flat if model.card.per == "token" else rows
+    some = AskedTensors(asked.tokens[flat], lengths, None if asked.position is None else asked.position[flat])
+    context = met.context[flat if model.card.causal else rows]
+    part = Traced(met.key[flat], met.weight[flat], met.begin, met.code[own], context)
+    total[places] = _all_stages(model, some, way, part)[torch.searchsorted(own, places)]
+    return total
+
+
+def _all_stages(model: Parts, asked: AskedTensors, way: Plan, met: Traced) -> Tensor:
+    """Label coordinates `(P, m)` as the stages one after the other give them."""
+    labels, stages = model.feed_forward.labels, lines(model, asked, way, met)
+    total = next(stages)[1][:, :labels]
+    for _, level in stages:
+        total = total + level[:, :labels]
+    return total
 
 
 def values(card: Card, label: Tensor) -> Tensor:

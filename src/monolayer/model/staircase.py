@@ -19,6 +19,7 @@ comes out, whatever float it is. (`h_0 = 0` and `h_{R+1} = 1`.)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,13 +60,16 @@ class Steps:
     @cached_property
     def end(self) -> Tensor:
         """Where they end, `(R,)`."""
-        return self.start + 1.0 / self.slope
+        return torch.addcdiv(self.start, torch.ones_like(self.slope[:1]), self.slope)
 
     @property
     def rise(self) -> bool:
-        """Whether they rise one after the other over ramps that floats can tell from a point. A NaN is no step."""
+        """Whether they rise one after the other over ramps that floats can tell from a point. A NaN is no step.
+
+        Where a ramp ends behind its beginning its slope is positive: `1 / slope` was added.
+        """
         start, end = self.start, self.end
-        return bool((self.slope > 0).all() and (start < end).all() and (end[:-1] <= start[1:]).all())
+        return bool((start < end).all() and (end[:-1] <= start[1:]).all())
 
     def __call__(self, z: Tensor) -> Tensor:
         """Labels `(P, m)` of `z` `(P,)` by binary search, O(log R) a point."""
@@ -84,18 +88,29 @@ class Steps:
 
         Coordinate by coordinate: numbers are moved much faster than short rows, on a device most of all.
         """
-        step = torch.searchsorted(self.end, z, right=True)
+        step = torch.searchsorted(self.end, z, right=True, out_int32=len(self.end) < 2**31 - 1)
         columns = [level.index_select(0, step) for level in self.level.unbind(1)]
         label = torch.stack(columns) if len(columns) > 1 else columns[0][None]
         if len(self.start):
             # `step` ramps lie wholly left of z; z may still be on the next one.
             ramp = torch.nonzero(z > self.start.index_select(0, step.clamp(max=len(self.start) - 1))).flatten()
             ramp = ramp[step[ramp] < len(self.start)]
-            here = step[ramp]
-            part = (self.slope[here] * z[ramp] + self.bias[here]).clamp_(0.0, 1.0)[:, None]
-            # Not level + part · jump: between labels such as ±1e308 there is no jump that is a float.
-            label[:, ramp] = ((1.0 - part) * self.level[here] + part * self.level[here + 1]).T
+            label[:, ramp] = self.on_ramps(z[ramp], step[ramp].long())
         return label
+
+    def on_ramps(self, z: Tensor, here: Tensor) -> Tensor:
+        """Labels `(m, Q)` of `z` `(Q,)` on the ramps `here` `(Q,)`."""
+        part = (self.slope[here] * z + self.bias[here]).clamp_(0.0, 1.0)[:, None]
+        # Not level + part · jump: between labels such as ±1e308 there is no jump that is a float.
+        return ((1.0 - part) * self.level[here] + part * self.level[here + 1]).T
+
+
+@dataclass(frozen=True)
+class Plateaus(Steps):
+    """Steps of which only the plateaus are known: NaN on their ramps."""
+
+    def on_ramps(self, z: Tensor, here: Tensor) -> Tensor:
+        return torch.full((self.level.shape[1], len(z)), torch.nan, dtype=z.dtype, device=z.device)
 
 
 def _rough_order(z: Tensor) -> Tensor:
@@ -103,8 +118,10 @@ def _rough_order(z: Tensor) -> Tensor:
     low, high = torch.stack(z.aminmax()).tolist()
     scale = 65535.0 / max(high - low, 1e-300)
     # A NaN, or all numbers beside one, may go anywhere: what is found is put back to where it belongs.
-    short = torch.add(torch.tensor(-32768.0 - scale * low, dtype=z.dtype), z, alpha=scale).clamp_(-32768.0, 32767.0)
-    short = short.nan_to_num_().to(torch.int16)
+    short = torch.add(torch.tensor(-32768.0 - scale * low, dtype=z.dtype), z, alpha=scale)
+    if not math.isfinite(scale * (high - low)):
+        short = short.clamp_(-32768.0, 32767.0).nan_to_num_()
+    short = short.to(torch.int16)
     if z.device.type == "cpu":
         return torch.from_numpy(np.argsort(short.numpy(), kind="stable"))  # a radix sort
     return short.sort().indices

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from monolayer.arrays import Floats, Ints, Numbers, beside, counts_of, home, is_array, pick
+from monolayer.arrays import Floats, Ints, Numbers, beside, copied, counts_of, home, is_array, pick
 from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors, by_label
 from monolayer.construct.line.assemble import assemble, linear_lift, staircase, stream
 from monolayer.construct.line.draw import Draw, Tokens, check_seed, check_temperature
@@ -85,8 +85,8 @@ class Line:
         given = None if self.draw is None else self.draw.drawn(tokens, task.data)
         found = separate(tokens, task.target, task.settle, self.seed, given=given)
         measured = found.measure()
-        if found.pair is None:  # the gaps are not needed again: drop the cached ones, which are as large as the points
-            found = replace(found, points=replace(found.points))
+        if found.pair is None:  # the gaps, which are cached, and the order are not needed again: both are large
+            found = replace(found, points=replace(found.points, order=copied(found.points.order[:0])))
         report("building the staircase", 0.7)
         readout, values, facts = self._staircases(found, tokens, task)
         lift = lift_of(found.draw, task.context.counts, readout.labels, values)

@@ -17,11 +17,25 @@ import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Array, Floats, Ints, Numbers, beside, float64, home, in_order, pick, whole_numbers
+from monolayer.arrays import (
+    Array,
+    Floats,
+    Ints,
+    Numbers,
+    beside,
+    ends_of,
+    float64,
+    home,
+    in_order,
+    is_array,
+    pick,
+    short,
+    whole_numbers,
+)
 from monolayer.construct.line.alphabet import UNIT, Alphabet, Proposal
 from monolayer.construct.line.exponential import boltzmann_term, boltzmann_terms
 from monolayer.errors import DataError
@@ -91,6 +105,13 @@ class Tokens:
         return replace(self, rows=home(self.rows), lengths=home(self.lengths), position=position, most=self.longest)
 
 
+class Digits(NamedTuple):
+    """Whole numbers `(T,)`, as `arrays.short` gives them, that are `low` less than those that are meant."""
+
+    numbers: Numbers
+    low: float
+
+
 @dataclass(frozen=True, eq=False)
 class Draw:
     """Keys and codes of an alphabet, those of positions `(L,)` and of the begin token, and a temperature."""
@@ -152,6 +173,18 @@ class Draw:
         if tokens.position is not None and self.position_code is not None:
             code += pick(self.position_code, tokens.position)
         return float64(code)
+
+    def digits(self, tokens: Tokens) -> Digits | None:
+        """`codes` that are whole numbers, counted from the least; None where they are too far apart for that."""
+        alone = tokens.position is None or self.position_code is None
+        code = self.proposal.code.astype(np.float64) if alone else self.codes(tokens)
+        low, high = ends_of(code)
+        if not high - low < 2.0**32:
+            return None
+        if not is_array(tokens.rows) and max(high, -low) < 2.0**31:  # tensors of short numbers have signs
+            low, high = 0.0, max(high, -low)
+        found = short(beside(code - low, tokens.rows), int(high - low))
+        return Digits(pick(found, tokens.rows) if alone else found, low)
 
     def context_error(self, tokens: Tokens) -> float:
         """Bound on the rounding error of a context id in any order of summation (docs/proofs.md).

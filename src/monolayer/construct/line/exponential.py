@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Floats, Ints, slices
 
 PER_LN_2 = 1.44269504088896338700
 HIGH, LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
@@ -22,8 +22,6 @@ SERIES = (
     4.13813679705723846039e-08,
 )
 """`P1` to `P5`."""
-NUMBERS_IN_CACHE = 1 << 15
-"""Numbers whose intermediate results fit into a processor's cache."""
 
 
 def exponential(x: Floats) -> Floats:
@@ -31,8 +29,8 @@ def exponential(x: Floats) -> Floats:
     flat = np.ascontiguousarray(x, dtype=np.float64).reshape(-1)
     found = np.empty_like(flat)
     with np.errstate(over="ignore", under="ignore"):
-        for start in range(0, len(flat), NUMBERS_IN_CACHE):
-            found[start : start + NUMBERS_IN_CACHE] = _exponential(flat[start : start + NUMBERS_IN_CACHE])
+        for part in slices(len(flat)):
+            found[part] = _exponential(flat[part])
     return found.reshape(np.shape(x))
 
 

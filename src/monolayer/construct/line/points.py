@@ -12,30 +12,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
 from monolayer.arrays import (
-    Floats,
+    InOrder,
     Ints,
     Numbers,
+    digits_in_order,
     ends_of,
     exponent,
     home,
     in_order,
+    int32,
     is_array,
     larger,
+    nowhere,
     order_of,
-    order_of_digits,
     pick,
     places,
+    plus,
     rows_of,
-    short,
     whole_numbers,
 )
 from monolayer.construct.line.alphabet import UNIT
-from monolayer.construct.line.draw import Draw, Tokens
+from monolayer.construct.line.draw import Digits, Draw, Tokens
 from monolayer.construct.powers import power_below
 from monolayer.construct.target import Target
 from monolayer.model.contexts import spread
@@ -65,10 +66,6 @@ class Points:
     def error(self, z: Numbers) -> Numbers:
         """Bound on the rounding error of `z` itself, in any order of summation."""
         return self.fixed_error + self.unit * abs(z)
-
-    def gaps(self) -> Numbers:
-        """Distances of neighbours `(P − 1,)`."""
-        return self.z[1:] - self.z[:-1]
 
     @cached_property
     def room(self) -> Numbers:
@@ -110,26 +107,30 @@ def stretches_of(count: int, like: Numbers) -> Iterator[slice]:
 
 def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
     """The contextual mapping: one number for every labelled place, sorted."""
-    kappa, order = draw.kappa, None
-    context = draw.contexts(tokens)
+    context, kappa = draw.contexts(tokens), 1.0
+    found: InOrder | None = None
     if target.per == "sequence":
-        kappa, z = 1.0, context
+        z = context
     else:
-        z = draw.codes(tokens)
         low, high = ends_of(context)
         reach = high - low
-        if kappa is None:
-            room = 1.0 if draw.layout == "mixed" or draw.spaced else code_gap(draw, z)
+        if draw.kappa is not None:
+            kappa = draw.kappa
+        else:
+            room = 1.0 if draw.layout == "mixed" or draw.spaced else code_gap(draw, draw.codes(tokens))
             kappa = scale(room, reach, draw.context_error(tokens))
-        rectangular = len(z) == len(context) * tokens.longest >= WORTH_IT * len(context)
+        rectangular = len(tokens.rows) == len(context) * tokens.longest >= WORTH_IT * len(context)
         if draw.whole_codes and not tokens.causal and rectangular and kappa * reach <= 0.5:
-            order = token_major(z, context, target.place)
-        z += kappa * context if tokens.causal else spread(kappa * context, tokens.lengths)
-    if target.place is not None:
-        z = pick(z, target.place)
-    if order is None:
+            digits = draw.digits(tokens)
+            found = None if digits is None else token_major(digits, kappa * context, target.place)
+        if found is None:
+            z = draw.codes(tokens)
+            z += kappa * context if tokens.causal else spread(kappa * context, tokens.lengths)
+    if found is None:
+        z = z if target.place is None else pick(z, target.place)
         order = order_of(z)
-    return Points(pick(z, order), order, kappa, draw.point_error(kappa, tokens), draw.unit)
+        found = InOrder(pick(z, order), order)
+    return Points(*found, kappa, draw.point_error(kappa, tokens), draw.unit)
 
 
 def scale(room: float, reach: float, error: float) -> float:
@@ -140,32 +141,42 @@ def scale(room: float, reach: float, error: float) -> float:
     return float(power_below(0.5 * room / reach)) if reach > 2.0 * error else 1.0
 
 
-def token_major(code: Numbers, context: Numbers, place: Numbers | None) -> Numbers | None:
-    """The order of `z = t + κ c` `(P,)` without sorting `P` floats; None where codes are too many for that.
+def token_major(code: Digits, moved: Numbers, place: Numbers | None) -> InOrder:
+    """`z = t + κ c` `(P,)` in order without sorting `P` floats; `moved` `(N,)` is `κ c` of each sequence.
 
     Codes `(T,)` are whole numbers and `κ c` moves them by less than 1/2 against each other: points are in order of
-    code, and of context for equal codes. So it is enough to sort the contexts `(N,)` of sequences that are all of
-    one length, and then the codes in that order by a stable radix sort, 16 bits at a time.
+    code, and of context for equal codes. So it is enough to sort the contexts of sequences that are all of one length,
+    and then the codes in that order by a stable sort of short numbers. Contexts and sequences are then picked in the
+    order in which they lie, over and over, once for each code: points are computed faster than moved.
     """
-    low, high = ends_of(code)
-    most = high - low
-    if most >= 2.0**32:
-        return None
-    digits, by_context = short(code - low, int(most)), order_of(context)
-    if not is_array(code) and place is None:
-        width = len(code) // len(context)
-        there = order_of_digits(rows_of(digits, len(context), by_context))
-        row = there // width  # of what was put in order of context; numbers are computed faster than moved
-        return pick(by_context, row).mul_(width).add_(there.sub_(row.mul_(width)))
-    number = whole_numbers(len(code), code, short=True)
+    count, total = len(moved), len(code.numbers)
+    width = total // count
+    by_context = order_of(moved)
+    digits, kept, number = rows_of(code.numbers, count, by_context), None, None
     if place is not None:
-        number[:] = -1
-        number[place] = whole_numbers(len(place), code, short=True)
-    digits, number = (rows_of(part, len(context), by_context) for part in (digits, number))
-    if place is not None:
-        labelled = number >= 0
-        digits, number = digits[labelled], number[labelled]
-    return pick(number, order_of_digits(digits))
+        labelled, number = nowhere(total, place), whole_numbers(total, place, short=True)
+        labelled[place], number[place] = True, whole_numbers(len(place), place, short=True)
+        kept = places(rows_of(labelled, count, by_context))
+        digits = pick(digits, kept)
+    whole, there = digits_in_order(digits)
+    moved = pick(moved, by_context)
+    # From a token's place in order of context to its own: by so much, the same for all tokens of a sequence.
+    back = int32((by_context - whole_numbers(count, by_context)) * width, total)
+
+    def points(part: slice) -> InOrder:
+        at = int32(there[part] if kept is None else pick(kept, there[part]), total)
+        row = at // width  # of what was put in order of context
+        z = pick(moved, row)
+        z += whole[part] if code.low == 0.0 else whole[part] + code.low  # whole numbers: this sum is exact
+        at = pick(back, row) + at
+        return InOrder(z, at if number is None else pick(number, at))
+
+    if not is_array(there):
+        return points(slice(None))
+    z, order = np.empty(len(there)), np.empty(len(there), np.int32 if total < 2**31 else np.int64)
+    for part in stretches_of(len(there), there):
+        z[part], order[part] = points(part)
+    return InOrder(z, order)
 
 
 def code_gap(draw: Draw, code: Numbers) -> float:
@@ -194,9 +205,9 @@ def ramps(left: Numbers, right: Numbers) -> tuple[Numbers, Numbers]:
     normal numbers: they exceed rounding errors of numbers that are.
     """
     gap = right - left
-    # The power of two below, times a quarter, lies between gap/8 and gap/4.
-    width = exponent(gap) * 0.25
-    return 1.0 / width, left + (gap - width) * 0.5
+    # The power of two below, times a quarter, lies between gap/8 and gap/4. Its multiples by powers of two are exact.
+    power = exponent(gap)
+    return 4.0 / power, plus(left, plus(gap, power, -0.25), 0.5)
 
 
 def size_of_jumps(jump: Numbers) -> float:
@@ -204,16 +215,3 @@ def size_of_jumps(jump: Numbers) -> float:
     if not is_array(jump):
         return float(jump.norm(1))
     return sum(float(abs(jump[:, part]).sum()) for part in stretches_of(jump.shape[1], jump))
-
-
-class StepTensors(NamedTuple):
-    """What a file stores of `R` steps: `weight_1` and `bias_1` `(R,)`, `weight_2` `(m, R)`."""
-
-    weight_1: Floats
-    bias_1: Floats
-    weight_2: Floats
-
-
-def step_tensors(slope: Floats, start: Floats, jump: Floats) -> StepTensors:
-    """The tensors of steps of the exact readout, as `Staircase.from_steps` computes them."""
-    return StepTensors(slope, -(start * slope), 0.0 - jump)

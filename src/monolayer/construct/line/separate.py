@@ -14,7 +14,7 @@ import numpy as np
 
 from monolayer.arrays import Ints, Numbers, beside, count_true, found_at, home, least_of, pick
 from monolayer.construct.line.draw import CodeLayout, Draw, Tokens, draws
-from monolayer.construct.line.points import SLACK, Points, contextual_points, too_narrow
+from monolayer.construct.line.points import SLACK, Points, contextual_points, stretches_of, too_narrow
 from monolayer.construct.target import Runs, Target
 from monolayer.model.fields import JsonObject
 
@@ -66,8 +66,12 @@ class Separated:
 
 def apart(points: Points) -> tuple[int, float]:
     """The number of gaps wider than both errors, and the narrowest such gap."""
-    wide = points.room > 2.0
-    return count_true(wide), least_of(points.gaps(), wide)
+    count, least = 0, np.inf
+    for part in stretches_of(len(points.room), points.z):
+        wide = points.room[part] > 2.0
+        gap = points.z[part.start + 1 : part.stop + 1] - points.z[part]
+        count, least = count + count_true(wide), min(least, least_of(gap, wide))
+    return count, least
 
 
 def spacing(gaps: int, least: float, reach: float) -> JsonObject:
@@ -160,9 +164,12 @@ def margins(points: Points, changes: Numbers) -> Margins:
     """The margins at the label changes `changes`, each given by the point before it."""
     if len(changes) == 0:
         return Margins(None, home(changes))
-    room = pick(points.room, changes)
-    least = float(room.min())
-    return Margins(least, np.zeros(0, np.int64) if least >= SLACK else home(changes[too_narrow(room)]))
+    least = np.inf
+    for part in stretches_of(len(changes), points.z):
+        least = np.minimum(least, float(pick(points.room, changes[part]).min()))  # which keeps a NaN
+    if least >= SLACK:
+        return Margins(float(least), np.zeros(0, np.int64))
+    return Margins(float(least), home(changes[too_narrow(pick(points.room, changes))]))
 
 
 class Stretches(NamedTuple):
