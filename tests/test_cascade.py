@@ -92,7 +92,7 @@ def test_few_places_need_all_stages_and_answers_are_as_if_all_did(kind: str) -> 
     way = plan(model)
     assert way is not None
     for tokens in (known.tokens, strange):
-        asked = Asked.of(model, replace(known, tokens=tokens))
+        asked = AskedTensors.of(model, replace(known, tokens=tokens))
         met = traced(model, asked, way)
         assert met is not None
         found, whole = labels_by(model, asked, way), _all_stages(model, asked, way, met)
