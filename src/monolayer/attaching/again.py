@@ -17,12 +17,7 @@ from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons
 from monolayer.attaching.running import Progress, Running
 from monolayer.data import Sequences
-from monolayer.huggingface.cutting import tokenizer_of
-from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import Stored, fact_digest, prompt_digest
-
-LONGEST = 16
-"""Tokens that are asked for where no stored answer is longer."""
 
 
 def again(
@@ -58,14 +53,3 @@ def again(
         return found
     running.append([found.block(number) for number in range(found.blocks)])
     return asked(found, running, facts, report)
-
-
-def answers(made: Attached, data: Sequences, device: str | torch.device | None = None) -> list[str]:
-    """How the model goes on from each prompt, by `generate`, as text: up to its end token."""
-    tokenizer = tokenizer_of(made.source.content[TOKENIZER])
-    prompts = [tokenizer.encode(data.texts(row)[0]).ids for row in range(len(data))]
-    running = Running(made.host, made.source.path, device)
-    running.append([made.block(number) for number in range(made.blocks)])
-    most = max([LONGEST, *(fact.places for fact in made.manifest.facts)])
-    said = running.continued(prompts, most, made.manifest.end)
-    return [tokenizer.decode(ids) for ids in said]

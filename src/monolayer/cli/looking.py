@@ -178,18 +178,23 @@ def locate(
     """Show which neurons and rows hold each fact in DATA, and which answers change if a neuron is removed.
 
     Without labels in DATA, every place where the model answers is a fact. With --json, prints all facts, and the graph
-    that circuit benchmarks read (docs/locate.md).
+    that circuit benchmarks read (docs/locate.md). Of facts attached to a language model, each token of an answer has a
+    neuron in an appended layer: --json also says for which states it answers.
     """
     from monolayer.checker.locating.locate import locate as find
     from monolayer.checker.stored import opened
+    from monolayer.data.layout import Manner
+    from monolayer.huggingface.manifest import is_attached
 
     with progress(as_json) as step:
-        stored = opened(folder)
-        facts = book(stored, data)
-        if facts is None:
-            facts = reading.read(data, step, manner(stored), proved=True)
+        if is_attached(folder):
+            stored, facts = None, reading.read(data, step, Manner(per="answer"), proved=True)
+        else:
+            stored = opened(folder)
+            text = book(stored, data)
+            facts = reading.read(data, step, manner(stored), proved=True) if text is None else text
         step("locating", 0.5)
-        found = find(stored, facts)
+        found = find(folder if stored is None else stored, facts)
     if as_json:
         print_json({"folder": str(folder), **found.to_json()})
         return

@@ -41,6 +41,21 @@ class Slice:
         return self.tensor if self.index is None else f"{self.tensor}[{':, ' * self.axis}{self.index}]"
 
 
+class Ball(NamedTuple):
+    """Where a token of an attached fact lives, and for which states of the host it answers.
+
+    `layer`: of the model; `block`: among the appended ones; `neuron`: in the block. `radius`: ρ. The token is the
+    answer where 1 − ⟨key, state⟩ is at most `within`; from 1 − cos = `silent` on, the neuron returns 0.
+    """
+
+    layer: int
+    block: int
+    neuron: int
+    radius: float
+    within: float
+    silent: float
+
+
 class Others(NamedTuple):
     """The other facts without a neuron: how many are answered otherwise, and the least that is known of one."""
 
@@ -76,7 +91,7 @@ class Place:
     """Where one fact lives. `answer` is what the model says, `label` what the data say (without labels: the same).
 
     `neurons` hold it, and `ablations` say of each what goes without it. `rows` are the embedding of the token that
-    answers, of its position, and biases.
+    answers, of its position, and biases; of an attached fact, what its neuron reads with, and its `ball`.
     """
 
     sequence: int
@@ -87,6 +102,7 @@ class Place:
     verdict: Verdict
     rows: tuple[Slice, ...]
     ablations: tuple[Ablation, ...]
+    ball: Ball | None = None
 
     @property
     def neurons(self) -> tuple[Slice, ...]:
@@ -103,7 +119,8 @@ class Place:
             }
             for each in self.ablations
         ]
-        return {**found, "verdict": self.verdict, "rows": [asdict(row) for row in self.rows], "neurons": neurons}
+        found |= {"verdict": self.verdict, "rows": [asdict(row) for row in self.rows], "neurons": neurons}
+        return found if self.ball is None else {**found, "ball": self.ball._asdict()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,16 +132,18 @@ class Location:
 
     facts: list[Fact]
     writers: Writers
-    matrix: Slice
-    """What the neurons write with: each is a slice of this tensor along this axis."""
+    matrices: tuple[Slice, ...]
+    """What the neurons write with: each is a slice of one of these tensors along its axis, in this order."""
     rows: Callable[[int], tuple[Slice, ...]]
     """Of a fact."""
-    wires: Callable[[Ints], Wires]
-    """Of some neurons."""
+    wires: Callable[[Ints], Wires] | None
+    """Of some neurons; None where facts have no circuit of their own."""
     names: Callable[[Any], list[Any]]
     """Class numbers, or real rows, to what users call them: `(K, …)` to a list."""
     arithmetic: str
     assumptions: tuple[str, ...]
+    balls: Callable[[int], Ball] | None = None
+    """Of a fact that was attached."""
 
     def __len__(self) -> int:
         return len(self.facts)
@@ -138,7 +157,8 @@ class Location:
         answer, (sequence, position, text, label) = self._answers[i], self.facts[i]
         verdict, label = VERDICTS[self.writers.state[i]], answer if label is None else label
         ablations = tuple(self._ablation(int(number), i) for number in numbers)
-        return Place(sequence, position, text, label, answer, verdict, self.rows(i), ablations)
+        ball = None if self.balls is None else self.balls(i)
+        return Place(sequence, position, text, label, answer, verdict, self.rows(i), ablations, ball)
 
     def _fact(self, i: int) -> int:
         """The number of a fact, from 0 on, where negative ones count from the end."""
@@ -155,29 +175,43 @@ class Location:
         others = Others(int(changed.sum() - changed[i]), VERDICTS[least])
         own = bool(changed[i]) if state[i] > UNKNOWN else None
         (named,) = self._named(answer[i : i + 1], state[i : i + 1])
-        return Ablation(replace(self.matrix, index=number), named, own, VERDICTS[state[i]], others)
+        return Ablation(self._neuron(number), named, own, VERDICTS[state[i]], others)
+
+    @property
+    def _each(self) -> int:
+        """Neurons of a matrix."""
+        return len(self.writers.start) // len(self.matrices) if self.matrices else 0
+
+    def _neuron(self, number: int) -> Slice:
+        return replace(self.matrices[number // self._each], index=number % self._each)
 
     def ablate(self, neuron: Slice) -> Ablated:
         """Every fact without `neuron`."""
         if not isinstance(neuron, Slice):
             raise DataError(f"a neuron is one of those that a fact lists (location[i].neurons), not {neuron!r}")
-        number = neuron.index
-        if neuron.tensor != self.matrix.tensor or number is None or not 0 <= number < len(self.writers.start):
-            raise DataError(f"this model has no neuron {number} in {neuron.tensor}")
-        answer, state, changed = self.writers.ablated(number)
+        index = neuron.index
+        names = [matrix.tensor for matrix in self.matrices]
+        if neuron.tensor not in names or index is None or not 0 <= index < self._each:
+            raise DataError(f"this model has no neuron {index} in {neuron.tensor}")
+        answer, state, changed = self.writers.ablated(names.index(neuron.tensor) * self._each + index)
         return Ablated(self._named(answer, state), changed, [VERDICTS[one] for one in state.tolist()])
 
     def graph(self, i: int | None = None) -> dict[str, Any]:
         """The circuit of fact `i`, or of all facts, with all neurons that write there (docs/locate.md)."""
+        if self.wires is None:
+            raise DataError(
+                "attached facts have no circuit of their own: whatever the host computes leads to their neurons"
+            )
         writers, which = self.writers, np.arange(len(self)) if i is None else np.array([self._fact(i)])
         there = np.append(0, np.cumsum(np.isin(writers.order, which)))
         numbers = np.flatnonzero(there[writers.stop] > there[writers.start])
-        return circuit(self.wires(numbers), [asdict(replace(self.matrix, index=one)) for one in numbers.tolist()])
+        return circuit(self.wires(numbers), [asdict(self._neuron(one)) for one in numbers.tolist()])
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines."""
         about = {"arithmetic": self.arithmetic, "assumptions": list(self.assumptions)}
-        return {**about, "facts": [place.to_json() for place in self], "graph": self.graph()}
+        graph = None if self.wires is None else self.graph()
+        return {**about, "facts": [place.to_json() for place in self], "graph": graph}
 
     def table(self, first: int = SHOWN) -> Table:
         """A table for the terminal: a line per fact and neuron."""
