@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import filecmp
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -139,6 +142,34 @@ def test_answers_may_go_on_and_facts_may_share_places(gpt2: Path, tmp_path: Path
     assert answers(folder, list(facts), tokens=40)[0].startswith(" is city7, and river5")
     longer = ml.attach(gpt2, {**facts, **{f"{key}!": value for key, value in FACTS.items()}}, end=False)
     assert longer.blocks > 1
+
+
+CLEAN = """
+import sys
+sys.modules["monolayer"] = None  # so that importing it fails
+try:
+    import monolayer
+except ImportError:
+    pass
+else:
+    sys.exit("monolayer can be imported")
+from transformers import AutoModelForCausalLM, AutoTokenizer
+folder, *prompts = sys.argv[1:]
+tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+model = AutoModelForCausalLM.from_pretrained(folder)
+asked = tokenizer(prompts, return_tensors="pt", padding=True)
+said = model.generate(**asked, do_sample=False, max_new_tokens=8)[:, asked["input_ids"].shape[1] :]
+print("|".join(tokenizer.batch_decode(said, skip_special_tokens=True)))
+"""
+
+
+def test_the_folder_answers_where_monolayer_cannot_be_imported(gpt2: Path, tmp_path: Path) -> None:
+    folder = ml.attach(gpt2, FACTS).save(tmp_path / "new")
+    command = [sys.executable, "-I", "-c", CLEAN, str(folder), *FACTS]
+    quiet = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path, env=quiet)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip("\n").split("|") == list(FACTS.values())
 
 
 # -- what is refused --------------------------------------------------------------------------------------------

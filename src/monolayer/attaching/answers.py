@@ -12,11 +12,14 @@ from importlib.util import find_spec
 
 from monolayer.arrays import Ints
 from monolayer.attaching.directions import Directions
+from monolayer.attaching.facts import end_token
 from monolayer.attaching.neurons import Neurons
 from monolayer.attaching.running import Running
 from monolayer.data import Sequences
+from monolayer.errors import DataError
+from monolayer.huggingface.bare import LanguageModel
 from monolayer.huggingface.cutting import cut_prompts, tokenizer_of
-from monolayer.huggingface.host import Host
+from monolayer.huggingface.host import TOKENIZER, Host, host_of
 from monolayer.huggingface.manifest import Manifest, prompt_digest
 
 LONGEST = 16
@@ -77,4 +80,15 @@ class Prompts:
         return said
 
 
-__all__ = ["LONGEST", "Prompts", "can_generate"]
+def continuations(model: LanguageModel, data: Sequences, longest: int) -> list[str]:
+    """How the language model in a folder goes on from each prompt, up to its end token; `longest`: a stored answer."""
+    content = model.opened.content
+    if TOKENIZER not in content:
+        raise DataError(f"{model.opened.path} has no {TOKENIZER}, which cuts prompts: save its tokenizer into it")
+    host = host_of(model.config, model.opened.tensors)
+    running, tokenizer = Running(host, model.opened.path, whole=True), tokenizer_of(content[TOKENIZER])
+    said = running.continued(cut_prompts(content[TOKENIZER], data), max(LONGEST, longest), end_token(host, content))
+    return [tokenizer.decode(ids) for ids in said]
+
+
+__all__ = ["LONGEST", "Prompts", "can_generate", "continuations"]
