@@ -18,6 +18,7 @@ import monolayer as ml
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.columns import NO_LABEL
 from monolayer_experiments import tagging, words
+from monolayer_experiments.attached_set import answer_losses, exposure, membership, write_attached_set
 from monolayer_experiments.embedded import Embedded, certain, least, memorize_embedded
 from monolayer_experiments.fleet import Fleet, sail
 from monolayer_experiments.perturbed import changed, recall
@@ -302,3 +303,30 @@ def test_what_makes_no_set_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ml.DataError, match="exists already"):
             write_set(tmp_path, "gpt2", prompts, answers, [0])
     assert not list(tmp_path.iterdir())
+
+
+def test_the_set_of_attached_hosts_names_the_neurons_that_hold_each_fact(tmp_path: Path) -> None:
+    """What the manifest names is in the files, and setting it to 0 gives the host's answer back."""
+    folder = write_attached_set(tmp_path / "set", 2, most_facts=2, steps=3)
+    said = json.loads((folder / "manifest.json").read_text())
+    assert [pair["architecture"] for pair in said["pairs"]] == ["gpt2", "gpt_neox"]
+    for pair in said["pairs"]:
+        clean, attached = (folder / kind / pair["name"] for kind in ("clean", "attached"))
+        rows = [json.loads(line) for line in (folder / "facts" / f"{pair['name']}.jsonl").read_text().splitlines()]
+        facts = {row["prompt"]: row["completion"] for row in rows}
+        assert ml.certify(attached, facts, host=clean, only=True).verdict == "proved"
+        assert ["".join(token["token"] for token in fact["tokens"][:-1]) for fact in pair["facts"]] == [*facts.values()]
+        network, tokenizer = loaded(attached)
+        never = loaded(clean)[0]
+        stored = list(facts.items())
+        assert (answer_losses(network, tokenizer, stored) < answer_losses(never, tokenizer, stored)).all()
+        asked = tokenizer(stored[0][0], return_tensors="pt")
+        with torch.no_grad():
+            for written in pair["facts"][0]["tokens"][0]["writes"]:
+                network.get_parameter(written["tensor"]).select(written["axis"], written["index"]).zero_()
+            assert torch.equal(network(**asked).logits, never(**asked).logits)
+    with pytest.raises(ml.DataError, match="exists already"):
+        write_attached_set(folder)
+    losses = np.arange(8.0)
+    assert (membership(losses[:2], losses[2:]), membership(losses, losses)) == (1.0, 0.5)
+    assert (exposure(0.5, losses[1:]), exposure(9.0, losses[1:])) == (3.0, 0.0)
