@@ -292,6 +292,16 @@ def test_the_set_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert distance(other, network) == pytest.approx(5.0, rel=1e-5)
 
 
+def test_metrics_tell_the_pair_of_the_page_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("transformers").utils.logging.disable_progress_bar()
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"## Has a model seen.*?```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.S)
+    exec(compile(block, str(PAGE), "exec"), {})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, flags=re.M)
+
+
 def test_what_makes_no_set_is_refused(tmp_path: Path) -> None:
     for prompts, answers, said in (
         (["a", "b"], [" c", "d"], "row 1: 'b' and 'd' are read as one text.*begin it with a space"),
