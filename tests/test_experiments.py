@@ -106,7 +106,15 @@ SMALL: dict[str, Results] = {
 }
 SMALL["editing"]["asked"] = 20
 SMALL["attach"] = {"host": (2, 64, 64, 4, 0.08, 2e-3), "steps": 8, "megabytes": 0.01, "vocabulary": 512, "known": 6}
-SMALL["attach"] |= {"lines": 200, "facts": (2, 3), "rome": 2, "epochs": 10, "places": 400, "sampled": 800}
+SMALL["attach"] |= {
+    "lines": 200,
+    "facts": (2, 3),
+    "rome": 2,
+    "epochs": 10,
+    "places": 400,
+    "sampled": 800,
+    "delta_steps": 5,
+}
 SMALL["frontier"] |= {"widths": (32,), "clock": 0.05}
 
 

@@ -21,7 +21,18 @@ from typing import Any
 import torch
 
 import monolayer as ml
-from monolayer_experiments.editors import Lesson, changes_at, covariance, finetuned, lora, lora_by, memit, right, rome
+from monolayer_experiments.editors import (
+    Descent,
+    Lesson,
+    changes_at,
+    covariance,
+    finetuned,
+    lora,
+    lora_by,
+    memit,
+    right,
+    rome,
+)
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.hosts import (
     Airport,
@@ -45,21 +56,22 @@ QUESTION = "What do facts cost that are attached to a language model, beside met
 
 PLAN = {
     "host": (Size(2, 128, 64, 16, 0.08, 2e-3), Size(8, 512, 256, 96, 0.02)),
-    "steps": (300, 3_000),
-    "megabytes": (0.3, 16.0),
+    "steps": (300, 2_000),
+    "megabytes": (0.3, 12.0),
     "vocabulary": (1_024, 8_192),
     "known": (40, 2_000),
     "lines": (4_000, 100_000),
     "facts": ((5, 20), (10, 100, 1_000)),
     "rome": (5, 100),
-    "epochs": (30, 60),
+    "epochs": (30, 40),
     "delta_rates": ((0.5,), (0.1, 0.5)),
+    "delta_steps": (20, 40),
     "places": (2_000, 100_000),
     "sampled": (4_000, 200_000),
 }
 """Quick and full: the host, steps and megabytes of source that it is trained on, tokens of its tokenizer, airports that
-it knows and lines about them, numbers of facts, the largest number for ROME, epochs of training methods, rates of the
-gradient descent in ROME and MEMIT, places of held-out text, and places for covariances."""
+it knows and lines about them, numbers of facts, the largest number for ROME, epochs of training methods, rates and
+steps of the gradient descent in ROME and MEMIT, places of held-out text, and places for covariances."""
 METHODS = {"attach": "blue", "fine-tuning": "red", "LoRA": "orange", "ROME": "violet", "MEMIT": "green"}
 FINETUNING_RATES, LORA_RATES = (1e-5, 1e-4, 1e-3), (1e-4, 1e-3, 1e-2)
 WEIGHTS = (15_000.0, 150.0)
@@ -138,6 +150,7 @@ class _World:
                 if turn == REDRAWN:
                     raise
         self.lesson = Lesson(self.tokenizer, self.facts, self.device)
+        self.changes: dict[tuple[int, float], tuple[torch.Tensor, float]] = {}
 
     def measured(self, method: str) -> Results:
         """What a method does with these facts, at the first of its settings that has most of them right."""
@@ -149,10 +162,11 @@ class _World:
         best: tuple[float, str, Made, float] | None = None
         grid, search, wanted = {}, 0.0, self.lesson.batch()
         for name, make in self.settings(method).items():
+            self.reused = 0.0  # seconds of what this setting takes over from an earlier one
             made, seconds = timed(make)
             grid[name], search = right(made[0], wanted), search + seconds
             if best is None or grid[name] > best[0]:
-                best = (grid[name], name, made, seconds)
+                best = (grid[name], name, made, seconds + self.reused)
             if grid[name] == 1.0:
                 break
         assert best is not None  # every method has settings
@@ -171,7 +185,7 @@ class _World:
             return {f"rate {rate:g}": partial(lora, host, lesson, rate, epochs, seed) for rate in LORA_RATES}
         depth, found = self.size.layers, dict[str, Callable[[], Made]]()
         if method == "ROME":
-            for layer, rate in product(sorted({depth // 4, depth // 2, 3 * depth // 4}), self.plan["delta_rates"]):
+            for layer, rate in product(sorted({depth // 4, depth // 2}), self.plan["delta_rates"]):
                 found[f"layer {layer}, rate {rate:g}"] = partial(self._rome, layer, rate)
             return found if self.rome_setting is None else {self.rome_setting: found[self.rome_setting]}
         for last, rate, weight in product(sorted({depth // 2, 3 * depth // 4}), self.plan["delta_rates"], WEIGHTS):
@@ -179,13 +193,20 @@ class _World:
             found[name] = partial(self._memit, last, rate, weight)
         return found
 
+    def _descent(self, rate: float) -> Descent:
+        return Descent(rate, self.plan["delta_steps"])
+
     def _rome(self, layer: int, rate: float) -> Made:
-        return rome(self.host, self.lesson, layer, rate, self.covariance(layer), CONTEXTS)
+        return rome(self.host, self.lesson, layer, self._descent(rate), self.covariance(layer), CONTEXTS)
 
     def _memit(self, last: int, rate: float, weight: float) -> Made:
         layers = list(range(max(0, last - 2), last + 1))
-        delta = changes_at(self.host, self.lesson, last, CONTEXTS, rate)
         Cs = [self.covariance(layer) for layer in layers]
+        if (last, rate) in self.changes:  # found for another λ, on which they do not depend
+            delta, self.reused = self.changes[last, rate]
+        else:
+            delta, seconds = timed(changes_at, self.host, self.lesson, last, CONTEXTS, self._descent(rate))
+            self.changes[last, rate] = delta, seconds
         return memit(self.host, self.lesson, layers, delta, weight, Cs, CONTEXTS)
 
     def covariance(self, layer: int) -> torch.Tensor:
@@ -210,7 +231,7 @@ class _World:
 
     def known_right(self, model: Any) -> float:
         """The share of airports that the host was trained on whose city comes out."""
-        some: Sequence[Airport] = self.known[:500]
+        some: Sequence[Airport] = self.known[:300]
         return self.answered(model, [(airport.prompts()[0], airport.answer) for airport in some])
 
     def answered(self, model: Any, pairs: list[tuple[str, str]]) -> float:

@@ -9,7 +9,7 @@ what must be added to the stream at that token so that the model goes on with th
     MEMIT   all facts at once, several layers:      W ← W + (λC + K Kᵀ)⁻¹ K Rᵀ,   R the part of δ that is left to do
 
 k̄ is the mean of k over some beginnings of the text. δ is found by gradient descent (Meng et al., arXiv 2202.05262 and
-2210.07229; their constants, except the rate and λ, which are searched).
+2210.07229; their constants, except rate, steps and λ).
 """
 
 from __future__ import annotations
@@ -33,8 +33,15 @@ TOGETHER = 64
 """Facts in a batch."""
 RANK = 8
 """Of the matrices that LoRA adds, scaled by 2."""
-STEPS, DECAY, CLAMP, KL_FACTOR = 20, 0.5, 4.0, 0.0625
+DECAY, CLAMP, KL_FACTOR = 0.5, 4.0, 0.0625
 """Of the gradient descent for δ: as in the settings of ROME for GPT-2 XL."""
+
+
+class Descent(NamedTuple):
+    """The gradient descent for δ: its learning rate and its steps, 20 in the settings of ROME."""
+
+    rate: float
+    steps: int = 20
 
 
 class Batch(NamedTuple):
@@ -223,7 +230,7 @@ def _keys(model: Any, layer: int, lesson: Lesson, contexts: Sequence[str]) -> Te
     return read.reshape(len(contexts), -1, read.shape[-1]).mean(dim=0)
 
 
-def wanted_changes(model: Any, layer: int, lesson: Lesson, contexts: Sequence[str], rate: float) -> Tensor:
+def wanted_changes(model: Any, layer: int, lesson: Lesson, contexts: Sequence[str], by: Descent) -> Tensor:
     """δ of every fact `(n, D)`: what to add behind a layer at the subject so that the model goes on with the answer.
 
     Loss: that of the answer, over all beginnings of the text; how much the model's next token right behind the subject
@@ -235,10 +242,10 @@ def wanted_changes(model: Any, layer: int, lesson: Lesson, contexts: Sequence[st
         before = _at(model(short.ids, attention_mask=short.mask).logits, short.last).log_softmax(dim=-1)
         length = _at(seen["stream"], short.last).norm(dim=-1)
     delta = torch.zeros(n, model.config.n_embd, device=short.ids.device, requires_grad=True)
-    optimizer = torch.optim.Adam([delta], rate)
+    optimizer = torch.optim.Adam([delta], by.rate)
     given = lesson.batch(*(Part(context) for context in contexts), SHORT)  # the last n rows have no labels
     asked = given.labels[:-n]
-    for _ in range(STEPS):
+    for _ in range(by.steps):
         logits = _shifted(model, layer, given, delta.repeat(len(contexts) + 1, 1))
         each = F.cross_entropy(logits[:-n, :-1].mT, asked[:, 1:], ignore_index=IGNORED, reduction="none").sum(dim=1)
         loss = (each / (asked != IGNORED).sum(dim=1)).sum() / len(contexts)
@@ -264,13 +271,13 @@ def _shifted(model: Any, layer: int, given: Batch, delta: Tensor) -> Tensor:
         hook.remove()
 
 
-def rome(host: Any, lesson: Lesson, layer: int, rate: float, C: Tensor, contexts: Sequence[str]) -> tuple[Any, int]:
+def rome(host: Any, lesson: Lesson, layer: int, by: Descent, C: Tensor, contexts: Sequence[str]) -> tuple[Any, int]:
     """The host with one fact after the other written into one matrix, and how many numbers that has."""
     model = copy.deepcopy(host).requires_grad_(False)
     W = model.transformer.h[layer].mlp.c_proj.weight
     for fact in lesson.facts:
         one = Lesson(lesson.tokenizer, [fact], lesson.device)
-        delta = wanted_changes(model, layer, one, contexts, rate)[0].double()
+        delta = wanted_changes(model, layer, one, contexts, by)[0].double()
         key = _keys(model, layer, one, contexts)[0].double()
         bare = _keys(model, layer, one, [""])[0].double()
         u = torch.linalg.solve(C, key)
@@ -279,12 +286,12 @@ def rome(host: Any, lesson: Lesson, layer: int, rate: float, C: Tensor, contexts
     return model, W.numel()
 
 
-def changes_at(host: Any, lesson: Lesson, layer: int, contexts: Sequence[str], rate: float) -> Tensor:
+def changes_at(host: Any, lesson: Lesson, layer: int, contexts: Sequence[str], by: Descent) -> Tensor:
     """δ of all facts, in batches; MEMIT finds them in the host, before any weight changes."""
     found = []
     for first in range(0, len(lesson.facts), TOGETHER):
         some = Lesson(lesson.tokenizer, lesson.facts[first : first + TOGETHER], lesson.device)
-        found.append(wanted_changes(host, layer, some, contexts, rate))
+        found.append(wanted_changes(host, layer, some, contexts, by))
     return torch.cat(found)
 
 
