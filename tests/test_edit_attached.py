@@ -106,6 +106,8 @@ def test_compare_and_inspect_show_what_was_attached_also_where_nothing_says_so(
     assert (found.facts_one, found.facts_two, found.only_two) == (None, 12, 36)
     assert (found.asked, found.answers) == (4, 2)
     assert ml.compare(host, host).same
+    with pytest.raises(ml.DataError, match=r"can be compared with the folder of another one .*nothing is none"):
+        ml.compare(host, tmp_path / "nothing")
     assert ml.compare(host, ml.attach(host, dict(ROWS[:1]))).two_alone  # in memory
     # Nothing that says so is left: the tensors still show it.
     bare = tmp_path / "bare"

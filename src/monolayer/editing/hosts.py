@@ -21,6 +21,7 @@ from monolayer.editing.record import FACTS_SHOWN
 from monolayer.errors import DataError
 from monolayer.huggingface.bare import BareLayer, LanguageModel, language_model
 from monolayer.huggingface.host import COPIED
+from monolayer.huggingface.hosts import HOSTS
 from monolayer.huggingface.manifest import is_attached
 from monolayer.huggingface.tensors import Tensor
 from monolayer.table import plural
@@ -90,7 +91,8 @@ def _planted(bare: tuple[BareLayer, ...], facts: int | None) -> str:
 def language_models(one: Any, two: Any) -> Iterator[tuple[LanguageModel, LanguageModel] | None]:
     """The language models in two folders, or of `Attached`, if at least one is not a folder that `attach` wrote.
 
-    None where both are, or one is no language model: then they are compared as models of monolayer.
+    None where both are, or neither is a language model: then they are compared as models of monolayer. A `DataError`
+    where only one of them is a language model.
     """
     if _attached(one) and _attached(two):
         yield None
@@ -103,6 +105,12 @@ def language_models(one: Any, two: Any) -> Iterator[tuple[LanguageModel, Languag
             return language_model(model) if isinstance(model, str | os.PathLike) else None
 
         first, second = opened(one), opened(two)
+        for mine, other in ((first, two), (second, one)):
+            if mine is not None and (first is None or second is None):
+                raise DataError(
+                    f"one of the two is a language model ({mine.opened.path}); it can be compared with the folder of "
+                    f"another one of {', '.join(HOSTS)}, and {other} is none"
+                )
         yield None if first is None or second is None else (first, second)
 
 
