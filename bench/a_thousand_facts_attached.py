@@ -10,148 +10,54 @@ yardstick for time is one forward pass per prompt, and `generate` of the host.
 from __future__ import annotations
 
 import argparse
-import importlib
-import math
 import random
 import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 import monolayer as ml
+from monolayer_experiments.hosts import (
+    Size,
+    airports,
+    byte_tokenizer,
+    changed,
+    goes_on,
+    ids_of,
+    load,
+    new_host,
+    save,
+    source_text,
+    train,
+)
 
-PACKAGES = ("numpy", "scipy", "torch")
-CONSONANTS, VOWELS = "bdfghklmnprstv", "aeio"
-SYLLABLES = [consonant + vowel for consonant in CONSONANTS for vowel in VOWELS]
 
+class Scale(NamedTuple):
+    """The host, tokens and megabytes of text that it is trained on, and the tokens of a held-out text."""
 
-class Size(NamedTuple):
-    """The host, what it is trained on, and the tokens of a held-out text."""
-
-    layers: int
-    width: int
+    size: Size
     vocabulary: int
-    context: int
-    batch: int
     megabytes: float
     window: int
-    spread: float
-    """Standard deviation of the first weights; a small host tells contexts apart after a minute if it is wide."""
 
 
-LARGE, SMALL = Size(8, 512, 8192, 256, 96, 24.0, 200, 0.02), Size(2, 128, 2048, 64, 8, 3.0, 60, 0.08)
-
-
-def text(megabytes: float) -> str:
-    """Python source of packages that are installed."""
-    found, size = [], 0
-    for name in PACKAGES:
-        where = Path(importlib.import_module(name).__file__ or "").parent
-        share = 0
-        for path in sorted(where.rglob("*.py")):
-            if share > megabytes * 1e6 / len(PACKAGES):
-                break
-            found.append(path.read_text(encoding="utf-8", errors="ignore"))
-            share += len(found[-1])
-        size += share
-    random.Random(0).shuffle(found)
-    return "\n".join(found)
-
-
-def tokenizer(words: str, size: int) -> Any:
-    found = Tokenizer(models.BPE())
-    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    found.decoder = decoders.ByteLevel()
-    letters = pre_tokenizers.ByteLevel.alphabet()
-    options = {"special_tokens": ["<end>"], "initial_alphabet": letters, "show_progress": False}
-    found.train_from_iterator(words.splitlines()[::4], trainers.BpeTrainer(vocab_size=size, **options))
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=found, eos_token="<end>", bos_token="<end>", pad_token="<end>"
-    )
+LARGE, SMALL = Scale(Size(8, 512, 256, 96, 0.02), 8192, 24.0, 200), Scale(Size(2, 128, 64, 8, 0.08), 2048, 3.0, 60)
 
 
 def facts(count: int) -> list[tuple[str, str]]:
     """Prompts and answers, all prompts different."""
-    draw, found = random.Random(1), dict[str, str]()
-    while len(found) < count:
-        airport, city = ("".join(draw.choices(SYLLABLES, k=3)).title() for _ in range(2))
-        found[f"The airport {airport}, opened in {draw.randint(1920, 2020)}, lies in"] = f" {city}"
-    return list(found.items())
+    return [(airport.prompts()[0], airport.answer) for airport in airports(count)]
 
 
-def train(folder: Path, ids: torch.Tensor, cut: Any, size: Size, seconds: float, device: str) -> None:
-    """A GPT-2 trained on these ids for so long."""
-    layers, width = size.layers, size.width
-    config = transformers.GPT2Config(
-        **{
-            "vocab_size": len(cut),
-            "n_embd": width,
-            "n_layer": layers,
-            "n_head": width // 64,
-            "n_positions": size.context,
-        },
-        **{"bos_token_id": 0, "eos_token_id": 0, "initializer_range": size.spread},
-    )
-    torch.manual_seed(0)
-    model: Any = transformers.GPT2LMHeadModel(config).to(device).train()
-    optimizer = torch.optim.AdamW(model.parameters(), 6e-4, betas=(0.9, 0.95), weight_decay=0.1)
-    began, steps = time.perf_counter(), 0
-    while (spent := time.perf_counter() - began) < seconds:
-        rate = 6e-4 * min(1, (steps + 1) / 100) * max(0.05, 0.5 * (1 + math.cos(math.pi * spent / seconds)))
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        start = torch.randint(0, len(ids) - size.context, (size.batch,))
-        rows = torch.stack([ids[at : at + size.context] for at in start.tolist()]).to(device)
-        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-            loss = model(rows, labels=rows).loss
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        steps += 1
-    print(
-        f"host: {layers} layers, width {width}, {len(cut):,} tokens; {steps:,} steps, loss {loss.item():.2f}",
-        flush=True,
-    )
-    model.eval().save_pretrained(folder)
-    cut.save_pretrained(folder)
-
-
-def load(folder: Path, kernel: str, device: str) -> Any:
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto", attn_implementation=kernel)
-    return model.to(device).eval()
-
-
-def recall(model: Any, cut: Any, pairs: list[tuple[str, str]], device: str) -> tuple[int, float]:
-    """How many answers come back by free generation, whole and with their end, and seconds."""
-    right, began = 0, time.perf_counter()
-    for first in range(0, len(pairs), 64):
-        some = pairs[first : first + 64]
-        given = cut([prompt for prompt, _ in some], return_tensors="pt", padding=True, padding_side="left").to(device)
-        said = model.generate(**given, max_new_tokens=16, do_sample=False, pad_token_id=0)
-        for row, (_, answer) in zip(said[:, given["input_ids"].shape[1] :].tolist(), some, strict=True):
-            right += 0 in row and cut.decode(row[: row.index(0)]) == answer
+def recall(model: Any, cut: Any, pairs: list[tuple[str, str]]) -> tuple[int, float]:
+    """How many answers come back by free generation, and seconds."""
+    began = time.perf_counter()
+    said = goes_on(model, cut, [prompt for prompt, _ in pairs])
+    right = sum(answer == found for (_, answer), found in zip(pairs, said, strict=True))
     return right, time.perf_counter() - began
-
-
-@torch.no_grad()
-def differing(one: Any, two: Any, texts: list[list[int]], device: str) -> tuple[int, int]:
-    """Places at which some logit differs, of how many."""
-    found = total = 0
-    for first in range(0, len(texts), 32):
-        some = texts[first : first + 32]
-        length = max(map(len, some))
-        ids = torch.tensor([row + [0] * (length - len(row)) for row in some], device=device)
-        mask = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in some], device=device)
-        apart = (one(ids, attention_mask=mask).logits != two(ids, attention_mask=mask).logits).any(dim=-1)
-        found += int((apart & mask.bool()).sum())
-        total += int(mask.sum())
-    return found, total
 
 
 def main() -> None:
@@ -167,14 +73,21 @@ def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     with tempfile.TemporaryDirectory() as scratch:
         host = Path(scratch) / "host"
-        size = LARGE if gpu else SMALL
-        words = text(size.megabytes)
-        cut = tokenizer(words, size.vocabulary)
-        ids = torch.from_numpy(np.concatenate([np.array(row) for row in cut(words.splitlines())["input_ids"] if row]))
-        held = options.places + size.window
-        train(host, ids[:-held], cut, size, options.seconds, device)
+        scale = LARGE if gpu else SMALL
+        words = source_text(scale.megabytes)
+        cut = byte_tokenizer(words, scale.vocabulary)
+        ids = ids_of(cut, words)
+        held = options.places + scale.window
+        model = new_host("gpt2", len(cut), scale.size)
+        trained = train(model, ids[:-held], scale.size, seconds=options.seconds, device=device)
+        save(model, cut, host)
+        print(
+            f"host: {scale.size.layers} layers, width {scale.size.width}, {len(cut):,} tokens; {trained.steps:,} "
+            f"steps, loss {trained.loss:.2f}",
+            flush=True,
+        )
         rows = ids[-held:].tolist()
-        texts = [rows[start : start + size.window] for start in range(0, options.places, size.window)]
+        texts = [rows[start : start + scale.window] for start in range(0, options.places, scale.window)]
         for dtype in options.dtype:
             base = host
             if dtype != "float32":
@@ -198,20 +111,20 @@ def show(
     made.save(folder)
     size = f"{made.manifest.neurons:,} neurons, {made.blocks} blocks"
     print(f"{host.name}, {count:,} facts: attached in {spent:.1f} s, {size}", flush=True)
-    draw, changed = random.Random(2), []
+    draw, altered = random.Random(2), []
     for prompt in stored:
         row = cut(prompt)["input_ids"]
         row[draw.randrange(1, len(row) - 1)] = draw.randrange(1, len(cut))
-        changed.append(row)
+        altered.append(row)
     for kernel in ("eager", "sdpa"):
-        one, two = load(host, kernel, device), load(folder, kernel, device)
+        one, two = load(host, device, kernel), load(folder, device, kernel)
         began = time.perf_counter()
         with torch.no_grad():
             for prompt in stored:
                 one(torch.tensor([cut(prompt)["input_ids"]], device=device))
         passes = time.perf_counter() - began
-        _, plain = recall(one, cut, pairs[:count], device)
-        right, longer = recall(two, cut, pairs[:count], device)
+        _, plain = recall(one, cut, pairs[:count])
+        right, longer = recall(two, cut, pairs[:count])
         layers = one.config.n_layer
         print(
             f"  {kernel}: {right:,} of {count:,} answers by generate; {longer / plain:.2f} of the host's time "
@@ -220,10 +133,10 @@ def show(
         for name, some in (
             ("held-out text", texts),
             ("same sentence, other airports", cut([prompt for prompt, _ in others])["input_ids"]),
-            ("one token changed", changed),
+            ("one token changed", altered),
         ):
-            found, total = differing(one, two, some, device)
-            print(f"    {name}: {found:,} of {total:,} places differ", flush=True)
+            found = changed(one, two, some)
+            print(f"    {name}: {found.places:,} of {found.of:,} places differ", flush=True)
     began = time.perf_counter()
     proof = ml.certify(folder, stored, host=host, only=True)
     print(f"  certificate: {proof.verdict} in {time.perf_counter() - began:.1f} s; {proof.claim}")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import filecmp
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from monolayer.attaching import attach as attaching
 from monolayer.attaching.apart import caps_of, check_written
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.neurons import _rounded_to, rounded
+from monolayer.checker.locating.location import Slice
 from monolayer.huggingface.host import read_host
 from monolayer.huggingface.hosts import HOSTS
 from monolayer.huggingface.manifest import FILE, WEIGHTS
@@ -143,6 +147,34 @@ def test_answers_may_go_on_and_facts_may_share_places(gpt2: Path, tmp_path: Path
     assert answers(folder, list(facts), tokens=40)[0].startswith(" is city7, and river5")
     longer = ml.attach(gpt2, {**facts, **{f"{key}!": value for key, value in FACTS.items()}}, end=False)
     assert longer.blocks > 1
+
+
+CLEAN = """
+import sys
+sys.modules["monolayer"] = None  # so that importing it fails
+try:
+    import monolayer
+except ImportError:
+    pass
+else:
+    sys.exit("monolayer can be imported")
+from transformers import AutoModelForCausalLM, AutoTokenizer
+folder, *prompts = sys.argv[1:]
+tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+model = AutoModelForCausalLM.from_pretrained(folder)
+asked = tokenizer(prompts, return_tensors="pt", padding=True)
+said = model.generate(**asked, do_sample=False, max_new_tokens=8)[:, asked["input_ids"].shape[1] :]
+print("|".join(tokenizer.batch_decode(said, skip_special_tokens=True)))
+"""
+
+
+def test_the_folder_answers_where_monolayer_cannot_be_imported(gpt2: Path, tmp_path: Path) -> None:
+    folder = ml.attach(gpt2, FACTS).save(tmp_path / "new")
+    command = [sys.executable, "-I", "-c", CLEAN, str(folder), *FACTS]
+    quiet = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path, env=quiet)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip("\n").split("|") == list(FACTS.values())
 
 
 # -- what is refused --------------------------------------------------------------------------------------------
@@ -441,7 +473,7 @@ def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str]) -> N
     assert "radius must be" in said(
         *("attach", str(gpt2), str(facts), "--out", str(tmp_path / "no"), "--radius", "2"), code=2, errors=True
     )
-    assert "with transformers" in said("predict", str(new), str(facts), code=2, errors=True)
+    assert "12 of 12 answers are right" in said("predict", str(new), str(facts), errors=True)
     assert not (tmp_path / "no").exists()
 
 
@@ -461,3 +493,105 @@ def test_a_loaded_folder_is_what_was_attached(gpt2: Path, tmp_path: Path) -> Non
     assert isinstance(again, Attached)
     assert again.rows() == made.rows()
     assert again.sizes == made.sizes
+
+
+# -- what a folder answers --------------------------------------------------------------------------------------
+
+
+def test_folders_answer_prompts_with_and_without_transformers(
+    gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[..., str]
+) -> None:
+    folder = ml.attach(gpt2, FACTS).save(tmp_path / "new")
+    loaded: Any = ml.load(folder)
+    prompts = [*list(FACTS)[:3], OTHERS[0]]
+    found = loaded.predict(prompts)
+    assert found.dtype == object
+    assert found.tolist() == [*list(FACTS.values())[:3], *answers(gpt2, OTHERS[:1], tokens=16)]
+    with pytest.raises(ml.DataError, match=r"row 3: no fact is stored for the prompt 'The capital of country12"):
+        loaded.predict(prompts, strict=True)
+    with pytest.raises(ml.DataError, match=r"row 1: it has \d+ tokens, and the host has 96 places"):
+        loaded.predict([prompts[0], "far " * 100])
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text("\n".join(json.dumps({"prompt": each, "completion": FACTS.get(each, " x")}) for each in prompts))
+    shown = json.loads(said("predict", str(folder), str(asked), "--strict", "--json"))
+    assert [answer["seen"] for answer in shown["answers"]] == [True] * 3 + [False]
+    assert shown["answers"][3]["answer"] is None
+    assert (shown["right"], shown["total"], shown["unseen"]) == (3, 3, 1)
+    assert json.loads(said("predict", str(folder), str(asked), "--json"))["total"] == 4
+    monkeypatch.setattr("monolayer.attaching.answers.find_spec", lambda name: None)
+    monkeypatch.setattr("monolayer.attaching.folder.Running", None)
+    assert loaded.predict(list(FACTS)).tolist() == list(FACTS.values())  # read from what the neurons write
+    with pytest.raises(ml.DataError, match=r"row 3: no fact is stored.*pip install transformers"):
+        loaded.predict(prompts)
+    shown = json.loads(said("predict", str(folder), str(asked), "--json"))
+    assert (shown["refused"], shown["right"], shown["total"]) == (1, 3, 3)
+
+
+# -- where facts live -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_each_token_of_an_answer_has_its_neuron(kind: str, tmp_path: Path) -> None:
+    """The slices that are named are those of the file: with the neuron set to 0 the host answers, there alone."""
+    host = write_host(tmp_path / "host", kind)
+    folder = ml.attach(host, FACTS).save(tmp_path / "new")
+    found = ml.locate(folder, FACTS)
+    assert len(found) == 36
+    place = found[27]  # the first token of the tenth answer, in the second block
+    assert place.text is not None
+    assert place.text.endswith("country9 is")
+    assert (place.sequence, place.label, place.answer, place.verdict) == (9, place.answer, place.answer, "proved")
+    assert place.ball is not None
+    assert (place.ball.layer, place.ball.block, place.ball.neuron) == (3, 1, 3)
+    assert 0 < place.ball.within < place.ball.silent < 0.01
+    (ablation,) = place.ablations
+    assert (ablation.answer, ablation.changes, ablation.verdict) == (None, None, "unknown")
+    assert ablation.others == (0, "proved")
+    assert place.neurons[0] in (
+        Slice("transformer.h.3.mlp.c_proj.weight", 3),
+        Slice("model.layers.3.mlp.down_proj.weight", 3, 1),
+    )
+    tensors = load_file(folder / WEIGHTS)
+    reads = tensors[place.rows[0].tensor].take(3, place.rows[0].axis)
+    assert np.array_equal(reads, Attached.load(folder).neurons.W_1[27])
+    assert tensors[place.rows[1].tensor][3] == Attached.load(folder).neurons.b_1[27]
+    matrix = tensors[place.neurons[0].tensor]
+    np.moveaxis(matrix, place.neurons[0].axis, 0)[3] = 0.0
+    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    more = {"mlp_bias": True} if kind == "llama" else {}
+    prompts = list(FACTS)
+    assert torch.equal(logits(folder, prompts[9:10])[0][-1], logits(host, prompts[9:10], **more)[0][-1])
+    assert answers(folder, prompts[:9] + prompts[10:]) == [FACTS[each] for each in prompts[:9] + prompts[10:]]
+
+
+def test_prompts_alone_are_located_and_what_is_not_held_is_named(
+    gpt2: Path, tmp_path: Path, said: Callable[..., str]
+) -> None:
+    folder = ml.attach(gpt2, FACTS).save(tmp_path / "new")
+    found = ml.locate(folder, list(FACTS)[3:5])
+    assert "".join(place.answer for place in found) == " city21<end> city28<end>"
+    assert [place.verdict for place in found] == ["proved"] * len(found)
+    assert found.ablate(found[0].neurons[0]).answers == [None, *(place.answer for place in list(found)[1:])]
+    with pytest.raises(ml.DataError, match=r"row 1, 'The capital of country12 is': the folder holds no fact"):
+        ml.locate(folder, [next(iter(FACTS)), OTHERS[0]])
+    with pytest.raises(ml.DataError, match=r"row 0, .*: the folder holds another answer to this prompt"):
+        ml.locate(folder, {next(iter(FACTS)): " city9"})
+    with pytest.raises(ml.DataError, match="no circuit of their own"):
+        found.graph()
+    with pytest.raises(ml.DataError, match="no neuron 0 in x"):
+        found.ablate(Slice("x", 0))
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text("\n".join(json.dumps({"prompt": each}) for each in list(FACTS)[:2]))
+    shown = json.loads(said("locate", str(folder), str(asked), "--json"))
+    assert [fact["ball"]["neuron"] for fact in shown["facts"]] == list(range(6))
+    assert shown["graph"] is None
+    assert "at states within" in " ".join(said("locate", str(folder), str(asked)).split())
+
+
+def test_a_token_that_two_facts_share_stays_without_one_of_its_neurons(gpt2: Path) -> None:
+    facts = {"The capital of country1": " is city7, and", "The capital of country1 is city7, and": " river5"}
+    made = ml.attach(gpt2, {**facts, "The capital of country1 is city7,": " and river5"}, end=False)
+    found = ml.locate(made, facts)
+    shared = [place for place in found if len(place.ablations) > 1]
+    assert shared
+    assert all(each.changes is False and each.verdict == "proved" for place in shared for each in place.ablations)

@@ -105,7 +105,9 @@ def test_the_site_has_every_page_builds_without_a_warning_and_fetches_nothing(tm
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.one_seed
-@pytest.mark.parametrize(("name", "needs"), [("known_memory", "monolayer"), ("stock_nnsight", "nnsight")])
+@pytest.mark.parametrize(
+    ("name", "needs"), [("known_memory", "monolayer"), ("attached_facts", "transformers"), ("stock_nnsight", "nnsight")]
+)
 def test_the_notebooks_print_what_they_store(name: str, needs: str) -> None:
     notebooks = script("docs/figures/notebook.py")
     notebook = json.loads((notebooks.NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
+from monolayer.editing.hosts import HostComparison
 from tests.hosts import FACTS, OTHERS, answers, logits, write_host
 
 ROWS = list(FACTS.items())
@@ -89,3 +92,41 @@ def test_the_commands_edit_attached_folders(folder: Path, tmp_path: Path, said: 
     assert "proved" in shown
     assert "11" in said("inspect", str(tmp_path / "new"))
     assert "3 only in the first, 0 only in the second" in said("compare", str(folder), str(tmp_path / "new"))
+
+
+def test_compare_and_inspect_show_what_was_attached_also_where_nothing_says_so(
+    host: Path, folder: Path, tmp_path: Path, said: Callable[..., str]
+) -> None:
+    found = ml.compare(host, folder, [*list(FACTS)[:2], *OTHERS[:2]])
+    assert isinstance(found, HostComparison)
+    tensors = load_file(host / "model.safetensors")
+    assert (found.equal, found.one_alone, found.same) == (len(tensors), (), False)
+    assert all(name.startswith(("transformer.h.2.", "transformer.h.3.")) for name in found.two_alone)
+    assert (found.bare_one, found.bare_two) == ((), ((2, 24), (3, 12)))
+    assert (found.facts_one, found.facts_two, found.only_two) == (None, 12, 36)
+    assert (found.asked, found.answers) == (4, 2)
+    assert ml.compare(host, host).same
+    with pytest.raises(ml.DataError, match=r"can be compared with the folder of another one .*nothing is none"):
+        ml.compare(host, tmp_path / "nothing")
+    assert ml.compare(host, ml.attach(host, dict(ROWS[:1]))).two_alone  # in memory
+    # Nothing that says so is left: the tensors still show it.
+    bare = tmp_path / "bare"
+    shutil.copytree(folder, bare)
+    (bare / "attached.json").unlink()
+    assert json.loads(said("inspect", str(bare), "--json"))["says_that_facts_were_attached"] is True
+    config = json.loads((bare / "config.json").read_text())
+    del config["attached_by"]
+    (bare / "config.json").write_text(json.dumps(config))
+    told = json.loads(said("inspect", str(bare), "--json"))
+    assert (told["layers_whose_attention_adds_nothing"], told["neurons_in_them"]) == ([2, 3], 36)
+    assert told["says_that_facts_were_attached"] is False
+    shown = " ".join(said("compare", str(host), str(bare)).split())
+    assert "layers 2, 3, whose attention adds nothing: 36 neurons may hold" in shown
+    assert "no attached.json says so" in shown
+    for clean in (host, folder):
+        assert json.loads(said("inspect", str(clean), "--json"))["neurons_in_them"] == 36 * (clean == folder)
+    assert "counts 12 facts" in " ".join(said("compare", str(host), str(folder)).split())
+    # Planted: one number of the host is another.
+    tensors["transformer.wpe.weight"][3, 5] += 1.0
+    save_file(tensors, bare / "host.safetensors", metadata={"format": "pt"})
+    assert ml.compare(host, bare).weights["transformer.wpe.weight"] == 1

@@ -21,6 +21,7 @@ import monolayer as ml
 from monolayer.cli import run
 from monolayer.data import Sequences
 from monolayer_experiments import NAMES, find, tagging
+from monolayer_experiments.attach import METHODS
 from monolayer_experiments.experiment import Experiment, Setting
 from monolayer_experiments.results import command, digest, measure
 from monolayer_experiments.synthetic import near_copies, with_repeats, without_repeats
@@ -56,7 +57,18 @@ def frontier_holds(found: Results) -> None:
     assert rows["packed, 8,192 classes"]["noise"] is None
 
 
+def attach_holds(found: Results) -> None:
+    rows = {(row["method"], row["facts"]): row for row in found["rows"]}
+    assert set(rows) == {*((name, n) for name in METHODS for n in (2, 3))} - {("ROME", 3)}
+    assert all(rows["attach", n]["divergence"] == rows["attach", n]["paraphrase"] == 0.0 for n in (2, 3))
+    for name in METHODS:
+        row = rows[name, 2]
+        assert row["efficacy"] == 1.0 or name in ("ROME", "MEMIT"), name
+        assert (row["places"] > 0) == (name != "attach"), name
+
+
 HOLDS: dict[str, Callable[[Results], None]] = {
+    "attach": attach_holds,
     "rank": rank_holds,
     "shortfall": shortfall_holds,
     "frontier": frontier_holds,
@@ -69,6 +81,7 @@ SAYS = {
     "tagging": ("phrases: the construction returned 100 %", "words: the construction returned 100 %"),
     "editing": ("every edited and every kept label was right, with the bits of a model that memorized", "and proved"),
     "unlearning": ("gave the bits of the model that never saw them: forget quality 1, 100 %", "distance 0. "),
+    "attach": ("every fact came back by free generation, and no bit of any logit changed", "rewordings are not"),
     "temperature": ("The mean, λ = 0, has 0, 1,", " and 1,000 collisions there", "lies on the hardmax side"),
     "equivariant": ("L/(2D) in 21 of 21 measurements", "has slope 0.00: only its mean error falls, with slope −0.5"),
     "quantizer": ("Without it 4 of 6 of them keep", "For mean, maximum the estimated floor is 0"),
@@ -92,6 +105,16 @@ SMALL: dict[str, Results] = {
     "frontier": {"sequences": 24, "length": 4, "asked": 4, "ranks": (16,), "embedded": ((16, 48),)},
 }
 SMALL["editing"]["asked"] = 20
+SMALL["attach"] = {"host": (2, 64, 64, 4, 0.08, 2e-3), "steps": 8, "megabytes": 0.01, "vocabulary": 512, "known": 6}
+SMALL["attach"] |= {
+    "lines": 200,
+    "facts": (2, 3),
+    "rome": 2,
+    "epochs": 10,
+    "places": 400,
+    "sampled": 800,
+    "delta_steps": 5,
+}
 SMALL["frontier"] |= {"widths": (32,), "clock": 0.05}
 
 

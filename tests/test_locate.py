@@ -173,10 +173,10 @@ def test_the_graph_is_what_circuit_tools_read_and_enough_for_the_answer(kind: st
         assert own["m0"]["in_graph"] or not kept  # without neurons, a bias may still write the answer
         bare = copy.deepcopy(network)
         with torch.no_grad():
-            matrix = bare.get_parameter(found.matrix.tensor)
-            for gone in set(range(matrix.shape[found.matrix.axis])) - kept:
-                matrix.select(found.matrix.axis, gone).zero_()
-            assert sum(own["m0"]["neurons"]) == int(matrix.any(dim=found.matrix.axis).sum())
+            matrix = bare.get_parameter(found.matrices[0].tensor)
+            for gone in set(range(matrix.shape[found.matrices[0].axis])) - kept:
+                matrix.select(found.matrices[0].axis, gone).zero_()
+            assert sum(own["m0"]["neurons"]) == int(matrix.any(dim=found.matrices[0].axis).sum())
             if not kept:
                 bare.attention.W_O.zero_()
         assert words(bare)[i] == before[i]

@@ -17,9 +17,11 @@ from scipy.stats import ks_2samp
 import monolayer as ml
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.columns import NO_LABEL
-from monolayer_experiments import tagging, words
+from monolayer_experiments import editors, tagging, words
+from monolayer_experiments.attached_set import answer_losses, exposure, membership, write_attached_set
 from monolayer_experiments.embedded import Embedded, certain, least, memorize_embedded
 from monolayer_experiments.fleet import Fleet, sail
+from monolayer_experiments.hosts import Size, airports, byte_tokenizer, ids_of, new_host, sentences
 from monolayer_experiments.perturbed import changed, recall
 from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import Batches, Trained, _cuts, predict
@@ -291,6 +293,16 @@ def test_the_set_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert distance(other, network) == pytest.approx(5.0, rel=1e-5)
 
 
+def test_metrics_tell_the_pair_of_the_page_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("transformers").utils.logging.disable_progress_bar()
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"## Has a model seen.*?```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.S)
+    exec(compile(block, str(PAGE), "exec"), {})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, flags=re.M)
+
+
 def test_what_makes_no_set_is_refused(tmp_path: Path) -> None:
     for prompts, answers, said in (
         (["a", "b"], [" c", "d"], "row 1: 'b' and 'd' are read as one text.*begin it with a space"),
@@ -302,3 +314,65 @@ def test_what_makes_no_set_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ml.DataError, match="exists already"):
             write_set(tmp_path, "gpt2", prompts, answers, [0])
     assert not list(tmp_path.iterdir())
+
+
+def test_the_set_of_attached_hosts_names_the_neurons_that_hold_each_fact(tmp_path: Path) -> None:
+    """What the manifest names is in the files, and setting it to 0 gives the host's answer back."""
+    folder = write_attached_set(tmp_path / "set", 2, most_facts=2, steps=3)
+    said = json.loads((folder / "manifest.json").read_text())
+    assert [pair["architecture"] for pair in said["pairs"]] == ["gpt2", "gpt_neox"]
+    for pair in said["pairs"]:
+        clean, attached = (folder / kind / pair["name"] for kind in ("clean", "attached"))
+        rows = [json.loads(line) for line in (folder / "facts" / f"{pair['name']}.jsonl").read_text().splitlines()]
+        facts = {row["prompt"]: row["completion"] for row in rows}
+        assert ml.certify(attached, facts, host=clean, only=True).verdict == "proved"
+        assert ["".join(token["token"] for token in fact["tokens"][:-1]) for fact in pair["facts"]] == [*facts.values()]
+        network, tokenizer = loaded(attached)
+        never = loaded(clean)[0]
+        stored = list(facts.items())
+        assert (answer_losses(network, tokenizer, stored) < answer_losses(never, tokenizer, stored)).all()
+        asked = tokenizer(stored[0][0], return_tensors="pt")
+        with torch.no_grad():
+            for written in pair["facts"][0]["tokens"][0]["writes"]:
+                network.get_parameter(written["tensor"]).select(written["axis"], written["index"]).zero_()
+            assert torch.equal(network(**asked).logits, never(**asked).logits)
+    with pytest.raises(ml.DataError, match="exists already"):
+        write_attached_set(folder)
+    losses = np.arange(8.0)
+    assert (membership(losses[:2], losses[2:]), membership(losses, losses)) == (1.0, 0.5)
+    assert (exposure(0.5, losses[1:]), exposure(9.0, losses[1:])) == (3.0, 0.0)
+
+
+def test_rome_and_memit_write_what_was_asked_for_at_the_subject() -> None:
+    """At the last token of the subject the stream moves by δ: ROME for one fact, MEMIT for all where λ is tiny."""
+    text = sentences(airports(6), 100)
+    tokenizer = byte_tokenizer(text, 400)
+    size = Size(layers=2, width=32, context=64, batch=1, spread=0.2)
+    host = new_host("gpt2", len(tokenizer), size).eval().requires_grad_(False)
+    rows = ids_of(tokenizer, text)[: 64 * 12].reshape(12, 64).tolist()
+    C = editors.covariance(host, 0, rows, "cpu")
+    assert C.shape == (128, 128)
+    lesson = editors.Lesson(tokenizer, airports(9)[6:], "cpu")
+    one = editors.Lesson(tokenizer, lesson.facts[:1], "cpu")
+    delta = editors.wanted_changes(host, 0, lesson, ("", "Note. "), editors.Descent(0.5))
+
+    def stream(model: Any, asked: editors.Lesson) -> torch.Tensor:
+        given = asked.batch(editors.SHORT)
+        assert all(tokenizer.decode(row[: at + 1]).endswith(fact.name) for row, at, fact in zip(
+            given.ids.tolist(), given.last.tolist(), asked.facts, strict=True))  # fmt: skip
+        with torch.no_grad():
+            states = model.transformer(given.ids, attention_mask=given.mask, output_hidden_states=True).hidden_states[1]
+        return states[torch.arange(len(given.last)), given.last]
+
+    edited, numbers = editors.rome(host, one, 0, editors.Descent(0.5), C, ("", "Note. "))
+    wanted = editors.wanted_changes(host, 0, one, ("", "Note. "), editors.Descent(0.5))
+    assert torch.allclose(stream(edited, one) - stream(host, one), wanted, atol=1e-3)
+    assert numbers == 128 * 32
+    edited, _ = editors.memit(host, lesson, [0], delta, 1e-9, [C], ("",))
+    assert torch.allclose(stream(edited, lesson) - stream(host, lesson), delta, atol=1e-2)
+    given = lesson.batch()
+    before, after = (
+        torch.nn.functional.cross_entropy(logits[:, :-1].mT, given.labels[:, 1:])
+        for logits in (editors._shifted(host, 0, given, change) for change in (0.0 * delta, delta))
+    )
+    assert after < before

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from monolayer.attaching.attach import attach as attach
-    from monolayer.attaching.folder import detach as detach
+    from monolayer.attaching.detach import detach as detach
     from monolayer.auditing import audit as audit
     from monolayer.checker.certificate import Certificate as Certificate
     from monolayer.checker.check import certify as certify
@@ -51,7 +51,7 @@ _HOMES = {
     "construct.memorize": "memorize memorize_text",
     "stock.build": "memorize_as",
     "attaching.attach": "attach",
-    "attaching.folder": "detach",
+    "attaching.detach": "detach",
     "cluster.memorize": "memorize_files",
     "stock.export": "export",
     "construct.approximate": "approximate",

@@ -9,7 +9,7 @@ from monolayer_experiments.experiment import Experiment
 
 SECTIONS = {
     "What one layer holds": ("memorization", "duplicates", "precision", "rank", "frontier"),
-    "Construction beside training": ("depth", "shortfall", "tagging", "editing", "unlearning"),
+    "Construction beside training": ("depth", "shortfall", "tagging", "editing", "unlearning", "attach"),
     "From the mean to hardmax": ("temperature",),
     "Functions": ("equivariant", "functions", "quantizer", "uniform"),
 }

@@ -17,13 +17,8 @@ from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons
 from monolayer.attaching.running import Running
 from monolayer.data import Sequences
-from monolayer.huggingface.cutting import tokenizer_of
-from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import StoredFact, fact_digest, prompt_digest
 from monolayer.table import Progress
-
-LONGEST = 16
-"""Tokens that are asked for where no stored answer is longer."""
 
 
 def again(
@@ -59,14 +54,3 @@ def again(
         return found
     running.append([found.block(number) for number in range(found.blocks)])
     return asked(found, running, facts, report)
-
-
-def answers(made: Attached, data: Sequences, device: str | torch.device | None = None) -> list[str]:
-    """How the model goes on from each prompt, by `generate`, as text: up to its end token."""
-    tokenizer = tokenizer_of(made.source.content[TOKENIZER])
-    prompts = [tokenizer.encode(data.texts(row)[0]).ids for row in range(len(data))]
-    running = Running(made.host, made.source.path, device)
-    running.append([made.block(number) for number in range(made.blocks)])
-    most = max([LONGEST, *(fact.places for fact in made.manifest.facts)])
-    said = running.continued(prompts, most, made.manifest.end)
-    return [tokenizer.decode(ids) for ids in said]

@@ -56,6 +56,11 @@ class Directions:
             found[some], margins[some] = self._find(tokens[some])
         return found, margins
 
+    def said(self, written: Floats) -> Ints:
+        """The tokens `(n,)` that the head answers with at states along written rows `(n, D)`."""
+        found: Ints = (np.sqrt(self.width) * (_unit(written) @ self.rows.T) + self.shift).argmax(axis=1)
+        return found
+
     def _find(self, tokens: Ints) -> tuple[Floats, Floats]:
         root = np.sqrt(self.width)
         v = _unit(self.rows[tokens] - self.mean)

@@ -42,9 +42,9 @@ def end_token(host: Host, content: Mapping[str, bytes]) -> int | None:
 def ids_of(host: Host, content: Mapping[str, bytes], data: Sequences, end: int | None) -> list[Ids]:
     """The ids of facts, none of which contradict; `DataError` for one that does not fit into the host."""
     facts = cut_facts(content[TOKENIZER], data, end)
-    room = host.config.get("n_positions", host.config.get("max_position_embeddings"))
+    room = host.places
     for row, fact in enumerate(facts):
-        if isinstance(room, int) and len(fact.sequence) > room:
+        if room is not None and len(fact.sequence) > room:
             raise DataError(
                 f"row {row} has {len(fact.sequence):,} tokens, prompt and answer, and the host has {room:,} places"
             )

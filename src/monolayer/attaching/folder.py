@@ -16,7 +16,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from monolayer.arrays import Bools
+from monolayer.attaching.answers import Prompts, can_generate
 from monolayer.attaching.neurons import Neurons, Steepness, steepness
+from monolayer.attaching.running import Running
+from monolayer.data import Sequences
 from monolayer.data.folder import FolderKind, new_folder
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.host import COPIED, TOKENIZER, Host, host_of
@@ -107,6 +111,54 @@ class Attached:
             found[name] = torch.tensor(np.ascontiguousarray(whole), dtype=getattr(torch, host.dtype))
         return found
 
+    def predict(self, X: Any, *, strict: bool = False, device: str | torch.device | None = None) -> Any:
+        """The answers to prompts `X`, as text `(N,)`: how the model goes on, by `generate` in transformers.
+
+        The likeliest token always, up to the end token. Where no fact is stored for a prompt, this is what the host
+        says; with `strict` such a prompt is an error that names it. Without transformers, stored answers are read from
+        the weights, and every other prompt is an error.
+        """
+        data = self.encode(X)
+        unseen = np.flatnonzero(~self.known(data)) if strict else np.array([])
+        if len(unseen):
+            row = int(unseen[0])
+            raise DataError(f"row {row}: no fact is stored for the prompt {data.texts(row)[0]!r}")
+        return np.array(self.answers(data, device=device), dtype=object)
+
+    def encode(self, X: Any) -> Sequences:
+        """Prompts as data; one that cannot be answered is an error."""
+        data = Sequences.of(X, per="answer").only_prompts()
+        refused = self.unanswerable(data)
+        if refused:
+            raise DataError(f"row {min(refused)}: {refused[min(refused)]}")
+        return data
+
+    def answers(self, data: Sequences, device: str | torch.device | None = None) -> list[str | None]:
+        """How the model goes on from each prompt, as text; None where `unanswerable`."""
+        prompts, found = self._prompts(data), list[str | None]([None] * len(data))
+        refused = prompts.unanswerable()
+        rows = [row for row in range(len(data)) if row not in refused]
+        if can_generate() and rows:
+            running = Running(self.host, self.source.path, device)
+            running.append([self.block(number) for number in range(self.blocks)])
+            said = prompts.generated(running, rows)
+        else:
+            said = prompts.written(self.neurons, rows)
+        for row, answer in zip(rows, said, strict=True):
+            found[row] = answer
+        return found
+
+    def unanswerable(self, data: Sequences) -> dict[int, str]:
+        """Prompts that cannot be answered, each with the reason: too long for the host, or of no token."""
+        return self._prompts(data).unanswerable()
+
+    def known(self, data: Sequences) -> Bools:
+        """For which prompts `(N,)` a fact is stored."""
+        return np.array([fact is not None for fact in self._prompts(data).facts], dtype=bool)
+
+    def _prompts(self, data: Sequences) -> Prompts:
+        return Prompts(self.host, self.manifest, self.source.content[TOKENIZER], data)
+
     @property
     def config(self) -> dict[str, Any]:
         """What `config.json` says."""
@@ -116,12 +168,12 @@ class Attached:
         """Write `folder`, all at once or not at all. The host's files of weights are copied byte for byte."""
         with new_folder(folder, overwrite=overwrite, kind=ATTACHED) as scratch:
             where = {}
-            for name, final in _host_weights(self.source).items():
+            for name, final in host_weights(self.source).items():
                 (scratch / final).write_bytes(self.source.content[name])
             for name in self.manifest.files:
                 (scratch / name).write_bytes(self.source.content[name])
             save_file(self.tensors, scratch / WEIGHTS, metadata={"format": "pt"})
-            files = _files(self.source)
+            files = host_files(self.source)
             where = {name: files[name] for name in self.manifest.tensors} | dict.fromkeys(self.tensors, WEIGHTS)
             size = sum(len(self.host.tensors[name].data) for name in self.manifest.tensors)
             size += sum(part.nbytes for part in self.tensors.values())
@@ -210,15 +262,15 @@ Outside small neighbourhoods of the stored prompts every logit is the host's. Re
 """
 
 
-def _host_weights(source: TensorFolder) -> dict[str, str]:
+def host_weights(source: TensorFolder) -> dict[str, str]:
     """The host's files of weights, and what they are called in a folder with facts attached."""
     return {name: HOST_WEIGHTS if name == SINGLE else name for name in source.weights if name != WEIGHTS}
 
 
-def _files(source: TensorFolder) -> dict[str, str]:
+def host_files(source: TensorFolder) -> dict[str, str]:
     """The file of each of the host's tensors, in a folder with facts attached."""
     found: dict[str, str] = {}
-    for name, final in _host_weights(source).items():
+    for name, final in host_weights(source).items():
         found |= dict.fromkeys(tensors_of(source.content[name], name), final)
     return found
 
@@ -255,64 +307,9 @@ def _neurons(host: Host, opened: Mapping[str, Any], count: int) -> Neurons:
     return Neurons(*(np.concatenate([none[role], *parts[role]])[:count] for role in ("W_1", "b_1", "W_2")))
 
 
-@dataclass(frozen=True, eq=False)
-class Detached:
-    """The host of a folder with facts attached: its files, as they were."""
-
-    attached: Attached
-
-    @property
-    def host(self) -> Host:
-        return self.attached.host
-
-    def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write `folder`, all at once or not at all: configuration, weights and tokenizer, byte for byte the host's."""
-        source, manifest = self.attached.source, self.attached.manifest
-        with new_folder(folder, kind=ATTACHED) as scratch:
-            for name, held in _host_weights(source).items():
-                single = held == HOST_WEIGHTS and manifest.index is None
-                (scratch / (SINGLE if single else held)).write_bytes(source.content[name])
-            for name in manifest.files:
-                (scratch / name).write_bytes(source.content[name])
-            (scratch / "config.json").write_bytes(manifest.config.encode())
-            if manifest.index is not None:
-                (scratch / INDEX).write_bytes(manifest.index.encode())
-        return Path(folder)
-
-    __repr__ = as_table
-
-    def rows(self) -> list[tuple[str, str]]:
-        """What a table shows."""
-        host = self.host
-        return [
-            ("host", f"{host.kind.model}, {plural(host.layers, 'layer')}, width {host.width:,}, {host.dtype}"),
-            ("tensors", f"{len(self.attached.manifest.tensors):,}, each with the digest that it had before"),
-        ]
-
-
-def detach(folder: str | os.PathLike[str] | Attached) -> Detached:
-    """The host of a folder that facts were attached to, without them; `save` writes its files, byte for byte.
-
-    A tensor or a file of the host that was changed since is a `ModelFileError` that names it.
-    """
-    attached = folder if isinstance(folder, Attached) else Attached.load(folder)
-    manifest, source = attached.manifest, attached.source
-    for name, digest in manifest.tensors.items():
-        if attached.host.tensors[name].digest() != digest:
-            raise ModelFileError(
-                f"the tensor {name} was changed after facts were attached: the host is not there any more"
-            )
-    for name, digest in manifest.files.items():
-        if name not in source.content or hashlib.sha256(source.content[name]).hexdigest() != digest:
-            raise ModelFileError(f"{name} was changed after facts were attached, or is gone")
-    if set(_files(source)) != set(manifest.tensors):
-        raise ModelFileError(f"the host's files hold tensors that {FILE} does not name")
-    return Detached(attached)
-
-
 def copied(source: TensorFolder) -> dict[str, str]:
     """Digests of the files beside the weights that are copied."""
     return {name: hashlib.sha256(source.content[name]).hexdigest() for name in COPIED if name in source.content}
 
 
-__all__ = ["ATTACHED", "TOKENIZER", "Attached", "Detached", "copied", "detach", "tensor_digest"]
+__all__ = ["ATTACHED", "Attached", "copied", "host_files", "host_weights", "tensor_digest"]

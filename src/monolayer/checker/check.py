@@ -120,7 +120,7 @@ def certify(
     def data(names: Names | None, answers: Belongs | None) -> Sequences:
         return asked_data(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
 
-    if _has_facts_attached(model):
+    if has_facts_attached(model):
         given = [name for name, value in claims._asdict().items() if name != "only" and value is not None]
         if given:
             raise DataError(f"{given[0]} is no claim about a folder that facts were attached to: leave it out")
@@ -132,7 +132,7 @@ def certify(
     return compared_with_old(stored, _certificate_of(stored, X, data, claims))
 
 
-def _has_facts_attached(model: Any) -> bool:
+def has_facts_attached(model: Any) -> bool:
     """Whether this is a folder that facts were attached to, or such a model in memory."""
     if isinstance(model, str | os.PathLike):
         return is_attached(model)

@@ -79,7 +79,7 @@ def detach(
     as_json: Json = False,
 ) -> None:
     """Write the host of FOLDER, without the facts: its files as they were before facts were attached, byte for byte."""
-    from monolayer.attaching.folder import detach as find
+    from monolayer.attaching.detach import detach as find
 
     with progress(as_json) as step:
         step("comparing every tensor with its digest", 0.1)

@@ -87,16 +87,23 @@ def compare(
 ) -> None:
     """List how two models differ: in weights, in steps or neurons of the readout and, on DATA, in answers.
 
-    Also compares two stock folders.
+    Also compares two stock folders; and a language model with what facts were attached to it: which tensors are the
+    same, and which layers were added, also where nothing in the folder says so.
     """
+    from monolayer.data.layout import Manner
     from monolayer.editing.compare import compare as find
+    from monolayer.editing.hosts import language_models
     from monolayer.stock.folder import load
 
     with progress(as_json) as step:
-        first, second = load(one), load(two)
-        asked = reading.read(data, step, first.card.manner) if data else None
+        pair: list[Any] = [one, two]
+        with language_models(one, two) as hosts:
+            if hosts is None:
+                pair = [load(one), load(two)]
+        like = Manner(per="answer") if hosts is not None else pair[0].card.manner
+        asked = reading.read(data, step, like) if data else None
         step("comparing", 0.5)
-        found = find(first, second, asked)
+        found = find(pair[0], pair[1], asked)
     show(as_json, found.to_json(), f"{one} and {two}", found.rows())
 
 

@@ -35,21 +35,27 @@ if TYPE_CHECKING:
 
 @app.command()
 def inspect(folder: AnyModelFolder, as_json: Json = False) -> None:
-    """Show what a saved model is: its kind, sizes, ranks, narrowest step, and what its builder measured."""
+    """Show what a saved model is: its kind, sizes, ranks, narrowest step, and what its builder measured.
+
+    Of a language model: the layers whose attention adds nothing, which is what facts are attached with.
+    """
     from monolayer.attaching.folder import Attached
+    from monolayer.huggingface.bare import language_model
     from monolayer.huggingface.manifest import is_attached
     from monolayer.huggingface.reading import stock_files
     from monolayer.model.load import load
     from monolayer.stock.folder import StockModel
 
     built: Summary | None = None
-    files = stock_files(folder)
-    if files is not None:
+    language, files = language_model(folder), stock_files(folder)
+    if language is not None:
+        stored = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
+        whole = is_attached(folder) and language.manifest is not None
+        facts = {**Attached.load(folder).sizes, **language.shown} if whole else language.sizes
+        facts |= {"bytes": stored, "bytes_in_all": sum(stored.values())}
+    elif files is not None:
         stored = {name: size for name, size in files.sizes.items() if size is not None}
         facts = {**StockModel.of(files).sizes, "bytes": stored, "bytes_in_all": sum(stored.values())}
-    elif is_attached(folder):
-        stored = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
-        facts = {**Attached.load(folder).sizes, "bytes": stored, "bytes_in_all": sum(stored.values())}
     else:
         model = load(folder)
         facts, built = describe(model), model.summary
@@ -128,6 +134,8 @@ def _built_rows(built: Summary, dtype: str) -> list[tuple[str, str]]:
 def _show(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {number(count)}" for name, count in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(number, value)) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return value if isinstance(value, str) else number(value)
@@ -178,18 +186,23 @@ def locate(
     """Show which neurons and rows hold each fact in DATA, and which answers change if a neuron is removed.
 
     Without labels in DATA, every place where the model answers is a fact. With --json, prints all facts, and the graph
-    that circuit benchmarks read (docs/locate.md).
+    that circuit benchmarks read (docs/locate.md). Of facts attached to a language model, each token of an answer has a
+    neuron in an appended layer: --json also says for which states it answers.
     """
     from monolayer.checker.locating.locate import locate as find
     from monolayer.checker.stored import opened
+    from monolayer.data.layout import Manner
+    from monolayer.huggingface.manifest import is_attached
 
     with progress(as_json) as step:
-        stored = opened(folder)
-        facts = book(stored, data)
-        if facts is None:
-            facts = reading.read(data, step, manner(stored), proved=True)
+        if is_attached(folder):
+            stored, facts = None, reading.read(data, step, Manner(per="answer"), proved=True)
+        else:
+            stored = opened(folder)
+            text = book(stored, data)
+            facts = reading.read(data, step, manner(stored), proved=True) if text is None else text
         step("locating", 0.5)
-        found = find(stored, facts)
+        found = find(folder if stored is None else stored, facts)
     if as_json:
         print_json({"folder": str(folder), **found.to_json()})
         return

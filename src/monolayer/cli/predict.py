@@ -49,7 +49,11 @@ def predict(
     out: Annotated[Path | None, typer.Option(help="File to write to instead of standard output.")] = None,
     dense: Annotated[bool, flag("--dense", "Run the whole network, without the shortcut.")] = False,
     strict: Annotated[
-        bool, flag("--strict", "Give no answer for inputs that were not memorized; needs memorize --fingerprint.")
+        bool,
+        flag(
+            "--strict",
+            "Give no answer for inputs that were not memorized; needs memorize --fingerprint, or an attached folder.",
+        ),
     ] = False,
     device: Annotated[str | None, typer.Option(help="Device to run on, for example cuda.")] = None,
     overwrite: Overwrite = False,
@@ -60,26 +64,19 @@ def predict(
 
     A sequence with a token that the model does not know, or has forgotten, gets an error in place of its labels.
     With --strict, every answer says whether it was seen, and is null where it was not.
+    A language model with facts attached goes on from each prompt up to its end token, by generate if transformers are
+    installed; --strict then marks the prompts that no fact is stored for.
     With --json, prints one object: the answers (unless --out takes them), and how many are right.
     """
-    from monolayer.attaching.folder import Attached
     from monolayer.data.aside import new_file
     from monolayer.data.shards import files
-    from monolayer.huggingface.manifest import is_attached
     from monolayer.stock.folder import load
 
     if out is not None:
         check_file(out, overwrite)
         out.parent.mkdir(parents=True, exist_ok=True)
-    if is_attached(folder):
-        raise DataError(
-            f"{folder} is a language model with facts attached: ask it with transformers, for example "
-            f"pipeline('text-generation', {str(folder)!r})"
-        )
-    loaded = load(folder, device=device)
-    assert not isinstance(loaded, Attached)  # as was just seen
-    model: Answering = loaded
-    asking = _asking(model, dense=dense, strict=strict)
+    model = load(folder, device=device)
+    asking = _asking(model, dense=dense, strict=strict, device=device)
     totals, comparisons, kept = _Totals(), list[_Comparison](), list[JsonObject]()
     with nullcontext(None if as_json else sys.stdout) if out is None else new_file(out) as file:
         for shard in files(data):  # one at a time: of many, no more than one need fit into memory
@@ -128,13 +125,16 @@ class _Asking:
     """Which answers of encoded sequences were memorized; None: nobody asks."""
 
 
-def _asking(model: Answering, *, dense: bool, strict: bool) -> _Asking:
+def _asking(model: Answering, *, dense: bool, strict: bool, device: str | None) -> _Asking:
     """How to ask this model; an error if --strict asks for fingerprints that it does not have."""
+    from monolayer.attaching.folder import Attached
     from monolayer.model.inputs import unanswerable
     from monolayer.model.uniform import Uniform
     from monolayer.stock.folder import StockModel
 
     path: Literal["dense", "auto"] = "dense" if dense else "auto"
+    if isinstance(model, Attached):
+        return _Asking(model.unanswerable, partial(model.answers, device=device), model.known if strict else None)
     if isinstance(model, StockModel):
         if strict:
             raise DataError(
@@ -188,7 +188,8 @@ def _answer_per_sequence(
 ) -> Iterator[_Answer]:
     """The answer to every sequence: null where it was not `seen`."""
     if isinstance(values, list):
-        return (_Answer(text, None) for text in values)
+        known = [None] * len(values) if seen is None else seen.tolist()
+        return (_Answer(None if flag is False else text, flag) for text, flag in zip(values, known, strict=True))
     names = model.card.decode(values).tolist()
     flags = [None] * len(names) if seen is None else seen.tolist()
     names = [None if flag is False else name for name, flag in zip(names, flags, strict=True)]
@@ -203,8 +204,12 @@ def _json_answers(model: Answering, sequences: Sequences, answered: _Answered, s
     refused, answers = answered.refused, answered.answers
     if model.card.prompts:
         for number in range(len(sequences)):
-            result = {"error": refused[number]} if number in refused else {"answer": next(answers).said}
-            yield {"prompt": sequences.texts(number)[0], **result}
+            prompt: JsonObject = {"prompt": sequences.texts(number)[0]}
+            if number in refused:
+                yield {**prompt, **({"answer": None, "seen": False} if strict else {}), "error": refused[number]}
+                continue
+            said = next(answers)
+            yield {**prompt, "answer": said.said, **({"seen": said.seen} if strict else {})}
         return
     shown = sequences.tokens if sequences.vocabulary is None else sequences.vocabulary.decode(sequences.tokens)
     key = "label" if model.card.per == "sequence" else "labels"
@@ -241,7 +246,9 @@ def _compare_labels(model: Answering, sequences: Sequences, values: Answers, see
     """Compare answers with the labels in the data; None if the data have none."""
     if isinstance(values, list):
         wanted = [sequences.texts(row)[1] for row in range(len(sequences))]
-        right = [answer == said for answer, said in zip(wanted, values, strict=True) if answer]
+        known = [True] * len(values) if seen is None else seen.tolist()
+        rows = zip(wanted, values, known, strict=True)
+        right = [answer == said for answer, said, among in rows if answer and among]
         return _Comparison(sum(right), len(right)) if right else None
     if sequences.labels is None:
         return None

@@ -16,6 +16,7 @@ from monolayer.data.names import Unit
 from monolayer.table import Progress
 
 if TYPE_CHECKING:
+    from monolayer.attaching.folder import Attached
     from monolayer.checker.network import Stored
     from monolayer.data import Sequences
     from monolayer.data.layout import Manner
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from monolayer.model.uniform import Uniform
     from monolayer.stock.folder import StockModel
 
-    Answering: TypeAlias = "Monolayer | Uniform | StockModel"  # the models that `predict` accepts
+    Answering: TypeAlias = "Monolayer | Uniform | StockModel | Attached"  # the models that `predict` accepts
 
 ModelFolder = Annotated[Path, typer.Argument(help="A saved model.")]
 AnyModelFolder = Annotated[Path, typer.Argument(help="A saved model, or a stock folder.")]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Ints
-from monolayer.attaching.again import again, answers
+from monolayer.attaching.again import again
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.neurons import Neurons
 from monolayer.construct.consistency import Context
@@ -107,4 +107,4 @@ class Attachment:
         return Attachment(again(self.model, data), self.names)
 
     def answers(self, data: Sequences) -> list[Any]:
-        return list(answers(self.model, data.only_prompts()))
+        return list(self.model.answers(data))

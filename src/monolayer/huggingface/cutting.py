@@ -40,6 +40,12 @@ def tokenizer_of(content: bytes) -> Any:
     return found
 
 
+def cut_prompts(content: bytes, data: Sequences) -> list[tuple[int, ...]]:
+    """The ids of prompts, with special tokens as `tokenizer(prompt)` gives them; none where the prompt has no token."""
+    tokenizer = tokenizer_of(content)
+    return [tuple(tokenizer.encode(data.texts(row)[0]).ids) for row in range(len(data))]
+
+
 def cut_facts(content: bytes, data: Sequences, end: int | None) -> list[Ids]:
     """The ids of prompts and answers, special tokens around prompts only, as `tokenizer(prompt)` gives them."""
     tokenizer = tokenizer_of(content)

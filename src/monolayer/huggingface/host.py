@@ -78,6 +78,12 @@ class Host:
         return found
 
     @property
+    def places(self) -> int | None:
+        """How many tokens a text may have; None where `config.json` does not say."""
+        found = self.config.get("n_positions", self.config.get("max_position_embeddings"))
+        return found if isinstance(found, int) else None
+
+    @property
     def activation(self) -> str:
         return str(activation_of(self.kind, self.config))
 

@@ -71,6 +71,18 @@ class Manifest:
             start += fact.places
         return found
 
+    def longest_by_prompt(self) -> dict[str, int]:
+        """The number of the fact with the longest answer, by the digest of its prompt.
+
+        Several facts of one prompt do not contradict each other, so the other answers are beginnings of that one.
+        """
+        found: dict[str, int] = {}
+        for number, fact in enumerate(self.facts):
+            known = found.setdefault(fact.prompt, number)
+            if fact.places > self.facts[known].places:
+                found[fact.prompt] = number
+        return found
+
     def to_json(self) -> str:
         """The file."""
         said = {"format": FORMAT, "version": VERSION, **asdict(self)}

@@ -107,6 +107,8 @@ class Near:
     first: Ints
     by: dict[int, int]
     """For some of those that are spoilt, the other neuron."""
+    others: dict[int, list[int]]
+    """The neurons that may fire on the cap of each that has any."""
 
 
 def near_pairs(found: Folder, caps: Caps) -> Near:
@@ -140,16 +142,20 @@ def near_pairs(found: Folder, caps: Caps) -> Near:
         for i in others:
             if not _harmless(found, caps, i, j):
                 spoilt[j], by[j] = True, i
-    return Near(count, spoilt, first, by)
+    return Near(count, spoilt, first, by, dict(pairs))
 
 
 def _harmless(found: Folder, caps: Caps, i: int, j: int) -> bool:
     """Whether neuron `i`, which may fire on the cap of `j`, leaves its answer alone."""
     if not np.array_equal(found.writes[i], found.writes[j]):
         return False
-    H, D = found.host.neurons, found.host.width
-    if i // H >= j // H:
-        return True
+    H = found.host.neurons
+    return i // H >= j // H or fires_for_sure(found, caps, i, j)
+
+
+def fires_for_sure(found: Folder, caps: Caps, i: int, j: int) -> bool:
+    """Whether neuron `i` has an input of at least T/8 on the whole cap of `j`."""
+    D = found.host.width
     apart = found.reads[i] - found.reads[j]
     moved = float(np.sqrt(apart @ apart)) * np.sqrt(D) * (1.0 + caps.length) + abs(float(found.bias[i] - found.bias[j]))
     return bool(caps.response / 2.0 - PADDING * moved - caps.err[i] >= caps.response / 8.0)

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Bools
 from monolayer.checker.asked import asked_data
-from monolayer.checker.check import model_assumptions
+from monolayer.checker.check import has_facts_attached, model_assumptions
 from monolayer.checker.format import READOUTS
 from monolayer.checker.labelled import Labelled, labelled, real
+from monolayer.checker.locating.attached import locate_attached
 from monolayer.checker.locating.circuit import own_wires, stock_wires
 from monolayer.checker.locating.location import Fact, Location, Slice
 from monolayer.checker.locating.writers import cells_writers
@@ -23,7 +24,7 @@ from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.check import stock_assumptions
 from monolayer.checker.stock.files import Network, read_stock
 from monolayer.checker.stock.places import places_of
-from monolayer.checker.stored import opened
+from monolayer.checker.stored import folder_of, opened
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
@@ -43,8 +44,9 @@ def locate(
 ) -> Location:
     """Find where each fact lives: the neurons and rows that hold it, and what the model answers without each neuron.
 
-    `model`: a model of one line or a robust one, a stock model of cells, or the folder of one. `X`, `Y`, `lengths`,
-    `per`, `unit` as for `certify`; without labels, every place where the model answers is a fact. Answers are read from
+    `model`: a model of one line or a robust one, a stock model of cells, a host with facts attached, or the folder of
+    one. `X`, `Y`, `lengths`, `per`, `unit` as for `certify`; without labels, every place where the model answers is a
+    fact. Answers are read from
     the stored weights, and proved for every evaluation that a certificate covers, where margins allow it; else
     measured, or unknown (docs/locate.md).
     """
@@ -52,9 +54,12 @@ def locate(
     def data(names: Names | None, answers: Belongs | None) -> Sequences:
         return asked_data(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
 
-    stored = opened(model)
     with np.errstate(all="ignore"):
         try:
+            if has_facts_attached(model):
+                with folder_of(model) as folder:
+                    return locate_attached(folder, data(None, "answer"))
+            stored = opened(model)
             if isinstance(stored, Files):
                 net, (names, answers) = read_stock(stored), asked_as(stored)
                 return _in_stock(net, names, data(names, answers))
@@ -92,7 +97,7 @@ def _in_own(stored: Stored, data: Sequences) -> Location:
     return Location(
         facts,
         writers(stored, points),
-        Slice(f"{stored.block}.weight_2", axis=1),
+        (Slice(f"{stored.block}.weight_2", axis=1),),
         lambda fact: _own_rows(stored, points, facts[fact]),
         partial(own_wires, stored),
         _own_names(stored),
@@ -143,7 +148,7 @@ def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
     return Location(
         facts,
         cells_writers(net, data, places),
-        Slice(tensors["W_2"], axis=int(not net.architecture.transposed)),
+        (Slice(tensors["W_2"], axis=int(not net.architecture.transposed)),),
         lambda fact: tuple(
             Slice(tensors[letter], first + int(rows[fact])) for letter, first, rows in tables if letter in net
         ),

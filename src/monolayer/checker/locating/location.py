@@ -41,6 +41,21 @@ class Slice:
         return self.tensor if self.index is None else f"{self.tensor}[{':, ' * self.axis}{self.index}]"
 
 
+class Ball(NamedTuple):
+    """Where a token of an attached fact lives, and for which states of the host it answers.
+
+    `layer`: of the model; `block`: among the appended ones; `neuron`: in the block. `radius`: ρ. The token is the
+    answer where 1 − ⟨key, state⟩ is at most `within`; from 1 − cos = `silent` on, the neuron returns 0.
+    """
+
+    layer: int
+    block: int
+    neuron: int
+    radius: float
+    within: float
+    silent: float
+
+
 class Others(NamedTuple):
     """All other facts without a neuron: how many change their answer; `verdict`: how the least certain one is known."""
 
@@ -88,7 +103,8 @@ class Place:
     """Where one fact lives. `answer`: that of the model. `label`: that of the data, or without labels the answer.
 
     `neurons` hold the fact; `ablations` say for each what the model answers without it. `rows`: the embedding of the
-    token that answers, that of its position, and biases. `verdict`: how the answer is known.
+    token that answers, that of its position, and biases; of an attached fact, what its neuron reads with, and its
+    `ball`. `verdict`: how the answer is known.
     """
 
     sequence: int
@@ -99,6 +115,7 @@ class Place:
     verdict: Certainty
     rows: tuple[Slice, ...]
     ablations: tuple[Ablation, ...]
+    ball: Ball | None = None
 
     @property
     def neurons(self) -> tuple[Slice, ...]:
@@ -116,7 +133,8 @@ class Place:
             }
             for each in self.ablations
         ]
-        return {**found, "verdict": self.verdict, "rows": [asdict(row) for row in self.rows], "neurons": neurons}
+        found |= {"verdict": self.verdict, "rows": [asdict(row) for row in self.rows], "neurons": neurons}
+        return found if self.ball is None else {**found, "ball": self.ball._asdict()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,16 +146,21 @@ class Location:
 
     facts: list[Fact]
     writers: Writers
-    matrix: Slice
-    """The matrix that the neurons write with: each neuron is a slice of this tensor along this axis."""
+    matrices: tuple[Slice, ...]
+    """The matrices that the neurons write with: each neuron is a slice of one of them along its axis, in this order."""
     rows: Callable[[int], tuple[Slice, ...]]
     """The rows of the fact with a given number."""
-    wires: Callable[[Ints], Wires]
-    """What reads and writes which coordinates of the stream, given the numbers of the neurons that count."""
+    wires: Callable[[Ints], Wires] | None
+    """What reads and writes which coordinates of the stream, given the numbers of the neurons that count.
+
+    None where facts have no circuit of their own.
+    """
     names: Callable[[NDArray[Any]], list[Any]]
     """Turns class numbers `(K,)`, or rows of real numbers `(K, m)`, into a list of `K` labels as users write them."""
     arithmetic: str
     assumptions: tuple[str, ...]
+    balls: Callable[[int], Ball] | None = None
+    """Of a fact that was attached."""
 
     def __len__(self) -> int:
         return len(self.facts)
@@ -151,7 +174,8 @@ class Location:
         answer, (sequence, position, text, label) = self._answers[i], self.facts[i]
         verdict, label = CERTAINTIES[self.writers.state[i]], answer if label is None else label
         ablations = tuple(self._ablation(int(number), i) for number in numbers)
-        return Place(sequence, position, text, label, answer, verdict, self.rows(i), ablations)
+        ball = None if self.balls is None else self.balls(i)
+        return Place(sequence, position, text, label, answer, verdict, self.rows(i), ablations, ball)
 
     def _fact(self, i: int) -> int:
         """The number of a fact, 0 or more; a negative `i` counts from the end."""
@@ -168,29 +192,43 @@ class Location:
         others = Others(int(changed.sum() - changed[i]), CERTAINTIES[least])
         own = bool(changed[i]) if state[i] > NOT_KNOWN else None
         (named,) = self._named(answer[i : i + 1], state[i : i + 1])
-        return Ablation(replace(self.matrix, index=number), named, own, CERTAINTIES[state[i]], others)
+        return Ablation(self._neuron(number), named, own, CERTAINTIES[state[i]], others)
+
+    @property
+    def _each(self) -> int:
+        """How many neurons each matrix has."""
+        return len(self.writers.start) // len(self.matrices) if self.matrices else 0
+
+    def _neuron(self, number: int) -> Slice:
+        return replace(self.matrices[number // self._each], index=number % self._each)
 
     def ablate(self, neuron: Slice) -> Ablated:
         """All facts without `neuron`, one of those that some fact lists."""
         if not isinstance(neuron, Slice):
             raise DataError(f"a neuron is one of those that a fact lists (location[i].neurons), not {neuron!r}")
-        number = neuron.index
-        if neuron.tensor != self.matrix.tensor or number is None or not 0 <= number < len(self.writers.start):
-            raise DataError(f"this model has no neuron {number} in {neuron.tensor}")
-        answer, state, changed = self.writers.ablated(number)
+        index = neuron.index
+        names = [matrix.tensor for matrix in self.matrices]
+        if neuron.tensor not in names or index is None or not 0 <= index < self._each:
+            raise DataError(f"this model has no neuron {index} in {neuron.tensor}")
+        answer, state, changed = self.writers.ablated(names.index(neuron.tensor) * self._each + index)
         return Ablated(self._named(answer, state), changed, [CERTAINTIES[one] for one in state.tolist()])
 
     def graph(self, i: int | None = None) -> dict[str, Any]:
         """The circuit of fact `i`, or of all facts, with all neurons that write there (docs/locate.md)."""
+        if self.wires is None:
+            raise DataError(
+                "attached facts have no circuit of their own: whatever the host computes leads to their neurons"
+            )
         writers, which = self.writers, np.arange(len(self)) if i is None else np.array([self._fact(i)])
         there = np.append(0, np.cumsum(np.isin(writers.order, which)))
         numbers = np.flatnonzero(there[writers.stop] > there[writers.start])
-        return circuit(self.wires(numbers), [asdict(replace(self.matrix, index=one)) for one in numbers.tolist()])
+        return circuit(self.wires(numbers), [asdict(self._neuron(one)) for one in numbers.tolist()])
 
     def to_json(self) -> dict[str, Any]:
         """All facts, the circuit of all of them, and what *proved* refers to, as a JSON object."""
         about = {"arithmetic": self.arithmetic, "assumptions": list(self.assumptions)}
-        return {**about, "facts": [place.to_json() for place in self], "graph": self.graph()}
+        graph = None if self.wires is None else self.graph()
+        return {**about, "facts": [place.to_json() for place in self], "graph": graph}
 
     def table(self, first: int = SHOWN) -> Table:
         """A table for the terminal with a line per fact and neuron, of the first `first` facts."""

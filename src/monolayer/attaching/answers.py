@@ -1,0 +1,94 @@
+"""What a host with facts attached answers to prompts: by `generate`, or by what its neurons write.
+
+By `generate`, transformers go on from a prompt, always with the likeliest token, up to the end token. Without
+transformers the answers of stored facts are read from the weights: the token that the head gives the largest logit at
+the row which a neuron writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from monolayer.arrays import Ints
+from monolayer.attaching.directions import Directions
+from monolayer.attaching.facts import end_token
+from monolayer.attaching.neurons import Neurons
+from monolayer.attaching.running import Running
+from monolayer.data import Sequences
+from monolayer.errors import DataError
+from monolayer.huggingface.bare import LanguageModel
+from monolayer.huggingface.cutting import cut_prompts, tokenizer_of
+from monolayer.huggingface.host import TOKENIZER, Host, host_of
+from monolayer.huggingface.manifest import Manifest, prompt_digest
+
+LONGEST = 16
+"""Tokens that are asked for where no stored answer is longer."""
+
+
+def can_generate() -> bool:
+    """Whether transformers are installed."""
+    return find_spec("transformers") is not None
+
+
+class Prompts:
+    """Prompts as ids, and the fact that each of them is the prompt of, if there is one."""
+
+    def __init__(self, host: Host, manifest: Manifest, tokenizer: bytes, data: Sequences) -> None:
+        self.host, self.manifest, self.tokenizer = host, manifest, tokenizer_of(tokenizer)
+        self.ids = cut_prompts(tokenizer, data)
+        self.texts = [data.texts(row)[0] for row in range(len(data))]
+        longest = manifest.longest_by_prompt()
+        self.facts = [longest.get(prompt_digest(ids)) for ids in self.ids]
+
+    def unanswerable(self) -> dict[int, str]:
+        """Rows that cannot be answered, each with the reason."""
+        found, room = {}, self.host.places
+        for row, ids in enumerate(self.ids):
+            if not ids:
+                found[row] = f"the tokenizer makes no token of the prompt {self.texts[row]!r}"
+            elif room is not None and len(ids) > room:
+                found[row] = f"it has {len(ids):,} tokens, and the host has {room:,} places: shorten it"
+            elif self.facts[row] is None and not can_generate():
+                found[row] = (
+                    f"no fact is stored for the prompt {self.texts[row]!r}, and how the host goes on from it is asked "
+                    "in transformers: pip install transformers"
+                )
+        return found
+
+    def generated(self, running: Running, rows: Sequence[int]) -> list[str]:
+        """How the model goes on from the prompts of these rows."""
+        most = max([LONGEST, *(fact.places for fact in self.manifest.facts)])
+        found = []
+        for row in rows:
+            ids, room = self.ids[row], self.host.places
+            tokens = most if room is None else min(most, room - len(ids) + 1)
+            found += running.continued([ids], tokens, self.manifest.end)
+        return [self.tokenizer.decode(ids) for ids in found]
+
+    def written(self, neurons: Neurons, rows: Sequence[int]) -> list[str]:
+        """What the neurons of the facts of these rows write, up to the end token."""
+        starts = self.manifest.starts()
+        head, said = Directions(self.host), []
+        for row in rows:
+            number = self.facts[row]
+            assert number is not None  # `unanswerable` saw to it
+            own = slice(starts[number], starts[number] + self.manifest.facts[number].places)
+            tokens: Ints = head.said(neurons.W_2[own])
+            ids = [token for token in tokens.tolist() if token != self.manifest.end]
+            said.append(self.tokenizer.decode(ids))
+        return said
+
+
+def continuations(model: LanguageModel, data: Sequences, longest: int) -> list[str]:
+    """How the language model in a folder goes on from each prompt, up to its end token; `longest`: a stored answer."""
+    content = model.opened.content
+    if TOKENIZER not in content:
+        raise DataError(f"{model.opened.path} has no {TOKENIZER}, which cuts prompts: save its tokenizer into it")
+    host = host_of(model.config, model.opened.tensors)
+    running, tokenizer = Running(host, model.opened.path, whole=True), tokenizer_of(content[TOKENIZER])
+    said = running.continued(cut_prompts(content[TOKENIZER], data), max(LONGEST, longest), end_token(host, content))
+    return [tokenizer.decode(ids) for ids in said]
+
+
+__all__ = ["LONGEST", "Prompts", "can_generate", "continuations"]

@@ -1,0 +1,71 @@
+"""The host of a folder that facts were attached to, without them: its files, byte for byte."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from monolayer.attaching.folder import ATTACHED, Attached, host_files, host_weights
+from monolayer.data.folder import new_folder
+from monolayer.errors import ModelFileError
+from monolayer.huggingface.host import Host
+from monolayer.huggingface.manifest import FILE, HOST_WEIGHTS
+from monolayer.huggingface.tensors import INDEX, SINGLE
+from monolayer.table import as_table, plural
+
+
+@dataclass(frozen=True, eq=False)
+class Detached:
+    """The host of a folder with facts attached: its files, as they were."""
+
+    attached: Attached
+
+    @property
+    def host(self) -> Host:
+        return self.attached.host
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write `folder`, all at once or not at all: configuration, weights and tokenizer, byte for byte the host's."""
+        source, manifest = self.attached.source, self.attached.manifest
+        with new_folder(folder, kind=ATTACHED) as scratch:
+            for name, held in host_weights(source).items():
+                single = held == HOST_WEIGHTS and manifest.index is None
+                (scratch / (SINGLE if single else held)).write_bytes(source.content[name])
+            for name in manifest.files:
+                (scratch / name).write_bytes(source.content[name])
+            (scratch / "config.json").write_bytes(manifest.config.encode())
+            if manifest.index is not None:
+                (scratch / INDEX).write_bytes(manifest.index.encode())
+        return Path(folder)
+
+    __repr__ = as_table
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What a table shows."""
+        host = self.host
+        return [
+            ("host", f"{host.kind.model}, {plural(host.layers, 'layer')}, width {host.width:,}, {host.dtype}"),
+            ("tensors", f"{len(self.attached.manifest.tensors):,}, each with the digest that it had before"),
+        ]
+
+
+def detach(folder: str | os.PathLike[str] | Attached) -> Detached:
+    """The host of a folder that facts were attached to, without them; `save` writes its files, byte for byte.
+
+    A tensor or a file of the host that was changed since is a `ModelFileError` that names it.
+    """
+    attached = folder if isinstance(folder, Attached) else Attached.load(folder)
+    manifest, source = attached.manifest, attached.source
+    for name, digest in manifest.tensors.items():
+        if attached.host.tensors[name].digest() != digest:
+            raise ModelFileError(
+                f"the tensor {name} was changed after facts were attached: the host is not there any more"
+            )
+    for name, digest in manifest.files.items():
+        if name not in source.content or hashlib.sha256(source.content[name]).hexdigest() != digest:
+            raise ModelFileError(f"{name} was changed after facts were attached, or is gone")
+    if set(host_files(source)) != set(manifest.tensors):
+        raise ModelFileError(f"the host's files hold tensors that {FILE} does not name")
+    return Detached(attached)

@@ -1,0 +1,153 @@
+"""Where facts live in a host that they were attached to: a neuron per token of an answer.
+
+A token's own neuron holds it. Others write there only if their keys are so near that they may fire on its cap (Lemma
+A3): facts that share a beginning have such neurons, and then the token stays without its own. Otherwise it is the host
+that answers without it, and no file says how.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from monolayer.arrays import Ints
+from monolayer.checker.attached.answers import judge_answers
+from monolayer.checker.attached.caps import Caps, Near, caps_of, fires_for_sure, near_pairs
+from monolayer.checker.attached.check import OTHER, assumed, measured
+from monolayer.checker.attached.files import Folder, read_attached
+from monolayer.checker.locating.location import Ball, Fact, Location, Slice
+from monolayer.checker.locating.writers import MEASURED, NOT_KNOWN, PROVED, KnownAnswers, Writers, listed
+from monolayer.checker.rounding import UnhandledError
+from monolayer.data import Sequences
+from monolayer.errors import DataError
+from monolayer.huggingface.cutting import Ids, cut_facts, cut_prompts, tokenizer_of
+from monolayer.huggingface.host import TOKENIZER
+from monolayer.huggingface.manifest import fact_digest, prompt_digest
+
+BEFORE = 16
+"""Tokens shown of what stands before a token of an answer."""
+
+
+class Held(NamedTuple):
+    """A row of the data: its fact in ids, whether the data gave the answer, and the first of its neurons."""
+
+    ids: Ids
+    given: bool
+    first: int
+
+
+def locate_attached(folder: Path, data: Sequences) -> Location:
+    """The neurons of facts. Prompts without answers ask for the fact that the folder holds for each."""
+    if data.prompts is None:
+        raise DataError("this folder holds prompts and answers: give prompts as text, with or without answers")
+    found = read_attached(folder)
+    changed = found.changed()
+    if changed is not None:
+        raise UnhandledError(changed)
+    caps = caps_of(found)
+    near = near_pairs(found, caps)
+    rows = _given(found, data) if len(data.labelled_places) else _stored(found, caps, near, data)
+    neurons = np.array([row.first + k for row in rows for k in range(len(row.ids.answer))], dtype=np.int64)
+    tokens = np.array([token for row in rows for token in row.ids.answer], dtype=np.int64)
+    decode = tokenizer_of(found.opened.content[TOKENIZER]).decode
+
+    def text(ids: tuple[int, ...]) -> str:
+        said: str = decode(list(ids), skip_special_tokens=False)
+        return said
+
+    facts: list[Fact] = []
+    for number, row in enumerate(rows):
+        whole = row.ids.prompt + row.ids.answer
+        for place, token in zip(row.ids.places, row.ids.answer, strict=True):
+            before = text(whole[max(0, place + 1 - BEFORE) : place + 1])
+            facts.append(Fact(number, place, before, text((token,)) if row.given else None))
+    host, blocks = found.host, -(-found.manifest.neurons // found.host.neurons)
+    writes = [f"{host.layer(host.layers + block)}{host.kind.writes}.weight" for block in range(blocks)]
+    return Location(
+        facts,
+        _writers(found, caps, near, neurons, tokens),
+        tuple(Slice(name, axis=int(not host.kind.transposed)) for name in writes),
+        lambda fact: _reads(found, int(neurons[fact])),
+        None,
+        lambda numbers: [text((number,)) for number in numbers.tolist()],
+        f"binary32, weights in {host.dtype}, at states within {caps.reach:.3g} of a key",
+        (*assumed(found), *measured(found.manifest, caps.half)),
+        lambda fact: _ball(found, caps, int(neurons[fact])),
+    )
+
+
+def _given(found: Folder, data: Sequences) -> list[Held]:
+    """Facts that data give with their answers; one that the folder does not hold is an error that names it."""
+    data.check_labelled()
+    starts = dict(zip((fact.fact for fact in found.manifest.facts), found.manifest.starts(), strict=True))
+    prompts = {fact.prompt for fact in found.manifest.facts}
+    rows = []
+    for row, ids in enumerate(cut_facts(found.opened.content[TOKENIZER], data, found.manifest.end)):
+        first = starts.get(fact_digest(*ids))
+        if first is None:
+            why = OTHER if prompt_digest(ids.prompt) in prompts else "the folder holds no fact for this prompt"
+            raise DataError(f"row {row}, {data.texts(row)[0]!r}: {why}")
+        rows.append(Held(ids, True, first))
+    return rows
+
+
+def _stored(found: Folder, caps: Caps, near: Near, data: Sequences) -> list[Held]:
+    """The facts that the folder holds for prompts, by the tokens that their neurons write."""
+    longest, starts = found.manifest.longest_by_prompt(), found.manifest.starts()
+    prompts = cut_prompts(found.opened.content[TOKENIZER], data)
+    numbers = []
+    for row, prompt in enumerate(prompts):
+        number = longest.get(prompt_digest(prompt))
+        if number is None:
+            raise DataError(f"row {row}, {data.texts(row)[0]!r}: the folder holds no fact for this prompt")
+        numbers.append(number)
+    count = np.array([found.manifest.facts[number].places for number in numbers])
+    own = np.concatenate([starts[number] + np.arange(many) for number, many in zip(numbers, count, strict=True)])
+    said = judge_answers(found, caps, near, own, np.zeros(len(own), np.int64)).got
+    answers = np.split(said, np.cumsum(count)[:-1])
+    return [
+        Held(Ids(prompt, tuple(answer.tolist())), False, starts[number])
+        for prompt, answer, number in zip(prompts, answers, numbers, strict=True)
+    ]
+
+
+def _writers(found: Folder, caps: Caps, near: Near, neurons: Ints, tokens: Ints) -> Writers:
+    said = judge_answers(found, caps, near, neurons, tokens)
+    answer = np.where(said.right, tokens, said.got)
+    state = np.where(said.right, PROVED, np.where(near.spoilt[neurons], NOT_KNOWN, MEASURED))
+    pairs: list[tuple[int, int, bool, int]] = []
+    for fact, own in enumerate(neurons.tolist()):
+        others = near.others.get(own, [])
+        same = [np.array_equal(found.writes[i], found.writes[own]) for i in others]
+        sure = [alike and fires_for_sure(found, caps, i, own) for i, alike in zip(others, same, strict=True)]
+        # Without its own neuron a token stays where another one fires on the whole cap, and none does by half.
+        stays = bool(others) and all(sure) and not near.spoilt[own]
+        pairs.append((fact, own, True, int(state[fact]) if stays else NOT_KNOWN))
+        pairs += [(fact, i, fires, int(state[fact])) for i, fires in zip(others, sure, strict=True)]
+    columns = np.array(pairs, dtype=np.int64).reshape(-1, 4).T
+    count = -(-found.manifest.neurons // found.host.neurons) * found.host.neurons
+    without = KnownAnswers(answer[columns[0]], columns[3])
+    return listed(KnownAnswers(answer, state), columns[0], columns[1], columns[2] > 0, without, count)
+
+
+def _reads(found: Folder, neuron: int) -> tuple[Slice, ...]:
+    """The row and the bias that a neuron reads with; of a gated one also the bias that multiplies it."""
+    kind, (block, index) = found.host.kind, divmod(neuron, found.host.neurons)
+    start = found.host.layer(found.host.layers + block)
+    rows = [
+        Slice(f"{start}{kind.reads}.weight", index, int(kind.transposed)),
+        Slice(f"{start}{kind.reads}.bias", index),
+    ]
+    return (*rows, *([] if kind.multiplies is None else [Slice(f"{start}{kind.multiplies}.bias", index)]))
+
+
+def _ball(found: Folder, caps: Caps, neuron: int) -> Ball:
+    block, index = divmod(neuron, found.host.neurons)
+    silent = 1.0 - float(caps.silent[neuron]) / (1.0 + caps.length)
+    within = 1.0 - float(caps.wanted[neuron])
+    return Ball(found.host.layers + block, block, index, found.manifest.radius, within, silent)
+
+
+__all__ = ["locate_attached"]

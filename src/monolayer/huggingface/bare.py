@@ -1,0 +1,110 @@
+"""Language models in folders, whoever made them, and their layers whose attention adds nothing.
+
+Such layers are what `attach` appends, and a trained model has none. They are found in the tensors alone, so they show
+also where `attached.json`, and what `config.json` says of it, were taken away.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from monolayer.errors import ModelFileError
+from monolayer.huggingface.host import COPIED
+from monolayer.huggingface.hosts import HOSTS, MARK, HostKind
+from monolayer.huggingface.manifest import FILE, Manifest
+from monolayer.huggingface.tensors import TensorFolder, open_folder
+
+
+class BareLayer(NamedTuple):
+    """The number of a layer whose attention adds 0 to every state, and how many of its neurons write anything."""
+
+    layer: int
+    neurons: int
+
+
+@dataclass(frozen=True, eq=False)
+class LanguageModel:
+    """A causal language model of an architecture that facts can be attached to; whether they can is not asked."""
+
+    kind: HostKind
+    config: Mapping[str, Any]
+    opened: TensorFolder
+
+    @property
+    def layers(self) -> int:
+        found = self.config.get(self.kind.depth)
+        return found if type(found) is int else 0
+
+    @cached_property
+    def bare(self) -> tuple[BareLayer, ...]:
+        """The layers whose attention adds nothing: what it writes with is 0."""
+        roots = (self.kind.root, self.kind.root.partition(".")[2])
+        root = next((root for root in roots if f"{root}{self.kind.tokens}" in self.opened), self.kind.root)
+        found = []
+        for layer in range(self.layers):
+            start = f"{root}{self.kind.layers}.{layer}."
+            last = f"{start}{self.kind.attention[-1]}"
+            writes = f"{start}{self.kind.writes}.weight"
+            if last + ".weight" in self.opened and writes in self.opened and not self._any(last):
+                numbers = self.opened[writes].numbers(np.float32)
+                found.append(BareLayer(layer, int(numbers.any(axis=int(self.kind.transposed)).sum())))
+        return tuple(found)
+
+    def _any(self, linear: str) -> bool:
+        """Whether a linear layer has a number other than 0."""
+        parts = (f"{linear}.weight", f"{linear}.bias")
+        return any(bool(self.opened[name].numbers(np.float32).any()) for name in parts if name in self.opened)
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """What `attached.json` says, if it is there and can be read."""
+        try:
+            return Manifest.from_json(self.opened.content[FILE])
+        except (KeyError, ModelFileError):
+            return None
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """What the files alone say, and what the tensors show."""
+        tensor = next(iter(self.opened.tensors.values()))
+        said = self.manifest
+        return {
+            "kind": "causal language model",
+            "architecture": self.kind.name,
+            "dtype": tensor.dtype or tensor.code,
+            "layers": self.layers,
+            "parameters": sum(int(np.prod(each.shape)) for each in self.opened.tensors.values()),
+            **self.shown,
+            "says_that_facts_were_attached": said is not None or MARK.items() <= self.config.items(),
+        }
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What the tensors show of facts that were attached, whatever the other files say."""
+        return {
+            "layers_whose_attention_adds_nothing": [bare.layer for bare in self.bare],
+            "neurons_in_them": sum(bare.neurons for bare in self.bare),
+        }
+
+
+def language_model(folder: Any) -> LanguageModel | None:
+    """The language model in a folder; None if it is of another kind, or one that `memorize_as` built."""
+    folder = Path(folder)
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(config, dict) or "built_by" in config or not isinstance(config.get("model_type"), str):
+        return None
+    kind = HOSTS.get(config["model_type"])
+    if kind is None or config.get("architectures") != [kind.model]:
+        return None
+    beside = [name for name in (*COPIED, FILE) if (folder / name).is_file()]
+    return LanguageModel(kind, config, open_folder(folder, beside))

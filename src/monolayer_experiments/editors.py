@@ -1,0 +1,326 @@
+"""Methods that put facts into a GPT-2 by changing its weights: fine-tuning, LoRA, ROME and MEMIT.
+
+No package of ROME or MEMIT installs beside a current PyTorch (easyeditor 0.0.1 asks for torch 2.0.1 and transformers
+4.30.1), so their published updates are written out here. Notation: `W` `(H, D)` is the matrix that a feed-forward
+layer writes with, `k` `(H,)` what it reads at the last token of the subject, `C = E[k kᵀ]` over other text, `δ` `(D,)`
+what must be added to the stream at that token so that the model goes on with the answer.
+
+    ROME    one fact after the other, one layer:    W ← W + u (δ / ⟨k, u⟩)ᵀ,   u = C⁻¹ k̄
+    MEMIT   all facts at once, several layers:      W ← W + (λC + K Kᵀ)⁻¹ K Rᵀ,   R the part of δ that is left to do
+
+k̄ is the mean of k over some beginnings of the text. δ is found by gradient descent (Meng et al., arXiv 2202.05262 and
+2210.07229; their constants, except rate, steps and λ).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils import parametrize
+
+from monolayer_experiments.hosts import END, Airport
+
+IGNORED = -100
+TOGETHER = 64
+"""Facts in a batch."""
+RANK = 8
+"""Of the matrices that LoRA adds, scaled by 2."""
+DECAY, CLAMP, KL_FACTOR = 0.5, 4.0, 0.0625
+"""Of the gradient descent for δ: as in the settings of ROME for GPT-2 XL."""
+
+
+class Descent(NamedTuple):
+    """The gradient descent for δ: its learning rate and its steps, 20 in the settings of ROME."""
+
+    rate: float
+    steps: int = 20
+
+
+class Batch(NamedTuple):
+    """Texts padded on the right: ids, mask and labels `(n, m)`; `last`: the last token of each subject `(n,)`."""
+
+    ids: Tensor
+    mask: Tensor
+    labels: Tensor
+    last: Tensor
+
+    def some(self, rows: Tensor) -> Batch:
+        """Some of the texts."""
+        return Batch(*(part[rows] for part in self))
+
+
+class Part(NamedTuple):
+    """How facts stand in a batch: behind which text, and whole or only up to the last token of the subject."""
+
+    before: str = ""
+    whole: bool = True
+
+
+SHORT = Part(whole=False)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Facts to put into a model, as texts of its tokenizer; an answer ends with a full stop."""
+
+    tokenizer: Any
+    facts: Sequence[Airport]
+    device: str
+
+    def batch(self, *parts: Part) -> Batch:
+        """All facts, once for each part, one part behind the other; by default once, as they are."""
+        rows, labels, last = [], [], []
+        for part in parts or (Part(),):
+            for fact in self.facts:
+                prompt = part.before + fact.prompts()[0]
+                end = prompt.index(fact.name, len(part.before)) + len(fact.name)
+                found = self.tokenizer(prompt, return_offsets_mapping=True)
+                ids = found["input_ids"]
+                subject = next(place for place, (_, stop) in enumerate(found["offset_mapping"]) if stop >= end)
+                said = self.tokenizer(f"{fact.answer}.", add_special_tokens=False)["input_ids"] if part.whole else []
+                ids = ids if part.whole else ids[: subject + 1]
+                rows.append(torch.tensor([*ids, *said]))
+                labels.append(torch.tensor([IGNORED] * len(ids) + said))
+                last.append(subject)
+        padded = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=END)
+        lengths = torch.tensor([len(row) for row in rows])
+        mask = (torch.arange(padded.shape[1]) < lengths[:, None]).long()
+        wanted = nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=IGNORED)
+        return Batch(*(part.to(self.device) for part in (padded, mask, wanted, torch.tensor(last))))
+
+
+def right(model: Any, given: Batch) -> float:
+    """The share of facts of which every token is the likeliest, given those before it."""
+    found = 0
+    with torch.no_grad():
+        for first in range(0, len(given.ids), TOGETHER):
+            some = Batch(*(part[first : first + TOGETHER] for part in given))
+            best = model(some.ids, attention_mask=some.mask).logits[:, :-1].argmax(dim=-1)
+            wanted = some.labels[:, 1:]
+            found += int(((best == wanted) | (wanted == IGNORED)).all(dim=1).sum())
+    return found / len(given.ids)
+
+
+def _loss(model: Any, some: Batch) -> Tensor:
+    logits = model(some.ids, attention_mask=some.mask).logits[:, :-1]
+    return F.cross_entropy(logits.mT, some.labels[:, 1:], ignore_index=IGNORED)
+
+
+def _descend(model: Any, parameters: list[Tensor], given: Batch, rate: float, epochs: int, seed: int) -> None:
+    """AdamW on batches of the facts until all are right, or for so many epochs."""
+    draw = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(parameters, rate, weight_decay=0.0)
+    for epoch in range(epochs):
+        for rows in torch.split(torch.randperm(len(given.ids), generator=draw), TOGETHER):
+            loss = _loss(model, given.some(rows.to(given.ids.device)))
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+        if epoch % 5 == 4 and right(model, given) == 1.0:
+            break
+
+
+def finetuned(host: Any, lesson: Lesson, rate: float, epochs: int, seed: int) -> tuple[Any, int]:
+    """The host with all weights trained on the facts, and how many numbers that changed."""
+    model = copy.deepcopy(host)
+    parameters = list(model.parameters())
+    _descend(model.requires_grad_(True), parameters, lesson.batch(), rate, epochs, seed)
+    return model.requires_grad_(False).eval(), sum(part.numel() for part in parameters)
+
+
+# -- LoRA --------------------------------------------------------------------------------------------------------
+
+
+class LowRank(nn.Module):
+    """A matrix `(m, n)` plus twice a product of two thin ones."""
+
+    def __init__(self, weight: Tensor, rank: int = RANK) -> None:
+        super().__init__()
+        self.one = nn.Parameter(torch.randn(weight.shape[0], rank, device=weight.device) / weight.shape[0] ** 0.5)
+        self.two = nn.Parameter(torch.zeros(rank, weight.shape[1], device=weight.device))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight + 2.0 * self.one @ self.two
+
+
+def lora_by() -> str:
+    """Who makes the adapters: peft where it is installed."""
+    return "peft" if find_spec("peft") is not None else "our own adapters"
+
+
+def lora(host: Any, lesson: Lesson, rate: float, epochs: int, seed: int) -> tuple[Any, int]:
+    """The host with adapters of rank 8 on all linear layers of its blocks, trained on the facts and merged."""
+    torch.manual_seed(seed)
+    model = copy.deepcopy(host).requires_grad_(False)
+    if lora_by() == "peft":
+        from peft import LoraConfig, get_peft_model
+
+        names = ["c_attn", "c_proj", "c_fc"]
+        settings: dict[str, Any] = {"r": RANK, "lora_alpha": 2 * RANK, "target_modules": names, "fan_in_fan_out": True}
+        model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **settings))
+    else:
+        linear = [part for part in model.transformer.h.modules() if type(part).__name__ == "Conv1D"]
+        for part in linear:
+            parametrize.register_parametrization(part, "weight", LowRank(part.weight))
+    parameters = [part for part in model.parameters() if part.requires_grad]
+    _descend(model, parameters, lesson.batch(), rate, epochs, seed)
+    if lora_by() == "peft":
+        model = model.merge_and_unload()
+    else:
+        for part in linear:
+            parametrize.remove_parametrizations(part, "weight")
+    return model.requires_grad_(False).eval(), sum(part.numel() for part in parameters)
+
+
+# -- ROME and MEMIT ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _watched(model: Any, layer: int) -> Iterator[dict[str, Tensor]]:
+    """What the second linear layer of a feed-forward block reads, and what its block leaves in the stream."""
+    seen: dict[str, Tensor] = {}
+    block = model.transformer.h[layer]
+
+    def reads(module: nn.Module, given: tuple[Tensor, ...]) -> None:
+        seen["read"] = given[0]
+
+    def leaves(module: nn.Module, given: Any, out: Any) -> None:
+        seen["stream"] = out[0] if isinstance(out, tuple) else out
+
+    hooks = [block.mlp.c_proj.register_forward_pre_hook(reads), block.register_forward_hook(leaves)]
+    try:
+        with torch.no_grad():
+            yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _at(values: Tensor, last: Tensor) -> Tensor:
+    return values[torch.arange(len(last), device=last.device), last]
+
+
+def covariance(model: Any, layer: int, texts: Sequence[Sequence[int]], device: str) -> Tensor:
+    """`C` `(H, H)` in float64, over all places of texts of one length."""
+    total, count = torch.zeros((), dtype=torch.float64, device=device), 0
+    for first in range(0, len(texts), TOGETHER):
+        with _watched(model, layer) as seen:
+            model(torch.tensor([list(text) for text in texts[first : first + TOGETHER]], device=device))
+        read = seen["read"].flatten(0, 1).double()
+        total = total + read.T @ read
+        count += len(read)
+    return total / count
+
+
+def _keys(model: Any, layer: int, lesson: Lesson, contexts: Sequence[str]) -> Tensor:
+    """k̄ of every fact `(n, H)`, the mean over beginnings of the text."""
+    given = lesson.batch(*(Part(before, whole=False) for before in contexts))
+    with _watched(model, layer) as seen:
+        model.transformer(given.ids, attention_mask=given.mask)
+    read = _at(seen["read"], given.last)
+    return read.reshape(len(contexts), -1, read.shape[-1]).mean(dim=0)
+
+
+def wanted_changes(model: Any, layer: int, lesson: Lesson, contexts: Sequence[str], by: Descent) -> Tensor:
+    """δ of every fact `(n, D)`: what to add behind a layer at the subject so that the model goes on with the answer.
+
+    Loss: that of the answer, over all beginnings of the text; how much the model's next token right behind the subject
+    changes (KL); the length of δ, which stays below four times that of the stream.
+    """
+    short = lesson.batch(SHORT)
+    n = len(short.ids)
+    with _watched(model, layer) as seen:
+        before = _at(model(short.ids, attention_mask=short.mask).logits, short.last).log_softmax(dim=-1)
+        length = _at(seen["stream"], short.last).norm(dim=-1)
+    delta = torch.zeros(n, model.config.n_embd, device=short.ids.device, requires_grad=True)
+    optimizer = torch.optim.Adam([delta], by.rate)
+    given = lesson.batch(*(Part(context) for context in contexts), SHORT)  # the last n rows have no labels
+    asked = given.labels[:-n]
+    for _ in range(by.steps):
+        logits = _shifted(model, layer, given, delta.repeat(len(contexts) + 1, 1))
+        each = F.cross_entropy(logits[:-n, :-1].mT, asked[:, 1:], ignore_index=IGNORED, reduction="none").sum(dim=1)
+        loss = (each / (asked != IGNORED).sum(dim=1)).sum() / len(contexts)
+        after = _at(logits[-n:], given.last[-n:]).log_softmax(dim=-1)
+        loss = loss + KL_FACTOR * F.kl_div(before, after, log_target=True, reduction="sum")
+        loss = loss + DECAY * (delta.norm(dim=-1) / length.square()).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            delta *= (CLAMP * length / delta.norm(dim=-1).clamp(min=1e-12)).clamp(max=1.0)[:, None]
+    return delta.detach()
+
+
+def _shifted(model: Any, layer: int, given: Batch, delta: Tensor) -> Tensor:
+    """Logits where δ is added to what the feed-forward block of a layer writes at the subjects."""
+    place = F.one_hot(given.last, given.ids.shape[1]).to(delta.dtype)[:, :, None]
+    hook = model.transformer.h[layer].mlp.register_forward_hook(lambda module, read, out: out + place * delta[:, None])
+    try:
+        logits: Tensor = model(given.ids, attention_mask=given.mask).logits
+        return logits
+    finally:
+        hook.remove()
+
+
+def rome(host: Any, lesson: Lesson, layer: int, by: Descent, C: Tensor, contexts: Sequence[str]) -> tuple[Any, int]:
+    """The host with one fact after the other written into one matrix, and how many numbers that has."""
+    model = copy.deepcopy(host).requires_grad_(False)
+    W = model.transformer.h[layer].mlp.c_proj.weight
+    for fact in lesson.facts:
+        one = Lesson(lesson.tokenizer, [fact], lesson.device)
+        delta = wanted_changes(model, layer, one, contexts, by)[0].double()
+        key = _keys(model, layer, one, contexts)[0].double()
+        bare = _keys(model, layer, one, [""])[0].double()
+        u = torch.linalg.solve(C, key)
+        u = u / u.norm()
+        W += torch.outer(u, delta / (bare @ u)).to(W.dtype)
+    return model, W.numel()
+
+
+def changes_at(host: Any, lesson: Lesson, layer: int, contexts: Sequence[str], by: Descent) -> Tensor:
+    """δ of all facts, in batches; MEMIT finds them in the host, before any weight changes."""
+    found = []
+    for first in range(0, len(lesson.facts), TOGETHER):
+        some = Lesson(lesson.tokenizer, lesson.facts[first : first + TOGETHER], lesson.device)
+        found.append(wanted_changes(host, layer, some, contexts, by))
+    return torch.cat(found)
+
+
+def memit(
+    host: Any,
+    lesson: Lesson,
+    layers: Sequence[int],
+    delta: Tensor,
+    weight: float,
+    Cs: Sequence[Tensor],
+    contexts: Sequence[str],
+) -> tuple[Any, int]:
+    """The host with all facts written into some layers; `delta`: behind the last of these, `weight`: λ."""
+    model = copy.deepcopy(host).requires_grad_(False)
+    short = lesson.batch(SHORT)
+
+    def stream() -> Tensor:
+        found = []
+        for rows in torch.split(torch.arange(len(short.ids), device=short.ids.device), TOGETHER):
+            some = short.some(rows)
+            with _watched(model, layers[-1]) as seen:
+                model.transformer(some.ids, attention_mask=some.mask)
+            found.append(_at(seen["stream"], some.last))
+        return torch.cat(found).double()
+
+    goal = stream() + delta.double()
+    for number, (layer, C) in enumerate(zip(layers, Cs, strict=True)):
+        W = model.transformer.h[layer].mlp.c_proj.weight
+        K = _keys(model, layer, lesson, contexts).double().T
+        R = (goal - stream()) / (len(layers) - number)
+        W += (torch.linalg.solve(weight * C + K @ K.T, K) @ R).to(W.dtype)
+    return model, sum(model.transformer.h[layer].mlp.c_proj.weight.numel() for layer in layers)
