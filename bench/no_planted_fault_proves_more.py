@@ -105,7 +105,7 @@ class Suite:
     def run(self, names: list[str], deadline: float = float("inf")) -> str | None:
         """The first test that fails; None if all pass, or none does up to a time of this process's own."""
         self.session.config._tmp_path_factory._basetemp = Path(tempfile.mkdtemp(dir=tempfile.gettempdir()))  # type: ignore[attr-defined]
-        for name, then in zip(names, [*names[1:], None], strict=True):
+        for name, then in zip(names, [*names, None][1:], strict=True):
             reports = runtestprotocol(self.items[name], nextitem=self.items.get(then or ""), log=False)
             if any(report.failed for report in reports):
                 return name
