@@ -70,7 +70,18 @@ TESTS = [
         "cascade",
         "robust",
     ),
-    *("robust_attacks", "uniform", "sup", "format", "several", "stock_files", "locate", "gaps", "certify_attached"),
+    *(
+        "robust_attacks",
+        "uniform",
+        "sup",
+        "format",
+        "several",
+        "stock_files",
+        "locate",
+        "gaps",
+        "certify_attached",
+        "edit_stock",
+    ),
 ]
 SLOWEST = 8.0
 """Seconds of a test above which it is not asked."""

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
+from monolayer.checker import line, stages
 from monolayer.checker import stored as checker_stored
 from monolayer.checker.rounding import BINARY32, UnhandledError
 from monolayer.checker.stages import _added
@@ -65,6 +66,31 @@ def test_a_crowded_line_gets_stages_and_every_label_is_proved(kind: str, tmp_pat
     assert rank == model.feed_forward.rank == len(model.summary.contested) + 1 >= 2
     ranks = [int(torch.linalg.matrix_rank(matrix.double())) for matrix in model.attention.parameters()]
     assert ranks == [1, 1, rank, rank]
+
+
+def test_the_margin_is_the_least_of_all_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    differ = np.zeros(2, dtype=bool)
+    for kind in KINDS:
+        model, X, Y = built(kind)
+        every, found = noted(monkeypatch, stages, "_stage"), noted(monkeypatch, line, "evaluate")
+        assert ml.certify(model, X, Y).margin == min(float(one.margin.min()) for one in every)
+        assert len(every) == model.summary.rank
+        least = np.minimum.reduce([one.margin for one in every])
+        assert np.array_equal(found[0].margin, least)
+        differ |= [not np.array_equal(one.margin, least) for one in (every[0], every[-1])]
+    assert differ.all()  # neither the first stage nor the last alone would do
+
+
+def noted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[Any]:
+    """What a function of a module returns from now on."""
+    function, seen = getattr(module, name), list[Any]()
+
+    def watched(*given: Any) -> Any:
+        seen.append(function(*given))
+        return seen[-1]
+
+    monkeypatch.setattr(module, name, watched)
+    return seen
 
 
 def test_float64_has_stages_too(demanding: Callable[[float], None]) -> None:

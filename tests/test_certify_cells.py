@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.checker.cells import _sequences_of_cells, read_cells
+from monolayer.checker.codes import read_stream
 from monolayer.checker.stored import read_model
 from monolayer.theory.targets import TARGETS
 from tests.test_approximate import smooth
@@ -111,6 +112,16 @@ def test_planted_faults_are_never_proved(fault: str) -> None:
 @pytest.fixture(scope="module")
 def highest() -> ml.Monolayer:
     return ml.approximate(TARGETS["max"], 1, 2, cells=5, lipschitz=1.0)
+
+
+def test_the_largest_number_of_a_coordinate_is_over_all_tokens_and_the_begin_token(tmp_path: Path) -> None:
+    """What a score may be at most decides how far a softmax may be off."""
+    f = TARGETS["force"].function
+    stored = read_model(ml.approximate(f, 2, 2, cells=3, lipschitz=2.0).save(tmp_path / "m"))
+    X = np.random.default_rng(0).uniform(0.0, 1.0, (20, 2, 2))
+    for coordinate in read_stream(stored, ml.Sequences.of(X, None), None):
+        assert coordinate.largest == max(float(np.abs(coordinate.flat).max()), abs(coordinate.bos))
+        assert coordinate.largest > abs(coordinate.bos)
 
 
 @pytest.mark.parametrize("key", [1000.0, -1000.0])

@@ -21,7 +21,7 @@ from safetensors.numpy import load_file, save_file
 import monolayer as ml
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stored import read_model
-from monolayer.checker.uniform import Net, U
+from monolayer.checker.uniform import Net, U, _compare_knots
 from monolayer.cli import run
 from monolayer.construct.uniform import BUILT_SHAPES, OTHERS_ERROR
 from monolayer.errors import DataError, ModelFileError
@@ -143,6 +143,20 @@ def test_a_function_that_treats_places_differently_is_not_equivariant(way: float
     assert (plain.verdict, proof.verdict) == ("proved", "refuted")
     assert "not permutation equivariant" in proof.reason
     assert plain.data_digest != proof.data_digest
+
+
+def test_one_knot_at_which_places_are_treated_differently_is_enough(tmp_path: Path) -> None:
+    """Far from equivariance is as far as the function is at its worst knot, at tokens other than the first."""
+    f = TARGETS["max"].function
+    net = Net(read_model(ml.approximate(f, 1, 3, cells=3, norm="sup").save(tmp_path / "m")))
+
+    def partial(X: Any) -> Any:
+        found = np.array(f(X))
+        found[(X.flat[-1] == X).all(axis=(1, 2)), 2] += 0.5
+        return found
+
+    assert _compare_knots(net, f, 0.0).apart == 0.0
+    assert _compare_knots(net, partial, 0.0).apart == 0.5
 
 
 class Rough:
