@@ -256,9 +256,16 @@ def _in_words(row: Results) -> str:
     if row["method"] != "attach" and not above(row["efficacy"], row["chance"], row["facts"]):
         return f"{row['method']} {share(row['efficacy'])} (no more than guessing)"
     return (
-        f"{row['method']} {share(row['efficacy'])} of the facts, {share(row['paraphrase'])} of their rewordings, other "
-        f"logits at {share(row['places'] / row['of'])} of the places of other text"
+        f"{row['method']} has {share(row['efficacy'])} of the facts right and {share(row['paraphrase'])} of their "
+        f"rewordings, and changes logits at {share(row['places'] / row['of'])} of the places of other text"
     )
+
+
+def _few_facts(rows: list[Results]) -> str:
+    """The method that does best on rewordings of the fewest facts: where these are few, attaching has no such use."""
+    fewest = min(column(rows, "facts"))
+    best = max(where(rows, facts=fewest), key=lambda row: float(row["paraphrase"]))
+    return f"With {fewest:,} facts, {_in_words(best)}. " if best["paraphrase"] > 0.0 else ""
 
 
 def answer(results: Results) -> str:
@@ -270,8 +277,8 @@ def answer(results: Results) -> str:
     bits = "no bit of any logit changed on other text" if untouched else "SOME logits changed on other text"
     return (
         f"Of {counts} facts attached to a GPT-2 ({host['layers']} layers, width {host['width']}), {came} by free "
-        f"generation, and {bits}; rewordings are not recognized, by design. With {most:,} facts: "
-        f"{'; '.join(map(_in_words, where(results['rows'], facts=most)))}."
+        f"generation, and {bits}; rewordings are not recognized, by design. {_few_facts(results['rows'])}With "
+        f"{most:,} facts: {'; '.join(map(_in_words, where(results['rows'], facts=most)))}."
     )
 
 
