@@ -283,7 +283,7 @@ def answer(results: Results) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
-    shown = {"efficacy": "Facts that come back", "paraphrase": "Facts that come back in other words"}
+    shown = {"paraphrase": "Facts that come back in other words", "efficacy": "Facts that come back"}
     found = []
     for key, title in shown.items():
         traces = []
