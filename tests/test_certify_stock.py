@@ -35,7 +35,7 @@ from monolayer.checker.stock.readout import Arrivals, StockSteps, _exact_sums, _
 from monolayer.checker.stock.structure import read_structure
 from monolayer.data import Sequences
 from monolayer.huggingface.architecture import BEGIN
-from monolayer.huggingface.reading import stock_files
+from monolayer.huggingface.opened import stock_files
 from monolayer.theory.balls import precision
 from tests import plain_stock, stock_attack
 from tests.plain_stock import Stock

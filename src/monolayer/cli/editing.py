@@ -126,7 +126,7 @@ def _edit_and_prove(change: _Change, folder: Path, data: str | None, outputs: _O
     from monolayer.data.folder import MODEL, check_output
     from monolayer.editing import facts as facts_of
     from monolayer.huggingface.manifest import is_attached
-    from monolayer.huggingface.reading import is_stock
+    from monolayer.huggingface.opened import is_stock
     from monolayer.stock.folder import STOCK, load
 
     out, record, overwrite, as_json = outputs.folder, outputs.record, outputs.overwrite, outputs.as_json

@@ -38,7 +38,7 @@ def inspect(folder: AnyModelFolder, as_json: Json = False) -> None:
     """Show what a saved model is: its kind, sizes, ranks, narrowest step, and what its builder measured."""
     from monolayer.attaching.folder import Attached
     from monolayer.huggingface.manifest import is_attached
-    from monolayer.huggingface.reading import stock_files
+    from monolayer.huggingface.opened import stock_files
     from monolayer.model.load import load
     from monolayer.stock.folder import StockModel
 
@@ -145,7 +145,7 @@ def explain(
     """Show, token by token, key, attention weight, context, the number z, its step, the neighbours and the margin."""
     import numpy as np
 
-    from monolayer.huggingface.reading import is_stock
+    from monolayer.huggingface.opened import is_stock
     from monolayer.model.load import load_monolayer
 
     if is_stock(folder):

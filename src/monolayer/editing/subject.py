@@ -19,6 +19,7 @@ from monolayer.data.sequences import Per
 from monolayer.editing.attachment import Attachment
 from monolayer.editing.difference import Content, array_of, tensor_of
 from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.files import DRAW_KEY
 from monolayer.model.card import Fingerprint
 from monolayer.model.inputs import unanswerable
 from monolayer.model.load import load_monolayer, model_from
@@ -28,8 +29,8 @@ from monolayer.model.uniform import Uniform
 from monolayer.stock.build import adopt, job_of, memorize_again
 from monolayer.stock.folder import StockModel, load
 
-DRAW_KEY, NAMES_KEY = "draw.json", "names"
-"""Keys that the configuration of a `Content` has besides its own: for the file of that name, and for all names."""
+NAMES_KEY = "names"
+"""The key of the configuration of a `Content` that holds all names."""
 Answered: TypeAlias = Any
 """What a model answers, as users write it: a class by its name, numbers, or text; None where it does not answer."""
 

@@ -26,11 +26,11 @@ from monolayer.checker.stock.files import Network, read_stock
 from monolayer.checker.stock.only import STOCK_ONLY_CLAIM, STOCK_ONLY_REASON, leftover_in_folder
 from monolayer.checker.stock.places import StockPlaces, places_of
 from monolayer.checker.stock.readout import Arrivals, read_steps, step_classes
-from monolayer.checker.stock.structure import Structure, read_structure
+from monolayer.checker.stock.structure import Structure, read_structure, without_silent_neurons
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN
-from monolayer.huggingface.reading import Files
+from monolayer.huggingface.opened import Files
 from monolayer.huggingface.strict import ForeignError
 
 STOCK_CLAIM = (
@@ -146,6 +146,8 @@ def _entering(net: Network, data: Sequences) -> str:
 
 def _check_steps(net: Network, data: Sequences, places: StockPlaces, question: Certificate, only: bool) -> Certificate:
     """The certificate of a folder of steps, in float64; `question`: the certificate so far, undecided."""
+    if not only:  # a neuron that does nothing may still hold the threshold of a fact
+        net = without_silent_neurons(net)
     found = read_structure(net, places.most)
     steps = read_steps(net, found, places.most)
     bound = bounds(net, found, int(places.terms.max()), steps.reach)
