@@ -8,10 +8,10 @@
 
 Every architecture, task and way to cut text, with positions and robust where there are such (tests/stock_attack.py).
 Half of the folders are as we write them, half as `save_pretrained` of transformers writes them again: some of these in
-shards, some with everything that the tables of `monolayer.huggingface` allow. Values and keys of `config.json`, `tokenizer.json`, `tokenizer_config.json` and `generation_config.json` are changed,
-their bytes too, and files are put beside them. What is still proved is loaded by transformers and asked for all of its
-data: eager and sdpa, in batches padded as the tokenizer does it, on the right, and on the left where that is claimed;
-one by one; and through a pipeline.
+shards, some with everything that the tables of `monolayer.huggingface` allow. Values and keys of all JSON files are
+changed, their bytes too, and files are put beside them. What is still proved is loaded by transformers and asked for
+all of its data: eager and sdpa, in batches padded as the tokenizer does it, on the right, and on the left where that is
+claimed; one by one; and through a pipeline.
 """
 
 from __future__ import annotations

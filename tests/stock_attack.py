@@ -85,7 +85,7 @@ class Case:
         return ml.memorize_as(self.name, self.rows, self.labels, positions=self.positions, **options).save(folder)
 
     def resave(self, folder: Path, out: Path, *, shards: bool, all_rows: bool) -> Path:
-        """The folder as transformers saves it again after use, maybe in shards, maybe with all that the tables allow."""
+        """The folder as transformers saves it again after use; `all_rows`: with everything that the tables allow."""
         import transformers
 
         transformers.utils.logging.disable_progress_bar()
@@ -136,7 +136,7 @@ KEYS = {
         chat_template auto_map pad_token max_length stride""",
     "generation_config.json": """num_beams max_length min_length do_sample temperature eos_token_id use_cache
         forced_bos_token_id suppress_tokens repetition_penalty bad_words_ids max_new_tokens transformers_version""",
-    "special_tokens_map.json": "pad_token bos_token unk_token additional_special_tokens extra_special_tokens padding_side",
+    "special_tokens_map.json": "pad_token bos_token additional_special_tokens extra_special_tokens padding_side",
     "model.safetensors.index.json": "metadata weight_map",
 }
 _KNOWN_ROWS = {key for row in table()["config.json"].values() for key in row["more"]}
