@@ -68,7 +68,8 @@ def judge_stock(files: Files, data: Sequences, *, only: bool = False) -> Certifi
             question = replace(question, weights_digest=net.digest, assumptions=stock_assumptions(net, data))
             places = places_of(net, data)
             count = len(places.wanted)
-            question = replace(question, points=count, unsure=count, claim=STOCK_CLAIM.format(count))
+            claim = f"{_given_as(net, data)}, {STOCK_CLAIM.format(count)}"
+            question = replace(question, points=count, unsure=count, claim=claim)
             if net.dtype == "float64":
                 return _check_steps(net, data, places, question, only)
             if only:
@@ -139,9 +140,27 @@ def _entering(net: Network, data: Sequences) -> str:
             "prompts enter as text, and become the ids that tokenizer.json gives them, behind the begin token; what "
             "comes behind a prompt enters as the ids that the model has returned, and not as text once more"
         )
-    lists = "lists of tokens (is_split_into_words=True), or as text where a sequence is one token"
-    how = lists if net.cut == "given" else "text"
+    how = "text"
+    if net.cut == "given":
+        how = "lists of tokens (is_split_into_words=True), or as text where a sequence is one token"
     return f"data enter as {how}, and become the ids that tokenizer.json gives them, behind the begin token"
+
+
+def _given_as(net: Network, data: Sequences) -> str:
+    """The words of the claim that say how a caller gives the data to the tokenizer of the folder.
+
+    A tokenizer that does not cut text takes a string for one token, so that of several tokens only lists are covered.
+    """
+    if data.prompts is not None:
+        return "for prompts given as strings"
+    if net.cut != "given":
+        return "for sequences given as strings"
+    alone = int((data.lengths == 1).sum())
+    if alone == len(data):
+        return "for sequences given as strings or as lists of one token"
+    lists = "for sequences given as lists of tokens (is_split_into_words=True)"
+    strings = f"strings are covered for the {alone:,} of one token only" if alone else "strings are not covered"
+    return f"{lists}; {strings}: the tokenizer does not cut them"
 
 
 def _check_steps(net: Network, data: Sequences, places: StockPlaces, question: Certificate, only: bool) -> Certificate:
