@@ -19,6 +19,7 @@ from monolayer.attaching.folder import Attached
 from monolayer.data import Names, Sequences
 from monolayer.data.folder import FolderKind, new_folder
 from monolayer.data.labels import Per
+from monolayer.data.unused import unused_names
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architecture import UNKNOWN
 from monolayer.huggingface.files import DRAW_KEY, FolderFacts, config, written
@@ -229,7 +230,8 @@ class StockModel:
 
     def readme(self, *, onnx: bool = False) -> str:
         """README.md of the folder."""
-        return model_card(self.facts, self.draw, self.rows(), self.summary, onnx)
+        unused = 0 if self.data is None else unused_names(self.data, self.draw.unknown).total
+        return model_card(self.facts, self.draw, self.rows(), self.summary, onnx=onnx, unused=unused)
 
     @property
     def sizes(self) -> JsonObject:
