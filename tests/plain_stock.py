@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from monolayer.huggingface.reading import read_folder, stock_files
+from monolayer.huggingface.opened import stock_files
+from monolayer.huggingface.reading import read_folder
 from monolayer.stock.answers import Evaluation
 
 JSON = ("config", "tokenizer", "tokenizer_config", "generation_config")

@@ -18,6 +18,7 @@ import numpy as np
 
 import monolayer as ml
 from monolayer.huggingface.architectures import ARCHITECTURES
+from monolayer.huggingface.resaved import harmless, special_tokens_map, table
 
 Cut = Literal["characters", "words", "pieces", "given"]
 Files = dict[str, bytes]
@@ -83,6 +84,26 @@ class Case:
         options: dict[str, Any] = {"storage": "cells", "rank": 32} if self.robust else {"storage": "steps"}
         return ml.memorize_as(self.name, self.rows, self.labels, positions=self.positions, **options).save(folder)
 
+    def resave(self, folder: Path, out: Path, *, shards: bool, all_rows: bool) -> Path:
+        """The folder as transformers saves it again after use; `all_rows`: with everything that the tables allow."""
+        import transformers
+
+        transformers.utils.logging.disable_progress_bar()
+        network = getattr(transformers, f"AutoModelFor{AUTO[self.task]}").from_pretrained(folder, dtype="auto")
+        network.save_pretrained(out, max_shard_size="20KB" if shards else "5GB")
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        split = {"is_split_into_words": True} if self.cut == "given" else {}
+        tokenizer(self.texts, padding=True, truncation=True, **split)
+        tokenizer.save_pretrained(out)
+        if all_rows:
+            facts = ml.load(folder).facts  # type: ignore[union-attr]
+            rules = harmless(facts)
+            for name in ("config.json", "tokenizer_config.json"):
+                rows = {key: values[-1] for key, values in rules[name].more.items()}
+                (out / name).write_bytes(_dumped({**rows, **json.loads((out / name).read_bytes())}))
+            (out / "special_tokens_map.json").write_bytes(_dumped(special_tokens_map(facts)))
+        return out
+
 
 def cases() -> Iterator[Case]:
     """Every architecture, task and cut; with positions, and robust, in one cut each."""
@@ -101,6 +122,7 @@ def cases() -> Iterator[Case]:
 POOL: list[Any] = [
     *(None, True, False, "", "x", "left", "right", "float32", "gelu", "relu", "silu", "\ufeff", "[CLS]", "<s>"),
     *(0, 1, 2, 3, -1, 512, 2**31, 2**70, 0.0, -0.0, 0.5, 1.0, 1e-5, 1e30, 1e308),
+    *("5.23.0", "absolute", "single_label_classification", "TokenizersBackend", 10000, 0.02, 0.1),
     *([], [0], ["x"], {}, {"0": "a"}, {"type": "Lowercase"}, {"type": "ByteLevel"}, {"type": "Fuse"}),
 ]
 KEYS = {
@@ -113,8 +135,13 @@ KEYS = {
         use_fast extra_special_tokens model_input_names tokenizer_class add_bos_token split_special_tokens
         chat_template auto_map pad_token max_length stride""",
     "generation_config.json": """num_beams max_length min_length do_sample temperature eos_token_id use_cache
-        forced_bos_token_id suppress_tokens repetition_penalty bad_words_ids max_new_tokens""",
+        forced_bos_token_id suppress_tokens repetition_penalty bad_words_ids max_new_tokens transformers_version""",
+    "special_tokens_map.json": "pad_token bos_token additional_special_tokens extra_special_tokens padding_side",
+    "model.safetensors.index.json": "metadata weight_map",
 }
+_KNOWN_ROWS = {key for row in table()["config.json"].values() for key in row["more"]}
+KEYS["config.json"] += " ".join(["", "monolayer_draw", "transformers_version", *sorted(_KNOWN_ROWS)])
+KEYS["tokenizer_config.json"] += " ".join(["", *sorted(table()["tokenizer_config.json"]["more"])])
 MORE = {
     "special_tokens_map.json": b'{"pad_token": "a", "padding_side": "left"}',
     "added_tokens.json": b'{"aaa": 50}',

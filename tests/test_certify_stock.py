@@ -7,6 +7,7 @@ tests/test_stock_transformers.py holds against transformers. Every fault in text
 from __future__ import annotations
 
 import copy
+import json
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,7 +36,7 @@ from monolayer.checker.stock.readout import Arrivals, StockSteps, _exact_sums, _
 from monolayer.checker.stock.structure import read_structure
 from monolayer.data import Sequences
 from monolayer.huggingface.architecture import BEGIN
-from monolayer.huggingface.reading import stock_files
+from monolayer.huggingface.opened import stock_files
 from monolayer.theory.balls import precision
 from tests import plain_stock, stock_attack
 from tests.plain_stock import Stock
@@ -383,6 +384,40 @@ def test_data_that_the_tokenizer_would_cut_otherwise_are_undecided(tmp_path: Pat
     assert ml.certify(words, [["[", "PAD", "]"]], [[0, 1, 2]]).verdict == "proved"  # spaces stand between them
     chars = ml.memorize_as("bert", ["PAD", "[]"], [[0] * 3, [1] * 2], storage="steps")
     assert "spells '[PAD]'" in ml.certify(chars, ["[PAD]"], [[1, 0, 0, 0, 1]]).reason
+
+
+@pytest.mark.parametrize(
+    ("X", "Y", "words"),
+    [
+        (["ab", "bca"], ["u", "v"], "for sequences given as strings, every evaluation"),
+        ([["New York", "is big"], ["is big"]], ["u", "v"], "strings are covered for the 1 of one token only"),
+        ([["New York", "is big"], ["is big", "is big"]], ["u", "v"], "strings are not covered: the tokenizer does not"),
+        ([["New York"], ["Los Angeles"]], ["u", "v"], "given as strings or as lists of one token, every evaluation"),
+    ],
+)
+def test_the_claim_says_how_sequences_are_given(X: Any, Y: Any, words: str, tmp_path: Path) -> None:
+    """Each is then given so to the tokenizer of transformers."""
+    folder = ml.memorize_as("bert", X, Y, rank=16).save(tmp_path / "folder")
+    proof = ml.certify(folder, X, Y)
+    assert proof.verdict == "proved", proof
+    assert words in proof.claim, proof.claim
+    path = folder / "tokenizer.json"
+    if words.startswith("for sequences given as strings,"):  # without its pre_tokenizer it takes lists only
+        whole = json.loads(path.read_text("utf-8"))
+        path.write_text(json.dumps({**whole, "pre_tokenizer": None, "decoder": None}), encoding="utf-8")
+        proof = ml.certify(folder, [list(text) for text in X], Y)
+        assert proof.verdict == "proved", proof
+        assert "given as lists of tokens (is_split_into_words=True); strings are not covered" in proof.claim
+        assert ml.certify(folder, X, Y).verdict == "refuted"  # strings are words there that it does not know
+    transformers = pytest.importorskip("transformers")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    split = "lists of tokens" in proof.claim
+    given = [list(row) if split else "".join(row) for row in X]
+    found = tokenizer(given, is_split_into_words=split)["input_ids"]
+    assert not any(1 in row for row in found), "the id of unknown tokens"
+    if split:
+        texts = ["".join(row) for row in given if len(row) > 1]
+        assert all(1 in row for row in tokenizer(texts)["input_ids"])
 
 
 def test_special_tokens_are_found_inside_given_tokens_and_may_be_labels(tmp_path: Path) -> None:

@@ -412,3 +412,60 @@ def test_an_option_that_the_draw_decides_is_refused_by_name(kind: str, option: s
     model, data = built(kind)
     with pytest.raises(ml.DataError, match=f"a draw decides {option}: leave {option} out, or the draw"):
         ml.memorize(data, draw=model, **{option: True})
+
+
+# -- names that nothing uses any more --------------------------------------------------------------------------
+
+TABLE = {"France": "Paris", "Bolivia": "Sucre", "Peru": "Lima", "New Zealand": "Wellington"}
+PROMPTS = (["The capital of Bolivia is", "The capital of Peru is"], [" Sucre", " Lima"])
+NAMED: dict[str, tuple[Callable[[], Any], Any, Any]] = {
+    "line": (lambda: ml.memorize(TABLE), TABLE, ["Bolivia"]),
+    "robust": (lambda: ml.memorize(TABLE, robust=True, rank=16), TABLE, ["Bolivia"]),
+    "next tokens": (lambda: ml.memorize(["ab", "cd"], causal=True), ["ab", "cd"], ["ab"]),
+    "cells": (lambda: ml.memorize_as("bert", TABLE, rank=16, unknown="?"), TABLE, ["Bolivia"]),
+    "steps": (lambda: ml.memorize_as("gpt2", TABLE, per="sequence", storage="steps"), TABLE, ["Bolivia"]),
+    "prompts": (lambda: ml.memorize_as("llama", *PROMPTS, rank=16), PROMPTS, [0]),
+}
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_names_of_forgotten_facts_stay_or_are_dropped(kind: str, tmp_path: Path) -> None:
+    build, data, gone = NAMED[kind]
+    model = build()
+    rest = data[1:] if isinstance(data, list) else tuple(part[1:] for part in data) if kind == "prompts" else None
+    rest = rest or {key: value for key, value in TABLE.items() if key != "Bolivia"}
+    secret = ["a", "b"] if kind == "next tokens" else ["Bolivia", "Sucre"]
+    plain, stays = ml.forget(model, gone, data)
+    assert (stays.names.count, stays.names.dropped) == (2, False)
+    assert [name.strip() for name in stays.names.first] == secret
+    assert "stay in the files" in stays.explain()
+    new, record = ml.forget(model, gone, data, names=True)
+    assert "dropped 2 that no fact uses any more" in record.explain()
+
+    found = ml.compare(plain, new)
+    assert (found.weights, found.config, found.names, found.only_one) == ({}, {}, False, 0)
+    folder, card = new.save(tmp_path / "new"), plain.save(tmp_path / "plain") / "README.md"
+    said = "".join(path.read_text("utf-8") for path in folder.glob("*.json"))
+    assert not [name for name in secret if f'"{name}"' in said or f'" {name}"' in said]
+    if card.exists():
+        assert "2 names that no fact uses" in card.read_text("utf-8")
+        assert "that no fact uses" not in (folder / "README.md").read_text("utf-8")
+    pair = rest if isinstance(rest, tuple) else (rest,)
+    assert ml.certify(folder, *pair).verdict == "proved"
+
+    # An edited model is still a function of its draw and its data; and what was done is undone from a file.
+    saved = ml.Record.load(record.save(tmp_path / "record.json"))
+    assert ml.compare(saved.apply(model), new).same
+    assert ml.compare(saved.undo(folder), model).same
+    assert ml.Facts.of(folder, *pair).model is not None
+    again, record = ml.forget(ml.Facts.of(model, *(data if isinstance(data, tuple) else (data,))), gone, names=True)
+    assert ml.compare(again.model, new).same
+    if kind in ("line", "cells"):
+        _, more = ml.forget(again, ["Peru"], names=True)
+        assert more.names.first == ("Peru", "Lima")  # those that are gone already are not named again
+
+
+def test_integers_are_not_names(tmp_path: Path) -> None:
+    X, Y = [[1, 2], [3, 4]], ["u", "v"]
+    _, record = ml.forget(ml.memorize_as("bert", X, Y, rank=16), [0], (X, Y), names=True)
+    assert (record.names.count, record.names.first) == (1, ("u",))

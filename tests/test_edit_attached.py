@@ -54,6 +54,9 @@ def test_forgetting_gives_the_bits_of_attaching_the_rest_and_can_be_undone(
     # At what was forgotten the model is the host again.
     assert all(torch.equal(*pair) for pair in zip(logits(tmp_path / "new", gone), logits(host, gone), strict=True))
     assert [change.before for change in record.changes] == [FACTS[prompt] for prompt in gone]
+    assert record.names.count == 0
+    with pytest.raises(ml.DataError, match="names in this folder are those of the host's tokenizer"):
+        ml.forget(folder, gone, (list(FACTS), list(FACTS.values())), names=True)
     assert all(not change.stays for change in record.changes)
     record.save(tmp_path / "record.json")
     record = ml.Record.load(tmp_path / "record.json")

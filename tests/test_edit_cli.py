@@ -65,6 +65,20 @@ def test_forgetting_gives_the_folder_of_a_model_that_never_knew(how: str, said: 
     assert same_folders("again", "new")
 
 
+def test_names_are_dropped_where_that_is_asked_for(said: Said) -> None:
+    """The weights are those of the plain edit; "走" and its readings are in no file."""
+    told = " ".join(said("forget old --rows 1 --data data.jsonl --out plain").split())
+    assert "3 that no fact uses stay in the files: '走', 'xíng', 'zǒu'. forget(…, names=True), --names, drops" in told
+    told = json.loads(said("forget old --rows 1 --names --data data.jsonl --out new --record record.json --json"))
+    assert told["names"] == {"count": 3, "first": ["走", "xíng", "zǒu"], "dropped": True}
+    assert "走" in Path("plain/names.json").read_text("utf-8")
+    assert "走" not in Path("new/names.json").read_text("utf-8")
+    found = json.loads(said("compare plain new rest.jsonl --json"))
+    assert (found["weights"], found["config"], found["names"], found["answers"]) == ({}, {}, False, 0)
+    ml.Record.load("record.json").undo("new").save("back")
+    assert ml.compare("back", "old").same
+
+
 def test_edit_insert_and_compare(said: Said) -> None:
     found = json.loads(said("edit old changed.jsonl --data data.jsonl --out exact --json"))
     assert found["proof"]["verdict"] == "proved"

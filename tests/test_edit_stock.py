@@ -130,7 +130,7 @@ def test_a_record_changes_tensors_and_widths_and_nothing_else(both: list[Path], 
     built = StockModel.load(both[0])
     new, record = ml.forget(built, [3, 8], WHOLE)
     assert set(record.config) <= {"intermediate_size"}
-    for key in ("auto_map", "architectures", "draw.json", "id2label"):
+    for key in ("auto_map", "architectures", "monolayer_draw", "id2label"):
         bad = replace(record, config={**record.config, key: {"before": built.config.get(key), "after": {"x": "y"}}})
         found = ml.Record.load(bad.save(tmp_path / "bad.json"))  # its digest fits
         for act, model in ((found.apply, built), (found.undo, new)):
@@ -310,23 +310,29 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path, said: Any) -
         ("config.json", "id2label", {"0": "a", "2": "b"}, NO_FOLDER),
         ("config.json", "dtype", "float32", "is float64, and config.json says float32"),
         ("tokenizer.json", "model", {}, "does not say model.vocab"),
-        ("draw.json", "integers", [True, False], "invalid literal"),
-        ("draw.json", "keys", [0.5], "another number of tokens"),
-        ("draw.json", "keys", [2.0], NO_DRAW),
-        ("draw.json", "keys", None, NO_DRAW),
-        ("draw.json", "silence", -1.0, NO_DRAW),
-        ("draw.json", "head", 0, NO_DRAW),
-        ("draw.json", "storage", "cells", NO_DRAW),
-        ("draw.json", None, None, "has no draw to use again"),
+        ("monolayer_draw", "integers", [True, False], "invalid literal"),
+        ("monolayer_draw", "keys", [0.5], "another number of tokens"),
+        ("monolayer_draw", "keys", [2.0], NO_DRAW),
+        ("monolayer_draw", "keys", None, NO_DRAW),
+        ("monolayer_draw", "silence", -1.0, NO_DRAW),
+        ("monolayer_draw", "head", 0, NO_DRAW),
+        ("monolayer_draw", "storage", "cells", NO_DRAW),
+        ("monolayer_draw", None, None, "has no draw to use again"),
     ]
     for file, key, value, words in changes:
-        text = (folder / file).read_text("utf-8")
-        (folder / file).write_text(json.dumps({**json.loads(text), key: value}), encoding="utf-8")
-        if key is None:
-            (folder / file).unlink()
+        path = folder / (file if file.endswith(".json") else "config.json")
+        text = path.read_text("utf-8")
+        whole = json.loads(text)
+        if path.name == file:
+            whole[key] = value
+        elif key is None:
+            del whole[file]
+        else:
+            whole[file] = json.dumps({**json.loads(whole[file]), key: value})
+        path.write_text(json.dumps(whole), encoding="utf-8")
         with pytest.raises(ml.ModelFileError, match=words):
             StockModel.load(folder)
         said("inspect", str(folder), code=2)
-        if file == "draw.json":
+        if file == "monolayer_draw":
             assert ml.certify(folder, PHRASES, READINGS).verdict == "proved"
-        (folder / file).write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")

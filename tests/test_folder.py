@@ -30,7 +30,7 @@ from monolayer.cli import run
 from monolayer.data import folder as folders
 from monolayer.data.folder import read_together
 from monolayer.errors import DataError
-from monolayer.huggingface.reading import is_stock
+from monolayer.huggingface.opened import is_stock
 from monolayer.stock.folder import STOCK
 
 ROOT = Path(__file__).parent.parent

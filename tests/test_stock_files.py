@@ -116,16 +116,21 @@ NO_NUMBERS = ("1e999", "-1e999", "NaN", "1" + "0" * 400, "1" * 5000, "-1", DEEP)
 @pytest.mark.parametrize("storage", ["cells", "steps"])
 def test_a_draw_with_numbers_that_are_none_is_refused_with_a_sentence(storage: Any, tmp_path: Path) -> None:
     saved = ml.memorize_as("bert", X, Y, storage=storage, rank=16 if storage == "cells" else None).save(tmp_path / "m")
-    path = saved / "draw.json"
-    whole = json.loads(path.read_text())
+    path = saved / CONFIG
+    config = json.loads(path.read_text())
+    whole = json.loads(config["monolayer_draw"])
+
+    def write(draw: str) -> None:
+        path.write_text(json.dumps(config | {"monolayer_draw": draw}))
+
     keys = ("longest", "size", "gain") if storage == "cells" else ("temperature", "reach", "silence", "keys")
     for key in (*keys, "head"):
         for text in NO_NUMBERS:
-            path.write_text(json.dumps(whole | {key: "@"}).replace('"@"', text))
-            with pytest.raises(ml.ModelFileError, match=r"draw\.json is not a draw that memorize_as wrote"):
+            write(json.dumps(whole | {key: "@"}).replace('"@"', text))
+            with pytest.raises(ml.ModelFileError, match=r"monolayer_draw in .* is not a draw that memorize_as wrote"):
                 ml.load(saved)
     if storage == "cells":
-        path.write_text(json.dumps(whole | {"longest": 10**9}))
+        write(json.dumps(whole | {"longest": 10**9}))
         with pytest.raises(
             ml.ModelFileError, match=r"for sequences of 1,000,000,000 tokens, and config\.json has places for"
         ):

@@ -41,7 +41,8 @@ from monolayer.data.names import Unit
 from monolayer.data.shards import kinds, strangers
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.manifest import Manifest, is_attached
-from monolayer.huggingface.reading import Files, asked_as
+from monolayer.huggingface.opened import Files
+from monolayer.huggingface.reading import asked_as
 from monolayer.table import Progress
 
 LABEL_CLAIM = "every evaluation returns the label at each of the {:,} labelled points"

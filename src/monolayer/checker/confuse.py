@@ -32,7 +32,7 @@ from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.seen import Entries, Interval, Seen, ball
 from monolayer.checker.stored import opened
 from monolayer.errors import DataError, PrecisionError
-from monolayer.huggingface.reading import Files
+from monolayer.huggingface.opened import Files
 from monolayer.theory.balls import Ball, precision
 
 BITS = 256

@@ -34,7 +34,7 @@ from monolayer.checker.network import Arrays, Config, Stored
 from monolayer.checker.rounding import BINARY32, BINARY64
 from monolayer.data.folder import OpenFolder, read_together
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.reading import Files, stock_files
+from monolayer.huggingface.opened import Files, stock_files
 
 
 def opened(model: Any) -> Stored | Files:

@@ -38,6 +38,9 @@ def forget(
         list[int] | None,
         typer.Option(help="Row of --data to forget, counted from 0; may be given several times."),
     ] = None,
+    names: Annotated[
+        bool, typer.Option("--names", help="Also drop names of tokens and labels that no fact uses any more.")
+    ] = False,
     record: RecordFile = None,
     overwrite: Overwrite = False,
     reading: Reading = PLAIN,
@@ -50,7 +53,7 @@ def forget(
     if (facts is not None) == bool(rows):
         raise DataError("say what to forget in exactly one way: a data file of sequences, or --rows")
     outputs = _Outputs(out, record, overwrite, as_json)
-    _edit_and_prove(_Change("forget", facts, rows), model, data, outputs, reading)
+    _edit_and_prove(_Change("forget", facts, rows, names), model, data, outputs, reading)
 
 
 def _add_command(verb: str, does: str) -> None:
@@ -114,6 +117,8 @@ class _Change:
     verb: str
     facts: str | None
     rows: list[int] | None = None
+    names: bool = False
+    """Whether to drop names that nothing uses any more."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,7 @@ def _edit_and_prove(change: _Change, folder: Path, data: str | None, outputs: _O
     from monolayer.data.folder import MODEL, check_output
     from monolayer.editing import facts as facts_of
     from monolayer.huggingface.manifest import is_attached
-    from monolayer.huggingface.reading import is_stock
+    from monolayer.huggingface.opened import is_stock
     from monolayer.stock.folder import STOCK, load
 
     out, record, overwrite, as_json = outputs.folder, outputs.record, outputs.overwrite, outputs.as_json
@@ -149,7 +154,10 @@ def _edit_and_prove(change: _Change, folder: Path, data: str | None, outputs: _O
         known = facts_of.known(model, reading.read(data, step, model.card.manner, proved=True))
         asked: Any = change.rows if facts is None else reading.read(facts, step, model.card.manner, proved=True)
         step("editing", 0.5)
-        new, found = getattr(facts_of, verb)(known, asked, *(() if verb == "forget" else (None,)))
+        if verb == "forget":
+            new, found = facts_of.forget(known, asked, names=change.names)
+        else:
+            new, found = getattr(facts_of, verb)(known, asked, None)
         step("writing", 0.7)
         new.model.save(out, overwrite=overwrite)
         step("proving", 0.8)

@@ -42,7 +42,7 @@ def inspect(folder: AnyModelFolder, as_json: Json = False) -> None:
     from monolayer.attaching.folder import Attached
     from monolayer.huggingface.bare import language_model
     from monolayer.huggingface.manifest import is_attached
-    from monolayer.huggingface.reading import stock_files
+    from monolayer.huggingface.opened import stock_files
     from monolayer.model.load import load
     from monolayer.stock.folder import StockModel
 
@@ -153,7 +153,7 @@ def explain(
     """Show, token by token, key, attention weight, context, the number z, its step, the neighbours and the margin."""
     import numpy as np
 
-    from monolayer.huggingface.reading import is_stock
+    from monolayer.huggingface.opened import is_stock
     from monolayer.model.load import load_monolayer
 
     if is_stock(folder):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from monolayer.data import Sequences
     from monolayer.data.layout import Manner
     from monolayer.data.text import Script
-    from monolayer.huggingface.reading import Files
+    from monolayer.huggingface.opened import Files
     from monolayer.model.monolayer import Monolayer
     from monolayer.model.uniform import Uniform
     from monolayer.stock.folder import StockModel
@@ -125,7 +125,8 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
 def manner(stored: Stored | Files) -> Manner:
     """How an opened model reads data."""
     from monolayer.data.layout import Manner
-    from monolayer.huggingface.reading import Files, asked_as
+    from monolayer.huggingface.opened import Files
+    from monolayer.huggingface.reading import asked_as
 
     names, per = asked_as(stored) if isinstance(stored, Files) else (stored.vocabulary, stored.config.get("per"))
     return Manner(None if names is None else names.cuts, per)
@@ -140,7 +141,7 @@ def only_text(data: str | list[str]) -> str | None:
 def book(stored: Stored | Files, data: list[str]) -> Sequences | None:
     """The windows of a text file, for a model that recites one; None for other models and other files."""
     from monolayer.data.text import Script
-    from monolayer.huggingface.reading import Files
+    from monolayer.huggingface.opened import Files
 
     path = only_text(data)
     script = None if isinstance(stored, Files) else stored.config.get("script")

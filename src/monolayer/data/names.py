@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,16 @@ _BUILT_FROM = {
     None: "lists of tokens: pass lists",
     "pieces": "words with the white space before them: pass text with the same",
 }
+
+
+FORGOTTEN = "(forgotten name {})"
+"""What a row is called whose name was dropped (`forget(names=True)`). Text that is cut gives no token with a space."""
+_FORGOTTEN = re.compile(r"\(forgotten name [0-9]+\)")
+
+
+def is_forgotten(name: Name) -> bool:
+    """Whether this stands for a name that was dropped."""
+    return isinstance(name, str) and _FORGOTTEN.fullmatch(name) is not None
 
 
 def cut_text(text: str, unit: Unit) -> list[str]:
@@ -80,7 +91,7 @@ class Names:
         """How text is split into these names; None if unknown, since they came as lists of characters."""
         if self.unit is not None or self.integers:
             return self.unit
-        return "words" if any(len(str(name)) != 1 for name in self.names) else None
+        return "words" if any(len(str(name)) != 1 and not is_forgotten(name) for name in self.names) else None
 
     def cut_into(self, unit: Unit | None) -> Names:
         """The same names, marked as coming from strings split by `unit`; None: from lists."""
@@ -131,6 +142,14 @@ class Names:
             if high < 1024 or high < 4 * (len(self) + len(new)) + 1024:
                 return Names(range(high + 1))
         return Names((*self.names, *new), self.unit)
+
+    def without(self, rows: Ints) -> Names:
+        """These names, but those of `rows` dropped: the rows stay, and no longer say whose they were."""
+        if self.integers or not len(rows):
+            return self
+        gone = set(rows.tolist())
+        kept = (FORGOTTEN.format(row) if row in gone else name for row, name in enumerate(self.names))
+        return Names(tuple(kept), self.unit)
 
     def __contains__(self, name: object) -> bool:
         return name in (self.names if isinstance(self.names, range) else self.rows)

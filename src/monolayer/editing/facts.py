@@ -27,8 +27,9 @@ from monolayer.editing.edited import (
     with_rows,
     without,
 )
-from monolayer.editing.record import FACTS_SHOWN, Change, EditKind, Record
+from monolayer.editing.record import FACTS_SHOWN, Change, EditKind, LeftoverNames, Record
 from monolayer.editing.subject import GivenModel, Subject, subject_of
+from monolayer.editing.unused import unused_after, without_names
 from monolayer.errors import DataError, PrecisionError
 
 WHOLE = "the same bits as {}"
@@ -67,12 +68,21 @@ class Facts:
         """A `Monolayer`, or a stock model."""
         return self.subject.model
 
-    def changed(self, kind: EditKind, edit: Edited) -> tuple[Facts, Record]:
-        """The facts after an edit of the data, and the record of what became of the model."""
+    def changed(self, kind: EditKind, edit: Edited, *, drop_names: bool = False) -> tuple[Facts, Record]:
+        """The facts after an edit of the data, and the record of what became of the model.
+
+        `drop_names`: also drop the names of tokens and classes that no fact uses any more.
+        """
         only = edit.touched if self.subject.by_token else None
         if only is not None:
             self._check(only)
-        new = self.subject.again(edit.data, only)
+        new, data = self.subject.again(edit.data, only), edit.data
+        unused = unused_after(self.subject, data)
+        leftover = LeftoverNames()
+        if unused is not None:
+            leftover = LeftoverNames(unused.total, unused.texts(data, FACTS_SHOWN), drop_names)
+        if drop_names:
+            new, data = without_names(new, data, unused)
         meant = MEANT[kind]
         claim = WHOLE.format(self.subject.way.format(meant)) if only is None else CELLS.format(f"{len(only):,}", meant)
         changes = tuple(_described_changes(self.subject, new, edit))
@@ -80,7 +90,7 @@ class Facts:
         splices, blocks = difference(old.tensors, made.tensors, {**old.blocks, **made.blocks})
         config = config_change(old.config, made.config)
         said = kind, claim, edit.facts, edit.shared, changes
-        return Facts(new, edit.data), Record(*said, old.digest, made.digest, splices, blocks, config)
+        return Facts(new, data), Record(*said, old.digest, made.digest, splices, blocks, config, leftover)
 
     def _check_counts(self) -> None:
         """Refuse data whose counts differ from those in the model's summary, if it has one."""
@@ -166,19 +176,22 @@ NEEDED = (
 )
 
 
-def forget(model: GivenModel | Facts, X: Any, data: Any = None, *, lengths: Any = None) -> tuple[Any, Record]:
+def forget(
+    model: GivenModel | Facts, X: Any, data: Any = None, *, lengths: Any = None, names: bool = False
+) -> tuple[Any, Record]:
     """`model` without some of its facts, and a record of what changed.
 
     `model`: a model, the folder of one, or `Facts`: then its data are known, and `Facts` come back. `X`: the sequences
     to forget, with their `lengths` if they are padded, or their row numbers. `data`: all that the model was built from,
-    with later edits made in them: `Sequences`, or a pair `(X, Y)`.
+    with later edits made in them: `Sequences`, or a pair `(X, Y)`. `names`: also drop the names of tokens and labels
+    that no fact uses any more; their rows stay, and all weights with them.
 
     The result is bit for bit what memorizing the rest with the same draw gives. A fact that other rows teach too stays,
     and is counted in the record.
     """
     facts = known(model, data)
     rows = chosen_rows(facts.subject, facts.data, X, lengths)
-    return _returned(model, *facts.changed("forget", without(facts.subject, facts.data, rows)))
+    return _returned(model, *facts.changed("forget", without(facts.subject, facts.data, rows), drop_names=names))
 
 
 def edit(model: GivenModel | Facts, X: Any, Y: Any, data: Any = None, *, lengths: Any = None) -> tuple[Any, Record]:

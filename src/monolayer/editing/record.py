@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -26,6 +26,8 @@ ARRAYS = ("out", "put", "before", "after")
 """Fields of a splice that are arrays."""
 SAID = ("kind", "claim", "facts", "shared", "source", "result")
 """Fields of a record that its file holds unchanged."""
+NAMES_SHOWN = 6
+"""Leftover names that are shown in a table."""
 TOKENS_SHOWN = 16
 """Tokens of a fact that are shown."""
 NUMBERS = ("float64", "float32", "float16", "int64", "int16", "uint64")
@@ -72,6 +74,30 @@ class Change:
         return shown if self.position is None else f"{self.tokens[self.position]!r} in {shown}"
 
 
+@dataclass(frozen=True)
+class LeftoverNames:
+    """Names of tokens and labels that no fact uses after an edit: how many, the `first` of them, and whether they went.
+
+    Unless they were `dropped`, they stay in `names.json`, or in the tokenizer and the labels of a stock folder.
+    """
+
+    count: int = 0
+    first: tuple[str, ...] = ()
+    dropped: bool = False
+
+    def __post_init__(self) -> None:
+        good = type(self.count) is int and type(self.dropped) is bool and all(type(one) is str for one in self.first)
+        _check_field(good, "names")
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(repr, self.first[:NAMES_SHOWN])) + (", …" if self.count > NAMES_SHOWN else "")
+        if self.dropped:
+            return f"dropped {self.count:,} that no fact uses any more: {shown}. This record still holds them"
+        return (
+            f"{self.count:,} that no fact uses stay in the files: {shown}. forget(…, names=True), --names, drops them"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Record:
     """An edit: what it claims, the facts it was asked for, and the difference of the two models.
@@ -81,6 +107,7 @@ class Record:
     teach them too. `source`, `result`: digests of the models before and after the edit. `splices`: rows of tensors that
     were replaced. `blocks`: for each block of the readout, how many neurons were removed and how many added. `config`:
     keys of the configuration that change, with their values `before` and `after`; the lists of names are one of them.
+    `names`: those that no fact uses any more.
     """
 
     kind: EditKind
@@ -93,6 +120,7 @@ class Record:
     splices: tuple[Splice, ...]
     blocks: dict[str, tuple[int, int]]
     config: ConfigChange
+    names: LeftoverNames = field(default_factory=LeftoverNames)
 
     def __post_init__(self) -> None:
         _check_field(self.kind in get_args(EditKind), "kind")
@@ -104,6 +132,7 @@ class Record:
         _check_field(type(self.splices) is tuple and all(map(_is_splice, self.splices)), "splices")
         _check_field(type(self.blocks) is dict and all(map(_is_block, self.blocks.items())), "blocks")
         _check_field(type(self.config) is dict and all(map(_is_setting, self.config.items())), "config")
+        _check_field(isinstance(self.names, LeftoverNames), "names")
 
     def apply(self, model: GivenModel) -> Any:
         """The edited model. `model`: the one that this record was made from, or its folder."""
@@ -167,6 +196,8 @@ class Record:
             rows.append(("rows elsewhere", ", ".join(count)))
         if self.shared:
             rows.append(("still taught by other rows", f"{self.shared:,} of the facts to be forgotten"))
+        if self.names.count:
+            rows.append(("names", str(self.names)))
         # A forgotten fact that is still answered gets a line; a label that an edit leaves as it was does not.
         shown = [change for change in self.changes if self.kind == "forget" or not change.stays]
         rows += [("fact", str(change)) for change in shown[:10]]
@@ -182,7 +213,8 @@ class Record:
         """What the record says of the edit, for JSON; the difference of the models is left out."""
         said: dict[str, object] = {name: getattr(self, name) for name in SAID}
         said |= {"neurons": list(self.neurons), "blocks": {name: list(sizes) for name, sizes in self.blocks.items()}}
-        return said | {"changes": [asdict(change) for change in self.changes]}
+        names = {"count": self.names.count, "first": list(self.names.first), "dropped": self.names.dropped}
+        return said | {"changes": [asdict(change) for change in self.changes], "names": names}
 
     # -- files -----------------------------------------------------------------------------------------
 
@@ -234,6 +266,7 @@ class Record:
             ),
             blocks={name: tuple(sizes) for name, sizes in known["blocks"].items()},
             config=known["config"],
+            names=LeftoverNames(**{**known["names"], "first": tuple(known["names"]["first"])}),
         )
 
 

@@ -15,10 +15,12 @@ from monolayer.attaching.folder import Attached
 from monolayer.construct.again import adopted, draw_of, rebuilt
 from monolayer.construct.task import StoredDraw, Task
 from monolayer.data import Sequences
+from monolayer.data.names import check_utf8
 from monolayer.data.sequences import Per
 from monolayer.editing.attachment import Attachment
 from monolayer.editing.difference import Content, array_of, tensor_of
 from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.files import DRAW_KEY
 from monolayer.model.card import Fingerprint
 from monolayer.model.inputs import unanswerable
 from monolayer.model.load import load_monolayer, model_from
@@ -28,8 +30,8 @@ from monolayer.model.uniform import Uniform
 from monolayer.stock.build import adopt, job_of, memorize_again
 from monolayer.stock.folder import StockModel, load
 
-DRAW_KEY, NAMES_KEY = "draw.json", "names"
-"""Keys that the configuration of a `Content` has besides its own: for the file of that name, and for all names."""
+NAMES_KEY = "names"
+"""The key of the configuration of a `Content` that holds all names."""
 Answered: TypeAlias = Any
 """What a model answers, as users write it: a class by its name, numbers, or text; None where it does not answer."""
 
@@ -44,7 +46,7 @@ class Stock:
 
     model: StockModel
     way: ClassVar = MEMORIZING
-    may_change: ClassVar = frozenset({"intermediate_size", "n_inner", "ffn_dim", "hidden_dim"})
+    may_change: ClassVar = frozenset({"intermediate_size", "n_inner", "ffn_dim", "hidden_dim", NAMES_KEY})
 
     @property
     def per(self) -> Per:
@@ -77,22 +79,41 @@ class Stock:
         names = kind.names(model.facts.task)
         axes = {"W_1": int(kind.transposed), "b_1": 0, "W_2": int(not kind.transposed)}
         blocks = {"feed_forward": {names[letter]: axis for letter, axis in axes.items()}}
-        config = {**model.config, DRAW_KEY: model.draw.to_json(), NAMES_KEY: list(model.facts.names)}
-        return Content(tensors, config, blocks)
+        config: dict[str, Any] = {**model.config}
+        for key in ("id2label", "label2id"):  # all names stand under one key
+            config.pop(key, None)
+        said = {"tokens": list(model.facts.names), "classes": list(model.facts.classes)}
+        return Content(tensors, {**config, DRAW_KEY: model.draw.to_json(), NAMES_KEY: said}, blocks)
 
     def with_content(self, content: Content) -> Stock:
         dtype = getattr(torch, self.model.dtype)
         tensors = {name: tensor_of(part, dtype).double().numpy() for name, part in content.tensors.items()}
-        config = {key: value for key, value in content.config.items() if key not in (DRAW_KEY, NAMES_KEY)}
         old = self.model
         try:
+            said = content.config[NAMES_KEY]
+            names, classes = (tuple(map(str, said[part])) for part in ("tokens", "classes"))
             neurons = len(old.facts.architecture.arrays(old.facts.task, tensors)["W_1"])
-            model = replace(old, facts=replace(old.facts, neurons=neurons), tensors=tensors, data=None, summary=None)
-        except (KeyError, ValueError):
-            model = old
-        if model.config != config or content.config[DRAW_KEY] != old.draw.to_json() or model is old:
+            check_utf8("name", (*names, *classes))
+            facts = replace(old.facts, neurons=neurons, names=names, classes=classes)
+            old.draw.check(facts)
+            made = Stock(replace(old, facts=facts, tensors=tensors, data=None, summary=None))
+            sizes, special = (len(set(names)), len(set(classes))), len(old.facts.architecture.special)
+            fits = sizes == (len(old.facts.names), len(old.facts.classes)) == (len(names), len(classes))
+            fits &= names[:special] == old.facts.names[:special]
+            fits &= made.content.config == content.config
+        except (KeyError, ValueError, TypeError):
+            fits = False
+        if not fits:
             raise DataError("the record does not lead to a model of this architecture")
-        return Stock(model)
+        return made
+
+    def renamed(self, data: Sequences) -> Stock:
+        """The model with other names for its rows; `data`: the adopted data that it holds, by these names."""
+        facts, labels = self.model.facts, data.labels
+        assert data.vocabulary is not None  # stock models take ids
+        names = (*facts.architecture.special.values(), *map(str, data.vocabulary.names))
+        classes = names if labels is None or labels.classes is None else tuple(map(str, labels.classes.names))
+        return Stock(replace(self.model, facts=replace(facts, names=names, classes=classes), data=data))
 
     def adopt(self, data: Sequences) -> Sequences:
         return adopt(self.model, data)
@@ -174,6 +195,14 @@ class Own:
         kept = None if own.fingerprint is None or words is None else replace(own.fingerprint, words=words)
         model.card = replace(model.card, fingerprint=kept)
         return Own(model.to(self.model.bos.device))
+
+    def renamed(self, data: Sequences) -> Own:
+        """The model, which nobody else has yet, with other names for its rows; `data`: what it holds, by them."""
+        card, classes = self.model.card, None if data.labels is None else data.labels.classes
+        if card.next_token:
+            classes = data.vocabulary
+        self.model.card = replace(card, vocabulary=data.vocabulary, classes=classes)
+        return Own(self.model)
 
     def adopt(self, data: Sequences) -> Sequences:
         """`data` in the numbers of the model's names; new names are added after them, where that is possible."""

@@ -15,6 +15,10 @@ from monolayer.huggingface.texts import CUTS, TextCut
 
 BUILT_BY = {"built_by": "monolayer"}
 """Says in `config.json` that a folder is ours. transformers keep the key and ignore it."""
+DRAW_KEY = "monolayer_draw"
+"""The key of `config.json` that holds the draw (`stock/draw.py`), as a text, so that it goes where the model goes."""
+SPECIAL_TOKEN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+"""How `tokenizer.json` describes a special token, besides its id and content."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +121,6 @@ def _tokenizer(facts: FolderFacts) -> JsonObject:
     """What `tokenizer.json` holds: words with numbers, the cut of texts, and the begin token in front."""
     special = list(facts.architecture.special.values())
     first = special[BEGIN]
-    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     begins, one, two = (
         {"SpecialToken": {"id": first, "type_id": 0}},
         {"Sequence": {"id": "A", "type_id": 0}},
@@ -127,7 +130,7 @@ def _tokenizer(facts: FolderFacts) -> JsonObject:
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [{"id": number, "content": name, **plain} for number, name in enumerate(special)],
+        "added_tokens": [{"id": number, "content": name, **SPECIAL_TOKEN} for number, name in enumerate(special)],
         "normalizer": None,
         "pre_tokenizer": CUTS[facts.cut],
         "post_processor": {

@@ -4,110 +4,56 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-from safetensors import SafetensorError, deserialize
+from safetensors import SafetensorError
 
 from monolayer.arrays import Floats
 from monolayer.data import Names
-from monolayer.data.folder import OpenFolder, read_together
 from monolayer.data.labels import Belongs
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.architecture import Architecture, ModelTask
 from monolayer.huggingface.architectures import ARCHITECTURES
-from monolayer.huggingface.files import BUILT_BY, FolderFacts, written
-from monolayer.huggingface.hosts import MARK
-from monolayer.huggingface.strict import ForeignError, JsonObject, demand_equal, read_json, value_under
+from monolayer.huggingface.files import BUILT_BY, DRAW_KEY, FolderFacts, written
+from monolayer.huggingface.opened import Files
+from monolayer.huggingface.resaved import SPECIAL_TOKENS_FILE, harmless, special_tokens_map
+from monolayer.huggingface.strict import ForeignError, JsonObject, demand_equal, value_under
 from monolayer.huggingface.texts import CUTS, UNIT_OF, TextCut
+from monolayer.huggingface.weights import Weights, read_weights
 
-STORED = {"float64": ("F64", "<f8"), "float32": ("F32", "<f4"), "bfloat16": ("BF16", "<u2"), "float16": ("F16", "<f2")}
-"""Types that `config.json` may name, as safetensors and NumPy call them."""
-_JSON = ("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json")
-FILES_READ = (*_JSON, "model.safetensors", "draw.json", "certificate.json")
-"""The files of a stock folder that monolayer reads. Some may be missing."""
+DEFAULT_CLASSES = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
+"""Classes that transformers does not write, since these are the ones of a configuration without any."""
 
 
 @dataclass(frozen=True, eq=False)
 class Folder:
-    """A stock folder: `tensors` by their names and `arrays` by their letters, both in float64; `content`: its files."""
+    """A stock folder: its `weights`, and as `arrays` by their letters; `content`: all files that were read."""
 
     facts: FolderFacts
-    tensors: Mapping[str, Floats]
+    weights: Weights
     arrays: Mapping[str, Floats]
     content: Mapping[str, bytes]
 
+    @property
+    def tensors(self) -> Mapping[str, Floats]:
+        """All tensors by their names, in float64."""
+        return self.weights.tensors
+
     def digest(self) -> str:
-        """SHA-256 of configuration, weights and tokenizer, which determine the other files."""
-        parts = (self.content[file] for file in ("config.json", "model.safetensors", "tokenizer.json"))
-        return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
-
-
-@dataclass(frozen=True, eq=False)
-class Files:
-    """The files of a stock folder that monolayer reads, all out of one save: their bytes, or why there are none.
-
-    `sizes`: everything that lies in the folder, with the sizes of regular files, None for the others.
-    """
-
-    folder: Path
-    content: Mapping[str, bytes | OSError]
-    sizes: Mapping[str, int | None]
-
-    def demand(self, name: str) -> bytes:
-        """The bytes of a file that must be there."""
-        found = self.content[name]
-        if isinstance(found, OSError):
-            raise ModelFileError(f"{self.folder / name} cannot be read: {found.strerror}")
-        return found
-
-    def object(self, name: str) -> JsonObject:
-        """The object in a JSON file that must be there (`read_json`)."""
-        return read_json(self.folder / name, self.demand(name))
-
-
-def is_stock(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder has a `config.json` of Hugging Face's kind rather than ours, and no facts attached to it."""
-    try:
-        return read_together(Path(folder), _says_stock)
-    except (OSError, ValueError):
-        return False
-
-
-def stock_files(folder: str | os.PathLike[str]) -> Files | None:
-    """The files of a stock folder, read together; None if there is no folder, or it is of another kind."""
-    try:
-        return read_together(Path(folder), _opened_files)
-    except (OSError, ValueError):  # ValueError: NUL or half of a surrogate pair in the path
-        return None
-
-
-def _opened_files(opened: OpenFolder) -> Files | None:
-    """The files of an open folder; None if it is not a stock folder."""
-    if not _says_stock(opened):
-        return None
-    return Files(opened.path, {name: opened.attempt(name) for name in FILES_READ}, opened.sizes())
-
-
-def _says_stock(opened: OpenFolder) -> bool:
-    """Whether `config.json` is of Hugging Face's kind."""
-    try:
-        config = json.loads(opened.read("config.json"))
-    except (ValueError, RecursionError):
-        return False
-    ours = isinstance(config, dict) and "model_type" in config and "format" not in config
-    return ours and not MARK.items() <= config.items()
+        """SHA-256 of configuration, weights and tokenizer, which determine what the other files mean."""
+        files = ("config.json", *sorted(self.weights.files), "tokenizer.json")
+        parts = (hashlib.sha256(self.content[file]).digest() for file in files)
+        return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def asked_as(files: Files) -> tuple[Names | None, Belongs | None]:
     """Names of a folder's tokens, without special ones, and what its labels belong to: how to read data for it.
 
     Both are None where `read_folder` would say what is wrong. Whether a language model holds prompts and answers is
-    read from draw.json.
+    read from the draw.
     """
     try:
         config, tokenizer = files.object("config.json"), files.object("tokenizer.json")
@@ -122,15 +68,26 @@ def asked_as(files: Files) -> tuple[Names | None, Belongs | None]:
 
 
 def _of_prompts(files: Files) -> bool:
-    """Whether draw.json says that the folder holds prompts and answers."""
+    """Whether the draw says that the folder holds prompts and answers."""
     try:
-        return json.loads(files.demand("draw.json")).get("prompts") is True
-    except (ModelFileError, ValueError, RecursionError, AttributeError):
+        return json.loads(stored_draw(files) or "").get("prompts") is True
+    except (ForeignError, ModelFileError, ValueError, RecursionError, AttributeError):
         return False
 
 
+def stored_draw(files: Files) -> str | None:
+    """The draw in `config.json`, as the text that `memorize_as` put there; None if there is none.
+
+    transformers keeps keys that it does not know, and a text under such a key does nothing, whatever it says.
+    """
+    draw = files.object("config.json").get(DRAW_KEY)
+    if draw is not None and type(draw) is not str:
+        raise ForeignError(f"config.json says {DRAW_KEY} = {reprlib.repr(draw)}, which is not a text")
+    return draw
+
+
 def read_folder(files: Files) -> Folder:
-    """The content of a stock folder; files that say anything but what `memorize_as` writes are a `ForeignError`."""
+    """The content of a stock folder; files that mean anything but what `memorize_as` writes are a `ForeignError`."""
     config = files.object("config.json")
     name = config.get("model_type")
     if not isinstance(name, str) or name not in ARCHITECTURES:
@@ -144,12 +101,15 @@ def read_folder(files: Files) -> Folder:
     task = _task(kind, config)
     if task is None:
         raise ForeignError(f"config.json says architectures = {config.get('architectures')!r}")
+    if task != "lm" and not DEFAULT_CLASSES.keys() & config.keys():
+        config |= DEFAULT_CLASSES
+    stored_draw(files)  # an error if it is not a text
+    config.pop(DRAW_KEY, None)
     beside = ("tokenizer.json", "tokenizer_config.json", *(("generation_config.json",) if task == "lm" else ()))
-    content = {file: files.demand(file) for file in ("config.json", "model.safetensors", *beside)}
     said = {"config.json": config, **{file: files.object(file) for file in beside}}
     try:
-        tensors = _stored_tensors(content["model.safetensors"], config.get("dtype"))
-        arrays = kind.arrays(task, tensors)
+        weights = read_weights(files, config.get("dtype"))
+        arrays = kind.arrays(task, weights.tensors)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, SafetensorError) as error:
         raise ModelFileError(f"{files.folder} lacks or garbles a tensor that {name} has: {error!r}") from None
     facts = _folder_facts(said, kind, task, arrays)
@@ -158,33 +118,18 @@ def read_folder(files: Files) -> Folder:
             raise ModelFileError(
                 f"{files.folder}: {key} has {len(arrays[key]):,} rows, and the files have {count:,} names"
             )
+    may_differ = harmless(facts)
     for file, wanted in written(facts).items():
-        demand_equal(file, said[file], wanted)
-    return Folder(facts, tensors, arrays, content)
+        demand_equal(file, may_differ[file].as_written(said[file], wanted), wanted)
+    if SPECIAL_TOKENS_FILE in files.sizes:
+        said[SPECIAL_TOKENS_FILE] = files.object(SPECIAL_TOKENS_FILE)
+        demand_equal(SPECIAL_TOKENS_FILE, said[SPECIAL_TOKENS_FILE], special_tokens_map(facts))
+    return Folder(facts, weights, arrays, {**weights.files, **{file: files.demand(file) for file in said}})
 
 
 def _task(kind: Architecture, config: JsonObject) -> ModelTask | None:
     """The task of the class that `config.json` names; None if the architecture has no such class."""
     return next((task for task, model in kind.models.items() if config.get("architectures") == [model]), None)
-
-
-def _stored_tensors(content: bytes, dtype: object) -> dict[str, Floats]:
-    """All tensors, widened to float64; each must have the type that `config.json` names, and be finite."""
-    if type(dtype) is not str or dtype not in STORED:
-        raise ForeignError(f"config.json says dtype = {dtype!r}; the proofs know {', '.join(STORED)}")
-    code, plain = STORED[dtype]
-    found = {}
-    for name, tensor in deserialize(content):  # type: ignore[no-untyped-call]
-        if tensor["dtype"] != code:
-            other = next((each for each, (stored, _) in STORED.items() if stored == tensor["dtype"]), tensor["dtype"])
-            raise ForeignError(f"{name} is {other}, and config.json says {dtype}")
-        raw = np.frombuffer(tensor["data"], dtype=plain)
-        if dtype == "bfloat16":
-            raw = (raw.astype(np.uint32) << 16).view(np.float32)
-        found[name] = raw.astype(np.float64).reshape(tensor["shape"])
-        if not np.isfinite(found[name]).all():
-            raise ForeignError(f"{name} holds a number that is not finite")
-    return found
 
 
 def _folder_facts(

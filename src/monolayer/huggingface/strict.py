@@ -68,6 +68,11 @@ def demand_equal(name: str, found: object, wanted: object) -> None:
         raise ForeignError(f"{name} says {difference}")
 
 
+def equal(one: object, two: object) -> bool:
+    """Whether two values are the same, types and all; the order of keys does not count."""
+    return repr(one) == repr(two) or _difference(one, two, "") is None
+
+
 def value_under(name: str, value: object, *keys: str) -> Any:
     """The value under these nested keys in the file `name`; a `ForeignError` if one of them is missing."""
     for number, key in enumerate(keys):

@@ -100,6 +100,14 @@ def _elsewhere(found: StockSummary, vocabulary: int, unknown: str | None) -> str
     )
 
 
+def _unused(count: int) -> str:
+    """That names of forgotten facts are still in the files."""
+    return (
+        f"\nTokenizer and labels hold {plural(count, 'name')} that no fact uses, as after facts were forgotten;\n"
+        "`monolayer forget --names` drops such names.\n"
+    )
+
+
 def _padding(facts: FolderFacts) -> str:
     """On which side padding stands, and why where there is a reason."""
     side = padding_side(facts)
@@ -137,12 +145,18 @@ def _onnx(facts: FolderFacts) -> str:
 
 
 def model_card(
-    facts: FolderFacts, draw: StockDraw, rows: list[tuple[str, str]], found: StockSummary | None, onnx: bool
+    facts: FolderFacts,
+    draw: StockDraw,
+    rows: list[tuple[str, str]],
+    found: StockSummary | None,
+    *,
+    onnx: bool,
+    unused: int,
 ) -> str:
     """The text of a folder's README.md.
 
     `rows`: of the table in it. `found`: what the construction found; None for a model that was loaded. `onnx`: whether
-    the folder has an ONNX file.
+    the folder has an ONNX file. `unused`: how many names in its files no fact uses.
     """
     kind, task = facts.architecture.models[facts.task], facts.task
     order = "The order of tokens counts." if facts.positions else "Of the context only the multiset of tokens counts."
@@ -168,7 +182,7 @@ On anything else its answers mean nothing.
 {table}
 
 {"" if found is None else _elsewhere(found, vocabulary, draw.unknown)}
-
+{_unused(unused) if unused else ""}
 {_CUT[facts.cut]} {order} Every sequence begins with `{facts.names[BEGIN]}`, which the tokenizer adds; padding needs the
 attention mask, which it returns. {_padding(facts)}
 

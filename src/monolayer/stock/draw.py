@@ -1,8 +1,8 @@
-"""A draw: the numbers of a stock model that its data do not decide. They are stored beside the weights, `draw.json`.
+"""A draw: the numbers of a stock model that its data do not decide. They are stored in `config.json`, as one text.
 
 With a draw, the names in the folder and data, every number of a folder is determined: the same construction with the
 same draw gives the same bits. Labels are not part of it, and neither is the label that an embedding holds: both are
-read from the data. transformers ignore the file.
+read from the data. transformers keeps the text where it saves the configuration again, and ignores it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from monolayer.arrays import Floats
 from monolayer.construct.robust.codes import code_for
 from monolayer.data import Names
 from monolayer.errors import ModelFileError
-from monolayer.huggingface.files import FolderFacts
-from monolayer.huggingface.reading import Files
+from monolayer.huggingface.files import DRAW_KEY, FolderFacts
+from monolayer.huggingface.opened import Files
+from monolayer.huggingface.reading import stored_draw
 from monolayer.huggingface.strict import JsonObject
 
-DRAW_FILE = "draw.json"
 Storage = Literal["cells", "steps"]
 """How facts are stored: half-spaces with margins, for short formats, or steps of a line in float64."""
 
@@ -93,40 +93,41 @@ class StockDraw:
         if facts.task != "lm":
             self.names(facts.classes, labels=True)
         elif self.integers[1]:
-            raise ValueError(f"{DRAW_FILE} says that labels are integers, and a language model has none")
+            raise ValueError(f"{DRAW_KEY} says that labels are integers, and a language model has none")
         if isinstance(self.numbers, CellsDraw):
             fits = self.numbers.mixture.shape[1] == code_for(len(facts.names)).generator.shape[1]
         else:
             fits = len(self.numbers.keys) == len(facts.names)
         if not fits:
-            raise ValueError(f"{DRAW_FILE} is for another number of tokens than the tokenizer has")
+            raise ValueError(f"{DRAW_KEY} is for another number of tokens than the tokenizer has")
         if self.longest is not None and self.longest >= facts.room:  # the begin token has a place too
             raise ValueError(
-                f"{DRAW_FILE} is for sequences of {self.longest:,} tokens, and config.json has places for "
+                f"{DRAW_KEY} is for sequences of {self.longest:,} tokens, and config.json has places for "
                 f"{facts.room - 1:,}"
             )
         if self.unknown is not None and self.unknown not in facts.classes:
-            raise ValueError(f"{DRAW_FILE} names a class {self.unknown!r} that config.json lacks")
+            raise ValueError(f"{DRAW_KEY} names a class {self.unknown!r} that config.json lacks")
         if (self.storage == "steps") != (facts.dtype == "float64"):
-            raise ValueError(f"{DRAW_FILE} is for another format than {facts.dtype!r}, which config.json names")
+            raise ValueError(f"{DRAW_KEY} is for another format than {facts.dtype!r}, which config.json names")
 
     def to_json(self) -> str:
-        """The text of the file. The mixture of a draw of cells is stored as its signs and their common size."""
+        """The text in `config.json`. The mixture of a draw of cells is stored as its signs and their common size."""
         said = {**asdict(self), **asdict(self.numbers), "storage": self.storage}
         del said["numbers"]
         if isinstance(self.numbers, CellsDraw):
             said["size"] = float(np.abs(self.numbers.mixture).max())
             said["mixture"] = ["".join("-+"[int(one > 0)] for one in row) for row in self.numbers.mixture]
-        return json.dumps(said, allow_nan=False, default=np.ndarray.tolist) + "\n"
+        return json.dumps(said, allow_nan=False, default=np.ndarray.tolist)
 
     @classmethod
     def read(cls, files: Files) -> StockDraw:
-        """The draw of a folder; a file that `memorize_as` did not write is an error that says so."""
-        content = files.content[DRAW_FILE]
-        if isinstance(content, OSError):
+        """The draw of a folder; one that `memorize_as` did not write is an error that says so."""
+        content = stored_draw(files)
+        if content is None:
             raise ModelFileError(
-                f"{files.folder} has no draw to use again: {DRAW_FILE} cannot be read ({content.strerror}). "
-                "memorize_as writes it beside the weights; without it, memorize the data anew"
+                f"{files.folder} has no draw to use again: config.json lacks {DRAW_KEY}, which memorize_as writes and "
+                "save_pretrained keeps. Copy it from the config.json that the folder was made from, or memorize the "
+                "data anew"
             )
         try:
             said = json.loads(content)
@@ -135,7 +136,9 @@ class StockDraw:
             unknown = None if said["unknown"] is None else str(said["unknown"])
             return cls(numbers, (tokens, labels), _positive(said, "head"), bool(said["prompts"]), unknown)
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise ModelFileError(f"{files.folder / DRAW_FILE} is not a draw that memorize_as wrote: {error}") from None
+            raise ModelFileError(
+                f"{DRAW_KEY} in {files.folder / 'config.json'} is not a draw that memorize_as wrote: {error}"
+            ) from None
 
 
 def _positive(said: JsonObject, name: str) -> float:

@@ -19,11 +19,13 @@ from monolayer.attaching.folder import Attached
 from monolayer.data import Names, Sequences
 from monolayer.data.folder import FolderKind, new_folder
 from monolayer.data.labels import Per
+from monolayer.data.unused import unused_names
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architecture import UNKNOWN
-from monolayer.huggingface.files import FolderFacts, config, written
+from monolayer.huggingface.files import DRAW_KEY, FolderFacts, config, written
 from monolayer.huggingface.manifest import is_attached
-from monolayer.huggingface.reading import Files, read_folder, stock_files
+from monolayer.huggingface.opened import SHARD, Files, stock_files
+from monolayer.huggingface.reading import read_folder
 from monolayer.huggingface.strict import ForeignError, JsonObject
 from monolayer.huggingface.texts import UNIT_OF
 from monolayer.model.card import Card
@@ -32,15 +34,19 @@ from monolayer.model.monolayer import Monolayer
 from monolayer.model.uniform import Uniform
 from monolayer.stock.answers import answered_classes, continued
 from monolayer.stock.card import StockSummary, loading, model_card
-from monolayer.stock.draw import DRAW_FILE, StockDraw
+from monolayer.stock.draw import StockDraw
 from monolayer.stock.graph import onnx_model
 from monolayer.table import as_table, plural
 
 ONNX = "onnx/model.onnx"
 """Where transformers.js looks for the network."""
 _SAVED_FILES = "config.json model.safetensors tokenizer.json tokenizer_config.json generation_config.json README.md"
+_RESAVED_FILES = "model.safetensors.index.json special_tokens_map.json"
 STOCK = FolderKind(
-    "stock model of monolayer", "built_by", frozenset([*_SAVED_FILES.split(), "certificate.json", DRAW_FILE, ONNX])
+    "stock model of monolayer",
+    "built_by",
+    frozenset([*_SAVED_FILES.split(), *_RESAVED_FILES.split(), "certificate.json", ONNX]),
+    SHARD,
 )
 """A folder that `save` may replace when asked to."""
 
@@ -103,7 +109,7 @@ class StockModel:
 
     @property
     def config(self) -> JsonObject:
-        """What `config.json` says."""
+        """What `config.json` says, besides the draw."""
         return config(self.facts)
 
     @property
@@ -212,9 +218,10 @@ class StockModel:
                 name: torch.tensor(np.ascontiguousarray(tensor), dtype=dtype) for name, tensor in self.tensors.items()
             }
             save_file(tensors, scratch / "model.safetensors", metadata={"format": "pt"})
-            for name, value in written(self.facts).items():
+            files = written(self.facts)
+            files["config.json"][DRAW_KEY] = self.draw.to_json()
+            for name, value in files.items():
                 (scratch / name).write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-            (scratch / DRAW_FILE).write_text(self.draw.to_json(), encoding="utf-8")
             (scratch / "README.md").write_text(self.readme(onnx=onnx), encoding="utf-8")
             if onnx:
                 (scratch / ONNX).parent.mkdir()
@@ -223,7 +230,8 @@ class StockModel:
 
     def readme(self, *, onnx: bool = False) -> str:
         """README.md of the folder."""
-        return model_card(self.facts, self.draw, self.rows(), self.summary, onnx)
+        unused = 0 if self.data is None else unused_names(self.data, self.draw.unknown).total
+        return model_card(self.facts, self.draw, self.rows(), self.summary, onnx=onnx, unused=unused)
 
     @property
     def sizes(self) -> JsonObject:

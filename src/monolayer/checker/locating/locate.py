@@ -32,7 +32,8 @@ from monolayer.data.names import Unit
 from monolayer.data.sequences import Per
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, UNKNOWN
-from monolayer.huggingface.reading import Files, asked_as
+from monolayer.huggingface.opened import Files
+from monolayer.huggingface.reading import asked_as
 from monolayer.huggingface.strict import ForeignError
 
 BEFORE = 16

@@ -26,12 +26,12 @@ from monolayer.checker.stock.files import Network, read_stock
 from monolayer.checker.stock.only import STOCK_ONLY_CLAIM, STOCK_ONLY_REASON, leftover_in_folder
 from monolayer.checker.stock.places import StockPlaces, places_of
 from monolayer.checker.stock.readout import Arrivals, read_steps, step_classes
-from monolayer.checker.stock.structure import Structure, read_structure
+from monolayer.checker.stock.structure import Structure, read_structure, without_silent_neurons
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.architectures import TRANSFORMERS
-from monolayer.huggingface.reading import Files
+from monolayer.huggingface.opened import Files
 from monolayer.huggingface.strict import ForeignError
 
 STOCK_CLAIM = (
@@ -69,7 +69,8 @@ def judge_stock(files: Files, data: Sequences, *, only: bool = False) -> Certifi
             question = replace(question, weights_digest=net.digest, assumptions=stock_assumptions(net, data))
             places = places_of(net, data)
             count = len(places.wanted)
-            question = replace(question, points=count, unsure=count, claim=STOCK_CLAIM.format(count))
+            claim = f"{_given_as(net, data)}, {STOCK_CLAIM.format(count)}"
+            question = replace(question, points=count, unsure=count, claim=claim)
             if net.dtype == "float64":
                 return _check_steps(net, data, places, question, only)
             if only:
@@ -140,13 +141,33 @@ def _entering(net: Network, data: Sequences) -> str:
             "prompts enter as text, and become the ids that tokenizer.json gives them, behind the begin token; what "
             "comes behind a prompt enters as the ids that the model has returned, and not as text once more"
         )
-    lists = "lists of tokens (is_split_into_words=True), or as text where a sequence is one token"
-    how = lists if net.cut == "given" else "text"
+    how = "text"
+    if net.cut == "given":
+        how = "lists of tokens (is_split_into_words=True), or as text where a sequence is one token"
     return f"data enter as {how}, and become the ids that tokenizer.json gives them, behind the begin token"
+
+
+def _given_as(net: Network, data: Sequences) -> str:
+    """The words of the claim that say how a caller gives the data to the tokenizer of the folder.
+
+    A tokenizer that does not cut text takes a string for one token, so that of several tokens only lists are covered.
+    """
+    if data.prompts is not None:
+        return "for prompts given as strings"
+    if net.cut != "given":
+        return "for sequences given as strings"
+    alone = int((data.lengths == 1).sum())
+    if alone == len(data):
+        return "for sequences given as strings or as lists of one token"
+    lists = "for sequences given as lists of tokens (is_split_into_words=True)"
+    strings = f"strings are covered for the {alone:,} of one token only" if alone else "strings are not covered"
+    return f"{lists}; {strings}: the tokenizer does not cut them"
 
 
 def _check_steps(net: Network, data: Sequences, places: StockPlaces, question: Certificate, only: bool) -> Certificate:
     """The certificate of a folder of steps, in float64; `question`: the certificate so far, undecided."""
+    if not only:  # a neuron that does nothing may still hold the threshold of a fact
+        net = without_silent_neurons(net)
     found = read_structure(net, places.most)
     steps = read_steps(net, found, places.most)
     bound = bounds(net, found, int(places.terms.max()), steps.reach)

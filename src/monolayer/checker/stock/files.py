@@ -10,10 +10,12 @@ import numpy as np
 from monolayer.arrays import Floats
 from monolayer.checker.rounding import UnhandledError
 from monolayer.huggingface.files import FolderFacts
-from monolayer.huggingface.reading import Files, read_folder
+from monolayer.huggingface.opened import Files
+from monolayer.huggingface.reading import read_folder
 
-FILES_BESIDE_MODEL = frozenset({"README.md", "certificate.json", "draw.json", "onnx"})
-"""Names that may lie in a folder beside the model: transformers does not read them."""
+_OF_TRAINING = "training_args.bin trainer_state.json optimizer.pt scheduler.pt rng_state.pth"
+FILES_BESIDE_MODEL = frozenset({"README.md", "certificate.json", "onnx", *_OF_TRAINING.split()})
+"""Names that may lie in a folder beside the model: `from_pretrained` of transformers does not read them."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ Any other form raises `UnhandledError`, which leaves the claim undecided.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypedDict
 
 import numpy as np
@@ -57,6 +57,18 @@ class Structure:
     """Place whose word neuron `j` reads `(H,)`; −1 if that word belongs to no place; 0 where places have no words."""
     cells_have_places: bool = False
     """Whether places have words, so that a cell is a pair of a token and a place."""
+
+
+def without_silent_neurons(net: Network) -> Network:
+    """The network without neurons that add exactly 0 to the stream in every evaluation, such as pruned ones.
+
+    These write 0, or read nothing and have a bias of at most 0, of which relu6 makes 0.
+    """
+    silent = ~net["W_2"].any(axis=1) | (~net["W_1"].any(axis=1) & (net["b_1"] <= 0.0))
+    if net.activation != "relu6" or not silent.any():
+        return net
+    left = {letter: net[letter][~silent] for letter in ("W_1", "b_1", "W_2")}
+    return replace(net, arrays={**net.arrays, **left})
 
 
 def read_structure(net: Network, used: int) -> Structure:

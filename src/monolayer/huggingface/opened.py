@@ -1,0 +1,81 @@
+"""The files of a stock folder, opened together."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from monolayer.data.folder import OpenFolder, read_together
+from monolayer.errors import ModelFileError
+from monolayer.huggingface.hosts import MARK
+from monolayer.huggingface.strict import JsonObject, read_json
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+SHARD = r"model-[0-9]{5}-of-[0-9]{5}\.safetensors"
+"""Names that `save_pretrained` gives to the parts of weights larger than `max_shard_size`."""
+_JSON = ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json"]
+FILES_READ = (*_JSON, WEIGHTS, INDEX, "certificate.json")
+"""The files of a stock folder that monolayer reads, besides shards. Some may be missing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Files:
+    """The files of a stock folder that monolayer reads, all out of one save: their bytes, or why there are none.
+
+    `sizes`: everything that lies in the folder, with the sizes of regular files, None for the others.
+    """
+
+    folder: Path
+    content: Mapping[str, bytes | OSError]
+    sizes: Mapping[str, int | None]
+
+    def demand(self, name: str) -> bytes:
+        """The bytes of a file that must be there."""
+        found = self.content.get(name, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+        if isinstance(found, OSError):
+            raise ModelFileError(f"{self.folder / name} cannot be read: {found.strerror}")
+        return found
+
+    def object(self, name: str) -> JsonObject:
+        """The object in a JSON file that must be there (`read_json`)."""
+        return read_json(self.folder / name, self.demand(name))
+
+
+def is_stock(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder has a `config.json` of Hugging Face's kind rather than ours, and no facts attached to it."""
+    try:
+        return read_together(Path(folder), _says_stock)
+    except (OSError, ValueError):
+        return False
+
+
+def stock_files(folder: str | os.PathLike[str]) -> Files | None:
+    """The files of a stock folder, read together; None if there is no folder, or it is of another kind."""
+    try:
+        return read_together(Path(folder), _opened_files)
+    except (OSError, ValueError):  # ValueError: NUL or half of a surrogate pair in the path
+        return None
+
+
+def _opened_files(opened: OpenFolder) -> Files | None:
+    """The files of an open folder; None if it is not a stock folder."""
+    if not _says_stock(opened):
+        return None
+    sizes = opened.sizes()
+    shards = [name for name in sizes if re.fullmatch(SHARD, name)] if WEIGHTS not in sizes else []
+    return Files(opened.path, {name: opened.attempt(name) for name in (*FILES_READ, *shards)}, sizes)
+
+
+def _says_stock(opened: OpenFolder) -> bool:
+    """Whether `config.json` is of Hugging Face's kind."""
+    try:
+        config = json.loads(opened.read("config.json"))
+    except (ValueError, RecursionError):
+        return False
+    ours = isinstance(config, dict) and "model_type" in config and "format" not in config
+    return ours and not MARK.items() <= config.items()

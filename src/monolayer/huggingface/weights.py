@@ -1,0 +1,82 @@
+"""The tensors of a stock folder: `model.safetensors`, or its shards and the index that lists them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from safetensors import deserialize
+
+from monolayer.arrays import Floats
+from monolayer.huggingface.opened import INDEX, SHARD, WEIGHTS, Files
+from monolayer.huggingface.strict import ForeignError
+
+STORED = {"float64": ("F64", "<f8"), "float32": ("F32", "<f4"), "bfloat16": ("BF16", "<u2"), "float16": ("F16", "<f2")}
+"""Types that `config.json` may name, as safetensors and NumPy call them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """`tensors` by their names, in float64; `files`: the bytes of those that hold them, the index among them."""
+
+    tensors: Mapping[str, Floats]
+    files: Mapping[str, bytes]
+
+
+def read_weights(files: Files, dtype: object) -> Weights:
+    """All tensors, widened to float64; each must have the type that `config.json` names, and be finite.
+
+    transformers reads `model.safetensors` where there is one, else the shards that the index names.
+    """
+    if type(dtype) is not str or dtype not in STORED:
+        raise ForeignError(f"config.json says dtype = {dtype!r}; the proofs know {', '.join(STORED)}")
+    if not isinstance(files.content[WEIGHTS], OSError) or isinstance(files.content[INDEX], OSError):
+        content = files.demand(WEIGHTS)
+        return Weights(_tensors(content, dtype), {WEIGHTS: content})
+    shards = _shards(files)
+    read: dict[str, bytes] = {INDEX: files.demand(INDEX)}
+    tensors: dict[str, Floats] = {}
+    for name, held in sorted(shards.items()):
+        read[name] = files.demand(name)
+        part = _tensors(read[name], dtype)
+        odd = sorted(part.keys() ^ held)
+        if odd:
+            raise ForeignError(f"{INDEX} and {name} do not agree about {odd[0]}")
+        tensors |= part
+    return Weights(tensors, read)
+
+
+def _shards(files: Files) -> dict[str, set[str]]:
+    """The names of the tensors in each shard, from the index."""
+    index = files.object(INDEX)
+    sizes, place = index.pop("metadata", None), index.pop("weight_map", None)
+    if index or not isinstance(sizes, dict) or not isinstance(place, dict):
+        raise ForeignError(f"{INDEX} holds something else than metadata and weight_map")
+    if not sizes.keys() <= {"total_size", "total_parameters"} or any(type(size) is not int for size in sizes.values()):
+        raise ForeignError(f"{INDEX} says more of the weights than their sizes")
+    found: dict[str, set[str]] = {}
+    for tensor, name in place.items():
+        if type(name) is not str or re.fullmatch(SHARD, name) is None:
+            raise ForeignError(f"{INDEX} says that {tensor} lies in {name!r}")
+        found.setdefault(name, set()).add(tensor)
+    return found
+
+
+def _tensors(content: bytes, dtype: str) -> dict[str, Floats]:
+    """The tensors of one file."""
+    code, plain = STORED[dtype]
+    found: dict[str, Any] = {}
+    for name, tensor in deserialize(content):  # type: ignore[no-untyped-call]
+        if tensor["dtype"] != code:
+            other = next((each for each, (stored, _) in STORED.items() if stored == tensor["dtype"]), tensor["dtype"])
+            raise ForeignError(f"{name} is {other}, and config.json says {dtype}")
+        raw = np.frombuffer(tensor["data"], dtype=plain)
+        if dtype == "bfloat16":
+            raw = (raw.astype(np.uint32) << 16).view(np.float32)
+        found[name] = raw.astype(np.float64).reshape(tensor["shape"])
+        if not np.isfinite(found[name]).all():
+            raise ForeignError(f"{name} holds a number that is not finite")
+    return found
