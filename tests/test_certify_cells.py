@@ -241,7 +241,7 @@ def test_one_token_of_one_order_makes_a_function_not_equivariant_and_its_own_rou
         return value
 
     def zero_somewhere(X: Any) -> Any:
-        return np.where((X < top).all(axis=(1, 2), keepdims=True), 0.0, mean(X))
+        return np.where((top > X).all(axis=(1, 2), keepdims=True), 0.0, mean(X))
 
     assert cell_function(stored, one_token).apart == pytest.approx(0.5, rel=1e-6)
     for f in (mean, zero_somewhere):
