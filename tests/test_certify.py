@@ -360,8 +360,9 @@ def test_a_sequence_beyond_the_positions_is_refuted() -> None:
     case = random_case(4, **PLAIN | {"positions": True})
     assert case.Y is not None
     longest = max(map(len, case.X))
-    X, Y = [*case.X, [case.X[0][0]] * (longest + 1)], [*case.Y, [0] * (longest + 1)]
-    assert {found.sequence for found in expect("refuted", "", case.saved, X, Y).findings} == {len(case.X)}
+    for length in (longest + 1, longest + 3):
+        X, Y = [*case.X, [case.X[0][0]] * length], [*case.Y, [0] * length]
+        assert {found.sequence for found in expect("refuted", "", case.saved, X, Y).findings} == {len(case.X)}
 
 
 def test_data_of_another_kind_are_an_error(tmp_path: Path) -> None:
@@ -408,7 +409,8 @@ def test_every_number_of_a_label_must_be_near_enough() -> None:
         expect("undecided", "does not copy", Saved.of(model).edited(*place, value), [[0, 1], [1, 1]], Y)
     for far, verdict in ((0.49, "proved"), (0.5, "undecided"), (0.51, "refuted")):
         for number in (0, 1):
-            expect(verdict, "", model, [[0, 1], [1, 1]], Y + far * np.eye(2)[number], tolerance=0.5)
+            proof = expect(verdict, "", model, [[0, 1], [1, 1]], Y + far * np.eye(2)[number], tolerance=0.5)
+            assert proof.label_error == (pytest.approx(0.49) if verdict == "proved" else None)
 
 
 def test_a_tolerance_that_would_do_is_named_only_where_it_would() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,8 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
-from monolayer.checker.cells import _sequences_of_cells, read_cells
+from monolayer.checker.cells import CellBlock, _sequences_of_cells, cell_function, read_cells
 from monolayer.checker.codes import read_stream
+from monolayer.checker.readout import CheckedStaircase
 from monolayer.checker.stored import read_model
 from monolayer.theory.targets import TARGETS
 from tests.test_approximate import smooth
@@ -65,6 +67,27 @@ def test_the_points_are_all_sequences_of_cells() -> None:
     assert grid is not None
     assert np.allclose(np.unique(found.centres()), [-0.5, 0.5, 1.5, 2.5], atol=grid.ramp)
     assert (found.ramp_share, found.reach) == (pytest.approx(grid.ramp_share), pytest.approx(grid.error))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=3), st.integers(0, 10**6), st.sampled_from([0.0, 1e3, -1e12]))
+def test_no_end_of_a_plateau_is_farther_from_its_centre_than_is_said(steps: list[int], seed: int, at: float) -> None:
+    """`h`, in exact arithmetic: far from 0 a centre is rounded, and nearer to one end of its cell than to the other."""
+    random, stairs, ends = np.random.default_rng(seed), [], []
+    low, high = at, at + 1.0
+    for count in steps:
+        middle = at + (np.arange(count) + random.uniform(0.3, 0.7, count)) / count
+        left, right = middle - 2.0**-12, middle + 2.0**-12
+        stairs.append(CheckedStaircase(left, right, np.zeros((2, count + 1))))
+        ends.append([*zip([low, *right.tolist()], [*left.tolist(), high], strict=True)])
+    stored: Any = None
+    block, far = CellBlock(stored, tuple(stairs), low, high), Fraction(0)
+    centres = block.centres()
+    for axis, plateaus in enumerate(ends):
+        for centre, (start, end) in zip(np.unique(centres[:, axis]).tolist(), plateaus, strict=True):
+            assert start < centre < end
+            far = max(far, Fraction(centre) - Fraction(start), Fraction(end) - Fraction(centre))
+    assert far <= Fraction(block.reach) <= far * (1 + Fraction(2.0**-48))
 
 
 # -- faults --------------------------------------------------------------------------------------------
@@ -204,3 +227,27 @@ def test_the_claim_says_which_orders_were_tried(every: bool, monkeypatch: pytest
     assert "in one other order in which the function is not" in proof.claim
     assert proof.findings[0].sequence == math.comb(6, 3), "the sequence behind all multisets"
     assert proof.findings[0].got != proof.findings[0].expected
+
+
+def test_one_token_of_one_order_makes_a_function_not_equivariant_and_its_own_rounding_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = read_model(ml.approximate(mean, 1, 3, cells=4, domain=(0.1, 0.9), lipschitz=1.0).save(tmp_path / "m"))
+    top = 0.1 + 0.2 * 3
+
+    def one_token(X: Any) -> Any:
+        value = np.array(mean(X))
+        value[(X[:, 0] > top).all(axis=1) & (X[:, 1:] < top).all(axis=(1, 2)), 2] += 0.5
+        return value
+
+    def zero_somewhere(X: Any) -> Any:
+        return np.where((top > X).all(axis=(1, 2), keepdims=True), 0.0, mean(X))
+
+    assert cell_function(stored, one_token).apart == pytest.approx(0.5, rel=1e-6)
+    for f in (mean, zero_somewhere):
+        found = cell_function(stored, f)
+        assert found.apart is None
+        assert "to within" in found.condition
+    for every, tried in ((60, "in 20 that were tried"), (2, "in 1 that were tried")):
+        monkeypatch.setattr("monolayer.checker.cells.EVERY", every)
+        assert tried in cell_function(stored, mean).condition

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,10 @@ import monolayer as ml
 from datasets import Dataset
 from monolayer.checker import asked
 from monolayer.checker.given import confirm
+from monolayer.checker.only import _misplaced
+from monolayer.checker.readout import CheckedStaircase
+from monolayer.checker.rounding import BINARY64
+from monolayer.checker.stages import StagePoints
 from monolayer.data import Names, Sequences, read
 from monolayer.data.layout import TableLayout
 from monolayer.errors import DataError
@@ -233,6 +238,32 @@ def test_faults_planted_in_an_edit_are_refuted(words: ml.Monolayer) -> None:
         "feed_forward.stages.0.weight_2", (0, 1), saved.tensors["feed_forward.stages.0.weight_2"][0, 1] + 1.0
     )
     assert "holds more" not in expect("refuted", "", wrong, *REST, only=True).reason
+
+
+@pytest.mark.parametrize(("left", "right"), [(-64.0, 1.0), (-1.0, 64.0), (-64.0, -32.0), (32.0, 64.0)])
+@pytest.mark.parametrize("radius", [0.0, 2.0**-30])
+def test_a_step_stands_where_its_points_put_it_to_within_their_rounding(
+    left: float, right: float, radius: float
+) -> None:
+    """A step as wide as an eighth or a quarter of its gap; where the points are exact, 16 roundings of the larger."""
+    stored: Any = SimpleNamespace(format=BINARY64, classes=None)
+    room = 2 * radius + 16.0 * BINARY64.unit * 64.0
+    middle, gap = (left + right) / 2.0, right - left
+
+    def accepted(middle: float, width: float) -> bool:
+        ends = np.array([middle - width / 2.0]), np.array([middle + width / 2.0])
+        stairs = CheckedStaircase(*ends, np.array([[0.0, 1.0]]))
+        own, no = np.array([left, right]), np.zeros(2)
+        stage = StagePoints(stairs, own, np.full(2, radius), np.array([0, 1]), no == 0, no, np.array([[0.0, 1.0]]))
+        return _misplaced(stored, stage) is None
+
+    for way in (1.0, -1.0):
+        assert accepted(middle + way * 0.75 * room, gap / 4.0)
+        assert not accepted(middle + way * 1.25 * room, gap / 4.0)
+    for share, way in ((0.25, 1.0), (0.125, -1.0)):
+        most = (1.0 + share) * room
+        assert accepted(middle, share * gap + way * 0.75 * most)
+        assert not accepted(middle, share * gap + way * 1.25 * most)
 
 
 @pytest.mark.parametrize("columns", [slice(None), slice(1, 3)], ids=["a row", "key and code alone"])

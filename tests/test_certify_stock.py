@@ -32,7 +32,16 @@ from monolayer.checker.stock.bounds import MEAN, SOFTMAX_BLOCK, UNIT_64, VARIANC
 from monolayer.checker.stock.evaluate import _check_sizes
 from monolayer.checker.stock.files import read_stock
 from monolayer.checker.stock.places import places_of
-from monolayer.checker.stock.readout import Arrivals, StockSteps, _exact_sums, _settled, bent, coordinates, read_steps
+from monolayer.checker.stock.readout import (
+    Arrivals,
+    StockSteps,
+    _exact_sums,
+    _settled,
+    bent,
+    coordinates,
+    read_steps,
+    step_classes,
+)
 from monolayer.checker.stock.structure import read_structure
 from monolayer.data import Sequences
 from monolayer.huggingface.architecture import BEGIN
@@ -626,6 +635,7 @@ def test_bounds_are_those_of_lemmas_s1_to_s4(changes: dict[str, Any], post_norm:
     ({"gate": 2.0**21}, 3, "beyond what the bound covers"), ({"largest": 2.0**21}, 3, ""),
     ({"largest": 2.0**12}, 3, "more than the proofs allow"), ({"largest": 2.0**23}, 3, "variance in a norm"),
     ({"norm": (80.0, 80.001)}, 3, "more than the proofs allow"),
+    ({"write": 2.0**12, "query": 0.0}, 3, "more than the proofs allow"),  # the second norm alone
 ])  # fmt: skip
 def test_sizes_that_the_bounds_do_not_cover_are_refused(changes: dict[str, Any], longest: int, words: str) -> None:
     net, found = toy_stock(False, **changes)
@@ -701,7 +711,7 @@ def test_a_tanh_decides_from_where_lemma_s7_says_and_nothing_may_overflow() -> N
 def test_label_coordinates_are_those_of_lemma_s6(post_norm: bool) -> None:
     net, found, bound = toy_head(None, labels=2)
     net.architecture = SimpleNamespace(post_norm=post_norm)
-    net.arrays = {"tokens": np.array([[1.0, -1.0, 9.0], [-2.0, 2.0, 9.0]])}
+    net.arrays = {"tokens": np.array([[1.0, -1.0, 9.0], [-2.0, 3.0, 9.0]])}
     level = np.array([[0.0, 0.0], [3.0, -3.0], [6.0, -5.0], [-6.0, 1.0]])
     steps: Any = SimpleNamespace(cell=np.array([4, 4, 7]), level=level)
     token, cell, passed, factor = (
@@ -719,8 +729,35 @@ def test_label_coordinates_are_those_of_lemma_s6(post_norm: bool) -> None:
     assert doubt == pytest.approx(0.25 + 0.0 * base, rel=1e-5)
     assert mean == pytest.approx(np.abs(jump.sum(axis=1)) / 64 + 0.25, rel=1e-5)
     bound.label = 0.0
-    doubt = coordinates(net, found, bound, steps, seen, passed)[1]
+    _, doubt, mean = coordinates(net, found, bound, steps, seen, passed)
     assert doubt == pytest.approx(8 * UNIT_64 * (np.abs(base) + np.abs(jump)), rel=1e-5, abs=0.0)
+    assert mean == pytest.approx(np.abs(jump.sum(axis=1)) / 64 + doubt.max(axis=1), rel=1e-5, abs=0.0)
+
+
+@pytest.mark.parametrize("post_norm", [True, False])
+def test_a_class_is_sure_where_the_least_and_the_largest_coordinate_allow_it(post_norm: bool) -> None:
+    """Lemmas S6 and S7, point by point. Some words belong to no class: the first, the last, and some between."""
+    random, m, M = np.random.default_rng(0), 6, 400
+    net, found, bound = toy_head(None, labels=m, largest=1e-9, label=2.0**-28)
+    net.architecture = SimpleNamespace(post_norm=post_norm)
+    every = np.array([word for word in product([False, True], repeat=m) if sum(word) == m // 2])
+    found.words = random.permutation(every[1:-1])[: len(every) // 2]
+    small = 2.0 ** random.uniform(-26.0, -18.0, (M, m)) * (random.random((M, m)) < 0.3)
+    net.arrays = {"tokens": np.where(every[random.integers(0, len(every), M)], 1.0, -1.0) * np.where(small, small, 1.0)}
+    steps: Any = SimpleNamespace(cell=np.array([0]), level=np.zeros((2, m)))
+    seen = Arrivals(np.arange(M), np.full(M, 1), random.uniform(1.0, 3.0, M), np.zeros(M), np.zeros(M))
+    passed = np.ones(M, dtype=np.int64)
+    answers = step_classes(net, found, bound, steps, seen, passed)
+    value, doubt, mean = coordinates(net, found, bound, steps, seen, passed)
+    known = 0
+    for i in range(M):
+        sizes = np.abs(value[i])
+        ends = np.array([(sizes - doubt[i]).min()]), np.array([(sizes + doubt[i]).max()]), mean[i : i + 1]
+        own = np.flatnonzero((found.words == (value[i] > 0)).all(axis=1))
+        known += len(own)
+        sure = len(own) == 1 and _settled(net, found, bound, *ends)[0]
+        assert answers[i] == (own[0] if sure else -1)
+    assert 20 < (answers >= 0).sum() < known - 20
 
 
 EXACT_SUMS: list[tuple[list[float], bool]] = [
@@ -897,6 +934,8 @@ FORMS: list[tuple[str, Callable[[Any], None], str]] = [
     ("bert", times("W_1", 0, -1.0), "does not rise"),
     ("bert", times("W_1", slice(None), 2.0**220), "too steeply"),
     ("bert", times("W_1", slice(None), 2.0**-220), "too steeply"),
+    ("bert", times("W_1", 1, 2.0**220), "too steeply"),
+    ("bert", times("W_1", 1, 2.0**-220), "too steeply"),
     ("bert", times("W_1", (slice(None), 13), 2.0), "a constant pair"),
     ("bert", at("W_1", (slice(None), slice(4, 12)), 0.0), "words of tokens"),
     ("bert", at("W_1", (0, 20), -(2.0**-30)), "something else"),
@@ -979,8 +1018,14 @@ def test_widths_and_epsilons_of_folders_of_steps(
 @pytest.mark.parametrize("which", ["bert", "bert places"])
 def test_the_numbers_that_a_folder_comes_down_to(networks: dict[str, Any], which: str) -> None:
     net = networks[which]
+    net = replace(net, arrays={letter: array.copy() for letter, array in net.arrays.items()})
+    offset, read = net.architecture.offset, (net["W_O"].T, *(net[name] for name in ("tokens", "places", "W_1", "W_H")))
+    free = np.flatnonzero(~np.any([part.any(axis=0) for part in read], axis=0))
+    # Rows of several norms, by columns that nothing reads.
+    net.arrays["tokens"][np.ix_([2, 3], free[:2])] = [[0.25, -0.25], [0.5, -0.5]]
+    net.arrays["places"][offset + 1, free[2:4]] = 0.5, -0.5
     found = read_structure(net, 6)
-    tokens, places = net["tokens"], net["places"][net.architecture.offset :][:6]
+    tokens, places = net["tokens"], net["places"][offset:][:6]
     norms = [(row**2).sum() + (place**2).sum() for row in tokens for place in places]
     out, slot = int(np.flatnonzero(net["W_O"].any(axis=1))[0]), _slot(net)
     assert found.norm == (pytest.approx(min(norms), rel=1e-15), pytest.approx(max(norms), rel=1e-15))

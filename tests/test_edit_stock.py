@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import monolayer as ml
+from monolayer.checker.stock.only import DemandedSteps, StoredSteps, _misplaced_step
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.stock.build import memorize_again
 from monolayer.stock.folder import StockModel
@@ -181,6 +183,38 @@ def test_planted_leftovers_are_found(both: list[Path]) -> None:
         found = ml.certify(model, rest, only=True)
         assert found.verdict == "refuted"
         assert "holds more than the data" in found.reason
+
+
+@pytest.mark.parametrize(("enters", "left"), [(False, 3.0), (False, -(2.0**40)), (True, 5.0), (True, -(2.0**40))])
+@pytest.mark.parametrize("doubt", [0.0, 0.125])
+def test_a_step_stands_in_the_middle_of_its_gap_to_within_its_rounding(enters: bool, left: float, doubt: float) -> None:
+    """Biases are whole numbers, so half of one, what the points leave open, and the rounding of a product may be off.
+
+    One step of many that enter a cell, at one distance in front of their points, or one between two points.
+    """
+    net: Any = SimpleNamespace(names=["a", "b"])
+    places: Any = SimpleNamespace(most=1)
+    slope, gap = 2.0, 14.0  # a ramp of 6/2 takes at most a quarter of the gap, and twice as steep a one less than half
+    right, own = left + gap, doubt * np.ones(2)
+    middle = right - gap if enters else (left + right) / 2.0
+
+    def accepted(off: float, slope: float = slope) -> bool:
+        bias = np.array([3.0 - slope * middle + off, 3.0 - slope * middle])
+        stored = StoredSteps(np.array([0, 1]), np.full(2, slope), bias, np.ones((2, 1)))
+        ends = np.full(2, np.nan if enters else left), np.full(2, right)
+        labels = np.zeros(2, np.int64)
+        demanded = DemandedSteps(labels, labels, labels, np.full(2, enters), *ends, own)
+        return _misplaced_step(net, places, stored, demanded) is None
+
+    rounding = 2.0**-48 * (abs(slope * middle) + 1.0)
+    for way in (1.0, -1.0):
+        if not enters:
+            assert accepted(way * (0.5 + slope * doubt + 0.5 * rounding))
+            assert not accepted(way * (0.5 + slope * doubt + 2.0 * rounding + 2.0**-40))
+        assert not accepted(way * 3.0)
+    assert accepted(0.0)
+    assert not accepted(0.0, slope / 2.0)
+    assert not accepted(0.0, 4.0 * slope)
 
 
 def test_weights_that_were_changed_are_refused(both: list[Path], tmp_path: Path) -> None:

@@ -468,9 +468,21 @@ def test_a_closer_look_holds_the_worst_errors_and_little_more(source: str, rms: 
         assert best[1] > 0.7
 
 
-def closer(random: np.random.Generator, source: str, rms: bool) -> Any:
-    """Shares of the bound that the worst errors use up: of neurons, and of one that only the norm's factor moves."""
-    n, k, D, weight, epsilon = 7, 5, 24, np.full(24, 1.5), 1e-5
+@pytest.mark.parametrize("first", [2.0**6, -(2.0**6)])
+def test_a_closer_look_holds_the_worst_errors_behind_a_norm_of_uneven_weights(first: float) -> None:
+    """The mean of all errors is then none that coordinates share: nothing may be taken away for it."""
+    weight = np.append(first, np.ones(23))
+    used = [closer(np.random.default_rng(seed), source, False, weight) for seed in range(5) for source in SOURCES]
+    assert 0.0 < np.max(used) <= 1.0
+
+
+def closer(random: np.random.Generator, source: str, rms: bool, weight: Any = 1.5) -> Any:
+    """Shares of the bound that the worst errors use up: of neurons, and of one that only the norm's factor moves.
+
+    `weight` `(D,)`: of the norm; neurons do not read its first coordinate if its weights differ.
+    """
+    n, k, D, epsilon = 7, 5, 24, 1e-5
+    weight = np.broadcast_to(weight, D)
     size = {name: 4e-3 * (source in (name, "all")) for name in SOURCES}
 
     def about(middle: Any, radius: float, common: float, shift: float = 0.0) -> Enclosed:
@@ -487,16 +499,18 @@ def closer(random: np.random.Generator, source: str, rms: bool) -> Any:
     unseen = write if rms else np.append(write, np.ones((D, 1)), axis=1)
     blind = centre - unseen @ np.linalg.lstsq(unseen, centre, rcond=None)[0]
     W_1 = np.stack([*random.normal(size=(3, D)), blind])
+    W_1[:, weight != weight[-1]] = 0.0
     arrays = {"W_1": W_1, "b_1": np.full(4, 64.0), "W_2": np.eye(4), "tokens": np.ones((1, D))}
     net = Net(rms, {**arrays, "scale_2": weight, "shift_2": np.zeros(D)}, epsilon=epsilon, width=D, activation="silu")
     sway = Sway(net, seen, write, stream)
     normed = enclosed.norm(stream, weight, np.zeros(D), epsilon, rms)
     neurons, which = FeedForward(net), np.arange(4)
-    values = neurons._values(normed, sway.rest, which, sway, np.zeros(1, np.int64))
+    values = neurons._values(normed, sway.rest.only(neurons.columns), which, sway, np.zeros(1, np.int64))
     middle, radius = neurons._write(values, which)
     used = np.zeros(4)
     for way in (sign * w for w in (*W_1[:3], centre) for sign in (1.0, -1.0)):
-        read = way if rms else way - way.mean()
+        read = way * weight
+        read = read if rms else read - read.mean()
         along = read @ write
         height = v.middle[0] @ along
         p = np.exp(score[0, 0] + off[0, 0] * np.sign(height - seen.weight[0, 0] @ height))

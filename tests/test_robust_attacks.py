@@ -296,8 +296,12 @@ def test_roundings_of_the_checker_itself_are_counted(built: ml.Monolayer, tmp_pa
 
 
 @pytest.mark.parametrize("kind", ["places", "causal", "plain", "sequences"])
-def test_neurons_that_may_wake_are_found_with_all_that_their_errors_are_shares_of(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [1, 1 << 21])
+def test_neurons_that_may_wake_are_found_with_all_that_their_errors_are_shares_of(
+    kind: str, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Lemmas R2 and R3: sums by loops over points, neurons and keys."""
+    monkeypatch.setattr("monolayer.checker.gates.GATE_NUMBERS_AT_ONCE", at_once)
     random, causal = np.random.default_rng(4), kind == "causal"
     rows = [random.integers(0, 4, n) for n in (3, 1, 2, 3)]
     labels = random.integers(0, 2, 4) if kind == "sequences" else [random.integers(0, 2, len(row)) for row in rows]
@@ -309,6 +313,9 @@ def test_neurons_that_may_wake_are_found_with_all_that_their_errors_are_shares_o
     t["feed_forward.bias_1"] = np.array([-9.0, 3.0, -5.0, 0.5, -3.0, -7.0], np.float32)
     t["feed_forward.weight_2"] = random.normal(size=(len(t["feed_forward.bias_2"]), 6)).astype(np.float32)
     saved.config["steps"] = [6]
+    if places:  # codes of places of several sizes
+        layout = model.feed_forward.layout
+        t["positions.weight"][:, layout.token : layout.context.start] *= np.array([[1.0], [0.5], [2.0]], np.float32)
     stored = read_model(saved.write(tmp_path / "m"))
     asked = question_of(stored, labelled(stored, ml.Sequences.of(rows, labels)))
     gated, found = asked.gated, {}
@@ -356,6 +363,7 @@ def test_neurons_that_may_wake_are_found_with_all_that_their_errors_are_shares_o
     pairs = np.array([found[pair] for pair in wanted]), np.array([*wanted.values()])
     assert pairs[0] == pytest.approx(pairs[1], rel=1e-6, abs=1e-9)
     assert (pairs[0][:, -1] >= pairs[1][:, -1]).all(), "with the rounding of two numbers that nearly cancel"
+    assert asked.longest == max(map(len, rows))
     assert asked.top == pytest.approx(top)
     assert (asked.size >= size - 1e-9).all()
     assert (asked.size <= np.maximum(size, np.abs(gated.bias) + most[1] + lengths) + 1e-9).all()

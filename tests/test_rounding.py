@@ -327,8 +327,31 @@ def test_scores_and_counts_beyond_the_proof_are_not_judged(sign: float) -> None:
         ):
             with pytest.raises(UnhandledError):
                 context_error(np.array([3.0]), head, S, 0.0, fmt, (T, 0.0))
+    for fmt in (BINARY64, BINARY32):  # the longest of several sums
+        for n in (np.array([3.0, fmt.longest + 1.0]), np.array([fmt.longest + 1.0, 3.0])):
+            with pytest.raises(UnhandledError, match="terms"):
+                context_error(n, replace(one, q=2.0**-20), 1.0, 0.0, fmt, (1.0, 0.0))
     # A value just below the smallest normal number becomes 0, and W_O makes that error 10^5 times larger.
     assert lemma_4(2, replace(one, o=1e5), BINARY64.tiny, 0.0, BINARY64) > 1e5 * BINARY64.tiny
+
+
+@pytest.mark.parametrize("fmt", [BINARY64, BINARY32])
+def test_every_size_of_lemma_4_has_a_limit_of_its_own(fmt: Format) -> None:
+    """In each row one number or product alone is beyond it."""
+    L, q = fmt.largest, 2.0**-20
+    alone: dict[str, tuple[float, ...]] = {
+        "q": (2 * L, 0.25 / L, 1, 1, 1, 1), "k": (0.25 / L, 2 * L, 1, 1, 1, 1), "v": (q, 1, 2 * L, 0.25, 1, 0.25),
+        "o": (q, 1, 0.25, 2 * L, 1, 1), "S": (0.25 / L, 1, 1, 1, 2 * L, 1), "T": (q, 1, 0.25, 1, 1, 2 * L),
+        "o v": (q, 1, 4, L / 2, 1, 0.25), "v T": (q, 1, 4, 0.25, 1, L / 2), "o v T": (q, 1, 0.5, 4, 1, L),
+    }  # fmt: skip
+    for name, (q, k, v, o, S, T) in alone.items():
+        sizes = {"q": q, "k": k, "v": v, "o": o, "S": S, "T": T, "o v": o * v, "v T": v * T, "o v T": o * v * T}
+        assert [which for which, size in sizes.items() if size > L] == [name]
+        for sign in (1.0, -1.0):
+            head = Attention(sign * q, k, sign * v, o)
+            with pytest.raises(UnhandledError, match="weights and their products"):
+                context_error(3.0, head, S, 0.0, fmt, (T, 0.0))
+            assert np.isfinite(context_error(3.0, head, S, 0.0, replace(fmt, largest=2 * L), (T, 0.0)))
 
 
 def test_underflow_is_in_the_bound(tmp_path: Path) -> None:

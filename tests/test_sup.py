@@ -145,18 +145,36 @@ def test_a_function_that_treats_places_differently_is_not_equivariant(way: float
     assert plain.data_digest != proof.data_digest
 
 
-def test_one_knot_at_which_places_are_treated_differently_is_enough(tmp_path: Path) -> None:
+def test_one_knot_at_which_places_are_treated_differently_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Far from equivariance is as far as the function is at its worst knot, at tokens other than the first."""
     f = TARGETS["max"].function
     net = Net(read_model(ml.approximate(f, 1, 3, cells=3, norm="sup").save(tmp_path / "m")))
 
-    def partial(X: Any) -> Any:
+    def partial(token: int, X: Any) -> Any:
         found = np.array(f(X))
-        found[(X.flat[-1] == X).all(axis=(1, 2)), 2] += 0.5
+        found[(X == 1.0).all(axis=(1, 2)), token] += 0.5
         return found
 
-    assert _compare_knots(net, f, 0.0).apart == 0.0
-    assert _compare_knots(net, partial, 0.0).apart == 0.5
+    for at_once in (7, 1 << 14):
+        monkeypatch.setattr("monolayer.checker.uniform.KNOTS_AT_ONCE", at_once)
+        assert _compare_knots(net, f, 0.0).apart == 0.0
+        for token in (1, 2):
+            assert _compare_knots(net, lambda X, token=token: partial(token, X), 0.0).apart == 0.5
+
+
+def test_the_rounding_of_a_function_does_not_refute_that_it_is_equivariant(tmp_path: Path) -> None:
+    """It is a share of the largest value; at one knot the function is 0."""
+
+    def f(X: Any) -> Any:
+        return X + (0.7 * X[:, :1] + 0.3 * X[:, :1] + 0.7 * X[:, 1:2] + 0.3 * X[:, 1:2] + X[:, 2:])
+
+    folder = ml.approximate(f, 1, 3, cells=3, norm="sup").save(tmp_path / "m")
+    net = Net(read_model(folder))
+    assert 0.0 < _compare_knots(net, f, 0.0).apart < 1e-14
+    assert np.abs(net.values).min() == 0.0
+    assert ml.certify(folder, f).verdict == "proved"
 
 
 class Rough:
