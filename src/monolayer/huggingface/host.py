@@ -13,8 +13,10 @@ from typing import Any
 
 from monolayer.arrays import Floats
 from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.formats import FORMATS, Format
 from monolayer.huggingface.hosts import (
     BUFFERS,
+    FLOAT16_SILENCE,
     MARK,
     SILENCE,
     HostKind,
@@ -26,9 +28,8 @@ from monolayer.huggingface.hosts import (
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.tensors import INDEX, SINGLE, Tensor, TensorFolder, open_folder
 
-FORMATS = ("float32", "bfloat16")
-"""Types of weights that facts are attached in."""
-RANGE = "float16 has no room for the inputs of neurons, some 10⁵: save the host in bfloat16 or float32"
+STEEPEST = 31_000.0
+"""α in float16, at most: inputs of neurons, down to −2α (1 + 2^−10), stay above −65,504."""
 TOKENIZER = "tokenizer.json"
 COPIED = (
     *(TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt"),
@@ -75,13 +76,26 @@ class Host:
         return found
 
     @property
+    def format(self) -> Format:
+        return FORMATS[self.dtype]
+
+    @property
     def activation(self) -> str:
         return str(activation_of(self.kind, self.config))
 
     @property
     def silence(self) -> float:
         """`S`: neurons are silent at inputs up to −S."""
-        return SILENCE[self.activation]
+        usual = SILENCE[self.activation]
+        return FLOAT16_SILENCE.get(self.activation, usual) if self.dtype == "float16" else usual
+
+    def response(self, radius: float) -> float:
+        """`T`, the input of a neuron at its own state, for a radius ρ.
+
+        `T ≥ 8 S`, so a neuron is silent from `ρ(1 + 1/8)` on, rounding aside. In float16, T/ρ is at most `STEEPEST`.
+        """
+        wanted = max(64.0, 8.0 * self.silence)
+        return min(wanted, STEEPEST * radius) if self.dtype == "float16" else wanted
 
     @property
     def epsilon(self) -> float:
@@ -191,8 +205,7 @@ def _check_shapes(host: Host) -> None:
         if tensor.dtype is not None and tensor.dtype != head.dtype and not name.endswith(BUFFERS):
             raise DataError(f"{name} is {tensor.dtype} and {head.name} {head.dtype}: store all weights in one format")
     if head.dtype not in FORMATS:
-        why = f" ({RANGE})" if head.dtype == "float16" else ""
-        raise DataError(f"its weights are {head.dtype or head.code}; facts are attached in {', '.join(FORMATS)}{why}")
+        raise DataError(f"its weights are {head.dtype or head.code}; facts are attached in {', '.join(FORMATS)}")
     if said is not None and said != head.dtype:
         raise DataError(f"its config.json says {said!r}, and its weights are {head.dtype}: save it in one format")
 

@@ -11,8 +11,6 @@ from monolayer.checker.attached.caps import UNIT, Caps, Near
 from monolayer.checker.attached.files import Folder
 from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
 
-LARGEST = 2.0**16
-"""`|h|`, at most."""
 DIP = 0.3
 """What gelu and silu return at least, below 0: −0.17 and −0.28."""
 AT_ONCE = 1 << 25
@@ -42,14 +40,17 @@ class Head:
         self.weight, self.bias = weight, np.zeros(host.width) if bias is None else bias
         scaled = self.head * weight
         self.size = np.sqrt((self.head * self.head).sum(axis=1))
-        away = scaled - scaled.mean(axis=0)
-        self.spread = np.sqrt((away * away).sum(axis=1))
-        self.epsilon = host.epsilon
+        self.spread, self.plain = _spread(scaled), _spread(self.head)
+        self.epsilon, self.unit = host.epsilon, host.format.unit
+
+    def seen(self, rows: Floats) -> Floats:
+        """Written rows `(n, D)`, less their mean where norms subtract it."""
+        return rows - rows.mean(axis=1, keepdims=True) if self.centred else rows
 
     def direction(self, rows: Floats) -> Floats:
-        """Unit vectors `(n, D)` along written rows, less their mean where norms subtract it."""
-        seen = rows - rows.mean(axis=1, keepdims=True) if self.centred else rows
-        length = np.sqrt((seen * seen).sum(axis=1, keepdims=True))
+        """Unit vectors `(n, D)` along written rows as norms see them."""
+        seen = self.seen(rows)
+        length = _lengths(seen)[:, None]
         found: Floats = np.divide(seen, length, out=np.zeros_like(seen), where=length > 0.0)
         return found
 
@@ -72,6 +73,9 @@ class Head:
             mine = logits[line, own]
             doubt = moved[:, None] * (self.spread + self.spread[own][:, None])
             doubt += rounding[:, None] * (self.size + self.size[own][:, None])
+            # What the last norm returns is rounded to the format, up to twice, and then each logit is.
+            doubt += 2.0 * self.unit * length[:, None] * (self.plain + self.plain[own][:, None])
+            doubt = (1.0 + 2.0 * self.unit) * doubt + self.unit * (np.abs(logits) + np.abs(mine)[:, None])
             gap = mine[:, None] - logits
             gap[line, own] = np.inf
             right[some] = (gap > PADDING * doubt).all(axis=1)
@@ -82,18 +86,24 @@ class Head:
 
 def judge_answers(found: Folder, caps: Caps, near: Near, asked: Ints, tokens: Ints) -> Said:
     """Whether neurons `asked` `(M,)` answer `tokens` `(M,)` at every state of their caps (A4, A5)."""
-    head, D = Head(found), found.host.width
-    length = np.sqrt((found.writes * found.writes).sum(axis=1))
-    least = caps.response / 16.0 * length
-    low = 0.999 * caps.response / 8.0 - DIP * near.count >= caps.response / 16.0
+    head, D, fmt = Head(found), found.host.width, caps.fmt
+    length, seen = _lengths(found.writes), _lengths(head.seen(found.writes))
+    # The activation returns 0.999 of an input from `floor` on, in short formats after a few roundings.
+    kept = 0.999 - 4.0 * fmt.unit
+    alone = kept * (caps.level - caps.err)
+    beside = kept * caps.floor - DIP * near.count
+    fires = np.where(near.count == 0, alone, beside)
+    least = np.where(near.count == 0, alone, caps.floor / 2.0) * seen
     most = (
         (near.count + 1) * 1.01 * np.max(caps.alpha * (1.0 + caps.length) + found.bias + caps.err, initial=0.0) * length
     )
-    firm = low & (most <= 2.0**50) & (least >= 64.0 * LARGEST)
+    firm = (fires >= caps.floor / 2.0) & (most <= 2.0**50) & (least >= 8.0 * fmt.state)
     # Of what arrives at the last norm, the share that is not the written row: the state, roundings, ε.
-    with np.errstate(divide="ignore"):
-        share = PADDING * (LARGEST / least + BINARY32.gamma(near.count + 8.0) * (1.0 + LARGEST / least))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        roundings = (BINARY32.gamma(near.count + 8.0) + 2.0 * fmt.unit) * (length / seen + fmt.state / least)
+        share = PADDING * (fmt.state / least * (1.0 + 2.0 * fmt.unit) + roundings + np.sqrt(D) * fmt.tiny / least)
         share += D * head.epsilon / least**2
+    share[~(share < 1.0)] = 1.0  # nothing is known of such a direction
     hidden = _answered_to(found, caps, head, share)
     keys, number = np.unique(
         np.concatenate([found.writes[asked], tokens[:, None].astype(np.float64), share[asked][:, None]], axis=1),
@@ -106,6 +116,16 @@ def judge_answers(found: Folder, caps: Caps, near: Near, asked: Ints, tokens: In
     return Said(groups.right[number] & sound, groups.wrong[number] & sound, groups.got[number])
 
 
+def _lengths(rows: Floats) -> Floats:
+    found: Floats = np.sqrt((rows * rows).sum(axis=1))
+    return found
+
+
+def _spread(rows: Floats) -> Floats:
+    """How long rows are `(V,)`, less their mean, which a difference of two does not have."""
+    return _lengths(rows - rows.mean(axis=0))
+
+
 def _answered_to(found: Folder, caps: Caps, head: Head, share: Floats) -> Bools:
     """Neurons `(N,)` whose written row may wake one of a later block."""
     H, N = found.host.neurons, len(found.bias)
@@ -113,11 +133,12 @@ def _answered_to(found: Folder, caps: Caps, head: Head, share: Floats) -> Bools:
     for number in range(int(block.max(initial=0))):
         mine, later = np.flatnonzero(block == number), np.flatnonzero(block > number)
         rows, back = np.unique(found.writes[mine], axis=0, return_inverse=True)
-        directions = head.direction(rows)
-        widest = 2.0 * float(share[mine].max()) + caps.length + 2.0**-20
+        directions, back = head.direction(rows), back.reshape(-1)
+        widest = np.zeros(len(rows))
+        np.maximum.at(widest, back, 2.0 * share[mine] + caps.length + 2.0**-20)
         woken = np.zeros(len(rows), dtype=bool)
         for start in range(0, len(later), 4096):
             some = later[start : start + 4096]
-            woken |= (directions @ caps.keys[some].T + widest > caps.silent[some]).any(axis=1)
-        bad[mine] = woken[back.reshape(-1)]
+            woken |= (directions @ caps.keys[some].T + widest[:, None] > caps.silent[some]).any(axis=1)
+        bad[mine] = woken[back]
     return bad

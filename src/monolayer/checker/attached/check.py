@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from monolayer.arrays import Ints
-from monolayer.checker.attached.answers import LARGEST, Said, judge_answers
+from monolayer.checker.attached.answers import Said, judge_answers
 from monolayer.checker.attached.caps import Caps, Near, caps_of, near_pairs
 from monolayer.checker.attached.files import Folder, differs_from, read_attached
 from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
@@ -21,16 +21,20 @@ from monolayer.checker.rounding import UnhandledError
 from monolayer.data import Sequences
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.cutting import Ids, cut_facts, tokenizer_of
+from monolayer.huggingface.formats import Format
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import Manifest, fact_digest, prompt_digest
 from monolayer.huggingface.strict import ForeignError
 from monolayer.table import plural
 
 CLAIM = (
-    "the host's {tensors} are those that facts were attached to; at every place of every text whose state û is not "
-    "within 1 − cos < {radius:.3g} of a stored key, every logit is the host's, bit for bit; and at every û within "
-    "1 − ⟨k, û⟩ ≤ {reach:.3g} of the key k of one of the {places} of answers, the logit of that token is the largest"
+    "the host's {tensors} are those that facts were attached to; in {dtype}, at every place of every text whose state "
+    "û is not within 1 − ⟨k, û⟩ < {radius:.3g} of a stored key k, every logit is the host's, bit for bit; and {near} "
+    "of the key k of one of the {places} of answers{input}, the logit of that token is the largest"
 )
+NEAR = "at every û within 1 − ⟨k, û⟩ ≤ {reach:.3g}"
+NEAR_SHORT = "at every û within 1 − cos ≤ {turn:.3g}"
+INPUT_SHORT = ", at which the input of its neuron lies between {low:.3g} and {high:.3g}"
 SHORT = "the host is untouched, logits elsewhere are its own, and facts answer near their keys"
 REASONS: dict[Verdict, str] = {
     "proved": "neurons are silent outside the caps around their keys, and on these the head sees what they write",
@@ -81,14 +85,10 @@ def _judge(found: Folder, data: Sequences, question: Certificate, only: bool, ho
     near = near_pairs(found, caps)
     facts = cut_facts(found.opened.content[TOKENIZER], data, found.manifest.end)
     asked, unknown = _asked(found.manifest, facts)
-    claim = CLAIM.format(
-        tensors=plural(len(found.manifest.tensors), "tensor"),
-        radius=caps.radius,
-        reach=caps.reach,
-        places=plural(sum(len(fact.answer) for fact in facts), "token"),
-    )
-    question = replace(question, claim=claim, points=sum(len(fact.answer) for fact in facts))
-    question = replace(question, measured=measured(found.manifest, caps.half), notes=_notes(found))
+    points = sum(len(fact.answer) for fact in facts)
+    question = replace(question, claim=_claim(found, caps, points), points=points)
+    question = replace(question, measured=measured(found.manifest, caps), notes=_notes(found))
+    question = replace(question, assumptions=(*question.assumptions, *_together(near)))
     said = judge_answers(found, caps, near, asked.neuron, asked.token)
     missing = sum(len(facts[row].answer) for row in unknown)
     unsure = int((~said.right & ~said.wrong).sum()) + missing
@@ -99,6 +99,26 @@ def _judge(found: Folder, data: Sequences, question: Certificate, only: bool, ho
         why = f"{changed} was changed after every fact was asked: what was measured then is about other weights"
         return replace(decided, verdict="undecided", reason=why)
     return _only(found, facts, decided) if only and decided else decided
+
+
+def _claim(found: Folder, caps: Caps, points: int) -> str:
+    fmt, T = caps.fmt, caps.response
+    near, inputs = NEAR.format(reach=caps.reach), ""
+    if fmt.short:
+        near = NEAR_SHORT.format(turn=fmt.turn)
+        inputs = INPUT_SHORT.format(low=float(np.max(caps.level, initial=0.0)), high=fmt.high * T)
+    tensors, places = plural(len(found.manifest.tensors), "tensor"), plural(points, "token")
+    parts = {"tensors": tensors, "places": places, "near": near, "input": inputs}
+    return CLAIM.format(dtype=fmt.name, radius=caps.radius, **parts)
+
+
+def _together(near: Near) -> tuple[str, ...]:
+    """What must be assumed where neurons of several blocks that fire at one place could overflow the format."""
+    if near.together is None:
+        return ()
+    return (
+        f"at no place do neurons of more than {plural(near.together, 'appended block')} fire: else a sum may overflow",
+    )
 
 
 def _only(found: Folder, facts: list[Ids], decided: Certificate) -> Certificate:
@@ -146,7 +166,7 @@ def _findings(
         yield Finding("unsure", row, None, prompt, answer, None, why)
 
 
-def measured(manifest: Manifest, half: float) -> tuple[str, ...]:
+def measured(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
     """What was measured when facts were attached, in words; no proof covers it."""
     moved = [fact.moved for fact in manifest.facts if fact.moved is not None]
     if not moved:
@@ -156,14 +176,29 @@ def measured(manifest: Manifest, half: float) -> tuple[str, ...]:
     where = (
         f"{by.get('arithmetic')} on {by.get('device')}, torch {by.get('torch')}, transformers {by.get('transformers')}"
     )
-    enough = f"and {half:.3g} is enough for the proof"
-    if max(moved) > half:
-        enough = f"which is more than the {half:.3g} that the proof covers, though every answer came back"
+    enough = f"and {caps.half:.3g} is enough for the proof"
+    if max(moved) > caps.half:
+        enough = f"which is more than the {caps.half:.3g} that the proof covers, though every answer came back"
     said = (
         f"when facts were attached, the host's states at their places were within {max(moved):.3g} of their keys, "
         f"{enough}: with eager and sdpa attention, padded on the left ({where})"
     )
-    return (said, *left)
+    return (said, *_measured_short(by, caps), *left)
+
+
+def _measured_short(by: Mapping[str, Any], caps: Caps) -> tuple[str, ...]:
+    """In short formats, whether states also turned and grew by no more than the claim covers."""
+    turned, rose = by.get("turned"), by.get("rose")
+    if not caps.fmt.short or not isinstance(turned, float) or not isinstance(rose, float):
+        return ()
+    most = float(np.min((caps.fmt.high - 1.0) * caps.response / caps.alpha, initial=np.inf))
+    inside = turned <= caps.fmt.turn and rose <= most
+    return (
+        (
+            f"they turned by up to 1 − cos = {turned:.3g}, and ⟨k, û⟩ rose by up to {rose:.3g}: the proof covers "
+            f"{caps.fmt.turn:.3g} and {most:.3g}, {'so all of them' if inside else 'so not all of them'}"
+        ),
+    )
 
 
 def _notes(found: Folder) -> tuple[str, ...]:
@@ -183,25 +218,44 @@ def assumed(found: Folder) -> tuple[str, ...]:
         installed = f"installed here: {version('transformers')}"
     except PackageNotFoundError:
         installed = "not installed here"
-    short = (
-        "" if found.host.dtype == "float32" else f"; the weights are {found.host.dtype}: load with dtype=torch.float32"
+    fmt = found.host.format
+    rounding = (
+        "(D + 16)u, D the width and u = 2^-24"
+        if not fmt.short
+        else f"(D + 16)u + v, D the width, u = 2^-24 and v = 2^-{fmt.bits}"
     )
     return (
         f"the architecture computes what transformers 5.23 does, in evaluation mode ({installed})",
-        f"IEEE-754 binary32 throughout (no TF32), round to nearest{short}. Subnormal numbers may be flushed to zero",
+        *_arithmetic(fmt),
         (
             "sums in any order; a product may be fused with the sum it goes into; a row of a product of matrices "
             "depends on that row alone, and both models run in the same kernels"
         ),
         (
-            "a norm returns a vector of length at most √D (1 + (D + 16)u), and at written vectors the true one to "
-            "within (D + 16)u of its length, D the width and u = 2^-24"
+            f"a norm returns a vector of length at most √D (1 + η), and at written vectors the true one to within η of "
+            f"its length; η = {rounding}"
         ),
         "tanh is −1 from −10 on and erf from −6 on; silu is x/(1 + exp(−x)) or x times the logistic function",
-        f"states have length at most {LARGEST:,.0f}, and are finite",
+        (
+            f"states are finite, no coordinate is above {fmt.coordinate:,.0f}, and where a fact answers they are no "
+            f"longer than {fmt.state:,.0f}"
+        ),
         "equal numbers count as the same bits: a zero may change its sign",
         "prompts enter as text, and become the ids that tokenizer.json gives them; answers enter as ids",
         "NumPy on the checking machine keeps to the same rules",
+    )
+
+
+def _arithmetic(fmt: Format) -> tuple[str, ...]:
+    if not fmt.short:
+        return ("IEEE-754 binary32 throughout (no TF32), round to nearest. Subnormal numbers may be flushed to zero",)
+    return (
+        (
+            f"arithmetic in {fmt.name}, the format of the weights: products are summed in binary32 (no TF32), the bias "
+            "is added there, and the sum is rounded once, to nearest (on a GPU: torch.backends.cuda.matmul."
+            f"allow_{'bf16' if fmt.name == 'bfloat16' else 'fp16'}_reduced_precision_reduction is False); norms and "
+            "activations are computed in binary32, or step by step, and rounded"
+        ),
     )
 
 
