@@ -59,8 +59,8 @@ FORMATS = {
     for found in (
         Format("float32", 24, 3.4e38, 2.0**-149, low=0.5, high=np.inf, turn=2.0, state=2.0**16, coordinate=2.0**16),
         Format("bfloat16", 8, 3.38e38, 2.0**-133, low=0.25, high=2, turn=2.0**-13, state=2.0**16, coordinate=2.0**16),
-        Format("float16", 11, 65504.0, 2.0**-24, low=0.5, high=2, turn=2.0**-13, state=2.0**9, coordinate=2.0**13),
+        Format("float16", 11, 65504.0, 2.0**-24, low=0.5, high=2, turn=2.0**-16, state=2.0**9, coordinate=2.0**13),
     )
 }
-"""States turn by 1 − cos ≤ 4·10⁻⁵ between kernels in bfloat16 (measured, 8 layers of width 512), less than a third of
-`turn`. In float32 neither `high` nor `turn` limits anything: |û| ≤ 1 + (D + 16)u there."""
+"""States turn by 1 − cos ≤ 4·10⁻⁵ between kernels in bfloat16 (measured, 8 layers of width 512), a third of `turn`,
+and by 5·10⁻⁷ in float16. In float32 neither `high` nor `turn` limits anything: |û| ≤ 1 + (D + 16)u there."""

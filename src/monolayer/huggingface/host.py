@@ -86,8 +86,7 @@ class Host:
     @property
     def silence(self) -> float:
         """`S`: neurons are silent at inputs up to −S."""
-        usual = SILENCE[self.activation]
-        return FLOAT16_SILENCE.get(self.activation, usual) if self.dtype == "float16" else usual
+        return (FLOAT16_SILENCE if self.dtype == "float16" else SILENCE)[self.activation]
 
     def response(self, radius: float) -> float:
         """`T`, the input of a neuron at its own state, for a radius ρ.
