@@ -181,20 +181,25 @@ def untrue(folder: Path, facts: dict[str, str] = FACTS) -> str | None:
         some = [text for text in texts if len(text[0]) == length]
         seen: list[Any] = []
         hook = norm.register_forward_hook(lambda module, given, made, seen=seen: seen.append(made))
-        ours, theirs = (each(torch.tensor([ids for ids, _ in some])).logits for each in (model, host))
+        ids = torch.tensor([text for text, _ in some])
+        try:
+            theirs = host(ids).logits
+        except Exception:  # nor has one that does not run
+            return None
+        ours = model(ids).logits
         hook.remove()
         states = seen[0].reshape(*ours.shape[:2], -1).double().numpy() / np.sqrt(found.host.width)
         products = states @ caps.keys.T
         away = torch.from_numpy((1.0 - products >= caps.radius).all(axis=2))
         if not torch.equal(ours[away], theirs[away]):
             return f"logits away from all keys are not the host's at a text of {length} tokens"
-        for row, (ids, wanted) in enumerate(some):
+        for row, (text, wanted) in enumerate(some):
             for place, (neuron, token) in wanted.items():
                 along, size = products[row, place, neuron], np.sqrt((states[row, place] ** 2).sum())
                 told = along >= caps.wanted[neuron] and along / size >= 1.0 - caps.fmt.turn
                 told &= bool(caps.alpha[neuron] * along + found.bias[neuron] <= caps.fmt.high * caps.response)
                 if told and int(ours[row, place].argmax()) != token:
-                    return f"token {token} is not the largest behind {ids[: place + 1]}"
+                    return f"token {token} is not the largest behind {text[: place + 1]}"
     return None
 
 

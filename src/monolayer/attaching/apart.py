@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Floats, Ints, distinct_rows
 from monolayer.attaching.neurons import UNIT, Neurons, Steepness
 from monolayer.errors import PrecisionError
 from monolayer.huggingface.host import Host
@@ -120,7 +120,8 @@ def check_written(caps: Caps, written: Floats, block: Ints, rows: Ints) -> None:
     """`PrecisionError` if a neuron of a later block answers to what one of an earlier block writes, `(N, D)`."""
     for number in range(int(block.max(initial=0))):
         one, two = np.flatnonzero(block == number), np.flatnonzero(block > number)
-        directions, back = np.unique(written[one], axis=0, return_inverse=True)
+        first, back = distinct_rows(written[one])
+        directions = written[one[first]]
         directions = directions / np.sqrt((directions * directions).sum(axis=1, keepdims=True))
         for start in range(0, len(two), 4096):
             some = two[start : start + 4096]

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Bools, Floats, Ints
+from monolayer.arrays import Bools, Floats, Ints, distinct_rows
 from monolayer.checker.attached.caps import UNIT, Caps, Near
 from monolayer.checker.attached.files import Folder
 from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
 
 DIP = 0.3
 """What gelu and silu return at least, below 0: −0.17 and −0.28."""
-AT_ONCE = 1 << 25
+AT_ONCE = 1 << 23
 """Logits held at a time."""
 
 
@@ -31,17 +31,18 @@ class Head:
     def __init__(self, found: Folder) -> None:
         host = found.host
         weight, bias = host.norm()
-        self.head = host.tensors[host.head].numbers()
-        if not (
-            np.isfinite(self.head).all() and np.isfinite(weight).all() and (bias is None or np.isfinite(bias).all())
-        ):
-            raise UnhandledError("the last norm or the head of the host holds a number that is not finite")
+        self.head = host.tensors[host.head]
         self.centred = not host.kind.rms
         self.weight, self.bias = weight, np.zeros(host.width) if bias is None else bias
-        scaled = self.head * weight
-        self.size = np.sqrt((self.head * self.head).sum(axis=1))
-        self.spread, self.plain = _spread(scaled), _spread(self.head)
         self.epsilon, self.unit = host.epsilon, host.format.unit
+        mean = sum(part.sum(axis=0) for _, part in self.head.blocks()) / self.head.shape[0]
+        self.size, self.spread, self.plain = (np.zeros(self.head.shape[0]) for _ in range(3))
+        for some, part in self.head.blocks():
+            # Less a vector that all rows have in common, which a difference of two does not have.
+            self.size[some], self.plain[some] = _lengths(part), _lengths(part - mean)
+            self.spread[some] = _lengths((part - mean) * weight)
+        if not all(np.isfinite(numbers).all() for numbers in (self.size, self.spread, weight, self.bias)):
+            raise UnhandledError("the last norm or the head of the host holds a number that is not finite")
 
     def seen(self, rows: Floats) -> Floats:
         """Written rows `(n, D)`, less their mean where norms subtract it."""
@@ -60,10 +61,13 @@ class Head:
         right, wrong = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         got = np.zeros(count, np.int64)
         eta = (D + 16) * UNIT
-        for start in range(0, count, max(1, AT_ONCE // len(self.head))):
-            some = slice(start, start + max(1, AT_ONCE // len(self.head)))
+        step = max(1, AT_ONCE // self.head.shape[0])
+        for start in range(0, count, step):
+            some = slice(start, start + step)
             normed = np.sqrt(D) * self.direction(rows[some]) * self.weight + self.bias
-            logits = normed @ self.head.T
+            logits = np.empty((len(normed), self.head.shape[0]))
+            for words, part in self.head.blocks():
+                logits[:, words] = normed @ part.T
             own, line = tokens[some], np.arange(len(logits))
             got[some] = logits.argmax(axis=1)
             moved = np.sqrt(D) * (seen[some] + eta)
@@ -105,12 +109,12 @@ def judge_answers(found: Folder, caps: Caps, near: Near, asked: Ints, tokens: In
         share += D * head.epsilon / least**2
     share[~(share < 1.0)] = 1.0  # nothing is known of such a direction
     hidden = _answered_to(found, caps, head, share)
-    keys, number = np.unique(
-        np.concatenate([found.writes[asked], tokens[:, None].astype(np.float64), share[asked][:, None]], axis=1),
-        axis=0,
-        return_inverse=True,
+    first, kind = distinct_rows(found.writes)
+    cases, number = np.unique(
+        np.stack([kind[asked], tokens, share[asked]], axis=1).astype(np.float64), axis=0, return_inverse=True
     )
-    groups = head.judge(keys[:, :D], keys[:, D].astype(np.int64), 2.0 * keys[:, D + 1], D)
+    rows, own = found.writes[first[cases[:, 0].astype(np.int64)]], cases[:, 1].astype(np.int64)
+    groups = head.judge(rows, own, 2.0 * cases[:, 2], D)
     number = number.reshape(-1)
     sound = firm[asked] & ~near.spoilt[asked] & ~hidden[asked]
     return Said(groups.right[number] & sound, groups.wrong[number] & sound, groups.got[number])
@@ -121,22 +125,17 @@ def _lengths(rows: Floats) -> Floats:
     return found
 
 
-def _spread(rows: Floats) -> Floats:
-    """How long rows are `(V,)`, less their mean, which a difference of two does not have."""
-    return _lengths(rows - rows.mean(axis=0))
-
-
 def _answered_to(found: Folder, caps: Caps, head: Head, share: Floats) -> Bools:
     """Neurons `(N,)` whose written row may wake one of a later block."""
     H, N = found.host.neurons, len(found.bias)
     block, bad = np.arange(N) // H, np.zeros(N, dtype=bool)
     for number in range(int(block.max(initial=0))):
         mine, later = np.flatnonzero(block == number), np.flatnonzero(block > number)
-        rows, back = np.unique(found.writes[mine], axis=0, return_inverse=True)
-        directions, back = head.direction(rows), back.reshape(-1)
-        widest = np.zeros(len(rows))
+        first, back = distinct_rows(found.writes[mine])
+        directions = head.direction(found.writes[mine[first]])
+        widest = np.zeros(len(first))
         np.maximum.at(widest, back, 2.0 * share[mine] + caps.length + 2.0**-20)
-        woken = np.zeros(len(rows), dtype=bool)
+        woken = np.zeros(len(first), dtype=bool)
         for start in range(0, len(later), 4096):
             some = later[start : start + 4096]
             woken |= (directions @ caps.keys[some].T + widest[:, None] > caps.silent[some]).any(axis=1)

@@ -154,7 +154,7 @@ def near_pairs(found: Folder, caps: Caps) -> Near:
 
 
 class _Written:
-    """How much neurons of a block can write at one place, whatever the state is: `total` `(N, D)`, by coordinate, where
+    """How much neurons of a block can write at one place, whatever the state is. `total` `(N, D)`, by coordinate: where
     the neuron is awake. A number that overflows would be NaN in later blocks, and reach other places by attention."""
 
     def __init__(self, found: Folder, caps: Caps) -> None:
@@ -162,12 +162,13 @@ class _Written:
         self.block = np.arange(len(found.bias)) // found.host.neurons
         most = np.maximum(0.0, caps.alpha * (1.0 + caps.length) + found.bias + caps.err) * (1.0 + fmt.unit)
         # Sums of up to `neurons` terms in float32, and two roundings to the format.
-        more = 1.0 + 2.0 * BINARY32.gamma(found.host.neurons + 8.0) + 4.0 * fmt.unit
-        self.each = PADDING * more * most[:, None] * np.abs(found.writes)
+        most *= PADDING * (1.0 + 2.0 * BINARY32.gamma(found.host.neurons + 8.0) + 4.0 * fmt.unit)
         self.room = fmt.largest - fmt.coordinate
-        blocks = [self.each[self.block == number].sum(axis=0) for number in range(self.blocks)]
-        self.fits = bool(np.sum(blocks, axis=0).max(initial=0.0) <= self.room)
-        self.total = self.each.copy() if not self.fits else self.each
+        parts = [np.flatnonzero(self.block == number) for number in range(self.blocks)]
+        sums = np.array([most[part] @ np.abs(found.writes[part]) for part in parts])
+        self.fits = bool(sums.sum(axis=0).max(initial=0.0) <= self.room)
+        self.each = np.zeros((0, 0)) if self.fits else most[:, None] * np.abs(found.writes)
+        self.total = self.each.copy()
 
     @property
     def blocks(self) -> int:
