@@ -1,11 +1,12 @@
-"""Claim: attaching facts to a bfloat16 host takes its size and a fifth in memory, saving 5 %, and a certificate a fifth.
+"""Claim: attaching facts to a bfloat16 host holds its weights once and half as much beside them, and saving next to none.
 
-    python bench/attaching_holds_the_host_once.py                      20 layers of width 1,024: 0.57 GB
-    python bench/attaching_holds_the_host_once.py --layers 32 --width 4096      a host of 7 billion parameters: 13 GB
+    python bench/attaching_holds_the_host_once.py                            14 layers of width 1,024: 0.6 GB
+    python bench/attaching_holds_the_host_once.py --layers 24 --width 4096   a host of 7 billion parameters: 13 GB
 
-What counts is memory that a process holds for itself (RssAnon of Linux): files that are mapped, as weights are for
-copying and for digests, stay in the cache of the system, which takes such memory back when it is short. The host has
-random weights. The yardstick is the size of its file of weights.
+What counts is memory that a process holds for itself (RssAnon of Linux). Files that are mapped, as weights are for
+copying and for digests, stay in the cache of the system, which takes that memory back when it is short; transformers may
+map the weights that they run, too, and then attaching holds only what is beside them. The host has random weights. The
+yardstick is the size of its files of weights.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _run(host: Path, folder: Path, facts: dict[str, str], size: int) -> None:
     watched("save", lambda: made.save(folder))
     proof = watched("certify", lambda: ml.certify(folder, facts, host=host))
     print(f"certificate: {proof.verdict}")
-    for name, limit in (("attach", 1.2), ("save", 0.1), ("certify", 0.4)):
+    for name, limit in (("attach", 1.5), ("save", 0.1), ("certify", 0.4)):
         claim(f"{name}: memory over the size of the host", found[name] / size, at_most=limit)
 
 
