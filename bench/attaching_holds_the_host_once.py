@@ -1,12 +1,12 @@
-"""Claim: attaching facts to a bfloat16 host holds its weights once and half as much beside them, and saving next to none.
+"""Claim: attaching facts to a bfloat16 host holds its weights once and half as much beside, and saving next to none.
 
     python bench/attaching_holds_the_host_once.py                            14 layers of width 1,024: 0.6 GB
     python bench/attaching_holds_the_host_once.py --layers 24 --width 4096   a host of 7 billion parameters: 13 GB
 
 What counts is memory that a process holds for itself (RssAnon of Linux). Files that are mapped, as weights are for
-copying and for digests, stay in the cache of the system, which takes that memory back when it is short; transformers may
-map the weights that they run, too, and then attaching holds only what is beside them. The host has random weights. The
-yardstick is the size of its files of weights.
+copying and for digests, stay in the cache of the system, which takes that memory back when it is short; transformers
+may map the weights that they run, too, and then attaching holds only what is beside them. The host has random weights.
+The yardstick is the size of its files of weights.
 """
 
 from __future__ import annotations
