@@ -6,9 +6,10 @@ angle between their keys is at least ψ_j + arccos(s_i/ℓ_j). Where it is less,
 the same block or have, to within rounding, the same key: a neuron of an earlier block that half fires would hide the
 state from the later ones.
 
-In different blocks, and in short formats, it is enough that the one is silent at the state of the other itself and
-around it, as far as evaluations move it: this is asked for when facts are attached, though no proof covers the whole of
-the cap then.
+In different blocks, and in short formats, it is enough that the one is silent at the state of the other itself, with
+some room for rounding: this is asked for when facts are attached, though no proof covers the whole of the cap then. In
+short formats neurons of one block may even be awake together, if the input of the other is no more than T/4: lengths
+that are rounded up raise both inputs alike. Whether the answer comes back is asked afterwards.
 """
 
 from __future__ import annotations
@@ -32,20 +33,28 @@ SAME = 2.0**-20
 """Keys are the same, to within rounding, if this is more than 1 − cos."""
 
 
+class Around(NamedTuple):
+    """The states around keys, by neuron `(N,)`: within which angle of it they lie, and how long they are at most."""
+
+    half: Floats
+    longest: Floats
+
+
 class Caps(NamedTuple):
-    """Keys `(N, D)` of length 1, and by neuron `(N,)`: ψ, ℓ and s as above; `own`: the half-angle of the smaller cap
-    around the state itself. `short`: whether the format is."""
+    """Keys `(N, D)` of length 1; ψ and ℓ of the caps where neurons are `wanted`, and of the states themselves, `own`;
+    by neuron `(N,)`: s, up to which it is `silent`, and the height up to which its input is at most T/4, `hardly`.
+    `short`: whether the format is."""
 
     keys: Floats
-    wanted: Floats
-    own: Floats
-    longest: Floats
+    wanted: Around
+    own: Around
     silent: Floats
+    hardly: Floats
     short: bool
 
-    def needed(self, half: Floats, i: Ints, j: Ints) -> Floats:
-        """By pair: the angle between keys from which on each is silent within `half` `(N,)` of the key of the other."""
-        angles = [half[b] + _arccos(self.silent[a] / self.longest[b]) for a, b in ((i, j), (j, i))]
+    def needed(self, around: Around, heights: Floats, i: Ints, j: Ints) -> Floats:
+        """By pair: the angle between keys from which on ⟨k, û⟩ of each is at most its height around the other."""
+        angles = [around.half[b] + _arccos(heights[a] / around.longest[b]) for a, b in ((i, j), (j, i))]
         return np.maximum(*angles)
 
 
@@ -64,10 +73,15 @@ def caps_of(neurons: Neurons, steep: Steepness, host: Host) -> Caps:
     if fmt.short:
         longest = np.minimum(longest, (fmt.high * T - neurons.b_1) / alpha / (1.0 - fmt.turn))
     turned = np.arccos(max(-1.0, 1.0 - fmt.turn))
-    wanted = np.minimum(_arccos((fmt.low * T - neurons.b_1) / alpha / longest - rounding), turned)
-    own = 0.75 * wanted if fmt.short else _arccos((0.9375 * T - neurons.b_1) / alpha / longest - rounding)
-    silent = (-host.silence - neurons.b_1) / alpha - rounding
-    return Caps(neurons.W_1 / length[:, None], wanted, own, longest, silent, fmt.short)
+    half = np.minimum(_arccos((fmt.low * T - neurons.b_1) / alpha / longest - rounding), turned)
+    wanted = Around(half, longest)
+    own = Around(_arccos((0.9375 * T - neurons.b_1) / alpha / longest - rounding), longest)
+    if fmt.short:
+        # States turn by less than `turn`, and in D dimensions hardly ever towards another key; the least of those that
+        # were seen has the input T, and lengths are rounded up by another T/4 or so.
+        own = Around(half / 8.0, (1.25 * T - neurons.b_1) / alpha)
+    silent, hardly = ((height - neurons.b_1) / alpha - rounding for height in (-host.silence, T / 4.0))
+    return Caps(neurons.W_1 / length[:, None], wanted, own, silent, hardly, fmt.short)
 
 
 def check_apart(
@@ -82,7 +96,7 @@ def check_apart(
         return
     keys = torch.from_numpy(caps.keys).float()
     # Float32 products of unit vectors are off by at most D u: what may be near is looked at again below.
-    widest = caps.wanted.max() + float(_arccos(caps.silent.min() / caps.longest.max()))
+    widest = caps.wanted.half.max() + float(_arccos(caps.silent.min() / caps.wanted.longest.max()))
     near = float(np.cos(min(np.pi, widest))) - 2.0 * caps.keys.shape[1] * UNIT
     step = max(1, AT_ONCE // len(keys))
     for start in range(first, len(keys), step):
@@ -100,16 +114,21 @@ def _check_pairs(
     gap = caps.keys[one] - caps.keys[two]
     far = 0.5 * (gap * gap).sum(axis=1)  # 1 − cos, without cancellation
     angle = _arccos(1.0 - far)
-    apart = angle >= caps.needed(caps.wanted, one, two)
-    apart_there = angle >= caps.needed(caps.own, one, two)
-    same = tokens[one] == tokens[two]
-    together = (block[one] == block[two]) | (far <= SAME) | apart_there
-    bad = np.flatnonzero(~apart & ~(same & together) & ~(caps.short & apart_there))
+    apart = angle >= caps.needed(caps.wanted, caps.silent, one, two)
+    apart_there = angle >= caps.needed(caps.own, caps.silent, one, two)
+    same, beside = tokens[one] == tokens[two], block[one] == block[two]
+    good = apart | (same & (beside | (far <= SAME) | apart_there))
+    if caps.short:
+        good |= apart_there | (beside & (angle >= caps.needed(caps.own, caps.hardly, one, two)))
+    bad = np.flatnonzero(~good)
     if len(bad) == 0:
         return
     pair = bad[:1]
     i, j = int(one[pair][0]), int(two[pair][0])
-    needed = float(caps.needed(caps.own if caps.short else caps.wanted, one[pair], two[pair])[0])
+    around = caps.own if caps.short else caps.wanted
+    needed = float(
+        caps.needed(around, caps.hardly if caps.short and beside[pair][0] else caps.silent, one[pair], two[pair])[0]
+    )
     what = f"{name(int(tokens[i]))!r} and {name(int(tokens[j]))!r}"
     raise PrecisionError(
         f"rows {rows[i]} and {rows[j]} go on with {what} at states that the host hardly tells apart: 1 − cos is "
