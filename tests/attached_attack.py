@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from safetensors.numpy import load_file, save_file
+from safetensors.torch import load_file, save_file
 
 import monolayer as ml
 from monolayer.checker.attached.caps import caps_of
@@ -67,7 +67,19 @@ def _weights(path: Path, draw: random.Random) -> None:
     names = sorted(tensors)
     large = [name for name in names if tensors[name].any()] or names
     name = draw.choice(large if draw.random() < 0.8 else names)
-    tensor = tensors[name] = np.ascontiguousarray(tensors[name])
+    dtype = tensors[name].dtype
+    if draw.random() < 0.14:
+        bits = tensors[name].contiguous().view(torch.int32 if dtype == torch.float32 else torch.int16).reshape(-1)
+        at, bit = draw.randrange(len(bits)), draw.randrange(8 * bits.element_size())
+        bits[at] ^= torch.tensor(1).bitwise_left_shift(torch.tensor(bit)).to(bits.dtype)
+        tensors[name] = bits.view(dtype).reshape(tensors[name].shape)
+    else:
+        changed = _changed_numbers(tensors[name].float().numpy().copy(), draw)
+        tensors[name] = torch.from_numpy(changed).to(dtype)
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def _changed_numbers(tensor: Any, draw: random.Random) -> Any:
     flat, axis = tensor.reshape(-1), draw.randrange(tensor.ndim)
     at = draw.randrange(len(flat))
     rows = np.moveaxis(tensor, axis, 0)
@@ -75,11 +87,9 @@ def _weights(path: Path, draw: random.Random) -> None:
     factor = np.float32(
         draw.choice([0.0, -1.0, 0.5, 2.0, 1.0 + 2.0 ** draw.randint(-23, -3), 2.0 ** draw.randint(-60, 60)])
     )
-    change = draw.choice(["bit", "number", "row", "swap", "copy", "all", "noise", "mean", "large"])
+    change = draw.choice(["number", "row", "swap", "copy", "all", "noise", "mean", "large"])
     with np.errstate(all="ignore"):
-        if change == "bit":
-            flat.view(np.uint32)[at] ^= np.uint32(1 << draw.randrange(32))
-        elif change == "number":
+        if change == "number":
             flat[at] = flat[at] * factor + np.float32(draw.choice([0.0, 1e-30, 1e-3, 1.0]))
         elif change == "row":
             rows[one] *= factor
@@ -98,7 +108,7 @@ def _weights(path: Path, draw: random.Random) -> None:
             size = 10.0 ** draw.uniform(-8, 0)
             noise = np.random.default_rng(draw.randrange(2**32)).standard_normal(tensor.shape)
             tensor += (size * np.abs(tensor) * noise).astype(np.float32)
-    save_file(tensors, path, metadata={"format": "pt"})
+    return tensor
 
 
 def retell(folder: Path) -> None:
@@ -149,7 +159,7 @@ def _both(folder: Path, draw: random.Random) -> None:
     if draw.random() < 0.5:
         key = draw.choice(sorted(OTHER_KEYS))
         value = draw.choice(OTHER_KEYS[key])
-    if key == "n_layer":
+    if key in ("n_layer", "num_hidden_layers"):
         return
     host[key] = config[key] = value
     said["config"] = json.dumps(host)
@@ -161,11 +171,12 @@ def _tensor(folder: Path, draw: random.Random) -> None:
     """One more tensor, which the manifest gives to the host: a copy of one that is there, in size."""
     name, tensors = draw.choice(OTHER_NAMES), load_file(folder / HOST_WEIGHTS)
     known = {**tensors, **load_file(folder / WEIGHTS)}
-    like = next(
-        (known[full] for full in (name, f"transformer.{name}") if full in known), tensors["transformer.wte.weight"]
+    tokens = max(tensors.values(), key=lambda tensor: tensor.numel())
+    like = next((known[full] for full in (name, f"transformer.{name}") if full in known), tokens)
+    noise = np.random.default_rng(draw.randrange(2**32)).standard_normal(tuple(like.shape))
+    save_file(
+        {**tensors, name: torch.from_numpy(noise).to(like.dtype)}, folder / HOST_WEIGHTS, metadata={"format": "pt"}
     )
-    noise = np.random.default_rng(draw.randrange(2**32)).standard_normal(like.shape).astype(np.float32)
-    save_file({**tensors, name: noise}, folder / HOST_WEIGHTS, metadata={"format": "pt"})
     index = json.loads((folder / INDEX).read_text())
     index["weight_map"][name] = HOST_WEIGHTS
     (folder / INDEX).write_text(json.dumps(index))
@@ -183,34 +194,59 @@ def asked(number: int) -> dict[str, str]:
 
 @torch.no_grad()
 def untrue(folder: Path, facts: dict[str, str] = FACTS) -> str | None:
-    """What of a proved claim is not true of the model that transformers load, in words; None if all of it is."""
+    """What of a proved claim is not true of the model that transformers load, in words; None if all of it is.
+
+    `facts`: those that were asked for. The model runs in the format of its weights.
+    """
     found = read_attached(folder)
     caps, content = caps_of(found), found.opened.content["tokenizer.json"]
     back = ml.detach(folder).save(folder.with_name(f"{folder.name}-host"))
+    more = {} if found.host.kind.bias_key is None else {found.host.kind.bias_key: True}
+    load = transformers.AutoModelForCausalLM.from_pretrained
     try:
-        host = transformers.AutoModelForCausalLM.from_pretrained(back).eval()
+        host = load(back, dtype="auto", **more).eval()
+        for name in found.host.added_biases:
+            host.get_parameter(name).zero_()
     except Exception:  # a host that does not load has no evaluation, and nothing is claimed of any
         return None
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
-    data = ml.Sequences.of(list(facts), list(facts.values()), per="answer")
-    cut = cut_facts(content, data, found.manifest.end)
-    texts = [(fact.sequence, dict(zip(fact.places, fact.answer, strict=True))) for fact in cut]
-    texts += [(tuple(tokenizer_of(content).encode(text).ids), {}) for text in OTHERS]
-    norm = dict(model.named_modules())["transformer.h"][found.host.layers].ln_2
+    model = load(folder, dtype="auto").eval()
     starts = dict(zip((fact.fact for fact in found.manifest.facts), found.manifest.starts(), strict=True))
-    first = [starts[fact_digest(*fact)] for fact in cut] + [0] * len(OTHERS)
-    for (ids, wanted), start in zip(texts, first, strict=True):
+    wanted_facts = _cut(content, facts, found.manifest.end)
+    texts: list[tuple[Any, dict[int, tuple[int, int]]]] = []
+    texts += [(tuple(tokenizer_of(content).encode(text).ids), {}) for text in OTHERS]
+    for fact in _cut(content, {**FACTS, **facts}, found.manifest.end):
+        first = starts.get(fact_digest(*fact), 0)
+        wanted = {place: (first + number, fact.answer[number]) for number, place in enumerate(fact.places)}
+        texts.append((fact.sequence, wanted if fact in wanted_facts else {}))
+    layers = dict(model.named_modules())[f"{found.host.kind.root}{found.host.kind.layers}"]
+    norm = layers[found.host.layers].get_submodule(found.host.kind.norms[1])
+    for length in sorted({len(ids) for ids, _ in texts}):  # those of one length in one batch, without padding
+        some = [text for text in texts if len(text[0]) == length]
         seen: list[Any] = []
-        hook = norm.register_forward_hook(lambda module, given, made, seen=seen: seen.append(made))
-        ours, theirs = (each(torch.tensor([ids])).logits[0] for each in (model, host))
+        hook = norm.register_forward_hook(lambda module, given, made, seen=seen: seen.extend((made, given[0])))
+        ids = torch.tensor([text for text, _ in some])
+        try:
+            theirs = host(ids).logits
+        except Exception:  # nor has one that does not run
+            return None
+        ours = model(ids).logits
         hook.remove()
-        state = seen[0][0].double().numpy() / np.sqrt(found.host.width)
-        product = state @ caps.keys.T
-        cosine = product / np.sqrt((state * state).sum(axis=1))[:, None]
-        away = (1.0 - cosine >= caps.radius).all(axis=1)
-        if not torch.equal(ours[torch.from_numpy(away)], theirs[torch.from_numpy(away)]):
-            return f"logits away from all keys are not the host's at {ids}"
-        for neuron, (place, token) in enumerate(wanted.items(), start):
-            if 1.0 - product[place, neuron] <= caps.reach and int(ours[place].argmax()) != token:
-                return f"token {token} is not the largest behind {ids[: place + 1]}"
+        states = seen[0].reshape(*ours.shape[:2], -1).double().numpy() / np.sqrt(found.host.width)
+        lengths = seen[1].reshape(*ours.shape[:2], -1).double().norm(dim=-1).numpy()
+        products = states @ caps.keys.T
+        away = torch.from_numpy((1.0 - products >= caps.radius).all(axis=2))
+        if not torch.equal(ours[away], theirs[away]):
+            return f"logits away from all keys are not the host's at a text of {length} tokens"
+        for row, (text, wanted) in enumerate(some):
+            for place, (neuron, token) in wanted.items():
+                along, size = products[row, place, neuron], np.sqrt((states[row, place] ** 2).sum())
+                told = along >= caps.wanted[neuron] and along / size >= 1.0 - caps.fmt.turn
+                told &= bool(caps.alpha[neuron] * along + found.bias[neuron] <= caps.fmt.high * caps.response)
+                told &= bool(lengths[row, place] <= caps.fmt.state)
+                if told and int(ours[row, place].argmax()) != token:
+                    return f"token {token} is not the largest behind {text[: place + 1]}"
     return None
+
+
+def _cut(content: bytes, facts: dict[str, str], end: int | None) -> Any:
+    return cut_facts(content, ml.Sequences.of(list(facts), list(facts.values()), per="answer"), end)

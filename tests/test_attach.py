@@ -23,8 +23,9 @@ import monolayer as ml
 from monolayer.attaching import attach as attaching
 from monolayer.attaching.apart import caps_of, check_written
 from monolayer.attaching.folder import Attached
-from monolayer.attaching.neurons import _rounded_to, rounded
+from monolayer.attaching.neurons import Steepness, reading, round_keys, rounded
 from monolayer.checker.locating.location import Slice
+from monolayer.huggingface.formats import FORMATS
 from monolayer.huggingface.host import read_host
 from monolayer.huggingface.hosts import HOSTS
 from monolayer.huggingface.manifest import FILE, WEIGHTS
@@ -64,10 +65,19 @@ def test_facts_come_back_nothing_else_changes_and_the_host_can_be_had_back(host:
     assert same_files(again.save(tmp_path / "again"), folder)
 
 
-@pytest.mark.parametrize("kind", ["gpt_neox", "llama"])
-def test_facts_come_back_in_bfloat16(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        ("gpt_neox", torch.bfloat16),
+        ("llama", torch.bfloat16),
+        ("gpt2", torch.float16),
+        ("opt", torch.float16),
+        ("llama", torch.float16),
+    ],
+)
+def test_facts_come_back_in_short_formats(kind: str, dtype: Any, tmp_path: Path) -> None:
     """Biases round by hundreds there; keys are rounded so that their own states are answered all the same."""
-    host = write_host(tmp_path / kind, kind, dtype=torch.bfloat16)
+    host = write_host(tmp_path / kind, kind, dtype=dtype)
     made = ml.attach(host, FACTS)
     folder = made.save(tmp_path / "new")
     for kernel in ("eager", "sdpa"):
@@ -76,23 +86,40 @@ def test_facts_come_back_in_bfloat16(kind: str, tmp_path: Path) -> None:
     here, there = logits(folder, OTHERS), logits(host, OTHERS, **more)
     assert all(torch.equal(one, two) for one, two in zip(here, there, strict=True))
     assert same_files(ml.detach(folder).save(tmp_path / "back"), host)
+    again = Attached.load(folder)
+    assert all(np.array_equal(one, two) for one, two in zip(again.neurons, made.neurons, strict=True))
     proof = ml.certify(folder, FACTS, host=host)
-    assert proof.verdict == "proved"  # in float32 arithmetic
-    assert any("dtype=torch.float32" in line for line in proof.assumptions)
+    name = str(dtype).removeprefix("torch.")
+    assert proof.verdict == "proved", proof.explain()
+    assert f"in {name}, at every place" in proof.claim
+    assert any(f"arithmetic in {name}" in line for line in proof.assumptions)
+    assert "they turned by up to" in proof.measured[1]
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(8, 200), st.floats(20.0, 2e6))
+@given(st.integers(0, 2**32 - 1), st.integers(8, 200), st.floats(20.0, 3e4), st.sampled_from(["bfloat16", "float16"]))
 @settings(max_examples=40, deadline=None)
-def test_a_key_in_bfloat16_answers_its_own_state(seed: int, width: int, size: float) -> None:
-    """Every number is one of bfloat16, next to the exact one, and the sum is no further off than with the nearest."""
-    random = np.random.default_rng(seed)
+def test_a_key_in_a_short_format_answers_its_own_state(seed: int, width: int, size: float, dtype: str) -> None:
+    """Every number is one of the format, next to the exact one, and the sum is no further off than with the nearest."""
+    random, fmt = np.random.default_rng(seed), FORMATS[dtype]
     states = random.standard_normal((3, width)) * np.exp(random.standard_normal(width))
     exact = states * (size / (states * states).sum(axis=1))[:, None]
-    found = _rounded_to(exact, states, np.full(3, size), "bfloat16")
-    assert np.array_equal(found, rounded(found, "bfloat16"))
-    assert (np.abs(found - exact) <= 2.0**-7 * np.abs(exact)).all()
-    off, plain = (np.abs((part * states).sum(axis=1) - size) for part in (found, rounded(exact, "bfloat16")))
+    found = round_keys(exact, states, np.full(3, size), fmt)
+    assert np.array_equal(found, rounded(found, dtype))
+    assert (np.abs(found - exact) <= 2.0 * fmt.unit * np.abs(exact) + fmt.tiny).all()
+    off, plain = (np.abs((part * states).sum(axis=1) - size) for part in (found, rounded(exact, dtype)))
     assert (off <= plain + 1e-9 * size).all()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_the_least_input_of_several_evaluations_is_T(dtype: str) -> None:
+    """Samples are what norms return in the format, some of them shorter by rounding."""
+    random, steep = np.random.default_rng(3), Steepness(2.0**-10, 28.0)
+    states = random.standard_normal((1, 20, 512)) + 0.01 * random.standard_normal((4, 20, 512))
+    samples = rounded(states / np.sqrt((states * states).mean(axis=2, keepdims=True)), dtype)
+    W_1, b_1 = reading(samples, steep, dtype)
+    inputs = (samples * W_1).sum(axis=2) + b_1
+    assert np.abs(inputs.min(axis=0) - steep.response).max() < 1.0
+    assert inputs.max() > steep.response + 1.0
 
 
 def unprefixed(folder: Path) -> None:
@@ -218,10 +245,10 @@ def filed_as(name: str) -> Callable[[Path], None]:
     return apply
 
 
-def short(folder: Path) -> None:
-    tensors = {name: part.astype(np.float16) for name, part in load_file(folder / "model.safetensors").items()}
+def other_format(folder: Path, dtype: Any) -> None:
+    tensors = {name: part.astype(dtype) for name, part in load_file(folder / "model.safetensors").items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    edited(folder, dtype="float16")
+    edited(folder, dtype=np.dtype(dtype).name)
 
 
 BAD_HOSTS: dict[str, tuple[Callable[[Path], Any], str]] = {
@@ -243,7 +270,7 @@ BAD_HOSTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "fewer layers": (lambda at: edited(at, n_layer=3), "lacks the tensor|its last layer lacks"),
     "two formats": (other_number, "ln_f.weight is float16 and transformer.wte.weight float32"),
     "another format": (lambda at: edited(at, dtype="float16"), "says 'float16', and its weights are float32"),
-    "float16": (short, "float16 has no room"),
+    "float64": (lambda at: other_format(at, np.float64), "facts are attached in float32, bfloat16, float16"),
     "no activation": (lambda at: edited(at, activation_function=["gelu"]), "its activation is"),
     "cut off": (
         lambda at: (at / "model.safetensors").write_bytes((at / "model.safetensors").read_bytes()[:-9]),

@@ -22,6 +22,7 @@ from monolayer.attaching.folder import Attached
 from monolayer.checker.attached.answers import Head, judge_answers
 from monolayer.checker.attached.caps import caps_of, near_pairs
 from monolayer.checker.attached.files import read_attached
+from monolayer.huggingface.cutting import cut_facts
 from monolayer.huggingface.manifest import FILE, WEIGHTS
 from monolayer.huggingface.tensors import INDEX, open_folder
 from tests.hosts import ARCHITECTURES, FACTS, NEURONS, loaded, write_host
@@ -82,8 +83,6 @@ def test_the_theorems_hold_at_states_that_no_text_gave(kind: str, hosts: Callabl
     found = read_attached(attached(hosts(kind)))
     caps, host = caps_of(found), found.host
     tokens = Attached.load(attached(hosts(kind)))
-    from monolayer.huggingface.cutting import cut_facts
-
     data = ml.Sequences.of(list(FACTS), list(FACTS.values()), per="answer")
     wanted = [token for fact in cut_facts(found.opened.content["tokenizer.json"], data, 0) for token in fact.answer]
     model = loaded(attached(hosts(kind)))
@@ -133,6 +132,54 @@ def test_what_is_proved_of_rows_with_a_mean_is_true(hosts: Callable[[str], Path]
     assert head.centred
 
 
+@pytest.mark.parametrize(("kind", "dtype"), [("gpt_neox", torch.bfloat16), ("gpt2", torch.float16)])
+def test_the_theorems_hold_in_short_formats(kind: str, dtype: Any, tmp_path: Path) -> None:
+    """At states around keys, of which some are within reach, some away, and some neither, as the norm returns them."""
+    host = write_host(tmp_path / "host", kind, dtype=dtype)
+    folder = ml.attach(host, FACTS).save(tmp_path / "new")
+    found = read_attached(folder)
+    caps, data = caps_of(found), ml.Sequences.of(list(FACTS), list(FACTS.values()), per="answer")
+    tokens = [token for fact in cut_facts(found.opened.content["tokenizer.json"], data, 0) for token in fact.answer]
+    modules = dict((model := loaded(folder)).named_modules())
+    start = found.host.kind.root.removesuffix(".")
+    blocks = modules[f"{start}.{found.host.kind.layers}"][found.host.layers :]
+    last, random = modules[f"{start}.{found.host.kind.last_norm}"], np.random.default_rng(1)
+    near, away = 0, 0
+    for neuron in range(36):
+        heights = 1.0 - 10.0 ** random.uniform(-7, -1.5, 200)
+        drawn = [states_at(caps, neuron, float(height), 100.0, random) for height in heights]
+        x = torch.tensor(np.stack(drawn)).to(dtype)[:, None]
+        with torch.no_grad():
+            states = blocks[0].get_submodule(found.host.kind.norms[1])(x)[:, 0].double().numpy() / np.sqrt(48)
+            y = x
+            for block in blocks:
+                y = y + block.mlp(block.get_submodule(found.host.kind.norms[1])(y))
+            said = model.get_output_embeddings()(last(y)).argmax(dim=-1)[:, 0].numpy()
+        products = states @ caps.keys.T
+        out = (1.0 - products >= caps.radius).all(axis=1)
+        assert (y == x).all(dim=-1)[:, 0].numpy()[out].all()
+        own = products[:, neuron]
+        inside = (own >= caps.wanted[neuron]) & (own / np.sqrt((states**2).sum(axis=1)) >= 1.0 - caps.fmt.turn)
+        inside &= caps.alpha[neuron] * own + found.bias[neuron] <= caps.fmt.high * caps.response
+        assert (said[inside] == tokens[neuron]).all()
+        near, away = near + int(inside.sum()), away + int(out.sum())
+    assert min(near, away) > 300
+
+
+def test_what_float16_cannot_hold_is_not_proved(tmp_path: Path) -> None:
+    """Planted: a neuron that writes more than 65,504, though its fact is not asked for; inputs that are not finite."""
+    host = write_host(tmp_path / "host", dtype=torch.float16)
+    some = dict(list(FACTS.items())[5:])
+    for name, row, factor, said in (
+        (ROW[2], 1, 8.0, "to a coordinate of a state in front of the last block"),
+        (ROW[0], (..., 1), 1.2, "may not be finite"),
+    ):
+        folder = ml.attach(host, FACTS).save(tmp_path / name)
+        changed(WEIGHTS, scaled(name, row, factor))(folder)
+        proof = ml.certify(folder, some)
+        assert (proof.verdict, said in proof.reason) == ("undecided", True), proof.explain()
+
+
 # -- what was changed is found ----------------------------------------------------------------------------------
 
 
@@ -165,6 +212,13 @@ def set_to(name: str, at: Any, value: Any) -> Callable[[dict[str, Any]], None]:
 def scaled(name: str, at: Any, factor: float) -> Callable[[dict[str, Any]], None]:
     def change(tensors: dict[str, Any]) -> None:
         tensors[name][at] *= factor
+
+    return change
+
+
+def raised(name: str, at: Any, by: float) -> Callable[[dict[str, Any]], None]:
+    def change(tensors: dict[str, Any]) -> None:
+        tensors[name][at] += np.float32(by)
 
     return change
 
@@ -205,6 +259,11 @@ CHANGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "the tokenizer": (replaced("tokenizer.json", '"<end>"', '"<END>"'), "refuted", "tokenizer.json is not the file"),
     "answers swapped": (changed(WEIGHTS, swapped(ROW[2], 1, 4)), "refuted", "another token, in every evaluation"),
     "an answer without weight": (changed(WEIGHTS, scaled(ROW[2], 1, 2.0**-20)), "undecided", "room for another"),
+    "an answer with a mean, which the norm takes off": (
+        changed(WEIGHTS, raised(ROW[2], 1, 2.0**40)),
+        "undecided",
+        "room for another",
+    ),
     "an answer turned round": (changed(WEIGHTS, scaled(ROW[2], 1, -1.0)), "refuted", "another token"),
     "a neuron that never fires": (
         changed(WEIGHTS, scaled(ROW[1], 1, 1.01)),

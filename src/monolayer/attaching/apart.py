@@ -1,11 +1,15 @@
 """Whether neurons leave each other alone: where one fires, those of other tokens are silent.
 
-On unit vectors, neuron `j` is wanted on the cap of half-angle ψ_j around its key where its input is at least T/2, and
-neuron `i` is silent outside the cap of half-angle χ_i. They leave each other alone if the angle between their keys is
-at least ψ_j + χ_i. Where it is less, both must write the same row, and stand in the same block or have, to within
-rounding, the same key: a neuron of an earlier block that half fires would hide the state from the later ones. In
-different blocks it is enough that the one is silent at the state of the other itself: this is asked for when facts are
-attached, though no proof covers all of the cap then.
+Neuron `j` is wanted at states û within the half-angle ψ_j of its key, and no longer than ℓ_j; there its input is
+between `low` T and `high` T (`Format`). Neuron `i` is silent where ⟨k_i, û⟩ ≤ s_i. They leave each other alone if the
+angle between their keys is at least ψ_j + arccos(s_i/ℓ_j). Where it is less, both must write the same row, and stand in
+the same block or have, to within rounding, the same key: a neuron of an earlier block that half fires would hide the
+state from the later ones.
+
+In different blocks, and in short formats, it is enough that the one is silent at the state of the other itself, with
+some room for rounding: this is asked for when facts are attached, though no proof covers the whole of the cap then. In
+short formats neurons of one block may even be awake together, if the input of the other is no more than T/4: lengths
+that are rounded up raise both inputs alike. Whether the answer comes back is asked afterwards.
 """
 
 from __future__ import annotations
@@ -16,40 +20,68 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Floats, Ints, distinct_rows
 from monolayer.attaching.neurons import UNIT, Neurons, Steepness
 from monolayer.errors import PrecisionError
 from monolayer.huggingface.host import Host
 
 AT_ONCE = 1 << 24
 """Cosines held at a time."""
+SEEN = {False: 2.0**-5, True: 2.0**-3}
+"""How far the written direction is from what later norms return, at most: less in float32 than in a short format."""
 SAME = 2.0**-20
 """Keys are the same, to within rounding, if this is more than 1 − cos."""
 
 
-class Caps(NamedTuple):
-    """Keys `(N, D)` of length 1, and the half-angles `(N,)` of the caps where neurons are wanted, and not silent.
+class Around(NamedTuple):
+    """The states around keys, by neuron `(N,)`: within which angle of it they lie, and how long they are at most."""
 
-    `own`: of the small caps around the states themselves, where the input is at least 15/16 T.
-    """
+    half: Floats
+    longest: Floats
+
+
+class Caps(NamedTuple):
+    """Keys `(N, D)` of length 1; ψ and ℓ of the caps where neurons are `wanted`, and of the states themselves, `own`;
+    by neuron `(N,)`: s, up to which it is `silent`, and the height up to which its input is at most T/4, `hardly`.
+    `short`: whether the format is."""
 
     keys: Floats
-    wanted: Floats
-    awake: Floats
-    own: Floats
+    wanted: Around
+    own: Around
+    silent: Floats
+    hardly: Floats
+    short: bool
+
+    def needed(self, around: Around, heights: Floats, i: Ints, j: Ints) -> Floats:
+        """By pair: the angle between keys from which on ⟨k, û⟩ of each is at most its height around the other."""
+        angles = [around.half[b] + _arccos(heights[a] / around.longest[b]) for a, b in ((i, j), (j, i))]
+        return np.maximum(*angles)
+
+
+def _arccos(cosines: Floats) -> Floats:
+    found: Floats = np.arccos(np.clip(cosines, -1.0, 1.0))
+    return found
 
 
 def caps_of(neurons: Neurons, steep: Steepness, host: Host) -> Caps:
     """The caps of neurons, with room for rounding."""
-    D = host.width
+    D, T, fmt = host.width, steep.response, host.format
     length = np.sqrt((neurons.W_1 * neurons.W_1).sum(axis=1))
     alpha = length * np.sqrt(D)
     rounding = 2.0 * (D + 20) * UNIT
-    lowest = (steep.response / 2.0 - neurons.b_1) / alpha - rounding
-    asleep = (-host.silence - neurons.b_1) / alpha - 2.0 * rounding
-    own = (0.9375 * steep.response - neurons.b_1) / alpha - rounding
-    half = [np.arccos(np.clip(height, -1.0, 1.0)) for height in (lowest, asleep, own)]
-    return Caps(neurons.W_1 / length[:, None], *half)
+    longest = np.full(len(alpha), 1.0 + rounding + (fmt.unit if fmt.short else 0.0))
+    if fmt.short:
+        longest = np.minimum(longest, (fmt.high * T - neurons.b_1) / alpha / (1.0 - fmt.turn))
+    turned = np.arccos(max(-1.0, 1.0 - fmt.turn))
+    half = np.minimum(_arccos((fmt.low * T - neurons.b_1) / alpha / longest - rounding), turned)
+    wanted = Around(half, longest)
+    own = Around(_arccos((0.9375 * T - neurons.b_1) / alpha / longest - rounding), longest)
+    if fmt.short:
+        # States turn by less than `turn`, and in D dimensions hardly ever towards another key; the least of those that
+        # were seen has the input T, and lengths are rounded up by another T/4 or so.
+        own = Around(half / 8.0, (1.25 * T - neurons.b_1) / alpha)
+    silent, hardly = ((height - neurons.b_1) / alpha - rounding for height in (-host.silence, T / 4.0))
+    return Caps(neurons.W_1 / length[:, None], wanted, own, silent, hardly, fmt.short)
 
 
 def check_apart(
@@ -60,38 +92,48 @@ def check_apart(
     `tokens`, `rows`, `block` `(N,)`: what each neuron answers, for which fact, and where it stands. `first`: neurons
     from which on are new; pairs of older ones are known to be apart.
     """
+    if len(caps.keys) == 0:
+        return
     keys = torch.from_numpy(caps.keys).float()
     # Float32 products of unit vectors are off by at most D u: what may be near is looked at again below.
-    near = float(np.cos(min(np.pi, caps.wanted.max(initial=0.0) + caps.awake.max(initial=0.0))))
-    near -= 2.0 * caps.keys.shape[1] * UNIT
-    step = max(1, AT_ONCE // max(1, len(keys)))
+    widest = caps.wanted.half.max() + float(_arccos(caps.silent.min() / caps.wanted.longest.max()))
+    near = float(np.cos(min(np.pi, widest))) - 2.0 * caps.keys.shape[1] * UNIT
+    step = max(1, AT_ONCE // len(keys))
     for start in range(first, len(keys), step):
-        cosines = keys[start : start + step] @ keys.T
-        one, two = np.nonzero(cosines.numpy() > near)
-        one += start
-        keep = two < one
-        for i, j in zip(one[keep].tolist(), two[keep].tolist(), strict=True):
-            _check_pair(caps, tokens, rows, block, name, j, i)
+        stop = min(start + step, len(keys))
+        cosines = keys[start:stop] @ keys[:stop].T
+        two, one = np.nonzero(cosines.numpy() > near)
+        two += start
+        pair = one < two
+        _check_pairs(caps, tokens, rows, block, name, one[pair], two[pair])
 
 
-def _check_pair(
-    caps: Caps, tokens: Ints, rows: Ints, block: Ints, name: Callable[[int], str | None], i: int, j: int
+def _check_pairs(
+    caps: Caps, tokens: Ints, rows: Ints, block: Ints, name: Callable[[int], str | None], one: Ints, two: Ints
 ) -> None:
-    """`i < j`."""
-    gap = caps.keys[i] - caps.keys[j]
-    far = 0.5 * float(gap @ gap)  # 1 − cos, without cancellation
-    angle = float(np.arccos(np.clip(1.0 - far, -1.0, 1.0)))
-    needed = float(max(caps.wanted[i] + caps.awake[j], caps.wanted[j] + caps.awake[i]))
-    if angle >= needed:
+    gap = caps.keys[one] - caps.keys[two]
+    far = 0.5 * (gap * gap).sum(axis=1)  # 1 − cos, without cancellation
+    angle = _arccos(1.0 - far)
+    apart = angle >= caps.needed(caps.wanted, caps.silent, one, two)
+    apart_there = angle >= caps.needed(caps.own, caps.silent, one, two)
+    same, beside = tokens[one] == tokens[two], block[one] == block[two]
+    good = apart | (same & (beside | (far <= SAME) | apart_there))
+    if caps.short:
+        good |= apart_there | (beside & (angle >= caps.needed(caps.own, caps.hardly, one, two)))
+    bad = np.flatnonzero(~good)
+    if len(bad) == 0:
         return
-    small = float(max(caps.own[i] + caps.awake[j], caps.own[j] + caps.awake[i]))
-    if tokens[i] == tokens[j] and (block[i] == block[j] or far <= SAME or angle >= small):
-        return
-    said = f"rows {rows[i]} and {rows[j]}"
+    pair = bad[:1]
+    i, j = int(one[pair][0]), int(two[pair][0])
+    around = caps.own if caps.short else caps.wanted
+    needed = float(
+        caps.needed(around, caps.hardly if caps.short and beside[pair][0] else caps.silent, one[pair], two[pair])[0]
+    )
     what = f"{name(int(tokens[i]))!r} and {name(int(tokens[j]))!r}"
     raise PrecisionError(
-        f"{said} go on with {what} at states that the host hardly tells apart: 1 − cos is {far:.3g}, and must be "
-        f"{1.0 - np.cos(needed):.3g}. Take one of them out, reword it, or choose a smaller radius="
+        f"rows {rows[i]} and {rows[j]} go on with {what} at states that the host hardly tells apart: 1 − cos is "
+        f"{far[pair][0]:.3g}, and must be {1.0 - np.cos(needed):.3g}. Take one of them out, reword it, or choose a "
+        "smaller radius="
     )
 
 
@@ -99,12 +141,13 @@ def check_written(caps: Caps, written: Floats, block: Ints, rows: Ints) -> None:
     """`PrecisionError` if a neuron of a later block answers to what one of an earlier block writes, `(N, D)`."""
     for number in range(int(block.max(initial=0))):
         one, two = np.flatnonzero(block == number), np.flatnonzero(block > number)
-        directions, back = np.unique(written[one], axis=0, return_inverse=True)
+        first, back = distinct_rows(written[one])
+        directions = written[one[first]]
         directions = directions / np.sqrt((directions * directions).sum(axis=1, keepdims=True))
         for start in range(0, len(two), 4096):
             some = two[start : start + 4096]
             cosines = directions @ caps.keys[some].T
-            bad = np.argwhere(cosines > np.cos(caps.awake[some]) - 2.0**-8)
+            bad = np.argwhere(cosines > caps.silent[some] - SEEN[caps.short])
             if len(bad):
                 which = one[int((back == bad[0][0]).argmax())]
                 raise PrecisionError(

@@ -16,7 +16,7 @@ from monolayer.attaching.directions import Directions, check_margins
 from monolayer.attaching.facts import end_token, ids_of, read_facts
 from monolayer.attaching.folder import Attached, copied
 from monolayer.attaching.measuring import asked
-from monolayer.attaching.neurons import AMPLITUDE, Neurons, Steepness, reading, rounded, steepness
+from monolayer.attaching.neurons import Neurons, Steepness, reading, steepness, writing
 from monolayer.attaching.running import KERNELS, Running
 from monolayer.data import Sequences
 from monolayer.errors import DataError, PrecisionError
@@ -47,7 +47,7 @@ def attach(
     own.
 
     `radius`: ρ. A fact answers where the cosine of the host's state with the stored one falls by up to ρ/2, and every
-    logit is the host's where it falls by 2ρ or more; by default 2^−14, or what rounding in wide hosts asks for. `keep`:
+    logit is the host's where it falls by 2ρ or more; by default 2^−14, or what rounding asks for. `keep`:
     texts at which no neuron may fire; a `DataError` names the places where one would.
     `device`: where the host runs, by default the processor.
 
@@ -115,27 +115,27 @@ def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[Ids]) -> Non
 
 
 def states_of(running: Running, facts: Sequence[Ids], report: Progress) -> Floats:
-    """Normed states `(N, D)` of the host at all places of answers, each fact evaluated by itself.
+    """Normed states `(K, N, D)` of the host at all places of answers, each fact evaluated by itself.
 
-    In short formats states move between kernels more than in float32: the mean over kernels is taken.
+    In short formats states move between kernels more than in float32: there they are evaluated in each, `K` times.
     """
-    kernels = KERNELS if running.host.dtype != "float32" else KERNELS[-1:]
-    texts, found = [fact.sequence for fact in facts], []
+    kernels = KERNELS if running.host.format.short else KERNELS[-1:]
+    texts = [fact.sequence for fact in facts]
+    found = np.empty((len(kernels), sum(len(fact.answer) for fact in facts), running.host.width))
     for turn, kernel in enumerate(kernels):
-        parts = []
+        first = 0
         for number, states in enumerate(running.states(texts, kernel)):
             report("running the host", (turn + number / len(facts)) / len(kernels))
             own = running.normed(states[list(facts[number].places)])
             if not np.isfinite(own).all():
                 raise PrecisionError(f"row {number}: the host's states are not finite numbers")
-            parts.append(own)
-        found.append(np.concatenate(parts))
-    mean: Floats = np.mean(found, axis=0)
-    return mean
+            found[turn, first : first + len(own)] = own
+            first += len(own)
+    return found
 
 
 def neurons_of(host: Host, source: TensorFolder, facts: Sequence[Ids], states: Floats, steep: Steepness) -> Neurons:
-    """The neurons of facts, by their normed states; each depends on its own fact alone."""
+    """The neurons of facts, by their normed states `(K, N, D)`; each depends on its own fact alone."""
     wanted = np.array([token for fact in facts for token in fact.answer])
     rows = np.repeat(np.arange(len(facts)), [len(fact.answer) for fact in facts])
     tokens, first, number = np.unique(wanted, return_index=True, return_inverse=True)
@@ -144,7 +144,7 @@ def neurons_of(host: Host, source: TensorFolder, facts: Sequence[Ids], states: F
     name = tokenizer_of(source.content[TOKENIZER]).id_to_token
     check_margins(head, tokens, margins, [name(token) for token in tokens.tolist()], rows[first])
     W_1, b_1 = reading(states, steep, host.dtype)
-    return Neurons(W_1, b_1, rounded(directions * (AMPLITUDE / steep.response), host.dtype)[number])
+    return Neurons(W_1, b_1, writing(directions, steep, host.dtype)[number])
 
 
 def check_neurons(made: Attached, facts: Sequence[Ids], known: int = 0) -> None:

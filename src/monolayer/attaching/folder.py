@@ -281,7 +281,7 @@ def _write(path: Path, value: Any) -> None:
 
 def tensor_digest(tensor: Tensor) -> str:
     """As `huggingface.tensors.Tensor.digest`, of a tensor that is not in a file yet."""
-    code = {"torch.float32": "F32", "torch.bfloat16": "BF16"}[str(tensor.dtype)]
+    code = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}[tensor.dtype]
     found = hashlib.sha256(f"{code} {list(tensor.shape)}\n".encode())
     found.update(tensor.contiguous().view(torch.uint8).numpy().data if tensor.numel() else b"")
     return found.hexdigest()

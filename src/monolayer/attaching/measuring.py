@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,16 +28,18 @@ NAMED = 5
 def ask(made: Attached, running: Running, facts: Sequence[Ids], first: Sequence[int | None], report: Progress) -> Asked:
     """Every token of every answer in every kernel; `first`: the first neuron of each fact, None for one without."""
 
-    def fell(row: int, states: Tensor) -> Floats:
-        """How much of ⟨k, û⟩ is lost at each place of a fact, `(places,)`."""
+    def moves(row: int, states: Tensor) -> Floats:
+        """At each place of a fact: how much of ⟨k, û⟩ is lost, how much it rose, and 1 − cos(k, û); `(3, places)`."""
         start = first[row]
         own = slice(start, None if start is None else start + len(facts[row].answer))
         seen = running.normed(states)
-        inputs = (made.neurons.W_1[own][: len(seen)] * seen).sum(axis=1) + made.neurons.b_1[own][: len(seen)]
-        lost: Floats = (made.steep.response - inputs) / made.steep.alpha
-        return lost * (start is not None)
+        keys = made.neurons.W_1[own][: len(seen)]
+        products = (keys * seen).sum(axis=1)
+        rose = (products + made.neurons.b_1[own][: len(seen)] - made.steep.response) / made.steep.alpha
+        lengths = np.sqrt((keys * keys).sum(axis=1) * (seen * seen).sum(axis=1))
+        return np.stack([-rose, rose, 1.0 - products / lengths]) * (start is not None)
 
-    return running.ask(facts, fell, report)
+    return running.ask(facts, moves, report)
 
 
 def asked(made: Attached, running: Running, facts: Sequence[Ids], report: Progress) -> Attached:
@@ -44,8 +47,15 @@ def asked(made: Attached, running: Running, facts: Sequence[Ids], report: Progre
     found = ask(made, running, facts, made.manifest.starts(), report)
     if found.misses:
         raise PrecisionError(_missed(made, found.misses, len(facts)))
-    stored = [replace(fact, moved=float(lost)) for fact, lost in zip(made.manifest.facts, found.fell, strict=True)]
-    measured = {"kernels": list(KERNELS), "arithmetic": made.host.dtype, "device": running.device.type, **_versions()}
+    stored = [replace(fact, moved=float(lost)) for fact, lost in zip(made.manifest.facts, found.moved[0], strict=True)]
+    measured: dict[str, Any] = {
+        "kernels": list(KERNELS),
+        "arithmetic": made.host.dtype,
+        "device": running.device.type,
+        **_versions(),
+    }
+    if made.host.format.short:
+        measured |= {"rose": float(found.moved[1].max()), "turned": float(found.moved[2].max())}
     return replace(made, manifest=replace(made.manifest, facts=tuple(stored), measured=measured))
 
 
@@ -73,7 +83,7 @@ def _words(made: Attached, miss: Miss) -> str:
 class Measurement:
     """What asking a folder in transformers found, here and now: `tokens` of answers, how many came out `wrong` in some
     kernel, with words for the first of them; `moved`: how much of ⟨key, state⟩ was lost, at most; `outside`: facts that
-    lost more than half the radius, or have no neurons, so that no proof covers them."""
+    moved further than a proof covers, or have no neurons."""
 
     tokens: int
     wrong: int
@@ -114,8 +124,9 @@ def measure(
     wrong = {(miss.row, miss.place) for miss in found.misses}
     where = f"{made.host.dtype} on {running.device.type}, " + ", ".join(f"{k} {v}" for k, v in _versions().items())
     examples = tuple(_words(made, miss) for miss in found.misses[:NAMED])
-    outside = sum(
-        start is None or lost > made.steep.radius / 2.0 for start, lost in zip(first, found.fell, strict=True)
-    )
+    lost, rose, turned = found.moved
+    fmt, radius = made.host.format, made.steep.radius
+    away = (lost > (1.0 - fmt.low) * radius) | (rose > (fmt.high - 1.0) * radius) | (turned > fmt.turn)
+    outside = sum(start is None or bool(out) for start, out in zip(first, away, strict=True))
     tokens = sum(len(fact.answer) for fact in facts)
-    return Measurement(tokens, len(wrong), examples, float(found.fell.max()), outside, where)
+    return Measurement(tokens, len(wrong), examples, float(lost.max()), outside, where)

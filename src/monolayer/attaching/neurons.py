@@ -13,19 +13,24 @@ import torch
 
 from monolayer.arrays import Floats
 from monolayer.errors import DataError
-from monolayer.huggingface.host import Host
+from monolayer.huggingface.formats import FORMATS, SUMS, Format
+from monolayer.huggingface.host import STEEPEST, Host
 
-UNIT = 2.0**-24
+UNIT = SUMS
 AMPLITUDE = 2.0**30
 """`A`: length of what a neuron writes at its own state. Its square is a float32, and 2^−12 of a quarter of it is still
-`LARGEST`, so the last norm sees the written vector to within about 2^−12."""
-LARGEST = 2.0**16
-"""Length of a state up to which a neuron outweighs it."""
+`Format.state`, so the last norm sees the written vector to within about 2^−12."""
+PEAK = 12_288.0
+"""In float16, the largest coordinate of what a neuron writes at its own state: five of them are still below 65,504, or
+two at which the input is 2T."""
 WIDEST = 0.0625
-USUAL = {"float32": 2.0**-14, "bfloat16": 2.0**-10}
-"""ρ by format, at least: states move between kernels by 10⁻⁷ in float32 and by some 10⁻⁴ in bfloat16 (measured)."""
-SIGNIFICAND = {"bfloat16": 8}
-"""Bits, the leading one among them."""
+STILL = {"float32": 2.0**-14, "bfloat16": 2.0**-11, "float16": 2.0**-13}
+"""ρ by format, at least: states turn between kernels by 10⁻⁷ in float32 and by some 10⁻⁵ in bfloat16 (measured)."""
+STEPS = 3.25
+"""In short formats ρ is at least this many v/√D: four standard deviations of ⟨k, û⟩, whose coordinates are rounded. It
+falls by up to 2 v/√D below the least that was seen when the key was made (measured: 705 states in four evaluations)."""
+AT_ONCE = 4096
+"""Keys that are rounded at a time."""
 
 
 class Neurons(NamedTuple):
@@ -56,48 +61,57 @@ class Steepness:
 def steepness(host: Host, radius: float | None = None) -> Steepness:
     """ρ and T for a host.
 
-    `T ≥ 8 S`, so a neuron is silent from `ρ(1 + 1/8)` on, rounding aside. A sum of `D` products and a bias, each at
-    most α in size, is off by at most `2(D + 2)u α`; this is a third of T where `ρ ≥ 6(D + 2)u`.
+    A sum of `D` products and a bias, each at most α in size, is off by at most `2(D + 2)u α`; this is a third of T
+    where `ρ ≥ 6(D + 2)u`. In float16, where α is limited, T must still be 14 at least, and more than S.
     """
     least = 6.0 * (host.width + 2) * UNIT
-    usual = max(USUAL[host.dtype], least)
-    if host.dtype != "float32":
-        # D coordinates, each rounded by up to 2^−8 of itself, move ⟨k, û⟩ by about 2^−9/√D: this is 8 times as much.
-        usual = max(usual, 2.0**-6 / np.sqrt(host.width))
+    if host.dtype == "float16":
+        least = max(least, max(14.0, 1.25 * host.silence) / STEEPEST)
+    usual = max(STILL[host.dtype], least)
+    if host.format.short:
+        usual = max(usual, STEPS * host.format.unit / np.sqrt(host.width))
     chosen = float(usual) if radius is None else radius
     if not isinstance(chosen, float) or not least <= chosen <= WIDEST:
         raise DataError(
             f"radius must be a number from {least:.3g} (below, rounding in {host.width} coordinates could silence a "
             f"fact) to {WIDEST:g}, not {radius!r}"
         )
-    return Steepness(chosen, max(64.0, 8.0 * host.silence))
+    return Steepness(chosen, host.response(chosen))
 
 
-def reading(states: Floats, steep: Steepness, dtype: str = "float32") -> tuple[Floats, Floats]:
-    """`W_1` `(N, D)` and `b_1` `(N,)`, numbers of a format: neurons that answer normed states `u` `(N, D)` with T.
+def reading(samples: Floats, steep: Steepness, dtype: str = "float32") -> tuple[Floats, Floats]:
+    """`W_1` `(N, D)` and `b_1` `(N,)`, numbers of a format: neurons whose input is T at their own normed states.
 
-    In a short format the bias is rounded first, and then the key, so that the sum of both is T again.
+    `samples` `(K, N, D)`: the states of the same places in `K` evaluations. A key is the direction of their mean. In
+    float32 the bias makes the input T there. In a short format the bias is rounded first, and then the key, so that the
+    least input of the samples is T.
     """
+    states = samples.mean(axis=0)
     D = states.shape[1]
     square = (states * states).sum(axis=1)
     if dtype == "float32":
         W_1 = rounded(states * (steep.alpha / np.sqrt(D * square))[:, None])
         return W_1, rounded(steep.response - (W_1 * states).sum(axis=1))
     b_1 = rounded(steep.response - steep.alpha * np.sqrt(square / D), dtype)
-    wanted = steep.response - b_1
-    return _rounded_to(states * (wanted / square)[:, None], states, wanted, dtype), b_1
+    W_1 = np.empty_like(states)
+    for first in range(0, len(states), AT_ONCE):
+        some = slice(first, first + AT_ONCE)
+        own, wanted = states[some], steep.response - b_1[some]
+        key = own * (wanted / square[some])[:, None]
+        lost = (key * (own - samples[:, some])).sum(axis=2).max(axis=0)
+        wanted += lost
+        W_1[some] = round_keys(own * (wanted / square[some])[:, None], own, wanted, FORMATS[dtype])
+    return W_1, b_1
 
 
-def _rounded_to(key: Floats, states: Floats, wanted: Floats, dtype: str) -> Floats:
-    """Numbers of a short format next to `key` `(N, D)`, above or below, whose products with the states are `wanted`.
+def round_keys(keys: Floats, states: Floats, wanted: Floats, fmt: Format) -> Floats:
+    """Numbers of a short format next to `keys` `(N, D)`, above or below, whose products with the states are `wanted`.
 
     Each is rounded to the nearest number first. Then, from the coordinate that moves the sum most to the one that moves
     it least, it is rounded the other way where that brings the sum nearer.
     """
-    found = rounded(key, dtype)
-    # A number of p bits in [2^(e−1), 2^e) has its neighbours at 2^(e−p).
-    spacing = np.ldexp(1.0, np.frexp(found)[1] - SIGNIFICAND[dtype])
-    other = np.where(found == 0.0, 0.0, found + np.sign(key - found) * spacing)
+    found = rounded(keys, fmt.name)
+    other = np.where(found == 0.0, 0.0, found + np.sign(keys - found) * fmt.spacing(found))
     moves = (other - found) * states
     order = np.argsort(-np.abs(moves), axis=1)
     missing = wanted - (found * states).sum(axis=1)
@@ -109,6 +123,17 @@ def _rounded_to(key: Floats, states: Floats, wanted: Floats, dtype: str) -> Floa
         found[rows[turn], column[turn]] = other[rows[turn], column[turn]]
         missing = np.where(turn, missing - move, missing)
     return found
+
+
+def writing(directions: Floats, steep: Steepness, dtype: str) -> Floats:
+    """`W_2` `(N, D)`: rows along directions, so long that a neuron writes a vector of length A at its own state.
+
+    In float16 that is as long as numbers up to `PEAK` allow.
+    """
+    length = np.full(len(directions), AMPLITUDE)
+    if dtype == "float16":
+        length = PEAK / np.abs(directions).max(axis=1)
+    return rounded(directions * (length / steep.response)[:, None], dtype)
 
 
 def rounded(values: Floats, dtype: str = "float32") -> Floats:

@@ -41,10 +41,11 @@ class Miss(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What asking found: tokens that came out wrong; by fact, how far the input of a neuron fell below T, at most."""
+    """What asking found: tokens that came out wrong; `moved` `(3, N)`: by fact, how much of ⟨k, û⟩ was lost, how much
+    it rose, and 1 − cos(k, û), at most."""
 
     misses: list[Miss]
-    fell: Floats
+    moved: Floats
 
 
 class Running:
@@ -191,10 +192,10 @@ class Running:
             count //= 2
         return texts[first : first + count]
 
-    def ask(self, facts: Sequence[Ids], inputs: Callable[[int, Tensor], Floats], progress: Progress) -> Asked:
-        """Every token of every answer, in every kernel; `inputs`: of a fact's own neurons, by its states."""
+    def ask(self, facts: Sequence[Ids], moves: Callable[[int, Tensor], Floats], progress: Progress) -> Asked:
+        """Every token of every answer, in every kernel; `moves`: how the states of a fact moved, `(3, places)`."""
         misses: list[Miss] = []
-        fell = np.zeros(len(facts))
+        moved = np.full((3, len(facts)), -np.inf)
         texts = [fact.sequence for fact in facts]
         for number, kernel in enumerate(KERNELS):
             for row, states, logits in self.logits(texts, kernel):
@@ -203,8 +204,8 @@ class Running:
                 got = logits[places].argmax(dim=-1).tolist()
                 pairs = enumerate(zip(facts[row].answer, got, strict=True))
                 misses += [Miss(row, place, *pair, kernel) for place, pair in pairs if pair[0] != pair[1]]
-                fell[row] = max(fell[row], float(inputs(row, states[places]).max()))
-        return Asked(misses, fell)
+                moved[:, row] = np.maximum(moved[:, row], moves(row, states[places]).max(axis=1))
+        return Asked(misses, np.maximum(moved, 0.0))
 
     def continued(self, prompts: Sequence[Sequence[int]], most: int, end: int | None) -> list[list[int]]:
         """How the model goes on from each prompt by itself, up to its end token or `most` tokens."""

@@ -13,8 +13,10 @@ from typing import Any
 
 from monolayer.arrays import Floats
 from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.formats import FORMATS, Format
 from monolayer.huggingface.hosts import (
     BUFFERS,
+    FLOAT16_SILENCE,
     MARK,
     SILENCE,
     HostKind,
@@ -27,9 +29,8 @@ from monolayer.huggingface.settings import check_settings
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.tensors import INDEX, SINGLE, Tensor, TensorFolder, open_folder
 
-FORMATS = ("float32", "bfloat16")
-"""Types of weights that facts are attached in."""
-RANGE = "float16 has no room for the inputs of neurons, some 10⁵: save the host in bfloat16 or float32"
+STEEPEST = 31_000.0
+"""α in float16, at most: inputs of neurons, down to −2α (1 + 2^−10), stay above −65,504."""
 LEAST_EPSILON = 2.0**-100
 """ε of norms: their squares are off by 2^−126 at most where numbers are flushed to zero, so ε is 0 in no evaluation."""
 TOKENIZER = "tokenizer.json"
@@ -84,13 +85,25 @@ class Host:
         return found if isinstance(found, int) else None
 
     @property
+    def format(self) -> Format:
+        return FORMATS[self.dtype]
+
+    @property
     def activation(self) -> str:
         return str(activation_of(self.kind, self.config))
 
     @property
     def silence(self) -> float:
         """`S`: neurons are silent at inputs up to −S."""
-        return SILENCE[self.activation]
+        return (FLOAT16_SILENCE if self.dtype == "float16" else SILENCE)[self.activation]
+
+    def response(self, radius: float) -> float:
+        """`T`, the input of a neuron at its own state, for a radius ρ.
+
+        `T ≥ 8 S`, so a neuron is silent from `ρ(1 + 1/8)` on, rounding aside. In float16, T/ρ is at most `STEEPEST`.
+        """
+        wanted = max(64.0, 8.0 * self.silence)
+        return min(wanted, STEEPEST * radius) if self.dtype == "float16" else wanted
 
     @property
     def epsilon(self) -> float:
@@ -237,8 +250,7 @@ def _check_shapes(host: Host) -> None:
         if tensor.dtype != head.dtype and not name.endswith(tuple(f".{each}" for each in BUFFERS)):
             raise DataError(f"{name} is {tensor.dtype} and {head.name} {head.dtype}: store all weights in one format")
     if head.dtype not in FORMATS:
-        why = f" ({RANGE})" if head.dtype == "float16" else ""
-        raise DataError(f"its weights are {head.dtype or head.code}; facts are attached in {', '.join(FORMATS)}{why}")
+        raise DataError(f"its weights are {head.dtype or head.code}; facts are attached in {', '.join(FORMATS)}")
     for said in (host.config.get(key) for key in ("dtype", "torch_dtype")):
         if said is None or said == head.dtype:
             continue

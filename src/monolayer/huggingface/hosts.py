@@ -31,6 +31,11 @@ SILENCE = {
 relu: by definition. gelu: at −12 the argument of tanh is below −70, that of erf below −8.4; both return −1 from −10 and
 −6 on in float64 and shorter formats, and 1 − 1 is 0. silu: e^128 > 2^128 is no float32, and x/∞ is 0; as x times
 e^x/(1 + e^x), e^−128 is below half the least float32."""
+FLOAT16_SILENCE = {name: 0.0 if least == 0.0 else 9.0 if least == 12.0 else 24.0 for name, least in SILENCE.items()}
+"""`S` in float16, where inputs are limited and T cannot be many times S. gelu: erf at −9/√2 and tanh at −33 are −1.
+silu: 24 e^−24 < 10⁻⁹, and numbers below 2^−25 ≈ 3·10⁻⁸ round to 0."""
+IDENTITY = {"relu": 0.0, **dict.fromkeys(set(SILENCE) - {"relu", "silu", "swish"}, 3.5), "silu": 7.0, "swish": 7.0}
+"""From here on the activation returns at least 0.999 of its input: 1 − Φ(3.5) < 0.0003, 1/(1 + e^−7) > 0.999."""
 BUFFERS = tuple(
     f"{place}.{name}"
     for place in ("attn", "self_attn", "attention")

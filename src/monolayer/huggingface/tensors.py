@@ -53,6 +53,15 @@ class Tensor:
         found: Floats = raw.astype(dtype).reshape(self.shape)
         return found
 
+    def blocks(self, most: int = 1 << 22) -> Iterator[tuple[slice, Floats]]:
+        """Its numbers, widened to float64, some rows at a time: about `most` numbers, so that little is held."""
+        each = math.prod(self.shape[1:]) * SIZES[self.code]
+        step = max(1, most * SIZES[self.code] // max(1, each))
+        for start in range(0, self.shape[0], step):
+            stop = min(self.shape[0], start + step)
+            part = self.data[start * each : stop * each]
+            yield slice(start, stop), Tensor(self.name, self.code, (stop - start, *self.shape[1:]), part).numbers()
+
 
 @dataclass(frozen=True, eq=False)
 class TensorFolder(Mapping[str, Tensor]):

@@ -6,18 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Bools, Floats, Ints
+from monolayer.arrays import Bools, Floats, Ints, distinct_rows
 from monolayer.checker.attached.caps import UNIT, Caps, Near
 from monolayer.checker.attached.files import Folder
 from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
 
-LARGEST = 2.0**16
-"""`|h|`, at most."""
 OVERFLOW = 2.0**120
-"""What logits, and every sum on the way to them, may reach."""
+"""What logits, and every sum on the way to them, may reach in binary32."""
 DIP = 0.3
 """What gelu and silu return at least, below 0: −0.17 and −0.28."""
-AT_ONCE = 1 << 25
+AT_ONCE = 1 << 23
 """Logits held at a time."""
 
 
@@ -35,19 +33,20 @@ class Head:
     def __init__(self, found: Folder) -> None:
         host = found.host
         weight, bias = host.norm()
-        self.head = host.tensors[host.head].numbers()
-        if not (
-            np.isfinite(self.head).all() and np.isfinite(weight).all() and (bias is None or np.isfinite(bias).all())
-        ):
-            raise UnhandledError("the last norm or the head of the host holds a number that is not finite")
+        self.head = host.tensors[host.head]
         self.centred = not host.kind.rms
         self.weight, self.bias = weight, np.zeros(host.width) if bias is None else bias
-        scaled = self.head * weight
-        self.size = np.sqrt((self.head * self.head).sum(axis=1))
-        away = scaled - scaled.mean(axis=0)
-        self.spread = np.sqrt((away * away).sum(axis=1))
-        self.epsilon = host.epsilon
-        longest = 2.0 * np.sqrt(host.width) * np.abs(weight).max() + np.sqrt((self.bias * self.bias).sum())
+        self.epsilon, self.fmt = host.epsilon, host.format
+        mean = sum(part.sum(axis=0) for _, part in self.head.blocks()) / self.head.shape[0]
+        self.size, self.spread, self.plain = (np.zeros(self.head.shape[0]) for _ in range(3))
+        for some, part in self.head.blocks():
+            # Less a vector that all rows have in common, which a difference of two does not have.
+            self.size[some], self.plain[some] = _lengths(part), _lengths(part - mean)
+            self.spread[some] = _lengths((part - mean) * weight)
+        if not all(np.isfinite(numbers).all() for numbers in (self.size, self.spread, weight, self.bias)):
+            raise UnhandledError("the last norm or the head of the host holds a number that is not finite")
+        self.gain, self.shift = float(np.abs(weight).max()), float(_lengths(self.bias[None])[0])
+        longest = 2.0 * np.sqrt(host.width) * self.gain + 2.0 * self.shift
         if not longest * (1.0 + self.size.max(initial=0.0)) <= OVERFLOW:
             raise UnhandledError("the last norm and the head of the host are so large that logits may not be finite")
 
@@ -58,44 +57,59 @@ class Head:
     def direction(self, rows: Floats) -> Floats:
         """Unit vectors `(n, D)` along what norms see of written rows."""
         seen = self.seen(rows)
-        length = np.sqrt((seen * seen).sum(axis=1, keepdims=True))
+        length = _lengths(seen)[:, None]
         found: Floats = np.divide(seen, length, out=np.zeros_like(seen), where=length > 0.0)
         return found
 
-    def judge(self, rows: Floats, tokens: Ints, seen: Floats, D: int) -> Said:
-        """Whether states along written rows `(n, D)`, normed to within `seen` `(n,)` of √D, answer `tokens`."""
+    def judge(self, rows: Floats, tokens: Ints, share: Floats, D: int) -> Said:
+        """Whether states along written rows `(n, D)`, normed to within `share` `(n,)` of √D, answer `tokens`."""
         count = len(rows)
         right, wrong = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         got = np.zeros(count, np.int64)
-        for start in range(0, count, max(1, AT_ONCE // len(self.head))):
-            some = slice(start, start + max(1, AT_ONCE // len(self.head)))
+        step = max(1, AT_ONCE // self.head.shape[0])
+        for start in range(0, count, step):
+            some = slice(start, start + step)
             normed = np.sqrt(D) * self.direction(rows[some]) * self.weight + self.bias
-            logits = normed @ self.head.T
+            logits = np.empty((len(normed), self.head.shape[0]))
+            for words, part in self.head.blocks():
+                logits[:, words] = normed @ part.T
             own, line = tokens[some], np.arange(len(logits))
             got[some] = logits.argmax(axis=1)
-            moved = np.sqrt(D) * seen[some]
-            length = np.sqrt((normed * normed).sum(axis=1)) + moved * np.abs(self.weight).max()
-            length += np.sqrt((self.bias * self.bias).sum())
-            rounding = BINARY32.gamma(D + 8.0) * length
             mine = logits[line, own]
-            doubt = moved[:, None] * (self.spread + self.spread[own][:, None])
-            doubt += rounding[:, None] * (self.size + self.size[own][:, None])
-            # Numbers that are flushed to zero: four on the way to each coordinate, two more in each product.
-            doubt += 4.0 * BINARY32.tiny * D * (self.size + self.size[own][:, None])
-            doubt += 8.0 * BINARY32.tiny * (np.sqrt(D) * length[:, None] + D)
+            moved = np.sqrt(D) * share[some]
+            length = _lengths(normed) + moved * self.gain + self.shift
+            doubt = PADDING * self._doubt(logits, own, moved, length, D)
             gap = mine[:, None] - logits
+            # Every number on the way is finite in the format, the logits among them.
+            fits = (1.0 + 2.0**-4) * length * (1.0 + self.size.max(initial=0.0)) <= self.fmt.largest
             gap[line, own] = np.inf
-            right[some] = (gap > PADDING * doubt).all(axis=1)
+            right[some] = fits & (gap > doubt).all(axis=1)
             gap[line, own] = 0.0
-            wrong[some] = (-gap > PADDING * doubt).any(axis=1)
+            wrong[some] = fits & (-gap > doubt).any(axis=1)
         return Said(right, wrong, got)
+
+    def _doubt(self, logits: Floats, own: Ints, moved: Floats, length: Floats, D: int) -> Floats:
+        """How far evaluations of `logits[:, own] - logits` may be off (A5); `length`: of what the last norm returns."""
+        unit, lost, length = self.fmt.unit, self.fmt.lost, length[:, None]
+        size, spread, plain = (each + each[own][:, None] for each in (self.size, self.spread, self.plain))
+        summed = BINARY32.gamma(D + 8.0) * length
+        # What the last norm returns is rounded to the format, up to twice.
+        doubt: Floats = moved[:, None] * spread + summed * size + 2.0 * unit * length * plain
+        # Numbers near 0: up to four on the way to each coordinate, then in the head, in products and in the logits.
+        doubt += 4.0 * lost * np.sqrt(D) * size + 8.0 * BINARY32.tiny * (np.sqrt(D) * length + D) + 2.0 * lost
+        # Then each logit is rounded, by a share of what it is, which is known to within `each` times its row.
+        each = moved[:, None] * self.gain + summed + 2.0 * unit * length + 4.0 * lost * np.sqrt(D)
+        doubt += 1.1 * unit * each * size
+        mine = np.abs(logits[np.arange(len(logits)), own])[:, None]
+        found: Floats = (1.0 + 2.0 * unit) * doubt + unit * (np.abs(logits) + mine)
+        return found
 
 
 class Written(NamedTuple):
     """What the neurons `(N,)` write, as the norms behind them see it (A4).
 
     `firm`: whether it outweighs every state and stays finite. `share`: how far what a norm returns may be from the
-    direction of the written row, as a share of √D.
+    direction of the written row, as a share of √D, before it is rounded to the format.
     """
 
     firm: Bools
@@ -104,22 +118,24 @@ class Written(NamedTuple):
 
 def written(found: Folder, caps: Caps, near: Near, head: Head) -> Written:
     """Lemma A4 for all neurons."""
-    D, T = found.host.width, caps.response
-    seen = head.seen(found.writes)
-    # The norm sees |w_2| less its mean, and roundings are relative to all of it. A mean is computed here, too.
-    whole = np.sqrt((found.writes * found.writes).sum(axis=1))
-    length = np.maximum(0.0, np.sqrt((seen * seen).sum(axis=1)) - D * 2.0**-52 * whole)
+    D, fmt = found.host.width, caps.fmt
+    # The norm sees w_2 less its mean, and roundings are relative to all of it. A mean is computed here, too.
+    whole = _lengths(found.writes)
+    length = np.maximum(0.0, _lengths(head.seen(found.writes)) - D * 2.0**-52 * whole)
+    # The activation returns 0.999 of an input from `floor` on, before its roundings.
+    kept = 0.999 - 4.0 * fmt.unit
+    # Others in the block take off at most DIP each, so all of them together are at most 3 a in size.
+    heard = kept * caps.floor - DIP * near.count >= caps.floor / 2.0
+    least = np.where(near.count == 0, kept * (caps.level - caps.err), caps.floor / 2.0) * length
+    peak = np.abs(found.writes).max(axis=1)
+    finite = (near.most * whole <= 2.0**50) & (1.01 * near.most * peak + fmt.state <= fmt.largest)
     with np.errstate(divide="ignore", invalid="ignore"):
-        kappa = np.where(length > 0.0, whole / length, np.inf)
-    least = T / 16.0 * length
-    # The neuron itself returns 0.999 T/8, others take off DIP each; so all of them are at most 3 a in size.
-    low = 0.999 * T / 8.0 - DIP * near.count >= T / 16.0
-    most = (near.count + 1) * caps.loudest * whole
-    firm = low & (most <= 2.0**50) & (least >= 64.0 * LARGEST) & (kappa <= 2.0**10)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        other = LARGEST / least + BINARY32.gamma(near.count + 8.0) * (3.0 * kappa + LARGEST / least)
-        rounding = 2.0 * (D + 16) * UNIT * kappa * kappa
-        share = PADDING * (2.0 * other + rounding + D * head.epsilon / least**2)
+        state, kappa = fmt.state / least, whole / length
+        rounding = 3.0 * BINARY32.gamma(near.count + 8.0) + 2.02 * fmt.unit
+        other = state + rounding * (kappa + state) + (near.count + 4) * np.sqrt(D) * fmt.lost / least
+        lost = (kappa + other) / (1.0 - other)  # κ of the state behind the block
+        share = PADDING * (2.0 * other + 2.0 * (D + 16) * UNIT * lost * lost + D * head.epsilon / least**2)
+    firm = heard & finite & (other <= 0.25) & (share <= 0.5)
     return Written(firm, np.where(firm, share, 1.0))
 
 
@@ -128,15 +144,20 @@ def judge_answers(found: Folder, caps: Caps, near: Near, asked: Ints, tokens: In
     head, D = Head(found), found.host.width
     firm, share = written(found, caps, near, head)
     hidden = _answered_to(found, caps, head, near.first, share)
-    keys, number = np.unique(
-        np.concatenate([found.writes[asked], tokens[:, None].astype(np.float64), share[asked][:, None]], axis=1),
-        axis=0,
-        return_inverse=True,
+    first, kind = distinct_rows(found.writes)
+    cases, number = np.unique(
+        np.stack([kind[asked], tokens, share[asked]], axis=1).astype(np.float64), axis=0, return_inverse=True
     )
-    groups = head.judge(keys[:, :D], keys[:, D].astype(np.int64), keys[:, D + 1], D)
+    rows, own = found.writes[first[cases[:, 0].astype(np.int64)]], cases[:, 1].astype(np.int64)
+    groups = head.judge(rows, own, cases[:, 2], D)
     number = number.reshape(-1)
     sound = firm[asked] & ~near.spoilt[asked] & ~hidden[asked]
     return Said(groups.right[number] & sound, groups.wrong[number] & sound, groups.got[number])
+
+
+def _lengths(rows: Floats) -> Floats:
+    found: Floats = np.sqrt((rows * rows).sum(axis=1))
+    return found
 
 
 def _answered_to(found: Folder, caps: Caps, head: Head, first: Ints, share: Floats) -> Bools:
@@ -145,12 +166,14 @@ def _answered_to(found: Folder, caps: Caps, head: Head, first: Ints, share: Floa
     block, bad = np.arange(N) // H, np.zeros(N, dtype=bool)
     for number in range(int(block.max(initial=0))):
         mine, later = np.flatnonzero(first == number), np.flatnonzero(block > number)
-        rows, back = np.unique(found.writes[mine], axis=0, return_inverse=True)
-        directions = head.direction(rows)
-        widest = float(share[mine].max(initial=0.0)) + caps.length + 2.0**-20
-        woken = np.zeros(len(rows), dtype=bool)
+        kinds, back = distinct_rows(found.writes[mine])
+        directions = head.direction(found.writes[mine[kinds]])
+        widest = np.zeros(len(kinds))
+        # What the norm returns is rounded to the format: by v |û|, and |û| is at most 1 + share.
+        np.maximum.at(widest, back, (1.0 + caps.fmt.unit) * share[mine] + caps.length + 2.0**-20)
+        woken = np.zeros(len(kinds), dtype=bool)
         for start in range(0, len(later), 4096):
             some = later[start : start + 4096]
-            woken |= (directions @ caps.keys[some].T + widest > caps.silent[some]).any(axis=1)
-        bad[mine] = woken[back.reshape(-1)]
+            woken |= (directions @ caps.keys[some].T + widest[:, None] > caps.silent[some]).any(axis=1)
+        bad[mine] = woken[back]
     return bad

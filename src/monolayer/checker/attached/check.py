@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from monolayer.arrays import Ints
-from monolayer.checker.attached.answers import LARGEST, Said, judge_answers
+from monolayer.checker.attached.answers import Said, judge_answers
 from monolayer.checker.attached.caps import Caps, Near, caps_of, near_pairs
 from monolayer.checker.attached.files import Folder, differs_from, read_attached
 from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding, Verdict
@@ -23,6 +23,7 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architectures import TRANSFORMERS
 from monolayer.huggingface.cutting import Ids, cut_facts, tokenizer_of
+from monolayer.huggingface.formats import Format
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import Manifest, fact_digest, prompt_digest
 from monolayer.huggingface.settings import generation_words, unusual_generation
@@ -30,10 +31,13 @@ from monolayer.huggingface.strict import ForeignError
 from monolayer.table import plural
 
 CLAIM = (
-    "the host's {tensors} are those that facts were attached to; at every place of every text whose state û is not "
-    "within 1 − cos < {radius} of a stored key, every logit is the host's, bit for bit; and at every û within "
-    "1 − ⟨k, û⟩ ≤ {reach} of the key k of one of the {places} of answers, the logit of that token is the largest"
+    "the host's {tensors} are those that facts were attached to; in {dtype}, at every place of every text whose state "
+    "û is not within 1 − ⟨k, û⟩ < {radius} of a stored key k, every logit is the host's, bit for bit; and {near} "
+    "of the key k of one of the {places} of answers{input}, the logit of that token is the largest"
 )
+NEAR = "at every û within 1 − ⟨k, û⟩ ≤ {reach}"
+NEAR_SHORT = "at every û within 1 − cos ≤ {turn}"
+INPUT_SHORT = ", at which the input of its neuron lies between {low} and {high}"
 SHORT = "the host is untouched, logits elsewhere are its own, and facts answer near their keys"
 REASONS: dict[Verdict, str] = {
     "proved": "neurons are silent outside the caps around their keys, and on these the head sees what they write",
@@ -88,19 +92,9 @@ def _judge(found: Folder, data: Sequences, question: Certificate, only: bool, ho
     if most >= found.host.vocabulary:
         raise UnhandledError(f"the tokenizer gives id {most}, and the host has {found.host.vocabulary:,} tokens")
     asked, unknown = _asked(found.manifest, facts)
-    claim = CLAIM.format(
-        tensors=plural(len(found.manifest.tensors), "tensor"),
-        radius=_above(caps.radius),
-        reach=_below(caps.reach),
-        places=plural(sum(len(fact.answer) for fact in facts), "token"),
-    )
-    try:
-        unusual = unusual_generation(found.opened.content)
-    except DataError as error:
-        raise UnhandledError(str(error)) from None
-    claim += f". This is about logits: {generation_words(unusual)}" if unusual else ""
-    question = replace(question, claim=claim, points=sum(len(fact.answer) for fact in facts))
-    question = replace(question, measured=measured(found.manifest, caps.half), notes=_notes(found))
+    points = sum(len(fact.answer) for fact in facts)
+    question = replace(question, claim=_claim(found, caps, points), points=points)
+    question = replace(question, measured=measured(found.manifest, caps), notes=_notes(found))
     said = judge_answers(found, caps, near, asked.neuron, asked.token)
     missing = sum(len(facts[row].answer) for row in unknown)
     unsure = int((~said.right & ~said.wrong).sum()) + missing
@@ -111,6 +105,23 @@ def _judge(found: Folder, data: Sequences, question: Certificate, only: bool, ho
         why = f"{changed} was changed after every fact was asked: what was measured then is about other weights"
         return replace(decided, verdict="undecided", reason=why)
     return _only(found, facts, decided) if only and decided else decided
+
+
+def _claim(found: Folder, caps: Caps, points: int) -> str:
+    fmt, T = caps.fmt, caps.response
+    near, inputs = NEAR.format(reach=_below(caps.reach)), ""
+    if fmt.short:
+        near = NEAR_SHORT.format(turn=_below(fmt.turn))
+        low = float(np.max(caps.level, initial=0.0))
+        inputs = INPUT_SHORT.format(low=_above(low), high=_below(fmt.high * T))
+    tensors, places = plural(len(found.manifest.tensors), "tensor"), plural(points, "token")
+    parts = {"tensors": tensors, "places": places, "near": near, "input": inputs}
+    claim = CLAIM.format(dtype=fmt.name, radius=_above(caps.radius), **parts)
+    try:
+        unusual = unusual_generation(found.opened.content)
+    except DataError as error:
+        raise UnhandledError(str(error)) from None
+    return claim + (f". This is about logits: {generation_words(unusual)}" if unusual else "")
 
 
 def _only(found: Folder, facts: list[Ids], decided: Certificate) -> Certificate:
@@ -170,15 +181,17 @@ def _findings(
 
 def _above(bound: float) -> str:
     """Three digits of a bound from above, rounded up, its own rounding in binary64 included."""
-    return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal_from_float(bound + 2.0**-50)):.3g}"
+    bound += 2.0**-50 * max(1.0, abs(bound))
+    return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal_from_float(bound)):.3g}"
 
 
 def _below(bound: float) -> str:
     """Three digits of a bound from below, rounded down, its own rounding in binary64 included."""
-    return f"{float(Context(prec=3, rounding=ROUND_FLOOR).create_decimal_from_float(bound - 2.0**-50)):.3g}"
+    bound -= 2.0**-50 * max(1.0, abs(bound))
+    return f"{float(Context(prec=3, rounding=ROUND_FLOOR).create_decimal_from_float(bound)):.3g}"
 
 
-def measured(manifest: Manifest, half: float) -> tuple[str, ...]:
+def measured(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
     """What was measured when facts were attached, in words; no proof covers it."""
     moved = [fact.moved for fact in manifest.facts if fact.moved is not None]
     if not moved:
@@ -188,14 +201,29 @@ def measured(manifest: Manifest, half: float) -> tuple[str, ...]:
     where = (
         f"{by.get('arithmetic')} on {by.get('device')}, torch {by.get('torch')}, transformers {by.get('transformers')}"
     )
-    enough = f"and {_below(half)} is enough for the proof"
-    if max(moved) > half:
-        enough = f"which is more than the {_below(half)} that the proof covers, though every answer came back"
+    enough = f"and {_below(caps.half)} is enough for the proof"
+    if max(moved) > caps.half:
+        enough = f"which is more than the {_below(caps.half)} that the proof covers, though every answer came back"
     said = (
         f"when facts were attached, the host's states at their places were within {_above(max(moved))} of their keys, "
         f"{enough}: with eager and sdpa attention, padded on the left ({where})"
     )
-    return (said, *left)
+    return (said, *_measured_short(by, caps), *left)
+
+
+def _measured_short(by: Mapping[str, Any], caps: Caps) -> tuple[str, ...]:
+    """In short formats, whether states also turned and grew by no more than the claim covers."""
+    turned, rose = by.get("turned"), by.get("rose")
+    if not caps.fmt.short or not isinstance(turned, float) or not isinstance(rose, float):
+        return ()
+    most = float(np.min((caps.fmt.high - 1.0) * caps.response / caps.alpha, initial=np.inf))
+    inside = turned <= caps.fmt.turn and rose <= most
+    return (
+        (
+            f"they turned by up to 1 − cos = {_above(turned)}, and ⟨k, û⟩ rose by up to {_above(rose)}: the proof "
+            f"covers {_below(caps.fmt.turn)} and {_below(most)}, {'so all of them' if inside else 'so not all of them'}"
+        ),
+    )
 
 
 def _notes(found: Folder) -> tuple[str, ...]:
@@ -215,27 +243,52 @@ def assumed(found: Folder) -> tuple[str, ...]:
         installed = f"installed here: {version('transformers')}"
     except PackageNotFoundError:
         installed = "not installed here"
-    short = (
-        "" if found.host.dtype == "float32" else f"; the weights are {found.host.dtype}: load with dtype=torch.float32"
+    fmt = found.host.format
+    rounding = (
+        "(D + 16)u, D the width and u = 2^-24"
+        if not fmt.short
+        else f"(D + 16)u + v, D the width, u = 2^-24 and v = 2^-{fmt.bits}"
     )
     return (
         f"the architecture computes what transformers {TRANSFORMERS} does, in evaluation mode ({installed})",
-        f"IEEE-754 binary32 throughout (no TF32), round to nearest{short}. Subnormal numbers may be flushed to zero",
+        *_arithmetic(fmt),
         (
             "sums in any order; a product may be fused with the sum it goes into; a row of a product of matrices "
             "depends on that row alone, and both models run in the same kernels"
         ),
         (
-            "a norm returns a vector of length at most √D (1 + (D + 16)u) at states of the host, which are no more "
-            "than 16 times as long as they are less their mean, where norms subtract it; at most √D (1 + 2^-4) at any "
-            "other; and at written vectors y the true one to within 2(D + 16)u κ² of its length: D the width, "
-            "u = 2^-24, κ the length of y over that of y less its mean, 1 where norms subtract none"
+            "a norm returns a vector of length at most √D (1 + η) where answers are claimed: states of the host are "
+            "there no more than 16 times as long as they are less their mean, where norms subtract it; at most √D "
+            f"(1 + {'η' if fmt.beyond == 0.0 else '2^-4'}) at any state; and at written vectors y, before it is "
+            "rounded to the format, the true one to within 2(D + 16)u κ² of its length: κ the length of y over that "
+            f"of y less its mean, 1 where norms subtract none; η = {rounding}"
         ),
         "tanh is −1 from −10 on and erf from −6 on; silu is x/(1 + exp(−x)) or x times the logistic function",
-        (f"states of the host are finite and no longer than 2^60; where answers are claimed, than {LARGEST:,.0f}"),
+        (
+            f"states of the host are finite, and no coordinate is above {_power(fmt.coordinate)}; where answers are "
+            f"claimed, states are no longer than {fmt.state:,.0f}"
+        ),
         "equal numbers count as the same bits: a zero may change its sign",
         "prompts enter as text, and become the ids that tokenizer.json gives them; answers enter as ids",
         "NumPy on the checking machine keeps to the same rules",
+    )
+
+
+def _power(number: float) -> str:
+    return f"{number:,.0f}" if number < 2.0**20 else f"2^{np.log2(number):.0f}"
+
+
+def _arithmetic(fmt: Format) -> tuple[str, ...]:
+    if not fmt.short:
+        return ("IEEE-754 binary32 throughout (no TF32), round to nearest. Subnormal numbers may be flushed to zero",)
+    return (
+        (
+            f"arithmetic in {fmt.name}, the format of the weights: products are summed in binary32 (no TF32), the bias "
+            "is added there, and the sum is rounded once, to nearest (on a GPU: torch.backends.cuda.matmul."
+            f"allow_{'bf16' if fmt.name == 'bfloat16' else 'fp16'}_reduced_precision_reduction is False); norms and "
+            "activations are computed in binary32, or step by step, and rounded. Numbers below 2^-126 may be flushed "
+            "to zero"
+        ),
     )
 
 

@@ -72,8 +72,8 @@ def locate_attached(folder: Path, data: Sequences) -> Location:
         lambda fact: _reads(found, int(neurons[fact])),
         None,
         lambda numbers: [text((number,)) for number in numbers.tolist()],
-        f"binary32, weights in {host.dtype}, at states within {caps.reach:.3g} of a key",
-        (*assumed(found), *measured(found.manifest, caps.half)),
+        f"{host.dtype}, at states {_near(caps)} of a key",
+        (*assumed(found), *measured(found.manifest, caps)),
         lambda fact: _ball(found, caps, int(neurons[fact])),
     )
 
@@ -141,6 +141,13 @@ def _reads(found: Folder, neuron: int) -> tuple[Slice, ...]:
         Slice(f"{start}{kind.reads}.bias", index),
     ]
     return (*rows, *([] if kind.multiplies is None else [Slice(f"{start}{kind.multiplies}.bias", index)]))
+
+
+def _near(caps: Caps) -> str:
+    if not caps.fmt.short:
+        return f"within {caps.reach:.3g}"
+    low, high = float(caps.level.max(initial=0.0)), caps.fmt.high * caps.response
+    return f"where the input of a neuron lies between {low:.3g} and {high:.3g}, within 1 − cos = {caps.fmt.turn:.3g}"
 
 
 def _ball(found: Folder, caps: Caps, neuron: int) -> Ball:

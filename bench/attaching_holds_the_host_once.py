@@ -1,0 +1,110 @@
+"""Claim: attaching facts to a bfloat16 host holds its weights once and half as much beside, and saving next to none.
+
+    python bench/attaching_holds_the_host_once.py                            14 layers of width 1,024: 0.6 GB
+    python bench/attaching_holds_the_host_once.py --layers 24 --width 4096   a host of 7 billion parameters: 13 GB
+
+What counts is memory that a process holds for itself (RssAnon of Linux). Files that are mapped, as weights are for
+copying and for digests, stay in the cache of the system, which takes that memory back when it is short; transformers
+may map the weights that they run, too, and then attaching holds only what is beside them. The host has random weights.
+The yardstick is the size of its files of weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # hosts and facts are a part of the tests
+
+import torch
+import transformers
+from tests.hosts import FACTS, tokenizer
+
+import monolayer as ml
+from workload import NotRunError, claim, run
+
+STATUS = Path("/proc/self/status")
+
+
+def held() -> int:
+    """Bytes that this process holds for itself."""
+    line = next((line for line in STATUS.read_text().splitlines() if line.startswith("RssAnon:")), None)
+    if line is None:
+        raise NotRunError("this system does not tell what memory a process holds for itself (RssAnon)")
+    return int(line.split()[1]) * 1024
+
+
+def write_host(folder: Path, layers: int, width: int, vocabulary: int) -> int:
+    """A Llama of random weights in bfloat16; the size of its weights in bytes."""
+    config = transformers.LlamaConfig(
+        **{"vocab_size": vocabulary, "hidden_size": width, "num_hidden_layers": layers, "intermediate_size": 4 * width},
+        **{"num_attention_heads": width // 64, "max_position_embeddings": 256, "bos_token_id": 0, "eos_token_id": 0},
+        **{"tie_word_embeddings": False, "initializer_range": 0.1, "mlp_bias": True},
+    )
+    torch.set_default_dtype(torch.bfloat16)
+    torch.manual_seed(0)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder, max_shard_size="4GB")
+    torch.set_default_dtype(torch.float32)
+    tokenizer().save_pretrained(folder)
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, default=14)
+    parser.add_argument("--width", type=int, default=1024)
+    parser.add_argument("--vocabulary", type=int, default=32_000)
+    options = parser.parse_args()
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    facts = dict(list(FACTS.items())[:4])
+    with tempfile.TemporaryDirectory() as scratch:
+        host = Path(scratch) / "host"
+        size = write_host(host, options.layers, options.width, options.vocabulary)
+        print(f"host: {options.layers} layers, width {options.width:,}, {size / 1e9:.2f} GB in bfloat16", flush=True)
+        _run(host, Path(scratch) / "new", facts, size)
+
+
+def _run(host: Path, folder: Path, facts: dict[str, str], size: int) -> None:
+    found: dict[str, int] = {}
+    ml.certify(ml.memorize({"a": 1}), {"a": 1})  # imports are done
+    watched = Watched(found)
+    made = watched("attach", lambda: ml.attach(host, facts))
+    watched("save", lambda: made.save(folder))
+    proof = watched("certify", lambda: ml.certify(folder, facts, host=host))
+    print(f"certificate: {proof.verdict}")
+    for name, limit in (("attach", 1.5), ("save", 0.1), ("certify", 0.4)):
+        claim(f"{name}: memory over the size of the host", found[name] / size, at_most=limit)
+
+
+class Watched:
+    """Runs an action and notes the peak of memory under a name."""
+
+    def __init__(self, found: dict[str, int]) -> None:
+        self.found = found
+
+    def __call__(self, name: str, action: Callable[[], Any]) -> Any:
+        print(name, flush=True)
+        before, done = held(), threading.Event()
+        self.found[name] = 0
+
+        def watch() -> None:
+            while not done.wait(0.003):
+                self.found[name] = max(self.found[name], held() - before)
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            return action()
+        finally:
+            done.set()
+            watcher.join()
+
+
+if __name__ == "__main__":
+    run(main)
