@@ -9,7 +9,7 @@ compare them with.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import ItemsView, Iterable
 from itertools import chain
 from operator import ne
 from typing import Any
@@ -26,8 +26,8 @@ _PLAIN = {str, int, float, bool, list, type(None)}
 
 
 def repeatable(X: Any) -> Any:
-    """`X` itself, or a list of its items if it is an iterator, which can be read only once."""
-    return list(X) if hasattr(X, "__next__") else X
+    """`X` itself, or a list of its items if it is an iterator, which can be read only once, or the items of a dict."""
+    return list(X) if hasattr(X, "__next__") or isinstance(X, ItemsView) else X
 
 
 class DataComparison:
@@ -150,9 +150,9 @@ def confirm_arrays(comparison: DataComparison, X: Any, Y: Any, lengths: Any, uni
             labels, sizes = (None if each is None else each[some] for each in (Y, lengths))
             confirm_arrays(comparison, X[some], labels, sizes, unit)
         return
-    rows = (
-        X if _is_machine_numbers(X) else [_cut(row, unit) if isinstance(row, str) else plain(row) for row in plain(X)]
-    )
+    if unit == "whole" and _is_machine_numbers(X) and X.ndim == 1:
+        X = X[:, None]
+    rows = X if _is_machine_numbers(X) else [_sequence(row, unit) for row in plain(X)]
     sizes = plain(lengths)
     if lengths is None:
         sizes = [rows.shape[1]] * len(rows) if isinstance(rows, np.ndarray) else [len(row) for row in rows]
@@ -191,7 +191,7 @@ def confirm_rows(comparison: DataComparison, rows: Iterable[tuple[Any, Any]], un
             compared.clear()
 
     for text, label in rows:
-        row = _cut(text, unit) if isinstance(text, str) else plain(text)
+        row = cut(text, unit) if isinstance(text, str) else plain(text)
         sizes.append(len(row))
         tokens += row
         labels += _per_token(plain(label), len(row)) if by_token else [plain(label)]
@@ -224,7 +224,15 @@ def _per_token(label: Any, count: int) -> list[Any]:
     return labels
 
 
-def _cut(text: str, unit: str) -> list[str]:
+def _sequence(row: Any, unit: str) -> Any:
+    """The tokens of one sequence: a string is cut, and a lone integer is one token."""
+    if isinstance(row, str):
+        return cut(row, unit)
+    found = plain(row)
+    return [found] if isinstance(found, int) else found
+
+
+def cut(text: str, unit: str) -> list[str]:
     """The tokens of a text: its words, the text as a whole, or its characters."""
     return text.split() if unit == "words" else [text] if unit == "whole" else list(text)
 

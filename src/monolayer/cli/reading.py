@@ -44,7 +44,10 @@ class Reading:
 
     format: Annotated[
         str | None,
-        typer.Option(help="jsonl, conll, conllu, csv, tsv, parquet or npz; by default the file name decides."),
+        typer.Option(
+            help="jsonl, json, conll, conllu, csv, tsv, parquet, npz or text (one sequence per "
+            "line); by default the file name decides."
+        ),
     ] = None
     tokens: Annotated[str | None, typer.Option(help="Column that holds the tokens.")] = None
     labels: Annotated[str | None, typer.Option(help="Column that holds the labels.")] = None
@@ -126,8 +129,11 @@ def manner(stored: Stored | Files) -> Manner:
     from monolayer.data.layout import Manner
     from monolayer.huggingface.reading import Files, asked_as
 
-    names, per = asked_as(stored) if isinstance(stored, Files) else (stored.vocabulary, stored.config.get("per"))
-    return Manner(None if names is None else names.cuts, per)
+    if isinstance(stored, Files):
+        asked = asked_as(stored)
+        return Manner(None if asked.names is None else asked.names.cuts, asked.per)
+    names = stored.vocabulary
+    return Manner(None if names is None else names.cuts, stored.config.get("per"))
 
 
 def only_text(data: str | list[str]) -> str | None:

@@ -124,6 +124,14 @@ class TableLayout:
         per = columns.belongs
         return cls(names[0], value, unit, per or "sequence", pairs=True, asks=per is None)
 
+    @classmethod
+    def of_lines(cls, columns: Columns) -> TableLayout:
+        """The layout of lines of text: each line is a sequence, or a prompt for a model that generates, without labels.
+
+        By default a line is split as the model splits strings, or else into words.
+        """
+        return cls("text", None, columns.unit or columns.like.unit or "words", columns.belongs)
+
     @property
     def columns(self) -> list[str]:
         """The names of the columns that are read."""

@@ -13,8 +13,9 @@ from monolayer.data.plain import Given, array_like, is_gap, is_list
 from monolayer.errors import DataError
 
 PIECE = r"\s*\S+|\s+"
-PROMPTS, ANSWERS = ("prompt", "question"), ("completion", "answer")
-"""Columns that hold them in public datasets."""
+PROMPTS = ("prompt", "question", "prompts", "questions")
+ANSWERS = ("completion", "answer", "completions", "answers")
+"""Columns that hold them in public datasets, and the plurals that people write in a dict of columns."""
 
 
 def pieces(text: str) -> list[str]:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, deserialize
@@ -103,10 +103,21 @@ def _says_stock(opened: OpenFolder) -> bool:
     return ours and not MARK.items() <= config.items()
 
 
-def asked_as(files: Files) -> tuple[Names | None, Belongs | None]:
-    """Names of a folder's tokens, without special ones, and what its labels belong to: how to read data for it.
+class AskedAs(NamedTuple):
+    """How to read data for a folder: names of its tokens, what its labels belong to, and whether it has none.
 
-    Both are None where `read_folder` would say what is wrong. Whether a language model holds prompts and answers is
+    `next_token`: its labels are the next tokens of the data.
+    """
+
+    names: Names | None
+    per: Belongs | None
+    next_token: bool = False
+
+
+def asked_as(files: Files) -> AskedAs:
+    """How to read data for a folder; the names are those of its tokens without special ones.
+
+    All are None where `read_folder` would say what is wrong. Whether a language model holds prompts and answers is
     read from draw.json.
     """
     try:
@@ -114,11 +125,13 @@ def asked_as(files: Files) -> tuple[Names | None, Belongs | None]:
         kind = ARCHITECTURES[config["model_type"]]
         names = Names(_token_names(tokenizer)[len(kind.special) :], UNIT_OF.get(_text_cut(tokenizer)))
     except (ForeignError, ModelFileError, KeyError, TypeError):
-        return None, None
+        return AskedAs(None, None)
     task = _task(kind, config)
     if task is None or not BUILT_BY.items() <= config.items():
-        return names, None
-    return names, task if task != "lm" else "answer" if _of_prompts(files) else "token"
+        return AskedAs(names, None)
+    if task != "lm":
+        return AskedAs(names, task)
+    return AskedAs(names, "answer") if _of_prompts(files) else AskedAs(names, "token", next_token=True)
 
 
 def _of_prompts(files: Files) -> bool:

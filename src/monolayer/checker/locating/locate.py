@@ -56,7 +56,7 @@ def locate(
     with np.errstate(all="ignore"):
         try:
             if isinstance(stored, Files):
-                net, (names, answers) = read_stock(stored), asked_as(stored)
+                net, (names, answers, _) = read_stock(stored), asked_as(stored)
                 return _in_stock(net, names, data(names, answers))
             if stored.config["kind"] == "interpolator":
                 raise DataError(
