@@ -48,7 +48,7 @@ def asked_data(
     cut = unit or like.unit
     options = ReadOptions(cut, **columns, per=per or like.per, pairs=labelled and Y is None)
     if not confirm_table(data, X, Y, options):
-        confirm(data, X, Y, lengths, cut or "characters")
+        confirm(data, X, Y, lengths, cut or "characters", verbatim=per == "continuation")
     return data
 
 
@@ -66,7 +66,7 @@ def asked_files(
     """The data in files, read by `monolayer.data.read` and compared with the files. Options are those of `read`."""
     columns: dict[str, Any] = {"format": format, "tokens": tokens, "labels": labels}
     data = read(path, like=like, unit=unit, per=per, vocabulary=vocabulary, **columns)
-    confirm_files(data, files(path), ReadOptions(unit or (like or Manner()).unit, **columns))
+    confirm_files(data, files(path), ReadOptions(unit or (like or Manner()).unit, **columns, per=per))
     return data
 
 

@@ -39,7 +39,8 @@ def confirm_files(data: Sequences, files: list[str], options: ReadOptions) -> No
     answers = data.prompts is not None
     with second_look(", ".join(files)):
         if answers:
-            confirm_texts(data, chain.from_iterable(_rows_of_file(file, options, answers)[0] for file in files))
+            rows = chain.from_iterable(_rows_of_file(file, options, answers)[0] for file in files)
+            confirm_texts(data, rows, options.per == "continuation")
             return
         comparison = DataComparison(data)
         for file in files:

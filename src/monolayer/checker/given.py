@@ -9,10 +9,12 @@ compare them with.
 
 from __future__ import annotations
 
+import re
 from collections.abc import ItemsView, Iterable
 from itertools import chain
 from operator import ne
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 
@@ -22,6 +24,13 @@ from monolayer.errors import DataError
 CHUNK = 1 << 16
 """How many tokens are compared at a time, so that few of them are Python objects at any moment."""
 
+UNSPACED = (
+    (0xE00, 0x109F),  # Thai, Lao, Tibetan, Burmese
+    (0x1780, 0x17FF),  # Khmer
+    *((0x3040, 0x30FF), (0xFF66, 0xFF9F)),  # kana
+    *((0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF)),  # Chinese characters
+)
+"""Letters of scripts that put no spaces between words, from first to last."""
 _PLAIN = {str, int, float, bool, list, type(None)}
 
 
@@ -123,14 +132,18 @@ class DataComparison:
         return self._names.setdefault(id(names), np.array(names.names, dtype=object))
 
 
-def confirm(data: Sequences, X: Any, Y: Any = None, lengths: Any = None, unit: str = "characters") -> None:
+def confirm(
+    data: Sequences, X: Any, Y: Any = None, lengths: Any = None, unit: str = "characters", verbatim: bool = False
+) -> None:
     """Raise an error unless `data` hold exactly the tokens of `X` and the labels of `Y`, in their order.
 
-    `X`, `Y`, `lengths`: arrays, tensors or lists. `unit`: how a string in the place of a sequence is cut.
+    `X`, `Y`, `lengths`: arrays, tensors or lists. `unit`: how a string in the place of a sequence is cut. `verbatim`:
+    whether answers follow their prompts without a space in between.
     """
     if data.prompts is not None and not isinstance(X, Sequences):
         prompts, answers = plain(X), plain(Y)
-        confirm_texts(data, zip(prompts, [None] * len(prompts) if answers is None else answers, strict=True))
+        rows = zip(prompts, [None] * len(prompts) if answers is None else answers, strict=True)
+        confirm_texts(data, rows, verbatim)
         return
     comparison = DataComparison(data)
     if isinstance(X, Sequences):
@@ -200,15 +213,28 @@ def confirm_rows(comparison: DataComparison, rows: Iterable[tuple[Any, Any]], un
     compare()
 
 
-def confirm_texts(data: Sequences, rows: Iterable[tuple[Any, Any]]) -> None:
-    """Compare prompts and answers with rows of both. Text is cut without loss, so what was read must give it back."""
+def confirm_texts(data: Sequences, rows: Iterable[tuple[Any, Any]], verbatim: bool = False) -> None:
+    """Compare prompts and answers with rows of both. Text is cut without loss, so what was read must give it back.
+
+    Unless `verbatim`, an answer has a space in front wherever prose would have one (docs/stock.md).
+    """
     count = 0
     for row, (prompt, answer) in enumerate(rows):
         two, count = (prompt, "" if _none(answer) else answer), row + 1
+        if two[1] and not verbatim and _needs_space(*two):
+            two = prompt, " " + answer
         if row < len(data) and data.texts(row) != two:
             raise fault(f"prompt and answer of sequence {row} were given as {two!r} and read as {data.texts(row)!r}")
     if count != len(data):
         raise fault(f"{count} prompts were given and {len(data)} were read")
+
+
+def _needs_space(prompt: str, answer: str) -> bool:
+    """Whether prose would have a space between the two: not after or before one, before punctuation, or in scripts
+    that put no spaces between words."""
+    two = prompt[-1] + answer[0]
+    unspaced = any(low <= ord(letter) <= high for letter in two for low, high in UNSPACED)
+    return not (re.search(r"\s", two) or category(two[1])[0] == "P" or unspaced)
 
 
 def _per_token(label: Any, count: int) -> list[Any]:

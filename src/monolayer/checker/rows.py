@@ -97,7 +97,7 @@ def confirm_table(data: Sequences, X: Any, Y: Any, options: ReadOptions) -> bool
             return False
         rows, unit = map(key, read[0]), read[1]
         if answers:
-            confirm_texts(data, rows)
+            confirm_texts(data, rows, options.per == "continuation")
             return True
         comparison = DataComparison(data)
         confirm_rows(comparison, rows, unit, labelled=Y is None)

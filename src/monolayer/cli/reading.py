@@ -60,8 +60,8 @@ class Reading:
     per: Annotated[
         Belongs | None,
         typer.Option(
-            help="What a label belongs to: token or sequence; answer: the data are prompts and answers. Inferred from "
-            "the data by default.",
+            help="What a label belongs to: token or sequence; answer: the data are prompts and answers; continuation: "
+            "answers without a space in front. Inferred from the data by default.",
         ),
     ] = None
 

@@ -64,14 +64,14 @@ def read(
     A pattern such as `shards/*.parquet` stands for all files that match it, in the order of their names, and a list of
     paths for all of them: one dataset.
     `format` overrules the suffix: jsonl, json, conll, conllu, csv, tsv, parquet, npz, or text: a sequence per line,
-    without labels. `tokens` and `labels` choose columns:
-    keys of JSONL rows, numbers of CoNLL columns, names of CSV and Parquet columns and of npz arrays. `unit` is what a
-    string is: its `characters` (the default in JSONL), its `words` (the default in tables), or one token, `whole`.
-    `per`, `token` or `sequence`, is what a label belongs to; by default the data say it; `answer` says that there are
-    no labels, but prompts and answers. With `vocabulary`, tokens get its row numbers, and one that it lacks is an
-    error. `like`: how the model that is asked reads (`model.card.manner`), which settles what the data leave open.
+    without labels. `tokens` and `labels` choose columns: keys of JSONL rows, numbers of CoNLL columns, names of CSV and
+    Parquet columns and of npz arrays. `unit` is what a string is: its `characters` (the default in JSONL), its `words`
+    (the default in tables), or one token, `whole`. `per`, `token` or `sequence`, is what a label belongs to; by default
+    the data say it; `answer` says that there are no labels, but prompts and answers, and `continuation` that no space
+    is to be put between them. With `vocabulary`, tokens get its row numbers, and one that it lacks is an error. `like`:
+    how the model that is asked reads (`model.card.manner`), which settles what the data leave open.
     """
-    names, columns = files(path), Columns(tokens, labels, unit, per, like or Manner())
+    names, columns = files(path), Columns.of(tokens, labels, unit, per, like)
     read_one = partial(_read_file, format, columns)
     data = read_one(names[0]) if len(names) == 1 else read_shards(names, read_one)
     try:

@@ -16,7 +16,7 @@ import numpy as np
 
 from monolayer.arrays import Array, Ints
 from monolayer.data.columns import Column, ColumnValues, flattened, token_place
-from monolayer.data.labels import Belongs, Labels, Per
+from monolayer.data.labels import Belongs, Labels, Per, PerOrAnswer
 from monolayer.data.layout import Columns, Manner
 from monolayer.data.names import Names, Unit, cut_text
 from monolayer.data.plain import Given, array_like, is_list, plain_array
@@ -227,7 +227,8 @@ class Sequences:
         labels with them.
         `Y`: one label per token or one per sequence; integers, strings and booleans (1 and 0) are classes,
         floats are real labels (scalars or vectors). `per`, `token` or `sequence`, says which; without it `labels.py`
-        says how the two are told apart. With `per="answer"`, `X` and `Y` are prompts and answers, as text.
+        says how the two are told apart. With `per="answer"`, `X` and `Y` are prompts and answers, as text; with
+        `per="continuation"` no space is put between them.
         A table (pandas, Polars, Arrow), a list of dicts or a dict of columns is read by the usual names of its columns,
         or by those that `tokens` and `labels` give, with its labels unless `Y` is given. Any other dict holds a label
         for every key. `labelled` says that labels are needed: without `Y`, pairs, and a Series of pandas with an index,
@@ -236,7 +237,8 @@ class Sequences:
         open. `ours` gives arrays away: whoever says so must not change them later, and they are kept without a copy
         where they can be.
         """
-        columns = Columns(tokens, labels, unit, per, like or Manner())
+        columns = Columns.of(tokens, labels, unit, per, like)
+        belongs = columns.per
         X, Y = listed(X), listed(Y)
         read = X if isinstance(X, Sequences) else fields_of(X, Y, columns, labelled)
         if read is not None:
@@ -244,17 +246,19 @@ class Sequences:
                 raise DataError("lengths= is for padded arrays; these sequences have their own lengths")
             data = read if isinstance(read, Sequences) else cls(*read)
             data = data.recoded(vocabulary)
-            return data if Y is None else data._labelled(Y, per)
+            return data if Y is None else data._labelled(Y, belongs)
         if lengths is not None and np.ma.is_masked(X):
             raise DataError("X has masked tokens, and lengths: pass X.filled(0), of which lengths cut off the padding")
         given, X = X, array_like(X)
         if isinstance(X, str | bytes | Set) or not hasattr(X, "__iter__"):
             way_out = "; read(X) reads a data file" if isinstance(X, str) else ""
             raise DataError(f"X is a {type(X).__name__}: it must be a list or an array of sequences{way_out}")
-        if per == "answer" or (per is None and lengths is None and columns.belongs == "answer" and are_texts(X, Y)):
+        if belongs == "answer" or (
+            belongs is None and lengths is None and columns.belongs == "answer" and are_texts(X, Y)
+        ):
             if lengths is not None:
                 raise DataError("lengths= is for padded arrays; prompts and answers have their own lengths")
-            return cls(*from_texts(X, Y)).recoded(vocabulary)
+            return cls(*from_texts(X, Y, columns.verbatim)).recoded(vocabulary)
         flat: ColumnValues
         cut: Unit | None = None
         whole = (unit or columns.like.unit) == "whole"
@@ -283,7 +287,7 @@ class Sequences:
                 raise DataError(f"{MISSING}{way_out}")
             return data
         padded = None if lengths is None else X.shape[1]
-        return replace(data, labels=Labels.of(Y, sizes, padded=padded, per=per, ours=ours))
+        return replace(data, labels=Labels.of(Y, sizes, padded=padded, per=belongs, ours=ours))
 
     def recoded(self, vocabulary: Names | None) -> Sequences:
         """These sequences with the row numbers of another vocabulary; a token that it lacks is an error."""
@@ -304,7 +308,7 @@ class Sequences:
             raise DataError(f"{self.where(flat)} is {name!r}, which the model has never seen{vocabulary.built_from}")
         return replace(self, tokens=rows, vocabulary=vocabulary)
 
-    def _labelled(self, Y: Given, per: Belongs | None) -> Sequences:
+    def _labelled(self, Y: Given, per: PerOrAnswer | None) -> Sequences:
         """These sequences with the labels `Y` in place of their own."""
         if per == "answer" or self.prompts is not None:
             raise DataError("prompts and answers are given together: two lists of strings, or one table")

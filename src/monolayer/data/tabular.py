@@ -52,7 +52,8 @@ class RowReader:
         """The next row; None is a missing value, and the value of a column that is not read; `GAP` says: no label."""
         layout, at = self.layout, self.growing.at(line)
         if layout.per == "answer":
-            self.growing.answer(line, *tokens_of(tokens, None if label is GAP else label, at))
+            answer = None if label is GAP else label
+            self.growing.answer(line, *tokens_of(tokens, answer, at, layout.verbatim))
             return
         if layout.pairs:
             tokens = self._key(tokens, label, at)
@@ -225,8 +226,8 @@ def from_items(items: Iterable[tuple[Given, Given]], columns: Columns, name: str
     return growing.finish()
 
 
-def from_texts(prompts: Given, answers: Given) -> SequenceFields:
-    """Read prompts and answers, two lists of strings; `answers` None: prompts alone."""
+def from_texts(prompts: Given, answers: Given, verbatim: bool) -> SequenceFields:
+    """Read prompts and answers, two lists of strings; `answers` None: prompts alone. `verbatim`: add no spaces."""
     prompts = array_like(prompts)
     answers = [None] * len(prompts) if answers is None else array_like(answers)
     for name, rows in (("X", prompts), ("Y", answers)):
@@ -236,7 +237,7 @@ def from_texts(prompts: Given, answers: Given) -> SequenceFields:
         raise DataError(f"X has {len(prompts):,} prompts but Y has {plural(len(answers), 'answer')}: give one each")
     growing = Growing("X", unit="row")
     for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
-        growing.answer(row, *tokens_of(prompt, None if is_gap(answer) else answer, growing.at(row)))
+        growing.answer(row, *tokens_of(prompt, None if is_gap(answer) else answer, growing.at(row), verbatim))
     return growing.finish()
 
 
