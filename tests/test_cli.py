@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import typer
 
 import monolayer as ml
 from monolayer.cli import app, run
@@ -45,6 +48,72 @@ def test_memorize_then_predict_then_inspect(said: Said) -> None:
     assert said("predict", "new", "data.jsonl", errors=True) == "5 of 5 labels are right"
     shown = said("inspect", "new")
     assert all(name in shown for name in ("W_Q 1, W_K 1, W_V 1, W_O 1", "1/M²", "Corollary 1", "per parameter"))
+
+
+def test_keys_are_asked_from_the_shell(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By --text, by lines of standard input, by files; a CSV file has each key as it was given, white space and all."""
+    Path("d.csv").write_text("country,city\nBrazil,Brasília\nNew  York,Albany\nPeru,Lima of old\n")
+    said("memorize", "d.csv", "-o", "table")
+    asked = said("predict", "table", "--text", "Brazil", "--text", "New York")
+    assert [row["label"] for row in lines(asked)] == ["Brasília", "Albany"]
+    found = json.loads(said("predict", "table", "--text", "Nowhere", "--text", "Peru", "--json"))
+    assert ("error" in found["answers"][0], found["answers"][1]["label"]) == (True, "Lima of old")
+
+    def typed(text: str, model: str, code: int = 0) -> str:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        return said("predict", model, "-", "--format", "text", code=code)
+
+    assert [row["label"] for row in lines(typed("Peru\nBrazil\n", "table"))][1] == "Brasília"
+    assert "line 2 of standard input is an empty sequence" in typed("Peru\n\n", "table", 2)
+    rows = 'key,answer,error\n New  York ,Albany,\n"a, b",,"token 0 is \'a,\', which'
+    Path("keys.txt").write_text(" New  York \na, b\n")
+    for name, content in (
+        ("d.csv", None),
+        ("d.jsonl", '{"key": " New  York "}\n{"key": "a, b"}\n'),
+        ("d.json", '[{"key": " New  York "}, {"key": "a, b"}]'),
+        ("d.parquet", None),
+    ):
+        wanted = rows
+        if name == "d.csv":
+            wanted = "key,answer,error\nBrazil,Brasília,\nNew  York,Albany,\nPeru,Lima of old,\n"
+        elif name == "d.parquet":
+            pq.write_table(pa.table({"key": [" New  York ", "a, b"]}), name)
+        else:
+            Path(name).write_text(str(content))
+        said("predict", "table", name, "-o", "a.csv", "--overwrite")
+        assert Path("a.csv").read_text().startswith(wanted), name
+    said("predict", "table", "keys.txt", "--format", "text", "-o", "a.csv", "--overwrite")
+    assert Path("a.csv").read_text().startswith(rows)
+    said("predict", "m", "data.jsonl", "-o", "tokens.csv")  # lists of tokens and labels are JSON in their cells
+    assert Path("tokens.csv").read_text().splitlines()[1] == '"[""a"", ""b""]","[""x"", ""y""]",'
+    Path("ages.json").write_text("[[30, 1], [77, 2]]")
+    said("memorize", "ages.json", "-o", "ages")
+    assert [row["label"] for row in lines(said("predict", "ages", "--text", "77", "--text", "30"))] == [2, 1]
+    assert [row["label"] for row in lines(typed("30\n77", "ages"))] == [1, 2]
+    for wrong, words in (
+        ("predict table", "exactly one way: DATA, or --text"),
+        ("predict table d.csv --text Peru", "exactly one way: DATA, or --text"),
+        ("predict ages --text Peru", "'Peru' is not a whole number"),
+    ):
+        assert words in said(wrong, code=2)
+
+
+def test_completion_is_offered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    assert "--install-completion" in capsys.readouterr().out
+    monkeypatch.setenv("_MONOLAYER_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "monolayer pre")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert run([]) == 0
+    assert capsys.readouterr().out.split() == ["predict"]
+
+
+def test_every_output_has_the_same_short_name() -> None:
+    group: Any = typer.main.get_command(app)
+    options = [option.opts for command in group.commands.values() for option in command.params]
+    named = [names for names in options if {"--out", "-o"} & set(names)]
+    assert len(named) > 10
+    assert all(names == ["--out", "-o"] for names in named)
 
 
 def test_json_is_for_machines(said: Said) -> None:

@@ -22,6 +22,8 @@ for _module in (
 ):
     import_module(f"monolayer.cli.{_module}")
 
+PROGRAM, COMPLETING = "monolayer", "_MONOLAYER_COMPLETE"
+"""The name of the command, and the environment variable by which a shell asks it how a line may go on."""
 BAD_INPUT, UNEXPECTED, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141
 # Every usage error is a ClickException. Its module differs between versions of typer, so it is found by name.
 _UsageError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -44,7 +46,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     if debug:
         words.remove("--debug")  # it may appear anywhere, also after the command
     try:
-        code = app(args=words, standalone_mode=False)
+        code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
         code = code if isinstance(code, int) else 0
         sys.stdout.flush()  # now, while a closed pipe or a full disk can still be reported
     except MonolayerError as error:
@@ -62,6 +64,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         # typer and rich turn a closed pipe into exit(1), which would mean refuted; a user's function may call exit too.
         if isinstance(leaving.__context__, BrokenPipeError):
             return _drop_output(CLOSED_PIPE)
+        if COMPLETING in os.environ and isinstance(leaving.code, int):  # the shell asked typer for words to offer
+            return leaving.code
         return _fail(UNEXPECTED, f"internal error: unexpected exit({leaving.code!r})", debug)
     except OSError as error:
         said = f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")

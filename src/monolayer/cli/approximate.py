@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from monolayer.cli.building import Positions
-from monolayer.cli.console import FactsByName, Json, Overwrite, app, progress, show
+from monolayer.cli.console import FactsByName, Json, Overwrite, app, output, progress, show
 from monolayer.errors import DataError
 from monolayer.table import number
 
@@ -44,7 +44,7 @@ def approximate(
     lipschitz: Annotated[
         float | None, typer.Option(help="Lipschitz constant in the sup norm; known for built-in functions.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder to write the model to.")] = None,
+    out: Annotated[Path | None, output("Folder to write the model to.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed and platform, same bits.", min=0)] = 0,
     device: Annotated[str | None, typer.Option(help="Device to run on, for example cuda.")] = None,
     overwrite: Overwrite = False,

@@ -30,11 +30,15 @@ def flag(name: str, help: str) -> Any:
     return typer.Option(name, help=help, metavar="")
 
 
+def output(help: str) -> Any:
+    """The option for where a command writes its result, which every command spells alike."""
+    return typer.Option("--out", "-o", help=help)
+
+
 app = typer.Typer(
     name="monolayer",
     help="Build one-layer, rank-1 Transformers that return every label of a dataset. No training.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

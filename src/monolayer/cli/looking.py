@@ -17,6 +17,7 @@ from monolayer.cli.console import (
     check_file,
     err,
     out,
+    output,
     print_json,
     progress,
     show,
@@ -201,7 +202,7 @@ def locate(
 @app.command()
 @reads
 def page(
-    file: Annotated[Path, typer.Option("--out", help="HTML file to write.")],
+    file: Annotated[Path, output("HTML file to write.")],
     folder: Annotated[
         Path | None,
         typer.Argument(help="A saved model; without one, the page builds a model from facts that you type."),

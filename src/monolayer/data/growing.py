@@ -44,6 +44,8 @@ class Growing:
         self.name, self.unit = name, unit
         self.cut: Unit | None = None
         """How strings were split; None: there were none."""
+        self.keys: list[Given] | None = None
+        """The keys of the sequences as they were given, if somebody wants them."""
         self.bare = 0
         """How many sequences were given as one number, without a list around it."""
         self.prompts: list[int] = []

@@ -13,6 +13,7 @@ from typing import get_args
 
 from monolayer.data.labels import Belongs, PerOrAnswer, check_per
 from monolayer.data.names import Unit
+from monolayer.data.plain import Given
 from monolayer.data.prompts import ANSWERS, PROMPTS
 from monolayer.errors import DataError
 
@@ -47,6 +48,8 @@ class Columns:
     like: Manner = Manner()
     verbatim: bool = False
     """Whether answers follow their prompts as they are, without a space in between."""
+    keys: list[Given] | None = None
+    """A list for the keys as they were given; None: nobody wants them."""
 
     @classmethod
     def of(

@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -58,6 +59,7 @@ def read(
     per: Belongs | None = None,
     vocabulary: Names | None = None,
     like: Manner | None = None,
+    keys: list[Given] | None = None,
 ) -> Sequences:
     """The sequences of a file, with their labels where it has any; `-` is standard input (JSON Lines by default).
 
@@ -69,9 +71,11 @@ def read(
     (the default in tables), or one token, `whole`. `per`, `token` or `sequence`, is what a label belongs to; by default
     the data say it; `answer` says that there are no labels, but prompts and answers, and `continuation` that no space
     is to be put between them. With `vocabulary`, tokens get its row numbers, and one that it lacks is an error. `like`:
-    how the model that is asked reads (`model.card.manner`), which settles what the data leave open.
+    how the model that is asked reads (`model.card.manner`), which settles what the data leave open. `keys`: a list
+    that gets the key of every sequence as it was given, text or a list of tokens, from files of objects, tables and
+    lines; CoNLL and npz files hold tokens only.
     """
-    names, columns = files(path), Columns.of(tokens, labels, unit, per, like)
+    names, columns = files(path), replace(Columns.of(tokens, labels, unit, per, like), keys=keys)
     read_one = partial(_read_file, format, columns)
     data = read_one(names[0]) if len(names) == 1 else read_shards(names, read_one)
     try:
@@ -108,7 +112,8 @@ def _read_file(format: str | None, columns: Columns, name: str) -> Sequences:
         if whole is not None:
             return whole
         growing = Growing(lines.name)
-        arrow: Any = import_module("monolayer.data.arrow") if ARROW else None
+        growing.keys = columns.keys
+        arrow: Any = import_module("monolayer.data.arrow") if ARROW and columns.keys is None else None
         if format in ("jsonl", "json"):
             rows = ((lines.number, _parse_object(line, lines, growing)) for line in lines if not line.isspace())
             read_objects(rows, growing, columns, arrow and partial(arrow.read_json_blocks, lines))
@@ -208,6 +213,7 @@ def _read_document(lines: Lines, columns: Columns) -> Sequences | None:
     if isinstance(found, dict):
         return Sequences(*from_items(found.items(), columns, lines.name))
     growing = Growing(lines.name, unit="item")
+    growing.keys = columns.keys
     if found and all(isinstance(row, list) and len(row) == 2 for row in found):
         table = RowReader(growing, TableLayout.of_pairs(["key", "value"], columns))
         for number, (key, value) in enumerate(found):

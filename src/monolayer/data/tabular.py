@@ -51,6 +51,8 @@ class RowReader:
     def row(self, line: int, tokens: Given, label: Given) -> None:
         """The next row; None is a missing value, and the value of a column that is not read; `GAP` says: no label."""
         layout, at = self.layout, self.growing.at(line)
+        if self.growing.keys is not None:
+            self.growing.keys.append(tokens)
         if layout.per == "answer":
             answer = None if label is GAP else label
             self.growing.answer(line, *tokens_of(tokens, answer, at, layout.verbatim))
@@ -217,6 +219,7 @@ def from_frame(frame: Given, columns: Columns, name: str | None = None) -> Seque
 def from_items(items: Iterable[tuple[Given, Given]], columns: Columns, name: str) -> SequenceFields:
     """Read keys with their values, as a dict holds them. A key is text, a number, or a tuple; a value is one label."""
     growing = Growing(name, unit="item")
+    growing.keys = columns.keys
     layout = TableLayout.of_pairs(["key", "value"], columns)
     table = RowReader(growing, replace(layout, asks=False))
     for row, (key, value) in enumerate(items):
