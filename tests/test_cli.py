@@ -20,11 +20,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
+from rich.table import Table
 
 import monolayer as ml
 from monolayer.cli import app, run
 from monolayer.cli.memorize import memorize
 from monolayer.cli.reading import Reading
+from monolayer.table import grid_lines, pairs
 from monolayer.theory.targets import TARGETS
 
 ROWS = [{"tokens": ["a", "b"], "labels": ["x", "y"]}, {"tokens": ["b", "a", "c"], "labels": ["y", "y", "z"]}]
@@ -114,6 +116,79 @@ def test_every_output_has_the_same_short_name() -> None:
     named = [names for names in options if {"--out", "-o"} & set(names)]
     assert len(named) > 10
     assert all(names == ["--out", "-o"] for names in named)
+
+
+LONG = "bert.encoder.layer.0.output.dense.weight[17]"
+
+
+@pytest.mark.parametrize("width", [None, 200, 90, 80, 60])
+def test_tables_break_no_word_at_any_width_and_no_line_in_a_pipe(width: int | None) -> None:
+    """Words stay whole; lines are as long as the terminal is wide, unless one word is longer."""
+    sentence = "every evaluation returns the label at each of the three labelled points"
+    rows = [("held by", LONG), ("digest", "0" * 64), ("a very long name of a number", LONG), ("claim", sentence)]
+    shown = [line.plain for line in pairs("a/folder", rows, width)]
+    grid = Table("fact", "held by", "answer", "without it", title="where each fact lives", box=None, pad_edge=False)
+    grid.add_row("0", f"{LONG} + {LONG}", "Paris (proved)", sentence)
+    several = [line.plain for line in grid_lines(grid, width)]
+    for lines_shown in (shown, several):
+        assert all(line == line.rstrip() for line in lines_shown)
+        assert not width or all(len(line) <= max(width, 2 + 64) for line in lines_shown)
+    words = {word for line in shown for word in line.split()}
+    assert {LONG, "0" * 64, "a/folder", *sentence.split()} <= words
+    assert {LONG, *sentence.split()} <= {word for line in several for word in line.split()}
+    assert "where each fact lives" in several
+    if width is None:
+        assert f"claim                         {sentence}" in shown
+        assert (len(shown), len(several)) == (5, 3)
+    if width == 60:  # the columns do not fit side by side: a list of names and values
+        assert "answer      Paris (proved)" in several
+    if width == 80:  # a name stands above a value that does not fit beside it
+        at = shown.index("digest")
+        assert shown[at + 1 : at + 3] == [f"  {'0' * 64}", f"a very long name of a number  {LONG}"]
+
+
+def test_piped_output_is_not_wrapped(said: Said) -> None:
+    table = said("verify", "m", "data.jsonl")
+    assert any(len(line) > 120 for line in table.splitlines())
+    assert not any(line.endswith(" ") for line in table.splitlines())
+    assert max(map(len, said("theorem", "data.jsonl").splitlines())) > 80
+
+
+def test_every_error_has_one_style(said: Said) -> None:
+    for wrong, words in (
+        ("predict m data.jsonl --nonsense", "error: No such option: --nonsense"),
+        ("memorize data.jsonl", "error: Missing option '--out'"),
+        ("nonsense", "error: No such command 'nonsense'"),
+        ("locate m data.jsonl --first none", "error: Invalid value for '--first'"),
+        ("predict nothing data.jsonl", "error: nothing"),
+    ):
+        shown = said(wrong, code=2, errors=True)
+        assert shown.startswith(words)
+        assert len(shown.splitlines()) == 1
+    assert "monolayer predict --help lists what it takes" in said("predict m --nonsense", code=2, errors=True)
+
+
+def test_a_function_that_cannot_be_loaded_shows_the_users_own_line(said: Said) -> None:
+    Path("works.py").write_text("import numpy as np\n\n\ndef f(x):\n    return np.square(x)\n")
+    shown = said("approximate", "works.py:f", "--cells", "3", "-o", "sorter")
+    steps = ["  monolayer verify sorter works.py:f", "  monolayer inspect sorter"]
+    assert shown.splitlines()[-3:] == ["saved to sorter; next:", *steps]
+    said("verify", "sorter", "works.py:f")
+    for name, code, words in (
+        (
+            "broken",
+            "import numpy\nimport no_such_module\n",
+            "No module named 'no_such_module' (@, line 2: import no_such_module)",
+        ),
+        ("wrong", "x = 1\ny = x / 0\n", "ZeroDivisionError: division by zero (@, line 2: y = x / 0)"),
+        ("unfinished", "def f(x):\n    return x +\n", "(unfinished.py, line 2)"),
+        ("lacking", "g = 3\n", "module 'lacking' has no attribute 'f'"),
+    ):
+        file = Path(f"{name}.py")
+        file.write_text(code)
+        for given in (f"{name}.py:f", f"{name}:f"):
+            shown = said("approximate", given, code=2, errors=True)
+            assert words.replace("@", str(file.absolute())) in shown
 
 
 def test_json_is_for_machines(said: Said) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from monolayer.cli.console import app, complain, show_traceback
+from monolayer.cli.console import app, complain, err, out, show_traceback
 from monolayer.errors import MonolayerError
 
 __all__ = ["app", "main"]
@@ -45,6 +45,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in words[: words.index("--") if "--" in words else None]
     if debug:
         words.remove("--debug")  # it may appear anywhere, also after the command
+    for console in (out, err):
+        console.soft_wrap = not console.is_terminal  # whatever is piped is not wrapped
     try:
         code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
         code = code if isinstance(code, int) else 0
@@ -54,8 +56,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except typer.Exit as leaving:
         code = leaving.exit_code
     except _UsageError as usage:
-        usage.show()
-        return BAD_INPUT
+        return _misused(usage)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except BrokenPipeError:
@@ -81,6 +82,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
     if code == INTERRUPTED:  # some versions of typer turn Ctrl-C into this code themselves
         complain("interrupted; nothing is half-written")
     return code
+
+
+def _misused(usage: Any) -> int:
+    """Report arguments that the command does not take, as one error in the style of all others."""
+    if not usage.format_message():  # no arguments at all: typer shows the help
+        usage.show()
+        return BAD_INPUT
+    context = getattr(usage, "ctx", None)
+    way_out = "" if context is None else f". {context.command_path} --help lists what it takes"
+    complain(f"{usage.format_message().rstrip('.')}{way_out}")
+    return BAD_INPUT
 
 
 def _fail(code: int, message: str, debug: bool) -> int:

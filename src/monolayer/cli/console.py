@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -19,7 +19,11 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from monolayer.errors import DataError
-from monolayer.table import Progress, escape, pairs, visible, visible_json
+from monolayer.table import Progress, escape, grid_lines, pairs, visible, visible_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -96,8 +100,22 @@ def show_traceback() -> None:
 
 def table(title: str, rows: Iterable[tuple[str, str]]) -> None:
     """Print a table of two columns, names and values."""
-    for grid in pairs(title, rows):
-        out.print(grid)
+    _print_lines(pairs(title, rows, _width()))
+
+
+def print_grid(grid: Table) -> None:
+    """Print a table of several columns."""
+    _print_lines(grid_lines(grid, _width()))
+
+
+def _width() -> int | None:
+    """The width at which text is wrapped: that of the terminal. None: the output goes elsewhere, and is not wrapped."""
+    return out.width if out.is_terminal else None
+
+
+def _print_lines(lines: list[Text]) -> None:
+    for line in lines:
+        out.print(line, soft_wrap=True)
 
 
 def show(as_json: bool, value: object, title: str, rows: Iterable[tuple[str, str]]) -> None:
