@@ -140,6 +140,8 @@ def _is_columns(mapping: Mapping[Any, Any], options: ReadOptions) -> bool:
     """Whether a dict holds columns by name. Otherwise each value is the label, or the labels, of its key."""
     if options.tokens or options.labels:
         return True
+    if isinstance(next(iter(mapping.values()), None), str | int | float):
+        return False
     values = {name: plain(value) for name, value in mapping.items()}
     if not all(isinstance(name, str) and isinstance(value, list | tuple) for name, value in values.items()):
         return False

@@ -144,6 +144,9 @@ def _columns_of(mapping: Mapping[Given, Given], columns: Columns) -> _Table | No
     for each word of its key may be labels of these words: then `per` has to say it.
     """
     chosen = columns.tokens is not None or columns.labels is not None
+    first = next(iter(mapping.values()), None)
+    if not chosen and isinstance(first, str | int | float):
+        return None  # a large table of keys and values is not looked through
     lists: dict[Given, Given] = {
         name: None if is_frame(value) else array_like(value) for name, value in mapping.items()
     }
@@ -169,10 +172,10 @@ def _columns_of(mapping: Mapping[Given, Given], columns: Columns) -> _Table | No
         return None
     if len(sizes) == 1 and not word_by_word:
         return _Table(lists)
-    first, second = [*lists, "labels"][:2]
+    one, two = [*lists, "labels"][:2]
     raise DataError(
-        f"this dict holds lists, such as {first!r}: if they are columns of one length, name the two to read, such as "
-        f"tokens={first!r}, labels={second!r}; if each holds the labels of the words of its key, say per='token'"
+        f"this dict holds lists, such as {one!r}: if they are columns of one length, name the two to read, such as "
+        f"tokens={one!r}, labels={two!r}; if each holds the labels of the words of its key, say per='token'"
     )
 
 
