@@ -23,7 +23,7 @@ STOCK: dict[str, tuple[str, dict[str, Any]]] = {
 KINDS = [*LINES, *CASCADES, *ROBUST, *STOCK]
 WORDS = ["银行", "行走", "音乐", "快乐"], [["b", "h"], ["x", "z"], ["y", "yue"], ["k", "le"]]
 PROMPTS = ["The capital of France is", "The capital of New Zealand is", "The capital", "Is it Paris?\n", "France"]
-ANSWERS = [" Paris", " Wellington, of course", "'s name is\nunknown", "Yes,  it is", "Paris"]
+ANSWERS = [" Paris", " Wellington, of course", "'s name is\nunknown", "Yes,  it is", " Paris"]
 """Answers of several tokens, with and without a space in front; one prompt begins others and goes on otherwise."""
 
 

@@ -16,12 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import typer
+from rich.table import Table
 
 import monolayer as ml
 from monolayer.cli import app, run
 from monolayer.cli.memorize import memorize
 from monolayer.cli.reading import Reading
+from monolayer.table import grid_lines, pairs
 from monolayer.theory.targets import TARGETS
 
 ROWS = [{"tokens": ["a", "b"], "labels": ["x", "y"]}, {"tokens": ["b", "a", "c"], "labels": ["y", "y", "z"]}]
@@ -45,6 +50,145 @@ def test_memorize_then_predict_then_inspect(said: Said) -> None:
     assert said("predict", "new", "data.jsonl", errors=True) == "5 of 5 labels are right"
     shown = said("inspect", "new")
     assert all(name in shown for name in ("W_Q 1, W_K 1, W_V 1, W_O 1", "1/M²", "Corollary 1", "per parameter"))
+
+
+def test_keys_are_asked_from_the_shell(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By --text, by lines of standard input, by files; a CSV file has each key as it was given, white space and all."""
+    Path("d.csv").write_text("country,city\nBrazil,Brasília\nNew  York,Albany\nPeru,Lima of old\n")
+    said("memorize", "d.csv", "-o", "table")
+    asked = said("predict", "table", "--text", "Brazil", "--text", "New York")
+    assert [row["label"] for row in lines(asked)] == ["Brasília", "Albany"]
+    found = json.loads(said("predict", "table", "--text", "Nowhere", "--text", "Peru", "--json"))
+    assert ("error" in found["answers"][0], found["answers"][1]["label"]) == (True, "Lima of old")
+
+    def typed(text: str, model: str, code: int = 0) -> str:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        return said("predict", model, "-", "--format", "text", code=code)
+
+    assert [row["label"] for row in lines(typed("Peru\nBrazil\n", "table"))][1] == "Brasília"
+    assert "line 2 of standard input is an empty sequence" in typed("Peru\n\n", "table", 2)
+    rows = 'key,answer,error\n New  York ,Albany,\n"a, b",,"token 0 is \'a,\', which'
+    Path("keys.txt").write_text(" New  York \na, b\n")
+    for name, content in (
+        ("d.csv", None),
+        ("d.jsonl", '{"key": " New  York "}\n{"key": "a, b"}\n'),
+        ("d.json", '[{"key": " New  York "}, {"key": "a, b"}]'),
+        ("d.parquet", None),
+    ):
+        wanted = rows
+        if name == "d.csv":
+            wanted = "key,answer,error\nBrazil,Brasília,\nNew  York,Albany,\nPeru,Lima of old,\n"
+        elif name == "d.parquet":
+            pq.write_table(pa.table({"key": [" New  York ", "a, b"]}), name)
+        else:
+            Path(name).write_text(str(content))
+        said("predict", "table", name, "-o", "a.csv", "--overwrite")
+        assert Path("a.csv").read_text().startswith(wanted), name
+    said("predict", "table", "keys.txt", "--format", "text", "-o", "a.csv", "--overwrite")
+    assert Path("a.csv").read_text().startswith(rows)
+    said("predict", "m", "data.jsonl", "-o", "tokens.csv")  # lists of tokens and labels are JSON in their cells
+    assert Path("tokens.csv").read_text().splitlines()[1] == '"[""a"", ""b""]","[""x"", ""y""]",'
+    Path("ages.json").write_text("[[30, 1], [77, 2]]")
+    said("memorize", "ages.json", "-o", "ages")
+    assert [row["label"] for row in lines(said("predict", "ages", "--text", "77", "--text", "30"))] == [2, 1]
+    assert [row["label"] for row in lines(typed("30\n77", "ages"))] == [1, 2]
+    for wrong, words in (
+        ("predict table", "exactly one way: DATA, or --text"),
+        ("predict table d.csv --text Peru", "exactly one way: DATA, or --text"),
+        ("predict ages --text Peru", "'Peru' is not a whole number"),
+    ):
+        assert words in said(wrong, code=2)
+
+
+def test_completion_is_offered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    assert "--install-completion" in capsys.readouterr().out
+    monkeypatch.setenv("_MONOLAYER_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "monolayer pre")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert run([]) == 0
+    assert capsys.readouterr().out.split() == ["predict"]
+
+
+def test_every_output_has_the_same_short_name() -> None:
+    group: Any = typer.main.get_command(app)
+    options = [option.opts for command in group.commands.values() for option in command.params]
+    named = [names for names in options if {"--out", "-o"} & set(names)]
+    assert len(named) > 10
+    assert all(names == ["--out", "-o"] for names in named)
+
+
+LONG = "bert.encoder.layer.0.output.dense.weight[17]"
+
+
+@pytest.mark.parametrize("width", [None, 200, 90, 80, 60])
+def test_tables_break_no_word_at_any_width_and_no_line_in_a_pipe(width: int | None) -> None:
+    """Words stay whole; lines are as long as the terminal is wide, unless one word is longer."""
+    sentence = "every evaluation returns the label at each of the three labelled points"
+    rows = [("held by", LONG), ("digest", "0" * 64), ("a very long name of a number", LONG), ("claim", sentence)]
+    shown = [line.plain for line in pairs("a/folder", rows, width)]
+    grid = Table("fact", "held by", "answer", "without it", title="where each fact lives", box=None, pad_edge=False)
+    grid.add_row("0", f"{LONG} + {LONG}", "Paris (proved)", sentence)
+    several = [line.plain for line in grid_lines(grid, width)]
+    for lines_shown in (shown, several):
+        assert all(line == line.rstrip() for line in lines_shown)
+        assert not width or all(len(line) <= max(width, 2 + 64) for line in lines_shown)
+    words = {word for line in shown for word in line.split()}
+    assert {LONG, "0" * 64, "a/folder", *sentence.split()} <= words
+    assert {LONG, *sentence.split()} <= {word for line in several for word in line.split()}
+    assert "where each fact lives" in several
+    if width is None:
+        assert f"claim                         {sentence}" in shown
+        assert (len(shown), len(several)) == (5, 3)
+    if width == 60:  # the columns do not fit side by side: a list of names and values
+        assert "answer      Paris (proved)" in several
+    if width == 80:  # a name stands above a value that does not fit beside it
+        at = shown.index("digest")
+        assert shown[at + 1 : at + 3] == [f"  {'0' * 64}", f"a very long name of a number  {LONG}"]
+
+
+def test_piped_output_is_not_wrapped(said: Said) -> None:
+    table = said("verify", "m", "data.jsonl")
+    assert any(len(line) > 120 for line in table.splitlines())
+    assert not any(line.endswith(" ") for line in table.splitlines())
+    assert max(map(len, said("theorem", "data.jsonl").splitlines())) > 80
+
+
+def test_every_error_has_one_style(said: Said) -> None:
+    for wrong, words in (
+        ("predict m data.jsonl --nonsense", "error: No such option: --nonsense"),
+        ("memorize data.jsonl", "error: Missing option '--out'"),
+        ("nonsense", "error: No such command 'nonsense'"),
+        ("locate m data.jsonl --first none", "error: Invalid value for '--first'"),
+        ("predict nothing data.jsonl", "error: nothing"),
+    ):
+        shown = said(wrong, code=2, errors=True)
+        assert shown.startswith(words)
+        assert len(shown.splitlines()) == 1
+    assert "monolayer predict --help lists what it takes" in said("predict m --nonsense", code=2, errors=True)
+
+
+def test_a_function_that_cannot_be_loaded_shows_the_users_own_line(said: Said) -> None:
+    Path("works.py").write_text("import numpy as np\n\n\ndef f(x):\n    return np.square(x)\n")
+    shown = said("approximate", "works.py:f", "--cells", "3", "-o", "sorter")
+    steps = ["  monolayer verify sorter works.py:f", "  monolayer inspect sorter"]
+    assert shown.splitlines()[-3:] == ["saved to sorter; next:", *steps]
+    said("verify", "sorter", "works.py:f")
+    for name, code, words in (
+        (
+            "broken",
+            "import numpy\nimport no_such_module\n",
+            "No module named 'no_such_module' (@, line 2: import no_such_module)",
+        ),
+        ("wrong", "x = 1\ny = x / 0\n", "ZeroDivisionError: division by zero (@, line 2: y = x / 0)"),
+        ("unfinished", "def f(x):\n    return x +\n", "(unfinished.py, line 2)"),
+        ("lacking", "g = 3\n", "module 'lacking' has no attribute 'f'"),
+    ):
+        file = Path(f"{name}.py")
+        file.write_text(code)
+        for given in (f"{name}.py:f", f"{name}:f"):
+            shown = said("approximate", given, code=2, errors=True)
+            assert words.replace("@", str(file.absolute())) in shown
 
 
 def test_json_is_for_machines(said: Said) -> None:

@@ -36,7 +36,7 @@ def test_a_table_is_read_by_its_columns(name: str) -> None:
     assert ml.certify(model, table).verdict == "proved"
     table = frame({"tokens": [[1, 2], [2, 3]], "label": [0.1, 1e20]})
     assert ml.memorize(table).predict(table).tolist() == [0.1, 1e20]
-    with pytest.raises(ml.DataError, match=r"no column 'tokens'; it has: doc, word, tag.*Rename.*to_numpy"):
+    with pytest.raises(ml.DataError, match=r"no column 'tokens'; it has: doc, word, tag.*rename.*to_numpy"):
         ml.memorize(frame({"doc": [7, 7, 9], "word": ["a", "b", "a"], "tag": ["x", "y", "z"]}))
 
 
@@ -96,7 +96,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda: ml.memorize(pd.DataFrame({"tokens": [[1], 3]})),
         "row 1 of the DataFrame, column 'tokens', holds 3",
     ),
-    "per": (lambda: ml.memorize(X, Y, per="word"), "per must be 'token', 'sequence', 'answer' or None"),
+    "per": (lambda: ml.memorize(X, Y, per="word"), "per must be 'token', 'sequence', 'answer', 'continuation' or None"),
     "lists": (lambda: ml.memorize(X, [["a", "b"], ["c", "d"]], per="sequence"), "but the label of sequence 0"),
     "lone": (lambda: ml.memorize(X, [3, 4], per="token"), "per='token', but the labels of sequence 0 are 3"),
     "causal": (lambda: ml.memorize(["ab"], [1], causal="yes"), "causal must be True or False, not 'yes'"),

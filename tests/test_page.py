@@ -16,6 +16,7 @@ import monolayer as ml
 from monolayer.data.text import windows
 from monolayer.errors import DataError
 from monolayer.page import page
+from monolayer.page.payload import model_json
 from tests.browser import Opened, opened, unnamed
 
 X = ["银行", "行走", "音乐", "快乐", "行长", "长城"]
@@ -178,6 +179,30 @@ def test_labels_may_be_missing(tmp_path: Path) -> None:
         assert view.page.text_content("#facts").startswith("3 tokens")
         view.page.fill("#text", "4")
         assert "never seen it" in view.page.text_content("#problem")
+
+
+def test_the_page_of_a_text_shows_places_of_it() -> None:
+    text = "the cat sat on the mat , and the dog lay on the rug"
+    model = ml.memorize_text(text)
+    stored: Any = model_json(model, None, None)
+    examples, names = stored["examples"], stored["tokens"]["names"]
+    script = model.card.script
+    assert script is not None
+    words = ["", *script.split(text), ""]
+    shown = [[names[token] for token in row] for row in examples["tokens"]]
+    assert examples["given"]
+    for row, label in zip(shown, examples["labels"], strict=True):
+        assert any(words[at : at + len(row) + 1] == [*row, label] for at in range(len(words)))
+    assert max(map(len, shown)) == script.window
+
+
+def test_a_stock_folder_has_no_page_and_says_what_runs_it(tmp_path: Path, said: Any) -> None:
+    folder = ml.memorize_as("bert", ["ab", "b"], ["x", "y"]).save(tmp_path / "bert")
+    words = said("page", str(folder), "--out", str(tmp_path / "p.html"), code=2, errors=True)
+    assert words.startswith("error: ")
+    assert 'import { pipeline } from "@huggingface/transformers"; const ask = await pipeline("text-class' in words
+    assert str(folder) in words
+    assert not (tmp_path / "p.html").exists()
 
 
 def test_what_has_no_page_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,59 @@ def test_the_checker_compares_what_was_read_with_the_text() -> None:
             confirm(WHOLE, prompts, answers)
 
 
+SPACES: list[tuple[str, str, str]] = [
+    # a prompt, its answer in the data, and the answer as it is generated
+    ("Aruba", "AW", " AW"),
+    ("Who wrote Hamlet?", "William Shakespeare", " William Shakespeare"),
+    ("Is it", " so", " so"),
+    ("Say", "\nso", "\nso"),
+    ("A: ", "yes", "yes"),
+    ("The king", "'s", "'s"),
+    ("It is over", "!", "!"),
+    ("It costs", "$5", " $5"),
+    ("中国的首都是", "北京", "北京"),
+    ("The capital of 法国", "is far", "is far"),
+    ("เมืองหลวง", "กรุงเทพ", "กรุงเทพ"),
+    ("한국의 수도는", "서울", " 서울"),
+]
+
+
+def test_an_answer_begins_with_a_space_unless_the_data_say_otherwise(tmp_path: Path) -> None:
+    """What is generated is what is proved, in every shape; continuations are taken as they are."""
+    transformers = pytest.importorskip("transformers")
+    X, Y, wanted = map(list, zip(*SPACES, strict=True))
+    model = ml.memorize_as("gpt2", X, Y)
+    folder = model.save(tmp_path / "gpt2")
+    assert model.predict(X).tolist() == wanted
+    ask = transformers.pipeline("text-generation", str(folder), return_full_text=False)
+    assert [ask(prompt)[0]["generated_text"] for prompt in X] == wanted
+    table = dict(zip(X, Y, strict=True))
+    (tmp_path / "d.json").write_text(json.dumps(table))
+    frame = pd.DataFrame({"question": X, "answer": Y})
+    for given in ((X, Y), (X, wanted), (table,), (frame,), (str(tmp_path / "d.json"),)):
+        assert ml.certify(folder, *given).verdict == "proved"
+    assert [fact.label for fact in ml.locate(folder, X[:1], Y[:1])] == [" AW", "</s>"]
+    new, _ = ml.edit(folder, {"Aruba": "Shakespeare"}, data=table)
+    assert new.predict("Aruba") == " Shakespeare"
+    assert ml.certify(folder, X, Y, per="continuation").verdict == "refuted"
+    glued = ml.memorize_as("gpt2", X, Y, per="continuation")
+    assert glued.predict(X).tolist() == Y
+    assert ml.certify(glued, table, per="continuation").verdict == "proved"
+    assert ml.certify(glued, str(tmp_path / "d.json"), per="continuation").verdict == "proved"
+    assert ml.certify(glued, X, Y).verdict == "refuted"
+
+
+def test_the_checker_knows_by_itself_where_a_space_belongs() -> None:
+    confirm(ml.Sequences.of(["Aruba"], ["AW"], per="answer"), ["Aruba"], ["AW"])
+    for prompt, answer, generated in SPACES:
+        odd = answer if generated != answer else f" {answer}"  # what a reader at fault would make of it
+        data = ml.Sequences.of([prompt], [odd], per="continuation")
+        with pytest.raises(ml.DataError, match="the reader is at fault"):
+            confirm(data, [prompt], [answer])
+        with pytest.raises(ml.DataError, match="the reader is at fault"):
+            confirm(ml.Sequences.of([prompt], [f" {answer}"], per="continuation"), [prompt], [answer], verbatim=True)
+
+
 @pytest.mark.parametrize(
     ("rows", "row"),
     [
@@ -152,14 +205,14 @@ def test_files_of_prompts_on_the_command_line(tmp_path: Path, monkeypatch: Any, 
     said("memorize-as gpt2 qa.csv --per sequence --out classes")
     assert StockModel.load("classes").task == "sequence"
     # Facts are edited by their prompts.
-    for name, answer in (("new", "unknown"), ("fact", " Paris"), ("prompt", None)):
+    for name, answer in (("new", "Madrid"), ("fact", "is"), ("prompt", None)):
         row = {"prompt": PROMPTS[4]} | ({"completion": answer} if answer else {})
         Path(f"{name}.jsonl").write_text(json.dumps(row))
-    assert "'unknown' is new to this draw" in said("edit gpt2 new.jsonl --data p.jsonl --out edited", code=2)
+    assert "' Madrid' is new to this draw" in said("edit gpt2 new.jsonl --data p.jsonl --out edited", code=2)
     said("edit gpt2 fact.jsonl --data p.jsonl --out edited")
     said("forget gpt2 prompt.jsonl --data p.jsonl --out less")
     found = json.loads(said("compare edited gpt2 p.jsonl --json"))
-    assert [(each["sequence"], each["one"], each["two"]) for each in found["differing"]] == [(4, " Paris", "Paris")]
+    assert [(each["sequence"], each["one"], each["two"]) for each in found["differing"]] == [(4, " is", " Paris")]
 
 
 def test_a_record_names_prompts_and_answers() -> None:
@@ -207,7 +260,7 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda f: ml.insert(f, PROMPTS[:1], [" name"], DATA), "with another label .*use edit"),
     (lambda f: ml.insert(f, ["Spain"], ["Madrid"], DATA), "'Spain' is new to this draw"),
     (lambda f: ml.insert(f, ["France is"], None, DATA), "holds prompts and answers: give both"),
-    (lambda f: ml.forget(f, PROMPTS[:1], (PROMPTS, ["Paris", *ANSWERS[1:]])), "that of sequence 0"),
+    (lambda f: ml.forget(f, PROMPTS[:1], (PROMPTS, ["Wellington,", *ANSWERS[1:]])), "that of sequence 0"),
 ]
 
 

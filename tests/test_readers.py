@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from monolayer.checker.asked import asked_files
 from monolayer.data import Names, Sequences, arrow, columns, growing, phrases, read, readers, tiny_phrases
+from monolayer.data import lines as limits
 from monolayer.data.layout import Columns
 from monolayer.data.shards import tokens_at_most
 from monolayer.errors import DataError
@@ -201,6 +202,10 @@ GOOD_FILES: list[tuple[str, Any, dict[str, Any], Any, Any]] = [
     ("a.pq", {"tokens": FIXED, "tag": [1, 2]}, {"labels": "tag"}, FIXED.to_pylist(), [1, 2]),
     ("a.npz", {"X": np.eye(3, dtype=int), "Y": -np.eye(3, dtype=int)}, {}, np.eye(3, dtype=int), -np.eye(3, dtype=int)),
     ("a.npz", {"X": np.array([["a", "b"], ["c", ""]]), "lengths": np.array([2, 1]), "more": [1]}, {}, AB, None),
+    ("a.txt", "a b\r\nc", {"format": "text"}, AB, None),
+    ("a.txt", "a b\n c\n", {"format": "text", "unit": "whole"}, [["a b"], [" c"]], None),
+    ("a.txt", '{"a b": "x", "c": "y z"}', {"format": "json"}, AB, ["x", "y z"]),
+    ("a.json", "\ufeff" + '[["a b", "x"], ["c", "y z"]]', {}, AB, ["x", "y z"]),
 ]  # fmt: skip
 
 
@@ -217,6 +222,18 @@ def test_standard_input_and_gzip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         same(read("-", format=None if format == "jsonl" else format), Sequences.of([["a", "b"]], [["x", "y"]]))
         (tmp_path / f"a.{format}.gz").write_bytes(gzip.compress(text.encode()))
         same(read(str(tmp_path / f"a.{format}.gz")), Sequences.of([["a", "b"]], [["x", "y"]]))
+    for text in (
+        '{"a b": "x"}',
+        '[["a b", "x"]]',
+        '[\n{"key": "a b", "value": "x"}\n]',
+        '{"tokens": "ab", "label": "x"}\n',
+    ):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        same(read("-", format="json"), Sequences.of([["a", "b"]], ["x"]))
+    monkeypatch.setattr(limits, "LONGEST_LINE", 20)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[" * 30)))
+    with pytest.raises(DataError, match=r"standard input is longer than .*pass JSON Lines"):
+        read("-", format="json")
 
 
 def test_no_more_than_a_chunk_of_tokens_waits_to_be_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,7 +397,7 @@ CHOICES: list[tuple[str, dict[str, Any], str]] = [
     ("a x\nb y\n", {"labels": "3"}, "has 2 columns: there is no column 3. Choose from 1 to 2"),
     ("a x\n", {"tokens": "word"}, "'word' is not a CoNLL column: columns are numbered"),
     ("1 x\n", {"vocabulary": Names(range(3))}, "token 0 of sequence 0 is '1', but the tokens of the model are"),
-    ("a x\n", {"format": "xml"}, "there is no format 'xml'; the formats are jsonl, conll, conllu, csv, tsv"),
+    ("a x\n", {"format": "xml"}, "there is no format 'xml'; the formats are jsonl, json, conll, conllu, csv, tsv"),
     ("tokens,tag\na b c,y z\n", {"format": "csv", "labels": "tag", "per": "token"}, "has 3 tokens but 2 labels"),
     (GOOD, {"format": "jsonl", "labels": "tags"}, "has no column 'tags'; it has: tokens, labels. Choose with"),
 ]  # fmt: skip

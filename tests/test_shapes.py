@@ -7,8 +7,10 @@ that is an integer or a string is a class and a float is a real number; or the w
 from __future__ import annotations
 
 import io
+import json
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -245,3 +247,163 @@ def test_the_class_of_unknown_keys(labels: list[Any], unknown: Any, wanted: Any)
     model = ml.memorize_as("bert", AB, labels, unknown=unknown)
     assert model.predict([["a"], ["b"], ["c"]]).tolist() == [*labels, wanted]
     assert ml.certify(model, AB, labels).verdict == "proved"
+
+
+# -- keys and values: what is given, what is memorized, and what is proved ----------------------------------------
+
+KEYS, VALUES = ["France", "New York", "Peru"], ["Paris", "Big Apple", "Lima of old"]
+CAPITALS = dict(zip(KEYS, VALUES, strict=True))
+PAIRS = list(CAPITALS.items())
+ROWS = [{"country": key, "capital": value} for key, value in PAIRS]
+WIDE = {"id": [1, 2, 3], "country": KEYS, "capital": VALUES}
+CHOSEN = {"tokens": "country", "labels": "capital"}
+AGES = {30: "young", 77: "old"}
+FRAMES = {"pandas": pd.DataFrame, "Polars": pl.DataFrame, "Arrow": pa.table, "Hugging Face": Dataset.from_dict}
+KEYED: dict[str, tuple[Any, dict[str, Any], dict[Any, Any]]] = {
+    # what is given, options, what is memorized
+    "dict": (CAPITALS, {}, CAPITALS),
+    "words equally many": ({"New York": "Big Apple", "Los Angeles": "Tinsel Town"}, {}, {"New York": "Big Apple"}),
+    "pairs": (PAIRS, {}, CAPITALS),
+    "items of a dict": (CAPITALS.items(), {}, CAPITALS),
+    "pairs, one label per word": ([("the cat", ["D", "N"])], {"per": "token"}, {"the cat": ["D", "N"]}),
+    "pairs of numbers": (list(AGES.items()), {}, AGES),
+    "list of dicts": (ROWS, {}, CAPITALS),
+    "list of dicts by name": ([{"id": 7, **row} for row in ROWS], CHOSEN, CAPITALS),
+    "list of dicts of tokens": ([{"tokens": ("a", "b"), "labels": np.array([1, 2])}], {}, {("a", "b"): [1, 2]}),
+    "integer keys": (AGES, {}, AGES),
+    "Series": (pd.Series(CAPITALS), {}, CAPITALS),
+    "Series with named integers": (pd.Series(AGES).rename_axis("age"), {}, AGES),
+    "Series with two indices": (
+        pd.DataFrame({"a": ["x", "y"], "b": ["u", "v"], "c": [1, 2]}).set_index(["a", "b"])["c"],
+        {},
+        {("x", "u"): 1, ("y", "v"): 2},
+    ),
+    "Polars structs": (pl.Series(ROWS), {}, CAPITALS),
+    "dict of columns": ({"prompts": KEYS, "answers": VALUES}, {}, CAPITALS),
+    "dict of columns by name": (WIDE, CHOSEN, CAPITALS),
+    "dict of arrays": ({"number": np.array([7, 8, 9]), "name": np.array(VALUES)}, {}, {7: "Paris", 9: "Lima of old"}),
+    "dict of tokens": ({"tokens": ["the cat", "sat"], "labels": ["D N", "V"]}, {}, {"the cat": ["D", "N"]}),
+    "dict of vectors": ({"a": [0.5, 1.0], "b": [1.5, 2.0]}, {}, {"b": [1.5, 2.0]}),
+    "dict of labels per word": ({"the cat": ["D", "N"], "a dog": ["E", "M"]}, {"per": "token"}, {"a dog": ["E", "M"]}),
+    **{f"{name} by name": (make(WIDE), CHOSEN, CAPITALS) for name, make in FRAMES.items()},
+    "list of integers": ([30, 77], {"Y": ["young", "old"], "unit": "whole"}, AGES),
+    "column of integers": (pd.Series([30, 77]), {"Y": ["young", "old"], "unit": "whole"}, AGES),
+}
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_every_shape_of_data_is_memorized_and_proved_as_it_was_given(name: str, tmp_path: Path) -> None:
+    given, options, wanted = KEYED[name]
+    model = ml.memorize(given, **options)
+    proof = ml.certify(model, given, **options)
+    assert (proof.verdict, proof.wrong) == ("proved", 0)
+    model = ml.load(model.save(tmp_path / "model"))  # the file remembers how keys are split, too
+    for key, value in wanted.items():
+        asked = list(key) if isinstance(key, tuple) else key
+        assert np.asarray(model.predict([asked])[0]).tolist() == value
+        if not isinstance(key, tuple):
+            assert np.asarray(model.predict(key)).tolist() == value
+    asked = [list(key) if isinstance(key, tuple) else key for key in wanted]
+    assert len(model.predict(asked)) == len(wanted)
+    if options.get("per") != "token" and "tokens" not in name:
+        built = ml.memorize_as("bert", given, **options) if np.ndim(next(iter(wanted.values()))) == 0 else None
+        if built is not None:
+            assert built.predict(asked).tolist() == [*wanted.values()]
+            assert ml.certify(built, given, **options).verdict == "proved"
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_the_checker_sees_a_fault_of_the_reader_in_every_shape(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader swaps two labels, or loses the last row: nothing is proved, since the checker reads for itself."""
+    given, options, _ = KEYED[name]
+    model, of = ml.memorize(given, **options), ml.Sequences.of
+
+    def swapped(data: ml.Sequences) -> ml.Sequences:
+        assert data.labels is not None
+        return replace(data, labels=replace(data.labels, values=data.labels.values[::-1]))
+
+    def shorter(data: ml.Sequences) -> ml.Sequences:
+        return data.select(np.arange(max(1, len(data) - 1)))
+
+    for fault in (swapped, shorter)[: 1 + (len(of(given, **options, labelled=True)) > 1)]:
+        with monkeypatch.context() as patch:
+            patch.setattr(ml.Sequences, "of", lambda *args, fault=fault, **rest: fault(of(*args, **rest)))
+            with pytest.raises(ml.DataError, match="the reader is at fault"):
+                ml.certify(model, given, **options)
+
+
+def test_edits_and_questions_take_the_same_shapes(tmp_path: Path) -> None:
+    model = ml.memorize(CAPITALS)
+    (tmp_path / "d.json").write_text(json.dumps(CAPITALS))
+    edits: list[tuple[Any, Any]] = [
+        ({"France": "Lyon"}, CAPITALS),
+        ([("France", "Lyon")], PAIRS),
+        ([{"country": "France", "capital": "Lyon"}], str(tmp_path / "d.json")),
+        (pd.Series({"France": "Lyon"}), pd.Series(CAPITALS)),
+    ]
+    for facts, data in edits:
+        new, _ = ml.edit(model, facts, data=data)
+        assert new.predict("France") == "Lyon"
+        assert new.predict(["New York"]).tolist() == ["Big Apple"]
+    more, _ = ml.insert(model, {"Japan": "Tokyo"}, data=PAIRS)
+    assert ml.certify(more, CAPITALS | {"Japan": "Tokyo"}).verdict == "proved"
+    column = pd.DataFrame({"country": KEYS})["country"]
+    for asked in (column, column[[True, True, True]], pl.Series(KEYS), ROWS, CAPITALS, {"country": KEYS}):
+        assert model.predict(asked).tolist() == VALUES
+    ages = ml.memorize(AGES)
+    assert ages.predict(np.array([77, 30])).tolist() == ages.predict(pd.Series([77, 30])).tolist() == ["old", "young"]
+    assert ml.forget(ages, [[30]], AGES)[0].predict(77) == "old"
+    answers = ml.memorize_as("gpt2", [("France is", " far")], per="answer")
+    assert answers.predict("France is") == " far"
+
+
+TWO_READINGS: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "lists of two": ([["a", "b"], ["c", "d"]], {}, r"labels are missing: .* pass \[tuple\(row\) for row in X\]"),
+    "numbered Series": (pd.Series(["a", "b"], index=[3, 7]), {}, "if it holds the keys, pass X.to_dict"),
+    "Polars Series": (pl.Series(["a", "b"]), {}, "A Series of Polars has no index: pass a DataFrame of two columns"),
+    "lists per key": (
+        {"the cat": ["D", "N"], "a dog": ["D", "N"]},
+        {},
+        "tokens='the cat', labels='a dog'; if each holds the labels of the words of its key, say per='token'",
+    ),
+    "uneven columns": ({"tokens": ["a"], "label": [1, 2]}, {}, "several lengths: 'tokens' has 1, 'label' has 2"),
+    "columns of a list": ([["a"]], CHOSEN, "tokens= and labels= choose columns of a table, and X is a list"),
+    "columns of keys": (CAPITALS, CHOSEN, "choose columns, and this dict holds a label for each key"),
+    "many columns": (WIDE, {}, r"no column 'tokens'; it has: id, country, capital. Choose with tokens= and labels="),
+    "a row of no dict": ([ROWS[0], "x"], {}, "item 1 of X is 'x', not an object"),
+    "a row without it": ([ROWS[0], {"country": "Peru"}], {}, "item 1 of X has no value"),
+    "integers": ([30, 77], {"Y": [1, 2]}, r"one token, say unit='whole'; if all are one sequence, pass \[X\]"),
+    "labels twice": (CAPITALS, {"Y": ["a"]}, "a dict holds the label of each key: leave Y out"),
+}
+
+
+@pytest.mark.parametrize("name", TWO_READINGS)
+def test_what_could_be_two_things_is_an_error_with_both_ways_out(name: str) -> None:
+    given, options, words = TWO_READINGS[name]
+    with pytest.raises(ml.DataError, match=words):
+        ml.memorize(given, **options)
+
+
+def test_pairs_of_text_are_two_things_to_an_architecture_that_generates() -> None:
+    with pytest.raises(
+        ml.DataError, match=r"say per='answer', or pass dict\(X\); for sequences of two tokens, pass \["
+    ):
+        ml.memorize_as("gpt2", PAIRS)
+    assert ml.memorize_as("gpt2", [list(row) for row in PAIRS]).card.next_token
+    assert ml.memorize(PAIRS, causal=True).card.next_token  # without Y, a causal model memorizes next tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("d.csv", "country;capital\nFrance;Paris\n", r"separated by ';': pass pandas.read_csv\('.*d.csv', sep=';'\)"),
+        ("d.csv", "country\tcapital\nFrance\tParis\n", "separated by tabs: format='tsv'"),
+        ("d.tsv", "country,capital\nFrance,Paris\n", "separated by commas: format='csv'"),
+    ],
+)
+def test_another_delimiter_is_named(tmp_path: Path, name: str, content: str, words: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ml.DataError, match=words):
+        ml.memorize(tmp_path / name)
+    with pytest.raises(ml.DataError, match=words):  # also where a table of keys alone would do
+        ml.read(tmp_path / name, like=ml.memorize(CAPITALS).card.manner)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
 TABLE_WIDTH = 100
 """Width in characters of the `repr` of a result."""
-LONG_WORD = 64
-"""Length of a digest. A value at least this long, without a blank, is kept on one line if possible."""
+UNLIMITED = 1 << 20
+"""A width that no table reaches."""
 LONG_NAME = 14
 """Longest name that stands on the line of its numbers; a longer one gets its own line."""
 _HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -29,35 +30,100 @@ class Tabular(Protocol):
 
 def as_table(result: Tabular) -> str:
     """The `repr` of a result: the table that its command prints, under the name of its class."""
-    from rich.console import Console
-
-    console = Console(width=TABLE_WIDTH, highlight=False, color_system=None)
-    with console.capture() as text:
-        for grid in pairs(type(result).__name__, result.rows()):
-            console.print(grid)
-    return "\n".join(line.rstrip() for line in text.get().rstrip().split("\n"))
+    return "\n".join(line.plain for line in pairs(type(result).__name__, result.rows(), TABLE_WIDTH))
 
 
-def pairs(title: str, rows: Iterable[tuple[str, str]]) -> list[Table]:
-    """Tables of two columns, names and values; long values get a second table of their own."""
-    from rich.table import Table
+def pairs(title: str, rows: Iterable[tuple[str, str]], width: int | None) -> list[Text]:
+    """The lines of a table of two columns, names and values.
 
-    every = list(rows)
-    apart = [row for row in every if len(row[1]) >= LONG_WORD and " " not in row[1]]
-    grids = []
-    # A digest next to a long name would be wrapped at 80 columns, so digests get a table of their own, below.
-    for some, heading in (([row for row in every if row not in apart], escape(title)), (apart, None)):
-        if not some and heading is None:
+    Values are wrapped at `width`, but no word is broken: a value with a word that is too long for its column stands
+    below its name, over the whole width. None: nothing is wrapped.
+    """
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    every = [(visible(name), visible(value)) for name, value in rows]
+    aside = max((cell_len(name) for name, _ in every), default=0) + 2
+    lines = [Text(visible(title), style="bold")]
+    for name, value in every:
+        words = [cell_len(word) for word in value.split()]
+        if width is not None and aside + max(words, default=0) > width:
+            lines.append(Text(name, style="cyan"))
+            lines += [Text(f"  {part}") for part in _wrapped(value, width - 2)]
             continue
-        grid = Table(
-            title=heading, title_justify="left", title_style="bold", show_header=False, box=None, pad_edge=False
-        )
-        grid.add_column(style="cyan", no_wrap=True)
-        grid.add_column(overflow="fold")
-        for name, value in some:
-            grid.add_row(escape(name), escape(value))
-        grids.append(grid)
-    return grids
+        room = None if width is None else width - aside
+        for number, part in enumerate(_wrapped(value, room)):
+            before = name if number == 0 else ""
+            padding = " " * (aside - cell_len(before))
+            lines.append(Text.assemble((before, "cyan"), f"{padding}{part}"))
+    for line in lines:
+        line.rstrip()
+    return lines
+
+
+def grid_lines(grid: Table, width: int | None) -> list[Text]:
+    """The lines of a table of several columns, in which no word is broken.
+
+    If the longest words of all columns do not fit into `width` side by side, each row is shown as a list of names and
+    values instead. None: nothing is wrapped.
+    """
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.text import Text
+
+    title, grid.title = str(grid.title or ""), None
+    cells = [[Text.from_markup(str(cell)).plain for cell in column.cells] for column in grid.columns]
+    names = [Text.from_markup(str(column.header)).plain for column in grid.columns]
+    longest = [
+        max((cell_len(word) for text in (name, *some) for word in text.split()), default=1)
+        for name, some in zip(names, cells, strict=True)
+    ]
+    gaps = [gap for gap in (2, 1) if width is None or sum(longest) + gap * (len(longest) - 1) <= width]
+    if not gaps:
+        lines = [Text(title, style="bold")]
+        for row in zip(*cells, strict=True):
+            there = [(name, cell) for name, cell in zip(names, row, strict=True) if cell]
+            lines += [Text(""), *pairs("", there, width)[1:]]
+        return lines
+    grid.padding = (0, gaps[0], 0, 0)
+    wanted = [max(map(cell_len, (name, *some))) for name, some in zip(names, cells, strict=True)]
+    spare = UNLIMITED if width is None else width - sum(longest) - gaps[0] * (len(longest) - 1)
+    for column, share in zip(grid.columns, _shared(longest, wanted, spare), strict=True):
+        column.width = share
+    console = Console(width=width or UNLIMITED, highlight=False, color_system=None)
+    with console.capture() as text:
+        console.print(grid)
+    return [Text(title, style="bold"), *(Text(line.rstrip()) for line in text.get().splitlines())]
+
+
+def _shared(least: list[int], wanted: list[int], spare: int) -> list[int]:
+    """Widths of columns, at least `least` and at most `wanted`: `spare` is shared, and small wishes come first."""
+    widths = list(least)
+    order = sorted(range(len(least)), key=lambda at: wanted[at] - least[at])
+    for number, at in enumerate(order):
+        more = min(wanted[at] - least[at], spare // (len(order) - number))
+        widths[at] += more
+        spare -= more
+    return widths
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    """Text in lines of `width` at most, broken at blanks only: a longer word gets a line of its own."""
+    from rich.cells import cell_len
+
+    if width is None:
+        return text.split("\n")
+    lines: list[str] = []
+    for paragraph in text.split("\n"):
+        line = ""
+        for word in paragraph.split(" "):
+            longer = f"{line} {word}" if line else word
+            if line and cell_len(longer) > width:
+                lines.append(line)
+                longer = word
+            line = longer
+        lines.append(line)
+    return lines
 
 
 def columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

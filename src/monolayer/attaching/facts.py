@@ -19,7 +19,7 @@ ANSWERS = Manner(per="answer")
 
 def read_facts(X: Any, Y: Any = None) -> Sequences:
     """Prompts and answers from what people have: a dict, a table, a file, two lists."""
-    data = sequences_of(X, Y, like=ANSWERS)
+    data = sequences_of(X, Y, like=ANSWERS, labelled=True)
     if data.prompts is None:
         raise DataError("facts are prompts and answers, both text: a dict, a table of two columns, or two lists")
     data.check_labelled()

@@ -19,24 +19,36 @@ from monolayer.data.readers import sequences_of
 from monolayer.data.shards import files
 
 
-def asked_data(X: Any, Y: Any, lengths: Any, per: Belongs | None, unit: Unit | None, like: Manner) -> Sequences:
+def asked_data(
+    X: Any,
+    Y: Any,
+    lengths: Any,
+    per: Belongs | None,
+    unit: Unit | None,
+    like: Manner,
+    *,
+    tokens: str | None = None,
+    labels: str | None = None,
+    labelled: bool = False,
+) -> Sequences:
     """The data that the caller gave, read as the builder reads them and compared with what was given (`given.py`).
 
-    `X`, `Y`, `lengths`, `per`, `unit`: as for `memorize`. `like`: how the model reads data, for what is left out.
+    `X`, `Y`, `lengths`, `per`, `unit`, `tokens`, `labels`: as for `memorize`. `like`: how the model reads data, for
+    what is left out. `labelled`: whether labels are needed, so that pairs are keys and values.
     """
+    columns: dict[str, Any] = {"tokens": tokens, "labels": labels}
     if isinstance(X, str | os.PathLike):
         if Y is None and lengths is None:
-            return asked_files(X, per=per, unit=unit, like=like)
+            return asked_files(X, per=per, unit=unit, like=like, **columns)
         return sequences_of(X, Y, lengths=lengths)  # raises an error: a path comes without Y and lengths
     X, Y = repeatable(X), repeatable(Y)
     if per is None and like.per == "answer" and Y is None and not _is_table(X) and are_texts(X, X):
         per = "answer"  # prompts without answers: the reader raises an error
-    data = Sequences.of(X, Y, lengths=lengths, per=per, unit=unit, like=like)
+    data = Sequences.of(X, Y, lengths=lengths, per=per, unit=unit, like=like, labelled=labelled, **columns)
     cut = unit or like.unit
-    if _is_table(X):
-        confirm_table(data, X, Y, ReadOptions(cut))
-    else:
-        confirm(data, X, Y, lengths, cut or "characters")
+    options = ReadOptions(cut, **columns, per=per or like.per, pairs=labelled and Y is None)
+    if not confirm_table(data, X, Y, options):
+        confirm(data, X, Y, lengths, cut or "characters", verbatim=per == "continuation")
     return data
 
 
@@ -52,9 +64,9 @@ def asked_files(
     vocabulary: Names | None = None,
 ) -> Sequences:
     """The data in files, read by `monolayer.data.read` and compared with the files. Options are those of `read`."""
-    columns = {"format": format, "tokens": tokens, "labels": labels}
+    columns: dict[str, Any] = {"format": format, "tokens": tokens, "labels": labels}
     data = read(path, like=like, unit=unit, per=per, vocabulary=vocabulary, **columns)
-    confirm_files(data, files(path), ReadOptions(unit or (like or Manner()).unit, **columns))
+    confirm_files(data, files(path), ReadOptions(unit or (like or Manner()).unit, **columns, per=per))
     return data
 
 

@@ -95,6 +95,8 @@ def certify(
     lengths: Any = None,
     per: Belongs | None = None,
     unit: Unit | None = None,
+    tokens: str | None = None,
+    labels: str | None = None,
     tolerance: float | None = None,
     only: bool = False,
     noise: float | None = None,
@@ -104,11 +106,11 @@ def certify(
     """Whether a saved model returns the label of every point, in every evaluation that the assumptions allow.
 
     `model`: a folder, or anything with `save(folder)`: then what it writes is judged. `X`, `Y`, `lengths`, `per`,
-    `unit`: as for `memorize`; what is left out is as the model has it. A next-token model needs no labels. For an
-    approximator `X` is the function itself, NumPy in and out: the claim is about every sequence off the ramps.
-    Real answers must equal their labels, unless `tolerance` says how far off they may be. `only`: also whether the
-    readout holds nothing but these data (docs/editing.md). Of a folder that holds a certificate, a note says whether
-    weights or data have changed since.
+    `unit`, `tokens`, `labels`: as for `memorize`; what is left out is as the model has it. A next-token model needs no
+    labels. For an approximator `X` is the function itself, NumPy in and out: the claim is about every sequence off the
+    ramps. Real answers must equal their labels, unless `tolerance` says how far off they may be. `only`: also whether
+    the readout holds nothing but these data (docs/editing.md). Of a folder that holds a certificate, a note says
+    whether weights or data have changed since.
 
     For a robust model, `noise` claims it for every change of each weight by at most that share of itself, and `dtype`
     for the weights rounded to `bfloat16`, `float16` or `int8` (whole multiples of one scale per row).
@@ -118,8 +120,10 @@ def certify(
     """
     claims = Claims(tolerance, only, noise, dtype_name(dtype))
 
-    def data(names: Names | None, answers: Belongs | None) -> Sequences:
-        return asked_data(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
+    def data(names: Names | None, answers: Belongs | None, next_token: bool = False) -> Sequences:
+        like = Manner(None if names is None else names.cuts, answers)
+        columns = {"tokens": tokens, "labels": labels}
+        return asked_data(X, Y, lengths, per, unit, like, **columns, labelled=not next_token)
 
     if has_facts_attached(model):
         given = [name for name, value in claims._asdict().items() if name != "only" and value is not None]
@@ -141,11 +145,12 @@ def has_facts_attached(model: Any) -> bool:
 
 
 def _certificate_of(
-    stored: Stored | Files, X: Any, data: Callable[[Names | None, Belongs | None], Sequences], claims: Claims
+    stored: Stored | Files, X: Any, data: Callable[[Names | None, Belongs | None, bool], Sequences], claims: Claims
 ) -> Certificate:
     """The certificate of a model that was read.
 
-    `data`: reads the data of the caller, given the names of the model and what its labels belong to.
+    `data`: reads the data of the caller, given the names of the model, what its labels belong to, and whether they are
+    the next tokens.
     """
     if isinstance(stored, Files):
         _check_claims(claims, None)
@@ -159,7 +164,7 @@ def _certificate_of(
         raise DataError("an approximator is compared with its function: give that in place of data")
     if callable(X):
         return judge(stored, partial(_cells, stored, X), claims, CELL_CLAIM)
-    asked = data(stored.vocabulary, stored.config["per"])
+    asked = data(stored.vocabulary, stored.config["per"], stored.config["next_token"])
     return judge(stored, lambda: AskedData([lambda: asked]), claims)
 
 

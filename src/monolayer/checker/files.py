@@ -19,16 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.checker.given import DataComparison, confirm_arrays, confirm_rows, confirm_texts
-from monolayer.checker.rows import LABELS, ROWS, Chosen, ReadOptions, Row, choose, key, second_look
+from monolayer.checker.rows import LABELS, PROMPTS, ROWS, Chosen, ReadOptions, Row, choose, key, second_look
 from monolayer.data import Sequences
 
 LONGEST_JSON = 1 << 27
 """Most characters of a JSON file that is read as one array or object."""
 FORMAT_OF_SUFFIX = {
     **dict.fromkeys(("conll", "iob", "iob2", "bio", "bioes"), "conll"),
-    **dict.fromkeys(("jsonl", "ndjson", "json"), "jsonl"),
+    **dict.fromkeys(("jsonl", "ndjson"), "jsonl"),
     **dict.fromkeys(("parquet", "pq"), "parquet"),
-    **{name: name for name in ("conllu", "csv", "tsv", "npz")},
+    **{name: name for name in ("json", "conllu", "csv", "tsv", "npz")},
 }
 
 
@@ -39,7 +39,8 @@ def confirm_files(data: Sequences, files: list[str], options: ReadOptions) -> No
     answers = data.prompts is not None
     with second_look(", ".join(files)):
         if answers:
-            confirm_texts(data, chain.from_iterable(_rows_of_file(file, options, answers)[0] for file in files))
+            rows = chain.from_iterable(_rows_of_file(file, options, answers)[0] for file in files)
+            confirm_texts(data, rows, options.per == "continuation")
             return
         comparison = DataComparison(data)
         for file in files:
@@ -66,11 +67,13 @@ def _rows_of_file(file: str, options: ReadOptions, answers: bool) -> tuple[Itera
     if format == "parquet":
         chosen = _parquet_columns(file, options, answers)
         return chain.from_iterable(_arrow_rows(*columns) for columns in _parquet(file, chosen)), chosen.unit
-    if format != "jsonl":
+    if format == "text":
+        return ((line.rstrip("\r\n"), None) for line in _text_lines(file)), options.unit or "words"
+    if format not in ("json", "jsonl"):
         records = _records(file, tabs=format == "tsv")
         chosen = choose([name.strip() for name in next(records)], options, answers)
         return (key(chosen.of([cell or None for cell in record])) for record in records), chosen.unit
-    objects = _objects(file)
+    objects = _objects(file, document=format == "json")
     first = next(objects)
     if not isinstance(first, dict):
         return map(key, chain([first], objects)), options.unit or "words"
@@ -86,17 +89,17 @@ def _text_lines(file: str) -> Iterator[str]:
         yield from text
 
 
-def _objects(file: str) -> Iterator[Any]:
-    """The objects of JSON Lines or of one JSON array; of one JSON object of other keys than usual, its items."""
-    if Path(file.removesuffix(".gz")).suffix == ".json":
-        opened: Any = gzip.open if file.endswith(".gz") else open
-        with opened(file, "rt", encoding="utf-8") as text:
+def _objects(file: str, document: bool) -> Iterator[Any]:
+    """The objects of JSON Lines or, in a `document`, of one JSON array; of one object of unusual keys, its items."""
+    if document:
+        opened: Any = gzip.open if file.lower().endswith(".gz") else open
+        with opened(file, "rt", encoding="utf-8-sig") as text:
             start = text.read(LONGEST_JSON + 1)
         try:
             whole = json.loads(start) if len(start) <= LONGEST_JSON else None
         except ValueError:
             whole = None
-        usual = {"tokens", *LABELS, *(("prompt", "question") if isinstance(whole, dict) and len(whole) <= 2 else ())}
+        usual = {"tokens", *LABELS, *(PROMPTS if isinstance(whole, dict) and len(whole) <= 2 else ())}
         if isinstance(whole, list):
             yield from whole
             return

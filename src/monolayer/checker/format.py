@@ -109,10 +109,9 @@ def _examine_files(config: Config, row: ReadoutRow) -> None:
             plain = isinstance(entry, dict) and len(entry) == 1 and _is_count(entry.get("range"), 1)
             _demand(plain, f"{key} is neither a range nor a list of names")
     named = config["vocabulary"] == {"names": "vocabulary"}
-    _demand(
-        config["unit"] in (UNITS if named else UNITS[:1]),
-        "unit is not a way to split strings, or is given without names",
-    )
+    # Integers that are their own row numbers are not split, but may have been given without lists around them.
+    units = UNITS if named else (None, "whole") if reads_ids else (None,)
+    _demand(config["unit"] in units, "unit is not a way to split strings, or is given without names")
     script = config["script"]
     if script is not None:
         cut = named and isinstance(script, dict) and set(script) == {"unit", "window"}
@@ -197,7 +196,7 @@ def examine_names(config: Config, lists: dict[str, Any]) -> dict[str, Names | No
         if entry is None:
             found[key] = None
         elif "range" in entry:
-            found[key] = Names(range(entry["range"]))
+            found[key] = Names(range(entry["range"]), config["unit"] if key == "vocabulary" else None)
         else:
             names = lists.pop(key, None)
             good = isinstance(names, list) and len(names) > 0 and all(_is_name(name) for name in names)

@@ -9,10 +9,12 @@ compare them with.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import ItemsView, Iterable
 from itertools import chain
 from operator import ne
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 
@@ -22,12 +24,19 @@ from monolayer.errors import DataError
 CHUNK = 1 << 16
 """How many tokens are compared at a time, so that few of them are Python objects at any moment."""
 
+UNSPACED = (
+    (0xE00, 0x109F),  # Thai, Lao, Tibetan, Burmese
+    (0x1780, 0x17FF),  # Khmer
+    *((0x3040, 0x30FF), (0xFF66, 0xFF9F)),  # kana
+    *((0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF)),  # Chinese characters
+)
+"""Letters of scripts that put no spaces between words, from first to last."""
 _PLAIN = {str, int, float, bool, list, type(None)}
 
 
 def repeatable(X: Any) -> Any:
-    """`X` itself, or a list of its items if it is an iterator, which can be read only once."""
-    return list(X) if hasattr(X, "__next__") else X
+    """`X` itself, or a list of its items if it is an iterator, which can be read only once, or the items of a dict."""
+    return list(X) if hasattr(X, "__next__") or isinstance(X, ItemsView) else X
 
 
 class DataComparison:
@@ -123,14 +132,18 @@ class DataComparison:
         return self._names.setdefault(id(names), np.array(names.names, dtype=object))
 
 
-def confirm(data: Sequences, X: Any, Y: Any = None, lengths: Any = None, unit: str = "characters") -> None:
+def confirm(
+    data: Sequences, X: Any, Y: Any = None, lengths: Any = None, unit: str = "characters", verbatim: bool = False
+) -> None:
     """Raise an error unless `data` hold exactly the tokens of `X` and the labels of `Y`, in their order.
 
-    `X`, `Y`, `lengths`: arrays, tensors or lists. `unit`: how a string in the place of a sequence is cut.
+    `X`, `Y`, `lengths`: arrays, tensors or lists. `unit`: how a string in the place of a sequence is cut. `verbatim`:
+    whether answers follow their prompts without a space in between.
     """
     if data.prompts is not None and not isinstance(X, Sequences):
         prompts, answers = plain(X), plain(Y)
-        confirm_texts(data, zip(prompts, [None] * len(prompts) if answers is None else answers, strict=True))
+        rows = zip(prompts, [None] * len(prompts) if answers is None else answers, strict=True)
+        confirm_texts(data, rows, verbatim)
         return
     comparison = DataComparison(data)
     if isinstance(X, Sequences):
@@ -150,9 +163,9 @@ def confirm_arrays(comparison: DataComparison, X: Any, Y: Any, lengths: Any, uni
             labels, sizes = (None if each is None else each[some] for each in (Y, lengths))
             confirm_arrays(comparison, X[some], labels, sizes, unit)
         return
-    rows = (
-        X if _is_machine_numbers(X) else [_cut(row, unit) if isinstance(row, str) else plain(row) for row in plain(X)]
-    )
+    if unit == "whole" and _is_machine_numbers(X) and X.ndim == 1:
+        X = X[:, None]
+    rows = X if _is_machine_numbers(X) else [_sequence(row, unit) for row in plain(X)]
     sizes = plain(lengths)
     if lengths is None:
         sizes = np.full(len(rows), rows.shape[1]) if isinstance(rows, np.ndarray) else [len(row) for row in rows]
@@ -191,7 +204,7 @@ def confirm_rows(comparison: DataComparison, rows: Iterable[tuple[Any, Any]], un
             compared.clear()
 
     for text, label in rows:
-        row = _cut(text, unit) if isinstance(text, str) else plain(text)
+        row = cut(text, unit) if isinstance(text, str) else plain(text)
         sizes.append(len(row))
         tokens += row
         labels += _per_token(plain(label), len(row)) if by_token else [plain(label)]
@@ -200,15 +213,28 @@ def confirm_rows(comparison: DataComparison, rows: Iterable[tuple[Any, Any]], un
     compare()
 
 
-def confirm_texts(data: Sequences, rows: Iterable[tuple[Any, Any]]) -> None:
-    """Compare prompts and answers with rows of both. Text is cut without loss, so what was read must give it back."""
+def confirm_texts(data: Sequences, rows: Iterable[tuple[Any, Any]], verbatim: bool = False) -> None:
+    """Compare prompts and answers with rows of both. Text is cut without loss, so what was read must give it back.
+
+    Unless `verbatim`, an answer has a space in front wherever prose would have one (docs/stock.md).
+    """
     count = 0
     for row, (prompt, answer) in enumerate(rows):
         two, count = (prompt, "" if _none(answer) else answer), row + 1
+        if two[1] and not verbatim and _needs_space(*two):
+            two = prompt, " " + answer
         if row < len(data) and data.texts(row) != two:
             raise fault(f"prompt and answer of sequence {row} were given as {two!r} and read as {data.texts(row)!r}")
     if count != len(data):
         raise fault(f"{count} prompts were given and {len(data)} were read")
+
+
+def _needs_space(prompt: str, answer: str) -> bool:
+    """Whether prose would have a space between the two: not after or before one, before punctuation, or in scripts
+    that put no spaces between words."""
+    two = prompt[-1] + answer[0]
+    unspaced = any(low <= ord(letter) <= high for letter in two for low, high in UNSPACED)
+    return not (re.search(r"\s", two) or category(two[1])[0] == "P" or unspaced)
 
 
 def _per_token(label: Any, count: int) -> list[Any]:
@@ -224,7 +250,15 @@ def _per_token(label: Any, count: int) -> list[Any]:
     return labels
 
 
-def _cut(text: str, unit: str) -> list[str]:
+def _sequence(row: Any, unit: str) -> Any:
+    """The tokens of one sequence: a string is cut, and a lone integer is one token."""
+    if isinstance(row, str):
+        return cut(row, unit)
+    found = plain(row)
+    return [found] if isinstance(found, int) else found
+
+
+def cut(text: str, unit: str) -> list[str]:
     """The tokens of a text: its words, the text as a whole, or its characters."""
     return text.split() if unit == "words" else [text] if unit == "whole" else list(text)
 

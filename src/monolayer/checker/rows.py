@@ -16,6 +16,7 @@ from monolayer.checker.given import (
     confirm_labels,
     confirm_rows,
     confirm_texts,
+    cut,
     fault,
     plain,
 )
@@ -26,6 +27,8 @@ ROWS = 512
 """How many rows of a table are Python objects at a time."""
 LABELS = ("label", "labels", "ner_tags", "tags")
 """Usual names of a column of labels."""
+PROMPTS = ("prompt", "question", "prompts", "questions")
+ANSWERS = ("completion", "answer", "completions", "answers")
 Row = tuple[Any, Any]
 """A sequence or text, and its label or labels."""
 
@@ -38,6 +41,9 @@ class ReadOptions:
     format: str | None = None
     tokens: str | None = None
     labels: str | None = None
+    per: str | None = None
+    pairs: bool = False
+    """Whether labels are needed and come with `X`, so that pairs are keys and values."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +69,9 @@ def choose(names: list[str], options: ReadOptions, answers: bool, unit: str = "w
         found = [options.tokens or "tokens", options.labels or (usual[0] if usual else None)]
     else:
         unit, found = "words", [*names[:2], None][:2]
-        asked = [name for name in names if name in ("prompt", "question", "completion", "answer")]
+        asked = [name for name in names if name in (*PROMPTS, *ANSWERS)]
         if answers and asked:
-            found = [*sorted(asked, key=lambda name: name in ("completion", "answer")), None][:2]
+            found = [*sorted(asked, key=lambda name: name in ANSWERS), None][:2]
     for name in found:
         if name is not None and names.count(name) != 1:
             raise fault(f"the column {name!r} was read, and {names.count(name)} columns have this name")
@@ -77,23 +83,74 @@ def choose(names: list[str], options: ReadOptions, answers: bool, unit: str = "w
 # -- dicts and tables ----------------------------------------------------------------------------------
 
 
-def confirm_table(data: Sequences, X: Any, Y: Any, options: ReadOptions) -> None:
-    """Raise an error unless `data` hold exactly what the dict or table `X` holds, with the labels `Y` if given."""
+def confirm_table(data: Sequences, X: Any, Y: Any, options: ReadOptions) -> bool:
+    """Raise an error unless `data` hold exactly what the dict, table or pairs `X` hold, with the labels `Y` if given.
+
+    False, and nothing is compared, if `X` is none of these.
+    """
+    if isinstance(X, Sequences):
+        return False
     with second_look(f"the {type(X).__name__}"):
-        comparison, unit = DataComparison(data), options.unit or "words"
-        if isinstance(X, Mapping):
-            rows: Iterable[Row] = map(key, X.items())
-        else:
-            names = [str(name) for name in getattr(X, "column_names", None) or X.columns]
-            chosen = choose(names, options, data.prompts is not None)
-            rows, unit = map(key, _table(X, chosen)), chosen.unit
-        if data.prompts is not None:
-            confirm_texts(data, rows)
-            return
+        answers = data.prompts is not None
+        read = _rows_of_shape(X, options, answers)
+        if read is None:
+            return False
+        rows, unit = map(key, read[0]), read[1]
+        if answers:
+            confirm_texts(data, rows, options.per == "continuation")
+            return True
+        comparison = DataComparison(data)
         confirm_rows(comparison, rows, unit, labelled=Y is None)
         if Y is not None:
             confirm_labels(comparison, Y, data.lengths.tolist())
         comparison.finish()
+    return True
+
+
+def _rows_of_shape(X: Any, options: ReadOptions, answers: bool) -> tuple[Iterable[Row], str] | None:
+    """The rows of a dict, a table, a list of dicts, pairs or a Series, and how text in them is cut; None for others."""
+    unit = options.unit or "words"
+    if isinstance(X, Mapping):
+        if not _is_columns(X, options):
+            return X.items(), unit
+        chosen = choose(list(X), options, answers)
+        columns = [plain(value) for value in X.values()]
+        return map(chosen.of, zip(*columns, strict=True)), chosen.unit
+    if hasattr(X, "get_chunks") and str(X.dtype).startswith("Struct"):  # a Series of Polars with fields
+        X = X.struct.unnest()
+    names = getattr(X, "column_names", None)
+    names = getattr(X, "columns", None) if names is None else names
+    if names is not None:
+        chosen = choose([str(name) for name in names], options, answers)
+        return _table(X, chosen), chosen.unit
+    if isinstance(X, list | tuple) and X and isinstance(X[0], Mapping):
+        names = [str(name) for name in X[0]]
+        chosen = choose(names, options, answers, "characters")
+        cells = ({str(name): value for name, value in row.items()} for row in X)
+        return (chosen.of([row.get(name) for name in names]) for row in cells), chosen.unit
+    if options.pairs and hasattr(X, "iloc"):  # a Series of pandas; without a name, whole numbers only count its rows
+        counts = list(X.index.names) == [None] and str(X.index.dtype).lstrip("u").startswith("int")
+        return None if counts else (X.items(), unit)
+    if options.pairs and isinstance(X, list | tuple) and all(isinstance(row, tuple) and len(row) == 2 for row in X):
+        return X, unit
+    return None
+
+
+def _is_columns(mapping: Mapping[Any, Any], options: ReadOptions) -> bool:
+    """Whether a dict holds columns by name. Otherwise each value is the label, or the labels, of its key."""
+    if options.tokens or options.labels:
+        return True
+    if isinstance(next(iter(mapping.values()), None), str | int | float):
+        return False
+    values = {name: plain(value) for name, value in mapping.items()}
+    if not all(isinstance(name, str) and isinstance(value, list | tuple) for name, value in values.items()):
+        return False
+    if "tokens" in values or (len(values) == 2 and set(values) & set(PROMPTS) and set(values) & set(ANSWERS)):
+        return True
+    if all(isinstance(plain(one), int | float) for value in values.values() for one in value):
+        return False  # a real vector for each key
+    by_word = all(len(cut(name, options.unit or "words")) == len(value) for name, value in values.items())
+    return not (by_word and options.per == "token")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from monolayer.cli.console import app, complain, show_traceback
+from monolayer.cli.console import app, complain, err, out, show_traceback
 from monolayer.errors import MonolayerError
 
 __all__ = ["app", "main"]
@@ -22,6 +22,8 @@ for _module in (
 ):
     import_module(f"monolayer.cli.{_module}")
 
+PROGRAM, COMPLETING = "monolayer", "_MONOLAYER_COMPLETE"
+"""The name of the command, and the environment variable by which a shell asks it how a line may go on."""
 BAD_INPUT, UNEXPECTED, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141
 # Every usage error is a ClickException. Its module differs between versions of typer, so it is found by name.
 _UsageError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -43,8 +45,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in words[: words.index("--") if "--" in words else None]
     if debug:
         words.remove("--debug")  # it may appear anywhere, also after the command
+    for console in (out, err):
+        console.soft_wrap = not console.is_terminal  # whatever is piped is not wrapped
     try:
-        code = app(args=words, standalone_mode=False)
+        code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
         code = code if isinstance(code, int) else 0
         sys.stdout.flush()  # now, while a closed pipe or a full disk can still be reported
     except MonolayerError as error:
@@ -52,8 +56,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except typer.Exit as leaving:
         code = leaving.exit_code
     except _UsageError as usage:
-        usage.show()
-        return BAD_INPUT
+        return _misused(usage)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except BrokenPipeError:
@@ -62,6 +65,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         # typer and rich turn a closed pipe into exit(1), which would mean refuted; a user's function may call exit too.
         if isinstance(leaving.__context__, BrokenPipeError):
             return _drop_output(CLOSED_PIPE)
+        if COMPLETING in os.environ and isinstance(leaving.code, int):  # the shell asked typer for words to offer
+            return leaving.code
         return _fail(UNEXPECTED, f"internal error: unexpected exit({leaving.code!r})", debug)
     except OSError as error:
         said = f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
@@ -77,6 +82,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
     if code == INTERRUPTED:  # some versions of typer turn Ctrl-C into this code themselves
         complain("interrupted; nothing is half-written")
     return code
+
+
+def _misused(usage: Any) -> int:
+    """Report arguments that the command does not take, as one error in the style of all others."""
+    if not usage.format_message():  # no arguments at all: typer shows the help
+        usage.show()
+        return BAD_INPUT
+    context = getattr(usage, "ctx", None)
+    way_out = "" if context is None else f". {context.command_path} --help lists what it takes"
+    complain(f"{usage.format_message().rstrip('.')}{way_out}")
+    return BAD_INPUT
 
 
 def _fail(code: int, message: str, debug: bool) -> int:

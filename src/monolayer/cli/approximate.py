@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from monolayer.cli.building import Positions
-from monolayer.cli.console import FactsByName, Json, Overwrite, app, progress, show
+from monolayer.cli.building import Positions, next_steps
+from monolayer.cli.console import FactsByName, Json, Overwrite, app, output, progress, show
 from monolayer.errors import DataError
 from monolayer.table import number
 
@@ -26,7 +29,8 @@ def approximate(
     function: Annotated[
         str,
         typer.Argument(
-            help="A built-in function (`list` prints them), or module:function, which takes batches (B, n, d)."
+            help="A built-in function (`list` prints them), or module:function or file.py:function, which takes "
+            "batches (B, n, d)."
         ),
     ],
     dim: Annotated[int, typer.Option(help="Coordinates per token.")] = 1,
@@ -44,7 +48,7 @@ def approximate(
     lipschitz: Annotated[
         float | None, typer.Option(help="Lipschitz constant in the sup norm; known for built-in functions.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder to write the model to.")] = None,
+    out: Annotated[Path | None, output("Folder to write the model to.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed and platform, same bits.", min=0)] = 0,
     device: Annotated[str | None, typer.Option(help="Device to run on, for example cuda.")] = None,
     overwrite: Overwrite = False,
@@ -79,6 +83,8 @@ def approximate(
     facts = _facts_of_cells(model) if norm == "mean" else _facts_of_knots(model)
     facts |= {"measured": measured, "seconds": seconds, "seconds_predict": found.seconds}
     show(as_json, {"function": function, "folder": out and str(out), **facts}, function, _rows_of_facts(facts))
+    if out is not None and not as_json:
+        next_steps(out, [function], "verify", "inspect")
 
 
 def is_function(name: str) -> bool:
@@ -94,19 +100,52 @@ def load_function(name: str) -> Callable[[Any], Any]:
 
     if name in TARGETS:
         return TARGETS[name]
-    module, _, attribute = name.partition(":")
+    module, _, attribute = name.rpartition(":")
     if not module or not attribute:
-        raise DataError(f"{name!r} is not a built-in function ({', '.join(TARGETS)}); give your own as module:function")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # a module in the working folder, as `python -m` would find it
+        raise DataError(
+            f"{name!r} is not a built-in function ({', '.join(TARGETS)}); give your own as module:function or "
+            "file.py:function"
+        )
     try:
-        found: Any = importlib.import_module(module)
+        found: Any = _imported(module)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise DataError(f"{name} cannot be loaded: {error}") from None
+    except Exception as error:  # whatever the user's code raises is about that code
+        raise DataError(f"{name} cannot be loaded: {type(error).__name__}: {error}{_line_of(error)}") from None
     loaded: Callable[[Any], Any] = found
     return loaded
+
+
+def _imported(module: str) -> ModuleType:
+    """A module by its name, as `python -m` would find it, or by the path of its file."""
+    file = Path(module)
+    folder = file.absolute().parent if file.suffix == ".py" else Path.cwd()
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))  # modules beside it can be imported
+    if file.suffix != ".py":
+        return importlib.import_module(module)
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None  # the suffix is that of Python
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def _line_of(error: Exception) -> str:
+    """Where in the user's own code an error arose, as ' (file, line 3: the code)'; nothing if it arose elsewhere."""
+    if isinstance(error, SyntaxError):
+        return ""  # its text names file and line
+    standard = Path(importlib.__file__).parent.parent
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename != __file__
+        and not frame.filename.startswith("<frozen")
+        and "site-packages" not in frame.filename
+        and not Path(frame.filename).is_relative_to(standard)
+    ]
+    return f" ({own[-1].filename}, line {own[-1].lineno}: {own[-1].line})" if own else ""
 
 
 def _facts_of_cells(model: Monolayer) -> FactsByName:

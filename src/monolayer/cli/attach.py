@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from monolayer.cli.building import next_steps
-from monolayer.cli.console import Json, Overwrite, app, flag, print_json, progress, show, table
+from monolayer.cli.console import Json, Overwrite, app, flag, output, print_json, progress, show, table
 from monolayer.cli.proof import EXIT
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
 
@@ -21,7 +21,7 @@ def attach(
         Path, typer.Argument(help="Folder of a causal language model with its tokenizer (docs/attach.md).")
     ],
     data: Data,
-    out: Annotated[Path, typer.Option(help="Folder to write the model with the facts to.")],
+    out: Annotated[Path, output("Folder to write the model with the facts to.")],
     radius: Annotated[
         float | None,
         typer.Option(help="How near a state must be to a stored one, as 1 − cos; by default 2^-14 or more."),
@@ -75,7 +75,7 @@ def attach(
 @app.command()
 def detach(
     folder: Annotated[Path, typer.Argument(help="A folder that facts were attached to.")],
-    out: Annotated[Path, typer.Option(help="Folder to write the host to; it must not exist.")],
+    out: Annotated[Path, output("Folder to write the host to; it must not exist.")],
     as_json: Json = False,
 ) -> None:
     """Write the host of FOLDER, without the facts: its files as they were before facts were attached, byte for byte."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from monolayer.cli.console import FactsByName, flag
+from monolayer.cli.console import FactsByName, flag, output
 from monolayer.cli.console import out as console
 from monolayer.table import Progress, escape, number, plural
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from monolayer.model.card import Summary
     from monolayer.model.monolayer import Monolayer
 
-OutFolder = Annotated[Path, typer.Option(help="Folder to write the model to.")]
+OutFolder = Annotated[Path, output("Folder to write the model to.")]
 Positions = Annotated[bool, flag("--positions", "Let the order of tokens matter.")]
 Causal = Annotated[
     bool,

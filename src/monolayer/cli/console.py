@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -19,7 +19,11 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from monolayer.errors import DataError
-from monolayer.table import Progress, escape, pairs, visible, visible_json
+from monolayer.table import Progress, escape, grid_lines, pairs, visible, visible_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -30,11 +34,15 @@ def flag(name: str, help: str) -> Any:
     return typer.Option(name, help=help, metavar="")
 
 
+def output(help: str) -> Any:
+    """The option for where a command writes its result, which every command spells alike."""
+    return typer.Option("--out", "-o", help=help)
+
+
 app = typer.Typer(
     name="monolayer",
     help="Build one-layer, rank-1 Transformers that return every label of a dataset. No training.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -92,8 +100,22 @@ def show_traceback() -> None:
 
 def table(title: str, rows: Iterable[tuple[str, str]]) -> None:
     """Print a table of two columns, names and values."""
-    for grid in pairs(title, rows):
-        out.print(grid)
+    _print_lines(pairs(title, rows, _width()))
+
+
+def print_grid(grid: Table) -> None:
+    """Print a table of several columns."""
+    _print_lines(grid_lines(grid, _width()))
+
+
+def _width() -> int | None:
+    """The width at which text is wrapped: that of the terminal. None: the output goes elsewhere, and is not wrapped."""
+    return out.width if out.is_terminal else None
+
+
+def _print_lines(lines: list[Text]) -> None:
+    for line in lines:
+        out.print(line, soft_wrap=True)
 
 
 def show(as_json: bool, value: object, title: str, rows: Iterable[tuple[str, str]]) -> None:

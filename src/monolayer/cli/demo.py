@@ -6,10 +6,8 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from monolayer.cli.building import checked, checked_rows
-from monolayer.cli.console import FactsByName, Json, app, flag, out, print_json, progress, table
+from monolayer.cli.console import FactsByName, Json, app, flag, out, output, print_json, progress, table
 from monolayer.errors import DataError
 from monolayer.table import escape
 
@@ -19,7 +17,7 @@ SHOWN_PHRASES = ("你好", "银行", "行走", "音乐", "快乐", "长城", "�
 
 @app.command()
 def demo(
-    save: Annotated[Path | None, typer.Option("--out", help="Also save the model to this folder.")] = None,
+    save: Annotated[Path | None, output("Also save the model to this folder.")] = None,
     tiny: Annotated[bool, flag("--tiny", "Use the few built-in phrases, even if the dictionary is installed.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monolayer.cli.console import Json, Overwrite, app, check_file, progress, show
+from monolayer.cli.console import Json, Overwrite, app, check_file, output, progress, show
 from monolayer.cli.proof import EXIT
 from monolayer.cli.reading import PLAIN, AnyModelFolder, Reading, reads
 from monolayer.errors import DataError
@@ -16,7 +16,7 @@ from monolayer.errors import DataError
 FactsFile = Annotated[
     str, typer.Argument(help="A data file with the facts (formats: docs/data.md), or - for standard input.")
 ]
-NewModelFolder = Annotated[Path, typer.Option(help="Folder to write the new model to.")]
+NewModelFolder = Annotated[Path, output("Folder to write the new model to.")]
 Known = Annotated[
     str | None,
     typer.Option("--data", help="All the data that the model was built from, including later edits."),

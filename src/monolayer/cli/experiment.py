@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monolayer.cli.console import Json, app, err, flag, out, print_json, progress, wrote
+from monolayer.cli.console import Json, app, err, flag, out, output, print_json, progress, wrote
 from monolayer.errors import DataError
 from monolayer.table import escape
 
@@ -17,7 +17,7 @@ def experiment(
     name: Annotated[
         str, typer.Argument(help="Name of an experiment, or all; `monolayer experiment list` prints the names.")
     ],
-    folder: Annotated[Path | None, typer.Option("--out", help="Folder for the results and the report.")] = None,
+    folder: Annotated[Path | None, output("Folder for the results and the report.")] = None,
     full: Annotated[
         bool, flag("--full", "Use larger sizes: each experiment takes minutes rather than seconds.")
     ] = False,

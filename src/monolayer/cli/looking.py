@@ -17,6 +17,8 @@ from monolayer.cli.console import (
     check_file,
     err,
     out,
+    output,
+    print_grid,
     print_json,
     progress,
     show,
@@ -169,7 +171,7 @@ def explain(
     if as_json:
         print_json({"folder": str(folder), "sequences": found.json()})
         return
-    out.print(found.table())
+    print_grid(found.table())
     if first < len(sequences):
         err.print(f"{first:,} of {len(sequences):,} sequences; --first shows more")
 
@@ -206,7 +208,7 @@ def locate(
     if as_json:
         print_json({"folder": str(folder), **found.to_json()})
         return
-    out.print(found.table(first))
+    print_grid(found.table(first))
     if first < len(found):
         err.print(f"{first:,} of {plural(len(found), 'fact')}; --first shows more")
 
@@ -214,7 +216,7 @@ def locate(
 @app.command()
 @reads
 def page(
-    file: Annotated[Path, typer.Option("--out", help="HTML file to write.")],
+    file: Annotated[Path, output("HTML file to write.")],
     folder: Annotated[
         Path | None,
         typer.Argument(help="A saved model; without one, the page builds a model from facts that you type."),
@@ -237,6 +239,8 @@ def page(
     from monolayer.page import page as write
 
     check_file(file, overwrite)
+    if folder is not None:
+        _check_has_page(folder)
     if folder is None and data is not None:
         raise DataError("--data goes with a model: give its folder, or leave --data out for a page that builds")
     model, title = (None, "monolayer") if folder is None else (load_monolayer(folder), folder.resolve().name)
@@ -255,6 +259,22 @@ def page(
         with new_file(file) as page_file:
             page_file.write(text)
     said = "" if verdict is None else f"; the labels of its examples are {verdict}"
-    if model is not None and data is None:  # random sequences were never memorized, so their answers mean nothing
+    if model is not None and data is None and model.card.script is not None:
+        said = "; its examples are places of the text that it recites"
+    elif model is not None and data is None:  # random sequences were never memorized, so their answers mean nothing
         said = "; its examples are drawn at random: --data takes them from your data"
     wrote(as_json, {"folder": folder and str(folder), "page": str(file), "verdict": verdict}, file, said)
+
+
+def _check_has_page(folder: Path) -> None:
+    """Refuse a folder for transformers, and say what runs it in a browser."""
+    from monolayer.huggingface.manifest import is_attached
+    from monolayer.huggingface.opened import stock_files
+    from monolayer.stock.card import in_a_browser
+    from monolayer.stock.folder import StockModel
+
+    files = stock_files(folder)
+    if files is not None:
+        raise DataError(f"a page runs models of monolayer's own; {in_a_browser(StockModel.of(files).facts, folder)}")
+    if is_attached(folder):
+        raise DataError(f"a page runs models of monolayer's own, and {folder} is a language model: use transformers")

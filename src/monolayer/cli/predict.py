@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -23,10 +25,11 @@ from monolayer.cli.console import (
     err,
     flag,
     json_text,
+    output,
     print_json,
     progress,
 )
-from monolayer.cli.reading import PLAIN, Data, ModelFolder, Reading, reads
+from monolayer.cli.reading import PLAIN, MaybeData, ModelFolder, Reading, reads, sequences_of_texts
 from monolayer.errors import DataError
 from monolayer.table import Progress, plural
 
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from monolayer.arrays import Bools
     from monolayer.cli.reading import Answering
     from monolayer.data import Sequences
+    from monolayer.data.plain import Given
 
     Answers: TypeAlias = "NDArray[np.generic] | list[str | None]"  # label values, or texts after prompts
 
@@ -45,8 +49,13 @@ if TYPE_CHECKING:
 @reads
 def predict(
     folder: ModelFolder,
-    data: Data,
-    out: Annotated[Path | None, typer.Option(help="File to write to instead of standard output.")] = None,
+    data: MaybeData = None,
+    text: Annotated[
+        list[str] | None, typer.Option(help="A sequence, key or prompt to answer; may be given several times.")
+    ] = None,
+    out: Annotated[
+        Path | None, output("File to write to instead of standard output: CSV if it ends in .csv, else JSON Lines.")
+    ] = None,
     dense: Annotated[bool, flag("--dense", "Run the whole network, without the shortcut.")] = False,
     strict: Annotated[
         bool,
@@ -62,6 +71,8 @@ def predict(
 ) -> None:
     """Answer the sequences of DATA: prints one JSON object per line and, if DATA has labels, how many are right.
 
+    Instead of DATA, --text gives what to ask; `monolayer predict MODEL - --format text` asks each line of standard
+    input. A CSV file has one row per sequence: its key as it was given, the answer, and the error if there is none.
     A sequence with a token that the model does not know, or has forgotten, gets an error in place of its labels.
     With --strict, every answer says whether it was seen, and is null where it was not.
     A language model with facts attached goes on from each prompt up to its end token, by generate if transformers are
@@ -72,17 +83,28 @@ def predict(
     from monolayer.data.shards import files
     from monolayer.stock.folder import load
 
+    if bool(data) == bool(text):
+        raise DataError("say what to answer in exactly one way: DATA, or --text")
     if out is not None:
         check_file(out, overwrite)
         out.parent.mkdir(parents=True, exist_ok=True)
     model = load(folder, device=device)
     asking = _asking(model, dense=dense, strict=strict, device=device)
     totals, comparisons, kept = _Totals(), list[_Comparison](), list[JsonObject]()
+    table = out is not None and out.suffix.lower() == ".csv"
     with nullcontext(None if as_json else sys.stdout) if out is None else new_file(out) as file:
-        for shard in files(data):  # one at a time: of many, no more than one need fit into memory
+        rows = csv.writer(file, lineterminator="\n") if table and file is not None else None
+        if rows is not None:
+            rows.writerow(["key", "answer", *(["seen"] if strict else []), "error"])
+        for shard in files(data) if data else [""]:  # one at a time: of many, no more than one need fit into memory
+            keys: list[Given] | None = [] if table else None
             with progress(as_json) as step:
-                sequences = reading.read(shard, step, model, known=False)
+                if text:
+                    sequences, keys = sequences_of_texts(model, text, reading), [*text]
+                else:
+                    sequences = reading.read(shard, step, model, known=False, keys=keys)
                 answered = _ask(model, asking, sequences, step, strict)
+            given = iter(keys or ())
             totals.sequences += len(sequences)
             totals.refused += len(answered.refused)
             if answered.compared is not None:
@@ -91,7 +113,9 @@ def predict(
                 if strict:
                     seen = answer["seen"]
                     totals.unseen += not (all(seen) if isinstance(seen, list) else seen)
-                if file is None:
+                if rows is not None:
+                    rows.writerow(_csv_row(answer, next(given, None), strict))
+                elif file is None:
                     kept.append(answer)
                 else:
                     file.write(json_text(answer, file) + "\n")
@@ -197,6 +221,15 @@ def _answer_per_sequence(
         return map(_Answer, names, flags)
     cuts = list(pairwise(encoded.offsets.tolist()))
     return (_Answer(names[start:end], flags[start:end]) for start, end in cuts)
+
+
+def _csv_row(answer: JsonObject, given: Given, strict: bool) -> list[object]:
+    """A row of the CSV file; `given`: the key as it was given, None if the tokens are all there is. Lists are JSON."""
+    given = answer.get("tokens", answer.get("prompt")) if given is None else given
+    said = answer.get("answer", answer.get("label", answer.get("labels")))
+    seen = [json.dumps(answer["seen"])] if strict else []
+    cells = [given, said, *seen, answer.get("error")]
+    return [json.dumps(cell, ensure_ascii=False) if isinstance(cell, list | dict) else cell for cell in cells]
 
 
 def _json_answers(model: Answering, sequences: Sequences, answered: _Answered, strict: bool) -> Iterator[JsonObject]:

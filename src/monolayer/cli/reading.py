@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import wraps
@@ -13,6 +14,7 @@ import typer
 
 from monolayer.data.labels import Belongs
 from monolayer.data.names import Unit
+from monolayer.errors import DataError
 from monolayer.table import Progress
 
 if TYPE_CHECKING:
@@ -30,13 +32,11 @@ if TYPE_CHECKING:
 
 ModelFolder = Annotated[Path, typer.Argument(help="A saved model.")]
 AnyModelFolder = Annotated[Path, typer.Argument(help="A saved model, or a stock folder.")]
-Data = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="DATA...",
-        help="Data files (formats: docs/data.md), or patterns such as 'shards/*.csv'; -: standard input.",
-    ),
-]
+_DATA = typer.Argument(
+    metavar="DATA...", help="Data files (formats: docs/data.md), or patterns such as 'shards/*.csv'; -: standard input."
+)
+Data = Annotated[list[str], _DATA]
+MaybeData = Annotated[list[str] | None, _DATA]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,10 @@ class Reading:
 
     format: Annotated[
         str | None,
-        typer.Option(help="jsonl, conll, conllu, csv, tsv, parquet or npz; by default the file name decides."),
+        typer.Option(
+            help="jsonl, json, conll, conllu, csv, tsv, parquet, npz or text (one sequence per "
+            "line); by default the file name decides."
+        ),
     ] = None
     tokens: Annotated[str | None, typer.Option(help="Column that holds the tokens.")] = None
     labels: Annotated[str | None, typer.Option(help="Column that holds the labels.")] = None
@@ -58,8 +61,8 @@ class Reading:
     per: Annotated[
         Belongs | None,
         typer.Option(
-            help="What a label belongs to: token or sequence; answer: the data are prompts and answers. Inferred from "
-            "the data by default.",
+            help="What a label belongs to: token or sequence; answer: the data are prompts and answers; continuation: "
+            "answers without a space in front. Inferred from the data by default.",
         ),
     ] = None
 
@@ -75,11 +78,13 @@ class Reading:
         model: Answering | Manner | None = None,
         known: bool = True,
         proved: bool = False,
+        keys: list[Any] | None = None,
     ) -> Sequences:
         """Read data files. `model` decides what the options leave open.
 
         With a model and `known`, a token that the model lacks is an error. With `proved`, a proof about the data
-        follows, so they are compared with the files once more.
+        follows, so they are compared with the files once more. `keys` gets every key as it was given, if the file has
+        text or lists.
         """
         from monolayer.checker.asked import asked_files
         from monolayer.data import read as read_once
@@ -93,7 +98,37 @@ class Reading:
         if card.script is not None and self.format is None and text is not None:
             return windows_of_file(text, card.script)
         names = card.vocabulary if known else None
-        return read(data, vocabulary=names, like=card.manner, **self.keywords)
+        kept: dict[str, Any] = {} if keys is None else {"keys": keys}
+        found = read(data, vocabulary=names, like=card.manner, **self.keywords, **kept)
+        return in_numbers(model, found) if self.format == "text" else found
+
+
+def sequences_of_texts(model: Answering, texts: list[str], reading: Reading) -> Sequences:
+    """Texts from the command line as sequences, split as the model splits strings."""
+    from monolayer.data import Sequences
+
+    card, unit = model.card, reading.unit
+    if card.script is not None and unit is None:
+        return Sequences.of([card.script.split(text) for text in texts])
+    if card.prompts:
+        return Sequences.of(texts, per="answer")
+    if card.vocabulary is None:
+        raise DataError("the model takes vectors, which --text cannot give: pass a data file")
+    return in_numbers(model, Sequences.of(texts, unit=unit or card.vocabulary.cuts or "words"))
+
+
+def in_numbers(model: Answering, data: Sequences) -> Sequences:
+    """`data` from text, whose tokens are strings, with integers in their place if those of the model are integers."""
+    from monolayer.data import Sequences
+
+    names = model.card.vocabulary
+    if names is None or not names.integers or data.vocabulary is None or data.vocabulary.integers:
+        return data
+    words = [row.tolist() for row in data.split(data.vocabulary.decode(data.tokens))]
+    odd = next((word for row in words for word in row if re.fullmatch("[0-9]+", word.strip()) is None), None)
+    if odd is not None:
+        raise DataError(f"{odd!r} is not a whole number, and the tokens of the model are integers")
+    return Sequences.of([[int(word) for word in row] for row in words])
 
 
 PLAIN = Reading()
@@ -128,8 +163,11 @@ def manner(stored: Stored | Files) -> Manner:
     from monolayer.huggingface.opened import Files
     from monolayer.huggingface.reading import asked_as
 
-    names, per = asked_as(stored) if isinstance(stored, Files) else (stored.vocabulary, stored.config.get("per"))
-    return Manner(None if names is None else names.cuts, per)
+    if isinstance(stored, Files):
+        asked = asked_as(stored)
+        return Manner(None if asked.names is None else asked.names.cuts, asked.per)
+    names = stored.vocabulary
+    return Manner(None if names is None else names.cuts, stored.config.get("per"))
 
 
 def only_text(data: str | list[str]) -> str | None:

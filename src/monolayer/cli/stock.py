@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from monolayer.cli.building import ConflictRule, DtypeChoice, OutFolder, Positions, Seed, given, next_steps
-from monolayer.cli.console import Json, Overwrite, app, flag, print_json, progress, table, wrote
+from monolayer.cli.console import Json, Overwrite, app, flag, output, print_json, progress, table, wrote
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.table import Progress
 
@@ -78,7 +78,7 @@ def memorize_as(
 def export(
     folder: Annotated[Path, typer.Argument(help="A saved model of ids or strings.")],
     to: Annotated[str, typer.Option(help=f"{ARCHITECTURE_NAMES} With --part readout: onnx.")],
-    out: Annotated[Path, typer.Option(help="Folder to write the stock model to; with --part, the file.")],
+    out: Annotated[Path, output("Folder to write the stock model to; with --part, the file.")],
     data: Annotated[
         list[str] | None,
         typer.Argument(help="The sequences to answer, labelled or not; not needed for a model that recites a text."),

@@ -128,7 +128,9 @@ def survey(work: Work, reading: JsonObject, options: Options) -> BuildState:
         one, two = str(facts[0]["kinds"][0]), str(fact["kinds"][0])
         if one != two:
             raise strangers(files[0], one, file, two)
-    unit: Any = str(facts[0]["unit"][0]) or None
+    # Strings are split alike in all files (`kinds`); integers are whole only if they are so in every file.
+    units: set[Any] = {str(fact["unit"][0]) or None for fact in facts}
+    unit = units.pop() if len(units) == 1 else None
     reals, own = int(facts[0]["reals"]), "label_names" in facts[0]
     next_token = not reals and not own
     per: Per = "token" if "last" in facts[0] else "sequence"

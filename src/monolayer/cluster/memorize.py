@@ -73,7 +73,7 @@ def memorize_files(
     check_seed(seed)
     check_temperature(temperature)
     check_per(per)
-    if str(per) == "answer":
+    if str(per) in ("answer", "continuation"):
         raise DataError("prompts and answers are for memorize_as: per='token' or 'sequence' here")
     if rank != "auto" and not (type(rank) is int and rank >= 1):
         raise DataError(f"rank must be a whole number from 1, or 'auto', not {rank!r}")

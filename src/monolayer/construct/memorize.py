@@ -38,6 +38,8 @@ def memorize(
     lengths: Any = None,
     per: Per | None = None,
     unit: Unit | None = None,
+    tokens: str | None = None,
+    labels: str | None = None,
     positions: bool = False,
     causal: bool = False,
     temperature: float | None = None,
@@ -56,12 +58,13 @@ def memorize(
 
     The data:
 
-    - `X`: ids `(N, n)`, vectors `(N, n, d)`, lists of any lengths, strings, a table (pandas, Polars), a dict, a data
-      file, or `Sequences`.
+    - `X`: ids `(N, n)`, vectors `(N, n, d)`, lists of any lengths, strings, a table (pandas, Polars), a dict, pairs of
+      a key and its value, a list of dicts, a Series with an index, a data file, or `Sequences`.
     - `Y`: one label per token or one per sequence; classes (integers, strings) or real numbers.
     - `lengths` `(N,)`: how many tokens each row of a padded array has; the rest of the row is ignored.
     - `per`: whether labels belong to a `token` or to a `sequence`; None: decided by their shape (`Sequences.of`).
     - `unit`: how to split strings, into `characters`, into `words`, or not at all (`whole`); the model remembers it.
+    - `tokens`, `labels`: names of the columns to read, if `X` is a table or a file with other columns besides.
     - `on_conflict`: what to do where equal tokens in equal contexts have different labels: `error`, or the `majority`
       or the `first` label wins.
 
@@ -117,6 +120,7 @@ def memorize(
 
     # Ids and classes that lie on a device are built there; everything else is read like any other data.
     plain = lengths is None and draw is None and not (robust or fingerprint) and elsewhere(X)
+    plain = plain and tokens is None and labels is None
     there = on_device(X, Y, per, causal) if plain else None
     if there is not None:
         ids, target = there
@@ -127,7 +131,18 @@ def memorize(
         return model
 
     report("reading the data", 0.0)
-    data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=None if draw is None else draw.card.manner)
+    next_token = causal if draw is None else draw.card.next_token
+    data = sequences_of(
+        X,
+        Y,
+        lengths=lengths,
+        per=per,
+        unit=unit,
+        tokens=tokens,
+        labels=labels,
+        like=None if draw is None else draw.card.manner,
+        labelled=not next_token,
+    )
     if draw is not None:
         data, positions, causal = adopted(draw, data), draw.positions is not None, draw.card.causal
     data.check_labelled()

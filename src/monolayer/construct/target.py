@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from monolayer.arrays import Ints, Numbers, counts_of, float64, home, is_array, joined, pick, places
 from monolayer.data import Names, Sequences
 from monolayer.data.distinct import distinct_rows
-from monolayer.data.sequences import Per
+from monolayer.data.sequences import MISSING, Per
 from monolayer.errors import DataError
 
 
@@ -81,7 +81,7 @@ class Target:
     def _next_token(cls, data: Sequences, causal: bool) -> Target:
         """The target in which the label of every token is the next one; the last token of a sequence has none."""
         if not causal:
-            raise DataError("labels are missing: give Y, or causal=True to memorize each next token")
+            raise DataError(MISSING)
         if data.vocabulary is None:
             raise DataError("the next token of vector data is no class: give Y, or use token ids")
         place = np.flatnonzero(data.position < np.repeat(data.lengths, data.lengths) - 1)

@@ -121,6 +121,7 @@ def _add(table: RowReader, lines: range, cells: dict[str, ArrowColumn]) -> bool:
 def read_parquet(file: Path, columns: Columns, batch: int = _BATCH) -> Sequences:
     """The sequences of a Parquet file, a record batch at a time."""
     growing, done = Growing(str(file), unit="row"), 0
+    growing.keys = columns.keys
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as stored:
             table = RowReader(growing, TableLayout.of(columns, stored.schema_arrow.names, str(file)))
@@ -129,7 +130,7 @@ def read_parquet(file: Path, columns: Columns, batch: int = _BATCH) -> Sequences
                 part.validate(full=True)  # a damaged file may hold offsets that point anywhere
                 rows, done = range(done, done + part.num_rows), done + part.num_rows
                 cells = {name: _decoded(part.column(name)) for name in used}
-                if rows and not _add(table, rows, cells):
+                if rows and (growing.keys is not None or not _add(table, rows, cells)):
                     for row, values in enumerate(part.select(used).to_pylist(), rows[0]):
                         table.row(row, *row_cells(values, table.layout))
             if done != stored.metadata.num_rows:

@@ -44,6 +44,10 @@ class Growing:
         self.name, self.unit = name, unit
         self.cut: Unit | None = None
         """How strings were split; None: there were none."""
+        self.keys: list[Given] | None = None
+        """The keys of the sequences as they were given, if somebody wants them."""
+        self.bare = 0
+        """How many sequences were given as one number, without a list around it."""
         self.prompts: list[int] = []
         """Number of prompt tokens of each sequence; empty if there are no prompts."""
         self.doubtful = ""
@@ -129,7 +133,8 @@ class Growing:
                 "per='sequence' or per='token' (--per)"
             )
         prompts = np.array(self.prompts, dtype=np.int64) if self.prompts else None
-        names = None if tokens.names is None else tokens.names.cut_into(self.cut)
+        cut: Unit | None = "whole" if self.bare == len(sizes) else self.cut
+        names = None if tokens.names is None else tokens.names.cut_into(cut)
         return SequenceFields(tokens.values, sizes, names, labels, prompts)
 
     def _agree(self, line: int, per: Per | None) -> None:

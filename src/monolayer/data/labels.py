@@ -25,8 +25,12 @@ from monolayer.errors import DataError
 from monolayer.table import plural
 
 Per = Literal["token", "sequence"]
-Belongs = Literal["token", "sequence", "answer"]
-"""What a label belongs to; `answer`: there are no labels, but prompts and their answers (`prompts.py`)."""
+PerOrAnswer = Literal["token", "sequence", "answer"]
+Belongs = Literal[PerOrAnswer, "continuation"]
+"""What a label belongs to; `answer`: there are no labels, but prompts and their answers (`prompts.py`).
+
+`continuation` is `answer` without the space that is put between a prompt and its answer.
+"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
-from monolayer.data.labels import Belongs, check_per
+from monolayer.data.labels import Belongs, PerOrAnswer, check_per
 from monolayer.data.names import Unit
+from monolayer.data.plain import Given
 from monolayer.data.prompts import ANSWERS, PROMPTS
 from monolayer.errors import DataError
 
@@ -43,8 +44,20 @@ class Columns:
     tokens: str | None = None
     labels: str | None = None
     unit: Unit | None = None
-    per: Belongs | None = None
+    per: PerOrAnswer | None = None
     like: Manner = Manner()
+    verbatim: bool = False
+    """Whether answers follow their prompts as they are, without a space in between."""
+    keys: list[Given] | None = None
+    """A list for the keys as they were given; None: nobody wants them."""
+
+    @classmethod
+    def of(
+        cls, tokens: str | None, labels: str | None, unit: Unit | None, per: Belongs | None, like: Manner | None
+    ) -> Columns:
+        """The columns for what a caller says; continuations are answers that are taken verbatim."""
+        verbatim = per == "continuation"
+        return cls(tokens, labels, unit, "answer" if per == "continuation" else per, like or Manner(), verbatim)
 
     def __post_init__(self) -> None:
         check_per(self.per)
@@ -64,7 +77,8 @@ class TableLayout:
     """The columns of a table that are read; `label` is None if there are no labels.
 
     `per`: what a label belongs to; None: the cells decide. `pairs`: whether the columns are a key and a value. `asks`:
-    whether the caller did not say what a label belongs to, so that the data must make it clear.
+    whether the caller did not say what a label belongs to, so that the data must make it clear. `verbatim`: whether
+    answers are taken as they are.
     """
 
     token: str
@@ -73,6 +87,7 @@ class TableLayout:
     per: Belongs | None
     pairs: bool = False
     asks: bool = False
+    verbatim: bool = False
 
     @classmethod
     def of(cls, columns: Columns, there: list[str], name: str, *, lists: bool = False) -> TableLayout:
@@ -112,7 +127,7 @@ class TableLayout:
         other = label is not None and label not in ("label", *BY_TOKEN)
         per = columns.per or ("sequence" if label == "label" else columns.belongs if other else None)
         unit = columns.unit or columns.like.unit or ("characters" if lists else "words")
-        return cls(token, label, unit, per, asks=other and per is None)
+        return cls(token, label, unit, per, asks=other and per is None, verbatim=columns.verbatim)
 
     @classmethod
     def of_pairs(cls, names: list[str], columns: Columns) -> TableLayout:
@@ -122,7 +137,15 @@ class TableLayout:
         """
         value, unit = names[1] if len(names) > 1 else None, columns.unit or columns.like.unit or "words"
         per = columns.belongs
-        return cls(names[0], value, unit, per or "sequence", pairs=True, asks=per is None)
+        return cls(names[0], value, unit, per or "sequence", pairs=True, asks=per is None, verbatim=columns.verbatim)
+
+    @classmethod
+    def of_lines(cls, columns: Columns) -> TableLayout:
+        """The layout of lines of text: each line is a sequence, or a prompt for a model that generates, without labels.
+
+        By default a line is split as the model splits strings, or else into words.
+        """
+        return cls("text", None, columns.unit or columns.like.unit or "words", columns.belongs)
 
     @property
     def columns(self) -> list[str]:

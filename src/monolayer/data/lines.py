@@ -58,6 +58,28 @@ class Lines:
         # Some programs open a UTF-8 file with a byte-order mark, which is not part of the first token.
         return text.removeprefix("\ufeff") if self.number == 1 else text
 
+    def whole(self, size: int) -> str | None:
+        """All lines as one text; they can still be read one by one. None: they have more than `size` bytes.
+
+        None, too, if the file is damaged: reading it line by line names the line.
+        """
+        standard_input = self._file is sys.stdin.buffer
+        try:
+            content = self._file.read(size + 1)
+        except (OSError, EOFError, zlib.error):
+            content = None
+        if content is not None and len(content) <= size:
+            if not standard_input:
+                self._file.close()
+            self._file = io.BytesIO(content)
+            return str(content, "utf-8-sig")
+        if standard_input:
+            raise DataError(
+                f"standard input is longer than {size >> 20} MiB: pass JSON Lines instead, one object per line"
+            )
+        self._file.seek(0)
+        return None
+
     def block(self, size: int) -> tuple[bytes, int]:
         """Whole lines, as bytes, about `size` of them, and how many lines; nothing at the end of the file."""
         block = self._read(lambda: self._file.read(size))

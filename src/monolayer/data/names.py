@@ -63,7 +63,10 @@ class Names:
 
     names: tuple[Name, ...] | range
     unit: Unit | None = field(default=None, compare=False)
-    """What the strings were cut into that gave these names; None: they came in lists."""
+    """What the strings were cut into that gave these names; None: they came in lists.
+
+    Integers are `whole` if each sequence was given as one number, without a list around it, such as a key of a dict.
+    """
 
     def __post_init__(self) -> None:
         if isinstance(self.names, range):
@@ -94,8 +97,8 @@ class Names:
         return "words" if any(len(str(name)) != 1 and not is_forgotten(name) for name in self.names) else None
 
     def cut_into(self, unit: Unit | None) -> Names:
-        """The same names, marked as coming from strings split by `unit`; None: from lists."""
-        return self if unit is None or self.integers else replace(self, unit=unit)
+        """The same names, marked as coming from strings split by `unit`; None: from lists. Integers may be whole."""
+        return self if unit is None or (self.integers and unit != "whole") else replace(self, unit=unit)
 
     @property
     def built_from(self) -> str:
@@ -140,7 +143,7 @@ class Names:
         if self.identity and isinstance(new[0], int) and isinstance(new[-1], int) and new[0] >= 0:
             high = new[-1]
             if high < 1024 or high < 4 * (len(self) + len(new)) + 1024:
-                return Names(range(high + 1))
+                return Names(range(high + 1), self.unit)
         return Names((*self.names, *new), self.unit)
 
     def without(self, rows: Ints) -> Names:

@@ -1,20 +1,29 @@
 """Prompts and answers: the text of both, cut into words with the white space before them, so that nothing is lost.
 
 A prompt and its answer are one sequence, and what is to be memorized is how the prompt goes on. Both are cut by
-themselves: "is" and "Paris" stay two tokens where no space stands between them.
+themselves: "is" and "'s" stay two tokens where no space stands between them.
+
+In a table people write "The capital of France is" and "Paris", and mean "The capital of France is Paris". So an answer
+gets a space in front (`as_generated`), unless the text says otherwise.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from reprlib import repr as short
 
 from monolayer.data.plain import Given, array_like, is_gap, is_list
 from monolayer.errors import DataError
 
 PIECE = r"\s*\S+|\s+"
-PROMPTS, ANSWERS = ("prompt", "question"), ("completion", "answer")
-"""Columns that hold them in public datasets."""
+UNSPACED = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+)
+"""Letters of scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, kana, Chinese characters."""
+PROMPTS = ("prompt", "question", "prompts", "questions")
+ANSWERS = ("completion", "answer", "completions", "answers")
+"""Columns that hold them in public datasets, and the plurals that people write in a dict of columns."""
 
 
 def pieces(text: str) -> list[str]:
@@ -22,11 +31,24 @@ def pieces(text: str) -> list[str]:
     return re.findall(PIECE, text)
 
 
-def tokens_of(prompt: Given, answer: Given, at: str) -> tuple[list[str], list[str]]:
-    """The tokens of a prompt and of its answer, none where the answer is missing; `at`: where they stand, in words."""
+def as_generated(prompt: str, answer: str) -> str:
+    """The answer as it follows its prompt: `"Paris"` → `" Paris"`.
+
+    No space is added if the prompt ends in white space, if the answer begins with white space or punctuation, or if a
+    letter where they meet belongs to a script without spaces.
+    """
+    last, first = prompt[-1], answer[0]
+    said = last.isspace() or first.isspace() or unicodedata.category(first).startswith("P")
+    return answer if said or UNSPACED.match(last) or UNSPACED.match(first) else f" {answer}"
+
+
+def tokens_of(prompt: Given, answer: Given, at: str, verbatim: bool) -> tuple[list[str], list[str]]:
+    """The tokens of a prompt and of its answer, none where the answer is missing; `at`: where they stand, in words.
+
+    `verbatim`: whether the answer is taken as it is, without a space in front.
+    """
     if prompt is None:
         raise DataError(f"{at} has no prompt: give one, or take the row out")
-    found = []
     for what, text in (("prompt", prompt), ("answer", answer)):
         if text is not None and not isinstance(text, str):
             raise DataError(
@@ -35,8 +57,9 @@ def tokens_of(prompt: Given, answer: Given, at: str) -> tuple[list[str], list[st
             )
         if text == "":
             raise DataError(f"{at} has an empty {what}: give some text, or take the row out")
-        found.append([] if text is None else pieces(text))
-    return found[0], found[1]
+    if answer is not None and not verbatim:
+        answer = as_generated(prompt, answer)
+    return pieces(prompt), [] if answer is None else pieces(answer)
 
 
 def are_texts(X: Given, Y: Given) -> bool:

@@ -7,45 +7,45 @@ a file may be larger than the memory that its text would need.
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from reprlib import repr as short
 from typing import Any
 
 from monolayer.data import lines as limits
 from monolayer.data.growing import Growing
 from monolayer.data.labels import Belongs
-from monolayer.data.layout import USUAL_COLUMNS, Columns, Manner, TableLayout, no_column
+from monolayer.data.layout import USUAL_COLUMNS, Columns, Manner, TableLayout
 from monolayer.data.lines import Lines
 from monolayer.data.names import Names, Unit
 from monolayer.data.npz import read_npz
 from monolayer.data.plain import Given
-from monolayer.data.prompts import ANSWERS, PROMPTS
+from monolayer.data.prompts import PROMPTS
 from monolayer.data.sequences import Sequences
 from monolayer.data.shards import files, read_shards
-from monolayer.data.tabular import RowReader, from_mapping, read_table, row_cells
+from monolayer.data.tabular import EXAMPLE, RowReader, from_items, read_objects, read_table
 from monolayer.errors import DataError
 
 SUFFIXES_OF_FORMAT = {
-    "jsonl": (".jsonl", ".ndjson", ".json"),
+    "jsonl": (".jsonl", ".ndjson"),
+    "json": (".json",),
     "conll": (".conll", ".iob", ".iob2", ".bio", ".bioes"),
     "conllu": (".conllu",),
     "csv": (".csv",),
     "tsv": (".tsv",),
     "parquet": (".parquet", ".pq"),
     "npz": (".npz",),
+    "text": (),
 }
 ARROW = find_spec("pyarrow") is not None
 """Whether pyarrow is installed; its parsers then read plain text, which is faster."""
-_EXAMPLE = '{"tokens": ["a", "b"], "labels": ["x", "y"]}'
 _FORMAT_OF = {suffix: format for format, suffixes in SUFFIXES_OF_FORMAT.items() for suffix in suffixes}
 
 
@@ -59,19 +59,23 @@ def read(
     per: Belongs | None = None,
     vocabulary: Names | None = None,
     like: Manner | None = None,
+    keys: list[Given] | None = None,
 ) -> Sequences:
-    """The sequences of a file, with their labels where it has any; `-` is standard input (JSON Lines).
+    """The sequences of a file, with their labels where it has any; `-` is standard input (JSON Lines by default).
 
     A pattern such as `shards/*.parquet` stands for all files that match it, in the order of their names, and a list of
     paths for all of them: one dataset.
-    `format` overrules the suffix: jsonl, conll, conllu, csv, tsv, parquet, npz. `tokens` and `labels` choose columns:
-    keys of JSONL rows, numbers of CoNLL columns, names of CSV and Parquet columns and of npz arrays. `unit` is what a
-    string is: its `characters` (the default in JSONL), its `words` (the default in tables), or one token, `whole`.
-    `per`, `token` or `sequence`, is what a label belongs to; by default the data say it; `answer` says that there are
-    no labels, but prompts and answers. With `vocabulary`, tokens get its row numbers, and one that it lacks is an
-    error. `like`: how the model that is asked reads (`model.card.manner`), which settles what the data leave open.
+    `format` overrules the suffix: jsonl, json, conll, conllu, csv, tsv, parquet, npz, or text: a sequence per line,
+    without labels. `tokens` and `labels` choose columns: keys of JSONL rows, numbers of CoNLL columns, names of CSV and
+    Parquet columns and of npz arrays. `unit` is what a string is: its `characters` (the default in JSONL), its `words`
+    (the default in tables), or one token, `whole`. `per`, `token` or `sequence`, is what a label belongs to; by default
+    the data say it; `answer` says that there are no labels, but prompts and answers, and `continuation` that no space
+    is to be put between them. With `vocabulary`, tokens get its row numbers, and one that it lacks is an error. `like`:
+    how the model that is asked reads (`model.card.manner`), which settles what the data leave open. `keys`: a list
+    that gets the key of every sequence as it was given, text or a list of tokens, from files of objects, tables and
+    lines; CoNLL and npz files hold tokens only.
     """
-    names, columns = files(path), Columns(tokens, labels, unit, per, like or Manner())
+    names, columns = files(path), replace(Columns.of(tokens, labels, unit, per, like), keys=keys)
     read_one = partial(_read_file, format, columns)
     data = read_one(names[0]) if len(names) == 1 else read_shards(names, read_one)
     try:
@@ -91,6 +95,8 @@ def _read_file(format: str | None, columns: Columns, name: str) -> Sequences:
         )
     if columns.per == "answer" and format in ("conll", "conllu", "npz"):
         raise DataError(f"{file} is read as {format}, which cannot hold prompts and answers: use JSONL or CSV")
+    if format == "text" and (columns.tokens, columns.labels) != (None, None):
+        raise DataError("a file of lines of text has no columns: leave tokens= and labels= (--tokens, --labels) out")
     if format in ("npz", "parquet"):
         if standard_input or file.suffix.lower() == ".gz":
             raise DataError(f"{format} cannot be read from standard input or gzip: give an uncompressed file")
@@ -101,16 +107,18 @@ def _read_file(format: str | None, columns: Columns, name: str) -> Sequences:
         except ImportError:
             raise DataError(f"{file}: Parquet needs pyarrow: pip install pyarrow") from None
         return read_parquet(file, columns)
-    if not standard_input and Path(file.name.removesuffix(".gz")).suffix == ".json":
-        whole = _read_document(file, columns)
+    with Lines(None if standard_input else file) as lines:
+        whole = _read_document(lines, columns) if format == "json" else None
         if whole is not None:
             return whole
-    with Lines(None if standard_input else file) as lines:
         growing = Growing(lines.name)
-        arrow: Any = import_module("monolayer.data.arrow") if ARROW else None
-        if format == "jsonl":
+        growing.keys = columns.keys
+        arrow: Any = import_module("monolayer.data.arrow") if ARROW and columns.keys is None else None
+        if format in ("jsonl", "json"):
             rows = ((lines.number, _parse_object(line, lines, growing)) for line in lines if not line.isspace())
-            _read_objects(rows, growing, columns, arrow and partial(arrow.read_json_blocks, lines))
+            read_objects(rows, growing, columns, arrow and partial(arrow.read_json_blocks, lines))
+        elif format == "text":
+            _read_lines(lines, growing, columns)
         elif format in ("conll", "conllu"):
             _read_conll(lines, growing, columns, universal=format == "conllu")
         else:
@@ -125,14 +133,18 @@ def sequences_of(
     lengths: Given = None,
     per: Belongs | None = None,
     unit: Unit | None = None,
+    tokens: str | None = None,
+    labels: str | None = None,
     like: Manner | None = None,
+    labelled: bool = False,
 ) -> Sequences:
     """`Sequences.of`, where `X` may also be the path of a data file."""
     if not isinstance(X, str | os.PathLike):
-        return Sequences.of(X, Y, lengths=lengths, per=per, unit=unit, like=like)
+        options: dict[str, Any] = {"tokens": tokens, "labels": labels, "like": like, "labelled": labelled}
+        return Sequences.of(X, Y, lengths=lengths, per=per, unit=unit, **options)
     if Y is not None or lengths is not None:
         raise DataError(f"{os.fspath(X)} is a data file, which has its own labels and lengths: leave Y and lengths out")
-    return read(X, per=per, unit=unit, like=like)
+    return read(X, per=per, unit=unit, tokens=tokens, labels=labels, like=like)
 
 
 def _format_of(file: Path, standard_input: bool, format: str | None) -> str:
@@ -161,38 +173,6 @@ def _format_of(file: Path, standard_input: bool, format: str | None) -> str:
 # -- JSON Lines ----------------------------------------------------------------------------------------
 
 
-def _read_objects(
-    rows: Iterable[tuple[int, Given]],
-    growing: Growing,
-    columns: Columns,
-    blocks: Callable[[RowReader], None] | None = None,
-) -> None:
-    """Numbered objects: the rows of a table, whose columns are the keys of the first one.
-
-    `blocks` reads what it can of the rows after the first.
-    """
-    table, first = None, 0
-    for number, row in rows:
-        at = growing.at(number)
-        if not isinstance(row, dict):
-            raise DataError(f"{at} is {short(row)}, not an object: write {_EXAMPLE}")
-        there = [key for key, value in row.items() if value is not None]
-        if table is None:
-            first, table = number, RowReader(growing, TableLayout.of(columns, list(row), at, lists=True))
-        layout = table.layout
-        if layout.token not in there:
-            raise no_column(layout.token, there, at)
-        other = {"label", "labels", *(ANSWERS if layout.per == "answer" else ())} & set(there) - {layout.label}
-        if other and columns.labels is None:
-            raise DataError(
-                f"{at} has {min(other)!r}, but {growing.unit} {first} has "
-                f"{repr(layout.label) if layout.label else 'no label'}: label every sequence alike, or none"
-            )
-        table.row(number, *row_cells(row, layout))
-        if blocks is not None and number == first:
-            blocks(table)
-
-
 def _parse_object(line: str, lines: Lines, growing: Growing) -> Given:
     try:
         return json.loads(line, object_pairs_hook=_refuse_equal_keys)
@@ -200,7 +180,7 @@ def _parse_object(line: str, lines: Lines, growing: Growing) -> Given:
         raise DataError(f"{growing.at(lines.number)} {error}") from None
     except (ValueError, RecursionError) as error:
         raise DataError(
-            f"{growing.at(lines.number)} is not JSON ({error}): every line must be one whole object such as {_EXAMPLE}"
+            f"{growing.at(lines.number)} is not JSON ({error}): every line must be one whole object such as {EXAMPLE}"
         ) from None
 
 
@@ -214,34 +194,43 @@ def _refuse_equal_keys(pairs: list[tuple[str, Given]]) -> dict[str, Given]:
     return row
 
 
-def _read_document(file: Path, columns: Columns) -> Sequences | None:
-    """Read a file that is a single JSON array of objects or pairs, or a single object of keys and values.
+def _read_document(lines: Lines, columns: Columns) -> Sequences | None:
+    """Read a single JSON array of objects or pairs, or a single object of keys and values.
 
-    None if the file is none of these, and is to be read line by line. The file may be no longer than a line may be, so
-    that a small gzip file cannot fill the memory.
+    None if the lines are none of these, and are to be read one by one. All of them together may be no longer than a
+    line may be, so that a small gzip file cannot fill the memory.
     """
-    opened = gzip.open if file.suffix == ".gz" else open
     try:
-        with opened(file, "rt", encoding="utf-8") as text:
-            whole = text.read(limits.LONGEST_LINE + 1)
-        found = None if len(whole) > limits.LONGEST_LINE else json.loads(whole, object_pairs_hook=_refuse_equal_keys)
+        whole = lines.whole(limits.LONGEST_LINE)
+        found = None if whole is None else json.loads(whole, object_pairs_hook=_refuse_equal_keys)
     except DataError as error:
-        raise DataError(f"{file} {error}") from None
-    except (ValueError, RecursionError, OSError, EOFError):
+        raise DataError(f"{lines.name} {error}") from None
+    except (ValueError, RecursionError):
         return None  # several lines, or damaged: reading it line by line names the line
     row = isinstance(found, dict) and (USUAL_COLUMNS & set(found) or (len(found) <= 2 and set(found) & {*PROMPTS}))
     if row or not isinstance(found, list | dict):
         return None
     if isinstance(found, dict):
-        return Sequences(*from_mapping(found, columns, str(file)))
-    growing = Growing(str(file), unit="item")
+        return Sequences(*from_items(found.items(), columns, lines.name))
+    growing = Growing(lines.name, unit="item")
+    growing.keys = columns.keys
     if found and all(isinstance(row, list) and len(row) == 2 for row in found):
         table = RowReader(growing, TableLayout.of_pairs(["key", "value"], columns))
         for number, (key, value) in enumerate(found):
             table.row(number, key, value)
     else:
-        _read_objects(enumerate(found), growing, columns)
+        read_objects(enumerate(found), growing, columns)
     return Sequences(*growing.finish())
+
+
+# -- lines of text -------------------------------------------------------------------------------------
+
+
+def _read_lines(lines: Lines, growing: Growing, columns: Columns) -> None:
+    """One sequence per line, without labels; a line without a token is an error."""
+    table = RowReader(growing, TableLayout.of_lines(columns))
+    for line in lines:
+        table.row(lines.number, line.rstrip("\r\n"), None)
 
 
 # -- CoNLL columns -------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Everything is stored flat, sequence after sequence, with `lengths` to cut it up 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -16,15 +16,17 @@ import numpy as np
 
 from monolayer.arrays import Array, Ints
 from monolayer.data.columns import Column, ColumnValues, flattened, token_place
-from monolayer.data.labels import Belongs, Labels, Per
+from monolayer.data.labels import Belongs, Labels, Per, PerOrAnswer
 from monolayer.data.layout import Columns, Manner
 from monolayer.data.names import Names, Unit, cut_text
-from monolayer.data.plain import Given, array_like, is_frame, is_list, plain_array
+from monolayer.data.plain import Given, array_like, is_list, plain_array
 from monolayer.data.prompts import are_texts
-from monolayer.data.tabular import from_frame, from_mapping, from_texts
+from monolayer.data.shapes import fields_of, listed, without_labels
+from monolayer.data.tabular import from_texts
 from monolayer.errors import DataError
 
 __all__ = ["Labels", "Per", "Sequences"]
+MISSING = "labels are missing: give Y, or causal=True to memorize each next token"
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,67 +211,83 @@ class Sequences:
         lengths: Given = None,
         per: Belongs | None = None,
         unit: Unit | None = None,
+        tokens: str | None = None,
+        labels: str | None = None,
         vocabulary: Names | None = None,
         like: Manner | None = None,
+        labelled: bool = False,
         ours: bool = False,
     ) -> Sequences:
-        """Sequences from arrays, tensors, lists, strings or tables.
+        """Sequences from arrays, tensors, lists, strings, tables, dicts or pairs.
 
         `X`: integer or string tokens `(N, n)`; vectors `(N, n, d)`; a list of sequences of any lengths whose
         tokens are integers, strings or vectors, of one kind throughout; a list of strings. `unit` says how to
         split strings: into `characters` (the default in a list), into `words` (the default in tables and dicts), or
-        not at all, `whole`. `lengths` `(N,)` cuts padded arrays, and padded labels with them.
+        not at all, `whole`: then a lone integer is a sequence too. `lengths` `(N,)` cuts padded arrays, and padded
+        labels with them.
         `Y`: one label per token or one per sequence; integers, strings and booleans (1 and 0) are classes,
         floats are real labels (scalars or vectors). `per`, `token` or `sequence`, says which; without it `labels.py`
-        says how the two are told apart. With `per="answer"`, `X` and `Y` are prompts and answers, as text.
-        A table (pandas, Polars, Arrow) is read by the usual names of its columns,
-        with its labels unless `Y` is given. A dict holds a label for every key.
-        With `vocabulary`, tokens get its row numbers, and one that it lacks is an error that names it. `like`: how the
-        model that is asked reads (`model.card.manner`), which settles what the data leave open. `ours` gives arrays
-        away: whoever says so must not change them later, and they are kept without a copy where they can be.
+        says how the two are told apart. With `per="answer"`, `X` and `Y` are prompts and answers, as text; with
+        `per="continuation"` no space is put between them.
+        A table (pandas, Polars, Arrow), a list of dicts or a dict of columns is read by the usual names of its columns,
+        or by those that `tokens` and `labels` give, with its labels unless `Y` is given. Any other dict holds a label
+        for every key. `labelled` says that labels are needed: without `Y`, pairs, and a Series of pandas with an index,
+        are then keys and values. With `vocabulary`, tokens get its row numbers, and one that it lacks is an error that
+        names it. `like`: how the model that is asked reads (`model.card.manner`), which settles what the data leave
+        open. `ours` gives arrays away: whoever says so must not change them later, and they are kept without a copy
+        where they can be.
         """
-        columns = Columns(unit=unit, per=per, like=like or Manner())
-        if isinstance(X, Sequences | Mapping) or is_frame(X):
+        columns = Columns.of(tokens, labels, unit, per, like)
+        belongs = columns.per
+        X, Y = listed(X), listed(Y)
+        read = X if isinstance(X, Sequences) else fields_of(X, Y, columns, labelled)
+        if read is not None:
             if lengths is not None:
                 raise DataError("lengths= is for padded arrays; these sequences have their own lengths")
-            if isinstance(X, Mapping):
-                if Y is not None:
-                    raise DataError("a dict holds the label of each key: leave Y out, or give a list of keys with it")
-                data = cls(*from_mapping(X, columns))
-            else:
-                data = X if isinstance(X, Sequences) else cls(*from_frame(X, columns))
+            data = read if isinstance(read, Sequences) else cls(*read)
             data = data.recoded(vocabulary)
-            return data if Y is None else data._labelled(Y, per)
+            return data if Y is None else data._labelled(Y, belongs)
         if lengths is not None and np.ma.is_masked(X):
             raise DataError("X has masked tokens, and lengths: pass X.filled(0), of which lengths cut off the padding")
-        X = array_like(X)
+        given, X = X, array_like(X)
         if isinstance(X, str | bytes | Set) or not hasattr(X, "__iter__"):
             way_out = "; read(X) reads a data file" if isinstance(X, str) else ""
             raise DataError(f"X is a {type(X).__name__}: it must be a list or an array of sequences{way_out}")
-        if per == "answer" or (per is None and lengths is None and columns.belongs == "answer" and are_texts(X, Y)):
+        if belongs == "answer" or (
+            belongs is None and lengths is None and columns.belongs == "answer" and are_texts(X, Y)
+        ):
             if lengths is not None:
                 raise DataError("lengths= is for padded arrays; prompts and answers have their own lengths")
-            return cls(*from_texts(X, Y)).recoded(vocabulary)
+            return cls(*from_texts(X, Y, columns.verbatim)).recoded(vocabulary)
         flat: ColumnValues
         cut: Unit | None = None
+        whole = (unit or columns.like.unit) == "whole"
+        if whole and plain_array(X) and X.ndim == 1 and X.dtype.kind in "iub":
+            X, cut = X[:, None], "whole"
         if plain_array(X) and not (X.ndim == 1 and X.dtype.kind in "UT"):
             flat, sizes = _tokens_of_array(X, lengths)
         elif lengths is not None:
             raise DataError("lengths= is for padded arrays; lists have their own lengths")
         else:
             rows = [array_like(row) for row in X]
+            if whole and any(isinstance(row, int) for row in rows):
+                cut = "whole"
+                rows = [[row] if isinstance(row, int) else row for row in rows]
             if any(isinstance(row, str) for row in rows):
                 cut = unit or columns.like.unit or "characters"
                 rows = [cut_text(row, cut) if isinstance(row, str) else row for row in rows]
             flat, sizes = _tokens_of_lists(rows)
         column = Column("token", ours=ours)
         column.add(flat, lambda place: token_place(place, sizes))
-        tokens, names, _ = column.finish()
-        data = cls(tokens, sizes, None if names is None else names.cut_into(cut)).recoded(vocabulary)
+        found = column.finish()
+        names = found.names
+        data = cls(found.values, sizes, None if names is None else names.cut_into(cut)).recoded(vocabulary)
         if Y is None:
+            if labelled and columns.like == Manner() and (way_out := without_labels(given)):
+                raise DataError(f"{MISSING}{way_out}")
             return data
         padded = None if lengths is None else X.shape[1]
-        return replace(data, labels=Labels.of(Y, sizes, padded=padded, per=per, ours=ours))
+        return replace(data, labels=Labels.of(Y, sizes, padded=padded, per=belongs, ours=ours))
 
     def recoded(self, vocabulary: Names | None) -> Sequences:
         """These sequences with the row numbers of another vocabulary; a token that it lacks is an error."""
@@ -290,7 +308,7 @@ class Sequences:
             raise DataError(f"{self.where(flat)} is {name!r}, which the model has never seen{vocabulary.built_from}")
         return replace(self, tokens=rows, vocabulary=vocabulary)
 
-    def _labelled(self, Y: Given, per: Belongs | None) -> Sequences:
+    def _labelled(self, Y: Given, per: PerOrAnswer | None) -> Sequences:
         """These sequences with the labels `Y` in place of their own."""
         if per == "answer" or self.prompts is not None:
             raise DataError("prompts and answers are given together: two lists of strings, or one table")
@@ -320,9 +338,10 @@ def _tokens_of_lists(rows: list[Any]) -> tuple[ColumnValues, Ints]:
     """Flat tokens, a list or an array of them, and the lengths, from one list or array per sequence."""
     for number, row in enumerate(rows):
         if not is_list(row):
+            lone = "; if each item is a sequence of one token, say unit='whole'; if all are one sequence, pass [X]"
             raise DataError(
                 f"sequence {number} is {row!r} ({type(row).__name__}): X is a list of sequences, each a list "
-                "of tokens or a string"
+                f"of tokens or a string{lone if isinstance(row, int) else ''}"
             )
     sizes = np.fromiter(map(len, rows), np.int64, len(rows))
     return flattened([row for row in rows if len(row)]), sizes

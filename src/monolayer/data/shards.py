@@ -78,7 +78,9 @@ def read_shards(names: list[str], read: Callable[[str], Sequences]) -> Sequences
 def join_datasets(parts: list[Sequences]) -> Sequences:
     """Datasets of one kind as one."""
     growing = Growing("the files")
-    growing.cut = parts[0].vocabulary.unit if parts[0].vocabulary else None
+    # Strings are split alike in all parts (`kinds`); integers are whole only if they are so in every part.
+    units = {None if part.vocabulary is None else part.vocabulary.unit for part in parts}
+    growing.cut = units.pop() if len(units) == 1 else None
     for part in parts:
         tokens = part.tokens if part.vocabulary is None else part.vocabulary.decode(part.tokens)
         per = None if part.labels is None else part.labels.per

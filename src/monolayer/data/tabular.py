@@ -8,20 +8,23 @@ hands over what is not plain row by row.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import repeat
+from reprlib import repr as short
 
 from monolayer.data.columns import NO_LABEL
 from monolayer.data.growing import GAP, Growing, SequenceFields
 from monolayer.data.labels import Per
-from monolayer.data.layout import BY_TOKEN, Columns, TableLayout
+from monolayer.data.layout import BY_TOKEN, Columns, TableLayout, no_column
 from monolayer.data.lines import Lines
 from monolayer.data.names import cut_text
 from monolayer.data.plain import Given, array_like, frame_cells, frame_names, is_frame, is_gap, is_list
-from monolayer.data.prompts import tokens_of
+from monolayer.data.prompts import ANSWERS, tokens_of
 from monolayer.errors import DataError
 from monolayer.table import plural
 
+EXAMPLE = '{"tokens": ["a", "b"], "labels": ["x", "y"]}'
 NO_CLASS_IN_DATASETS = -1
 """What Hugging Face datasets write in a column of classes where there is no label."""
 
@@ -48,8 +51,11 @@ class RowReader:
     def row(self, line: int, tokens: Given, label: Given) -> None:
         """The next row; None is a missing value, and the value of a column that is not read; `GAP` says: no label."""
         layout, at = self.layout, self.growing.at(line)
+        if self.growing.keys is not None:
+            self.growing.keys.append(tokens)
         if layout.per == "answer":
-            self.growing.answer(line, *tokens_of(tokens, None if label is GAP else label, at))
+            answer = None if label is GAP else label
+            self.growing.answer(line, *tokens_of(tokens, answer, at, layout.verbatim))
             return
         if layout.pairs:
             tokens = self._key(tokens, label, at)
@@ -80,7 +86,10 @@ class RowReader:
             lacks = lacks or "value"
         if lacks:
             raise DataError(f"{at} has no {lacks}: give one, or take the row out")
-        return key if isinstance(key, str | list) else [key]
+        if isinstance(key, str | list):
+            return key
+        self.growing.bare += 1
+        return [key]
 
 
 # -- CSV -----------------------------------------------------------------------------------------------
@@ -100,6 +109,7 @@ def read_table(
         if header is None:
             return
         names = [name.strip() for name in header[1]]
+        _check_delimiter(names, lines.name, tabs)
         table = RowReader(growing, TableLayout.of(columns, names, lines.name))
         where = list(map(names.index, table.layout.columns))
         if blocks is not None:
@@ -114,6 +124,19 @@ def read_table(
             table.row(number, tokens, label)
     finally:
         csv.field_size_limit(limit)
+
+
+def _check_delimiter(names: list[str], file: str, tabs: bool) -> None:
+    """Refuse a header of one column that holds another delimiter: nobody can tell one column from several."""
+    other = next((mark for mark in (";", "|", "," if tabs else "\t") if len(names) == 1 and mark in names[0]), None)
+    if other is None:
+        return
+    others = {"\t": "tabs: format='tsv' (--format) reads it", ",": "commas: format='csv' (--format) reads it"}
+    between = others.get(other, f"{other!r}: pass pandas.read_csv({file!r}, sep={other!r}), or write it with commas")
+    raise DataError(
+        f"{file} has one column, {names[0]!r}. If it has several, they are separated by {between}; if it is one, "
+        f"give it a name without {other!r}"
+    )
 
 
 def _csv_records(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str]]]:
@@ -136,17 +159,55 @@ def _csv_records(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str]]]:
             yield number, record
 
 
+# -- objects ------------------------------------------------------------------------------------------
+
+
+def read_objects(
+    rows: Iterable[tuple[int, Given]],
+    growing: Growing,
+    columns: Columns,
+    blocks: Callable[[RowReader], None] | None = None,
+) -> None:
+    """Numbered objects: the rows of a table, whose columns are the keys of the first one.
+
+    `blocks` reads what it can of the rows after the first.
+    """
+    table, first = None, 0
+    for number, row in rows:
+        at = growing.at(number)
+        if not isinstance(row, dict):
+            raise DataError(f"{at} is {short(row)}, not an object: write {EXAMPLE}")
+        there = [key for key, value in row.items() if value is not None]
+        if table is None:
+            first, table = number, RowReader(growing, TableLayout.of(columns, list(row), at, lists=True))
+        layout = table.layout
+        if layout.token not in there:
+            raise no_column(layout.token, there, at)
+        other = {"label", "labels", *(ANSWERS if layout.per == "answer" else ())} & set(there) - {layout.label}
+        if other and columns.labels is None:
+            raise DataError(
+                f"{at} has {min(other)!r}, but {growing.unit} {first} has "
+                f"{repr(layout.label) if layout.label else 'no label'}: label every sequence alike, or none"
+            )
+        table.row(number, *row_cells(row, layout))
+        if blocks is not None and number == first:
+            blocks(table)
+
+
 # -- tables in memory ----------------------------------------------------------------------------------
 
 
-def from_frame(frame: Given, columns: Columns) -> SequenceFields:
-    """Read a table (pandas, Polars, Arrow, Hugging Face), with its labels if it has any."""
-    name = f"the {type(frame).__name__}"
+def from_frame(frame: Given, columns: Columns, name: str | None = None) -> SequenceFields:
+    """Read a table (pandas, Polars, Arrow, Hugging Face), with its labels if it has any; `name`: for errors."""
+    name = name or f"the {type(frame).__name__}"
     try:
         names = frame_names(frame) or []
         layout = TableLayout.of(columns, names, name)
     except DataError as error:
-        raise DataError(f"{error}. Rename the columns; if each of them holds tokens, pass X.to_numpy()") from None
+        raise DataError(
+            f"{error}. Or rename the columns; to ask a model, pass one column, such as X[{(names or ['key'])[0]!r}]; "
+            "if each column holds tokens, pass X.to_numpy()"
+        ) from None
     table = RowReader(Growing(name, unit="row"), layout)
     tokens, *labels = (_frame_cells_by_name(frame, names.index(column), table) for column in layout.columns)
     for row, cells in enumerate(zip(tokens, labels[0] if labels else repeat(None), strict=False)):
@@ -155,19 +216,21 @@ def from_frame(frame: Given, columns: Columns) -> SequenceFields:
     return table.growing.finish()
 
 
-def from_mapping(mapping: Mapping[Given, Given], columns: Columns, name: str | None = None) -> SequenceFields:
-    """Read a dict, whose values are the labels of its keys. A key is text, a number, or a tuple."""
-    growing = Growing(name or f"the {type(mapping).__name__}", unit="item")
-    table = RowReader(growing, TableLayout.of_pairs(["key", "value"], columns))
-    for row, (key, value) in enumerate(mapping.items()):
+def from_items(items: Iterable[tuple[Given, Given]], columns: Columns, name: str) -> SequenceFields:
+    """Read keys with their values, as a dict holds them. A key is text, a number, or a tuple; a value is one label."""
+    growing = Growing(name, unit="item")
+    growing.keys = columns.keys
+    layout = TableLayout.of_pairs(["key", "value"], columns)
+    table = RowReader(growing, replace(layout, asks=False))
+    for row, (key, value) in enumerate(items):
         if is_frame(value):
             raise DataError(f"{growing.name} holds tables: pass one of them, such as X[{key!r}]")
         table.row(row, list(key) if isinstance(key, tuple) else array_like(key), array_like(value))
     return growing.finish()
 
 
-def from_texts(prompts: Given, answers: Given) -> SequenceFields:
-    """Read prompts and answers, two lists of strings; `answers` None: prompts alone."""
+def from_texts(prompts: Given, answers: Given, verbatim: bool) -> SequenceFields:
+    """Read prompts and answers, two lists of strings; `answers` None: prompts alone. `verbatim`: add no spaces."""
     prompts = array_like(prompts)
     answers = [None] * len(prompts) if answers is None else array_like(answers)
     for name, rows in (("X", prompts), ("Y", answers)):
@@ -177,7 +240,7 @@ def from_texts(prompts: Given, answers: Given) -> SequenceFields:
         raise DataError(f"X has {len(prompts):,} prompts but Y has {plural(len(answers), 'answer')}: give one each")
     growing = Growing("X", unit="row")
     for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
-        growing.answer(row, *tokens_of(prompt, None if is_gap(answer) else answer, growing.at(row)))
+        growing.answer(row, *tokens_of(prompt, None if is_gap(answer) else answer, growing.at(row), verbatim))
     return growing.finish()
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from monolayer.arrays import Ints
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
+from monolayer.data.readers import sequences_of
 from monolayer.editing.difference import config_change, difference
 from monolayer.editing.edited import (
     Edited,
@@ -57,8 +58,7 @@ class Facts:
         Where neurons belong to tokens, those of a token are compared when an edit touches it.
         """
         subject = subject_of(model)
-        given = Sequences.of(X, Y, lengths=lengths, like=subject.model.card.manner)
-        facts = cls(subject, subject.adopt(given))
+        facts = cls(subject, subject.adopt(_read(subject, X, Y, lengths)))
         facts._check_counts()
         facts._check(np.zeros(0, np.int64) if subject.by_token else None)
         return facts
@@ -183,7 +183,8 @@ def forget(
 
     `model`: a model, the folder of one, or `Facts`: then its data are known, and `Facts` come back. `X`: the sequences
     to forget, with their `lengths` if they are padded, or their row numbers. `data`: all that the model was built from,
-    with later edits made in them: `Sequences`, or a pair `(X, Y)`. `names`: also drop the names of tokens and labels
+    with later edits made in them: a pair `(X, Y)`, or whatever else `memorize` takes without `Y`: a dict, a table, a
+    file, `Sequences`. `names`: also drop the names of tokens and labels
     that no fact uses any more; their rows stay, and all weights with them.
 
     The result is bit for bit what memorizing the rest with the same draw gives. A fact that other rows teach too stays,
@@ -194,14 +195,16 @@ def forget(
     return _returned(model, *facts.changed("forget", without(facts.subject, facts.data, rows), drop_names=names))
 
 
-def edit(model: GivenModel | Facts, X: Any, Y: Any, data: Any = None, *, lengths: Any = None) -> tuple[Any, Record]:
+def edit(
+    model: GivenModel | Facts, X: Any, Y: Any = None, data: Any = None, *, lengths: Any = None
+) -> tuple[Any, Record]:
     """`model` with other labels for facts that it holds, and a record of what changed.
 
-    `X`, `Y`, `lengths`: the facts with their new labels, as for `memorize`. `model`, `data` and the result: as for
-    `forget`.
+    `X`, `Y`, `lengths`: the facts with their new labels, as for `memorize`: a dict needs no `Y`. `model`, `data` and
+    the result: as for `forget`.
     """
     facts = known(model, data)
-    asked = facts.subject.adopt(Sequences.of(X, Y, lengths=lengths, like=facts.model.card.manner))
+    asked = facts.subject.adopt(_read(facts.subject, X, Y, lengths))
     return _returned(model, *facts.changed("edit", relabelled(facts.subject, facts.data, asked)))
 
 
@@ -214,8 +217,14 @@ def insert(
     result: as for `forget`.
     """
     facts = known(model, data)
-    asked = facts.subject.adopt(Sequences.of(X, Y, lengths=lengths, like=facts.model.card.manner))
+    asked = facts.subject.adopt(_read(facts.subject, X, Y, lengths))
     return _returned(model, *facts.changed("insert", with_rows(facts.subject, facts.data, asked)))
+
+
+def _read(subject: Subject, X: Any, Y: Any, lengths: Any) -> Sequences:
+    """Labelled data in any shape that `memorize` takes, or in a file, read as the model reads data."""
+    card = subject.model.card
+    return sequences_of(X, Y, lengths=lengths, like=card.manner, labelled=card.prompts or not card.next_token)
 
 
 def known(model: GivenModel | Facts, data: Any) -> Facts:

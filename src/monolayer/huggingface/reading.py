@@ -7,7 +7,7 @@ import json
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from safetensors import SafetensorError
 
@@ -49,10 +49,21 @@ class Folder:
         return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-def asked_as(files: Files) -> tuple[Names | None, Belongs | None]:
-    """Names of a folder's tokens, without special ones, and what its labels belong to: how to read data for it.
+class AskedAs(NamedTuple):
+    """How to read data for a folder: names of its tokens, what its labels belong to, and whether it has none.
 
-    Both are None where `read_folder` would say what is wrong. Whether a language model holds prompts and answers is
+    `next_token`: its labels are the next tokens of the data.
+    """
+
+    names: Names | None
+    per: Belongs | None
+    next_token: bool = False
+
+
+def asked_as(files: Files) -> AskedAs:
+    """How to read data for a folder; the names are those of its tokens without special ones.
+
+    All are None where `read_folder` would say what is wrong. Whether a language model holds prompts and answers is
     read from the draw.
     """
     try:
@@ -60,11 +71,13 @@ def asked_as(files: Files) -> tuple[Names | None, Belongs | None]:
         kind = ARCHITECTURES[config["model_type"]]
         names = Names(_token_names(tokenizer)[len(kind.special) :], UNIT_OF.get(_text_cut(tokenizer)))
     except (ForeignError, ModelFileError, KeyError, TypeError):
-        return None, None
+        return AskedAs(None, None)
     task = _task(kind, config)
     if task is None or not BUILT_BY.items() <= config.items():
-        return names, None
-    return names, task if task != "lm" else "answer" if _of_prompts(files) else "token"
+        return AskedAs(names, None)
+    if task != "lm":
+        return AskedAs(names, task)
+    return AskedAs(names, "answer") if _of_prompts(files) else AskedAs(names, "token", next_token=True)
 
 
 def _of_prompts(files: Files) -> bool:

@@ -26,7 +26,7 @@ from monolayer.model.contexts import contexts, spread
 from monolayer.model.fields import JsonObject
 from monolayer.model.parts import Parts, staircase_of
 from monolayer.model.shortcut import AskedTensors, everywhere, lines, plan, traced, values
-from monolayer.table import visible
+from monolayer.table import TABLE_WIDTH, grid_lines, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -69,11 +69,7 @@ class Explanation:
 
     def __repr__(self) -> str:
         """The table, as the command shows it."""
-        from rich.console import Console
-
-        with (console := Console(width=200)).capture() as shown:
-            console.print(self.table())
-        return "\n".join(line.rstrip() for line in shown.get().splitlines())
+        return "\n".join(line.plain for line in grid_lines(self.table(), 2 * TABLE_WIDTH))
 
     def json(self) -> list[JsonObject]:
         """One object per sequence, with its tokens; what JSON cannot hold, an end of the line, is None."""

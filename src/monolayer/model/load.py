@@ -123,7 +123,7 @@ def model_from(config: Config, names: NameLists, tensors: dict[str, Tensor], mem
 def _names_of(entry: JsonObject | None, lists: NameLists, unit: Unit | None = None) -> Names | None:
     if entry is None:
         return None
-    return Names(range(entry["range"])) if "range" in entry else Names(tuple(lists[entry["names"]]), unit)
+    return Names(range(entry["range"]) if "range" in entry else tuple(lists[entry["names"]]), unit)
 
 
 # -- files -------------------------------------------------------------------------------------------------

@@ -81,14 +81,16 @@ class Monolayer(Parts):
 
         Arrays `(N, n, …)` give an array `(N, n)` (or `(N, n, m)`); sequences of different lengths give a
         list of arrays; a model with one label per sequence gives `(N,)`. A tensor on an accelerator gives a
-        tensor there, where labels are numbers.
+        tensor there, where labels are numbers. One string, or one integer, gives one answer.
 
-        - `X`: everything that `memorize` takes.
+        - `X`: everything that `memorize` takes, except the path of a file; of a table, one column or the usual ones.
         - `lengths` `(N,)`: how many tokens each row of a padded array has.
         - `path`: `fast` (segment sums and binary search), `dense` (the network as it stands), or `auto`: fast
           where the weights allow it.
         - `strict`: True makes an answer at a point that the model was not built from an error that names it (`seen`).
         """
+        if isinstance(X, str | int):
+            return self.predict([X], path=path, strict=strict)[0]
         there = lengths is None and path != "dense" and not strict and type(self) is Monolayer
         found = labels_there(self, X) if there and elsewhere(X) else None
         if found is not None:

@@ -105,8 +105,12 @@ INTERPOLATOR_RULES: tuple[Rule, ...] = (
 RULES: tuple[Rule, ...] = (
     ("ids have a vocabulary, vectors have none", lambda c: (c["tokens"] == "ids") == (c["vocabulary"] is not None)),
     (
-        "unit, how strings are split, is only for named tokens",
-        lambda c: c["unit"] is None or c["vocabulary"] == {"names": "vocabulary"},
+        "unit, how strings are split, is for named tokens; tokens that are their own numbers may be whole",
+        lambda c: (
+            c["unit"] is None
+            or c["vocabulary"] == {"names": "vocabulary"}
+            or (c["vocabulary"] is not None and c["unit"] == "whole")
+        ),
     ),
     ("a text is cut into named tokens", lambda c: c["script"] is None or c["vocabulary"] == {"names": "vocabulary"}),
     ("classes are named, reals are not", lambda c: (c["target"] == "classes") == (c["classes"] is not None)),

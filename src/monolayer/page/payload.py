@@ -21,6 +21,7 @@ from torch import nn
 from monolayer.arrays import Ints
 from monolayer.data import Sequences
 from monolayer.data.names import check_utf8
+from monolayer.data.text import Script, windows
 from monolayer.errors import DataError
 from monolayer.model.attention import CODE, KEY, ONE
 from monolayer.model.monolayer import Monolayer
@@ -37,7 +38,8 @@ EXAMPLES = 40
 def model_json(model: Monolayer, data: Sequences | None, verdict: str | None) -> dict[str, object]:
     """The model as the page's script takes it; a model that the page cannot run is a DataError.
 
-    `data`: sequences to pick from, maybe labelled; None: they are drawn from the vocabulary. `verdict`: what a
+    `data`: sequences to pick from, maybe labelled; None: they are places of the text that the model recites, or are
+    drawn from the vocabulary if it recites none. `verdict`: what a
     certificate says of the data.
     """
     staircase_of(model)  # a robust model has none, and says so
@@ -86,9 +88,18 @@ def _columns(weight: torch.Tensor) -> dict[str, list[float]]:
     return {"key": weight[:, KEY].tolist(), "code": weight[:, CODE].tolist()}
 
 
+def _places_of_text(model: Monolayer, script: Script) -> Sequences:
+    """The windows at all places of the text that the model recites, in their order, each with the next token."""
+    text = model.generate()
+    found, _ = windows(text, script.unit, script.window)
+    return found.select(np.arange(1 + len(script.split(text))))  # shorter windows stand behind them
+
+
 def _examples(model: Monolayer, data: Sequences | None, known: Ints) -> dict[str, object]:
     """Tokens as rows of the page's own table, with the labels of the data where they are `given`, else the model's."""
     card, given = model.card, False
+    if data is None and card.script is not None:
+        data = _places_of_text(model, card.script)
     if data is None:
         random, longest = np.random.default_rng(0), 6 if model.positions is None else model.positions.num_embeddings
         lengths = random.integers(1, min(6, longest) + 1, EXAMPLES)

@@ -16,6 +16,7 @@ from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
 from monolayer.data.readers import sequences_of
+from monolayer.data.shapes import pairs_or_sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import Architecture
 from monolayer.huggingface.architectures import architecture_named
@@ -36,6 +37,8 @@ def memorize_as(
     lengths: Any = None,
     per: Belongs | None = None,
     unit: Unit | None = None,
+    tokens: str | None = None,
+    labels: str | None = None,
     positions: bool = False,
     storage: Storage | None = None,
     rank: int | None = None,
@@ -53,10 +56,10 @@ def memorize_as(
     llama, for these labels or, without `Y`, for the next token up to the end of each sequence; opt, for labels of
     sequences or the next token.
 
-    `X`, `Y`, `lengths`, `per`, `unit`, `positions`, `on_conflict`: as for `memorize`; tokens are ids or strings, and
-    labels are classes. In architectures that generate, a list of strings with a list of strings, or a table of both, is
-    read as prompts and answers: `generate` continues a prompt with its answer, and stops. There `per="sequence"` makes
-    each answer a label.
+    `X`, `Y`, `lengths`, `per`, `unit`, `tokens`, `labels`, `positions`, `on_conflict`: as for `memorize`; tokens are
+    ids or strings, and labels are classes. In architectures that generate, a list of strings with a list of strings, or
+    a table of both, is read as prompts and answers: `generate` continues a prompt with its answer, and stops. There
+    `per="sequence"` makes each answer a label.
 
     `storage="cells"`, the default: half-spaces with margins (docs/robust.md), for weights and arithmetic in `dtype`:
     float32 (the default), bfloat16 or float16; `rank` of the values, by default 128. In a short format every fact is
@@ -77,6 +80,7 @@ def memorize_as(
     report = progress or (lambda stage, share: None)
     kind = architecture_named(architecture)
     check_conflict(on_conflict)
+    columns: dict[str, Any] = {"tokens": tokens, "labels": labels}
     if draw is not None:
         options = {"positions": positions, "storage": storage, "rank": rank, "dtype": dtype}
         check_settled({**options, "confidence": confidence, "unknown": unknown, "seed": seed})
@@ -86,7 +90,8 @@ def memorize_as(
                 f"the draw is that of a {known.architecture}: memorize_as({known.architecture!r}, …, draw=)"
             )
         report("reading the data", 0.0)
-        data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=known.card.manner)
+        columns["labelled"] = known.card.prompts or not known.card.next_token
+        data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=known.card.manner, **columns)
         model = memorize_again(known, data, on_conflict=on_conflict, report=report)
         report("done", 1.0)
         return model
@@ -102,7 +107,13 @@ def memorize_as(
     check_seed(seed)
 
     report("reading the data", 0.0)
-    data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=manner_of(kind))
+    columns["labelled"] = per is not None or "lm" not in kind.models
+    if Y is None and not columns["labelled"] and pairs_or_sequences(X):
+        raise DataError(
+            f"X holds pairs of text, and {kind.name} could take them in two ways: for prompts and answers, say "
+            "per='answer', or pass dict(X); for sequences of two tokens, pass [list(row) for row in X]"
+        )
+    data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=manner_of(kind), **columns)
     if data.vocabulary is None:
         raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
     names = token_names(data.vocabulary, kind.special)

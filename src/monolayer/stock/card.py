@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
 from monolayer.huggingface.architecture import BEGIN, CLASS_SUFFIXES
 from monolayer.huggingface.files import FolderFacts, padding_side
@@ -138,10 +140,28 @@ def _onnx(facts: FolderFacts) -> str:
     runs = "`onnx/model.onnx` is the same network for onnxruntime"
     if facts.causal == (facts.task == "lm"):
         begins = ";\nask with `{add_special_tokens: true}`, for the begin token" if facts.task == "lm" else ""
-        runs += f""" and, from version 4 on, transformers.js:
-`const ask = await pipeline("{_PIPELINE[facts.task]}", folder, {{dtype: "fp32"}})`{begins}"""
+        runs += f" and, from version 4 on, transformers.js:\n`{_snippet(facts, 'folder')}`{begins}"
         runs += " (in Node; browsers have no float64)" if facts.dtype == "float64" else ""
     return f"\n{runs}. Certificates are\nabout `model.safetensors`, not about it.\n"
+
+
+def _snippet(facts: FolderFacts, folder: str) -> str:
+    """A line of JavaScript that loads the folder."""
+    return f'const ask = await pipeline("{_PIPELINE[facts.task]}", {folder}, {{dtype: "fp32"}})'
+
+
+def in_a_browser(facts: FolderFacts, folder: Path) -> str:
+    """How a folder is run in a browser, as a sentence."""
+    if facts.causal != (facts.task == "lm"):
+        return (
+            f"{folder} is a {facts.kind} for transformers, and transformers.js has no class for its labels: "
+            "onnxruntime runs the onnx/model.onnx that --onnx adds"
+        )
+    where = "in Node (browsers have no float64)" if facts.dtype == "float64" else "in a browser"
+    return (
+        f"{folder} is a {facts.kind} for transformers, and transformers.js runs it {where}, if it was saved with "
+        f'--onnx: import {{ pipeline }} from "@huggingface/transformers"; {_snippet(facts, json.dumps(str(folder)))}'
+    )
 
 
 def model_card(

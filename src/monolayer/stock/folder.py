@@ -148,8 +148,10 @@ class StockModel:
         `X`: sequences, with their `lengths` if they are padded. A folder that holds prompts and answers returns the
         answers to the prompts `X`, as text. The network is evaluated in float64, without transformers. A sequence that
         is too long for the folder is an error that names it, and so is an unknown token, unless the folder has a class
-        for what it does not hold.
+        for what it does not hold. One string, or one integer, gives one answer.
         """
+        if isinstance(X, str | int):
+            return self.predict([X])[0]
         data = self.encode(X, lengths=lengths)
         if self.draw.prompts:
             return np.array(self.answers(data), dtype=object)

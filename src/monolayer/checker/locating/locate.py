@@ -62,7 +62,7 @@ def locate(
                     return locate_attached(folder, data(None, "answer"))
             stored = opened(model)
             if isinstance(stored, Files):
-                net, (names, answers) = read_stock(stored), asked_as(stored)
+                net, (names, answers, _) = read_stock(stored), asked_as(stored)
                 return _in_stock(net, names, data(names, answers))
             if stored.config["kind"] == "interpolator":
                 raise DataError(

@@ -14,7 +14,7 @@ from monolayer.arrays import Bools, Ints
 from monolayer.checker.locating.circuit import Wires, circuit
 from monolayer.checker.locating.writers import CERTAINTIES, NOT_KNOWN, PROVED, Certainty, Writers
 from monolayer.errors import DataError
-from monolayer.table import TABLE_WIDTH, escape, plural
+from monolayer.table import TABLE_WIDTH, escape, grid_lines, plural
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -250,13 +250,8 @@ class Location:
 
     def __repr__(self) -> str:
         """The table of the first facts, as the command shows it."""
-        from rich.console import Console
-
-        console = Console(width=2 * TABLE_WIDTH, highlight=False, color_system=None)
-        with console.capture() as text:
-            console.print(self.table())
         more = f"\n{SHOWN} of {len(self):,} facts" if len(self) > SHOWN else ""
-        return "\n".join(line.rstrip() for line in text.get().rstrip().split("\n")) + more
+        return "\n".join(line.plain for line in grid_lines(self.table(), 2 * TABLE_WIDTH)) + more
 
     def _named(self, answer: NDArray[Any], state: Ints) -> list[Any]:
         """Answers as users write them, None where they are not known."""

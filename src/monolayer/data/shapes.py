@@ -1,0 +1,185 @@
+"""The shapes in which people hold keys and values besides tables: dicts, pairs, lists of dicts, a Series with an index.
+
+    {"France": "Paris"}                                a label for each key
+    {"prompts": ["a", "b"], "answers": ["c", "d"]}     columns, read like a table
+    [{"country": "France", "capital": "Paris"}]        rows, read like JSON
+    [("France", "Paris")], dict.items(), zip(X, Y)     pairs, where labels are needed
+    pandas.Series(["Paris"], index=["France"])         keys are the index, where labels are needed
+
+Pairs could also be sequences of two tokens, and a Series a column of sequences. They are keys and values only where
+the caller needs labels and gives none besides; to ask a model, they are sequences. `checker/rows.py` looks at the same
+shapes with code of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Mapping
+from dataclasses import dataclass
+
+from monolayer.data.growing import Growing, SequenceFields
+from monolayer.data.layout import Columns
+from monolayer.data.names import cut_text
+from monolayer.data.plain import Given, array_like, check_not_open, is_frame, is_list, plain_array
+from monolayer.data.prompts import ANSWERS, PROMPTS
+from monolayer.data.tabular import from_frame, from_items, read_objects
+from monolayer.errors import DataError
+
+
+def listed(X: Given) -> Given:
+    """`X` itself; as a list if it is an iterator, such as a `zip`, or the items of a dict."""
+    check_not_open(X)
+    return list(X) if hasattr(X, "__next__") or isinstance(X, ItemsView) else X
+
+
+def fields_of(X: Given, Y: Given, columns: Columns, labelled: bool) -> SequenceFields | None:
+    """What `X` holds if it is a dict, a table, rows or keys with values; None for arrays and lists of sequences.
+
+    `labelled`: whether labels are needed, so that pairs and a Series are keys and values if there is no `Y`.
+    """
+    if isinstance(X, Mapping):
+        table = _columns_of(X, columns)
+        if table is not None:
+            return from_frame(table, columns, f"the {type(X).__name__}")
+        if Y is not None:
+            raise DataError(
+                "a dict holds the label of each key: leave Y out, or give a list of keys with it. In edit and insert, "
+                "the data of the model are data="
+            )
+        return from_items(X.items(), columns, f"the {type(X).__name__}")
+    if _is_series_of_structs(X):
+        return from_frame(X.struct.unnest(), columns, "the Series")
+    if is_frame(X):
+        return from_frame(X, columns)
+    if isinstance(X, list | tuple) and len(X) and isinstance(X[0], Mapping):
+        growing = Growing("X", unit="item")
+        read_objects(((number, _plain_row(row)) for number, row in enumerate(X)), growing, columns)
+        return growing.finish()
+    if columns.tokens is not None or columns.labels is not None:
+        raise DataError(f"tokens= and labels= choose columns of a table, and X is a {type(X).__name__}: leave them out")
+    return _keys_and_values(X, columns) if labelled and Y is None else None
+
+
+def _plain_row(row: Given) -> Given:
+    """A row of a list of dicts with plain values: no arrays, no tensors."""
+    if not isinstance(row, Mapping):
+        return row
+    return {str(name): _plain_cell(value) for name, value in row.items()}
+
+
+def _plain_cell(value: Given) -> Given:
+    plain = array_like(value)
+    return plain.tolist() if plain_array(plain) else list(plain) if isinstance(plain, tuple) else plain
+
+
+# -- pairs and Series ------------------------------------------------------------------------------------------
+
+
+def _keys_and_values(X: Given, columns: Columns) -> SequenceFields | None:
+    """Pairs, or a Series with its index; None for what can only be sequences, an error for what could be both."""
+    if _is_series(X):
+        if _index_is_numbers(X):
+            return None
+        return from_items(zip(X.index.tolist(), X.tolist(), strict=True), columns, "the Series")
+    if not isinstance(X, list | tuple) or not len(X):
+        return None
+    if not all(isinstance(row, tuple) and len(row) == 2 for row in X):
+        return None
+    return from_items(X, columns, "X")
+
+
+def without_labels(X: Given) -> str:
+    """What to add to the error that labels are missing: the way out if `X` may be meant as keys and values."""
+    if _is_series(X):
+        return ". The index of this Series numbers its rows; if it holds the keys, pass X.to_dict()"
+    if hasattr(X, "get_chunks"):
+        return ". A Series of Polars has no index: pass a DataFrame of two columns, or a Series of structs"
+    if isinstance(X, list) and X and all(isinstance(row, list) and len(row) == 2 for row in X):
+        return ". If each of these is a key and its value, pass [tuple(row) for row in X]"
+    return ""
+
+
+def pairs_or_sequences(X: Given) -> bool:
+    """Whether `X` is a list of pairs of text, which a model that generates could take for two things."""
+    pairs = isinstance(X, list | tuple) and len(X) > 0 and all(isinstance(row, tuple) and len(row) == 2 for row in X)
+    return pairs and all(isinstance(text, str) for row in X for text in row)
+
+
+def _is_series(X: Given) -> bool:
+    """Whether this is a Series of pandas, which has an index."""
+    return hasattr(X, "iloc") and hasattr(X, "index") and hasattr(X, "items") and not is_frame(X)
+
+
+def _index_is_numbers(series: Given) -> bool:
+    """Whether an index numbers rows: integers without a name. A name says that it is a column of the data."""
+    names = [name for name in series.index.names if name is not None]
+    return not names and getattr(series.index.dtype, "kind", "O") in "iu"
+
+
+def _is_series_of_structs(X: Given) -> bool:
+    """Whether this is a Series of Polars whose values have fields."""
+    return hasattr(X, "struct") and hasattr(X, "get_chunks") and str(X.dtype).startswith("Struct")
+
+
+# -- a dict of columns -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Columns by name, as `plain.py` knows tables."""
+
+    columns: dict[str, Given]
+
+    @property
+    def column_names(self) -> list[str]:
+        return list(self.columns)
+
+    def __getitem__(self, name: str) -> Given:
+        return self.columns[name]
+
+
+def _columns_of(mapping: Mapping[Given, Given], columns: Columns) -> _Table | None:
+    """The columns of a dict; None if it holds a label for each key, an error if it could be either.
+
+    Columns are lists of one length under names. A list of numbers is the real vector of its key; a list with one value
+    for each word of its key may be labels of these words: then `per` has to say it.
+    """
+    chosen = columns.tokens is not None or columns.labels is not None
+    first = next(iter(mapping.values()), None)
+    if not chosen and isinstance(first, str | int | float):
+        return None  # a large table of keys and values is not looked through
+    lists: dict[Given, Given] = {
+        name: None if is_frame(value) else array_like(value) for name, value in mapping.items()
+    }
+    if not lists or not all(isinstance(name, str) and is_list(value) for name, value in lists.items()):
+        if chosen:
+            raise DataError(
+                "tokens= and labels= choose columns, and this dict holds a label for each key: leave them out, or give "
+                "lists of one length"
+            )
+        return None
+    sizes = {len(value) for value in lists.values()}
+    answers = len(lists) == 2 and any(name in lists for name in PROMPTS) and any(name in lists for name in ANSWERS)
+    if chosen or "tokens" in lists or answers:
+        if len(sizes) > 1:
+            lengths = ", ".join(f"{name!r} has {len(value):,}" for name, value in lists.items())
+            raise DataError(f"the columns of the dict are of several lengths: {lengths}. Give one row each")
+        return _Table(lists)
+    if all(map(_only_numbers, lists.values())):
+        return None
+    unit = columns.unit or columns.like.unit or "words"
+    word_by_word = all(len(cut_text(name, unit)) == len(value) for name, value in lists.items())
+    if word_by_word and columns.belongs == "token":
+        return None
+    if len(sizes) == 1 and not word_by_word:
+        return _Table(lists)
+    one, two = [*lists, "labels"][:2]
+    raise DataError(
+        f"this dict holds lists, such as {one!r}: if they are columns of one length, name the two to read, such as "
+        f"tokens={one!r}, labels={two!r}; if each holds the labels of the words of its key, say per='token'"
+    )
+
+
+def _only_numbers(values: Given) -> bool:
+    if plain_array(values):
+        return values.ndim == 1 and values.dtype.kind in "iuf"
+    return all(isinstance(array_like(value), int | float) for value in values)
