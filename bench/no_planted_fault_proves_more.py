@@ -66,6 +66,7 @@ TESTS = [
         "certify_cells",
         "certify_data",
         "certify_stock",
+        "resaved",
         "enclosed",
         "cascade",
         "robust",

@@ -9,11 +9,13 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from inspect import getsource
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -255,3 +257,33 @@ def test_special_tokens_of_transformers_4_are_known_by_their_parts(tmp_path: Pat
     for planted in ({**said, "pad_token": {**said["pad_token"], "lstrip": True}}, {**said, "pad_token": "[PAD]"}):
         path.write_text(json.dumps(planted))
         assert "special_tokens_map.json" in ml.certify(folder, ROWS, LABELS["token"]).reason
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "opt"])
+def test_only_neurons_that_add_nothing_are_left_out(name: str, tmp_path: Path) -> None:
+    """One more neuron in a folder of steps: pruned, or with a bias that is always written."""
+    task = next(iter(ARCHITECTURES[name].models))
+    first = built(name, task, tmp_path / "first", storage="steps")
+    model = ml.load(first)
+    assert isinstance(model, StockModel)
+    arrays, facts = model.arrays, replace(model.facts, neurons=model.facts.neurons + 1)
+    reads, writes = arrays["W_1"][0], arrays["W_2"][0]
+    assert writes.any()
+    none = np.zeros_like(reads)
+    for number, (row, bias, put, verdict, only) in enumerate(
+        [
+            (none, 0.0, none, "proved", None),
+            (none, -1.0, writes, "proved", None),
+            (reads, 1.0, none, "proved", "proved"),  # with only= it may hold the threshold of a fact
+            (none, 6.0, 64.0 * writes, None, "proved"),  # which is written everywhere
+            (reads, 1e6, 64.0 * writes, None, "proved"),
+        ]
+    ):
+        more = {"W_1": row, "b_1": np.array(bias), "W_2": put}
+        grown = {**arrays, **{letter: np.append(arrays[letter], part[None], axis=0) for letter, part in more.items()}}
+        tensors = facts.architecture.tensors(facts.task, grown)
+        out = replace(model, facts=facts, tensors=tensors).save(tmp_path / str(number))
+        found = ml.certify(out, ROWS, LABELS[task]).verdict
+        assert found == verdict or (verdict is None and found != "proved"), (number, found)
+        if only is not None:
+            assert ml.certify(out, ROWS, LABELS[task], only=True).verdict != only
