@@ -145,7 +145,7 @@ def test_points_between_two_classes_are_unsure() -> None:
     case = random_case(4, **PLAIN)
     last = case.saved.tensors["feed_forward.stages.0.bias_2"]
     proof = judge("undecided", "", case, case.saved.changed(feed_forward__stages__0__bias_2=last + 0.5))
-    assert (proof.findings[0].kind, proof.unsure > 0) == ("unsure", True)
+    assert (proof.findings[0].kind, proof.findings[0].got, proof.unsure > 0) == ("unsure", None, True)
 
 
 # -- models that some allowed evaluation, or PyTorch, answers wrongly -----------------------------------
@@ -164,6 +164,12 @@ def two_classes(dtype: str = "float64", codes: tuple[float, float] = (0.0, 1.0))
     config = random_case(4, **PLAIN).saved.config | {"dtype": dtype, "steps": [1], "grid": None}
     config |= {"vocabulary": {"range": 3}, "classes": {"range": 2}}
     return Case([[0, 1], [1, 1]], [[0, 1], [1, 1]], Saved(config, {k: v.astype(dtype) for k, v in tensors.items()}))
+
+
+def test_the_class_that_a_point_gets_is_named() -> None:
+    case = two_classes()
+    proof = expect("refuted", "", case.saved, case.X, [[1, 0], [0, 0]])
+    assert [(finding.expected, finding.got) for finding in proof.findings] == [(1, 0), (0, 1), (0, 1), (0, 1)]
 
 
 def test_a_key_that_the_data_lack_may_still_shift_the_softmax(tmp_path: Path) -> None:
@@ -244,6 +250,8 @@ def test_logits_of_many_classes_round_to_a_tie() -> None:
     logits = np.sort(evaluate(case.saved, case.X[0], Evil.plain(np.random.default_rng(0)))[1][1])
     assert logits[-1] == logits[-2]
     judge("undecided", "", case)
+    near = case.saved.edited("feed_forward.stages.0.bias_2", 0, 2048 + 2.0**-12)
+    assert "would be proved" not in judge("undecided", "", case, near).reason, "no tolerance would help a class"
 
 
 def test_a_wide_ramp_may_end_behind_a_narrow_one_that_begins_later() -> None:
@@ -401,13 +409,14 @@ def test_a_class_may_be_off_its_number_and_the_certificate_says_how_far(shift: f
 
 
 def test_every_number_of_a_label_must_be_near_enough() -> None:
-    """At just the tolerance, one rounding more might be too far; the other number is right."""
+    """About the tolerance, roundings may be too far or near enough; the other number is right."""
     model = ml.memorize([[0, 1], [1, 1]], [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [5.0, 6.0]]])
     Y = np.array([[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [5.0, 6.0]]])
     expect("proved", "", model, [[0, 1], [1, 1]], Y)
     for place, value in ((("head.bias", 1), 1.0), (("head.weight", (0, LABEL + 1)), 1.0)):
         expect("undecided", "does not copy", Saved.of(model).edited(*place, value), [[0, 1], [1, 1]], Y)
-    for far, verdict in ((0.49, "proved"), (0.5, "undecided"), (0.51, "refuted")):
+    rest = [(0.5 * (1 + 2.0**-22), "undecided"), (0.5 * (1 + 2.0**-19), "refuted")]
+    for far, verdict in ((0.49, "proved"), (0.5, "undecided"), (0.51, "refuted"), *rest):
         for number in (0, 1):
             proof = expect(verdict, "", model, [[0, 1], [1, 1]], Y + far * np.eye(2)[number], tolerance=0.5)
             assert proof.label_error == (pytest.approx(0.49) if verdict == "proved" else None)

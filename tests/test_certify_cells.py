@@ -132,6 +132,18 @@ def test_planted_faults_are_never_proved(fault: str) -> None:
     assert not expect(verdict, words, model, TARGETS["force"])
 
 
+def test_attention_that_reads_and_writes_coordinates_of_tokens_is_not_covered() -> None:
+    """They lie where a second stage would have its value and its code; this model has one stage."""
+    model = ml.approximate(TARGETS["force"], 2, 2, cells=4, lipschitz=2.0)
+    with torch.no_grad():
+        value, write = (model.get_parameter(f"attention.W_{letter}") for letter in "VO")
+        token = value.shape[1] - 2
+        (row, reads), (code, column) = (part.nonzero()[0].tolist() for part in (value, write))
+        value[row, token], write[token + 1, column] = value[row, reads].item(), write[code, column].item()
+        value[row, reads] = write[code, column] = 0.0
+    expect("undecided", "attention must read", model, TARGETS["force"])
+
+
 @pytest.fixture(scope="module")
 def highest() -> ml.Monolayer:
     return ml.approximate(TARGETS["max"], 1, 2, cells=5, lipschitz=1.0)

@@ -14,7 +14,7 @@ from flint import arb
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from monolayer.checker.codes import Reads, read_attention, read_codes, read_stream
+from monolayer.checker.codes import Reads, _at, read_attention, read_codes, read_stream
 from monolayer.checker.readout import checked_staircase, head_classes, sums_are_exact, thresholds
 from monolayer.checker.rounding import (
     BINARY32,
@@ -182,6 +182,15 @@ def test_a_coordinate_of_ids_knows_the_whole_table(tmp_path: Path) -> None:
         reads = points(case, tmp_path / f"{sign}")[2]
         place_end = abs(place[:, 1].max() if sign > 0 else place[:, 1].min())
         assert (reads.key.largest, reads.code.largest) == (3 + place_end, 5.0)
+
+
+@pytest.mark.parametrize("table", [np.arange(3.0), np.arange(6.0).reshape(3, 2)])
+def test_rows_beyond_a_table_are_no_numbers(table: Any) -> None:
+    for rows in ([0, 2, 1], [0, -1, 2], [3, 1], [1, 9, -1, 2, 0], [-1], []):
+        wanted = [table[row].tolist() if 0 <= row < 3 else (np.nan * table[0]).tolist() for row in rows]
+        found = _at(table, np.array(rows, dtype=np.int64))
+        assert found.shape == (len(rows), *table.shape[1:])
+        assert np.array_equal(found, np.array(wanted).reshape(found.shape), equal_nan=True)
 
 
 def lemma_4(n: float, head: Attention, S: float, ds: float, fmt: Format) -> float:
@@ -385,6 +394,8 @@ def step(w: float, b: float, z: float, fused: bool) -> float:
 
 
 @example(1.0, 3 * 2.0**-33 - 2.0**20, 0.0)  # 1 − b rounds down
+@example(1.0 + 2.0**-52, -700001.0, 0.0)  # no power of two by its last bit alone: quotients round up
+@example(1.0 + 2.0**-52, -999999.0, 0.0)  # and down
 @given(SLOPES, st.floats(-1e6, 1e6).filter(lambda b: b == 0 or abs(b) > 1e-100), st.floats(0, 1e6))
 @settings(max_examples=60, deadline=None)
 def test_a_step_is_exact_outside_its_thresholds(w: float, b: float, further: float) -> None:
@@ -435,6 +446,7 @@ STAIRS: list[tuple[str, list[float], list[float], Any, list[float], str]] = [
     ("runs", [4.0, 4.0], [-1.0, -8.0], [[1.1, -2.0, 0.0], [0.3, 1e300, 5.0]], [0.0, 0.0], ""),
     ("exact", [4.0, -4.0], [-1.0, 8.0], [[1.0, 2.0]], [0.0], "must rise"),
     ("exact", [-4.0, 4.0], [1.0, -8.0], [[1.0, 2.0]], [0.0], "must rise"),
+    ("exact", [-0.5, 4.0], [0.5, -8.0], [[1.0, 2.0]], [0.0], "must rise"),
     ("exact", [4.0, 4.0, 4.0], [-1.0, -8.0, -4.0], [[1.0, 2.0, 1.0]], [0.0], "in order"),
     ("exact", [4.0, 0.0], [-1.0, -8.0], [[1.0, 2.0]], [0.0], "weight_1 goes outside"),
     ("exact", [4.0, 2.0**130], [-1.0, -8.0], [[1.0, 2.0]], [0.0], "weight_1 goes outside"),
