@@ -166,6 +166,36 @@ def test_the_theorems_hold_in_short_formats(kind: str, dtype: Any, tmp_path: Pat
     assert min(near, away) > 300
 
 
+@torch.no_grad()
+@pytest.mark.parametrize(("kind", "dtype"), [("gpt_neox", torch.bfloat16), ("gpt2", torch.float16)])
+def test_what_is_proved_of_heads_in_short_formats_is_true(kind: str, dtype: Any, tmp_path: Path) -> None:
+    """Lemma A5: rows of the head get a vector in common, whose rounding is larger than differences, or a factor."""
+    folder = ml.attach(write_host(tmp_path / "host", kind, dtype=dtype), FACTS).save(tmp_path / "new")
+    found = read_attached(folder)
+    caps, host = caps_of(found), found.host
+    near, all_of_them = near_pairs(found, caps), np.arange(36)
+    last = dict(loaded(folder).named_modules())[f"{host.kind.root}{host.kind.last_norm}"]
+    normed = last(torch.tensor(found.writes * caps.response / 2.0).to(dtype))
+    rows, common = (
+        torch.tensor(host.tensors[host.head].numbers()),
+        torch.tensor(np.random.default_rng(0).normal(size=48)),
+    )
+    tokens, verdicts = (normed.double() @ rows.T).argmax(dim=-1), set()
+    for size, factor in itertools.product((0.0, *2.0 ** np.arange(-4, 10)), (1.0, 2.0**10, 2.0**12, 2.0**14)):
+        changed_rows = (rows + size * common).mul(factor).to(dtype)
+        if not changed_rows.isfinite().all():
+            continue
+        data = memoryview(changed_rows.contiguous().view(torch.int16).numpy().tobytes())
+        head = dataclasses.replace(host.tensors[host.head], data=data)
+        other = dataclasses.replace(found, host=dataclasses.replace(host, tensors={**host.tensors, host.head: head}))
+        right = judge_answers(other, caps, near, all_of_them, tokens.numpy()).right
+        logits = normed @ changed_rows.T
+        beaten = (logits >= logits.gather(1, tokens[:, None])).sum(dim=1) > 1
+        assert not (beaten | ~logits.isfinite().all(dim=1))[torch.from_numpy(right)].any(), (size, factor)
+        verdicts |= set(right.tolist())
+    assert verdicts == {True, False}
+
+
 def test_what_float16_cannot_hold_is_not_proved(tmp_path: Path) -> None:
     """Planted: a neuron that writes more than 65,504, though its fact is not asked for; inputs that are not finite."""
     host = write_host(tmp_path / "host", dtype=torch.float16)
