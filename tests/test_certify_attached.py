@@ -22,6 +22,7 @@ from monolayer.attaching.folder import Attached
 from monolayer.checker.attached.answers import Head, judge_answers
 from monolayer.checker.attached.caps import caps_of, near_pairs
 from monolayer.checker.attached.files import read_attached
+from monolayer.checker.rounding import UnhandledError
 from monolayer.huggingface.cutting import cut_facts
 from monolayer.huggingface.manifest import FILE, WEIGHTS
 from monolayer.huggingface.tensors import INDEX, open_folder
@@ -597,3 +598,48 @@ def test_a_half_awake_neuron_of_an_earlier_block_is_not_overlooked(folder: Path)
     assert near.spoilt[NEURONS + 5]
     assert near.by[NEURONS + 5] == 0
     assert not near.spoilt[0]  # the later one sees what the earlier one has written
+
+
+def test_caps_are_those_of_lemma_a3(folder: Path) -> None:
+    """In float32: where a neuron is wanted, up to where it is silent, and what the claim says of both."""
+    found = read_attached(folder)
+    caps, D, u = caps_of(found), found.host.width, 2.0**-24
+    alpha = np.sqrt((found.reads**2).sum(axis=1) * D)
+    err = (D + 2) * u / (1 - (D + 2) * u) * (alpha * caps.anywhere + np.abs(found.bias))
+    T, silence = caps.response, found.host.silence
+    level = np.maximum(T / 2.0, err + max(T / 8.0, 8.0))
+    assert caps.alpha == pytest.approx(alpha, rel=1e-12)
+    assert (caps.err >= err).all()
+    assert caps.err == pytest.approx(err, rel=1e-6)
+    assert caps.reach == pytest.approx(float((1.0 - (level - found.bias) / alpha).min()), rel=1e-9)
+    assert caps.radius == pytest.approx(float((1.0 + (silence + found.bias + err) / alpha).max()), rel=1e-6)
+    assert caps.half == pytest.approx(float(((T - level) / alpha).min()), rel=1e-9)
+
+
+@pytest.mark.parametrize(("share", "words"), [(1.2, "hardly reaches"), (1.3, "")])
+def test_a_cap_that_is_next_to_empty_is_not_proved(share: float, words: str, folder: Path) -> None:
+    """At û = k the input is α + b; it must be a quarter more than what is wanted on the cap."""
+    found = read_attached(folder)
+    caps = caps_of(found)
+    found.bias[0] = share * caps.level[0] - caps.alpha[0] * (1.0 + caps.length)
+    if words:
+        with pytest.raises(UnhandledError, match=words):
+            caps_of(found)
+    else:
+        caps_of(found)
+
+
+def test_the_last_norm_is_as_long_as_the_root_of_the_width(folder: Path) -> None:
+    """A bias of the last norm that outweighs what a neuron writes, and would not if that were longer."""
+    found = read_attached(folder)
+    head, D = Head(found), found.host.width
+    words = np.concatenate([part for _, part in head.head.blocks()])
+    row = head.direction(words[:1] - words[1:2])
+    said = [int((scale * row[0] * head.weight @ words.T).argmax()) for scale in (np.sqrt(D), D)]
+    assert said[0] == said[1]
+    other = next(token for token in range(len(words)) if token != said[0])
+    gap = float((np.sqrt(D) * row[0] * head.weight) @ (words[said[0]] - words[other]))
+    push = words[other] - words[said[0]]
+    head.bias = 1.5 * gap / float(push @ push) * push  # more than the gap, less than √D times it
+    judged = head.judge(row, np.array([said[0]]), np.zeros(1), D)
+    assert not judged.right[0]
