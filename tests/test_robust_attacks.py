@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import monolayer as ml
-from monolayer.checker.gates import AWAKE, EPSILON, Pairs, read_gates
+from monolayer.checker.gates import AWAKE, EPSILON, Pairs, RowSequences, _contexts, read_gates
 from monolayer.checker.labelled import labelled
 from monolayer.checker.noise import LARGEST_SCORE, ROBUST_UNDERFLOW, Shares, errors, point_verdicts, silent
 from monolayer.checker.robust import Question, question_of
@@ -524,3 +524,17 @@ def test_a_robust_model_takes_ids_and_a_stream_as_wide_as_its_parts(built: ml.Mo
     refused("memorizer of ids", edited(built, lambda tensors: lift_of_vectors(tensors, width), **fields))
     # All tensors agree on one coordinate more, which belongs to no part.
     refused("width", edited(built, lambda tensors: wider(tensors, width), width=width + 1))
+
+
+def test_the_length_of_a_context_has_room_for_every_coordinate() -> None:
+    """`norm` is at least the length of a context, and of one whose coordinates are all below what is seen."""
+    random = np.random.default_rng(0)
+    k, rows = 7, np.array([[0, 2], [1, 1], [3, 0]])
+    gated: Any = SimpleNamespace(begin=random.normal(size=k), own=random.normal(size=(4, k)), gain=3.0)
+    gated.own[3] = -gated.gain * gated.begin  # with all weight on the begin token, this context is exactly 0
+    weights = np.array([[1.0, 0.0, 0.0]])
+    found = _contexts(gated, RowSequences(rows, rows[:, :1], np.zeros((3, 1), np.int64), weights))
+    plain = np.sqrt((found.z**2).sum(axis=-1) + k * EPSILON)
+    assert not found.z[2].any()
+    assert found.norm == pytest.approx(plain, rel=1e-12, abs=0.0)
+    assert found.norm[2, 0] == pytest.approx(np.sqrt(k * EPSILON), rel=1e-12, abs=0.0)
