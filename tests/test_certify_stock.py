@@ -666,6 +666,7 @@ SMALL = 2.0**-21 + 2.0 * 88 * 2.0**-53
 HEADS: dict[str, tuple[Any, float, float, Any, float]] = {
     "a word": ({"pool": None}, 1024.0, 1.0, 0.0, SMALL * 8 * 1024 / 4),
     "a word and its mean": ({"pool": None, "labels": 60}, 2.0**20, 1.0, 2.0**-6, SMALL * 60 * (2.0**20 + 2.0**-6) / 4),
+    "a wide word": ({"pool": None, "width": 2**28}, 1024.0, 1.0, 0.0, (2.0**-21 + 2 * 2.0**-25) * 8 * 1024 / 4),
     "a relu": ({"pool": "relu"}, 1024.0, 1.0, 0.0, 4 * SMALL * 8 * 1024),
     "a mean": ({"pool": None}, 32.0, 1.0, 1.0, 16.0),
     "a rounded mean": ({"pool": None, "width": 2**20}, 1.0, 2.0**40, 0.0, 16 * 2 * 2.0**20 * 2.0**-53 * 2.0**40),
@@ -764,6 +765,7 @@ EXACT_SUMS: list[tuple[list[float], bool]] = [
     ([1.0, -0.5, 0.25], True), ([1.0, 1.0 + 2.0**-8], True), ([1.0, 1.0 + 2.0**-9], False),
     ([1.0, 1.0 + 2.0**-10], False), ([2.0**31, 1.0], True), ([2.0**33, 1.0], False), ([-(2.0**33), 1.0], False),
     ([2.0**32, 2.0**-1], False), ([], True), ([0.0, 0.0], True), ([2.0**31] * 300 + [1.0], True),
+    ([2.0**31] * 400 + [1.0], False), ([2.0**32, 1.0], True),
     ([2.0**32] * 1200 + [1.0], False), ([-(2.0**32)] * 1200 + [1.0], False),
 ]  # fmt: skip
 
@@ -979,9 +981,10 @@ def test_steps_know_how_far_their_thresholds_are() -> None:
     """`|b_j / w_j|` of a positive and of a negative bias, and the width of a ramp."""
     net = Net(False, {"b_1": np.array([-3.0, 40.0, 2.0]), "W_2": np.ones((3, 2))}, activation="relu6")
     found: Any = SimpleNamespace(slope=np.array([1.0, 4.0, 2.0]), label=np.array([0, 1]))
-    found.token_of, found.place_of = np.array([1, 0, -1]), np.array([0, 0, 0])
-    for bias in ([-3.0, 40.0, 2.0], [-33.0, 40.0, 2.0], [33.0, 4.0, 2.0]):
-        net.arrays["b_1"] = np.array(bias)
+    # The last neuron reads the word of no token, or of no place.
+    owners = ([1, 0, -1], [0, 0, 0]), ([1, 0, 1], [0, 0, -1])
+    for bias, (tokens, places) in product(([-3.0, 40.0, 2.0], [-33.0, 40.0, 2.0], [33.0, 4.0, 2.0]), owners):
+        net.arrays["b_1"], found.token_of, found.place_of = np.array(bias), np.array(tokens), np.array(places)
         steps = read_steps(net, found, 5)
         reach = max(abs(b / w) + 16.0 / w for b, w in zip(bias, (1.0, 4.0, 2.0), strict=True))
         assert reach * (1 + 2.0**-21) < steps.reach < reach * (1 + 2.0**-18)
@@ -989,7 +992,7 @@ def test_steps_know_how_far_their_thresholds_are() -> None:
         assert steps.low.tolist() == [-bias[2] / 2, -bias[1] / 4, -bias[0]]
         assert steps.high.tolist() == [(6 - bias[2]) / 2, (6 - bias[1]) / 4, 6 - bias[0]]
         assert steps.level[:, 0].tolist() == [0.0, 6.0, 12.0, 18.0]
-    found.token_of = np.array([1, 1, 1])
+    found.token_of, found.place_of = np.array([1, 1, 1]), np.array([0, 0, 0])
     # The first wakes at 2 and settles at 14, the second at 2.5 and 5.5.
     net.arrays["b_1"], found.slope = np.array([-1.0, -5.0, -40.0]), np.array([0.5, 2.0, 2.0])
     with pytest.raises(UnhandledError, match="do not settle in the order"):
