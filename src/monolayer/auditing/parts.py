@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from monolayer.arrays import Ints
 from monolayer.auditing.heads import effective_ranks, heads_of
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
-from monolayer.table import columns, plural
+from monolayer.table import as_html, columns, plural
 from monolayer.theory.contextual import contextual_mapping
 
 AUDIT_FORMATS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -70,6 +71,7 @@ class Audit:
     classes: int
     parts: tuple[AuditedPart, ...]
     causal: bool = False
+    columns: ClassVar[tuple[str, ...]] = AUDIT_COLUMNS
 
     def rows(self) -> list[list[str]]:
         """A line per part, for a table under `AUDIT_COLUMNS`."""
@@ -95,6 +97,11 @@ class Audit:
             f"{plural(self.points, 'point')} in {plural(self.classes, 'class')} (token, set of tokens of its {context})"
         )
 
+    @property
+    def note(self) -> str:
+        """What stands below the table in a notebook."""
+        return f"{LEGEND}. {self.explain()}"
+
     def explain(self) -> str:
         """One sentence: which parts tell the contexts apart, and which do not."""
         if self.classes == 1:
@@ -113,6 +120,8 @@ class Audit:
             return f"Every part tells all {self.classes:,} contexts apart; {hardest}."
         tell, do = ("tells" if len(apart) == 1 else "tell"), ("does" if len(others) == 1 else "do")
         return f"{_named(apart)} {tell} all {self.classes:,} contexts apart ({hardest}); {_named(others)} {do} not."
+
+    _repr_html_ = as_html
 
     def __repr__(self) -> str:
         return f"{self.heading}\n{columns(AUDIT_COLUMNS, self.rows())}\n{LEGEND}\n{self.explain()}"
