@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import torch
 from torch import nn
 
 import monolayer as ml
-from monolayer.auditing.parts import confused, heads_of
+from monolayer.auditing.heads import heads_of
+from monolayer.auditing.parts import Audit, AuditedPart, confused
 from tests.datasets import sets
 
 RANDOM = np.random.default_rng(8)
@@ -93,6 +95,77 @@ def test_hugging_face_heads_give_the_attention_that_the_model_computes() -> None
     assert len(known) == 1
 
 
+def gpt2(**more: int) -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(1)
+    sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "bos_token_id": 0, "eos_token_id": 0, "n_positions": 32}
+    return GPT2LMHeadModel(GPT2Config(**{"vocab_size": 20, **sizes, **more}))
+
+
+def test_the_context_in_a_causal_model_is_the_prefix() -> None:
+    """Sequences that begin alike are one class there, so that a causal model is not told that it confuses them."""
+    network = gpt2()
+    begin_alike = [[1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 6], [7, 2]]
+    found = ml.audit(network, begin_alike)
+    assert found.causal
+    assert (found.points, found.classes) == (13, 8)
+    assert found["transformer.h.1"].tells_apart
+    assert found["transformer.h.1"].confused["float32"] == 0
+    assert not found["transformer.h.0.ln_1"].tells_apart  # the same token at the same place, after another token
+    assert "transformer.h.0.ln_1" in found.explain()
+    whole = ml.audit(network, begin_alike, causal=False)  # as if it could see what follows
+    assert whole["transformer.h.1"].delta == 0
+    assert whole["transformer.h.1"].confused["float32"] > 0
+    assert whole.explain().startswith("No part tells all 13 contexts apart")
+    looks_ahead = nn.Sequential(nn.Embedding(20, 8), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True))
+    assert not ml.audit(looks_ahead, X).causal
+    assert not ml.audit(nn.Sequential(nn.Embedding(20, 8)), X).causal  # looks nowhere
+    assert ml.audit(ml.memorize(["ab", "ac"], [[0, 1], [0, 2]], causal=True), ["ab", "ac"]).causal
+
+
+def test_the_last_sentence_names_the_parts() -> None:
+    part = AuditedPart("lift", "Linear", 2, 1.0, 0.5, 1.0, {"float32": 0, "float16": 0, "bfloat16": 0}, 1e-7)
+    blind = replace(part, name="embed", delta=0.0, bits=math.inf, confused={"float32": 3})
+    rounded = replace(part, name="mix", delta=1e-8)
+    assert (part.tells_apart, blind.tells_apart, rounded.tells_apart) == (True, False, None)
+    for parts, words in (
+        ((part,), "Every part tells all 9 contexts apart; the smallest difference is in lift, which takes 1.0 bits."),
+        (
+            (blind,),
+            "No part tells all 9 contexts apart beyond rounding; embed comes closest and confuses 3 of 9 points",
+        ),
+        ((blind, rounded, part), "lift tells all 9 contexts apart (the smallest difference is in lift, which takes "),
+        ((blind, rounded, part), "; embed and mix do not."),
+        ((blind, part, *[rounded] * 4), "; 5 parts from embed to mix do not."),
+    ):
+        assert words in Audit(9, 9, parts).explain()
+    assert "nothing to tell apart" in Audit(9, 1, (part,)).explain()
+
+
+def test_ids_reach_the_model_as_they_are() -> None:
+    """Ids with large gaps are not numbered anew: another id is another row of the embedding."""
+    table = nn.Embedding(9000, 2)
+    found = ml.audit(nn.Sequential(table), [[8000, 5]])
+    assert found["0"].r == pytest.approx(float(table.weight.detach()[[8000, 5]].norm(dim=1).max()))
+
+
+def test_folders_tokenizers_and_texts(tmp_path: Path, monkeypatch: Any, said: Any) -> None:
+    ml.memorize_as("gpt2", ["a b", "c a b"], ["x", "y"], per="sequence").save(tmp_path / "stock")
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    monkeypatch.chdir(tmp_path)
+    texts = ["a b", "c a b", "b"]
+    network = AutoModelForSequenceClassification.from_pretrained("stock")
+    by_model = ml.audit(network, texts, tokenizer=AutoTokenizer.from_pretrained("stock"))
+    assert ml.audit("stock", texts) == by_model
+    Path("texts.txt").write_text("\n".join(texts) + "\n\n")
+    Path("texts.jsonl").write_text("".join(json.dumps({"tokens": text}) + "\n" for text in texts))
+    for file in ("texts.txt", "texts.jsonl"):
+        assert json.loads(said(f"audit stock {file} --json")) == json.loads(json.dumps(by_model.to_json()))
+    assert said("audit stock texts.txt").rstrip().endswith(by_model.explain())
+
+
 def test_the_model_is_left_as_it_was(model: ml.Monolayer) -> None:
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5, batch_first=True)
     network = nn.Sequential(nn.Embedding(20, 8), layer)
@@ -107,10 +180,13 @@ def test_bad_input_is_named(model: ml.Monolayer) -> None:
     flat = nn.Sequential(nn.Flatten(), nn.Linear(10, 2))
     for given, data, options, words in (
         (model, X, {"parts": ["atention"]}, "no part 'atention'; near it: attention"),
-        (model, [[1, 2], [3]], {}, "of one length"),
+        (model, "text", {}, "X is a str"),
         (model, np.zeros((1 << 12, 5), np.int64) + X[0], {}, "too many to compare"),
         (nn.Sequential(nn.Linear(3, 3)), X, {}, "does not take a tensor of shape"),
         (nn.Sequential(nn.Embedding(3, 3)), ["ab"], {}, "strings, such as 'a', and this model takes ids"),
+        (nn.Sequential(nn.Embedding(3, 3)), ["ab"], {"tokenizer": {}.__getitem__}, "does not take text 0: KeyError"),
+        (nn.Sequential(nn.Embedding(3, 3)), ["ab"], {"tokenizer": lambda _: {"input_ids": []}}, "has no token"),
+        ("no/folder", [[0]], {}, "is not a saved model"),
         (flat, RANDOM.standard_normal((4, 5, 2)).astype(np.float32), {}, "no part answered with one vector per token"),
     ):
         with pytest.raises(ml.DataError, match=words):
@@ -132,7 +208,7 @@ def test_on_the_command_line(model: ml.Monolayer, tmp_path: Path, monkeypatch: A
     assert "encoder.layer.0" in {part["name"] for part in found}
     shown = said("audit bert data.jsonl")
     assert "encoder.layer.0.attention.self.query\n" in shown  # long names are whole, above their numbers
-    assert max(map(len, shown.splitlines())) <= 80
+    assert max(map(len, shown.splitlines()[:-1])) <= 80  # the last line is a sentence, which terminals wrap
     # Damaged folders are bad input, and code in a folder is never run.
     folder, weights = Path("bert"), Path("bert/model.safetensors").read_bytes()
     kept = json.loads((folder / "config.json").read_text())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import pkgutil
+import re
 import runpy
 import subprocess
 import sys
@@ -77,6 +79,20 @@ def test_a_result_shows_the_table_of_its_command() -> None:
             assert " ".join(row.split()) in words, name
             assert value.split()[0] in words, name
         assert "array(" not in words
+
+
+def test_notebooks_show_models_and_results_as_escaped_tables() -> None:
+    facts = {"<b>a": "x&y", "c": "z"}
+    model = ml.memorize(facts)
+    for result in (model, ml.certify(model, facts), ml.locate(model, facts), ml.audit(model, list(facts))):
+        shown = result._repr_html_()
+        assert shown.startswith("<table><caption>")
+        cells = re.findall(r"<td>(.*?)</td>", shown)
+        rows = result.lines() if hasattr(result, "lines") else result.rows()
+        assert [html.unescape(cell).replace("<br>", "\n") for cell in cells] == [cell for row in rows for cell in row]
+        assert "<b>" not in shown
+    assert "&lt;b&gt;a" in ml.locate(model, facts)._repr_html_()
+    assert "maximum norm" in ml.approximate(lambda X: X, 1, 2, cells=2, norm="sup")._repr_html_()
 
 
 def test_the_package_runs_as_the_command_and_says_the_version_of_its_source(

@@ -226,8 +226,13 @@ def test_classes_are_sets_and_frequencies(X):
     for i, j in itertools.combinations(range(len(X)), 2):
         assert (sets[i] == sets[j]) == (set(X[i]) == set(X[j]))
         assert (ratios[i] == ratios[j]) == (frequencies(X[i]) == frequencies(X[j]))
-    classes = context_classes(data)
-    assert sorted(set(classes.tolist())) == list(range(classes.max() + 1))
+    prefixes = [(token, set(row[: place + 1])) for row in X for place, token in enumerate(row)]
+    wholes = [(token, set(row)) for row in X for token in row]
+    for causal, contexts in ((False, wholes), (True, prefixes)):
+        classes = context_classes(data, causal)
+        assert sorted(set(classes.tolist())) == list(range(classes.max() + 1))
+        for i, j in itertools.combinations(range(len(contexts)), 2):
+            assert (classes[i] == classes[j]) == (contexts[i] == contexts[j])
 
 
 def test_a_map_that_ignores_the_context_is_caught():

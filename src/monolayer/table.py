@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -23,14 +24,39 @@ Progress = Callable[[str, float], None]
 
 
 class Tabular(Protocol):
-    """A result with (name, value) pairs to show."""
+    """A result with rows of text to show; (name, value) pairs, unless it has `columns`."""
 
-    def rows(self) -> list[tuple[str, str]]: ...
+    def rows(self) -> Sequence[Sequence[str]]: ...
 
 
 def as_table(result: Tabular) -> str:
     """The `repr` of a result: the table that its command prints, under the name of its class."""
-    return "\n".join(line.plain for line in pairs(type(result).__name__, result.rows(), TABLE_WIDTH))
+    return "\n".join(
+        line.plain for line in pairs(type(result).__name__, ((row[0], row[1]) for row in result.rows()), TABLE_WIDTH)
+    )
+
+
+def as_html(result: Tabular) -> str:
+    """The `_repr_html_` of a result, which notebooks show: the same rows as an HTML table, all text escaped.
+
+    A result may have `columns`, the names above its columns; a `heading`, in place of the name of its class; and a
+    `note`, which stands below.
+    """
+    names, note = getattr(result, "columns", ()), getattr(result, "note", "")
+    return html_table(getattr(result, "heading", type(result).__name__), names, result.rows(), note)
+
+
+def html_table(heading: str, names: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") -> str:
+    """An HTML table under a heading; `names` of the columns, if any; `note`: a paragraph below."""
+    lines = [f"<caption>{_html(heading)}</caption>"]
+    if names:
+        lines.append(f"<tr>{''.join(f'<th>{_html(name)}</th>' for name in names)}</tr>")
+    lines += [f"<tr>{''.join(f'<td>{_html(cell)}</td>' for cell in row)}</tr>" for row in rows]
+    return f"<table>{''.join(lines)}</table>" + (f"<p>{_html(note)}</p>" if note else "")
+
+
+def _html(text: str) -> str:
+    return html.escape(visible(text)).replace("\n", "<br>")
 
 
 def pairs(title: str, rows: Iterable[tuple[str, str]], width: int | None) -> list[Text]:

@@ -13,7 +13,7 @@ from monolayer.errors import ModelFileError
 from monolayer.huggingface.host import Host
 from monolayer.huggingface.manifest import FILE, HOST_WEIGHTS
 from monolayer.huggingface.tensors import INDEX, SINGLE
-from monolayer.table import as_table, plural
+from monolayer.table import as_html, as_table, plural
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +41,7 @@ class Detached:
         return Path(folder)
 
     __repr__ = as_table
+    _repr_html_ = as_html
 
     def rows(self) -> list[tuple[str, str]]:
         """What a table shows."""

@@ -30,7 +30,7 @@ from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.tensors import INDEX, SINGLE, TensorFolder, open_folder, tensors_of
 from monolayer.model.card import Card
-from monolayer.table import as_table, plural
+from monolayer.table import as_html, as_table, plural
 
 _FILES = (*COPIED, "config.json", FILE, WEIGHTS, HOST_WEIGHTS, INDEX, "README.md", "certificate.json")
 ATTACHED = FolderKind("host with attached facts", next(iter(MARK)), frozenset(_FILES), r"[\w.-]+\.safetensors")
@@ -210,6 +210,7 @@ class Attached:
         }
 
     __repr__ = as_table
+    _repr_html_ = as_html
 
     def rows(self) -> list[tuple[str, str]]:
         """What a table shows."""

@@ -6,44 +6,31 @@ A part is a submodule whose output is one vector per token. It is an (r, δ)-con
 *Confused* points are those whose output, rounded to a format, equals that of a point which must differ: no readout in
 that format can give both their labels.
 
-Attention modules whose matrices are known also show the effective rank of `W_Qᵀ W_K` and of `W_O W_V`, the exponential
-of the entropy of their singular values. Known are the modules of this project, `nn.MultiheadAttention`, and the
-attention blocks of Hugging Face models whose projections are called `query, key, value` (BERT), `q_proj, k_proj,
-v_proj` (OPT, Llama), `q_lin, k_lin, v_lin` (DistilBERT) or `c_attn` (GPT-2). Others have no heads here.
-
-The definition compares whole sequences. A causal model sees prefixes: it confuses the first tokens of sequences that
-begin alike, as it must.
+The context of a token is its sequence or, in a causal model, the prefix that ends there: what follows cannot be seen.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from monolayer.arrays import Ints
+from monolayer.auditing.heads import effective_ranks, heads_of
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
-from monolayer.errors import DataError, nearest
-from monolayer.model.monolayer import Monolayer
-from monolayer.table import columns
-from monolayer.theory.contextual import context_classes, contextual_mapping
+from monolayer.table import as_html, columns, plural
+from monolayer.theory.contextual import contextual_mapping
 
 AUDIT_FORMATS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 AUDIT_COLUMNS = ("part", "width", "r", "δ", "bits", "confused", "QK", "OV")
 LEGEND = "confused: points in float32, float16, bfloat16; QK, OV: effective ranks"
-MOST_POINTS = 1 << 14
-"""Points up to which a closest pair is searched: above 8 dimensions that takes all pairs."""
-_NAMES = (("query", "key", "value"), ("q_proj", "k_proj", "v_proj"), ("q_lin", "k_lin", "v_lin"))
-_OUT = ("out_proj", "o_proj", "c_proj", "out_lin", "dense")
-Heads = tuple[Tensor, Tensor | None]
-"""Stacks `(H, D, D)` of `W_Qᵀ W_K`, and of `W_O W_V` where `W_O` is known; `H` heads, streams of width `D`."""
+MOST_NAMED = 4
+"""Parts that a sentence names one by one; of more it names the first and the last."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +38,9 @@ class AuditedPart:
     """One submodule, measured.
 
     `r`, `delta`: of the contextual mapping. `bits`: how many bits δ needs, infinite where δ is 0. `confused`: how many
-    points are confused in each format. `qk_rank`, `ov_rank`: effective ranks, one per head; None where the heads are
-    not known.
+    points are confused in each format. `resolution`: a distance that rounding alone can cause, `width · u · r`, where
+    `u` is the unit roundoff of the module's output: about the error of a product with as many terms as the output has
+    coordinates. `qk_rank`, `ov_rank`: effective ranks, one per head; None where the heads are not known.
     """
 
     name: str
@@ -62,17 +50,28 @@ class AuditedPart:
     delta: float
     bits: float
     confused: dict[str, int]
+    resolution: float
     qk_rank: tuple[float, ...] | None = None
     ov_rank: tuple[float, ...] | None = None
+
+    @property
+    def tells_apart(self) -> bool | None:
+        """Whether this part tells all contexts apart; None where δ is not 0, but so small that rounding explains it."""
+        return False if self.delta == 0 else True if self.delta > self.resolution else None
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The parts of a model in the order in which they were evaluated; how many points, of how many classes."""
+    """The parts of a model in the order in which they were evaluated; how many points, of how many classes.
+
+    `causal`: whether the context of a token is its prefix rather than its whole sequence.
+    """
 
     points: int
     classes: int
     parts: tuple[AuditedPart, ...]
+    causal: bool = False
+    columns: ClassVar[tuple[str, ...]] = AUDIT_COLUMNS
 
     def rows(self) -> list[list[str]]:
         """A line per part, for a table under `AUDIT_COLUMNS`."""
@@ -90,112 +89,94 @@ class Audit:
             for part in self.parts
         ]
 
+    @property
+    def heading(self) -> str:
+        """How many points of how many classes were compared, and what a class is."""
+        context = "prefix: the model is causal" if self.causal else "sequence"
+        return (
+            f"{plural(self.points, 'point')} in {plural(self.classes, 'class')} (token, set of tokens of its {context})"
+        )
+
+    @property
+    def note(self) -> str:
+        """What stands below the table in a notebook."""
+        return f"{LEGEND}. {self.explain()}"
+
+    def explain(self) -> str:
+        """One sentence: which parts tell the contexts apart, and which do not."""
+        if self.classes == 1:
+            return "All points are the same token in the same context, so there is nothing to tell apart."
+        apart = [part for part in self.parts if part.tells_apart]
+        others = [part for part in self.parts if not part.tells_apart]
+        if not apart:
+            best = min(self.parts, key=lambda part: part.confused["float32"])
+            return (
+                f"No part tells all {self.classes:,} contexts apart beyond rounding; {best.name} comes closest and "
+                f"confuses {best.confused['float32']:,} of {plural(self.points, 'point')} in float32."
+            )
+        least = max(apart, key=lambda part: part.bits)
+        hardest = f"the smallest difference is in {least.name}, which takes {least.bits:.1f} bits"
+        if not others:
+            return f"Every part tells all {self.classes:,} contexts apart; {hardest}."
+        tell, do = ("tells" if len(apart) == 1 else "tell"), ("does" if len(others) == 1 else "do")
+        return f"{_named(apart)} {tell} all {self.classes:,} contexts apart ({hardest}); {_named(others)} {do} not."
+
+    _repr_html_ = as_html
+
     def __repr__(self) -> str:
-        heading = f"{self.points:,} points in {self.classes:,} classes (token, set of tokens)"
-        return f"{heading}\n{columns(AUDIT_COLUMNS, self.rows())}\n{LEGEND}"
+        return f"{self.heading}\n{columns(AUDIT_COLUMNS, self.rows())}\n{LEGEND}\n{self.explain()}"
 
     def to_json(self) -> dict[str, object]:
         """The audit for JSON; an infinite number of bits is null."""
         parts = [
-            asdict(part) | {name: x if math.isfinite(x := getattr(part, name)) else None for name in ("delta", "bits")}
+            asdict(part)
+            | {name: x if math.isfinite(x := getattr(part, name)) else None for name in ("delta", "bits")}
+            | {"tells_apart": part.tells_apart}
             for part in self.parts
         ]
-        return {"points": self.points, "classes": self.classes, "parts": parts}
+        counted = {"points": self.points, "classes": self.classes, "causal": self.causal}
+        return counted | {"parts": parts, "explanation": self.explain()}
 
     def __getitem__(self, name: str) -> AuditedPart:
         return next(part for part in self.parts if part.name == name)
 
 
-def audit(
-    model: nn.Module,
-    X: Any,
-    *,
-    parts: list[str] | None = None,
-    call: Callable[[nn.Module, Tensor], object] | None = None,
-) -> Audit:
-    """Measure every part of a model on data.
-
-    `model`: any module. `X`: ids `(N, n)` or vectors `(N, n, d)`. `parts`: names of the submodules to measure; by
-    default all whose output is one vector per token. `call`: runs the model on a tensor; by default `model(X)`. The
-    model is not changed, and is left in the mode, training or evaluation, that it was in.
-    """
-    # Models of monolayer take names of tokens.
-    data = Sequences.of(model.encode(X) if isinstance(model, Monolayer) and not isinstance(X, Tensor) else X)
-    names = data.vocabulary
-    if not isinstance(model, Monolayer) and names is not None and not names.integers:
-        raise DataError(f"the data hold strings, such as {names.names[0]!r}, and this model takes ids: tokenize them")
-    if not data.rectangular:
-        raise DataError("audit takes sequences of one length: choose those of a length, or cut them")
-    if (many := len(data.tokens)) > MOST_POINTS:
-        raise DataError(f"{many:,} points are too many to compare all of them: give {MOST_POINTS:,} or fewer")
-    modules = {name: module for name, module in model.named_modules() if name}
-    for part in parts or ():
-        if part not in modules:
-            near = nearest(part, modules, 3)
-            raise DataError(f"the model has no part {part!r}; near it: {', '.join(near) or 'nothing'}")
-    chosen = modules if parts is None else {part: modules[part] for part in parts}
-    shape = (len(data), int(data.lengths[0]))
-    inputs = torch.from_numpy(data.tokens.reshape(*shape, *data.tokens.shape[1:]))
-    first = next(model.parameters())
-    inputs = inputs.to(first.device, first.dtype if inputs.is_floating_point() else None)
-    seen: dict[str, Tensor] = {}
-    training = model.training
-    with _listening(chosen, shape, seen), torch.no_grad():
-        model.eval()  # without dropout
-        try:
-            model(inputs) if call is None else call(model, inputs)
-        except Exception as error:
-            raise DataError(
-                f"the model does not take a tensor of shape {tuple(inputs.shape)}: {type(error).__name__}: {error}"
-            ) from error
-        finally:
-            model.train(training)
-    if not seen:
-        raise DataError(f"no part answered with one vector per token, (N, n, width) = ({shape[0]}, {shape[1]}, …)")
-    classes = context_classes(data)
-    found = tuple(_measure(name, modules, data, classes, output) for name, output in seen.items())
-    return Audit(len(data.tokens), int(classes.max()) + 1, found)
+def _named(parts: list[AuditedPart]) -> str:
+    """The names of parts: all of them if they are few, else their number with the first and the last."""
+    names = [part.name for part in parts]
+    if len(names) > MOST_NAMED:
+        return f"{len(names):,} parts from {names[0]} to {names[-1]}"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-@contextmanager
-def _listening(modules: dict[str, nn.Module], shape: tuple[int, int], seen: dict[str, Tensor]) -> Iterator[None]:
-    """Inside this context, outputs `(N, n, width)` of modules are put into `seen` under the names of the modules."""
+@dataclass(frozen=True, eq=False)
+class Points:
+    """The tokens of `data` that a part is asked about; `classes` `(T,)` says which of them must differ."""
 
-    def listen(name: str) -> Callable[..., None]:
-        def hear(module: nn.Module, given: object, answer: object) -> None:
-            value = answer[0] if isinstance(answer, tuple) and answer else answer
-            if not isinstance(value, Tensor) or not value.is_floating_point() or value.ndim != 3:
-                return
-            # A begin token in front has no counterpart in the data.
-            if len(value) == shape[0] and value.shape[1] in (shape[1], shape[1] + 1):
-                seen[name] = value[:, value.shape[1] - shape[1] :].detach()
-
-        return hear
-
-    handles = [module.register_forward_hook(listen(name)) for name, module in modules.items()]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    data: Sequences
+    classes: Ints
+    causal: bool
 
 
-def _measure(name: str, modules: dict[str, nn.Module], data: Sequences, classes: Ints, output: Tensor) -> AuditedPart:
-    """What the output of the module `name` makes of the points of these classes."""
-    outputs = output.double().cpu()
-    mapping = contextual_mapping(lambda _: outputs.numpy(), data)
+def measure(name: str, modules: dict[str, nn.Module], points: Points, output: Tensor) -> AuditedPart:
+    """What the output `(T, p)` of the module `name` makes of these points."""
+    outputs = output.double()
+    each = np.split(outputs.numpy(), points.data.offsets[1:-1])
+    mapping = contextual_mapping(lambda _: each, points.data, causal=points.causal)
     bits = math.inf if mapping.delta == 0 else max(0.0, math.log2(mapping.r / mapping.delta)) if mapping.r > 0 else 0.0
     qk, ov = heads_of(modules[name], name, modules) or (None, None)
+    width, roundoff = outputs.shape[-1], torch.finfo(output.dtype).eps / 2
     return AuditedPart(
         name=name,
         kind=type(modules[name]).__name__,
-        width=outputs.shape[-1],
+        width=width,
         r=mapping.r,
         delta=mapping.delta,
         bits=bits,
-        confused={key: confused(outputs.flatten(0, 1).to(dtype), classes) for key, dtype in AUDIT_FORMATS.items()},
-        qk_rank=_effective(qk),
-        ov_rank=_effective(ov),
+        confused={key: confused(outputs.to(dtype), points.classes) for key, dtype in AUDIT_FORMATS.items()},
+        resolution=width * roundoff * mapping.r,
+        qk_rank=effective_ranks(qk),
+        ov_rank=effective_ranks(ov),
     )
 
 
@@ -207,59 +188,8 @@ def confused(outputs: Tensor, classes: Ints) -> int:
     return int(several[rows].sum())
 
 
-def _effective(matrices: Tensor | None) -> tuple[float, ...] | None:
-    """Effective ranks of matrices `(H, D, D)`: `exp` of the entropy of singular values scaled to sum 1; 0 for zero."""
-    if matrices is None:
-        return None
-    values = torch.linalg.svdvals(matrices)
-    share = values / values.sum(-1, keepdim=True).clamp(min=torch.finfo(values.dtype).tiny)
-    ranks = torch.special.entr(share).sum(-1).exp()
-    return tuple(float(rank) if float(total) > 0 else 0.0 for rank, total in zip(ranks, values.sum(-1), strict=True))
-
-
 def _range_text(values: tuple[float, ...] | None) -> str:
     if values is None:
         return ""
     low, high = min(values), max(values)
     return f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} … {high:.2f}"
-
-
-def heads_of(module: nn.Module, name: str, modules: dict[str, nn.Module]) -> Heads | None:
-    """The heads of a module; `modules` are all of the model by name, since some keep `W_O` in a neighbour."""
-    any_: Any = module  # a module's attributes have no types
-    if isinstance(module, nn.MultiheadAttention) and module.in_proj_weight is not None:
-        return _split_heads(module.in_proj_weight.chunk(3), module.out_proj.weight, module.num_heads)
-    if all(isinstance(getattr(module, f"W_{letter}", None), Tensor) for letter in "QKVO"):
-        return _split_heads([any_.W_Q, any_.W_K, any_.W_V], any_.W_O, 1)
-    if hasattr(module, "c_attn"):  # GPT-2 stores the transpose
-        return _split_heads(any_.c_attn.weight.T.chunk(3), any_.c_proj.weight.T, any_.num_heads)
-    for names in _NAMES:
-        layers = [layer for each in names if isinstance(layer := getattr(module, each, None), nn.Linear)]
-        weights = [layer.weight for layer in layers]
-        if len(layers) == len(names) and len({weight.shape for weight in weights}) == 1:  # no keys shared between heads
-            return _split_heads(weights, _out(module, name, modules), _head_count(module))
-    return None
-
-
-def _split_heads(weights: Sequence[Tensor], out: Tensor | None, count: int) -> Heads:
-    W_Q, W_K, W_V = (weight.detach().double().reshape(count, -1, weight.shape[1]) for weight in weights)
-    size = W_Q.shape[1]
-    W_OV = None
-    if out is not None and out.shape[1] == count * size:
-        W_OV = torch.einsum("dhs,hse->hde", out.detach().double().reshape(len(out), count, size), W_V)
-    return W_Q.mT @ W_K, W_OV
-
-
-def _head_count(module: nn.Module) -> int:
-    for name in ("num_attention_heads", "num_heads", "n_heads"):
-        found = getattr(module, name, None) or getattr(getattr(module, "config", None), name, None)
-        if isinstance(found, int):
-            return found
-    return 1
-
-
-def _out(module: nn.Module, name: str, modules: dict[str, nn.Module]) -> Tensor | None:
-    """`W_O`: in the module itself, or beside it (BERT: `attention.self` and `attention.output.dense`)."""
-    owners = (module, modules.get(f"{name.rpartition('.')[0]}.output"))
-    layers = (getattr(owner, each, None) for owner in owners for each in _OUT)
-    return next((layer.weight for layer in layers if isinstance(layer, nn.Linear)), None)

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from monolayer.data.aside import new_file, read_regular
 from monolayer.errors import ModelFileError
-from monolayer.table import as_table
+from monolayer.table import as_html, as_table
 
 CERTIFICATE_FILE = "certificate.json"
 CERTIFICATE_VERSION = 1
@@ -94,6 +94,7 @@ class Certificate:
         return self.verdict == "proved"
 
     __repr__ = as_table
+    _repr_html_ = as_html
 
     def decided(
         self, wrong: int, unsure: int, findings: Iterable[Finding], reasons: Mapping[Verdict, str], **more: Any

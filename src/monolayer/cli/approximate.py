@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from monolayer.cli.building import Positions, next_steps
-from monolayer.cli.console import FactsByName, Json, Overwrite, app, output, progress, show
+from monolayer.cli.console import (
+    FactsByName,
+    Json,
+    Overwrite,
+    app,
+    check_picture,
+    output,
+    progress,
+    show,
+    write_picture,
+)
 from monolayer.errors import DataError
 from monolayer.table import number
 
@@ -51,6 +61,9 @@ def approximate(
     out: Annotated[Path | None, output("Folder to write the model to.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed and platform, same bits.", min=0)] = 0,
     device: Annotated[str | None, typer.Option(help="Device to run on, for example cuda.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="HTML file to draw the function, the network and the error in (needs plotly).")
+    ] = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -66,6 +79,8 @@ def approximate(
         return
     if out is not None:
         check_output(out, overwrite=overwrite)  # refuse before any work is done
+    if plot is not None:
+        check_picture(plot, overwrite)
     f = load_function(function)
     if isinstance(f, TargetFunction):
         f.check(dim, length)
@@ -79,10 +94,18 @@ def approximate(
         found = measure(model, f)
         if out is not None:
             model.save(out, overwrite=overwrite)
+        if plot is not None:
+            step("drawing", 0.95)
+            write_picture(plot, model.plot(f, name=function))
     measured = {name: getattr(found, name) for name in ("sup", "l1", "l2", "points", "range")}
     facts = _facts_of_cells(model) if norm == "mean" else _facts_of_knots(model)
     facts |= {"measured": measured, "seconds": seconds, "seconds_predict": found.seconds}
-    show(as_json, {"function": function, "folder": out and str(out), **facts}, function, _rows_of_facts(facts))
+    show(
+        as_json,
+        {"function": function, "folder": out and str(out), "plot": plot and str(plot), **facts},
+        function,
+        _rows_of_facts(facts),
+    )
     if out is not None and not as_json:
         next_steps(out, [function], "verify", "inspect")
 

@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -143,6 +144,23 @@ def check_file(path: Path, overwrite: bool) -> None:
     above = next(parent for parent in path.absolute().parents if parent.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         raise DataError(f"{path} cannot be made: {above} is not a folder that you can write to")
+
+
+def check_picture(path: Path, overwrite: bool) -> None:
+    """Refuse, before any work is done, a picture that cannot be written or drawn."""
+    check_file(path, overwrite)
+    if find_spec("plotly") is None:
+        raise DataError("pictures need plotly: pip install plotly")
+
+
+def write_picture(path: Path, figure: Any) -> None:
+    """Write a Plotly figure as one HTML file that loads nothing from elsewhere."""
+    from monolayer.data.aside import new_file
+    from monolayer.model.plot import picture_page
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with new_file(path) as file:
+        file.write(picture_page(figure))
 
 
 def print_json(value: object) -> None:

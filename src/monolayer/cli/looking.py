@@ -15,6 +15,7 @@ from monolayer.cli.console import (
     Overwrite,
     app,
     check_file,
+    check_picture,
     err,
     out,
     output,
@@ -23,6 +24,7 @@ from monolayer.cli.console import (
     progress,
     show,
     table,
+    write_picture,
     wrote,
 )
 from monolayer.cli.reading import PLAIN, AnyModelFolder, Data, ModelFolder, Reading, book, manner, reads
@@ -36,7 +38,18 @@ if TYPE_CHECKING:
 
 
 @app.command()
-def inspect(folder: AnyModelFolder, as_json: Json = False) -> None:
+def inspect(
+    folder: AnyModelFolder,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="HTML file to draw the staircase in, or the half-spaces of a robust model (needs plotly)."),
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(help="Token whose half-spaces --plot draws; by default the first one.")
+    ] = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
     """Show what a saved model is: its kind, sizes, ranks, narrowest step, and what its builder measured.
 
     Of a language model: the layers whose attention adds nothing, which is what facts are attached with.
@@ -46,10 +59,17 @@ def inspect(folder: AnyModelFolder, as_json: Json = False) -> None:
     from monolayer.huggingface.manifest import is_attached
     from monolayer.huggingface.opened import stock_files
     from monolayer.model.load import load
+    from monolayer.model.uniform import Uniform
     from monolayer.stock.folder import StockModel
 
+    if plot is not None:
+        check_picture(plot, overwrite)
+    elif token is not None:
+        raise DataError("--token chooses what --plot draws: give --plot FILE.html as well")
     built: Summary | None = None
     language, files = language_model(folder), stock_files(folder)
+    if plot is not None and (language is not None or files is not None):
+        raise DataError(f"--plot draws models of monolayer's own format, and {folder} is a Hugging Face folder")
     if language is not None:
         stored = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
         whole = is_attached(folder) and language.manifest is not None
@@ -61,9 +81,13 @@ def inspect(folder: AnyModelFolder, as_json: Json = False) -> None:
     else:
         model = load(folder)
         facts, built = describe(model), model.summary
+        if plot is not None:
+            if isinstance(model, Uniform):
+                raise DataError("--plot draws steps or half-spaces; an approximator is drawn by approximate --plot")
+            write_picture(plot, model.plot(token=token))
     said = built and {**asdict(built), "bits_per_parameter": built.bits_per_parameter}
     rows = [(name.replace("_", " "), _show(value)) for name, value in facts.items()]
-    show(as_json, {"folder": str(folder), **facts, "built": said}, str(folder), rows)
+    show(as_json, {"folder": str(folder), **facts, "built": said, "plot": plot and str(plot)}, str(folder), rows)
     if built is not None and not as_json:
         out.print()
         table("measured when it was built", _built_rows(built, facts["dtype"]))

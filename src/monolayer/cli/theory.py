@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from monolayer.cli.console import Json, app, out, print_json, progress, table
 from monolayer.cli.proof import EXIT
-from monolayer.cli.reading import PLAIN, Data, Reading, reads
-from monolayer.errors import DataError
+from monolayer.cli.reading import PLAIN, Data, Reading, only_text, reads
+from monolayer.data.text import read_text
 from monolayer.table import escape, plural, visible
-
-if TYPE_CHECKING:
-    from torch import nn
 
 
 @app.command()
@@ -81,48 +78,28 @@ def audit(
 ) -> None:
     """Measure which parts of a model tell the contexts of DATA apart: (r, δ), bits, collisions by format, ranks.
 
-    All sequences must have the same length, with at most 16,384 tokens in all; a Hugging Face folder needs token ids.
+    A Hugging Face folder takes token ids or, with its own tokenizer, texts; a .txt file holds one text per line, and
+    blank lines are skipped. At most 16,384 tokens in all. In a causal model the context of a token is its prefix.
     """
     from monolayer.auditing import audit as measure
+    from monolayer.auditing.folders import load_any, tokenizer_of
     from monolayer.model.monolayer import Monolayer
 
     with progress(as_json) as step:
-        model = _model(folder)
-        X = reading.read(data, step, model if isinstance(model, Monolayer) else None)
+        model = load_any(folder)
+        tokenizer = tokenizer_of(folder, model)
+        X: Any
+        if isinstance(model, Monolayer):
+            X = reading.read(data, step, model)
+        elif tokenizer is not None and reading.format is None and (text := only_text(data)) is not None:
+            X = [line for line in read_text(text).splitlines() if line.strip()]
+        else:
+            # A tokenizer takes whole texts.
+            unit = reading.unit or (None if tokenizer is None else "whole")
+            X = replace(reading, unit=unit).read(data, step)
         step("measuring every part", 0.3)
-        found = measure(model, X, parts=part)
+        found = measure(model, X, tokenizer=tokenizer, parts=part)
     if as_json:
         print_json(found.to_json())
         return
     out.print(escape(repr(found)), soft_wrap=True)
-
-
-def _model(folder: Path) -> nn.Module:
-    """Load a monolayer model, or the Hugging Face model that config.json names. Never downloads, never runs the
-    folder's code.
-    """
-    from monolayer.data.folder import read_together
-
-    try:
-        said: Any = json.loads(read_together(folder, lambda opened: opened.read("config.json")))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{folder} is not a saved model: its config.json cannot be read ({error})") from None
-    if not isinstance(said, dict) or "architectures" not in said:
-        from monolayer.model.load import load_monolayer
-
-        return load_monolayer(folder)
-    try:
-        import transformers
-    except ImportError:
-        raise DataError("a Hugging Face folder needs the package transformers: pip install transformers") from None
-    bars: Any = transformers.utils.logging
-    bars.disable_progress_bar()  # this command shows its own progress bar
-    names = said["architectures"]
-    kind = getattr(transformers, str(names[0]), None) if isinstance(names, list) and names else None
-    if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
-        kind = transformers.AutoModel
-    try:
-        loaded: nn.Module = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # transformers and safetensors raise whatever a damaged file makes them raise
-        raise DataError(f"{folder} cannot be loaded by transformers: {type(error).__name__}: {error}") from None
-    return loaded

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from monolayer.editing.subject import Answered
-from monolayer.table import as_table
+from monolayer.table import as_html, as_table
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Comparison:
         return not self.weights and not self.config and self.names
 
     __repr__ = as_table
+    _repr_html_ = as_html
 
     def rows(self) -> list[tuple[str, str]]:
         """Rows for the table that commands print."""

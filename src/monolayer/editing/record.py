@@ -15,7 +15,7 @@ from monolayer.editing.difference import Array, ConfigChange, Content, Splice
 from monolayer.editing.subject import Answered, GivenModel, Subject, subject_of
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.save import config_digest
-from monolayer.table import as_table
+from monolayer.table import as_html, as_table
 
 EditKind = Literal["forget", "edit", "insert"]
 RECORD_FORMAT, RECORD_VERSION = "monolayer-edit", 1
@@ -185,6 +185,7 @@ class Record:
     # -- words -----------------------------------------------------------------------------------------
 
     __repr__ = as_table
+    _repr_html_ = as_html
 
     def rows(self) -> list[tuple[str, str]]:
         """Rows for the table that commands print."""

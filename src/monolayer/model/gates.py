@@ -137,7 +137,7 @@ def live_classes(model: Parts, gates: Gates, data: Sequences) -> Tensor | None:
     if per == "token":
         used, cell = torch.unique(rows, return_inverse=True)
         answering = table[used]
-    alive = _Alive(gates, answering[:, : layout.token], _codes(model, layout, dtype))
+    alive = _Alive(gates, answering[:, : layout.token], place_codes(model, layout, dtype))
     answer = _classes_of(model, layout, answering[:, -layout.label :] + gates.bias_2.to(dtype))[cell]
     position = torch.from_numpy(data.position).to(device)
     lengths = torch.from_numpy(data.lengths).to(device)
@@ -209,7 +209,8 @@ class _Alive:
             yield from torch.split(point, torch.bincount(pairs.sub_(1) // most).tolist())
 
 
-def _codes(model: Parts, layout: StreamLayout, dtype: torch.dtype) -> Tensor:
+def place_codes(model: Parts, layout: StreamLayout, dtype: torch.dtype) -> Tensor:
+    """What the positions write for the neurons to read `(L, place)`; one row of zeros if there are none."""
     if model.positions is None or model.card.per == "sequence":  # `bos` has no place
         return model.bos.new_zeros(1, layout.place, dtype=dtype)
     return model.positions.weight[:, layout.token : layout.token + layout.place].to(dtype)

@@ -9,7 +9,7 @@ arrays) and may use the shortcut, which computes the same function by segment su
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -28,9 +28,11 @@ from monolayer.model.explain import Explanation, explain
 from monolayer.model.fields import JsonObject
 from monolayer.model.inputs import blank, check_input, check_lengths, no_vector
 from monolayer.model.parts import Parts
+from monolayer.model.plot import Domain, Figure, plot_approximator, plot_memory
 from monolayer.model.recital import recite
 from monolayer.model.save import save
 from monolayer.model.shortcut import fast_labels, labels_there, values
+from monolayer.table import as_html, number
 
 Path_ = Literal["auto", "fast", "dense"]
 
@@ -255,6 +257,43 @@ class Monolayer(Parts):
         stored = sum(parameter.numel() for parameter in self.parameters())
         cells = 0 if self.quantizer is None else len(self.quantizer.bias_1)
         return {"parameters": stored, "dense_numbers": stored + self.feed_forward.later_numbers + 2 * cells}
+
+    def plot(self, f: Callable[[Any], Any] | None = None, *, name: str = "function", token: object = None) -> Figure:
+        """A picture, as a Plotly figure, which notebooks show and whose `write_html` makes a page.
+
+        Of an approximator: the function `f` beside the network and the error over it, for the first two coordinates;
+        without `f`, the network alone. Of other models: the staircase, or the half-spaces that are awake at `token`.
+        `name`: of the function, for the title.
+        """
+        if (grid := self.card.grid) is not None:
+            domain = Domain(grid.dim, grid.length, grid.low, grid.high, grid.cells)
+            return plot_approximator(self.predict, domain, f, name)
+        if f is not None:
+            raise DataError("only an approximator has a function to be drawn beside; this model is a memorizer")
+        return plot_memory(self, token)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What a table shows of the model."""
+        card = self.card
+        labels = "real numbers" if card.classes is None else f"{len(card.classes):,} classes"
+        order = "causal" if card.causal else "permutation equivariant" if self.positions is None else "with positions"
+        grid = card.grid
+        return [
+            ("kind", card.kind),
+            ("tokens", "vectors" if card.vocabulary is None else f"{len(card.vocabulary):,} ids"),
+            ("labels", f"{labels} per {card.per}"),
+            ("order", order),
+            *(
+                []
+                if grid is None
+                else [("cells", f"{grid.cells:,} per coordinate, {grid.length:,} tokens per sequence")]
+            ),
+            ("readout", f"{self.feed_forward.readout}, {self.feed_forward.step_count:,} steps or neurons"),
+            ("parameters", number(sum(each.numel() for each in self.parameters()))),
+            ("dtype", str(self.bos.dtype).removeprefix("torch.")),
+        ]
+
+    _repr_html_ = as_html
 
     def extra_repr(self) -> str:
         card = self.card

@@ -18,8 +18,9 @@ over the triangulation of a grid by the order of fractional parts (Kuhn, Freuden
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -31,9 +32,10 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card
 from monolayer.model.fields import JsonObject
+from monolayer.model.plot import Domain, Figure, plot_approximator
 from monolayer.model.save import write
 from monolayer.model.schema import VERSION
-from monolayer.table import plural
+from monolayer.table import as_html, number, plural
 
 _CELLS_AT_ONCE = 1 << 21
 """Points times knots held at a time by the dense readout."""
@@ -272,6 +274,24 @@ class Uniform(nn.Module):
         apart = (2.0 * q - squared).relu()
         apart = self.root(apart) if dense else self.root.look_up(apart)
         return torch.cat([e - apart, e + apart], dim=-1) / 2.0
+
+    def plot(self, f: Callable[[Any], Any] | None = None, *, name: str = "function") -> Figure:
+        """The function `f` beside the network and the error over it, as `Monolayer.plot`; without `f`, the network."""
+        domain = Domain(self.dim, self.length, self.low, self.high, self.interpolation.cells)
+        return plot_approximator(self.predict, domain, f, name)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What a table shows of the model."""
+        return [
+            ("kind", "approximator in the maximum norm"),
+            ("domain", f"[{self.low:g}, {self.high:g}], d = {self.dim}, n = {self.length}"),
+            ("order", "with positions" if self.positions else "permutation equivariant"),
+            ("cells", f"{self.interpolation.cells:,} per coordinate"),
+            ("bound on the error", "none" if self.error is None else f"{number(self.error)}, everywhere"),
+            ("parameters", number(sum(each.numel() for each in self.parameters()))),
+        ]
+
+    _repr_html_ = as_html
 
     def extra_repr(self) -> str:
         bound = "no bound" if self.error is None else f"error ≤ {self.error:g} everywhere"

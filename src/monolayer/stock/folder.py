@@ -36,7 +36,7 @@ from monolayer.stock.answers import answered_classes, continued
 from monolayer.stock.card import StockSummary, loading, model_card
 from monolayer.stock.draw import StockDraw
 from monolayer.stock.graph import onnx_model
-from monolayer.table import as_table, plural
+from monolayer.table import as_html, as_table, plural
 
 ONNX = "onnx/model.onnx"
 """Where transformers.js looks for the network."""
@@ -256,6 +256,7 @@ class StockModel:
         }
 
     __repr__ = as_table
+    _repr_html_ = as_html
 
     def rows(self) -> list[tuple[str, str]]:
         """Rows for the table that commands print."""

@@ -6,6 +6,9 @@ the tokens `X^(i)_k ≠ X^(j)_l` do. So each point has a class, the pair (token,
 sequence), and δ is the smallest distance between points of different classes. Points of one class, such as
 those of sequences that are permutations of each other, are not compared: no equivariant map could tell all
 of them apart.
+
+A causal map sees at each token only the prefix that ends there. Its classes are the pairs (token, set of tokens of
+that prefix): tokens of sequences that begin alike are of one class until the sequences differ.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ class ContextualMapping:
     """The smallest `r` and largest `delta` of a map on some data, with `≤` and `≥` for `<` and `>`.
 
     `closest` are the places (sequence, position) of two points at distance `delta`; None where all `points`
-    are of one class, and then `delta` is infinite. `classes` counts the classes (token, set).
+    are of one class, and then `delta` is infinite. `classes` counts the classes (token, set). `causal`: the sets are
+    those of prefixes rather than of whole sequences.
     """
 
     r: float
@@ -37,6 +41,7 @@ class ContextualMapping:
     closest: tuple[TokenPlace, TokenPlace] | None
     points: int
     classes: int
+    causal: bool = False
 
     def holds(self, r: float, delta: float) -> bool:
         """Whether the map is an (r, δ)-contextual mapping for these data."""
@@ -44,8 +49,9 @@ class ContextualMapping:
 
     def explain(self) -> str:
         """The two numbers, and where δ is attained."""
+        context = "prefix" if self.causal else "sequence"
         lines = [
-            f"{self.points:,} points in {self.classes:,} classes (token, set of tokens of its sequence).",
+            f"{self.points:,} points in {self.classes:,} classes (token, set of tokens of its {context}).",
             f"Outputs reach norm r = {self.r:.6g}.",
         ]
         if self.closest is None:
@@ -61,18 +67,19 @@ class ContextualMapping:
         return "\n".join(lines)
 
 
-def contextual_mapping(f: Callable[[Any], Any], X: Any) -> ContextualMapping:
+def contextual_mapping(f: Callable[[Any], Any], X: Any, *, causal: bool = False) -> ContextualMapping:
     """Measure the (r, δ) of the map `f` on the data `X`.
 
     - `f`: a function that is called once, with `X` as given. It answers with arrays or tensors `(N, n, p)` or
       `(N, n)`, padded or not, or with a list of `(n_i, p)`. Or a `Monolayer`, whose logits are the outputs.
     - `X`: sequences, anything that `Sequences.of` takes.
+    - `causal`: the map sees prefixes, so the context of a token is the prefix that ends there, not its whole sequence.
 
     It takes O(M log M) for p = 1, and a neighbour search for p > 1.
     """
     data = Sequences.of(X)
     outputs = _one_per_token(_outputs_of(f, X), data)
-    classes = context_classes(data)
+    classes = context_classes(data, causal)
     closest = closest_pair(outputs, classes)
     return ContextualMapping(
         r=float(norms(outputs).max()),
@@ -80,16 +87,29 @@ def contextual_mapping(f: Callable[[Any], Any], X: Any) -> ContextualMapping:
         closest=None if closest is None else (data.place(closest.first), data.place(closest.second)),
         points=len(outputs),
         classes=int(classes.max()) + 1,
+        causal=causal,
     )
 
 
-def context_classes(data: Sequences) -> Ints:
-    """`(T,)`: the class (token, set of tokens of its sequence) of every point, numbered from 0."""
+def context_classes(data: Sequences, causal: bool = False) -> Ints:
+    """`(T,)`: the class (token, set of tokens of its sequence, or `causal`, of its prefix) of every point, from 0."""
     _, rows = token_rows(data)
-    sets = set_classes(data.sequence, rows, len(data))
-    _, classes = np.unique(rows * (int(sets.max()) + 1) + sets[data.sequence], return_inverse=True)
+    sets = _prefix_classes(data, rows) if causal else set_classes(data.sequence, rows, len(data))[data.sequence]
+    _, classes = np.unique(rows * (int(sets.max()) + 1) + sets, return_inverse=True)
     numbers: Ints = classes.reshape(-1).astype(np.int64)
     return numbers
+
+
+def _prefix_classes(data: Sequences, rows: Ints) -> Ints:
+    """`(T,)` numbers, equal iff the sets of `rows` in the prefixes that end at two tokens are."""
+    number_of: dict[int, int] = {}
+    numbers = []
+    for sequence in data.split(rows):
+        members = 0  # the set as bits: bit i is 1 iff row i is in the prefix
+        for row in sequence.tolist():
+            members |= 1 << row
+            numbers.append(number_of.setdefault(members, len(number_of)))
+    return np.array(numbers, dtype=np.int64)
 
 
 def set_classes(sequence: Ints, rows: Ints, count: int) -> Ints:

@@ -16,7 +16,7 @@ import numpy as np
 
 from monolayer.arrays import Floats
 from monolayer.errors import DataError
-from monolayer.table import as_table, plural
+from monolayer.table import as_html, as_table, plural
 from monolayer.theory.attention import (
     SoftmaxComparison,
     SoftmaxVerdict,
@@ -54,6 +54,7 @@ class Refutation:
         return overall(self.softmax)
 
     __repr__ = as_table
+    _repr_html_ = as_html
 
     def rows(self) -> list[tuple[str, str]]:
         """What was found as (name, value) pairs, one per row of a table."""

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from monolayer.data import Sequences
-from monolayer.table import as_table
+from monolayer.table import as_html, as_table
 from monolayer.theory.bounds import contextual_constants, good_direction, theorem2
 from monolayer.theory.faithful import MAX_BITS, MAX_TERMS, PaperConstruction, PaperHead, Verdict
 from monolayer.theory.injectivity import Injectivity, projection_injective
@@ -43,6 +43,7 @@ class Theorem:
         return self.worst.verdict
 
     __repr__ = as_table
+    _repr_html_ = as_html
 
     def rows(self) -> list[tuple[str, str]]:
         """What was found as (name, value) pairs, one per row of a table."""

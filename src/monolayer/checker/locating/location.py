@@ -14,7 +14,7 @@ from monolayer.arrays import Bools, Ints
 from monolayer.checker.locating.circuit import Wires, circuit
 from monolayer.checker.locating.writers import CERTAINTIES, NOT_KNOWN, PROVED, Certainty, Writers
 from monolayer.errors import DataError
-from monolayer.table import TABLE_WIDTH, escape, grid_lines, plural
+from monolayer.table import TABLE_WIDTH, escape, grid_lines, html_table, plural
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -234,24 +234,46 @@ class Location:
         """A table for the terminal with a line per fact and neuron, of the first `first` facts."""
         from rich.table import Table
 
-        title = f"where each of {plural(len(self), 'fact')} lives; proved is about {self.arithmetic}"
-        grid = Table(title=title, title_justify="left", box=None, padding=(0, 1), pad_edge=False)
-        for name in ("fact", "text", "label", "answer", "held by", "without it", "others changed"):
+        grid = Table(title=self.heading, title_justify="left", box=None, padding=(0, 1), pad_edge=False)
+        for name in self.columns:
             grid.add_column(name, overflow="fold")
+        for row in self.lines(first):
+            grid.add_row(*map(escape, row))
+        return grid
+
+    columns = ("fact", "text", "label", "answer", "held by", "without it", "others changed")
+
+    @property
+    def heading(self) -> str:
+        """What the table is about."""
+        return f"where each of {plural(len(self), 'fact')} lives; proved is about {self.arithmetic}"
+
+    @property
+    def note(self) -> str:
+        """How many facts the table leaves out."""
+        return f"{SHOWN} of {len(self):,} facts" if len(self) > SHOWN else ""
+
+    def lines(self, first: int = SHOWN) -> list[list[str]]:
+        """A line of the table per fact and neuron, of the first `first` facts."""
+        lines = []
         for place in (self[i] for i in range(min(first, len(self)))):
             where = str(place.sequence) if place.position is None else f"{place.sequence}:{place.position}"
             text = place.text or ""
             text = text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
             head = [where, text, _word(place.label), f"{_word(place.answer)} ({place.verdict})"]
             for line in _table_lines(place, len(self) - 1):
-                grid.add_row(*map(escape, (*head, *line)))
+                lines.append([*head, *line])
                 head = [""] * 4
-        return grid
+        return lines
+
+    def _repr_html_(self) -> str:
+        """The same table for notebooks."""
+        return html_table(self.heading, self.columns, self.lines(), self.note)
 
     def __repr__(self) -> str:
         """The table of the first facts, as the command shows it."""
-        more = f"\n{SHOWN} of {len(self):,} facts" if len(self) > SHOWN else ""
-        return "\n".join(line.plain for line in grid_lines(self.table(), 2 * TABLE_WIDTH)) + more
+        lines = [line.plain for line in grid_lines(self.table(), 2 * TABLE_WIDTH)]
+        return "\n".join([*lines, *filter(None, [self.note])])
 
     def _named(self, answer: NDArray[Any], state: Ints) -> list[Any]:
         """Answers as users write them, None where they are not known."""

@@ -1,0 +1,192 @@
+"""`audit`: run a model on data, listen to every part, and measure what each part makes of the contexts.
+
+Sequences of one length are run together and nothing is padded, so no part sees a token that the data do not have.
+Whether a model is causal is tried, which works for any module: it is if another last token changes no output before
+it, to the bit, while another first token changes outputs behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from monolayer.auditing.folders import load_any, tokenizer_of
+from monolayer.auditing.parts import Audit, Points, measure
+from monolayer.auditing.texts import tokenized
+from monolayer.data import Names, Sequences
+from monolayer.errors import DataError, nearest
+from monolayer.model.monolayer import Monolayer
+from monolayer.theory.contextual import context_classes
+from monolayer.theory.separation import token_rows
+
+MOST_POINTS = 1 << 14
+"""Points up to which a closest pair is searched: above 8 dimensions that takes all pairs."""
+MOST_TRIED = 64
+"""Sequences with which a model is tried for being causal; one that looks back differs at nearly every one of them."""
+Call = Callable[[nn.Module, Tensor], object]
+
+
+def audit(
+    model: nn.Module | str | Path,
+    X: Any,
+    *,
+    tokenizer: Any = None,
+    causal: bool | None = None,
+    parts: list[str] | None = None,
+    call: Call | None = None,
+) -> Audit:
+    """Measure every part of a model on data: which parts tell contexts apart, and by how much.
+
+    - `model`: any module, or a folder: a saved model of monolayer or of Hugging Face, loaded without the network and
+      without running code of the folder.
+    - `X`: ids `(N, n)`, vectors `(N, n, d)`, a list of sequences of any lengths, or texts.
+    - `tokenizer`: turns texts into ids, as Hugging Face's do. A folder's own tokenizer is the default.
+    - `causal`: whether the context of a token is the prefix that ends there rather than its sequence. By default this
+      is tried on the data.
+    - `parts`: names of the submodules to measure; by default all whose output is one vector per token.
+    - `call`: runs the model on a tensor of sequences of one length; by default `model(X)`.
+
+    The model is not changed, and is left in the mode, training or evaluation, that it was in. `audit(…).explain()`
+    says the result in one sentence.
+    """
+    if isinstance(model, str | Path):
+        folder, model = Path(model), load_any(Path(model))
+        tokenizer = tokenizer_of(folder, model) if tokenizer is None else tokenizer
+    data = _sequences(model, X, tokenizer)
+    if (many := len(data.tokens)) > MOST_POINTS:
+        raise DataError(f"{many:,} points are too many to compare all of them: give {MOST_POINTS:,} or fewer")
+    modules = {name: module for name, module in model.named_modules() if name}
+    for part in parts or ():
+        if part not in modules:
+            near = nearest(part, modules, 3)
+            raise DataError(f"the model has no part {part!r}; near it: {', '.join(near) or 'nothing'}")
+    # Sequences number the ids that occur. A Monolayer takes these numbers, other models the ids.
+    names = None if isinstance(model, Monolayer) else data.vocabulary
+    runner = _Runner(model, call or (lambda network, inputs: network(inputs)), names)
+    if causal is None:
+        causal = model.card.causal if isinstance(model, Monolayer) else _looks_only_back(runner, modules, data)
+    chosen = modules if parts is None else {part: modules[part] for part in parts}
+    seen = _outputs(runner, chosen, data)
+    if not seen:
+        raise DataError("no part answered with one vector per token, (N, n, width) for N sequences of n tokens")
+    points = Points(data, context_classes(data, causal), causal)
+    found = tuple(measure(name, modules, points, output) for name, output in seen.items())
+    return Audit(len(data.tokens), int(points.classes.max()) + 1, found, causal)
+
+
+def _sequences(model: nn.Module, X: Any, tokenizer: Any) -> Sequences:
+    """The data with tokens as the model takes them: vectors, rows of a Monolayer's vocabulary, or ids."""
+    if isinstance(model, Monolayer):  # takes names of tokens
+        return Sequences.of(X if isinstance(X, Tensor) else model.encode(X))
+    data = Sequences.of(X) if tokenizer is None else Sequences.of(tokenized(X, tokenizer))
+    names = data.vocabulary
+    if names is None:
+        return data
+    if not names.integers:
+        raise DataError(
+            f"the data hold strings, such as {names.names[0]!r}, and this model takes ids: "
+            "tokenize them, or give tokenizer= with texts"
+        )
+    return data
+
+
+class _Runner(NamedTuple):
+    """A model, and how it is called. `names`: the ids that row numbers stand for; None if it takes them as they are."""
+
+    model: nn.Module
+    call: Call
+    names: Names | None
+
+    def run(self, tokens: Any) -> None:
+        """Evaluate the model on tokens `(N, n)` or `(N, n, d)`, without dropout."""
+        inputs = torch.tensor(tokens if self.names is None else self.names.decode(tokens))
+        first = next(self.model.parameters())
+        inputs = inputs.to(first.device, first.dtype if inputs.is_floating_point() else None)
+        training = self.model.training
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                self.call(self.model, inputs)
+        except Exception as error:
+            raise DataError(
+                f"the model does not take a tensor of shape {tuple(inputs.shape)}: {type(error).__name__}: {error}"
+            ) from error
+        finally:
+            self.model.train(training)
+
+
+def _outputs(runner: _Runner, modules: dict[str, nn.Module], data: Sequences) -> dict[str, Tensor]:
+    """Outputs `(T, width)` of the modules that answer with one vector per token, in the order of evaluation."""
+    found: dict[str, Tensor] = {}
+    answered: set[str] | None = None
+    for length in np.unique(data.lengths).tolist():
+        rows = np.flatnonzero(data.lengths == length)
+        places = data.flat(rows)
+        seen = _heard(runner, modules, data.tokens[places].reshape(len(rows), length, *data.tokens.shape[1:]))
+        for name, output in seen.items():
+            if name not in found:
+                found[name] = output.new_empty(len(data.tokens), output.shape[-1])
+            found[name][torch.from_numpy(places)] = output.flatten(0, 1)
+        answered = set(seen) if answered is None else answered & set(seen)
+    return {name: output for name, output in found.items() if name in (answered or ())}
+
+
+def _heard(runner: _Runner, modules: dict[str, nn.Module], tokens: Any) -> dict[str, Tensor]:
+    """Outputs `(N, n, width)` of modules on tokens `(N, n)` or `(N, n, d)`, on the processor."""
+    seen: dict[str, Tensor] = {}
+    with _listening(modules, (tokens.shape[0], tokens.shape[1]), seen):
+        runner.run(tokens)
+    return seen
+
+
+@contextmanager
+def _listening(modules: dict[str, nn.Module], shape: tuple[int, int], seen: dict[str, Tensor]) -> Iterator[None]:
+    """Inside this context, outputs `(N, n, width)` of modules are put into `seen` under the names of the modules."""
+
+    def listen(name: str) -> Callable[..., None]:
+        def hear(module: nn.Module, given: object, answer: object) -> None:
+            value = answer[0] if isinstance(answer, tuple) and answer else answer
+            if not isinstance(value, Tensor) or not value.is_floating_point() or value.ndim != 3:
+                return
+            # A begin token in front has no counterpart in the data.
+            if len(value) == shape[0] and value.shape[1] in (shape[1], shape[1] + 1):
+                # Copied, since a later part may write into this output.
+                seen[name] = value[:, value.shape[1] - shape[1] :].detach().cpu().clone()
+
+        return hear
+
+    handles = [module.register_forward_hook(listen(name)) for name, module in modules.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _looks_only_back(runner: _Runner, modules: dict[str, nn.Module], data: Sequences) -> bool:
+    """Whether another last token changes no output before it, while another first token changes some behind it.
+
+    The longest sequences are tried. A model of parts that never look at other tokens is not called causal.
+    """
+    length = int(data.lengths.max())
+    table, rows = token_rows(data)
+    if length < 2 or len(table) < 2:
+        return False
+    chosen = np.flatnonzero(data.lengths == length)[:MOST_TRIED]
+    rows = rows[data.flat(chosen)].reshape(len(chosen), length)
+    plain = _heard(runner, modules, table[rows])
+
+    def changed(place: int, others: slice) -> bool:
+        """Whether another token at `place` changes an output at `others`."""
+        other = rows.copy()
+        other[:, place] = (other[:, place] + 1) % len(table)
+        heard = _heard(runner, modules, table[other])
+        return any(not torch.equal(plain[name][:, others], heard[name][:, others]) for name in plain)
+
+    return not changed(-1, slice(None, -1)) and changed(0, slice(1, None))

@@ -1,0 +1,40 @@
+"""Texts as ids, by a tokenizer that Hugging Face's libraries provide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from monolayer.data import Sequences
+from monolayer.errors import DataError
+
+
+def tokenized(X: Any, tokenizer: Any) -> Any:
+    """Lists of ids, one per text. `X`: strings, lists of words, or `Sequences` of either; ids are left alone."""
+    texts = _texts(X)
+    if texts is None:
+        return X
+    ids = []
+    for number, text in enumerate(texts):
+        try:
+            found = tokenizer(text, is_split_into_words=True) if isinstance(text, list) else tokenizer(text)
+            ids.append([int(each) for each in found["input_ids"]])
+        except Exception as error:  # tokenizers raise whatever their library does
+            raise DataError(f"the tokenizer does not take text {number}: {type(error).__name__}: {error}") from error
+        if not ids[-1]:
+            raise DataError(f"text {number}, {text!r}, has no token: leave it out")
+    return ids
+
+
+def _texts(X: Any) -> list[Any] | None:
+    """Texts as strings or lists of words; None if the data hold no strings."""
+    if isinstance(X, Sequences):
+        if X.vocabulary is None or X.vocabulary.integers:
+            return None
+        rows = [row.tolist() for row in X.split(X.vocabulary.decode(X.tokens))]
+        return [row[0] for row in rows] if X.vocabulary.cuts == "whole" else rows
+    if isinstance(X, str):
+        raise DataError("X is one string: give a list of texts")
+    if not isinstance(X, list | tuple) or not X:
+        return None
+    first = X[0] if isinstance(X[0], str) else X[0][0] if isinstance(X[0], list | tuple) and X[0] else None
+    return [text if isinstance(text, str) else list(text) for text in X] if isinstance(first, str) else None

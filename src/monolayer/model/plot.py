@@ -1,0 +1,255 @@
+"""Pictures of a model as Plotly figures: an approximator beside its function, a staircase, the half-spaces of a token.
+
+Plotly is an optional package. `picture_page` makes one HTML file of a figure, which loads nothing from elsewhere.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from monolayer.arrays import Array, Floats
+from monolayer.errors import DataError
+from monolayer.model.gates import Gates, place_codes
+from monolayer.model.parts import Parts
+from monolayer.table import plural, visible
+
+BLUE, ORANGE, RED = "#3b7dd8", "#d9732b", "#c8443a"
+MAP_SIDE = 128
+"""Pixels along a side of a map, about: each cell has a whole number of them, so that no pixel lies on a ramp."""
+LINE_POINTS = 2048
+"""Points of a curve, about; likewise a whole number per cell."""
+MOST_STEPS = 5000
+"""Steps of a staircase that are drawn: browsers draw more only slowly, and they are too close together to be seen."""
+MOST_NEURONS = 60
+"""Half-spaces that are drawn, one per line of the picture."""
+Figure = Any
+"""A `plotly.graph_objects.Figure`: Plotly may be missing where types are checked."""
+
+
+def plot_approximator(
+    predict: Callable[[Floats], Any], box: Domain, f: Callable[[Any], Any] | None, name: str
+) -> Figure:
+    """The function beside the network, and the error, over the first two coordinates, or the only one.
+
+    Further coordinates stay in the middle of the domain. `predict` and `f` take batches `(B, n, d)`; without `f` the
+    network is drawn alone.
+    """
+    side = LINE_POINTS if box.dim * box.length == 1 else MAP_SIDE
+    side = box.cells * max(1, round(side / box.cells))
+    line = box.low + (np.arange(side) + 0.5) / side * (box.high - box.low)
+    flat = box.dim * box.length > 1
+    middle = box.low + (box.cells // 2 + 0.5) / box.cells * (box.high - box.low)
+    X = np.full((side * side if flat else side, box.length, box.dim), middle)
+    X[:, 0, 0] = np.tile(line, side) if flat else line
+    if flat:
+        X[:, *((1, 0) if box.length > 1 else (0, 1))] = np.repeat(line, side)
+    answer = _first_outputs(predict(X), X)
+    wanted = None if f is None else _first_outputs(_called(f, X), X)
+    more = box.dim * box.length > 2
+    rest = ", other coordinates in the middle of the domain" if more else ""
+    title = f"{_text(name)}, d = {box.dim}, n = {box.length}, {box.cells:,} cells per coordinate"
+    title += f"<br><sup>answer at token 1, first output{rest}</sup>"
+    values = _Values(line, answer, wanted)
+    return _maps(values, side, box.length, title) if flat else _curves(values, title)
+
+
+class _Values(NamedTuple):
+    """Coordinates `line`, and at all points the `answer` of the network and the value that was `wanted`, if known."""
+
+    line: Floats
+    answer: Floats
+    wanted: Floats | None
+
+
+class Domain(NamedTuple):
+    """Where an approximator is defined: `[low, high]^(n × d)`, in so many cells per coordinate."""
+
+    dim: int
+    length: int
+    low: float
+    high: float
+    cells: int
+
+
+def _first_outputs(values: Any, X: Floats) -> Floats:
+    """The first output at the first token of every sequence, `(B,)`."""
+    return np.asarray(values, np.float64).reshape(*X.shape[:2], -1)[:, 0, 0]
+
+
+def _called(f: Callable[[Any], Any], X: Floats) -> Array:
+    """The answers of `f`, which takes arrays or tensors."""
+    try:
+        answer = f(X.copy())
+    except Exception as error:  # whatever a function of tensors raises when it is given an array
+        try:
+            answer = f(torch.from_numpy(X.copy()))
+        except Exception:
+            raise DataError(f"f failed on a batch of shape {X.shape}: {type(error).__name__}: {error}") from error
+    found = np.asarray(answer.detach().cpu() if isinstance(answer, torch.Tensor) else answer)
+    if found.shape[:2] != X.shape[:2]:
+        raise DataError(
+            f"f returned shape {found.shape} for a batch of shape {X.shape}: one answer per token is needed"
+        )
+    return found
+
+
+def _curves(values: _Values, title: str) -> Figure:
+    """One coordinate: function and network in one picture, the error below."""
+    rows = 1 if values.wanted is None else 2
+    figure = _subplots(rows, 1, ["Network"] if rows == 1 else ["Function and network", "Error"])
+    if values.wanted is not None:
+        figure.add_scatter(x=values.line, y=values.wanted, name="function", line={"color": ORANGE}, row=1, col=1)
+        error = np.abs(values.answer - values.wanted)
+        figure.add_scatter(x=values.line, y=error, name="error", line={"color": RED}, row=2, col=1)
+    figure.add_scatter(
+        x=values.line, y=values.answer, name="network", line={"color": BLUE, "shape": "hvh"}, row=1, col=1
+    )
+    figure.update_xaxes(title_text="coordinate", row=rows, col=1)
+    return _finished(figure, title, 320 * rows)
+
+
+def _maps(values: _Values, side: int, length: int, title: str) -> Figure:
+    """Two coordinates: maps of function, network and error, side by side; the first two share their colours."""
+    named = [("Network", values.answer, "Viridis")]
+    if values.wanted is not None:
+        named.insert(0, ("Function", values.wanted, "Viridis"))
+        named.append(("Error", np.abs(values.answer - values.wanted), "OrRd"))
+    shared = np.concatenate([each for label, each, _ in named if label != "Error"])
+    figure = _subplots(1, len(named), [label for label, _, _ in named])
+    for column, (label, each, colours) in enumerate(named, 1):
+        ends = {} if label == "Error" else {"zmin": float(shared.min()), "zmax": float(shared.max())}
+        across = figure.get_subplot(1, column).xaxis.domain
+        bar = {"x": across[1] + 0.005, "thickness": 10, "outlinewidth": 0}
+        grid = each.reshape(side, side)
+        figure.add_heatmap(
+            x=values.line,
+            y=values.line,
+            z=grid,
+            colorscale=colours,
+            colorbar=bar,
+            name=label,
+            **ends,
+            row=1,
+            col=column,
+        )
+    names = ("token 1", "token 2") if length > 1 else ("coordinate 1", "coordinate 2")
+    figure.update_xaxes(title_text=names[0])
+    figure.update_yaxes(title_text=names[1], col=1)
+    return _finished(figure, title, 480)
+
+
+def plot_memory(model: Parts, token: object = None) -> Figure:
+    """How the readout of a memorizer answers: its staircase or, of a robust model, the half-spaces of `token`."""
+    if isinstance(model.feed_forward, Gates):
+        return _half_spaces(model, model.feed_forward, token)
+    tables = model.feed_forward.tables()
+    if tables is None:
+        raise DataError("this model has neither steps nor half-spaces to draw: its weights were changed")
+    if token is not None:
+        raise DataError(
+            "a staircase is shared by all tokens: leave token= out; `explain` shows where a token lies on it"
+        )
+    figure = _subplots(len(tables), 1, [f"Stage {number}" for number in range(1, len(tables) + 1)] * (len(tables) > 1))
+    shown = 0
+    for row, steps in enumerate(tables, 1):
+        few = min(len(steps.start), MOST_STEPS)
+        shown += few
+        start, end = (each[:few].detach().double().cpu().numpy() for each in (steps.start, steps.end))
+        level = steps.level[: few + 1, 0].detach().double().cpu().numpy()
+        room = 0.05 * (end[-1] - start[0]) if few else 1.0
+        ends = (start[0] - room, end[-1] + room) if few else (-1.0, 1.0)
+        z = np.concatenate([[ends[0]], np.stack([start, end], axis=1).reshape(-1), [ends[1]]])
+        figure.add_scatter(x=z, y=np.repeat(level, 2), mode="lines", line={"color": BLUE}, name="label", row=row, col=1)
+        figure.update_xaxes(title_text="z", row=row, col=1)
+        classes = model.card.classes
+        if classes is not None and row == 1:
+            names = [_text(str(each)) for each in classes.names[:MOST_NEURONS]]
+            ticks = {"tickvals": list(range(len(names))), "ticktext": names} if len(classes) <= MOST_NEURONS else {}
+            figure.update_yaxes(title_text="label", row=row, col=1, **ticks)
+    count = model.feed_forward.step_count
+    drawn = "" if shown == count else f"; the first {shown:,} are drawn"
+    return _finished(figure, f"The staircase: {plural(count, 'step')}{drawn}", 420 * len(tables))
+
+
+@torch.no_grad()
+def _half_spaces(model: Parts, gates: Gates, token: object) -> Figure:
+    """The half-spaces that are awake at a token for some context, each on a line of its own.
+
+    A context has length `√k`, so a neuron fires where the cosine between the context and its normal `w` is above
+    `−offset / (|w| √k)`. A bar spans these cosines, up to 1. Dots show how the normals of the other neurons lie: one
+    inside the bar of another neuron marks contexts at which both may fire.
+    """
+    layout, card = gates.layout, model.card
+    if card.per == "sequence":
+        if token is not None:
+            raise DataError("the neurons of this model answer for sequences, not for tokens: leave token= out")
+        at, name = model.bos.double(), "every sequence"
+    else:
+        names = card.vocabulary
+        first = None if names is None else names.names[0]
+        chosen: Any = first if token is None else token
+        if names is not None and names.integers and isinstance(chosen, str) and chosen.lstrip("-").isdecimal():
+            chosen = int(chosen)  # from a command line
+        if names is None or chosen not in names:
+            raise DataError(f"the model has no token {chosen!r}; one of its tokens is {first!r}")
+        at, name = model.lift.weight[names.rows[chosen]].double(), f"token {_text(str(chosen))}"
+    weight, bias = gates.weight_1.double(), gates.bias_1.double()
+    places = place_codes(model, layout, torch.float64)
+    offset = weight[:, : layout.token] @ at[: layout.token] + bias
+    offset += (weight[:, layout.token : layout.token + layout.place] @ places.T).amax(dim=1)
+    normal = weight[:, layout.context]
+    reach = normal.norm(dim=1) * math.sqrt(layout.rank)
+    awake = torch.nonzero((offset + reach > 0) & (reach > 0)).flatten()
+    chosen_ones = awake[:MOST_NEURONS]
+    threshold = (-offset[chosen_ones] / reach[chosen_ones]).clamp(min=-1.0).tolist()
+    direction = torch.nn.functional.normalize(normal[chosen_ones], dim=1)
+    cosines = (direction @ direction.T).tolist()
+    pushed = model.head.weight[:, -layout.label :].double() @ gates.weight_2[:, chosen_ones].double()
+    labels = [str(card.classes.names[number]) if card.classes else "" for number in pushed.argmax(dim=0).tolist()]
+    lines = [f"{neuron}: {_text(label)}" for neuron, label in zip(chosen_ones.tolist(), labels, strict=True)]
+    figure = _subplots(1, 1, [])
+    widths = [1.0 - low for low in threshold]
+    figure.add_bar(
+        y=lines, x=widths, base=threshold, orientation="h", name="contexts at which it fires", marker={"color": BLUE}
+    )
+    others = [(cosines[i][j], lines[i]) for i in range(len(lines)) for j in range(len(lines)) if i != j]
+    dots = {"mode": "markers", "marker": {"color": ORANGE, "size": 6}, "name": "normals of the other neurons"}
+    figure.add_scatter(x=[x for x, _ in others], y=[y for _, y in others], **dots)
+    figure.update_xaxes(title_text="cosine between the context and the neuron's normal", range=[-1, 1])
+    figure.update_yaxes(title_text="neuron: label that it writes", type="category", autorange="reversed")
+    drawn = "" if len(awake) == len(lines) else f"; the first {len(lines)} are drawn"
+    return _finished(figure, f"{plural(len(awake), 'half-space')} of {name}{drawn}", 260 + 22 * len(lines))
+
+
+def picture_page(figure: Figure) -> str:
+    """One HTML page with the figure and Plotly's script inside: it makes no request to anywhere."""
+    page: str = figure.to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False, "responsive": True})
+    return page
+
+
+def _subplots(rows: int, columns: int, titles: Sequence[str]) -> Figure:
+    try:
+        from plotly.subplots import make_subplots
+    except ImportError:
+        raise DataError("pictures need plotly: pip install plotly") from None
+    spacing = {"horizontal_spacing": 0.12, "vertical_spacing": 0.3 / max(rows, 2)}
+    return make_subplots(rows, columns, subplot_titles=list(titles) or None, **spacing)
+
+
+def _finished(figure: Figure, title: str, height: int) -> Figure:
+    """The figure with its title, and room for it."""
+    legend = {"orientation": "h", "y": -100 / height, "x": 0}
+    return figure.update_layout(
+        title_text=title, height=height, legend=legend, template="plotly_white", margin={"t": 90}
+    )
+
+
+def _text(name: str) -> str:
+    """A name as Plotly shows it, which reads some HTML; long ones are cut."""
+    return html.escape(visible(name if len(name) <= 40 else f"{name[:39]}…"))
