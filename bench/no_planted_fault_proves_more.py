@@ -6,7 +6,7 @@ the first that fails. A fault that they all pass is asked a second question: sho
 claims (`corpus`), does this checker claim more than the true one: a proof, a wider margin, more noise? Then it is
 *proves more*, and wants a test. Else it *proves less* if some claim is smaller, and makes *no difference* if none is:
 that is no proof that it is harmless, only that neither the tests nor the corpus know a model that tells. Those that
-somebody has looked at have a sentence in `planted_faults_reviewed.json`. Exit 1 where anything proves more, or lies on
+somebody has looked at have a sentence in `planted_faults_reviewed.json`, which is then believed. Exit 1 where anything proves more, or lies on
 a line that no test executes.
 
 Tests run in forks of one process that has imported and collected everything: a fault that is seen costs a second, one
@@ -377,10 +377,10 @@ class Run:
         if failed is not None:
             verdict.outcome, verdict.by = "killed", failed
             self.killers[f"{fault.file} {fault.function}"][failed] += 1
-        elif more:
-            verdict.outcome, verdict.by = "proves more", f"{len(more)}: {', '.join(more[:3])}"
         elif self.reason(fault):
             verdict.outcome, verdict.by = "reviewed", self.reason(fault)
+        elif more:
+            verdict.outcome, verdict.by = "proves more", f"{len(more)}: {', '.join(more[:3])}"
         elif less:
             verdict.outcome, verdict.by = "proves less", f"{len(less)}: {', '.join(less[:3])}"
         else:
