@@ -6,8 +6,8 @@ the first that fails. A fault that they all pass is asked a second question: sho
 claims (`corpus`), does this checker claim more than the true one: a proof, a wider margin, more noise? Then it is
 *proves more*, and wants a test. Else it *proves less* if some claim is smaller, and makes *no difference* if none is:
 that is no proof that it is harmless, only that neither the tests nor the corpus know a model that tells. Those that
-somebody has looked at have a sentence in `planted_faults_reviewed.json`, which is then believed. Exit 1 where anything proves more, or lies on
-a line that no test executes.
+somebody has looked at have a sentence in `planted_faults_reviewed.json`, which is then believed. Exit 1 where anything
+proves more, or lies on a line that no test executes.
 
 Tests run in forks of one process that has imported and collected everything: a fault that is seen costs a second, one
 that is not 15. All of them take a processor half a day; `--minutes` plants as many as fit, in random order.
