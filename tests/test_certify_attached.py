@@ -212,7 +212,7 @@ def test_what_float16_cannot_hold_is_not_proved(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, "proved"), (2.0, "undecided")])
 def test_neurons_that_fire_together_fit_float16_together(factor: float, verdict: str, tmp_path: Path) -> None:
-    """Planted: a copy of a neuron beside it, and no block behind them; what each writes is finite, the sum may not be."""
+    """Planted: a copy of a neuron beside it, and no block behind; what each writes is finite, the sum may not be."""
     few = dict(list(FACTS.items())[:5])
     folder = ml.attach(write_host(tmp_path / "host", dtype=torch.float16), few).save(tmp_path / "new")
 
