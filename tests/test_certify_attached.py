@@ -211,6 +211,20 @@ def test_what_float16_cannot_hold_is_not_proved(tmp_path: Path) -> None:
         assert (proof.verdict, said in proof.reason) == ("undecided", True), proof.explain()
 
 
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "proved"), (2.0, "undecided")])
+def test_neurons_that_fire_together_fit_float16_together(factor: float, verdict: str, tmp_path: Path) -> None:
+    """Planted: a copy of a neuron beside it, and no block behind; what each writes is finite, the sum may not be."""
+    few = dict(list(FACTS.items())[:5])
+    folder = ml.attach(write_host(tmp_path / "host", dtype=torch.float16), few).save(tmp_path / "new")
+
+    def doubled(tensors: dict[str, Any]) -> None:
+        tensors[ROW[0]][:, 3], tensors[ROW[1]][3] = tensors[ROW[0]][:, 0], tensors[ROW[1]][0]
+        tensors[ROW[2]][[0, 3]] = tensors[ROW[2]][0] * np.float16(factor)
+
+    changed(WEIGHTS, doubled)(folder)
+    assert ml.certify(folder, dict(list(FACTS.items())[:1])).verdict == verdict
+
+
 # -- what was changed is found ----------------------------------------------------------------------------------
 
 

@@ -20,9 +20,10 @@ UNIT = SUMS
 AMPLITUDE = 2.0**30
 """`A`: length of what a neuron writes at its own state. Its square is a float32, and 2^−12 of a quarter of it is still
 `Format.state`, so the last norm sees the written vector to within about 2^−12."""
-PEAK = 12_288.0
-"""In float16, the largest coordinate of what a neuron writes at its own state: five of them are still below 65,504, or
-two at which the input is 2T."""
+PEAK = 10_240.0
+"""In float16, the largest coordinate of what a neuron writes at its own state. A neuron returns up to 2.44 T where
+norms round lengths up, so what two blocks write, beside a state up to 8,192, is below 65,504: with a third behind them
+a proof covers every place (Lemma A2). Less would leave less room to outweigh states in narrow hosts."""
 WIDEST = 0.0625
 STILL = {"float32": 2.0**-14, "bfloat16": 2.0**-11, "float16": 2.0**-13}
 """ρ by format, at least: states turn between kernels by 10⁻⁷ in float32 and by some 10⁻⁵ in bfloat16 (measured)."""
