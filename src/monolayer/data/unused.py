@@ -35,7 +35,7 @@ def unused_names(data: Sequences, always: Name | None = None) -> UnusedNames:
     labels, used = data.labels, _NONE
     if labels is not None and labels.classes is not None:
         used = np.unique(labels.values)
-        if always is not None:
+        if always is not None and not labels.classes.integers:  # integers are never dropped
             used = np.append(used, labels.classes.rows[always])
     return UnusedNames(
         _NONE if data.vocabulary is None else _unused(data.vocabulary, np.unique(data.tokens)),
