@@ -10,7 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from rich.table import Table
 
 import monolayer as ml
 from monolayer.cli import app, run
+from monolayer.cli.console import seconds_in_all, time_left
 from monolayer.cli.memorize import memorize
 from monolayer.cli.reading import Reading
 from monolayer.table import grid_lines, pairs
@@ -33,6 +35,44 @@ ROWS = [{"tokens": ["a", "b"], "labels": ["x", "y"]}, {"tokens": ["b", "a", "c"]
 TEXT = "".join(json.dumps(row) + "\n" for row in ROWS)
 pytestmark = pytest.mark.usefixtures("here")
 Said = Callable[..., str]
+
+
+def test_the_time_left_counts_down_and_is_never_0_while_a_command_works() -> None:
+    for total, elapsed, shown in (
+        (None, 5.0, "-:--:--"),  # nothing is done
+        (10.0, 4.0, "0:00:06"),
+        (10.0, 9.99, "0:00:01"),
+        (10.0, 10.0, "-:--:--"),  # longer than expected: unknown
+        (seconds_in_all(30.0, 0.25), 30.0, "0:01:30"),
+        (seconds_in_all(30.0, 1.0), 30.0, "-:--:--"),
+        (seconds_in_all(30.0, 0.0), 30.0, "-:--:--"),
+    ):
+        assert time_left(total, elapsed) == shown
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["memorize d.jsonl --out new --robust", "memorize d.jsonl --out new", "memorize-as bert d.jsonl --out new"],
+)
+def test_the_bar_never_goes_back_and_is_not_full_before_the_end(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("d.jsonl").write_text(
+        '{"tokens": ["a", "b"], "labels": ["x", "y"]}\n{"tokens": ["a", "c"], "labels": ["y", "x"]}\n'
+    )
+    shares: list[float] = []
+
+    @contextmanager
+    def recorded(quiet: bool) -> Iterator[Any]:
+        yield lambda stage, share: shares.append(share)
+
+    for module in ("memorize", "stock"):
+        monkeypatch.setattr(f"monolayer.cli.{module}.progress", recorded)
+    said(command)
+    assert shares == sorted(shares)
+    assert len(shares) > 3
+    assert shares[-1] < 1.0
 
 
 def lines(text: str) -> list[Any]:

@@ -23,6 +23,11 @@ Progress = Callable[[str, float], None]
 """A function that a long call tells how far it is: the name of the stage, and the share of the work done, 0 to 1."""
 
 
+def part_of(progress: Progress, begin: float, end: float) -> Progress:
+    """A `Progress` for one part of a longer call, whose 0 to 1 are `begin` to `end` there."""
+    return lambda stage, share: progress(stage, begin + (end - begin) * share)
+
+
 class Tabular(Protocol):
     """A result with rows of text to show; (name, value) pairs, unless it has `columns`."""
 

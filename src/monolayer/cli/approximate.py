@@ -27,11 +27,15 @@ from monolayer.cli.console import (
     write_picture,
 )
 from monolayer.errors import DataError
-from monolayer.table import number
+from monolayer.table import number, part_of
 
 if TYPE_CHECKING:
     from monolayer.model.monolayer import Monolayer
     from monolayer.model.uniform import Uniform
+
+
+BUILT = 0.43
+"""Share done after building, for the bar. Measured once, with softmax-pooling in 300 cells: the error took 0.57."""
 
 
 @app.command()
@@ -88,9 +92,10 @@ def approximate(
     options: FactsByName = {"domain": domain, "positions": positions, "lipschitz": lipschitz, "seed": seed}
     with progress(as_json) as step:
         began = time.perf_counter()
-        model: Any = build(f, dim, length, cells=cells, error=error, norm=norm, device=device, progress=step, **options)
+        options |= {"norm": norm, "device": device, "progress": part_of(step, 0.0, BUILT)}
+        model: Any = build(f, dim, length, cells=cells, error=error, **options)
         seconds = time.perf_counter() - began
-        step("measuring the error", 0.9)
+        step("measuring the error", BUILT)
         found = measure(model, f)
         if out is not None:
             model.save(out, overwrite=overwrite)

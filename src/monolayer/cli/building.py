@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from monolayer.model.card import Summary
     from monolayer.model.monolayer import Monolayer
 
+READ, BUILT, CHECKED = 0.15, 0.68, 0.98
+"""Shares of `memorize` done after reading, building and checking, for the bar.
+
+Measured once with `memorize --robust`, where people wait: 20,000 labels in 2,500 sequences took 0.19 of the time to
+read, 0.51 to build, 0.30 to check and 0.01 to write.
+"""
+
 OutFolder = Annotated[Path, output("Folder to write the model to.")]
 Positions = Annotated[bool, flag("--positions", "Let the order of tokens matter.")]
 Causal = Annotated[
@@ -63,9 +70,12 @@ def next_steps(folder: Path, data: Sequence[str], *verbs: str) -> None:
 
 
 def checked(model: Monolayer, data: Sequences, began: float, step: Progress) -> FactsByName:
-    """Ask the model for every label, and return what `--json` prints. `began`: when construction started."""
+    """Ask the model for every label, and return what `--json` prints.
+
+    `began`: when construction started. `step` is told the share of this check.
+    """
     built = time.perf_counter()
-    step("checking every label", 0.9)
+    step("checking every label", 0.0)
     right, total = agreement(model, data, model.labels(model.encode(data)))
     counts = {"right": right, "total": total, "accuracy": right / total}
     seconds = {"seconds": built - began, "seconds_check": time.perf_counter() - built}

@@ -9,7 +9,7 @@ from typing import Annotated
 from monolayer.cli.building import checked, checked_rows
 from monolayer.cli.console import FactsByName, Json, app, flag, out, output, print_json, progress, table
 from monolayer.errors import DataError
-from monolayer.table import escape
+from monolayer.table import escape, part_of
 
 SHOWN_PHRASES = ("你好", "银行", "行走", "音乐", "快乐", "长城", "校长", "重要", "重复")
 """Phrases that a person can check; 行, 乐, 长 and 重 are read in two ways among them."""
@@ -28,21 +28,22 @@ def demo(
 
     note = ""
     with progress(as_json) as step:
+        # Shares as measured once: reading 0.62, building 0.1, checking 0.07, proving 0.17, the poem 0.03.
         step("reading the dictionary", 0.0)
         try:
             data = tiny_phrases() if tiny else phrases()
         except DataError as error:
             data, note = tiny_phrases(), f"{error}\nUsing the {len(tiny_phrases())} built-in phrases instead."
         began = time.perf_counter()
-        model = memorize(data, positions=True, progress=step)
-        facts = checked(model, data, began, step)
-        step("proving it from the saved weights", 0.95)
+        model = memorize(data, positions=True, progress=part_of(step, 0.62, 0.73))
+        facts = checked(model, data, began, part_of(step, 0.73, 0.8))
+        step("proving it from the saved weights", 0.8)
         began = time.perf_counter()
         proof = certify(model, data)
         seconds_proof = time.perf_counter() - began
         if save is not None:
             proof.save(model.save(save))
-        step("learning a poem by heart", 0.99)
+        step("learning a poem by heart", 0.97)
         poem = _poem()
     assert data.vocabulary is not None  # characters have names
     known = {"".join(map(str, row)) for row in data.split(data.vocabulary.decode(data.tokens))}

@@ -14,6 +14,7 @@ from monolayer.cli.building import given
 from monolayer.cli.console import Json, Overwrite, app, complain, flag, print_json, progress, table
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.errors import DataError
+from monolayer.table import part_of
 
 
 @app.command()
@@ -57,9 +58,9 @@ def memorize(
         drawn = None if draw is None else load_monolayer(draw)
         sequences = reading.read(data, step, None if drawn is None else drawn.card.manner)
         began = time.perf_counter()
-        model = build(sequences, draw=drawn, progress=step, **options)
-        found = building.checked(model, sequences, began, step)
-        step("writing", 1.0)
+        model = build(sequences, draw=drawn, progress=part_of(step, building.READ, building.BUILT), **options)
+        found = building.checked(model, sequences, began, part_of(step, building.BUILT, building.CHECKED))
+        step("writing", building.CHECKED)
         model.save(out, overwrite=overwrite)
     if as_json:
         print_json({"folder": str(out), **found})

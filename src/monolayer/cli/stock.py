@@ -11,12 +11,18 @@ import typer
 from monolayer.cli.building import ConflictRule, DtypeChoice, OutFolder, Positions, Seed, given, next_steps
 from monolayer.cli.console import Json, Overwrite, app, flag, output, print_json, progress, table, wrote
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
-from monolayer.table import Progress
+from monolayer.table import Progress, part_of
 
 if TYPE_CHECKING:
     from monolayer.huggingface.architecture import Architecture
     from monolayer.stock.folder import StockModel
 
+BUILT, WRITTEN = 0.32, 0.34
+"""Shares of `memorize-as` done after building and after writing, for the bar.
+
+Measured once with `memorize-as bert`: 20,000 labels in 2,500 sequences took 0.32 of the time to read and build, 0.02 to
+write and 0.66 to prove.
+"""
 ARCHITECTURE_NAMES = "bert, roberta, distilbert, gpt2, opt, gpt_neox, starcoder2 or llama (docs/stock.md)."
 Onnx = Annotated[bool, flag("--onnx", "Add onnx/model.onnx, for onnxruntime and transformers.js; no proof covers it.")]
 CellsRank = Annotated[int | None, typer.Option(help="Rank of the values; cells only.")]
@@ -67,8 +73,10 @@ def memorize_as(
         kind = _check_before_work(architecture, out, overwrite)
         drawn = None if draw is None else StockModel.load(draw)
         sequences = reading.read(data, step, manner_of(kind) if drawn is None else drawn.card.manner, proved=True)
-        model = build(architecture, sequences, on_conflict=on_conflict, draw=drawn, progress=step, **options)
-        step("writing", 0.9)
+        model = build(
+            architecture, sequences, on_conflict=on_conflict, draw=drawn, progress=part_of(step, 0.0, BUILT), **options
+        )
+        step("writing", BUILT)
         model.save(out, overwrite=overwrite, onnx=onnx)
         _certify_and_show(model, out, data, step, as_json)
 
@@ -117,7 +125,9 @@ def export(
         _check_before_work(to, out, overwrite)
         model = load_monolayer(folder)
         sequences = reading.read(data, step, model, proved=True) if data else None
-        built = write(model, out, to, sequences, overwrite=overwrite, onnx=onnx, progress=step, **options)
+        built = write(
+            model, out, to, sequences, overwrite=overwrite, onnx=onnx, progress=part_of(step, 0.0, WRITTEN), **options
+        )
         assert not isinstance(built, Path)  # no part was asked for
         _certify_and_show(built, out, data, step, as_json)
 
@@ -137,7 +147,7 @@ def _certify_and_show(model: StockModel, out: Path, data: list[str] | None, step
     """Certify the folder `out`, save the certificate in it, and print model and certificate."""
     from monolayer.checker import certify
 
-    step("checking every label", 0.95)
+    step("checking every label", WRITTEN)
     certificate = certify(out, model.data)
     certificate.save(out)
     if as_json:

@@ -179,7 +179,8 @@ def covered_cells(
     below has the shape of one cell, so that no bit depends on the others (docs/editing.md).
     """
     points, label, usual = job.points, job.labels(target), mirror.usual
-    report("contexts", 0.1)
+    # Shares as measured with 20,000 facts in a BERT: contexts 0.09, half-spaces 0.5, gating 0.4.
+    report("contexts", 0.01)
     once = np.zeros(len(label), dtype=bool)  # of equal facts only the first is kept
     once[np.unique(equal_points(job.task.context, target), return_index=True)[1]] = True
     once[len(target.number) :] = True
@@ -189,12 +190,12 @@ def covered_cells(
     with one_thread():
         facts = _cell_facts(job, mirror, label, once & wanted[points.token], U_WEIGHT[dtype])
 
-    report(STAGE, 0.2)
+    report(STAGE, 0.1)
     if job.unknown is None:
-        found = cover(facts.cells, WANTED_HALF_WIDTH, lambda share: report(STAGE, 0.2 + 0.6 * share))
+        found = cover(facts.cells, WANTED_HALF_WIDTH, lambda share: report(STAGE, 0.1 + 0.5 * share))
     else:
         found = caps(facts.cells, mirror, U_WEIGHT[dtype])
-    report("gating neurons by their tokens", 0.8)
+    report("gating neurons by their tokens", 0.6)
     codes = mirror.place_codes(U_WEIGHT[dtype])
     half = settled(facts, found, dtype, codes, narrow=job.unknown is not None)
     if not half.width.min(initial=np.inf) >= NARROWEST:

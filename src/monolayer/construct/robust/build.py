@@ -128,14 +128,15 @@ class CoveredFacts(NamedTuple):
 
 def cover_facts(task: Task, stream: RobustStream, report: Progress, only: Bools | None = None) -> CoveredFacts:
     """Find the neurons that cover all exceptional facts of a task, or those of the tokens in the mask `only` `(V,)`."""
-    report("contexts", 0.1)
+    # Shares as measured with 20,000 facts: contexts 0.1, half-spaces 0.88, gating 0.02.
+    report("contexts", 0.01)
     contested = _contested_points(task, stream, only)
-    report(STAGE, 0.2)
-    found = cover(contested.points, WANTED_HALF_WIDTH, lambda share: report(STAGE, 0.2 + 0.6 * share))
+    report(STAGE, 0.1)
+    found = cover(contested.points, WANTED_HALF_WIDTH, lambda share: report(STAGE, 0.1 + 0.88 * share))
     narrowest = float(found.half_width.min(initial=np.inf))
     if narrowest < NARROWEST and found.worst is not None:
         raise _too_close(task, stream, contested, found.worst, narrowest)
-    report("gating neurons by their tokens", 0.8)
+    report("gating neurons by their tokens", 0.98)
     tokens = contested.tokens
     return CoveredFacts(tokens[found.cell], _readout(found, tokens, stream), narrowest)
 
