@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
 from monolayer.attaching.folder import Attached
-from monolayer.checker.attached.answers import Head, judge_answers
+from monolayer.checker.attached.answers import Head, judge_answers, written
 from monolayer.checker.attached.caps import caps_of, near_pairs
 from monolayer.checker.attached.files import read_attached
 from monolayer.checker.rounding import UnhandledError
@@ -131,6 +131,33 @@ def test_what_is_proved_of_rows_with_a_mean_is_true(hosts: Callable[[str], Path]
         verdicts |= set(right.tolist())
     assert verdicts == {True, False}
     assert head.centred
+
+
+def test_an_answer_bears_the_worst_direction_within_the_share(hosts: Callable[[str], Path]) -> None:
+    """Lemma A5: turned by the share towards the row of each other token, and the answer is still the largest."""
+    found = read_attached(attached(hosts("gpt2")))
+    head, rows, verdicts = Head(found), found.writes, set()
+    table, root = head.head.numbers(), np.sqrt(48.0)
+    centre = root * head.direction(rows) * head.weight + head.bias
+    tokens = (centre @ table.T).argmax(axis=1)
+    for share in (0.01, 0.05, 0.1, 0.2, 0.4):
+        right = head.judge(rows, tokens, np.full(36, share), 48).right
+        for row in np.flatnonzero(right):
+            apart = table[tokens[row]] - table
+            gaps = apart @ centre[row] - root * share * np.sqrt(((apart * head.weight) ** 2).sum(axis=1))
+            assert (np.delete(gaps, tokens[row]) > 0.0).all()
+        verdicts |= set(right.tolist())
+    assert verdicts == {True, False}
+
+
+def test_neighbours_that_dip_may_not_drown_what_is_written(hosts: Callable[[str], Path]) -> None:
+    """Lemma A4: each of n others may take off 0.3, and half of what is sure to be written must stay."""
+    found = read_attached(attached(hosts("gpt2")))
+    caps = caps_of(found)
+    near, head, most = near_pairs(found, caps), Head(found), int(0.499 * caps.floor / 0.3)
+    for count, firm in ((most, True), (most + 1, False)):
+        crowded = dataclasses.replace(near, count=np.full(36, count))
+        assert (written(found, caps, crowded, head).firm == firm).all()
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("gpt_neox", torch.bfloat16), ("gpt2", torch.float16)])
