@@ -274,18 +274,3 @@ def distinct(values: Numbers) -> tuple[list[int], list[int]]:
     """The different numbers in rising order, and how often each occurs."""
     found = np.unique(values, return_counts=True) if is_array(values) else values.unique(return_counts=True)
     return found[0].tolist(), found[1].tolist()
-
-
-def distinct_rows(rows: Floats) -> tuple[Ints, Ints]:
-    """The first row of each kind among rows `(n, D)`, by its number, and for each row `(n,)` which kind it is.
-
-    Rows are of one kind if they have the same bits. Unlike `np.unique` this neither sorts nor copies them.
-    """
-    kinds: dict[bytes, int] = {}
-    number = np.empty(len(rows), np.int64)
-    first: list[int] = []
-    for at, row in enumerate(rows):
-        number[at] = kinds.setdefault(row.tobytes(), len(kinds))
-        if number[at] == len(first):
-            first.append(at)
-    return np.array(first, np.int64), number

@@ -20,8 +20,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from monolayer.arrays import Floats, Ints, distinct_rows
+from monolayer.arrays import Floats, Ints
 from monolayer.attaching.neurons import UNIT, Neurons, Steepness
+from monolayer.data.distinct import equal_rows
 from monolayer.errors import PrecisionError
 from monolayer.huggingface.host import Host
 
@@ -141,7 +142,7 @@ def check_written(caps: Caps, written: Floats, block: Ints, rows: Ints) -> None:
     """`PrecisionError` if a neuron of a later block answers to what one of an earlier block writes, `(N, D)`."""
     for number in range(int(block.max(initial=0))):
         one, two = np.flatnonzero(block == number), np.flatnonzero(block > number)
-        first, back = distinct_rows(written[one])
+        first, back = equal_rows(written[one])
         directions = written[one[first]]
         directions = directions / np.sqrt((directions * directions).sum(axis=1, keepdims=True))
         for start in range(0, len(two), 4096):

@@ -26,14 +26,23 @@ def distinct_rows(vectors: Array) -> tuple[Array, Ints]:
     whole = np.issubdtype(vectors.dtype, np.integer)
     # Adding zero turns −0.0 into 0.0: from here on, equal numbers are equal bits.
     table = np.ascontiguousarray(vectors, dtype=np.int64 if whole else np.float64) + 0
-    words = table.view(np.uint64)
+    first, rows = equal_rows(table)
+    return table[first], rows
+
+
+def equal_rows(table: Array) -> tuple[Ints, Ints]:
+    """The first row of each kind in `table` `(T, d)`, by its number, and for each row `(T,)` which kind it is.
+
+    Rows of 64-bit numbers are of one kind if they have the same bits. Kinds are in order of first appearance.
+    """
+    words = np.ascontiguousarray(table).view(np.uint64)
     first, rows = _groups(_hash_rows(words))
     if not _matches(words, first, rows):
         _, first, rows = np.unique(words, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    return table[first[order]], place[rows.reshape(-1)]  # some versions of NumPy give a column
+    return first[order], place[rows.reshape(-1)]  # some versions of NumPy give a column
 
 
 def row_keys(table: NDArray[np.float32]) -> Words:

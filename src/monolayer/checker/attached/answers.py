@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Bools, Floats, Ints, distinct_rows
+from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.attached.caps import UNIT, Caps, Near
 from monolayer.checker.attached.files import Folder
 from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
+from monolayer.data.distinct import equal_rows
 
 OVERFLOW = 2.0**120
 """What logits, and every sum on the way to them, may reach in binary32."""
@@ -144,7 +145,7 @@ def judge_answers(found: Folder, caps: Caps, near: Near, asked: Ints, tokens: In
     head, D = Head(found), found.host.width
     firm, share = written(found, caps, near, head)
     hidden = _answered_to(found, caps, head, near.first, share)
-    first, kind = distinct_rows(found.writes)
+    first, kind = equal_rows(found.writes)
     cases, number = np.unique(
         np.stack([kind[asked], tokens, share[asked]], axis=1).astype(np.float64), axis=0, return_inverse=True
     )
@@ -166,7 +167,7 @@ def _answered_to(found: Folder, caps: Caps, head: Head, first: Ints, share: Floa
     block, bad = np.arange(N) // H, np.zeros(N, dtype=bool)
     for number in range(int(block.max(initial=0))):
         mine, later = np.flatnonzero(first == number), np.flatnonzero(block > number)
-        kinds, back = distinct_rows(found.writes[mine])
+        kinds, back = equal_rows(found.writes[mine])
         directions = head.direction(found.writes[mine[kinds]])
         widest = np.zeros(len(kinds))
         # What the norm returns is rounded to the format: by v |û|, and |û| is at most 1 + share.
