@@ -14,7 +14,7 @@ from flint import arb
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from monolayer.checker.codes import Reads, _at, read_attention, read_codes, read_stream
+from monolayer.checker.codes import Reads, _at, read_attention, read_stream, read_sums
 from monolayer.checker.readout import checked_staircase, head_classes, sums_are_exact, thresholds
 from monolayer.checker.rounding import (
     BINARY32,
@@ -82,7 +82,7 @@ def points(case: Case, folder: Path) -> tuple[Any, Sequences, Reads, Any]:
     stored, data = read_model(case.saved.write(folder)), Sequences.of(case.X)
     key, code = read_stream(stored, data, data.tokens if stored.vocabulary is not None else None)
     reads = Reads(read_attention(stored)[0], key, key, code)
-    return stored, data, reads, read_codes(stored, data, reads, None)
+    return stored, data, reads, read_sums(stored, data, reads, None).codes()
 
 
 def answering(case: Case, values: list[list[Any]]) -> list[Any]:
@@ -122,7 +122,7 @@ def test_the_error_of_a_point_is_put_together_of_those_of_its_parts(dtype: str, 
         per_token, causal = case.saved.config["per"] == "token", case.saved.config["causal"]
         value = replace(reads.key, flat=reads.key.flat * 3, largest=3 * reads.key.largest, size=3 * reads.key.size)
         for averaged in (reads.key, value):
-            codes = read_codes(stored, data, reads._replace(averaged=averaged), None)
+            codes = read_sums(stored, data, reads._replace(averaged=averaged), None).codes()
             number = 0
             for x in case.X:
                 for place in range(len(x)) if per_token else [0]:

@@ -208,11 +208,6 @@ def _largest(values: Floats) -> float:
     return float(np.max(np.abs(values), where=~np.isnan(values), initial=0.0))
 
 
-def read_codes(stored: Stored, data: Sequences, reads: Reads, places: Ints | None) -> Codes:
-    """`z` at the labelled `places` `(M,)`, or everywhere if None, and how far it may be off."""
-    return read_sums(stored, data, reads, places).codes()
-
-
 def read_sums(stored: Stored, data: Sequences, reads: Reads, places: Ints | None) -> Sums:
     """`z` at the labelled `places` `(M,)`, or everywhere if None.
 
