@@ -104,8 +104,8 @@ def test_the_site_has_every_page_builds_without_a_warning_and_fetches_nothing(tm
     )
     assert built.returncode == 0, built.stdout + built.stderr
     pages = {page.stem: page.read_text(encoding="utf-8") for page in (tmp_path / "build" / "site").glob("*.html")}
-    for page in pages.values():
-        assert re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=\"(https?://[^\"]+)", page) == []
+    for html in pages.values():
+        assert re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=\"(https?://[^\"]+)", html) == []
     names = ("memorize", "approximate", "certify", "refute_hardmax", "PrecisionError")
     assert all(name in pages["api"] for name in names)
     assert 'src="builder.html"' in pages["index"]
@@ -121,7 +121,7 @@ def test_the_page_that_builds_is_in_the_docs_as_the_command_writes_it() -> None:
 
 
 def test_no_wrapped_line_of_a_page_becomes_a_list() -> None:
-    """Our lists have `-` or numbers: a line that begins with `+` or `*`, or a `-` inside a paragraph, came by wrapping."""
+    """Our lists have `-` or numbers: a line that begins with `+`, or a `-` inside a paragraph, came by wrapping."""
     for name, text in {**TEXTS, "CHANGELOG": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")}.items():
         lines = re.sub(r"```.*?```|^\$\$.*?\$\$", "", text, flags=re.S | re.M).splitlines()
         for before, line in itertools.pairwise(lines):

@@ -1,8 +1,8 @@
 """What the site adds to Markdown: formulas as MathML, and links that leave `docs/` as plain text.
 
-GitHub shows `$…$` and `$$…$$` as formulas by itself. The site turns them into MathML while it is built, so that browsers
-need no script and fetch nothing. Browsers do not break a line inside MathML, so an inline formula becomes several, one
-after the other, cut in front of each relation that stands outside all brackets.
+GitHub shows `$…$` and `$$…$$` as formulas by itself. The site turns them into MathML while it is built, so that a
+browser needs no script and fetches nothing. Browsers do not break a line inside MathML, so an inline formula becomes
+several, one after the other, cut in front of each relation that stands outside all brackets.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def pieces(formula: str) -> list[str]:
 def mathml(formula: str, display: str = "inline") -> str:
     """The formula as an element `<math>`, with what the converter leaves out.
 
-    It takes signs in Unicode, such as ≤, for letters, and names of functions for signs. Bars get no space on their sides,
-    and a function gets one in front of an argument without brackets.
+    It takes signs in Unicode, such as ≤, for letters, and names of functions for signs. Bars get no space on their
+    sides, and a function gets one in front of an argument without brackets.
     """
     shown = _SIGN_AS_LETTER.sub(r"<mo>\1</mo>", convert(formula, display=display))
     shown = _NAME.sub(r"<mi>\1</mi>", shown)
