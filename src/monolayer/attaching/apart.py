@@ -146,8 +146,8 @@ def _check_pairs(caps: FiringCaps, duties: Duties, name: Callable[[int], str | N
     )
     what = f"{name(int(tokens[i]))!r} and {name(int(tokens[j]))!r}"
     raise PrecisionError(
-        f"rows {rows[i]} and {rows[j]} go on with {what} at states that the host hardly tells apart: 1 − cos is "
-        f"{far[pair][0]:.3g}, and must be {1.0 - np.cos(needed):.3g}. Take one of them out, reword it, or choose a "
+        f"rows {rows[i]} and {rows[j]} continue with {what} at states that the host barely tells apart: 1 − cos is "
+        f"{far[pair][0]:.3g}, and must be {1.0 - np.cos(needed):.3g}. Remove one of them, reword it, or choose a "
         "smaller radius="
     )
 

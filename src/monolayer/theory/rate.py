@@ -18,7 +18,7 @@ def bits_under_any_change(low: float, high: float, eta: float) -> float:
     """
     L = _range(low, high)
     if not 0.0 < eta < 1.0:
-        raise DataError(f"eta is {eta}: a share between 0 and 1 is wanted, both excluded")
+        raise DataError(f"eta is {eta}: it must lie between 0 and 1, both excluded")
     return math.log2(3.0 + 2.0 * L / (math.log1p(eta) - math.log1p(-eta)))
 
 
@@ -30,7 +30,7 @@ def bits_under_random_noise(low: float, high: float, sigma: float, error: float 
     """
     L = _range(low, high)
     if not sigma > 0.0:
-        raise DataError(f"sigma is {sigma}: a positive number is wanted")
+        raise DataError(f"sigma is {sigma}: it must be positive")
     if classes < 2 or not 0.0 <= error < 1.0 - 1.0 / classes:
         raise DataError(f"a share of {error} wrong labels of {classes} classes is no better than guessing")
     spread = 0.5 * math.log1p(sigma * sigma) + mean_log(sigma)
@@ -54,7 +54,9 @@ def mean_log(sigma: float) -> float:
 
 def _range(low: float, high: float) -> float:
     if not 0.0 < low <= high < math.inf:
-        raise DataError(f"weights lie between {low} and {high}: 0 < low ≤ high is wanted; weights that are 0 are free")
+        raise DataError(
+            f"weights lie between {low} and {high}: 0 < low ≤ high is required; weights that are 0 do not count"
+        )
     return math.log(high / low)
 
 
