@@ -81,6 +81,7 @@ TESTS = [
         "locate",
         "gaps",
         "certify_attached",
+        "attached_bounds",
         "edit_stock",
     ),
 ]

@@ -159,6 +159,18 @@ def test_neighbours_that_dip_may_not_drown_what_is_written(hosts: Callable[[str]
     for count, firm in ((most, True), (most + 1, False)):
         crowded = dataclasses.replace(near, count=np.full(36, count))
         assert (judge_written(found, caps, crowded, head).firm == firm).all()
+    assert not near.count.any()
+    behind = near.first - (np.arange(36) >= NEURONS)  # in an earlier block, neurons are known to have the input f only
+    for count in (1, most):
+        beside, hidden = (
+            judge_written(found, caps, dataclasses.replace(crowded, count=np.full(36, count), first=first), head).share
+            for first in (near.first, behind)
+        )
+        alone = judge_written(found, caps, near, head).share
+        # Shares are nearly in proportion to the state, which is over (level − err) − 0.3n, or over f/2.
+        sure = 0.999 * (caps.level - caps.err)
+        assert beside / alone == pytest.approx(sure / (sure - 0.3 * count), rel=0.05)
+        assert (hidden / alone)[NEURONS:] == pytest.approx((sure / (caps.floor / 2.0))[NEURONS:], rel=0.05)
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("gpt_neox", torch.bfloat16), ("gpt2", torch.float16)])
