@@ -38,6 +38,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple, NoReturn
@@ -58,32 +59,12 @@ from workload import record, recordable  # noqa: E402
 
 CHECKER = ROOT / "src" / "monolayer" / "checker"
 REVIEWED = Path(__file__).with_name("planted_faults_reviewed.json")
-TESTS = [
-    *(
-        "rounding",
-        "attack",
-        "certify",
-        "certify_cells",
-        "certify_data",
-        "certify_stock",
-        "resaved",
-        "enclosed",
-        "cascade",
-        "robust",
-    ),
-    *(
-        "robust_attacks",
-        "uniform",
-        "sup",
-        "format",
-        "several",
-        "stock_files",
-        "locate",
-        "gaps",
-        "certify_attached",
-        "edit_stock",
-    ),
-]
+TESTS = (
+    "attach attack cascade certify certify_attached certify_cells certify_data certify_stock edit_attached edit_stock "
+    "enclosed files folder format friendly gaps locate lookup prompts readers real_labels recite resaved robust "
+    "robust_attacks rounding several shapes stock stock_files stock_folder sup uniform"
+).split()
+"""Files of tests that execute the checker."""
 SLOWEST = 8.0
 """Seconds of a test above which it is not asked."""
 OUTCOMES = ("killed", "never run", "proves less", "reviewed", "proves more", "no difference")
@@ -126,11 +107,11 @@ class Suite:
         return None
 
 
-def collected() -> Suite:
-    """All tests of the checker, not yet run."""
+def collected(files: list[str]) -> Suite:
+    """All tests of these files, not yet run."""
     config = _configured(["-p", "no:cacheprovider", "-p", "no:xdist", "-s", "-q", "--no-header",
                           "-W", "ignore::pytest.PytestAssertRewriteWarning",
-                          *(str(ROOT / "tests" / f"test_{name}.py") for name in TESTS)])  # fmt: skip
+                          *(str(ROOT / "tests" / f"test_{name}.py") for name in files)])  # fmt: skip
     session = Session.from_config(config)
     config._do_configure()
     config.hook.pytest_sessionstart(session=session)
@@ -470,6 +451,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--file", action="append", help="faults in files whose path has this in it; repeatable")
     parser.add_argument("--kind", action="append", help="faults of this kind, such as 'abs dropped'; repeatable")
     parser.add_argument("--only", help="faults whose description has this in it")
+    parser.add_argument("--tests", action="append", help="ask only tests/test_THIS.py, while it is written; repeatable")
     parser.add_argument("--again", type=Path, help="a file that --list wrote: what the tests did not see there")
     parser.add_argument("--list", type=Path, help="write what became of every fault to this file")
     parser.add_argument("--all", action="store_true", help="every fault")
@@ -495,12 +477,14 @@ def main() -> None:
     planted = chosen(trees, options)
     with place() as scratch:
         tempfile.tempdir = str(scratch)
-        suite = collected()
+        suite = collected(options.tests or TESTS)
         gc.collect()
         gc.freeze()
         known = pickle.loads(options.lines.read_bytes()) if options.lines and options.lines.exists() else {}
         new = [name for name in suite.items if name not in known]
-        known |= result(*forked(lambda: traced(suite, new), scratch))
+        shares = [new[number :: options.jobs] for number in range(options.jobs)]
+        for child in [forked(partial(traced, suite, share), scratch) for share in shares]:
+            known |= result(*child)
         if options.lines:
             options.lines.write_bytes(pickle.dumps(known))
         suite.learn(known)
