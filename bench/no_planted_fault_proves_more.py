@@ -28,6 +28,7 @@ import json
 import os
 import pickle
 import random
+import re
 import select
 import shutil
 import signal
@@ -54,7 +55,7 @@ from _pytest.main import Session  # noqa: E402
 from _pytest.runner import runtestprotocol  # noqa: E402
 
 from planted_corpus import Claim, concerns, corpus  # noqa: E402
-from planted_faults import Fault, faults, modules  # noqa: E402
+from planted_faults import Fault, assigned, faults, modules  # noqa: E402
 from workload import record, recordable  # noqa: E402
 
 CHECKER = ROOT / "src" / "monolayer" / "checker"
@@ -247,8 +248,8 @@ def _assign_anew(changed: ModuleType, tree: ast.Module) -> None:
         for statement in source.body:
             if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("monolayer.checker"):
                 names = [alias.asname or alias.name for alias in statement.names]
-            elif isinstance(statement, ast.Assign):
-                names = [node.id for node in ast.walk(statement.targets[0]) if isinstance(node, ast.Name)]
+            elif assigned(statement) is not None:
+                names = [node.id for node in ast.walk(assigned(statement)) if isinstance(node, ast.Name)]
             else:
                 continue
             old = {name: module.__dict__.get(name) for name in names}
@@ -276,8 +277,12 @@ def compared(true: dict[str, Claim], found: dict[str, Claim]) -> tuple[list[str]
     return more, less
 
 
-def _begins(key: str, pattern: str) -> bool:
-    return pattern.endswith("*") and key.startswith(pattern.removesuffix("*"))
+def _covers(pattern: str, key: str) -> bool:
+    """Whether a key of the reviewed faults covers a fault: it is its key, or begins it and ends in `*`, or it is a
+    regular expression, which begins with `^`."""
+    if pattern.startswith("^"):
+        return re.search(pattern, key) is not None
+    return pattern == key or (pattern.endswith("*") and key.startswith(pattern.removesuffix("*")))
 
 
 @dataclass
@@ -341,9 +346,9 @@ class Run:
         return action
 
     def reason(self, fault: Fault) -> str:
-        """Why a fault that nothing sees does no harm, if someone has said so; a key that ends in * is a beginning."""
+        """Why a fault that nothing sees does no harm, if someone has said so."""
         exact = self.reviewed.get(fault.key, "")
-        return exact or next((why for key, why in self.reviewed.items() if _begins(fault.key, key)), "")
+        return exact or next((why for pattern, why in self.reviewed.items() if _covers(pattern, fault.key)), "")
 
     def limit(self, fault: Fault) -> float:
         """Seconds after which a child hangs."""
@@ -510,7 +515,7 @@ def main() -> None:
     counts = Counter(verdict.outcome for verdict in found)
     record([{outcome: counts[outcome] for outcome in OUTCOMES}])
     every = [fault.key for file, tree in modules(CHECKER).items() for fault in faults(tree, file)]
-    stale = {key for key in set(run.reviewed) - set(every) if not any(_begins(fault, key) for fault in every)}
+    stale = {pattern for pattern in set(run.reviewed) - set(every) if not any(_covers(pattern, key) for key in every)}
     if stale:
         print(f"reviewed, but no longer in the source: {sorted(stale)}")
     sys.exit(1 if counts["proves more"] + counts["never run"] or stale else 0)
