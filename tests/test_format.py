@@ -322,7 +322,12 @@ def test_names_and_fingerprints_are_taken_whole() -> None:
     vocabulary, classes = found["vocabulary"], found["classes"]
     assert vocabulary is not None
     assert classes is not None
-    assert (vocabulary.names, vocabulary.unit, classes.names, classes.unit) == (("a", "b"), "characters", range(3), None)
+    assert (vocabulary.names, vocabulary.unit, classes.names, classes.unit) == (
+        ("a", "b"),
+        "characters",
+        range(3),
+        None,
+    )
     other = {"vocabulary": {"range": 2}, "classes": {"names": "classes"}, "unit": "whole"}
     found = checker_format.examine_names(other, {"classes": [-5, 5]})
     vocabulary, classes = found["vocabulary"], found["classes"]

@@ -281,7 +281,8 @@ def test_the_answer_for_a_context_is_that_of_the_readout(approximator: Any) -> N
         spans = {
             "in front of it": (before, before), "on it": (inside, inside), "some of it": (inside, inside + ramp / 3),
             "from its middle": (inside, behind), "to its middle": (before, inside), "all of it": (before, behind),
-            "behind it": (behind, behind), "two of them": (before, (start[j + 1] + end[j + 1]) / 2 if j < last else behind),
+            "behind it": (behind, behind),
+            "two of them": (before, (start[j + 1] + end[j + 1]) / 2 if j < last else behind),
             "from the last but one": ((start[j - 1] + end[j - 1]) / 2 if j else before, behind),
         }  # fmt: skip
         for name, (low, high) in spans.items():

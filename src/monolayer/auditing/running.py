@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from monolayer.auditing.folders import load_any, tokenizer_of
+from monolayer.auditing.folders import load_any, tokenizer_in
 from monolayer.auditing.parts import Audit, Points, measure
 from monolayer.auditing.texts import tokenized
 from monolayer.data import Names, Sequences
@@ -57,7 +57,7 @@ def audit(
     """
     if isinstance(model, str | Path):
         folder, model = Path(model), load_any(Path(model))
-        tokenizer = tokenizer_of(folder, model) if tokenizer is None else tokenizer
+        tokenizer = tokenizer_in(folder, model) if tokenizer is None else tokenizer
     data = _sequences(model, X, tokenizer)
     if (many := len(data.tokens)) > MOST_POINTS:
         raise DataError(f"{many:,} points are too many to compare all of them: give {MOST_POINTS:,} or fewer")

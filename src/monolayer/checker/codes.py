@@ -19,7 +19,7 @@ from monolayer.checker.network import CODE, KEY, LABEL, ONE, Stored
 from monolayer.checker.rounding import (
     BINARY64,
     Attention,
-    Format,
+    BinaryFormat,
     UnhandledError,
     code_error,
     context_error,
@@ -83,7 +83,7 @@ class Sums(NamedTuple):
     z: Floats
     terms: Ints
     before: tuple[Floats, Floats]
-    format: Format
+    format: BinaryFormat
 
     def at(self, places: Ints | slice) -> Sums:
         """Those of some points, or of all in another order."""
@@ -233,7 +233,7 @@ def read_sums(stored: Stored, data: Sequences, reads: Reads, places: Ints | None
     return Sums(base + y[here], np.array(longest) if same else n[here], (own, other), stored.format)
 
 
-def _error_before(longest: int, reads: Reads, per_token: bool, fmt: Format) -> Floats:
+def _error_before(longest: int, reads: Reads, per_token: bool, fmt: BinaryFormat) -> Floats:
     """Bounds on the errors of `t` and `y` together, an entry per number of terms of the softmax `(1 + longest,)`."""
     head, key, averaged, code = reads
     ds, dv = lift_error(key.size, key.terms, fmt), lift_error(averaged.size, averaged.terms, fmt)

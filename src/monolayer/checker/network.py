@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from monolayer.checker.rounding import Format
+from monolayer.checker.rounding import BinaryFormat
 from monolayer.data import Names
 
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
@@ -41,7 +41,7 @@ class Stored:
     config: Config
     vocabulary: Names | None
     classes: Names | None
-    format: Format
+    format: BinaryFormat
     memory: NDArray[Any] | None = None
     """Fingerprints of known points `(M,)`, if the model keeps any."""
     certificate: bytes | OSError = field(default_factory=FileNotFoundError)

@@ -20,7 +20,7 @@ from monolayer.checker.gates import Gated, Pairs, live, read_gates, waking_pairs
 from monolayer.checker.labelled import Labelled, LoadPoints, PointVerdicts
 from monolayer.checker.network import Stored
 from monolayer.checker.noise import Shares, errors, point_verdicts, silent
-from monolayer.checker.rounding import BINARY32, Format, UnhandledError
+from monolayer.checker.rounding import BINARY32, BinaryFormat, UnhandledError
 from monolayer.errors import DataError
 
 MOST_NOISE = 0.25
@@ -49,7 +49,7 @@ class Question:
     """Vocabulary row that answers at each point `(M,)`; −1 where a token has no finite vector or a place no code."""
     wanted: Ints
     longest: int
-    format: Format
+    format: BinaryFormat
 
     def ask(self, noise: float) -> PointVerdicts:
         """Judge all points at one noise. No point is right if a neuron that is not looked at may wake."""

@@ -33,6 +33,10 @@ from monolayer.data.aside import map_regular, read_regular
 from monolayer.errors import DataError
 
 ReadResult = TypeVar("ReadResult")
+WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
+"""The weights of a model in one file; or, where they lie in several, the file that says which of them holds what."""
+SHARD_NAME = r"model-[0-9]{5}-of-[0-9]{5}\.safetensors"
+"""A pattern of the names of these several files, which are those that `save_pretrained` gives."""
 _TRIES = 1000
 """How often a folder may be replaced while it is read."""
 _ASIDE = re.compile(r"\.(.+)\.[0-9a-f]{8}")
@@ -88,10 +92,12 @@ class FolderKind:
         return None
 
 
-_MODEL_FILES = (
-    "config.json model.safetensors model.safetensors.index.json names.json memory.safetensors certificate.json"
+MODEL = FolderKind(
+    "model",
+    "format",
+    frozenset({"config.json", WEIGHTS_FILE, INDEX_FILE, "names.json", "memory.safetensors", "certificate.json"}),
+    SHARD_NAME,
 )
-MODEL = FolderKind("model", "format", frozenset(_MODEL_FILES.split()), r"model-[0-9]{5}-of-[0-9]{5}\.safetensors")
 
 
 # -- writing -----------------------------------------------------------------------------------------------

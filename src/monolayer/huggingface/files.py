@@ -75,7 +75,7 @@ class FolderFacts:
         return 0.0 if self.rotary is None else self.rotary[1] / self.width
 
 
-def written(facts: FolderFacts) -> dict[str, JsonObject]:
+def written_files(facts: FolderFacts) -> dict[str, JsonObject]:
     """Each JSON file of the folder by its name."""
     files = {
         "config.json": config(facts),

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-SUMS = 2.0**-24
+SUM_UNIT = 2.0**-24
 """`u`: the unit roundoff of float32, in which sums are computed in every format."""
 FLUSHED = 2.0**-126
 """Numbers of float32 below this may be flushed to zero."""
 
 
 @dataclass(frozen=True)
-class Format:
+class HostFormat:
     """What attaching facts needs to know about a format.
 
     A norm returns numbers of the format, so the length of û and its product with a key k move by rounding, in a short
@@ -66,7 +66,7 @@ class Format:
 
 
 FORMATS = {
-    "float32": Format(
+    "float32": HostFormat(
         "float32",
         24,
         3.4e38,
@@ -78,7 +78,7 @@ FORMATS = {
         coordinate=2.0**50,
         beyond=2.0**-4,
     ),
-    "bfloat16": Format(
+    "bfloat16": HostFormat(
         "bfloat16",
         8,
         3.38e38,
@@ -90,7 +90,7 @@ FORMATS = {
         coordinate=2.0**50,
         beyond=2.0**-4,
     ),
-    "float16": Format(
+    "float16": HostFormat(
         "float16", 11, 65504.0, 2.0**-24, low=0.5, high=2, turn=2.0**-16, state=2.0**9, coordinate=2.0**13, beyond=0.0
     ),
 }

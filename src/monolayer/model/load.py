@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from monolayer.arrays import Words
 from monolayer.data import Names
-from monolayer.data.folder import OpenFolder, read_together
+from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, read_together
 from monolayer.data.names import Unit
 from monolayer.data.text import Script
 from monolayer.errors import DataError, ModelFileError
@@ -32,20 +32,11 @@ from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.readouts import READOUTS
 from monolayer.model.save import SAME, config_digest, shapes_of
-from monolayer.model.schema import (
-    CONFIG,
-    MEMORY,
-    NAMES_FILE,
-    WEIGHTS,
-    check_config,
-    check_names,
-    check_tensors,
-    parse,
-)
-from monolayer.model.sharded import INDEX, is_shard, joined_tensors
+from monolayer.model.schema import CONFIG, MEMORY, NAMES_FILE, check_config, check_names, check_tensors, parse
+from monolayer.model.sharded import is_shard, joined_tensors
 from monolayer.model.uniform import Uniform
 
-_MODEL_FILES = (CONFIG, WEIGHTS, NAMES_FILE, MEMORY, INDEX)
+_MODEL_FILES = (CONFIG, WEIGHTS_FILE, NAMES_FILE, MEMORY, INDEX_FILE)
 Contents = dict[str, Any]
 """Files by name: bytes, or a map of the bytes of a shard."""
 
@@ -162,14 +153,14 @@ def _read_files(opened: OpenFolder) -> Contents:
 
 
 def _load_weights(files: Contents) -> dict[str, Tensor]:
-    if INDEX in files:
+    if INDEX_FILE in files:
         shards = {name: files[name] for name in files if is_shard(name)}
-        joined = joined_tensors(parse(INDEX, files[INDEX]), shards)
+        joined = joined_tensors(parse(INDEX_FILE, files[INDEX_FILE]), shards)
         return {name: torch.from_numpy(value) for name, value in joined.items()}
     try:
-        return load_tensors(files[WEIGHTS])
+        return load_tensors(files[WEIGHTS_FILE])
     except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise ModelFileError(f"{WEIGHTS} cannot be read as safetensors: {error}") from None
+        raise ModelFileError(f"{WEIGHTS_FILE} cannot be read as safetensors: {error}") from None
 
 
 def _fingerprints(content: bytes) -> Words:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
 from monolayer.data.names import Unit
 from monolayer.data.text import TextUnit
 from monolayer.errors import ModelFileError
@@ -31,10 +32,10 @@ from monolayer.model.fields import (
     whole_number_list,
 )
 from monolayer.model.readouts import ATTENTION, READOUTS
-from monolayer.model.sharded import INDEX, shard_names
+from monolayer.model.sharded import shard_names
 
 VERSION = 2
-CONFIG, WEIGHTS, NAMES_FILE, MEMORY = "config.json", "model.safetensors", "names.json", "memory.safetensors"
+CONFIG, NAMES_FILE, MEMORY = "config.json", "names.json", "memory.safetensors"
 _NAMES_OR_NULL = 'null, {"range": number} or {"names": its own name}'
 
 
@@ -100,7 +101,7 @@ GRID: dict[str, Check] = {
 INTERPOLATOR_RULES: tuple[Rule, ...] = (
     ("such dim, length and cells are built", lambda c: _built(c["dim"], c["length"], c["cells"], c["positions"])),
     ("low is below high", lambda c: float(c["low"]) < float(c["high"])),
-    ("files are the weights", lambda c: set(c["files"]) == {WEIGHTS}),
+    ("files are the weights", lambda c: set(c["files"]) == {WEIGHTS_FILE}),
 )
 RULES: tuple[Rule, ...] = (
     ("ids have a vocabulary, vectors have none", lambda c: (c["tokens"] == "ids") == (c["vocabulary"] is not None)),
@@ -147,12 +148,12 @@ def _interval(grid: JsonObject) -> bool:
 
 def _files_wanted(config: Config) -> set[str]:
     named = any(type(config[key]) is dict and "names" in config[key] for key in ("vocabulary", "classes"))
-    weights = {WEIGHTS}
-    if INDEX in config["files"]:  # in several files: then they are numbered, and hold the steps of a line
+    weights = {WEIGHTS_FILE}
+    if INDEX_FILE in config["files"]:  # in several files: then they are numbered, and hold the steps of a line
         count = sum(name.startswith("model-") for name in config["files"])
         split = config["kind"] == "memorizer" and READOUTS[config["readout"]].split
         fits = split and config["dtype"] == "float64" and count > 1
-        weights = {INDEX, *shard_names(count)} if fits else set()
+        weights = {INDEX_FILE, *shard_names(count)} if fits else set()
     return weights | ({NAMES_FILE} if named else set())
 
 
@@ -184,7 +185,7 @@ def check_tensors(config: Config, names: NameLists, tensors: dict[str, tuple[tup
     """Refuse tensors, given as shape and dtype, that are not exactly those that the config asks for."""
     wanted = shapes(config)
     if set(wanted) != set(tensors):
-        raise ModelFileError(f"{WEIGHTS}: missing or unknown tensors {sorted(set(wanted) ^ set(tensors))}")
+        raise ModelFileError(f"{WEIGHTS_FILE}: missing or unknown tensors {sorted(set(wanted) ^ set(tensors))}")
     size, dtype = _letter_sizes(config, names), config.get("dtype", "float64")
     for name, shape in wanted.items():
         found, own = tensors[name]
@@ -193,7 +194,7 @@ def check_tensors(config: Config, names: NameLists, tensors: dict[str, tuple[tup
             fits = fits and number == (size.setdefault(part, number) if isinstance(part, str) else part)
         if not fits or (name in ("lift.weight", "positions.weight") and 0 in found):
             meant = tuple(size.get(part, part) if isinstance(part, str) else part for part in shape)
-            raise ModelFileError(f"{WEIGHTS}: {name} is {own} {found}; the config asks for {dtype} {meant}")
+            raise ModelFileError(f"{WEIGHTS_FILE}: {name} is {own} {found}; the config asks for {dtype} {meant}")
 
 
 def _letter_sizes(config: Config, names: NameLists) -> dict[str, int]:

@@ -17,14 +17,14 @@ from safetensors.torch import save_file
 from monolayer.arrays import Floats, Ints
 from monolayer.attaching.folder import Attached
 from monolayer.data import Names, Sequences
-from monolayer.data.folder import FolderKind, new_folder
+from monolayer.data.folder import SHARD_NAME, FolderKind, new_folder
 from monolayer.data.labels import Per
 from monolayer.data.unused import unused_names
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architecture import UNKNOWN
-from monolayer.huggingface.files import DRAW_KEY, FolderFacts, config, written
+from monolayer.huggingface.files import DRAW_KEY, FolderFacts, config, written_files
 from monolayer.huggingface.manifest import is_attached
-from monolayer.huggingface.opened import SHARD, Files, stock_files
+from monolayer.huggingface.opened import Files, stock_files
 from monolayer.huggingface.reading import read_folder
 from monolayer.huggingface.strict import ForeignError, JsonObject
 from monolayer.huggingface.texts import UNIT_OF
@@ -46,7 +46,7 @@ STOCK = FolderKind(
     "stock model of monolayer",
     "built_by",
     frozenset([*_SAVED_FILES.split(), *_RESAVED_FILES.split(), "certificate.json", ONNX]),
-    SHARD,
+    SHARD_NAME,
 )
 """A folder that `save` may replace when asked to."""
 
@@ -220,7 +220,7 @@ class StockModel:
                 name: torch.tensor(np.ascontiguousarray(tensor), dtype=dtype) for name, tensor in self.tensors.items()
             }
             save_file(tensors, scratch / "model.safetensors", metadata={"format": "pt"})
-            files = written(self.facts)
+            files = written_files(self.facts)
             files["config.json"][DRAW_KEY] = self.draw.to_json()
             for name, value in files.items():
                 (scratch / name).write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.attached.files import Folder
+from monolayer.checker.attached.files import AttachedFolder
 from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
-from monolayer.huggingface.formats import Format
+from monolayer.huggingface.formats import HostFormat
 from monolayer.huggingface.hosts import IDENTITY
 
-UNIT = BINARY32.unit
-AT_ONCE = 1 << 24
+FLOAT32_UNIT = BINARY32.unit
+COSINES_AT_ONCE = 1 << 24
 """Cosines held at a time."""
 FINITE = 2.0**60
 """How long a state of the host may be, and what neurons add to it: sums of squares stay below 2^123."""
-FLUSHED = 2.0**-90
+FLUSHING_ERROR = 2.0**-90
 """More than all that numbers flushed to zero can do to an input: fewer than 2^30 of them, each below 2^−126."""
 
 
@@ -45,7 +45,7 @@ class Caps:
     floor: float
     length: float
     anywhere: float
-    fmt: Format
+    fmt: HostFormat
 
     @property
     def radius(self) -> float:
@@ -73,15 +73,15 @@ def _arccos(cosines: Floats) -> Floats:
     return found
 
 
-def caps_of(found: Folder) -> Caps:
+def caps_of(found: AttachedFolder) -> Caps:
     """The caps of all neurons; `UnhandledError` where one could not be silent, or could not fire."""
     D, bias, fmt = found.host.width, found.bias, found.host.format
     length = np.sqrt((found.reads * found.reads).sum(axis=1))
     if not (length > 0.0).all():
         raise UnhandledError("a neuron of a fact reads nothing")
-    alpha, eta = length * np.sqrt(D), (D + 16) * UNIT + (fmt.unit if fmt.short else 0.0)
+    alpha, eta = length * np.sqrt(D), (D + 16) * FLOAT32_UNIT + (fmt.unit if fmt.short else 0.0)
     anywhere = 1.0 + max(eta, fmt.beyond)
-    err = PADDING * (BINARY32.gamma(D + 2.0) * (alpha * anywhere + np.abs(bias)) + FLUSHED)
+    err = PADDING * (BINARY32.gamma(D + 2.0) * (alpha * anywhere + np.abs(bias)) + FLUSHING_ERROR)
     size = float(np.max(alpha * anywhere + np.abs(bias) + err, initial=0.0))
     if not size <= min(FINITE, fmt.largest):
         raise UnhandledError("a neuron reads with weights so large that its input may not be finite")
@@ -125,7 +125,7 @@ class Near:
     """The neurons that may fire on the cap of each that has any."""
 
 
-def near_pairs(found: Folder, caps: Caps) -> Near:
+def near_pairs(found: AttachedFolder, caps: Caps) -> Near:
     """Neurons that may fire where another is wanted (A3), and what comes of it.
 
     Harmless are those that write the same row and stand in the same block or a later one; in an earlier one, those that
@@ -138,11 +138,11 @@ def near_pairs(found: Folder, caps: Caps) -> Near:
         psi = caps.turned
         around, awake = _arccos(caps.silent / (1.0 + caps.length)), _arccos(caps.silent / caps.anywhere)
         # Products of float32 numbers within 2^−24 of unit vectors, summed in any order.
-        slack = 4.0 * (found.host.width + 4) * UNIT
+        slack = 4.0 * (found.host.width + 4) * FLOAT32_UNIT
         widest = float(psi.max() + around.max())
         least = np.cos(min(np.pi, widest if written.fits else max(widest, 2.0 * float(awake.max())))) - slack
         short = caps.keys.astype(np.float32)
-        step = max(1, AT_ONCE // N)
+        step = max(1, COSINES_AT_ONCE // N)
         for start in range(0, N, step):
             stop = min(N, start + step)
             one, two = np.nonzero(short[start:stop] @ short[:stop].T > least)
@@ -176,7 +176,7 @@ class _Written:
     but the last, behind which there is no attention, must leave finite numbers, whichever of their neurons fire.
     """
 
-    def __init__(self, found: Folder, caps: Caps) -> None:
+    def __init__(self, found: AttachedFolder, caps: Caps) -> None:
         fmt = caps.fmt
         self.block = np.arange(len(found.bias)) // found.host.neurons
         self.blocks = range(int(self.block.max(initial=0)))
@@ -208,7 +208,7 @@ class _Written:
             )
 
 
-def _harmless(found: Folder, caps: Caps, i: int, j: int) -> bool:
+def _harmless(found: AttachedFolder, caps: Caps, i: int, j: int) -> bool:
     """Whether neuron `i`, which may fire on the cap of `j`, leaves its answer alone."""
     if not np.array_equal(found.writes[i], found.writes[j]):
         return False
@@ -216,7 +216,7 @@ def _harmless(found: Folder, caps: Caps, i: int, j: int) -> bool:
     return i // H >= j // H or fires_for_sure(found, caps, i, j)
 
 
-def fires_for_sure(found: Folder, caps: Caps, i: int, j: int) -> bool:
+def fires_for_sure(found: AttachedFolder, caps: Caps, i: int, j: int) -> bool:
     """Whether neuron `i` has an input of at least `floor` on the whole cap of `j`, rounding included."""
     D = found.host.width
     apart = found.reads[i] - found.reads[j]

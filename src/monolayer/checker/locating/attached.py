@@ -16,13 +16,13 @@ from monolayer.arrays import Ints
 from monolayer.checker.attached.answers import judge_answers
 from monolayer.checker.attached.caps import Caps, Near, caps_of, fires_for_sure, near_pairs
 from monolayer.checker.attached.check import OTHER, assumed, measured
-from monolayer.checker.attached.files import Folder, read_attached
+from monolayer.checker.attached.files import AttachedFolder, read_attached
 from monolayer.checker.locating.location import Ball, Fact, Location, Slice
 from monolayer.checker.locating.writers import MEASURED, NOT_KNOWN, PROVED, KnownAnswers, Writers, listed
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data import Sequences
 from monolayer.errors import DataError
-from monolayer.huggingface.cutting import Ids, cut_facts, cut_prompts, tokenizer_of
+from monolayer.huggingface.cutting import FactIds, cut_facts, cut_prompts, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import fact_digest, prompt_digest
 
@@ -33,7 +33,7 @@ BEFORE = 16
 class Held(NamedTuple):
     """A row of the data: its fact in ids, whether the data gave the answer, and the first of its neurons."""
 
-    ids: Ids
+    ids: FactIds
     given: bool
     first: int
 
@@ -78,7 +78,7 @@ def locate_attached(folder: Path, data: Sequences) -> Location:
     )
 
 
-def _given(found: Folder, data: Sequences) -> list[Held]:
+def _given(found: AttachedFolder, data: Sequences) -> list[Held]:
     """Facts that data give with their answers; one that the folder does not hold is an error that names it."""
     data.check_labelled()
     starts = dict(zip((fact.fact for fact in found.manifest.facts), found.manifest.starts(), strict=True))
@@ -93,7 +93,7 @@ def _given(found: Folder, data: Sequences) -> list[Held]:
     return rows
 
 
-def _stored(found: Folder, caps: Caps, near: Near, data: Sequences) -> list[Held]:
+def _stored(found: AttachedFolder, caps: Caps, near: Near, data: Sequences) -> list[Held]:
     """The facts that the folder holds for prompts, by the tokens that their neurons write."""
     longest, starts = found.manifest.longest_by_prompt(), found.manifest.starts()
     prompts = cut_prompts(found.opened.content[TOKENIZER], data)
@@ -108,12 +108,12 @@ def _stored(found: Folder, caps: Caps, near: Near, data: Sequences) -> list[Held
     said = judge_answers(found, caps, near, own, np.zeros(len(own), np.int64)).got
     answers = np.split(said, np.cumsum(count)[:-1])
     return [
-        Held(Ids(prompt, tuple(answer.tolist())), False, starts[number])
+        Held(FactIds(prompt, tuple(answer.tolist())), False, starts[number])
         for prompt, answer, number in zip(prompts, answers, numbers, strict=True)
     ]
 
 
-def _writers(found: Folder, caps: Caps, near: Near, neurons: Ints, tokens: Ints) -> Writers:
+def _writers(found: AttachedFolder, caps: Caps, near: Near, neurons: Ints, tokens: Ints) -> Writers:
     said = judge_answers(found, caps, near, neurons, tokens)
     answer = np.where(said.right, tokens, said.got)
     state = np.where(said.right, PROVED, np.where(near.spoilt[neurons], NOT_KNOWN, MEASURED))
@@ -132,7 +132,7 @@ def _writers(found: Folder, caps: Caps, near: Near, neurons: Ints, tokens: Ints)
     return listed(KnownAnswers(answer, state), columns[0], columns[1], columns[2] > 0, without, count)
 
 
-def _reads(found: Folder, neuron: int) -> tuple[Slice, ...]:
+def _reads(found: AttachedFolder, neuron: int) -> tuple[Slice, ...]:
     """The row and the bias that a neuron reads with; of a gated one also the bias that multiplies it."""
     kind, (block, index) = found.host.kind, divmod(neuron, found.host.neurons)
     start = found.host.layer(found.host.layers + block)
@@ -150,7 +150,7 @@ def _near(caps: Caps) -> str:
     return f"where the input of a neuron lies between {low:.3g} and {high:.3g}, within 1 − cos = {caps.fmt.turn:.3g}"
 
 
-def _ball(found: Folder, caps: Caps, neuron: int) -> Ball:
+def _ball(found: AttachedFolder, caps: Caps, neuron: int) -> Ball:
     block, index = divmod(neuron, found.host.neurons)
     silent = 1.0 - float(caps.silent[neuron]) / (1.0 + caps.length)
     within = 1.0 - float(caps.wanted[neuron])
