@@ -27,6 +27,7 @@ import monolayer as ml
 from monolayer.checker import format as checker_format
 from monolayer.checker import stored
 from monolayer.data.aside import new_file
+from monolayer.data.folder import WEIGHTS_FILE
 from monolayer.model import save as store
 from monolayer.model import schema
 from monolayer.model.readouts import READOUTS
@@ -308,7 +309,7 @@ def test_counts_names_and_numbered_files() -> None:
     assert checker_format.numbered_weights(files[3][1:]) == []
     several = deepcopy(config_of("reals"))
     for names in files[1:]:
-        several["files"] = dict.fromkeys([*names, checker_format.INDEX], "0")
+        several["files"] = dict.fromkeys([*names, checker_format.INDEX_FILE], "0")
         if len(names) > 1:
             checker_format.examine_config(several)
         else:
@@ -525,15 +526,15 @@ MISSING = r"is missing|No such file"
     [
         *(
             (change(name, how), DAMAGED)
-            for name in (store.WEIGHTS, store.NAMES_FILE)
+            for name in (WEIGHTS_FILE, store.NAMES_FILE)
             for how in (bit, lambda raw: raw[:-7])
         ),
-        *((lambda folder, name=name: (folder / name).unlink(), MISSING) for name in (store.WEIGHTS, store.NAMES_FILE)),
+        *((lambda folder, name=name: (folder / name).unlink(), MISSING) for name in (WEIGHTS_FILE, store.NAMES_FILE)),
         *((change(store.CONFIG, lambda raw, text=text: text), "config") for text in NO_JSON),
         *((change(store.NAMES_FILE, lambda raw, text=text: text, fits=True), "names") for text in NO_JSON),
         *((edit("files", files, fits=True), "files") for files in FILES),
         *((edit("version", value, fits=True), "version 2") for value in (0, 1, 2.0, True, None, "2")),
-        (change(store.WEIGHTS, lambda raw: b"not safetensors", fits=True), "cannot be read"),
+        (change(WEIGHTS_FILE, lambda raw: b"not safetensors", fits=True), "cannot be read"),
         (edit("causal", True), "config.json was changed after it was written"),
         (edit("format", "other"), "written by monolayer"),
         (edit("kind", "other", fits=True), "kind"),
