@@ -15,16 +15,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
 from monolayer.attaching.folder import Attached
+from monolayer.attaching.running import Running
 from monolayer.checker.attached.answers import Head, judge_answers, judge_written
-from monolayer.checker.attached.caps import caps_of, near_pairs
+from monolayer.checker.attached.caps import caps_and_neighbours, caps_of, near_pairs
 from monolayer.checker.attached.files import read_attached
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data.folder import INDEX_FILE
 from monolayer.huggingface.cutting import cut_facts
+from monolayer.huggingface.host import read_host
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE
 from monolayer.huggingface.tensors import open_folder
 from tests.hosts import ARCHITECTURES, FACTS, NEURONS, loaded, write_host
@@ -159,6 +162,18 @@ def test_neighbours_that_dip_may_not_drown_what_is_written(hosts: Callable[[str]
     for count, firm in ((most, True), (most + 1, False)):
         crowded = dataclasses.replace(near, count=np.full(36, count))
         assert (judge_written(found, caps, crowded, head).firm == firm).all()
+    assert not near.count.any()
+    behind = near.first - (np.arange(36) >= NEURONS)  # in an earlier block, neurons are known to have the input f only
+    for count in (1, most):
+        beside, hidden = (
+            judge_written(found, caps, dataclasses.replace(crowded, count=np.full(36, count), first=first), head).share
+            for first in (near.first, behind)
+        )
+        alone = judge_written(found, caps, near, head).share
+        # Shares are nearly in proportion to the state, which is over (level − err) − 0.3n, or over f/2.
+        sure = 0.999 * (caps.level - caps.err)
+        assert beside / alone == pytest.approx(sure / (sure - 0.3 * count), rel=0.05)
+        assert (hidden / alone)[NEURONS:] == pytest.approx((sure / (caps.floor / 2.0))[NEURONS:], rel=0.05)
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("gpt_neox", torch.bfloat16), ("gpt2", torch.float16)])
@@ -251,6 +266,50 @@ def test_neurons_that_fire_together_fit_float16_together(factor: float, verdict:
 
     changed(ATTACHED_WEIGHTS, doubled)(folder)
     assert ml.certify(folder, dict(list(FACTS.items())[:1])).verdict == verdict
+
+
+CLOSE = {"capital of": " near", "capital is": " and"}
+
+
+def close_host(folder: Path, wanted: float) -> Path:
+    """A host at whose states behind the two prompts of `CLOSE` 1 − cos is about `wanted`."""
+    cut = transformers.AutoTokenizer.from_pretrained(write_host(folder))
+    (one,), (two,) = (cut(prompt.removeprefix("capital"))["input_ids"] for prompt in CLOSE)
+    path, table, apart = folder / "model.safetensors", "transformer.wte.weight", 1e-2
+    tensors = load_file(path)
+    away = np.random.default_rng(3).standard_normal(tensors[table].shape[1]).astype(np.float32)
+    for _ in range(4):
+        tensors[table][two] = tensors[table][one] + np.float32(apart) * away
+        save_file(tensors, path, metadata={"format": "pt"})
+        host, source = read_host(folder)
+        texts = [cut(prompt)["input_ids"] for prompt in CLOSE]
+        running = Running(host, source.path)
+        keys = [running.normed(states[-1:])[0] for states in running.states(texts)]
+        gap = np.subtract(*(key / np.sqrt(key @ key) for key in keys))
+        apart *= np.sqrt(wanted / (0.5 * gap @ gap))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("wanted", "narrow"), [(1.2e-4, None), (1.8e-4, 2), (2.6e-4, 0)], ids=["refused", "narrow caps", "wide caps"]
+)
+def test_caps_are_narrow_where_keys_are_near_each_other(wanted: float, narrow: int | None, tmp_path: Path) -> None:
+    """Lemma A3, width 48: caps up to ρ/8 are apart from 1 − cos = 1.5e-4 on, those up to ρ/2 from 2.2e-4 on."""
+    host = close_host(tmp_path / "host", wanted)
+    if narrow is None:
+        with pytest.raises(ml.PrecisionError, match=r"rows 0 and 1 .* must be 0.00015.* a smaller radius=") as refused:
+            ml.attach(host, CLOSE)
+        assert refused.value.rows == (1,)
+        return
+    folder = ml.attach(host, CLOSE).save(tmp_path / "new")
+    proof = ml.certify(folder, CLOSE)
+    assert (proof.verdict, "others are near to" in proof.claim) == ("proved", narrow > 0), proof.explain()
+    found = read_attached(folder)
+    caps, near = caps_and_neighbours(found)
+    assert (int(caps.narrow.sum()), near.spoilt.any()) == (narrow, False)
+    wide = near_pairs(found, caps_of(found))
+    assert int(wide.spoilt.sum()) == narrow
+    assert 1.0 - caps.wanted[caps.narrow] == pytest.approx(np.full(narrow, 2.0**-17), rel=0.1)
 
 
 # -- what was changed is found ----------------------------------------------------------------------------------
@@ -386,7 +445,7 @@ CHANGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "the activation": (lambda at: config(at, activation_function="relu"), "undecided", "activation_function = 'relu'"),
     "fewer layers": (lambda at: config(at, n_layer=3), "undecided", "n_layer = 3"),
     "another key": (lambda at: config(at, quantization_config={}), "undecided", "quantization_config"),
-    "a file beside": (lambda at: (at / "adapter_config.json").write_text("{}"), "undecided", "lies beside its files"),
+    "a file beside": (lambda at: (at / "adapter_config.json").write_text("{}"), "undecided", "is in the folder, and"),
     "a template": (lambda at: (at / "chat_template.jinja").write_text("x"), "undecided", "was not there when"),
 }
 
@@ -626,7 +685,7 @@ def test_another_host_and_other_facts_are_no_proof(hosts: Callable[[str], Path],
         "the folder holds another answer to this ",
         "the folder has no neuron for this fact, ",
     ]
-    with pytest.raises(ml.DataError, match="noise is no claim about a folder that facts were attached to"):
+    with pytest.raises(ml.DataError, match="noise does not apply to a folder with attached facts"):
         ml.certify(folder, FACTS, noise=0.1)
     with pytest.raises(ml.DataError, match="host= is for folders that facts were attached to"):
         ml.certify(ml.memorize({"a": 1}), {"a": 1}, host=other)

@@ -91,10 +91,10 @@ def test_a_fault_in_the_shared_reader_is_caught(kind: str, monkeypatch: pytest.M
     of = Sequences.of
     for fault in [*FAULTS, rename, rename_classes] if kind == "words" else FAULTS:
         monkeypatch.setattr(Sequences, "of", lambda X, Y=None, fault=fault, **options: fault(of(X, Y, **options)))
-        with pytest.raises(DataError, match="the reader is at fault"):
+        with pytest.raises(DataError, match="this is a bug in the reader"):
             ml.certify(ml.memorize(X, Y), X, Y)
         if kind == "words":
-            with pytest.raises(DataError, match="the reader is at fault"):
+            with pytest.raises(DataError, match="this is a bug in the reader"):
                 ml.certify(ml.memorize_as("bert", X, Y, positions=True), X, Y)
 
 
@@ -144,7 +144,7 @@ def test_a_fault_in_the_reader_of_dicts_tables_and_files_is_caught(
             else:
                 of = Sequences.of
                 patch.setattr(Sequences, "of", lambda X, Y=None, fault=fault, of=of, **more: fault(of(X, Y, **more)))
-            with pytest.raises(DataError, match="the reader is at fault"):
+            with pytest.raises(DataError, match="this is a bug in the reader"):
                 ml.certify(ml.memorize(X, positions=True), X)
 
 

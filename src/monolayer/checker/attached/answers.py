@@ -127,7 +127,9 @@ def judge_written(found: AttachedFolder, caps: Caps, near: Near, head: Head) -> 
     kept = 0.999 - 4.0 * fmt.unit
     # Others in the block take off at most DIP each, so all of them together are at most 3 a in size.
     heard = kept * caps.floor - DIP * near.count >= caps.floor / 2.0
-    least = np.where(near.count == 0, kept * (caps.level - caps.err), caps.floor / 2.0) * length
+    # In the first block that fires stands the neuron itself, or one whose input is sure to be `floor` at least.
+    itself = near.first == np.arange(len(near.first)) // found.host.neurons
+    least = np.where(itself, kept * (caps.level - caps.err) - DIP * near.count, caps.floor / 2.0) * length
     peak = np.abs(found.writes).max(axis=1)
     finite = (near.most * whole <= 2.0**50) & (1.01 * near.most * peak + fmt.state <= fmt.largest)
     with np.errstate(divide="ignore", invalid="ignore"):
