@@ -440,7 +440,7 @@ CHANGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "a key moved a little, untold": (
         changed(ATTACHED_WEIGHTS, scaled(ROW[0], (0, 1), 1.0 + 2.0**-22), retell=False),
         "undecided",
-        "was changed after every fact was asked",
+        "was changed after every fact was tested",
     ),
     "the activation": (lambda at: config(at, activation_function="relu"), "undecided", "activation_function = 'relu'"),
     "fewer layers": (lambda at: config(at, n_layer=3), "undecided", "n_layer = 3"),

@@ -155,7 +155,7 @@ def test_two_columns_of_one_name_would_be_seen(kind: str, tmp_path: Path, monkey
     if kind == "pandas":
         X.columns = ["c", "c"]
     monkeypatch.setattr(TableLayout, "of", lambda *_, **__: TableLayout("c", "c", "words", "sequence", pairs=True))
-    with pytest.raises(DataError, match="the column 'c' was read, and 2 columns have this name: the reader"):
+    with pytest.raises(DataError, match="the column 'c' was read, and 2 columns have this name: this is a bug"):
         ml.certify(ml.memorize(X), X)
 
 

@@ -150,7 +150,7 @@ def test_what_a_readout_does_not_allow_is_refused_with_a_sentence(tmp_path: Path
             question()
     with known(), pytest.MonkeyPatch.context() as patch:
         patch.delitem(READOUTS, "jumps")
-        with pytest.raises(ml.DataError, match=r"no place in the format.*a kind of readout that this version knows"):
+        with pytest.raises(ml.DataError, match=r"cannot store this model.*a kind of readout that this version knows"):
             model.save(tmp_path / "unknown")
     with pytest.raises(ml.DataError, match="a construction has its own options: leave seed out"):
         ml.memorize(X, Y, construction=Even(), seed=1)

@@ -263,7 +263,7 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda f: ml.insert(f, PROMPTS[:1], [" name"], DATA), "with another label .*use edit"),
     (lambda f: ml.insert(f, ["Spain"], ["Madrid"], DATA), "'Spain' is new to this draw"),
     (lambda f: ml.insert(f, ["France is"], None, DATA), "holds prompts and answers: give both"),
-    (lambda f: ml.forget(f, PROMPTS[:1], (PROMPTS, ["Wellington,", *ANSWERS[1:]])), "that of sequence 0"),
+    (lambda f: ml.forget(f, PROMPTS[:1], (PROMPTS, ["Wellington,", *ANSWERS[1:]])), "first one at sequence 0"),
 ]
 
 

@@ -80,9 +80,9 @@ def bits_read_linearly(sigma: float, error: float) -> float:
     from scipy.stats import norm
 
     if not sigma >= 0.0:
-        raise DataError(f"sigma is {sigma}: 0 or a positive number is wanted")
+        raise DataError(f"sigma is {sigma}: it must be 0 or positive")
     if not 0.0 < error <= 0.5:
-        raise DataError(f"error is {error}: a share above 0 and of at most ½ is wanted")
+        raise DataError(f"error is {error}: it must be above 0 and at most ½")
     return gardner(float(norm.isf(error)) * sigma)
 
 
@@ -111,7 +111,7 @@ def mean_log(sigma: float) -> float:
 def _told(sigma: float, error: float, classes: int) -> float:
     """The share of a label's bits that answers must tell if a share `error` of them may be wrong, by Fano."""
     if not sigma > 0.0:
-        raise DataError(f"sigma is {sigma}: a positive number is wanted")
+        raise DataError(f"sigma is {sigma}: it must be positive")
     if classes < 2 or not 0.0 <= error < 1.0 - 1.0 / classes:
         raise DataError(f"a share of {error} wrong labels of {classes} classes is no better than guessing")
     return 1.0 - (_entropy(error) + error * math.log2(classes - 1)) / math.log2(classes)
