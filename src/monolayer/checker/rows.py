@@ -16,9 +16,9 @@ from monolayer.checker.given import (
     confirm_labels,
     confirm_rows,
     confirm_texts,
-    tokens_of_text,
     fault,
     plain,
+    tokens_of_text,
 )
 from monolayer.data import Sequences
 from monolayer.errors import DataError
