@@ -31,14 +31,14 @@ from monolayer.checker.certificate import Certificate
 from monolayer.checker.rounding import EXP_ULPS, PADDING, UnhandledError
 from monolayer.checker.stock.bounds import MEAN, SOFTMAX_BLOCK, UNIT_64, VARIANCE, bounds
 from monolayer.checker.stock.check import _check_steps, _stock_findings, _written
-from monolayer.checker.stock.evaluate import _check_sizes, batches
+from monolayer.checker.stock.evaluate import _check_stock_sizes, batches
 from monolayer.checker.stock.files import read_stock
 from monolayer.checker.stock.places import places_of
 from monolayer.checker.stock.readout import (
     Arrivals,
     StockSteps,
     _exact_sums,
-    _settled,
+    _signs_decide,
     bent,
     coordinates,
     read_steps,
@@ -738,7 +738,7 @@ def test_signs_decide_from_where_lemma_s7_says(case: str) -> None:
     net, found, bound = toy_head(**options, largest=largest)
 
     def decided(least: float) -> bool:
-        return bool(_settled(net, found, bound, *(np.array([part]) for part in (least, most, mean)))[0])
+        return bool(_signs_decide(net, found, bound, *(np.array([part]) for part in (least, most, mean)))[0])
 
     if case == "a word and its mean":
         wanted = max(wanted, 16 * mean)
@@ -754,13 +754,13 @@ def test_a_tanh_decides_from_where_lemma_s7_says_and_nothing_may_overflow() -> N
         enough = max(enough, 16 * (mean + 2 * 64 * 2.0**-53 * max(most, 1.0)))
 
         def decided(least: float, most: float = most, mean: float = mean) -> bool:
-            return bool(_settled(net, found, bound, *(np.array([part]) for part in (least, most, mean)))[0])  # noqa: B023
+            return bool(_signs_decide(net, found, bound, *(np.array([part]) for part in (least, most, mean)))[0])  # noqa: B023
 
         assert threshold(decided, 0.0, 2.0 * enough) == pytest.approx(enough, rel=1e-4)
     net, found, bound = toy_head(None)
     for size in (2.0**400, 2.0**401):
         large = np.array([size])
-        assert _settled(net, found, bound, large, large, 0.0 * large).tolist() == [size == 2.0**400]
+        assert _signs_decide(net, found, bound, large, large, 0.0 * large).tolist() == [size == 2.0**400]
     net.arrays, net.architecture = {"W_P": np.eye(8)}, SimpleNamespace(post_norm=False, pool="tanh")
     with pytest.raises(UnhandledError, match="where norms stand behind"):
         bent(net, found, np.ones(1), np.ones(1))
@@ -814,7 +814,7 @@ def test_a_class_is_sure_where_the_least_and_the_largest_coordinate_allow_it(pos
         ends = np.array([(sizes - doubt[i]).min()]), np.array([(sizes + doubt[i]).max()]), mean[i : i + 1]
         own = np.flatnonzero((found.words == (value[i] > 0)).all(axis=1))
         known += len(own)
-        sure = len(own) == 1 and _settled(net, found, bound, *ends)[0]
+        sure = len(own) == 1 and _signs_decide(net, found, bound, *ends)[0]
         assert answers[i] == (own[0] if sure else -1)
     assert 20 < (answers >= 0).sum() < known - 20
 
@@ -1290,19 +1290,19 @@ def test_numbers_that_a_folder_of_cells_may_hold(networks: dict[str, Any]) -> No
         return replace(net, arrays={letter: array.clip(-9.0, 9.0) for letter, array in net.arrays.items()})
 
     small = copied(networks["bert"])
-    _check_sizes(small)
+    _check_stock_sizes(small)
     for width, epsilon, words in (
         (2**15, 1e-5, "width is too large"),
         (64, 2.0**-41, "epsilon out of bounds"),
         (64, 1.5, "epsilon out of bounds"),
     ):
         with pytest.raises(UnhandledError, match=words):
-            _check_sizes(shaped(small, width, epsilon))
+            _check_stock_sizes(shaped(small, width, epsilon))
     for letter, value, words in (("types", -1e-9, "token types"), ("W_2", -(2.0**21), "stored numbers are larger")):
         net = copied(small)
         net.arrays[letter][0, 0] = value
         with pytest.raises(UnhandledError, match=words):
-            _check_sizes(net)
+            _check_stock_sizes(net)
     # Of width 64: a matrix of 2^20 throughout has norm 2^26, what a norm returns at most 2^24, by weight and bias
     # alike; so queries and keys are 2^50 long, and the product just what is allowed, if they have no biases.
     for letters, scale, shift, covered in (
@@ -1317,7 +1317,7 @@ def test_numbers_that_a_folder_of_cells_may_hold(networks: dict[str, Any]) -> No
             net.arrays[letter][:] = -(2.0**20) if letter in letters.split() else 0.0
         net.arrays["scale_1"][:], net.arrays["shift_1"][:] = scale, shift
         if covered:
-            _check_sizes(net)
+            _check_stock_sizes(net)
             continue
         with pytest.raises(UnhandledError, match="scores of padding"):
-            _check_sizes(net)
+            _check_stock_sizes(net)

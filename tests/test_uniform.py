@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -351,3 +353,49 @@ def test_signs_and_distances_of_a_bracket() -> None:
     assert confusing._reach(intervals[:1], np.array([[4.0]])) == [Fraction(4)]
     with pytest.raises(PrecisionError, match="cannot be told apart"):
         confusing.bisect(lambda x: 1, Fraction(0), Fraction(1))
+
+
+# -- value rank for three coordinates or more: upper bounds -----------------------------------------------
+
+
+def exact_kernel(rows: list[list[int]]) -> list[Fraction]:
+    """A vector other than 0 that is orthogonal to `d − 1` integer vectors of `R^d`: their generalized cross product."""
+    d = len(rows) + 1
+    minors = [[[row[j] for j in range(d) if j != i] for row in rows] for i in range(d)]
+    return [Fraction((-1) ** i * round(np.linalg.det(np.array(minor)))) for i, minor in enumerate(minors)]
+
+
+def signals(a: np.ndarray, y: Any, z: Any) -> list[Fraction]:
+    """What the theorem writes of two unordered points: their sum, and the sums of the squares `(a_i·x)²`."""
+    squares = [sum((Fraction(sum(map(np.multiply, row, x))) ** 2 for x in (y, z)), Fraction(0)) for row in a.tolist()]
+    return [Fraction(p + q) for p, q in zip(y, z, strict=True)] + squares
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_eight_numbers_determine_two_unordered_points_of_space_and_seven_of_this_kind_do_not(seed: int) -> None:
+    """Exact: 3d − 1 numbers for d = 3; with one square less a pair with the same numbers is found for any vectors."""
+    random = np.random.default_rng(seed)
+    d, a = 3, random.integers(-9, 10, (5, 3))
+    while not all(round(np.linalg.det(a[list(some)])) for some in itertools.combinations(range(5), d)):
+        a = random.integers(-9, 10, (5, 3))
+    y, z = random.integers(-9, 10, (2, d)).tolist()
+    seen = signals(a, y, z)
+    # From the numbers alone: every choice of signs of three products a_i·w, and which of them the other two confirm.
+    squares = [2 * q - sum(Fraction(int(v)) * s for v, s in zip(row, seen[:d], strict=True)) ** 2
+               for row, q in zip(a, seen[d:], strict=True)]  # fmt: skip
+    roots = [math.isqrt(int(square)) for square in squares]
+    assert [root**2 for root in roots] == squares
+    found = set()
+    for signs in itertools.product((1, -1), repeat=d):
+        w = np.linalg.solve(a[:d].astype(float), np.multiply(signs, roots[:d]))
+        if np.allclose(np.abs(a @ w), roots, atol=1e-6):
+            found.add(tuple(np.round(np.stack(sorted([w, -w], key=tuple))[0]).astype(int).tolist()))
+    w = [p - q for p, q in zip(y, z, strict=True)]
+    assert found == {min(tuple(w), tuple(-each for each in w))}
+    # One square less: p is orthogonal to two of the vectors, q to the other two.
+    p, q = (exact_kernel(part.tolist()) for part in (a[:2], a[2:4]))
+    apart = [[s + sign * t for s, t in zip(p, q, strict=True)] for sign in (1, -1)]
+    pairs = [([each / 2 for each in w_other], [-each / 2 for each in w_other]) for w_other in apart]
+    assert signals(a[:4], *pairs[0]) == signals(a[:4], *pairs[1])
+    assert sorted(pairs[0]) != sorted(pairs[1])
+    assert signals(a, *pairs[0]) != signals(a, *pairs[1])

@@ -14,9 +14,9 @@ import numpy as np
 
 from monolayer.arrays import Ints
 from monolayer.checker.attached.answers import Said, judge_answers
-from monolayer.checker.attached.caps import Caps, Near, caps_of, near_pairs
+from monolayer.checker.attached.caps import Caps, Near, caps_and_neighbours
 from monolayer.checker.attached.files import AttachedFolder, differs_from, read_attached
-from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding, Verdict
+from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
 from monolayer.checker.labelled import data_digest
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data import Sequences
@@ -29,6 +29,7 @@ from monolayer.huggingface.manifest import Manifest, fact_digest, prompt_digest
 from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError
 from monolayer.table import plural
+from monolayer.theory.verdicts import Verdict
 
 CLAIM = (
     "the host's {tensors} are those that facts were attached to; in {dtype}, at every place of every text whose state "
@@ -36,6 +37,7 @@ CLAIM = (
     "of the key k of one of the {places} of answers{input}, the logit of that token is the largest"
 )
 NEAR_KEY = "at every û within 1 − ⟨k, û⟩ ≤ {reach}"
+NARROW = " ({reach} for {count} that others are near to)"
 NEAR_SHORT = "at every û within 1 − cos ≤ {turn}"
 INPUT_SHORT = ", at which the input of its neuron lies between {low} and {high}"
 SHORT = "the host is untouched, logits elsewhere are its own, and facts answer near their keys"
@@ -85,8 +87,7 @@ def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: 
     if odd is not None:
         return replace(question, verdict="refuted", reason=odd)
     _check_copies(found)
-    caps = caps_of(found)
-    near = near_pairs(found, caps)
+    caps, near = caps_and_neighbours(found)
     facts = cut_facts(found.opened.content[TOKENIZER], data, found.manifest.end)
     most = max((token for fact in facts for token in fact.answer), default=0)
     if most >= found.host.vocabulary:
@@ -109,7 +110,10 @@ def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: 
 
 def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
     fmt, T = caps.fmt, caps.response
-    near, inputs = NEAR_KEY.format(reach=_below(caps.reach)), ""
+    narrow = caps.narrow
+    near, inputs = NEAR_KEY.format(reach=_below(caps.reach(narrow if narrow.all() else ~narrow))), ""
+    if narrow.any() and not narrow.all():
+        near += NARROW.format(reach=_below(caps.reach(narrow)), count=plural(int(narrow.sum()), "neuron"))
     if fmt.short:
         near = NEAR_SHORT.format(turn=_below(fmt.turn))
         low = float(np.max(caps.level, initial=0.0))
