@@ -43,7 +43,7 @@ class OutOfMemoryError(MonolayerError, MemoryError):
     """The computation would need more memory than there is; the message says how much."""
 
 
-def nearest(word: str, known: Iterable[object], count: int = 1) -> list[str]:
+def similar_words(word: str, known: Iterable[object], count: int = 1) -> list[str]:
     """Up to `count` known words that are spelt most like `word`, for an error message; fewer if none is similar."""
     from difflib import get_close_matches
 

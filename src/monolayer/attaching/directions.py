@@ -19,7 +19,7 @@ from monolayer.huggingface.host import Host
 DIRECTION_STEPS = 400
 GOAL = 0.25
 """Share of √D |R_t − mean| that the margin should reach; steps end there."""
-LOGITS_AT_ONCE = 1 << 23
+DIRECTION_LOGITS_AT_ONCE = 1 << 23
 """Logits held at a time."""
 
 
@@ -57,7 +57,7 @@ class Directions:
     def find(self, tokens: Ints) -> tuple[Floats, Floats]:
         """Unit directions `(n, D)` of tokens `(n,)`, and the margin of each `(n,)`."""
         found, margins = np.zeros((len(tokens), self.width)), np.zeros(len(tokens))
-        part = max(1, LOGITS_AT_ONCE // len(self.rows))
+        part = max(1, DIRECTION_LOGITS_AT_ONCE // len(self.rows))
         for first in range(0, len(tokens), part):
             some = slice(first, first + part)
             found[some], margins[some] = self._find(tokens[some])

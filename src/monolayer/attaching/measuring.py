@@ -69,14 +69,14 @@ def _versions() -> dict[str, str]:
 
 
 def _missed(made: Attached, misses: list[Miss], rows: tuple[int, ...], facts: int) -> str:
+    named = "; ".join(_miss_in_words(made, miss) for miss in misses[:MOST_NAMED_ROWS])
     return (
         f"{len(rows):,} of {plural(facts, 'fact')} did not come back in {made.host.dtype}: "
-        f"{'; '.join(_words(made, miss) for miss in misses[:MOST_NAMED_ROWS])}. Nothing was written. Take these rows "
-        "out, or choose a wider radius="
+        f"{named}. Nothing was written. Take these rows out, or choose a wider radius="
     )
 
 
-def _words(made: Attached, miss: Miss) -> str:
+def _miss_in_words(made: Attached, miss: Miss) -> str:
     name = tokenizer_of(made.source.content[TOKENIZER]).id_to_token
     return f"row {miss.row} ({miss.kernel}): {name(miss.got)!r} in place of {name(miss.wanted)!r}"
 
@@ -105,7 +105,7 @@ class Measurement:
         return said + (f", {plural(self.outside, 'fact')} out of their reach" if self.outside else "")
 
 
-def measure(
+def measure_answers(
     folder: str | os.PathLike[str],
     prompts: Any,
     answers: Any = None,
@@ -125,7 +125,7 @@ def measure(
     found = ask(made, running, facts, first, progress or (lambda stage, share: None))
     wrong = {(miss.row, miss.place) for miss in found.misses}
     where = f"{made.host.dtype} on {running.device.type}, " + ", ".join(f"{k} {v}" for k, v in _versions().items())
-    examples = tuple(_words(made, miss) for miss in found.misses[:MOST_NAMED_ROWS])
+    examples = tuple(_miss_in_words(made, miss) for miss in found.misses[:MOST_NAMED_ROWS])
     lost, rose, turned = found.moved
     fmt, radius = made.host.format, made.steep.radius
     away = (lost > (1.0 - fmt.low) * radius) | (rose > (fmt.high - 1.0) * radius) | (turned > fmt.turn)

@@ -15,15 +15,17 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.arrays import NamedArrays
 from monolayer.checker.certificate import Certificate, Claims
 from monolayer.checker.labelled import Labelled, LoadPoints
 from monolayer.checker.line import judge_line
 from monolayer.checker.locating.writers import Writers, line_writers, robust_writers
-from monolayer.checker.network import Arrays, Config, Stored
+from monolayer.checker.network import Stored
 from monolayer.checker.robust import judge_gates
 from monolayer.checker.rounding import EXP_ULPS
 from monolayer.data import Names
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
+from monolayer.data.objects import Config
 from monolayer.errors import ModelFileError
 
 FORMAT_VERSION = 2
@@ -179,7 +181,7 @@ def _examine_grid(config: Config, grid: Any) -> None:
     _demand(plain, "an approximator takes vectors, answers at tokens and is not causal")
 
 
-def examine_memory(tensors: Arrays) -> None:
+def examine_memory(tensors: NamedArrays) -> None:
     """Raise an error unless `memory.safetensors` holds rising 64-bit words. Only the claim `only` depends on them."""
     where = "memory.safetensors"
     _demand(set(tensors) == {"fingerprints"}, "it must hold fingerprints and nothing else", where)
@@ -209,7 +211,7 @@ def examine_names(config: Config, lists: dict[str, Any]) -> dict[str, Names | No
     return found
 
 
-def examine_tensors(config: Config, names: dict[str, Names | None], tensors: Arrays) -> None:
+def examine_tensors(config: Config, names: dict[str, Names | None], tensors: NamedArrays) -> None:
     """Raise an error unless exactly the tensors that the config needs are there, with their shapes and types."""
     wanted = _shapes(config, names, tensors)
     odd = sorted(set(tensors) ^ set(wanted))
@@ -221,7 +223,7 @@ def examine_tensors(config: Config, names: dict[str, Names | None], tensors: Arr
         _demand(found.dtype == dtype, f"{name} is {found.dtype}", WEIGHTS_FILE)
 
 
-def _shapes(config: Config, names: dict[str, Names | None], tensors: Arrays) -> dict[str, tuple[int, ...]]:
+def _shapes(config: Config, names: dict[str, Names | None], tensors: NamedArrays) -> dict[str, tuple[int, ...]]:
     """The shapes of all tensors by name.
 
     The config does not say how many positions a memorizer has, nor how many coordinates its vectors: these two sizes
@@ -269,7 +271,7 @@ def _block_shapes(name: str, first: tuple[int, ...], columns: int, writes: int) 
     return {f"{name}.{part}": shape for part, shape in shapes.items()}
 
 
-def _size(tensors: Arrays, name: str, axis: int) -> int:
+def _size(tensors: NamedArrays, name: str, axis: int) -> int:
     """The size of a tensor along an axis; an error unless it is 1 or more."""
     shape = tensors[name].shape if name in tensors else ()
     _demand(len(shape) > axis and shape[axis] > 0, f"{name} is missing, or has too few axes or rows", WEIGHTS_FILE)
@@ -309,6 +311,7 @@ _LINE = ReadoutRow(
     only=True,
     split=True,
 )
+# `model/readouts.py` has a table by this name too: one row per readout on each side, and the checker imports no model.
 READOUTS: dict[str, ReadoutRow] = {
     "exact": _LINE,
     "runs": replace(_LINE, shapes=partial(_line_shapes, more=1)),
@@ -372,7 +375,7 @@ def examine_interpolator(config: Config) -> None:
     _demand(isinstance(files[WEIGHTS_FILE], str), "files must hold digests")
 
 
-def examine_interpolation(config: Config, tensors: Arrays) -> None:
+def examine_interpolation(config: Config, tensors: NamedArrays) -> None:
     """Raise an error unless a network for the maximum norm has its tensors, finite and in float64."""
     dim, length, stream = config["dim"], config["length"], 2 * (config["length"] - 1) * config["dim"]
     heads = [f"attention.W_{letter}" for letter in "QKVO"]

@@ -197,7 +197,7 @@ def head_classes(stored: Stored, value: Floats) -> Ints:
     Lemma 10: the head `2 j ŷ − j²` picks the class `j` nearest to `ŷ`.
     """
     check_nearest(stored)
-    return nearest(stored, value)
+    return nearest_classes(stored, value)
 
 
 def check_nearest(stored: Stored) -> None:
@@ -210,7 +210,7 @@ def check_nearest(stored: Stored) -> None:
         raise UnhandledError("the head must read the label slot alone, and be 2 j y − j² for class j")
 
 
-def nearest(stored: Stored, value: Floats) -> Ints:
+def nearest_classes(stored: Stored, value: Floats) -> Ints:
     """`answers`, once `check_nearest` has looked at the head."""
     fmt, C = stored.format, len(stored["head.bias"])
     whole = np.rint(value)

@@ -15,7 +15,9 @@ import numpy as np
 from monolayer.arrays import Floats
 
 EXP_ULPS = 4
-"""`g`: how many units in the last place `exp` may be wrong. Measured by bench/exp_is_within_four_ulps.py."""
+"""`g`: how many units in the last place `exp` may be wrong. Measured by bench/exp_is_within_four_ulps.py.
+
+`construct/line/draw.py` leaves room for the same number, by the same name; neither side imports the other."""
 
 
 class UnhandledError(Exception):

@@ -19,6 +19,7 @@ import numpy as np
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import load
 
+from monolayer.arrays import NamedArrays
 from monolayer.checker.format import (
     FORMAT_VERSION,
     examine_config,
@@ -29,9 +30,10 @@ from monolayer.checker.format import (
     examine_tensors,
     numbered_weights,
 )
-from monolayer.checker.network import Arrays, Config, Stored
+from monolayer.checker.network import Stored
 from monolayer.checker.rounding import BINARY32, BINARY64
 from monolayer.data.folder import INDEX_FILE, OpenFolder, read_together
+from monolayer.data.objects import Config
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.opened import Files, stock_files
 
@@ -149,7 +151,7 @@ def _object(name: str, content: bytes) -> dict[str, Any]:
     return value
 
 
-def _tensors(name: str, content: bytes, reader: Callable[[bytes], Arrays] = load) -> Arrays:
+def _tensors(name: str, content: bytes, reader: Callable[[bytes], NamedArrays] = load) -> NamedArrays:
     """The tensors of the file `name`; `reader`: turns its bytes into arrays."""
     try:
         return reader(content)
@@ -157,7 +159,7 @@ def _tensors(name: str, content: bytes, reader: Callable[[bytes], Arrays] = load
         raise ModelFileError(f"{name} cannot be read: {error!r}") from None
 
 
-def _widened(content: bytes) -> Arrays:
+def _widened(content: bytes) -> NamedArrays:
     """Tensors stored in bfloat16, which NumPy lacks, as float32: their bits are the upper half of those of float32."""
     found = {}
     for name, entry in deserialize(content):  # type: ignore[no-untyped-call]
@@ -168,7 +170,7 @@ def _widened(content: bytes) -> Arrays:
     return found
 
 
-def _several(files: dict[str, Any]) -> Arrays:
+def _several(files: dict[str, Any]) -> NamedArrays:
     """The tensors of weights in several files, over which the steps of the first stage are split."""
     keys = [f"feed_forward.stages.0.{key}" for key in ("weight_1", "bias_1", "weight_2")]
     names, index = numbered_weights(list(files)), _object(INDEX_FILE, files[INDEX_FILE])

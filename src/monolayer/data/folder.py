@@ -189,13 +189,13 @@ def _move_into_place(scratch: Path, final: Path, overwrite: bool, kind: FolderKi
 def _put_back(final: Path) -> None:
     """If `final` is missing because a save was killed between its renames, put the old folder back."""
     if not os.path.lexists(final):
-        for old in _beside(final, "old")[:1]:
+        for old in _scratch_folders(final, "old")[:1]:
             old.rename(final)
 
 
 def _clear_leftovers(final: Path, kind: FolderKind) -> None:
     """Remove what processes left behind that were killed while they saved `final`; folders with foreign files stay."""
-    for left in (*_beside(final, "saving"), *(_beside(final, "old") if final.exists() else ())):
+    for left in (*_scratch_folders(final, "saving"), *(_scratch_folders(final, "old") if final.exists() else ())):
         lock = _lock(left, wait=False)
         with suppress(OSError):
             if lock is not None and kind.foreign(left, unfinished=True) is None:
@@ -203,7 +203,7 @@ def _clear_leftovers(final: Path, kind: FolderKind) -> None:
         _unlock(lock)
 
 
-def _beside(final: Path, suffix: str) -> list[Path]:
+def _scratch_folders(final: Path, suffix: str) -> list[Path]:
     """The scratch folders of `final`.
 
     The random part has no dot, so `.NAME.v2.3f9a01bc.old` belongs to `NAME.v2` alone.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from monolayer.data.objects import JsonObject
 from monolayer.huggingface.architecture import BEGIN, END, PAD, UNKNOWN, Architecture, ModelSetting, ModelTask, Setting
-from monolayer.huggingface.strict import JsonObject
 from monolayer.huggingface.texts import CUTS, TextCut
 
 BUILT_BY = {"built_by": "monolayer"}

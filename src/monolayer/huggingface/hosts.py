@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from monolayer.errors import DataError, nearest
+from monolayer.errors import DataError, similar_words
 
 Role = Literal["zeros", "ones", "W_1", "b_1", "W_2", "b_3"]
 """What a tensor of an appended block holds: a letter, or one number throughout."""
@@ -204,7 +204,7 @@ def choose_host(config: Mapping[str, Any]) -> HostKind:
             f"silent elsewhere. Facts can be attached to {known}"
         )
     if not isinstance(name, str) or name not in HOSTS:
-        near = nearest(str(name), HOSTS)
+        near = similar_words(str(name), HOSTS)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise DataError(f"its architecture is {name!r}{hint}; facts can be attached to {known}")
     kind = HOSTS[name]

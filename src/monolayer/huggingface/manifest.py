@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from monolayer.data.aside import read_regular
+from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.host import COPIED, TOKENIZER
 from monolayer.huggingface.hosts import ATTACHED_MARK
@@ -92,7 +93,7 @@ class Manifest:
     def from_json(cls, content: bytes) -> Manifest:
         """The manifest in the bytes of the file; a `ModelFileError` for anything else."""
         try:
-            said = read_json(Path(FILE), content)
+            said: JsonFields = read_json(Path(FILE), content)  # `_check` looks at them below
             if said.pop("format") != FORMAT:
                 raise ValueError("it does not say that it is one")
             version = said.pop("version")

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from monolayer.data.folder import INDEX_FILE, SHARD_NAME, WEIGHTS_FILE, OpenFolder, read_together
+from monolayer.data.objects import JsonObject
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.hosts import ATTACHED_MARK
-from monolayer.huggingface.strict import JsonObject, read_json
+from monolayer.huggingface.strict import read_json
 
 _JSON = ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json"]
 FILES_READ = (*_JSON, WEIGHTS_FILE, INDEX_FILE, "certificate.json")

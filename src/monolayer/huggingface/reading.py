@@ -14,13 +14,14 @@ from safetensors import SafetensorError
 from monolayer.arrays import Floats
 from monolayer.data import Names
 from monolayer.data.labels import Belongs
+from monolayer.data.objects import JsonObject
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.architecture import Architecture, ModelTask
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.huggingface.files import BUILT_BY, DRAW_KEY, FolderFacts, written_files
 from monolayer.huggingface.opened import Files
 from monolayer.huggingface.resaved import SPECIAL_TOKENS_FILE, harmless, special_tokens_map
-from monolayer.huggingface.strict import ForeignError, JsonObject, demand_equal, value_under
+from monolayer.huggingface.strict import ForeignError, demand_equal, value_under
 from monolayer.huggingface.texts import CUTS, UNIT_OF, TextCut
 from monolayer.huggingface.weights import Weights, read_weights
 
@@ -68,7 +69,7 @@ def asked_as(files: Files) -> AskedAs:
     """
     try:
         config, tokenizer = files.object("config.json"), files.object("tokenizer.json")
-        kind = ARCHITECTURES[config["model_type"]]
+        kind = ARCHITECTURES[str(config["model_type"])]
         names = Names(_token_names(tokenizer)[len(kind.special) :], UNIT_OF.get(_text_cut(tokenizer)))
     except (ForeignError, ModelFileError, KeyError, TypeError):
         return AskedAs(None, None)
@@ -155,7 +156,7 @@ def _folder_facts(
     return FolderFacts(
         architecture=kind,
         task=task,
-        dtype=config["dtype"],
+        dtype=str(config["dtype"]),
         rotary=rotary,
         width=width,
         neurons=len(arrays["W_1"]),

@@ -17,9 +17,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from monolayer.data.objects import JsonObject
 from monolayer.huggingface.architecture import PAD
 from monolayer.huggingface.files import SPECIAL_TOKEN, FolderFacts, padding_side
-from monolayer.huggingface.strict import JsonObject, equal
+from monolayer.huggingface.strict import equal
 
 _VERSION = re.compile(r"[1-9][0-9]{0,3}\.[0-9]{1,4}\.[0-9]{1,4}(\.dev0)?")
 """transformers reads a version to tell old Mistral tokenizers, which no architecture of ours has; it must be one."""

@@ -20,9 +20,10 @@ from torch import Tensor, nn
 
 from monolayer.data import Names
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, new_folder
+from monolayer.data.objects import Config, JsonObject
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card
-from monolayer.model.fields import Config, JsonObject, NameLists
+from monolayer.model.fields import NameLists
 from monolayer.model.parts import Parts
 from monolayer.model.schema import CONFIG, MEMORY, NAMES_FILE, VERSION, check_config, check_tensors
 from monolayer.model.sharded import SPLIT, index_json, shard_names

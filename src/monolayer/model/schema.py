@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
 from monolayer.data.names import Unit
+from monolayer.data.objects import Config, JsonFields, JsonObject
 from monolayer.data.text import TextUnit
 from monolayer.errors import ModelFileError
 from monolayer.model.fields import (
@@ -22,8 +23,6 @@ from monolayer.model.fields import (
     OBJECT,
     OBJECT_OR_NULL,
     Check,
-    Config,
-    JsonObject,
     NameLists,
     Rule,
     Shape,
@@ -142,7 +141,7 @@ def _built(dim: int, length: int, cells: int, positions: bool) -> bool:
     return (cells + 1) ** (dim * length) < 1 << 48 if positions else (dim, length) in ((1, 2), (1, 3), (2, 2))
 
 
-def _interval(grid: JsonObject) -> bool:
+def _interval(grid: JsonFields) -> bool:
     return bool(grid["low"] < grid["high"] and grid["high"] - grid["low"] < math.inf and grid["ramp"] > 0)
 
 
@@ -259,14 +258,13 @@ def _check_fields(where: str, value: JsonObject, fields: Mapping[str, Check]) ->
             raise ModelFileError(f"{where}: {key} is {value[key]!r:.60}, and must be {meaning}")
 
 
-def check_names(config: Config, names: JsonObject) -> None:
+def check_names(config: Config, names: Mapping[str, object]) -> None:
     """Refuse a `names.json` that does not hold exactly the lists of different names that the config refers to."""
     wanted = {key for key in ("vocabulary", "classes") if config[key] == {"names": key}}
     if set(names) != wanted:
         raise ModelFileError(f"{NAMES_FILE} must hold the lists {sorted(wanted)}, and holds {sorted(names)}")
     for key, values in names.items():
-        kinds = {type(name) for name in values} if type(values) is list else set()
-        if kinds not in ({str}, {int}):
+        if type(values) is not list or {type(name) for name in values} not in ({str}, {int}):
             raise ModelFileError(f"{NAMES_FILE}: {key} must be a list of strings, or of integers")
         if len(set(values)) < len(values) or any(type(name) is int and not -(2**63) <= name < 2**63 for name in values):
             raise ModelFileError(f"{NAMES_FILE}: the names of {key} must be different, and integers of 64 bits")

@@ -13,17 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from monolayer.arrays import Array
+from monolayer.arrays import NamedArrays
 from monolayer.data.folder import INDEX_FILE
+from monolayer.data.objects import JsonObject
 from monolayer.errors import ModelFileError
-from monolayer.model.fields import JsonObject
 
 SPLIT = tuple(f"feed_forward.stages.0.{name}" for name in ("weight_1", "bias_1", "weight_2"))
 """The tensors that are split, along their last axis: the steps of the first stage."""
 _HEADER = 504
 """Length in bytes of the header of a part."""
-
-NamedArrays = dict[str, Array]
 
 
 def shard_names(count: int) -> list[str]:

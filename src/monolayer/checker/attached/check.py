@@ -16,7 +16,7 @@ from monolayer.arrays import Ints
 from monolayer.checker.attached.answers import Said, judge_answers
 from monolayer.checker.attached.caps import Caps, Near, caps_and_neighbours
 from monolayer.checker.attached.files import AttachedFolder, differs_from, read_attached
-from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding, Verdict
+from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
 from monolayer.checker.labelled import data_digest
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data import Sequences
@@ -29,6 +29,7 @@ from monolayer.huggingface.manifest import Manifest, fact_digest, prompt_digest
 from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError
 from monolayer.table import plural
+from monolayer.theory.verdicts import Verdict
 
 CLAIM = (
     "the host's {tensors} are those that facts were attached to; in {dtype}, at every place of every text whose state "

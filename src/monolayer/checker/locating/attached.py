@@ -17,17 +17,14 @@ from monolayer.checker.attached.answers import judge_answers
 from monolayer.checker.attached.caps import Caps, Near, caps_and_neighbours, fires_for_sure
 from monolayer.checker.attached.check import OTHER, assumed, measured
 from monolayer.checker.attached.files import AttachedFolder, read_attached
-from monolayer.checker.locating.location import Ball, Fact, Location, Slice
-from monolayer.checker.locating.writers import MEASURED, NOT_KNOWN, PROVED, KnownAnswers, Writers, listed
+from monolayer.checker.locating.location import TOKENS_SHOWN_BEFORE, Fact, KeyBall, Location, Slice
+from monolayer.checker.locating.writers import MEASURED, NOT_KNOWN, PROVED, KnownAnswers, Writers, writers_of
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.cutting import FactIds, cut_facts, cut_prompts, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import fact_digest, prompt_digest
-
-BEFORE = 16
-"""Tokens shown of what stands before a token of an answer."""
 
 
 class Held(NamedTuple):
@@ -60,7 +57,7 @@ def locate_attached(folder: Path, data: Sequences) -> Location:
     for number, row in enumerate(rows):
         whole = row.ids.prompt + row.ids.answer
         for place, token in zip(row.ids.places, row.ids.answer, strict=True):
-            before = text(whole[max(0, place + 1 - BEFORE) : place + 1])
+            before = text(whole[max(0, place + 1 - TOKENS_SHOWN_BEFORE) : place + 1])
             facts.append(Fact(number, place, before, text((token,)) if row.given else None))
     host, blocks = found.host, -(-found.manifest.neurons // found.host.neurons)
     writes = [f"{host.layer(host.layers + block)}{host.kind.writes}.weight" for block in range(blocks)]
@@ -68,7 +65,7 @@ def locate_attached(folder: Path, data: Sequences) -> Location:
         facts,
         _writers(found, caps, near, neurons, tokens),
         tuple(Slice(name, axis=int(not host.kind.transposed)) for name in writes),
-        lambda fact: _reads(found, int(neurons[fact])),
+        lambda fact: _read_slices(found, int(neurons[fact])),
         None,
         lambda numbers: [text((number,)) for number in numbers.tolist()],
         f"{host.dtype}, at states {_near(caps)} of a key",
@@ -128,10 +125,10 @@ def _writers(found: AttachedFolder, caps: Caps, near: Near, neurons: Ints, token
     columns = np.array(pairs, dtype=np.int64).reshape(-1, 4).T
     count = -(-found.manifest.neurons // found.host.neurons) * found.host.neurons
     without = KnownAnswers(answer[columns[0]], columns[3])
-    return listed(KnownAnswers(answer, state), columns[0], columns[1], columns[2] > 0, without, count)
+    return writers_of(KnownAnswers(answer, state), columns[0], columns[1], columns[2] > 0, without, count)
 
 
-def _reads(found: AttachedFolder, neuron: int) -> tuple[Slice, ...]:
+def _read_slices(found: AttachedFolder, neuron: int) -> tuple[Slice, ...]:
     """The row and the bias that a neuron reads with; of a gated one also the bias that multiplies it."""
     kind, (block, index) = found.host.kind, divmod(neuron, found.host.neurons)
     start = found.host.layer(found.host.layers + block)
@@ -149,11 +146,11 @@ def _near(caps: Caps) -> str:
     return f"where the input of a neuron lies between {low:.3g} and {high:.3g}, within 1 − cos = {caps.fmt.turn:.3g}"
 
 
-def _ball(found: AttachedFolder, caps: Caps, neuron: int) -> Ball:
+def _ball(found: AttachedFolder, caps: Caps, neuron: int) -> KeyBall:
     block, index = divmod(neuron, found.host.neurons)
     silent = 1.0 - float(caps.silent[neuron]) / (1.0 + caps.length)
     within = 1.0 - float(caps.wanted[neuron])
-    return Ball(found.host.layers + block, block, index, found.manifest.radius, within, silent)
+    return KeyBall(found.host.layers + block, block, index, found.manifest.radius, within, silent)
 
 
 __all__ = ["locate_attached"]
