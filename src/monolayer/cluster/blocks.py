@@ -102,15 +102,20 @@ class Block:
         return Sequences(tokens, lengths, Names(range(rules.vocabulary)))
 
     def labels(self, spill: Spill, rules: Rules, data: Sequences) -> Array:
-        """The block's labels: `(P,)` class numbers, numbered as in all files together, or `(P, m)` reals."""
+        """The block's labels: `(P,)` class numbers, numbered as in all files together, or `(P, m)` reals.
+
+        Numbers of classes have the smallest type that holds them all.
+        """
         place = rules.places(data)
         if place is not None:
-            return data.tokens[place + 1]
+            return data.tokens[place + 1].astype(rules.label_type)
         kind, size = np.dtype(self.types[1]), max(1, rules.reals)
         begin, end = (self.start, self.stop) if rules.per == "token" else (self.first, self.last)
         offset = 8 * self.sequences + self.tokens * np.dtype(self.types[0]).itemsize + begin * size * kind.itemsize
         label = np.fromfile(spill.numbers(self.piece), kind, (end - begin) * size, offset=offset)
-        return label.reshape(-1, size) if rules.reals else spill.facts(f"table-{self.shard:05}")["label"][label]
+        if rules.reals:
+            return label.reshape(-1, size)
+        return spill.facts(f"table-{self.shard:05}")["label"].astype(rules.label_type)[label]
 
     def parts(self, spill: Spill, tokens: int) -> Iterator[Block]:
         """Split the block into smaller ones of at most `tokens` tokens, unless one sequence alone has more."""
