@@ -205,8 +205,11 @@ def _several(files: dict[str, Any]) -> Arrays:
         if set(tensors) != {f"{key}.{number}" for key in keys}:
             raise ModelFileError(f"{names[number]} does not hold part {number} of the steps, or more than that")
         sizes = {values.shape[-1:] for values in tensors.values()}
-        if len(sizes) > 1 and tensors is not held[-1]:  # the last may hold one label more
-            raise ModelFileError(f"part {number} holds more of one of its tensors than of the others")
+        long = tensors[f"feed_forward.stages.0.bias_1.{number}"].dtype == np.float64
+        if not long or (len(sizes) > 1 and tensors is not held[-1]):  # the last may hold one label more
+            raise ModelFileError(
+                f"part {number} holds a bias that is not float64, or more of one of its tensors than of the others"
+            )
     if any(key in held[0] for key in keys):
         raise ModelFileError(f"{names[0]} holds steps, and so do the others: which of them count is not said")
     try:

@@ -108,19 +108,26 @@ class Block:
         """
         place = rules.places(data)
         if place is not None:
-            return data.tokens[place + 1].astype(rules.label_type)
+            following: Array = data.tokens[place + 1].astype(rules.label_type)
+            return following
         kind, size = np.dtype(self.types[1]), max(1, rules.reals)
         begin, end = (self.start, self.stop) if rules.per == "token" else (self.first, self.last)
         offset = 8 * self.sequences + self.tokens * np.dtype(self.types[0]).itemsize + begin * size * kind.itemsize
         label = np.fromfile(spill.numbers(self.piece), kind, (end - begin) * size, offset=offset)
         if rules.reals:
             return label.reshape(-1, size)
-        return spill.facts(f"table-{self.shard:05}")["label"].astype(rules.label_type)[label]
+        table: Array = spill.facts(f"table-{self.shard:05}")["label"].astype(rules.label_type)
+        return table[label]
 
     def parts(self, spill: Spill, tokens: int) -> Iterator[Block]:
-        """Split the block into smaller ones of at most `tokens` tokens, unless one sequence alone has more."""
+        """Split the block into smaller ones of at most `tokens` tokens, unless one sequence alone has more.
+
+        They are about equally large if sequences are much shorter.
+        """
         ends = np.cumsum(self.lengths(spill))
         first = start = 0
+        total = self.stop - self.start
+        tokens = min(tokens, -(-total // -(-total // tokens)) + int(ends[0]))
         while first < len(ends):
             last = max(first + 1, int(np.searchsorted(ends, start + tokens, side="right")))
             stop = int(ends[last - 1])

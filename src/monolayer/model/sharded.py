@@ -149,6 +149,8 @@ def joined_tensors(index: JsonObject, files: dict[str, Any]) -> NamedArrays:
         if len(sizes) > 1 and name != names[-1]:
             raise ModelFileError(f"{name} must hold as many numbers of each of {', '.join(keys)}")
         parts.append({keys[key]: tensor for key, tensor in held[name].items()})
+        if parts[-1][SPLIT[0]].dtype != _STORED["F64"]:
+            raise ModelFileError(f"{SPLIT[0]}.{number} in {name} must be F64")
     twice = set(held[names[0]]) & set(SPLIT)
     if twice:
         raise ModelFileError(f"{names[0]} holds {', '.join(sorted(twice))}, whose parts are in the other files")
