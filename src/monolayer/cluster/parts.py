@@ -58,8 +58,8 @@ def part(spill: Spill, name: str, range_: Range, strict: bool, staged: bool) -> 
     if not whole:
         spill.write(name, [], **facts)
         return
-    steps, first, facts["bounds"], facts["crowds"] = changes, np.append(0, changes + 1), changes[:0], np.zeros((4, 0))
-    level = label[first[: len(z)]]  # of no points, none
+    steps, facts["bounds"], facts["crowds"] = changes, changes[:0], np.zeros((4, 0))
+    level = label[np.append(True, differs)[: len(z)]]  # of no points, none
     if len(close):
         found = cut(points, changes)
         steps, level, facts["bounds"] = found.steps, label[found.first], np.flatnonzero(np.diff(found.number))
