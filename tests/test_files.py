@@ -147,6 +147,7 @@ def test_bits_of_files_are_bits_of_memory(
         monkeypatch.setattr(draw, "SAMPLE", 200)
     if kind == "ids" and slack > 8:  # the end of a range is looked for several times; it looks like contradictions
         monkeypatch.setattr(cluster_points, "LOOKED_AT_FIRST", 2)
+        monkeypatch.setattr(cluster_points, "LOOKED_AT_EACH", 1)
         monkeypatch.setattr(parts, "MANY", 20)
     out, data = both(tmp_path, pattern, **options), read(pattern)
     assert ml.certify(out, data).verdict == "proved"

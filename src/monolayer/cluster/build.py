@@ -60,7 +60,7 @@ class Build(Work):
 
     def _separate(self, found: BuildState, pieces: list[Block], options: Options) -> BuildState:
         """A draw that keeps points with different labels apart, and its parts; or the best there is, and its stages."""
-        some = sample(self.spill, pieces, found.rules)
+        some = sample(self.spill, len(self.shards), found.rules)
         sampled = Sampled(found.rules.tokens(some), found.rules.target(found.rules.places(some)))
         tried, best, fewest = 0, found, math.inf
         layouts: tuple[CodeLayout, ...] = ("cells", "mixed")

@@ -19,8 +19,8 @@ from monolayer.cluster.spill import Spill
 from monolayer.construct.line.draw import Draw
 from monolayer.construct.line.points import Points, contextual_points, too_narrow
 
-LOOKED_AT_FIRST = 64
-"""Points of each slice behind a range that are looked at first for a place to end it."""
+LOOKED_AT_FIRST, LOOKED_AT_EACH = 64, 4
+"""Points behind a range that are looked at first for a place to end it: so many in all, and of each slice at least."""
 LOOKED_AT_MOST = 1 << 12
 """Points behind a splitter among which a range must end while labels may contradict each other."""
 
@@ -123,7 +123,7 @@ class Range:
         It begins and ends behind its splitters, at the first wide gap between two stretches that are no crowds. Where
         that is far away it is cut before, and its crowds may be others, unless `strict`.
         """
-        behind = LOOKED_AT_FIRST
+        behind = max(LOOKED_AT_EACH, LOOKED_AT_FIRST // max(1, len(self.pieces)))
         while True:
             z, label, complete = self._points_up_to(spill, behind)
             start, stop = (self._end(z, label, complete, at, strict) for at in (self.since, self.until))
