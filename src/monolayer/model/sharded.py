@@ -17,34 +17,32 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Array, Floats
+from monolayer.arrays import Array, Floats, NamedArrays
+from monolayer.data.folder import INDEX_FILE
+from monolayer.data.objects import JsonObject
 from monolayer.errors import ModelFileError
-from monolayer.model.fields import JsonObject
 
-INDEX = "model.safetensors.index.json"
 SPLIT = tuple(f"feed_forward.stages.0.{name}" for name in ("bias_1", "weight_1", "weight_2"))
 """The tensors that are split, along their last axis, as they lie in a part: the steps of the first stage."""
 _HEADER = 504
 """Length in bytes of the header of a part."""
-Format = Literal["F64", "F32", "BF16"]
+PartFormat = Literal["F64", "F32", "BF16"]
 """The formats in which a part may hold its numbers, by the names that safetensors has for them."""
 _STORED: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "BF16": np.dtype("<u2")}
 """NumPy has no bfloat16: its numbers are the upper halves of those of float32."""
 
-NamedArrays = dict[str, Array]
 
-
-def format_of_whole_numbers(most: int) -> Format:
+def format_of_whole_numbers(most: int) -> PartFormat:
     """The shortest format that holds all whole numbers up to `most` in size: of 8 bits each, of 24, or of 53."""
     return "BF16" if most <= 2**8 else "F32" if most <= 2**24 else "F64"
 
 
-def stored_type(format: Format) -> np.dtype[Any]:
+def stored_type(format: PartFormat) -> np.dtype[Any]:
     """The type of the array that holds numbers of a format as they are stored."""
     return _STORED[format]
 
 
-def shortened(numbers: Array, format: Format) -> Array:
+def shortened(numbers: Array, format: PartFormat) -> Array:
     """Numbers in a format that holds them exactly, as they are stored."""
     if format != "BF16":
         return numbers.astype(_STORED[format], copy=False)
@@ -69,8 +67,8 @@ def is_shard(name: str) -> bool:
 class PartFormats(NamedTuple):
     """The formats of `weight_1` and `weight_2` in a part; `bias_1` is in float64."""
 
-    weight_1: Format = "F64"
-    weight_2: Format = "F64"
+    weight_1: PartFormat = "F64"
+    weight_2: PartFormat = "F64"
 
 
 def part_header(number: int, steps: int, rows: int, formats: PartFormats, columns: int | None = None) -> bytes:
@@ -79,7 +77,7 @@ def part_header(number: int, steps: int, rows: int, formats: PartFormats, column
     `rows`, `columns`: the shape of `weight_2`; by default it has one column per step. All headers have one length, so
     that a header can be replaced in place.
     """
-    shapes: list[tuple[list[int], Format]] = [
+    shapes: list[tuple[list[int], PartFormat]] = [
         ([steps], "F64"),
         ([steps], formats.weight_1),
         ([rows, steps if columns is None else columns], formats.weight_2),
@@ -139,7 +137,7 @@ def joined_tensors(index: JsonObject, files: dict[str, Any]) -> NamedArrays:
     where = {tensor: name for name, tensors in held.items() for tensor in tensors}
     size = sum(tensor.nbytes for tensors in held.values() for tensor in tensors.values())
     if index != {"metadata": {"total_size": size}, "weight_map": where}:
-        raise ModelFileError(f"{INDEX} does not say what {names[0]} and the others hold")
+        raise ModelFileError(f"{INDEX_FILE} does not say what {names[0]} and the others hold")
     parts = []
     for number, name in enumerate(names[1:], 1):
         keys = {f"{key}.{number}": key for key in SPLIT}

@@ -16,11 +16,11 @@ import numpy as np
 from monolayer.arrays import Floats
 from monolayer.construct.robust.codes import code_for
 from monolayer.data import Names
+from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.files import DRAW_KEY, FolderFacts
 from monolayer.huggingface.opened import Files
 from monolayer.huggingface.reading import stored_draw
-from monolayer.huggingface.strict import JsonObject
 
 Storage = Literal["cells", "steps"]
 """How facts are stored: half-spaces with margins, for short formats, or steps of a line in float64."""
@@ -141,14 +141,14 @@ class StockDraw:
             ) from None
 
 
-def _positive(said: JsonObject, name: str) -> float:
+def _positive(said: JsonFields, name: str) -> float:
     value = float(said[name])
     if not 0.0 < value < np.inf:
         raise ValueError(f"{name} must be a number above 0")
     return value
 
 
-def _steps_draw(said: JsonObject) -> StepsDraw | CellsDraw:
+def _steps_draw(said: JsonFields) -> StepsDraw | CellsDraw:
     keys = [None if said[name] is None else np.array(said[name], dtype=np.float64) for name in ("keys", "place_keys")]
     if keys[0] is None or not all(key is None or (key.ndim == 1 and (np.abs(key) <= 1.0).all()) for key in keys):
         raise ValueError("keys must be numbers from −1 to 1")
@@ -156,7 +156,7 @@ def _steps_draw(said: JsonObject) -> StepsDraw | CellsDraw:
     return StepsDraw(temperature, reach, silence, keys[0], keys[1])
 
 
-def _cells_draw(said: JsonObject) -> StepsDraw | CellsDraw:
+def _cells_draw(said: JsonFields) -> StepsDraw | CellsDraw:
     signs = np.array([[{"+": 1.0, "-": -1.0}[sign] for sign in row] for row in said["mixture"]])
     if signs.ndim != 2:
         raise ValueError("the mixture must be rows of signs")
