@@ -1,18 +1,15 @@
-"""The stream of stock models that store cells: two halves, one the negative of the other, so that every mean is 0.
+"""The stream of stock models that store cells, up to what attention writes: every norm is one factor.
 
-    token   word p_a   1 … 1   · · ·      ·          0 … 0    word of its usual label   │  all of it, negated
-    place   · · ·      · · ·   word p_q   cos sin    · · ·    · · ·                     │  all of it, negated
-            code       ones    place      key        slot     label
-
-All numbers but the keys are ±1, those of the label ±2, so norms are constant and the first norm is one factor `f`.
-Values are random mixtures of the code, `v_a = R p_a` of rank `k`; attention writes their average onto the slot, which
-was 0. The second norm then multiplies code, ones, place and context alike, by a factor `F > 0` that depends on the
-context: signs stay, and half spaces are placed where contexts arrive.
+The tables are those of `stock/columns.py`: rows of mean 0 and one norm, so the first norm multiplies by one factor `f`.
+Attention writes the average of the tokens' values onto the slot, which was 0. Values are random mixtures of the code,
+`v_a = R p_a`, and every column of `R` is balanced, so what is written has mean 0 too; where the begin token answers they
+are the words `p_a` themselves. The second norm then multiplies code, ones, place and context alike, by a factor `F > 0`
+that depends on the context: signs stay, and half-spaces are placed where contexts arrive.
 
 Logits are `λ cos(ω (i − l) + φ)`: from keys in the table of places, or, where an architecture turns queries and keys
 by their places (rotary positions), from a constant query and a constant key.
 
-Letters: `V` tokens, `L` places, `k` the value rank, `E` half of the width `D`.
+Letters: `V` tokens, `L` places, `k` columns of the slot, `t` of a token's word, `D` the width.
 """
 
 from __future__ import annotations
@@ -28,54 +25,28 @@ from torch import Tensor
 
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.powers import power_near
-from monolayer.construct.robust.codes import largest_cosine, words
-from monolayer.construct.robust.stored import ONES
+from monolayer.construct.robust.codes import COSINE, balanced_words, largest_cosine
 from monolayer.construct.robust.stream import TEMPERATURE, circle, period, rotations
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.places import Places, mixtures
+from monolayer.stock.columns import (
+    KEY_COLUMNS,
+    StreamColumns,
+    class_words,
+    place_table,
+    stream_columns,
+    token_table,
+    token_words,
+)
 from monolayer.stock.draw import CellsDraw
 from monolayer.stock.labelled import StockTask
 from monolayer.stock.norms import factor
 
-KEY_COLUMNS = 2
-MULTIPLE = 32
-"""The width is a multiple of this, for the sake of the hardware."""
-USUAL_SIZE = 2.0
-"""Size of the usual label beside the ±1 of the code. The last norm makes what neurons wrote as large as it can be; at
-1 its answers, which no neuron writes, would be a third as sure as the others, at 2 they are half as sure or more."""
 EVEN = 1.0
 """λ where keys that the data lack are to be told from theirs: then every place weighs enough that another token there
 shows, and order still counts."""
 Rounding = Callable[[Floats], Floats]
 """Rounds an array to the format of the weights."""
-
-
-@dataclass(frozen=True)
-class MirrorColumns:
-    """Columns of every part of the first half, of width `E`; the second half has the same parts, negated."""
-
-    code: slice
-    ones: slice
-    place: slice
-    key: slice
-    slot: slice
-    label: slice
-
-    @classmethod
-    def of(cls, **sizes: int) -> MirrorColumns:
-        """Parts of these sizes, one after the other, in the order in which they are named."""
-        ends = np.cumsum(list(sizes.values())).tolist()
-        return cls(**{name: slice(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)})
-
-    @property
-    def width(self) -> int:
-        """`D`: both halves, rounded up to a multiple that hardware likes."""
-        return MULTIPLE * -(-2 * int(self.label.stop) // MULTIPLE)
-
-    @property
-    def half(self) -> int:
-        return self.width // 2
-
 
 class PlaceLogits(NamedTuple):
     """Weights of queries and keys, and the logits that they give places."""
@@ -88,7 +59,7 @@ class PlaceLogits(NamedTuple):
     """Query and key of every place `(L, 2)`, whose products are the logits; None where all logits are 0."""
 
     @classmethod
-    def constant(cls, columns: MirrorColumns) -> PlaceLogits:
+    def constant(cls, columns: StreamColumns) -> PlaceLogits:
         """All logits 0: every place weighs the same."""
         D = columns.width
         W_Q, W_K = np.zeros((2, D, D))
@@ -96,22 +67,14 @@ class PlaceLogits(NamedTuple):
         return cls({"W_Q": W_Q, "b_Q": b_Q, "W_K": W_K, "b_K": b_K}, None, None, None)
 
 
-def _column_count(part: slice) -> int:
-    return int(part.stop - part.start)
-
-
 @dataclass(frozen=True, eq=False)
-class Mirror:
-    """Columns of the first half, tables, attention, and what follows from them, as the file will hold them."""
+class CellStream:
+    """Columns, tables, attention, and what follows from them, as the file will hold them."""
 
     tokens: Floats
     places: Floats
     """Embeddings of places `(L, D)`; no rows where places have no table."""
-    code: slice
-    ones: slice
-    place: slice
-    slot: slice
-    label: slice
+    columns: StreamColumns
     words: Floats
     """Words of the classes `(C, m)`."""
     usual: Ints
@@ -136,18 +99,14 @@ class Mirror:
         return int(self.tokens.shape[1])
 
     @property
-    def half(self) -> int:
-        return self.width // 2
+    def u_size(self) -> float:
+        """What a column of `u` holds in front of all norms, its sign aside."""
+        return float(self.tokens[BEGIN, self.columns.u.start])
 
     def factor(self, squares: Floats) -> Floats:
         """`F` of the second norm for contexts of these squared lengths."""
-        found: Floats = factor(self.rest + 2.0 * squares, self.width, self.epsilon)
+        found: Floats = factor(self.rest + squares, self.width, self.epsilon)
         return found
-
-    def both(self, part: slice) -> Ints:
-        """Columns of a part in the first half, then in the second."""
-        first = np.arange(part.start, part.stop)
-        return np.concatenate([first, first + self.half])
 
     def place_codes(self, one: float) -> Floats:
         """Words of the places, and `one` behind each, `(L, p)`; without places that number alone.
@@ -155,74 +114,63 @@ class Mirror:
         It arrives as `one · u`, which tells how long a context is before the norm. With it all facts lie on a sphere
         but for scale, and no fact is hidden between others.
         """
-        words = self.places[:, self.place] if len(self.places) else np.zeros((self.kept.longest + 1, 0))
+        place = self.columns.place
+        words = self.places[:, place] if len(self.places) else np.zeros((self.kept.longest + 1, 0))
         return np.append(words, np.full((len(words), 1), one), axis=1)
 
     def cosine(self, cells: Ints) -> Floats:
         """Largest cosine of the word of each of these tokens with that of another."""
-        return largest_cosine(self.tokens[:, self.code], cells)
+        return largest_cosine(self.tokens[:, self.columns.code], cells)
 
 
-def mirrored_stream(
+def cell_stream(
     job: StockTask, usual: Ints, rank: int, seed: int, rounded: Rounding, kept: CellsDraw | None = None
-) -> Mirror:
+) -> CellStream:
     """The stream for these data: tables, then values, then the logits of attention.
 
-    `usual` `(V,)`: the label that each token's embedding already holds. `rank`: `k` of the values. `rounded`: rounds to
-    the format of the weights. `kept`: the draw of another stream, to be used again; then rank and seed have no say.
+    `usual` `(V,)`: the label that each token's embedding already holds. `rank`: `k`, at least. `rounded`: rounds to the
+    format of the weights. `kept`: the draw of another stream, to be used again; then rank and seed have no say.
     """
     kind, positions = job.architecture, job.task.context.positions
     longest = int(job.data.lengths.max()) if kept is None else kept.longest
-    rank = rank if kept is None else len(kept.mixture)
-    code, label = words(len(usual)), words(len(job.classes))
-    table = positions and kind.has_places
-    place = words(longest + 1) if table and not job.at_begin else np.zeros((longest + 1, 0))
-    columns = MirrorColumns.of(
-        code=code.shape[1],
-        ones=ONES + 1,
-        place=place.shape[1],
-        key=KEY_COLUMNS if table else 0,
-        slot=rank,
-        label=label.shape[1],
-    )
+    words = _drawn_words(len(usual), rank, seed, job.at_begin) if kept is None else _kept_words(len(usual), kept)
+    label, keys = class_words(len(job.classes)), positions and kind.has_places
+    place = balanced_words(longest + 1, COSINE) if keys and not job.at_begin else np.zeros((longest + 1, 0))
+    slot = None if words.mixture is None else len(words.mixture)
+    columns = stream_columns(words.code.shape[1], place.shape[1], keys, label.shape[1], slot)
     omega = 2.0 * math.pi / period(longest)
     angle = omega * np.arange(longest + 1, dtype=np.float64)
     key = rounded(circle(angle))
-    tokens, norm = _token_table(columns, code, label[usual])
-    places = np.zeros((0, columns.width))
-    if table:
-        places, norm_of_places = _place_table(columns, place, key)
-        norm += norm_of_places
+    tokens = token_table(columns, words.code, label[usual])
+    places = place_table(columns, place, key) if keys else np.zeros((0, columns.width))
+    norm = float((tokens[BEGIN] ** 2).sum()) + (float((places**2).sum(axis=1).mean()) if keys else 0.0)
 
     first = float(factor(norm, columns.width, kind.epsilon))
     scale = first if kind.post_norm else 1.0
     if kept is None:
-        kept = CellsDraw(longest, _mixture(seed, rank, code.shape[1]), _gain(job, rank, norm, scale / first))
+        k = words.values.shape[1]
+        kept = CellsDraw(longest, k, words.start, words.mixture, _gain(job, k, norm, scale / first))
 
     temperature = TEMPERATURE if job.unknown is None else EVEN
     quarter = rotations(np.array([omega / 4.0]))[0]
     root = math.sqrt(columns.width)
-    if table:
+    if keys:
         logits = _logits_from_table(columns, key, first, rounded(temperature * root / first**2 * quarter))
     elif positions:
         logits = _logits_from_rotation(columns, omega, angle, rounded(temperature * root * quarter[:, 0]))
     else:
         logits = PlaceLogits.constant(columns)
-    return Mirror(
+    return CellStream(
         tokens=tokens,
         places=places,
-        code=columns.code,
-        ones=columns.ones,
-        place=columns.place,
-        slot=columns.slot,
-        label=columns.label,
+        columns=columns,
         words=label,
         usual=usual,
         attention={**logits.weights, **_value_matrices(columns, kept)},
         theta=logits.theta,
         query=logits.query,
         key=logits.key,
-        values=kept.gain * first * code @ kept.mixture.T,
+        values=kept.gain * first * words.values,
         scale=scale,
         rest=scale * scale * norm,
         epsilon=kind.epsilon,
@@ -230,73 +178,79 @@ def mirrored_stream(
     )
 
 
-def _token_table(columns: MirrorColumns, code: Floats, usual_words: Floats) -> tuple[Floats, float]:
-    """Embeddings of tokens `(V, D)`, and the squared norm of each of them."""
-    rows = np.zeros((len(code), columns.half))
-    rows[:, columns.code], rows[:, columns.ones], rows[:, columns.label] = code, 1.0, USUAL_SIZE * usual_words
-    norm = 2.0 * (
-        _column_count(columns.code) + _column_count(columns.ones) + USUAL_SIZE**2 * _column_count(columns.label)
-    )
-    return _mirrored(rows), norm
+class _Words(NamedTuple):
+    """Words of the tokens `(V, t)`, where in the code they begin, and what mixes them into values, if anything does."""
+
+    code: Floats
+    start: int
+    mixture: Floats | None
+
+    @property
+    def values(self) -> Floats:
+        """`(V, k)`, before norm and gain."""
+        return self.code if self.mixture is None else self.code @ self.mixture.T
 
 
-def _place_table(columns: MirrorColumns, place: Floats, key: Floats) -> tuple[Floats, float]:
-    """Embeddings of places `(L, D)`, and their mean squared norm: keys that were rounded differ in length a little."""
-    rows = np.zeros((len(place), columns.half))
-    rows[:, columns.place], rows[:, columns.key] = place, key
-    return _mirrored(rows), 2.0 * (_column_count(columns.place) + float((key * key).sum(axis=1).mean()))
+def _drawn_words(count: int, rank: int, seed: int, begin_answers: bool) -> _Words:
+    if begin_answers:
+        start = int(np.random.default_rng([seed, 29]).integers(0, 2**31)) if seed else 0
+        return _Words(token_words(count, rank, start, begin_answers=True), start, None)
+    code = token_words(count, rank, 0, begin_answers=False)
+    return _Words(code, 0, _mixture(seed, rank, code.shape[1]))
 
 
-def _mirrored(rows: Floats) -> Floats:
-    """Rows of the first half, followed by their negatives as the second half."""
-    return np.concatenate([rows, -rows], axis=1)
+def _kept_words(count: int, kept: CellsDraw) -> _Words:
+    code = token_words(count, kept.rank, kept.start, begin_answers=kept.mixture is None)
+    return _Words(code, kept.start, kept.mixture)
 
 
 def _mixture(seed: int, rank: int, size: int) -> Floats:
-    """`R` `(k, t)`: random signs, times a power of two near `1/√t`."""
-    signs = 1.0 - 2.0 * np.random.default_rng([seed, 29]).integers(0, 2, (rank, size))
+    """`R` `(k, t)`: random signs, as many + as − in every column, times a power of two near `1/√t`.
+
+    `k` is `rank`, or the even number behind it.
+    """
+    order = np.random.default_rng([seed, 29]).random((rank + rank % 2, size)).argsort(axis=0, kind="stable")
     # `log2` of a small whole number is exact, or far from where `rint` would change.
-    mixture: Floats = np.exp2(-np.rint(np.log2(size) / 2.0)) * signs
+    mixture: Floats = np.exp2(-np.rint(np.log2(size) / 2.0)) * (1.0 - 2.0 * (order % 2))
     return mixture
 
 
-def _gain(job: StockTask, rank: int, norm: float, stretch: float) -> float:
+def _gain(job: StockTask, k: int, norm: float, stretch: float) -> float:
     """What attention multiplies values by, a power of two.
 
     `norm`: squared norm of the stream. `stretch`: size of the stream behind attention over that of what attention read.
     """
     # The average of n values of length √k is about √(k/n) long: it shall weigh as much as the rest of the stream.
     seen = float(np.median(job.data.lengths)) / (2.0 if job.architecture.causal else 1.0) + 1.0
-    return float(power_near(stretch * np.sqrt(norm / 2.0 * seen / rank)))
+    return float(power_near(stretch * np.sqrt(norm * seen / k)))
 
 
-def _value_matrices(columns: MirrorColumns, kept: CellsDraw) -> dict[str, Floats]:
-    """`W_V` mixes the code into the first `k` coordinates, and `W_O` writes those onto the slot of both halves."""
+def _value_matrices(columns: StreamColumns, kept: CellsDraw) -> dict[str, Floats]:
+    """`W_V` mixes the code into the first `k` coordinates, or copies it, and `W_O` writes those onto the slot."""
     W_V, W_O = np.zeros((2, columns.width, columns.width))
-    index = np.arange(len(kept.mixture))
-    W_V[: len(index), columns.code] = kept.mixture
-    slot = columns.slot.start + index
-    W_O[slot, index], W_O[columns.half + slot, index] = kept.gain, -kept.gain
+    W_V[: kept.rank, columns.code] = np.eye(kept.rank) if kept.mixture is None else kept.mixture
+    W_O[columns.slot, : kept.rank] = kept.gain * np.eye(kept.rank)
     return {"W_V": W_V, "W_O": W_O}
 
 
-def _logits_from_table(columns: MirrorColumns, key: Floats, first: float, turn: Floats) -> PlaceLogits:
+def _logits_from_table(columns: StreamColumns, key: Floats, first: float, turn: Floats) -> PlaceLogits:
     """Logits from keys in the table of places: queries are keys times `turn`, rotated by a quarter of a place.
 
     `first`: factor of the first norm, which multiplies query and key alike.
     """
     logits = PlaceLogits.constant(columns)
     W_Q, W_K = logits.weights["W_Q"], logits.weights["W_K"]
-    W_Q[:KEY_COLUMNS, columns.key], W_K[:KEY_COLUMNS, columns.key] = turn, np.eye(KEY_COLUMNS)
-    query = first**2 / math.sqrt(columns.width) * key @ W_Q[:KEY_COLUMNS, columns.key].T
+    read = slice(columns.key.start, columns.key.start + KEY_COLUMNS)
+    W_Q[:KEY_COLUMNS, read], W_K[:KEY_COLUMNS, read] = turn, np.eye(KEY_COLUMNS)
+    query = first**2 / math.sqrt(columns.width) * key @ turn.T
     return logits._replace(query=query, key=key)
 
 
-def _logits_from_rotation(columns: MirrorColumns, omega: float, angle: Floats, turn: Floats) -> PlaceLogits:
+def _logits_from_rotation(columns: StreamColumns, omega: float, angle: Floats, turn: Floats) -> PlaceLogits:
     """Logits from rotary positions, which turn one pair of the constant query `turn` and of a constant key by `ω`."""
     # Pair j of a head of width D turns by θ^(−2j/D) per place: at j = D/4 that is ω for θ = ω⁻².
     D = columns.width
-    pair = np.array([D // 4, D // 4 + columns.half])
+    pair = np.array([D // 4, D // 4 + D // 2])
     logits = PlaceLogits.constant(columns)
     b_Q, b_K = logits.weights["b_Q"], logits.weights["b_K"]
     b_Q[pair], b_K[pair] = turn, [1.0, 0.0]
@@ -305,11 +259,11 @@ def _logits_from_rotation(columns: MirrorColumns, omega: float, angle: Floats, t
     return logits._replace(theta=1.0 / (omega * omega), query=query, key=key)
 
 
-def written_contexts(job: StockTask, mirror: Mirror) -> Iterator[tuple[Ints, Tensor]]:
+def written_contexts(job: StockTask, stream: CellStream) -> Iterator[tuple[Ints, Tensor]]:
     """What attention writes at labelled points, batch by batch: numbers of points `(P',)`, and `(P', k)` in float32."""
     data, causal = job.data, job.task.context.causal
-    query, key = (None if part is None else torch.from_numpy(part) for part in (mirror.query, mirror.key))
-    values, rows = torch.from_numpy(mirror.values).float(), torch.from_numpy(data.tokens + job.shift)
+    query, key = (None if part is None else torch.from_numpy(part) for part in (stream.query, stream.key))
+    values, rows = torch.from_numpy(stream.values).float(), torch.from_numpy(data.tokens + job.shift)
     places = Places(query, key, causal, "sequence" if job.at_begin else "token")
     number, there = np.full(len(data) if job.at_begin else len(data.tokens), -1), data.labelled_places
     number[data.offsets[1:][there] - 1 if job.kind == "sequence" and causal else there] = np.arange(len(there))
