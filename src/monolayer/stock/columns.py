@@ -17,8 +17,7 @@ the begin token has no word of its own: its slot is where other tokens have thei
     place   · · ·      · · · ·      cos sin −cos −sin    · · ·
             slot       u            key                  label
 
-The power of two `b` makes the norm of the begin token that of the others. Words of tokens are never opposite here, so
-no two of them add up to 0.
+The power of two `b` makes the norm of the begin token that of the others.
 
 Letters: `V` tokens, `L` places, `t` columns of a token's word, `D` the width.
 """
@@ -80,14 +79,12 @@ def token_words(count: int, rank: int, start: int, *, begin_answers: bool) -> Fl
     """Words of the tokens `(V, t)`.
 
     Where the begin token answers, a context is an average of words, so there `t` is at least `rank`, `start` chooses
-    among the words of the code, and the begin token has none. Elsewhere words are as short as the gate allows.
+    among the words of the code, and the begin token has none. Elsewhere words are as short as the gate allows. No two
+    are opposite: two such pairs would have equal contexts.
     """
-    if not begin_answers:
-        return balanced_words(count, COSINE)
-    length = 1 << (rank - 1).bit_length()
-    words = balanced_words(count, COSINE, start=start, least_length=length, no_opposites=True).copy()
-    words[BEGIN] = 0.0
-    return words
+    length = 1 << (rank - 1).bit_length() if begin_answers else 0
+    words = balanced_words(count, COSINE, start=start, least_length=length, no_opposites=True)
+    return np.where(np.arange(count)[:, None] == BEGIN, 0.0, words) if begin_answers else words
 
 
 def class_words(count: int) -> Floats:

@@ -53,8 +53,8 @@ class CellsDraw:
     """The draw of cells: what neither names nor labels decide.
 
     `longest`: tokens of the longest sequence. `rank`: `k`, columns of a context. `start`: which word of the code is the
-    first token's. `mixture`: `R` `(k, t)`, all entries of one size, which makes values of the words of tokens; None where
-    the begin token answers, and values are these words. `gain`: what attention multiplies values by.
+    first token's. `mixture`: `R` `(k, t)`, all entries of one size, which makes values of the words of tokens; None
+    where the begin token answers, and values are these words. `gain`: what attention multiplies values by.
     """
 
     longest: int

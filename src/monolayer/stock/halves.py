@@ -91,7 +91,7 @@ class Half:
     label: Ints
     weight: Floats
     slight: Floats
-    """The part of what is read of `u` `(H,)` that columns of `−u` bear: in a short format two numbers are more exact."""
+    """The part of the weight of `u` `(H,)` that is read from `−u`: in a short format two numbers are more exact."""
     bias: Floats
     width: Floats
     """Half-width of each slab, in the units of what arrives."""
@@ -118,9 +118,12 @@ def settled(known: CellFacts, found: HalfSpaces, dtype: str, codes: Floats, *, n
     covered = facts.label == facts.base[facts.cell]
     for cell, (begin, end) in enumerate(pairwise(cuts.tolist())):
         own = slice(int(facts.start[cell]), int(facts.start[cell + 1]))
-        height = facts.feature[own].double().numpy() @ weight[begin:end].T
+        features = facts.feature[own].double().numpy()
+        height = features @ weight[begin:end].T
         mine = facts.label[own][:, None] == found.label[begin:end]
         centre, reach = ((x * wish)[begin:end] for x in (found.centre, wide))
+        # Facts of a cell may lie close together far from 0. What rounding adds at all of them moves the slab.
+        centre = centre + features.mean(axis=0) @ (weight - exact)[begin:end].T
         inside = mine & (height >= centre + 0.9 * reach)
         low[begin:end] = np.where(mine, -np.inf, height).max(axis=0, initial=-np.inf)
         high[begin:end] = np.where(inside, height, np.inf).min(axis=0, initial=np.inf)

@@ -79,7 +79,7 @@ def robust_model(
     """
     began = time.perf_counter()
     target, conflicts = job.task.settle(job.task.target)
-    ranks = _ranks(job, target) if rank is None else (rank,)
+    ranks, report = _ranks(job, target) if rank is None else (rank,), _rising(report)
     for tried in ranks:
         stream = _rounded_stream(job, target, dtype, tried, seed)
         try:
@@ -99,6 +99,18 @@ def _ranks(job: StockTask, target: Target) -> tuple[int, ...]:
     if not exceptional.any():
         return (UNUSED_RANK,)
     return (BEGIN_RANK, DEFAULT_RANK) if job.at_begin else (DEFAULT_RANK,)
+
+
+def _rising(report: Progress) -> Progress:
+    """`report`, with shares that never fall: where a rank was not enough, the next one begins where it ended."""
+    reached = 0.0
+
+    def told(stage: str, share: float) -> None:
+        nonlocal reached
+        reached = max(reached, share)
+        report(stage, reached)
+
+    return told
 
 
 def robust_model_again(job: StockTask, report: Progress, *, known: StockModel, only: Ints | None = None) -> StockModel:
@@ -221,8 +233,8 @@ def covered_cells(
     codes = stream.place_codes(U_WEIGHT[dtype])
     half = settled(facts, found, dtype, codes, narrow=job.unknown is not None)
     if not half.width.min(initial=np.inf) >= NARROWEST:
-        rank = stream.values.shape[1]
-        raise PrecisionError(_closest(job, facts, found.worst, float(half.width.min()), rank))
+        short = f"; dtype='float32' holds slabs that are lost in {dtype}" if dtype != "float32" else ""
+        raise PrecisionError(_closest(job, facts, found.worst, float(half.width.min()), stream.values.shape[1]) + short)
     if dtype != "float32":  # margins are a thousand roundings of float32 and more
         report(f"asking every fact in {dtype}", 0.9)
         lost = misread_points(job, stream, half, label, dtype)

@@ -2,9 +2,9 @@
 
 The tables are those of `stock/columns.py`: rows of mean 0 and one norm, so the first norm multiplies by one factor `f`.
 Attention writes the average of the tokens' values onto the slot, which was 0. Values are random mixtures of the code,
-`v_a = R p_a`, and every column of `R` is balanced, so what is written has mean 0 too; where the begin token answers they
-are the words `p_a` themselves. The second norm then multiplies code, ones, place and context alike, by a factor `F > 0`
-that depends on the context: signs stay, and half-spaces are placed where contexts arrive.
+`v_a = R p_a`, and every column of `R` is balanced, so what is written has mean 0 too; where the begin token answers,
+values are the words `p_a` themselves. The second norm then multiplies code, ones, place and context alike, by a factor
+`F > 0` that depends on the context: signs stay, and half-spaces are placed where contexts arrive.
 
 Logits are `λ cos(ω (i − l) + φ)`: from keys in the table of places, or, where an architecture turns queries and keys
 by their places (rotary positions), from a constant query and a constant key.
@@ -47,6 +47,7 @@ EVEN = 1.0
 shows, and order still counts."""
 Rounding = Callable[[Floats], Floats]
 """Rounds an array to the format of the weights."""
+
 
 class PlaceLogits(NamedTuple):
     """Weights of queries and keys, and the logits that they give places."""
@@ -207,11 +208,10 @@ def _kept_words(count: int, kept: CellsDraw) -> _Words:
 def _mixture(seed: int, rank: int, size: int) -> Floats:
     """`R` `(k, t)`: random signs, as many + as − in every column, times a power of two near `1/√t`.
 
-    `k` is `rank`, or the even number behind it.
+    `k` is `rank`, or the even number behind it, and `t` a power of two.
     """
     order = np.random.default_rng([seed, 29]).random((rank + rank % 2, size)).argsort(axis=0, kind="stable")
-    # `log2` of a small whole number is exact, or far from where `rint` would change.
-    mixture: Floats = np.exp2(-np.rint(np.log2(size) / 2.0)) * (1.0 - 2.0 * (order % 2))
+    mixture: Floats = 2.0 ** -((size.bit_length() - 1) // 2) * (1.0 - 2.0 * (order % 2))
     return mixture
 
 
@@ -220,9 +220,11 @@ def _gain(job: StockTask, k: int, norm: float, stretch: float) -> float:
 
     `norm`: squared norm of the stream. `stretch`: size of the stream behind attention over that of what attention read.
     """
-    # The average of n values of length √k is about √(k/n) long: it shall weigh as much as the rest of the stream.
+    # The average of n values of length √k is about √(k/n) long: it shall be as long as the rest of the stream. Where
+    # the begin token answers, no gate reads the rest, and twice as long makes slabs wider by a tenth to a half.
     seen = float(np.median(job.data.lengths)) / (2.0 if job.architecture.causal else 1.0) + 1.0
-    return float(power_near(stretch * np.sqrt(norm * seen / k)))
+    length = 2.0 if job.at_begin else 1.0
+    return float(power_near(length * stretch * np.sqrt(norm * seen / k)))
 
 
 def _value_matrices(columns: StreamColumns, kept: CellsDraw) -> dict[str, Floats]:

@@ -97,9 +97,7 @@ def balanced_words(
     raise DataError(f"{count:,} tokens or classes are more than the codes of length {longest} hold at cosine {cosine}")
 
 
-def _balanced(
-    generator: NDArray[np.int64], count: int, start: int, no_opposites: bool
-) -> NDArray[np.float64] | None:
+def _balanced(generator: NDArray[np.int64], count: int, start: int, no_opposites: bool) -> NDArray[np.float64] | None:
     """The first `count` balanced words of a code from message `start` on; None if it has fewer."""
     dimension, n = generator.shape
     rows, parts, have = np.packbits(generator.astype(np.uint8), axis=1), [], 0
