@@ -67,7 +67,7 @@ class StreamColumns:
     @property
     def width(self) -> int:
         """`D`: all parts, rounded up to a multiple that hardware likes."""
-        return MULTIPLE * -(-max(self.label.stop, self.slot.stop) // MULTIPLE)
+        return MULTIPLE * -(-int(max(self.label.stop, self.slot.stop)) // MULTIPLE)
 
     @property
     def begin_answers(self) -> bool:

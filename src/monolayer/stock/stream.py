@@ -211,8 +211,7 @@ def _mixture(seed: int, rank: int, size: int) -> Floats:
     `k` is `rank`, or the even number behind it, and `t` a power of two.
     """
     order = np.random.default_rng([seed, 29]).random((rank + rank % 2, size)).argsort(axis=0, kind="stable")
-    mixture: Floats = 2.0 ** -((size.bit_length() - 1) // 2) * (1.0 - 2.0 * (order % 2))
-    return mixture
+    return np.asarray(2.0 ** -((size.bit_length() - 1) // 2) * (1.0 - 2.0 * (order % 2)), dtype=np.float64)
 
 
 def _gain(job: StockTask, k: int, norm: float, stretch: float) -> float:

@@ -113,7 +113,7 @@ def _balanced(generator: NDArray[np.int64], count: int, start: int, no_opposites
         parts.append(packed[fits])
         have += len(parts[-1])
         if have >= count:
-            return 1.0 - 2.0 * np.unpackbits(np.concatenate(parts)[:count], axis=1)
+            return np.asarray(1.0 - 2.0 * np.unpackbits(np.concatenate(parts)[:count], axis=1), dtype=np.float64)
     return None
 
 
