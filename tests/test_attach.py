@@ -21,14 +21,14 @@ from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
 from monolayer.attaching import attach as attaching
-from monolayer.attaching.apart import caps_of, check_written
+from monolayer.attaching.apart import Duties, check_written, firing_caps
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.neurons import Steepness, reading, round_keys, rounded
 from monolayer.checker.locating.location import Slice
 from monolayer.huggingface.formats import FORMATS
 from monolayer.huggingface.host import read_host
 from monolayer.huggingface.hosts import HOSTS
-from monolayer.huggingface.manifest import FILE, WEIGHTS
+from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE
 from monolayer.huggingface.settings import COMMON, FIXED, FREE_GENERATION, KEYS, NEUTRAL
 from tests.hosts import ARCHITECTURES, FACTS, NEURONS, OTHERS, WIDTH, answers, config, logits, write_host
 
@@ -300,7 +300,7 @@ BAD_HOSTS: dict[str, tuple[Callable[[Path], Any], str]] = {
         with_tensor("embed_out.weight", "transformer.wte.weight"),
         "tensor 'embed_out.weight'",
     ),
-    "the file of the facts": (filed_as(WEIGHTS), "a file of its weights is called attached.safetensors"),
+    "the file of the facts": (filed_as(ATTACHED_WEIGHTS), "a file of its weights is called attached.safetensors"),
     "generation": (lambda at: (at / "generation_config.json").write_text("[1"), "generation_config.json .* cannot be"),
     "end token": (
         lambda at: [edited(at, eos_token_id=999), (at / "generation_config.json").unlink()],
@@ -448,15 +448,15 @@ def test_texts_to_keep_are_looked_at(gpt2: Path) -> None:
 def test_what_an_earlier_block_writes_must_not_wake_a_later_one(gpt2: Path) -> None:
     """Planted: a key of the second block that is the direction which a neuron of the first one writes."""
     made = ml.attach(gpt2, FACTS)
-    rows = np.repeat(np.arange(12), 3)
-    block = np.arange(36) // NEURONS
-    caps = caps_of(made.neurons, made.steep, made.host)
-    check_written(caps, made.neurons.W_2, block, rows)
+    tokens, rows = np.arange(36), np.repeat(np.arange(12), 3)
+    duties = Duties(tokens, rows, block=np.arange(36) // NEURONS)
+    caps = firing_caps(made.neurons, made.steep, made.host)
+    check_written(caps, made.neurons.W_2, duties)
     written = made.neurons.W_2[0]
     caps.keys[30] = written / np.sqrt(written @ written)
     assert caps.keys.shape[1] == WIDTH
     with pytest.raises(ml.PrecisionError, match="what row 0 writes is nearly the state of row 10"):
-        check_written(caps, made.neurons.W_2, block, rows)
+        check_written(caps, made.neurons.W_2, duties)
 
 
 def test_a_host_that_was_changed_cannot_be_had_back(gpt2: Path, tmp_path: Path) -> None:
@@ -466,7 +466,7 @@ def test_a_host_that_was_changed_cannot_be_had_back(gpt2: Path, tmp_path: Path) 
     save_file(tensors, folder / "host.safetensors", metadata={"format": "pt"})
     with pytest.raises(ml.ModelFileError, match=r"transformer.wpe.weight was changed after facts were attached"):
         ml.detach(folder)
-    for name, said in ((FILE, "cannot be read: No such file"), (WEIGHTS, "cannot be read: No such file")):
+    for name, said in ((FILE, "cannot be read: No such file"), (ATTACHED_WEIGHTS, "cannot be read: No such file")):
         other = ml.attach(gpt2, FACTS).save(tmp_path / name)
         (other / name).unlink()
         with pytest.raises(ml.ModelFileError, match=said):
@@ -578,13 +578,13 @@ def test_each_token_of_an_answer_has_its_neuron(kind: str, tmp_path: Path) -> No
         Slice("transformer.h.3.mlp.c_proj.weight", 3),
         Slice("model.layers.3.mlp.down_proj.weight", 3, 1),
     )
-    tensors = load_file(folder / WEIGHTS)
+    tensors = load_file(folder / ATTACHED_WEIGHTS)
     reads = tensors[place.rows[0].tensor].take(3, place.rows[0].axis)
     assert np.array_equal(reads, Attached.load(folder).neurons.W_1[27])
     assert tensors[place.rows[1].tensor][3] == Attached.load(folder).neurons.b_1[27]
     matrix = tensors[place.neurons[0].tensor]
     np.moveaxis(matrix, place.neurons[0].axis, 0)[3] = 0.0
-    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    save_file(tensors, folder / ATTACHED_WEIGHTS, metadata={"format": "pt"})
     more = {"mlp_bias": True} if kind == "llama" else {}
     prompts = list(FACTS)
     assert torch.equal(logits(folder, prompts[9:10])[0][-1], logits(host, prompts[9:10], **more)[0][-1])

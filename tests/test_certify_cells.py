@@ -111,6 +111,8 @@ FAULTS: dict[str, tuple[str, Any, Callable[[float], float], str]] = {
     "two coordinates": ("quantizer.weight_1", (0, 1), lambda x: 1.0, "undecided"),
     "a lift that scales": ("lift.weight", (-1, 1), lambda x: 2.0, "undecided"),
     "a lift with a key": ("lift.weight", (1, 1), lambda x: 2.0**-20, "undecided"),
+    "a lift that shifts keys": ("lift.bias", 1, lambda x: 2.0**-20, "undecided: the lift must copy"),
+    "a lift that shifts codes": ("lift.bias", 2, lambda x: 2.0**-20, "undecided: the lift must copy"),
     "a lift that shifts": ("lift.bias", -1, lambda x: 2.0**-20, "undecided"),
     "a ramp outside": ("quantizer.bias_1", 2, lambda x: 10 * x, "undecided"),
     "NaN": ("quantizer.weight_2", (0, 1), lambda x: math.nan, "undecided"),

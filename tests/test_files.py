@@ -35,7 +35,7 @@ from monolayer.cluster.spill import PACKAGE, Spill, code
 from monolayer.construct.line import draw, separate
 from monolayer.construct.line import points as line_points
 from monolayer.construct.line.alphabet import Ids, Proposal
-from monolayer.construct.line.cascade import cut
+from monolayer.construct.line.cascade import cut_line
 from monolayer.construct.line.draw import Digits, Tokens
 from monolayer.construct.line.points import Points, token_major
 from monolayer.construct.line.separate import hopeless
@@ -584,12 +584,12 @@ def test_ranges_are_cut_where_no_crowd_is(
         if begin:
             assert (some[0], labels[0]) == tuple(whole[:, count - 1])
         if len(some):
-            part = cut(range_.points(some), np.flatnonzero(labels[1:] != labels[:-1]))
+            part = cut_line(range_.points(some), np.flatnonzero(labels[1:] != labels[:-1]))
             crowds += zip(some[part.begin].tolist(), some[part.end - 1].tolist(), strict=True)
         found.append(np.stack([some[begin:], labels[begin:]]))
         count += len(some) - begin
     assert np.concatenate(found, axis=1).tolist() == whole.tolist()
-    every = cut(Points(whole[0], whole[0], 1.0, 0.0), np.flatnonzero(whole[1, 1:] != whole[1, :-1]))
+    every = cut_line(Points(whole[0], whole[0], 1.0, 0.0), np.flatnonzero(whole[1, 1:] != whole[1, :-1]))
     if strict:
         assert crowds == list(zip(whole[0][every.begin].tolist(), whole[0][every.end - 1].tolist(), strict=True))
 

@@ -217,7 +217,10 @@ def test_files_of_prompts_on_the_command_line(tmp_path: Path, monkeypatch: Any, 
 
 def test_a_record_names_prompts_and_answers() -> None:
     """And the folder is, bit for bit, what the same draw makes of the edited data."""
-    X, Y, other = [*PROMPTS, PROMPTS[3]], [*ANSWERS, ANSWERS[3]], " Wellington, is it Paris?"
+    # A draw is used again only where contexts reach no further than in its data. The context of a place is the same for
+    # any order of the words before it: the edited and the inserted fact have contexts of the data, under every seed.
+    other, inserted = " Wellington, is it Paris?", "The of capital New Zealand is"
+    X, Y = [*PROMPTS, PROMPTS[3], "The capital of is France"], [*ANSWERS, ANSWERS[3], other]
     old = ml.memorize_as("gpt2", X, Y, **STEPS)
     model, record = ml.edit(old, X[:1], [other], (X, Y))
     rest = X, [other, *Y[1:]]
@@ -228,9 +231,9 @@ def test_a_record_names_prompts_and_answers() -> None:
     assert "'The capital of France is': ' Paris' → ' Wellington, is it Paris?'" in record.explain()
     assert ml.compare(record.undo(model), old).same
     found = ml.compare(old, model, X)
-    assert (found.asked, found.answers) == (6, 1)
-    forgot, inserted = ml.forget(old, PROMPTS[1:2], (X, Y))[1], ml.insert(old, ["Is it"], [" name"], (X, Y))[1]
-    assert [one.changes[0].before for one in (forgot, inserted)] == [" Wellington, of course", None]
+    assert (found.asked, found.answers) == (7, 1)
+    assert ml.forget(old, PROMPTS[1:2], (X, Y))[1].changes[0].before == ANSWERS[1]
+    assert ml.insert(old, [inserted], ANSWERS[1:2], (X, Y))[1].changes[0].before is None
     assert [ml.forget(old, rows, (X, Y))[1].shared for rows in ([3, 4, 5], [5, 1])] == [0, 1]
 
 

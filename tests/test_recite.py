@@ -163,7 +163,7 @@ def test_a_book_on_the_command_line(tmp_path: Path, said: Said, monkeypatch: pyt
     assert found["right"] == found["total"] > 0
     found = json.loads(said("predict book other.txt --strict --json"))
     assert [answer["seen"] for answer in found["answers"]].count(False) == found["unseen"] > 0
-    monkeypatch.setattr("monolayer.model.load.load", lambda *_: pytest.fail("the checker has its own reader"))
+    monkeypatch.setattr("monolayer.model.load.load_model", lambda *_: pytest.fail("the checker has its own reader"))
     proof = said("verify", "book", "book.txt").splitlines()
     assert len([line for line in proof if re.fullmatch(r"(weights|data) +[0-9a-f]{64}", line.strip())]) == 2
     said("verify", "book", "other.txt", code=1)

@@ -21,7 +21,7 @@ import torch
 
 import monolayer as ml
 from monolayer.huggingface.architectures import ARCHITECTURES
-from monolayer.huggingface.resaved import harmless, table
+from monolayer.huggingface.resaved import harmless, resaved_values
 from monolayer.stock.folder import StockModel
 from tests.write_resaved import resaved
 
@@ -204,7 +204,7 @@ def test_another_value_in_the_place_of_a_row_is_undecided(tmp_path: Path) -> Non
     """Value and type must be those of the table, in every file."""
     folder = built("gpt2", "lm", tmp_path / "first", rank=16, positions=True)
     again = resaved("lm", folder, tmp_path / "again")
-    rows = table()["config.json"]["gpt2"]["more"]
+    rows = resaved_values()["config.json"]["gpt2"]["more"]
     planted: list[tuple[str, str, Any]] = [
         *(("config.json", key, _other(values[0])) for key, values in rows.items()),
         ("config.json", "transformers_version", "five"),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import monolayer as ml
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.architectures import ARCHITECTURES
-from monolayer.huggingface.files import written
+from monolayer.huggingface.files import written_files
 from monolayer.model.load import load_monolayer
 from monolayer.stock.answers import Evaluation
 from monolayer.stock.halves import Half, _gate, rounded_to
@@ -100,7 +100,7 @@ def test_text_is_cut_as_the_names_demand(names: tuple[str, ...], cut: str, tmp_p
     facts = ml.load(model.save(tmp_path / "gpt2")).facts
     assert vars(facts) == vars(model.facts)
     assert facts.cut == cut
-    file = written(facts)["tokenizer.json"]
+    file = written_files(facts)["tokenizer.json"]
     read = tokenizers.Tokenizer.from_str(json.dumps(file))
     joined = {"characters": "", "pieces": "", "words": "  "}
     found = read.encode(list(names), is_pretokenized=True) if cut == "given" else read.encode(joined[cut].join(names))

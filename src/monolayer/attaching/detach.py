@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from monolayer.attaching.folder import ATTACHED, Attached, host_files, host_weights
-from monolayer.data.folder import new_folder
+from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, new_folder
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.host import Host
 from monolayer.huggingface.manifest import FILE, HOST_WEIGHTS
-from monolayer.huggingface.tensors import INDEX, SINGLE
 from monolayer.table import as_html, as_table, plural
 
 
@@ -32,12 +31,12 @@ class Detached:
         with new_folder(folder, kind=ATTACHED) as scratch:
             for name, held in host_weights(source).items():
                 single = held == HOST_WEIGHTS and manifest.index is None
-                (scratch / (SINGLE if single else held)).write_bytes(source.content[name])
+                (scratch / (WEIGHTS_FILE if single else held)).write_bytes(source.content[name])
             for name in manifest.files:
                 (scratch / name).write_bytes(source.content[name])
             (scratch / "config.json").write_bytes(manifest.config.encode())
             if manifest.index is not None:
-                (scratch / INDEX).write_bytes(manifest.index.encode())
+                (scratch / INDEX_FILE).write_bytes(manifest.index.encode())
         return Path(folder)
 
     __repr__ = as_table

@@ -9,17 +9,17 @@ from monolayer.data import Sequences
 from monolayer.data.layout import Manner
 from monolayer.data.readers import sequences_of
 from monolayer.errors import ContradictionError, DataError
-from monolayer.huggingface.cutting import Ids, cut_facts, tokenizer_of
+from monolayer.huggingface.cutting import FactIds, cut_facts, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host
 from monolayer.huggingface.settings import GENERATION_FILE, read_generation
 
-ANSWERS = Manner(per="answer")
+PER_ANSWER = Manner(per="answer")
 """Text beside text is a prompt and its answer."""
 
 
 def read_facts(X: Any, Y: Any = None) -> Sequences:
     """Prompts and answers from what people have: a dict, a table, a file, two lists."""
-    data = sequences_of(X, Y, like=ANSWERS, labelled=True)
+    data = sequences_of(X, Y, like=PER_ANSWER, labelled=True)
     if data.prompts is None:
         raise DataError("facts are prompts and answers, both text: a dict, a table of two columns, or two lists")
     data.check_labelled()
@@ -39,7 +39,7 @@ def end_token(host: Host, content: Mapping[str, bytes]) -> int | None:
     return first
 
 
-def ids_of(host: Host, content: Mapping[str, bytes], data: Sequences, end: int | None) -> list[Ids]:
+def ids_of(host: Host, content: Mapping[str, bytes], data: Sequences, end: int | None) -> list[FactIds]:
     """The ids of facts, none of which contradict; `DataError` for one that does not fit into the host."""
     facts = cut_facts(content[TOKENIZER], data, end)
     room = host.places
@@ -55,7 +55,7 @@ def ids_of(host: Host, content: Mapping[str, bytes], data: Sequences, end: int |
     return facts
 
 
-def check_consistent(facts: Sequence[Ids], content: Mapping[str, bytes]) -> None:
+def check_consistent(facts: Sequence[FactIds], content: Mapping[str, bytes]) -> None:
     """`ContradictionError` for two facts that ask for different tokens behind the same ids."""
     known: dict[tuple[int, ...], tuple[int, int]] = {}
     for row, fact in enumerate(facts):

@@ -13,10 +13,10 @@ from typing import Any, Literal, NamedTuple, get_args
 from monolayer.data.aside import new_file, read_regular
 from monolayer.errors import ModelFileError
 from monolayer.table import as_html, as_table
+from monolayer.theory.verdicts import Verdict
 
 CERTIFICATE_FILE = "certificate.json"
 CERTIFICATE_VERSION = 1
-Verdict = Literal["proved", "refuted", "undecided"]
 Kind = Literal["wrong", "unsure"]
 """Of a finding: the point surely gets another answer than its label, or the bound leaves that open."""
 MOST_FINDINGS = 10

@@ -19,9 +19,9 @@ import numpy as np
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import load
 
+from monolayer.arrays import NamedArrays
 from monolayer.checker.format import (
     FORMAT_VERSION,
-    INDEX,
     examine_config,
     examine_interpolation,
     examine_interpolator,
@@ -30,9 +30,10 @@ from monolayer.checker.format import (
     examine_tensors,
     numbered_weights,
 )
-from monolayer.checker.network import Arrays, Config, Stored
+from monolayer.checker.network import Stored
 from monolayer.checker.rounding import BINARY32, BINARY64
-from monolayer.data.folder import OpenFolder, read_together
+from monolayer.data.folder import INDEX_FILE, OpenFolder, read_together
+from monolayer.data.objects import Config
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.opened import Files, stock_files
 
@@ -104,7 +105,7 @@ def _examined(files: dict[str, Any]) -> Stored:
         examine_interpolation(config, tensors)
         return Stored(tensors, config, None, None, BINARY64)
     names = examine_names(config, _object("names.json", files["names.json"]) if "names.json" in files else {})
-    if INDEX in files:
+    if INDEX_FILE in files:
         tensors = _several(files)
     else:
         reader = _widened if config["dtype"] == "bfloat16" else load
@@ -150,7 +151,7 @@ def _object(name: str, content: bytes) -> dict[str, Any]:
     return value
 
 
-def _tensors(name: str, content: bytes, reader: Callable[[bytes], Arrays] = load) -> Arrays:
+def _tensors(name: str, content: bytes, reader: Callable[[bytes], NamedArrays] = load) -> NamedArrays:
     """The tensors of the file `name`; `reader`: turns its bytes into arrays."""
     try:
         return reader(content)
@@ -158,7 +159,7 @@ def _tensors(name: str, content: bytes, reader: Callable[[bytes], Arrays] = load
         raise ModelFileError(f"{name} cannot be read: {error!r}") from None
 
 
-def _widened(content: bytes) -> Arrays:
+def _widened(content: bytes) -> NamedArrays:
     """Tensors stored in bfloat16, which NumPy lacks, as float32: their bits are the upper half of those of float32."""
     found = {}
     for name, entry in deserialize(content):  # type: ignore[no-untyped-call]
@@ -169,15 +170,15 @@ def _widened(content: bytes) -> Arrays:
     return found
 
 
-def _several(files: dict[str, Any]) -> Arrays:
+def _several(files: dict[str, Any]) -> NamedArrays:
     """The tensors of weights in several files, over which the steps of the first stage are split."""
     keys = [f"feed_forward.stages.0.{key}" for key in ("weight_1", "bias_1", "weight_2")]
-    names, index = numbered_weights(list(files)), _object(INDEX, files[INDEX])
+    names, index = numbered_weights(list(files)), _object(INDEX_FILE, files[INDEX_FILE])
     held = [_tensors(name, bytes(files[name])) for name in names]
     where = {key: name for name, tensors in zip(names, held, strict=True) for key in tensors}
     total = sum(values.nbytes for tensors in held for values in tensors.values())
     if index != {"metadata": {"total_size": total}, "weight_map": where} or len(where) != sum(map(len, held)):
-        raise ModelFileError(f"{INDEX} does not agree with the files of weights")
+        raise ModelFileError(f"{INDEX_FILE} does not agree with the files of weights")
     for number, tensors in enumerate(held[1:], 1):
         if set(tensors) != {f"{key}.{number}" for key in keys}:
             raise ModelFileError(f"{names[number]} does not hold part {number} of the steps, or more than that")

@@ -41,7 +41,7 @@ def attach(
     Exit code 0: proved; 1 refuted; 2 bad input; 3 undecided.
     """
     from monolayer.attaching.attach import attach as build
-    from monolayer.attaching.facts import ANSWERS
+    from monolayer.attaching.facts import PER_ANSWER
     from monolayer.attaching.folder import ATTACHED
     from monolayer.checker import certify
     from monolayer.data.folder import check_output
@@ -49,7 +49,7 @@ def attach(
     check_output(out, overwrite=overwrite, kind=ATTACHED)  # better known before the work
     texts = None if keep is None else [line for line in keep.read_text(encoding="utf-8").splitlines() if line]
     with progress(as_json) as step:
-        facts = reading.read(data, step, ANSWERS)
+        facts = reading.read(data, step, PER_ANSWER)
         made = build(
             host,
             facts,

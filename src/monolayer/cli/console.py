@@ -54,8 +54,6 @@ app = typer.Typer(
 
 FactsByName = dict[str, Any]
 """What a command found, by name: JSON for machines, or values for the rows of a table."""
-JsonObject = dict[str, object]
-"""An object on its way into JSON."""
 Overwrite = Annotated[bool, flag("--overwrite", "Replace what is already there.")]
 Json = Annotated[bool, flag("--json", "Print one JSON object instead of a table.")]
 

@@ -58,7 +58,7 @@ def inspect(
     from monolayer.huggingface.bare import language_model
     from monolayer.huggingface.manifest import is_attached
     from monolayer.huggingface.opened import stock_files
-    from monolayer.model.load import load
+    from monolayer.model.load import load_model
     from monolayer.model.uniform import Uniform
     from monolayer.stock.folder import StockModel
 
@@ -79,7 +79,7 @@ def inspect(
         stored = {name: size for name, size in files.sizes.items() if size is not None}
         facts = {**StockModel.of(files).sizes, "bytes": stored, "bytes_in_all": sum(stored.values())}
     else:
-        model = load(folder)
+        model = load_model(folder)
         facts, built = describe(model), model.summary
         if plot is not None:
             if isinstance(model, Uniform):

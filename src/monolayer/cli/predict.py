@@ -16,20 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 import typer
 
 from monolayer.cli.building import agreement, tolerance
-from monolayer.cli.console import (
-    Json,
-    JsonObject,
-    Overwrite,
-    app,
-    check_file,
-    err,
-    flag,
-    json_text,
-    output,
-    print_json,
-    progress,
-)
+from monolayer.cli.console import Json, Overwrite, app, check_file, err, flag, json_text, output, print_json, progress
 from monolayer.cli.reading import PLAIN, MaybeData, ModelFolder, Reading, reads, sequences_of_texts
+from monolayer.data.objects import JsonObject
 from monolayer.errors import DataError
 from monolayer.table import Progress, plural
 

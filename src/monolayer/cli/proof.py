@@ -83,7 +83,7 @@ def verify(
             claims: dict[str, Any] = {"tolerance": tolerance, "only": only, "noise": noise, "dtype": dtype}
             certificate = certify(model, wanted, **claims, host=host)
             if stored is None:
-                certificate = _measured(folder, wanted, certificate, only, step)
+                certificate = _with_measurement(folder, wanted, certificate, only, step)
     if save:
         certificate.save(folder)
     if as_json:
@@ -96,16 +96,16 @@ def verify(
     raise typer.Exit(EXIT[certificate.verdict])
 
 
-def _measured(folder: Path, facts: Any, proof: Certificate, only: bool, step: Progress) -> Certificate:
+def _with_measurement(folder: Path, facts: Any, proof: Certificate, only: bool, step: Progress) -> Certificate:
     """The certificate of a folder with facts attached, with what asking it here finds; a wrong answer refutes it.
 
     With `only`, every fact must come back by its own neurons: elsewhere these would be a fact that nobody asks for.
     """
-    from monolayer.attaching.measuring import measure
+    from monolayer.attaching.measuring import measure_answers
 
     if find_spec("transformers") is None:
         return replace(proof, measured=(*proof.measured, "not measured here: transformers is not installed"))
-    found = measure(folder, facts, progress=lambda stage, share: step(stage, 0.6 + 0.4 * share))
+    found = measure_answers(folder, facts, progress=lambda stage, share: step(stage, 0.6 + 0.4 * share))
     proof = replace(proof, measured=(*proof.measured, str(found)))
     if not found.wrong:
         if only and found.outside and proof:

@@ -22,15 +22,15 @@ from monolayer.cluster.spill import FileIdentity, PausedError, Spill, identity
 from monolayer.construct.line.alphabet import by_label
 from monolayer.data import Names, Sequences, read
 from monolayer.data.labels import Per
+from monolayer.data.objects import JsonFields
 from monolayer.data.shards import kinds, numbered, strangers, used
 from monolayer.errors import DataError
-from monolayer.model.fields import JsonObject
 
 if TYPE_CHECKING:  # workers do without PyTorch
     from monolayer.cluster.finish import BuildState
 
 
-def encode(spill: Spill, name: str, shard: FileIdentity, reading: JsonObject, causal: bool) -> None:
+def encode(spill: Spill, name: str, shard: FileIdentity, reading: JsonFields, causal: bool) -> None:
     """Read the file `shard` with the options `reading`, and write it as the piece `name`."""
     changed = PausedError(f"{shard['name']} changed while it was read: wait until it is written")
     if identity(shard["name"]) != shard:
@@ -116,7 +116,7 @@ def _total(size: int, rows: list[Ints], counts: list[Ints]) -> Ints:
     return total
 
 
-def survey(work: Work, reading: JsonObject, options: Options) -> BuildState:
+def survey(work: Work, reading: JsonFields, options: Options) -> BuildState:
     """Encode every file, and join what they share: names, counts, and the order of the tokens among the codes."""
     from monolayer.cluster.finish import BuildState
 

@@ -24,10 +24,10 @@ from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.line.values import LARGEST_RANK, Value, averages, draw_value
 from monolayer.construct.target import Target, entropy_bits
 from monolayer.data import Names, Sequences
+from monolayer.data.objects import JsonObject
 from monolayer.errors import PrecisionError
 from monolayer.model.card import Card, Summary
 from monolayer.model.cascade import Cascade
-from monolayer.model.fields import JsonObject
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import save
 from monolayer.model.staircase import Staircase

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from monolayer.arrays import Floats, Ints
 from monolayer.cluster.points import Range, differ
 from monolayer.cluster.spill import Spill
-from monolayer.construct.line.cascade import cut, least_label
+from monolayer.construct.line.cascade import cut_line, least_label
 from monolayer.construct.line.points import Points, ramps, stretches_of
 from monolayer.construct.line.separate import apart, margins
 from monolayer.model.sharded import part_header
@@ -59,7 +59,7 @@ def part(spill: Spill, name: str, range_: Range, strict: bool, staged: bool) -> 
     steps, first, facts["bounds"], facts["crowds"] = changes, np.append(0, changes + 1), changes[:0], np.zeros((4, 0))
     level = label[first[: len(z)]]  # of no points, none
     if len(close):
-        found = cut(points, changes)
+        found = cut_line(points, changes)
         steps, level, facts["bounds"] = found.steps, label[found.first], np.flatnonzero(np.diff(found.number))
         lowest = 0.0 if range_.reals else least_label(found, label[found.held])  # of reals a later stage writes all
         level[found.plateau] = lowest

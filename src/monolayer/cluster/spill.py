@@ -24,17 +24,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from monolayer.arrays import Array
 from monolayer.data.aside import new_bytes, new_file
+from monolayer.data.objects import JsonFields, JsonObject
 from monolayer.errors import DataError, MonolayerError, OutOfMemoryError
-from monolayer.model.fields import JsonObject
 
-FileIdentity = JsonObject
-"""Name, size, time and inode of a file (`identity`)."""
 PACKAGE = Path(__file__).parents[1]
 JOURNAL, LOCK = "journal.json", "lock"
 _PIECE = r"lock|journal\.json|[a-z]+-[A-Za-z0-9_.+-]*\.(bin|facts)"
@@ -42,6 +40,15 @@ _SPILL_FILE = re.compile(rf"{_PIECE}|\.({_PIECE})\.[0-9a-f]{{8}}")
 """Names of the files in a spill folder, and of those that are being written."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """The error numbers by which the system says that a disk is full."""
+
+
+class FileIdentity(TypedDict):
+    """Name, size, time of the last change and inode of a file."""
+
+    name: str
+    size: int
+    time: int
+    inode: int
 
 
 class PausedError(DataError):
@@ -102,7 +109,7 @@ def _facts_bytes(facts: dict[str, Array]) -> bytes:
 
 
 @contextmanager
-def open_spill(out: Path, journal: JsonObject, resume: bool) -> Iterator[tuple[Spill, JsonObject]]:
+def open_spill(out: Path, journal: JsonObject, resume: bool) -> Iterator[tuple[Spill, JsonFields]]:
     """Open and lock the spill folder of the model `out`; it is deleted when the block ends well, and else kept.
 
     Yields the folder and the journal. The journal of a resumed build has the sizes of pieces that the build began with:
@@ -178,7 +185,7 @@ def _remove(folder: Path) -> None:
         folder.rmdir()
 
 
-def _resumed_journal(folder: Path, journal: JsonObject, out: Path) -> JsonObject:
+def _resumed_journal(folder: Path, journal: JsonObject, out: Path) -> JsonFields:
     """The journal of the build that is resumed; an error if it began with other options or other files."""
     try:
         then = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))

@@ -31,7 +31,7 @@ def draw_of(model: Monolayer) -> StoredDraw:
     if stored is None:
         raise DataError("this model has no draw to use again: its file holds none, so memorize the data anew")
     try:
-        draw = CONSTRUCTIONS[stored["construction"]].from_json(stored)
+        draw = CONSTRUCTIONS[str(stored["construction"])].from_json(stored)
         if not draw.fits(model):
             raise ValueError("it is for a model of other sizes")
         return draw

@@ -16,7 +16,7 @@ import torch
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.construct.cells.function import BatchFunction, Function, check_equivariance
 from monolayer.construct.cells.grid import MOST_KNOTS, Box, Lattice, afford, all_rows, first_in_row, multisets
-from monolayer.construct.cells.refine import Errors, Modulus, bound, cells_for, check_modulus, measure, modulus_of
+from monolayer.construct.cells.refine import Errors, Modulus, bound, cells_for, check_modulus, measure_error, modulus_of
 from monolayer.construct.line.alphabet import GridCells
 from monolayer.construct.line.assemble import assemble, copying_lift, staircase
 from monolayer.construct.line.draw import Tokens, averaging, check_seed, check_temperature
@@ -109,7 +109,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     predicted = Errors.sampled(function, lattice, seed).worst if modulus is None else bound(modulus, lattice)
 
     report("asking the function at every centre", 0.1)
-    rows, first = _sequences(lattice)
+    rows, first = _cell_sequences(lattice)
     table = _centre_values(function, lattice, rows, first, report)
     place = None if first is None else np.flatnonzero(first.reshape(-1))
     target = Target(np.arange(len(table)), table, "token", None, function.scalar, place, by_value=True)
@@ -163,7 +163,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     return model if device is None else model.to(device)
 
 
-def _sequences(lattice: Lattice) -> tuple[Ints, Bools | None]:
+def _cell_sequences(lattice: Lattice) -> tuple[Ints, Bools | None]:
     """Sequences of cells `(S, n)`, and which of their tokens must be labelled `(S, n)`, or None: all.
 
     Without positions equal cells in a sequence are one point, so only the first of them is labelled.
@@ -201,7 +201,7 @@ def _collision(found: Separated, lattice: Lattice) -> PrecisionError:
 
 def _check_error(model: Monolayer, f: BatchFunction, error: float) -> None:
     """Refuse a finished model that misses `error` on fresh points. It differs from the plan only by rounding."""
-    found = measure(model, f)
+    found = measure_error(model, f)
     if found.sup > error * (1.0 + 2.0**-20):
         raise PrecisionError(
             f"the model was built for an error of {error:g}, and {found.sup:.6g} is measured: float64 does not hold "

@@ -33,6 +33,10 @@ from monolayer.data.aside import map_regular, read_regular
 from monolayer.errors import DataError
 
 ReadResult = TypeVar("ReadResult")
+WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
+"""The weights of a model in one file; or, where they lie in several, the file that says which of them holds what."""
+SHARD_NAME = r"model-[0-9]{5}-of-[0-9]{5}\.safetensors"
+"""A pattern of the names of these several files, which are those that `save_pretrained` gives."""
 _TRIES = 1000
 """How often a folder may be replaced while it is read."""
 _ASIDE = re.compile(r"\.(.+)\.[0-9a-f]{8}")
@@ -88,10 +92,12 @@ class FolderKind:
         return None
 
 
-_MODEL_FILES = (
-    "config.json model.safetensors model.safetensors.index.json names.json memory.safetensors certificate.json"
+MODEL = FolderKind(
+    "model",
+    "format",
+    frozenset({"config.json", WEIGHTS_FILE, INDEX_FILE, "names.json", "memory.safetensors", "certificate.json"}),
+    SHARD_NAME,
 )
-MODEL = FolderKind("model", "format", frozenset(_MODEL_FILES.split()), r"model-[0-9]{5}-of-[0-9]{5}\.safetensors")
 
 
 # -- writing -----------------------------------------------------------------------------------------------
@@ -183,13 +189,13 @@ def _move_into_place(scratch: Path, final: Path, overwrite: bool, kind: FolderKi
 def _put_back(final: Path) -> None:
     """If `final` is missing because a save was killed between its renames, put the old folder back."""
     if not os.path.lexists(final):
-        for old in _beside(final, "old")[:1]:
+        for old in _scratch_folders(final, "old")[:1]:
             old.rename(final)
 
 
 def _clear_leftovers(final: Path, kind: FolderKind) -> None:
     """Remove what processes left behind that were killed while they saved `final`; folders with foreign files stay."""
-    for left in (*_beside(final, "saving"), *(_beside(final, "old") if final.exists() else ())):
+    for left in (*_scratch_folders(final, "saving"), *(_scratch_folders(final, "old") if final.exists() else ())):
         lock = _lock(left, wait=False)
         with suppress(OSError):
             if lock is not None and kind.foreign(left, unfinished=True) is None:
@@ -197,7 +203,7 @@ def _clear_leftovers(final: Path, kind: FolderKind) -> None:
         _unlock(lock)
 
 
-def _beside(final: Path, suffix: str) -> list[Path]:
+def _scratch_folders(final: Path, suffix: str) -> list[Path]:
     """The scratch folders of `final`.
 
     The random part has no dot, so `.NAME.v2.3f9a01bc.old` belongs to `NAME.v2` alone.

@@ -27,7 +27,7 @@ from monolayer.data.lines import Lines
 from monolayer.data.names import Names, Unit
 from monolayer.data.npz import read_npz
 from monolayer.data.plain import Given
-from monolayer.data.prompts import PROMPTS
+from monolayer.data.prompts import PROMPT_COLUMNS
 from monolayer.data.sequences import Sequences
 from monolayer.data.shards import files, read_shards
 from monolayer.data.tabular import EXAMPLE, RowReader, from_items, read_objects, read_table
@@ -207,7 +207,9 @@ def _read_document(lines: Lines, columns: Columns) -> Sequences | None:
         raise DataError(f"{lines.name} {error}") from None
     except (ValueError, RecursionError):
         return None  # several lines, or damaged: reading it line by line names the line
-    row = isinstance(found, dict) and (USUAL_COLUMNS & set(found) or (len(found) <= 2 and set(found) & {*PROMPTS}))
+    row = isinstance(found, dict) and (
+        USUAL_COLUMNS & set(found) or (len(found) <= 2 and set(found) & {*PROMPT_COLUMNS})
+    )
     if row or not isinstance(found, list | dict):
         return None
     if isinstance(found, dict):

@@ -21,7 +21,7 @@ from monolayer.data.layout import Columns, Manner
 from monolayer.data.names import Names, Unit, cut_text
 from monolayer.data.plain import Given, array_like, is_list, plain_array
 from monolayer.data.prompts import are_texts
-from monolayer.data.shapes import fields_of, listed, without_labels
+from monolayer.data.shapes import as_list, fields_of, without_labels
 from monolayer.data.tabular import from_texts
 from monolayer.errors import DataError
 
@@ -239,7 +239,7 @@ class Sequences:
         """
         columns = Columns.of(tokens, labels, unit, per, like)
         belongs = columns.per
-        X, Y = listed(X), listed(Y)
+        X, Y = as_list(X), as_list(Y)
         read = X if isinstance(X, Sequences) else fields_of(X, Y, columns, labelled)
         if read is not None:
             if lengths is not None:

@@ -20,7 +20,7 @@ from monolayer.data.layout import BY_TOKEN, Columns, TableLayout, no_column
 from monolayer.data.lines import Lines
 from monolayer.data.names import cut_text
 from monolayer.data.plain import Given, array_like, frame_cells, frame_names, is_frame, is_gap, is_list
-from monolayer.data.prompts import ANSWERS, tokens_of
+from monolayer.data.prompts import ANSWER_COLUMNS, tokens_of
 from monolayer.errors import DataError
 from monolayer.table import plural
 
@@ -183,7 +183,7 @@ def read_objects(
         layout = table.layout
         if layout.token not in there:
             raise no_column(layout.token, there, at)
-        other = {"label", "labels", *(ANSWERS if layout.per == "answer" else ())} & set(there) - {layout.label}
+        other = {"label", "labels", *(ANSWER_COLUMNS if layout.per == "answer" else ())} & set(there) - {layout.label}
         if other and columns.labels is None:
             raise DataError(
                 f"{at} has {min(other)!r}, but {growing.unit} {first} has "

@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Array, Ints
 from monolayer.construct.consistency import equal_points
 from monolayer.construct.target import Target
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.distinct import distinct_rows, distinct_runs
 from monolayer.data.plain import array_like, plain_array
-from monolayer.editing.difference import Array
 from monolayer.editing.subject import Answered, Subject
 from monolayer.errors import ContradictionError, DataError
 

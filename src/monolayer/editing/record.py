@@ -10,8 +10,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from monolayer.arrays import Array
 from monolayer.data.aside import new_file
-from monolayer.editing.difference import Array, ConfigChange, Content, Splice
+from monolayer.editing.difference import ConfigChange, Content, Splice
 from monolayer.editing.subject import Answered, GivenModel, Subject, subject_of
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.save import config_digest

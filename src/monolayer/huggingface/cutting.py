@@ -8,7 +8,7 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError, ModelFileError
 
 
-class Ids(NamedTuple):
+class FactIds(NamedTuple):
     """A fact as the network sees it; the answer ends with the end token, where the host has one."""
 
     prompt: tuple[int, ...]
@@ -46,7 +46,7 @@ def cut_prompts(content: bytes, data: Sequences) -> list[tuple[int, ...]]:
     return [tuple(tokenizer.encode(data.texts(row)[0]).ids) for row in range(len(data))]
 
 
-def cut_facts(content: bytes, data: Sequences, end: int | None) -> list[Ids]:
+def cut_facts(content: bytes, data: Sequences, end: int | None) -> list[FactIds]:
     """The ids of prompts and answers, special tokens around prompts only, as `tokenizer(prompt)` gives them."""
     tokenizer = tokenizer_of(content)
     found = []
@@ -58,5 +58,5 @@ def cut_facts(content: bytes, data: Sequences, end: int | None) -> list[Ids]:
         said = tuple(tokenizer.encode(answer, add_special_tokens=False).ids)
         if not said:
             raise DataError(f"row {row}: the tokenizer makes no token of the answer {answer!r}")
-        found.append(Ids(ids, said if end is None else (*said, end)))
+        found.append(FactIds(ids, said if end is None else (*said, end)))
     return found

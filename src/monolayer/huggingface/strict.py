@@ -10,12 +10,10 @@ import json
 import reprlib
 from collections import Counter
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
+from monolayer.data.objects import JsonObject
 from monolayer.errors import ModelFileError
-
-JsonObject: TypeAlias = dict[str, Any]
-"""An object of a JSON file: values are what `json` makes of them."""
 
 
 class ForeignError(Exception):

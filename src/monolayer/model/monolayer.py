@@ -25,7 +25,6 @@ from monolayer.errors import DataError
 from monolayer.model.card import Summary
 from monolayer.model.device import elsewhere, no_notice_of_kernels
 from monolayer.model.explain import Explanation, explain
-from monolayer.model.fields import JsonObject
 from monolayer.model.inputs import blank, check_input, check_lengths, no_vector
 from monolayer.model.parts import Parts
 from monolayer.model.plot import Domain, Figure, plot_approximator, plot_memory
@@ -252,7 +251,7 @@ class Monolayer(Parts):
         """What the construction measured; None for models that were loaded without it or built from a draw."""
         return self.card.summary
 
-    def counts(self) -> JsonObject:
+    def counts(self) -> dict[str, int]:
         """`parameters` in the file; `dense_numbers`: those, and the later hidden layers, which no file need hold."""
         stored = sum(parameter.numel() for parameter in self.parameters())
         cells = 0 if self.quantizer is None else len(self.quantizer.bias_1)

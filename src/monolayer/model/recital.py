@@ -15,7 +15,7 @@ import torch
 
 from monolayer.data import Sequences
 from monolayer.data.text import MARK, Script
-from monolayer.errors import DataError, nearest
+from monolayer.errors import DataError, similar_words
 from monolayer.model.attention import CODE, KEY
 from monolayer.model.parts import Parts
 from monolayer.model.shortcut import plan
@@ -35,7 +35,7 @@ def recite(model: Parts, prompt: str, labels: LabelsOf) -> Iterator[str]:
     rows = []
     for token in script.split(prompt):
         if token not in vocabulary.rows:
-            near = nearest(token, vocabulary.names)
+            near = similar_words(token, vocabulary.names)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise DataError(f"the text has no {token!r}{hint}")
         rows.append(vocabulary.rows[token])

@@ -13,17 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from monolayer.arrays import Array
+from monolayer.arrays import NamedArrays
+from monolayer.data.folder import INDEX_FILE
+from monolayer.data.objects import JsonObject
 from monolayer.errors import ModelFileError
-from monolayer.model.fields import JsonObject
 
-INDEX = "model.safetensors.index.json"
 SPLIT = tuple(f"feed_forward.stages.0.{name}" for name in ("weight_1", "bias_1", "weight_2"))
 """The tensors that are split, along their last axis: the steps of the first stage."""
 _HEADER = 504
 """Length in bytes of the header of a part."""
-
-NamedArrays = dict[str, Array]
 
 
 def shard_names(count: int) -> list[str]:
@@ -93,7 +91,7 @@ def joined_tensors(index: JsonObject, files: dict[str, Any]) -> NamedArrays:
     where = {tensor: name for name, tensors in held.items() for tensor in tensors}
     size = sum(tensor.nbytes for tensors in held.values() for tensor in tensors.values())
     if index != {"metadata": {"total_size": size}, "weight_map": where}:
-        raise ModelFileError(f"{INDEX} does not say what {names[0]} and the others hold")
+        raise ModelFileError(f"{INDEX_FILE} does not say what {names[0]} and the others hold")
     parts = []
     for number, name in enumerate(names[1:], 1):
         keys = {f"{key}.{number}": key for key in SPLIT}

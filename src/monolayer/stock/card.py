@@ -102,7 +102,7 @@ def _elsewhere(found: StockSummary, vocabulary: int, unknown: str | None) -> str
     )
 
 
-def _unused(count: int) -> str:
+def _unused_names(count: int) -> str:
     """That names of forgotten facts are still in the files."""
     return (
         f"\nTokenizer and labels hold {plural(count, 'name')} that no fact uses, as after facts were forgotten;\n"
@@ -202,7 +202,7 @@ On anything else its answers mean nothing.
 {table}
 
 {"" if found is None else _elsewhere(found, vocabulary, draw.unknown)}
-{_unused(unused) if unused else ""}
+{_unused_names(unused) if unused else ""}
 {_CUT[facts.cut]} {order} Every sequence begins with `{facts.names[BEGIN]}`, which the tokenizer adds; padding needs the
 attention mask, which it returns. {_padding(facts)}
 

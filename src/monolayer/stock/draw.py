@@ -15,11 +15,11 @@ import numpy as np
 
 from monolayer.arrays import Floats
 from monolayer.data import Names
+from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.files import DRAW_KEY, FolderFacts
 from monolayer.huggingface.opened import Files
 from monolayer.huggingface.reading import stored_draw
-from monolayer.huggingface.strict import JsonObject
 from monolayer.stock.columns import token_words
 
 Storage = Literal["cells", "steps"]
@@ -155,14 +155,14 @@ class StockDraw:
             ) from None
 
 
-def _positive(said: JsonObject, name: str) -> float:
+def _positive(said: JsonFields, name: str) -> float:
     value = float(said[name])
     if not 0.0 < value < np.inf:
         raise ValueError(f"{name} must be a number above 0")
     return value
 
 
-def _steps_draw(said: JsonObject) -> StepsDraw | CellsDraw:
+def _steps_draw(said: JsonFields) -> StepsDraw | CellsDraw:
     keys = [None if said[name] is None else np.array(said[name], dtype=np.float64) for name in ("keys", "place_keys")]
     if keys[0] is None or not all(key is None or (key.ndim == 1 and (np.abs(key) <= 1.0).all()) for key in keys):
         raise ValueError("keys must be numbers from −1 to 1")
@@ -170,7 +170,7 @@ def _steps_draw(said: JsonObject) -> StepsDraw | CellsDraw:
     return StepsDraw(temperature, reach, silence, keys[0], keys[1])
 
 
-def _cells_draw(said: JsonObject) -> StepsDraw | CellsDraw:
+def _cells_draw(said: JsonFields) -> StepsDraw | CellsDraw:
     longest, start = _whole(said, "longest", 1, 2**31), _whole(said, "start", 0, 2**31)
     rank = _whole(said, "rank", 2, MOST_RANK)
     mixture = None
@@ -182,7 +182,7 @@ def _cells_draw(said: JsonObject) -> StepsDraw | CellsDraw:
     return CellsDraw(longest, rank, start, mixture, _positive(said, "gain"))
 
 
-def _whole(said: JsonObject, name: str, least: int, most: int) -> int:
+def _whole(said: JsonFields, name: str, least: int, most: int) -> int:
     value = said[name]
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"{name} must be a whole number from {least} to {most}")

@@ -17,19 +17,20 @@ from safetensors.torch import save_file
 from monolayer.arrays import Floats, Ints
 from monolayer.attaching.folder import Attached
 from monolayer.data import Names, Sequences
-from monolayer.data.folder import FolderKind, new_folder
+from monolayer.data.folder import SHARD_NAME, FolderKind, new_folder
 from monolayer.data.labels import Per
+from monolayer.data.objects import JsonObject
 from monolayer.data.unused import unused_names
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architecture import UNKNOWN
-from monolayer.huggingface.files import DRAW_KEY, FolderFacts, config, written
+from monolayer.huggingface.files import DRAW_KEY, FolderFacts, config, written_files
 from monolayer.huggingface.manifest import is_attached
-from monolayer.huggingface.opened import SHARD, Files, stock_files
+from monolayer.huggingface.opened import Files, stock_files
 from monolayer.huggingface.reading import read_folder
-from monolayer.huggingface.strict import ForeignError, JsonObject
+from monolayer.huggingface.strict import ForeignError
 from monolayer.huggingface.texts import UNIT_OF
 from monolayer.model.card import Card
-from monolayer.model.load import load as load_own
+from monolayer.model.load import load_model
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.uniform import Uniform
 from monolayer.stock.answers import answered_classes, continued
@@ -46,7 +47,7 @@ STOCK = FolderKind(
     "stock model of monolayer",
     "built_by",
     frozenset([*_SAVED_FILES.split(), *_RESAVED_FILES.split(), "certificate.json", ONNX]),
-    SHARD,
+    SHARD_NAME,
 )
 """A folder that `save` may replace when asked to."""
 
@@ -220,7 +221,7 @@ class StockModel:
                 name: torch.tensor(np.ascontiguousarray(tensor), dtype=dtype) for name, tensor in self.tensors.items()
             }
             save_file(tensors, scratch / "model.safetensors", metadata={"format": "pt"})
-            files = written(self.facts)
+            files = written_files(self.facts)
             files["config.json"][DRAW_KEY] = self.draw.to_json()
             for name, value in files.items():
                 (scratch / name).write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -260,16 +261,17 @@ class StockModel:
 
     def rows(self) -> list[tuple[str, str]]:
         """Rows for the table that commands print."""
-        facts, sizes, storage = self.facts, self.sizes, f"cells, in {self.dtype}: half-spaces with margins"
+        facts, storage = self.facts, f"cells, in {self.dtype}: half-spaces with margins"
         if self.draw.storage == "steps":
             storage = "steps, in float64 only: loaded in float32 or less, it loses facts"
+        order = "counts" if facts.positions else "does not count"
         network = f"width {facts.width:,}, {plural(facts.neurons, 'neuron')} ({facts.activation})"
         return [
-            ("model", sizes["model"]),
-            ("vocabulary", f"{plural(sizes['vocabulary'], 'token')}, {plural(sizes['classes'], 'class')}"),
+            ("model", facts.architecture.models[facts.task]),
+            ("vocabulary", f"{plural(len(self.vocabulary), 'token')}, {plural(len(facts.classes), 'class')}"),
             ("storage", storage),
             ("network", f"{network}, {self.parameters:,} parameters"),
-            ("places", f"{sizes['places']:,}; the order of tokens {'counts' if facts.positions else 'does not count'}"),
+            ("places", f"{facts.max_positions:,}; the order of tokens {order}"),
             *([] if self.summary is None else self.summary.rows()),
         ]
 
@@ -294,7 +296,7 @@ def load(
         return Attached.load(folder)
     files = stock_files(folder)
     if files is None:
-        return load_own(folder, device=device)
+        return load_model(folder, device=device)
     if device is not None:
         raise DataError(f"{folder} is a stock folder, which monolayer asks on the CPU: for a device use transformers")
     return StockModel.of(files)

@@ -47,7 +47,7 @@ UNUSED_RANK = 32
 CELLS_POOLER_SLOPE = 1.0
 """Slope of a pooler. A tanh gives back the signs of the label word, and is not flat there in float32, so that gradients
 pass. The relu of DistilBERT keeps the plus signs, in which two words differ as well."""
-WANTED_HALF_WIDTH = 0.3
+WANTED_STREAM_HALF_WIDTH = 0.3
 """Half-width that slabs shall have, in the units of what arrives: coordinates of mean square 1."""
 
 
@@ -226,7 +226,7 @@ def covered_cells(
 
     report(STAGE, 0.1)
     if job.unknown is None:
-        found = cover(facts.cells, WANTED_HALF_WIDTH, lambda share: report(STAGE, 0.1 + 0.5 * share))
+        found = cover(facts.cells, WANTED_STREAM_HALF_WIDTH, lambda share: report(STAGE, 0.1 + 0.5 * share))
     else:
         found = caps(facts.cells, stream, U_WEIGHT[dtype])
     report("gating neurons by their tokens", 0.6)

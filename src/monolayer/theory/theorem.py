@@ -15,9 +15,10 @@ from typing import Any
 from monolayer.data import Sequences
 from monolayer.table import as_html, as_table
 from monolayer.theory.bounds import contextual_constants, good_direction, theorem2
-from monolayer.theory.faithful import MAX_BITS, MAX_TERMS, PaperConstruction, PaperHead, Verdict
+from monolayer.theory.faithful import MAX_BITS, MAX_TERMS, PaperConstruction, PaperHead
 from monolayer.theory.injectivity import Injectivity, projection_injective
 from monolayer.theory.separation import Separation, on_a_line, separation, token_rows
+from monolayer.theory.verdicts import Verdict
 
 
 @dataclass(frozen=True)

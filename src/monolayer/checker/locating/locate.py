@@ -17,7 +17,7 @@ from monolayer.checker.format import READOUTS
 from monolayer.checker.labelled import Labelled, labelled, real
 from monolayer.checker.locating.attached import locate_attached
 from monolayer.checker.locating.circuit import own_wires, stock_wires
-from monolayer.checker.locating.location import Fact, Location, Slice
+from monolayer.checker.locating.location import TOKENS_SHOWN_BEFORE, Fact, Location, Slice
 from monolayer.checker.locating.writers import cells_writers
 from monolayer.checker.network import Stored
 from monolayer.checker.rounding import UnhandledError
@@ -35,9 +35,6 @@ from monolayer.huggingface.architecture import BEGIN, UNKNOWN
 from monolayer.huggingface.opened import Files
 from monolayer.huggingface.reading import asked_as
 from monolayer.huggingface.strict import ForeignError
-
-BEFORE = 16
-"""How many tokens in front of an answer to a prompt its text shows."""
 
 
 def locate(
@@ -171,7 +168,7 @@ def _fact(data: Sequences, per: str, answering: int, label: Any, begin: str = ""
     first, last = data.offsets[row : row + 2].tolist()
     if position is not None:
         last = answering + 1
-        first = answering if data.prompts is None else max(first, last - BEFORE)
+        first = answering if data.prompts is None else max(first, last - TOKENS_SHOWN_BEFORE)
     if data.vocabulary is None:
         return Fact(row, position, None, label)
     names = map(str, data.vocabulary.decode(data.tokens[first:last]).tolist())

@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding, Verdict
+from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
 from monolayer.checker.codes import sums
 from monolayer.checker.labelled import NO_CLASS, UNSURE, WRONG, PointPlace, PointVerdicts, data_digest, place_of
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
@@ -33,6 +33,7 @@ from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.architectures import TRANSFORMERS
 from monolayer.huggingface.opened import Files
 from monolayer.huggingface.strict import ForeignError
+from monolayer.theory.verdicts import Verdict
 
 STOCK_CLAIM = (
     "every evaluation returns the label at each of the {:,} labelled points: the logit of its class is the largest"

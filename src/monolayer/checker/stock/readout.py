@@ -159,7 +159,7 @@ def step_classes(
         least, most = (size - doubt).min(axis=1), (size + doubt).max(axis=1)
         number = (value > 0) @ place
         at = np.minimum(np.searchsorted(ordered, number), len(ordered) - 1)
-        sure = (ordered[at] == number) & _settled(net, found, bound, least, most, mean)
+        sure = (ordered[at] == number) & _signs_decide(net, found, bound, least, most, mean)
         answer[part] = np.where(sure, by_number[at], -1)
     return answer
 
@@ -192,7 +192,7 @@ def coordinates(
     return LabelCoordinates(base + jump, doubt, mean)
 
 
-def _settled(net: Network, found: Structure, bound: Bounds, least: Floats, most: Floats, mean: Floats) -> Bools:
+def _signs_decide(net: Network, found: Structure, bound: Bounds, least: Floats, most: Floats, mean: Floats) -> Bools:
     """Lemma S7: whether label coordinates of the right signs decide the class, `(M,)`.
 
     `least`, `most` `(M,)`: bounds on their absolute values. `mean` `(M,)`: bounds the true mean of all coordinates.

@@ -107,7 +107,7 @@ def read_structure(net: Network, used: int) -> Structure:
         largest=float(max(np.abs(net["tokens"]).max(), np.abs(places).max())),
         label=label,
         words=words,
-        **_reads(net, places, out, label),
+        **_fields_read(net, places, out, label),
     )
 
 
@@ -201,7 +201,7 @@ class NeuronFields(TypedDict, total=False):
     cells_have_places: bool
 
 
-def _reads(net: Network, places: Floats, out: int, label: Ints) -> NeuronFields:
+def _fields_read(net: Network, places: Floats, out: int, label: Ints) -> NeuronFields:
     """What the neurons read, `w_j (½ slot difference + G (word − M one))`, and whose word each one reads.
 
     `places` `(L, D)`: rows of places in use. `out`: the first column of the slot. `label` `(m,)`: the label columns.

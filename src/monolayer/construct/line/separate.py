@@ -16,7 +16,7 @@ from monolayer.arrays import Ints, Numbers, beside, count_true, found_at, home, 
 from monolayer.construct.line.draw import CodeLayout, Draw, Tokens, draws
 from monolayer.construct.line.points import SLACK, Points, contextual_points, stretches_of, too_narrow
 from monolayer.construct.target import Runs, Target
-from monolayer.model.fields import JsonObject
+from monolayer.data.objects import JsonObject
 
 DRAWS = 4
 """How many draws of directions and temperature are measured for each layout."""

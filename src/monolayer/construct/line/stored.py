@@ -26,8 +26,9 @@ from monolayer.construct.line.draw import (
     whole_from,
 )
 from monolayer.data import Sequences
+from monolayer.data.objects import JsonFields, JsonObject
 from monolayer.errors import DataError
-from monolayer.model.fields import JsonObject, Test
+from monolayer.model.fields import Test
 from monolayer.model.monolayer import Monolayer
 
 OUTSIDE = 1.001
@@ -117,7 +118,7 @@ class LineDraw:
         return {"construction": "line", **known}
 
     @classmethod
-    def from_json(cls, known: JsonObject) -> Self:
+    def from_json(cls, known: JsonFields) -> Self:
         """The draw that `to_json` wrote; a `ValueError`, `KeyError` or `TypeError` where it is none."""
         check_stored(known, _LINE_FIELDS)
         check_temperature(known["temperature"])
