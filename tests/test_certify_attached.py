@@ -30,7 +30,7 @@ from monolayer.huggingface.cutting import cut_facts
 from monolayer.huggingface.host import read_host
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE
 from monolayer.huggingface.tensors import open_folder
-from tests.hosts import ARCHITECTURES, FACTS, NEURONS, loaded, write_host
+from tests.hosts import ARCHITECTURES, FACTS, NEURONS, flat_states, lengths, loaded, write_host
 
 ROW = "transformer.h.2.mlp.c_fc.weight", "transformer.h.2.mlp.c_fc.bias", "transformer.h.2.mlp.c_proj.weight"
 """W_1, b_1 and W_2 of the first appended block of the GPT-2 below; W_1 is stored as (in, out)."""
@@ -266,6 +266,19 @@ def test_neurons_that_fire_together_fit_float16_together(factor: float, verdict:
 
     changed(ATTACHED_WEIGHTS, doubled)(folder)
     assert ml.certify(folder, dict(list(FACTS.items())[:1])).verdict == verdict
+
+
+@pytest.mark.parametrize("width", [48, 768])
+def test_norms_in_float16_return_no_more_than_the_proof_assumes(width: int) -> None:
+    """λ = 1 + η at states that are all mean but for a digit. Planted: a norm that takes the mean of squares less the
+    square of the mean, in float32, is longer there."""
+    states = flat_states(width, np.random.default_rng(5))
+    eta = (width + 16) * 2.0**-24 + 2.0**-11
+    assert lengths(torch.nn.functional.layer_norm(states, (width,))).max() <= 1.0 + eta
+    wide = states.float()
+    mean = wide.mean(dim=1, keepdim=True)
+    careless = (wide.square().mean(dim=1, keepdim=True) - mean.square()).clamp(min=0.0) + 1e-5
+    assert lengths(((wide - mean) * careless.rsqrt()).half()).max() > 1.0 + 10.0 * eta
 
 
 CLOSE = {"capital of": " near", "capital is": " and"}
@@ -664,10 +677,12 @@ def test_a_wider_neuron_widens_what_is_claimed(folder: Path) -> None:
     before = caps_of(read_attached(folder)).radius
     changed(ATTACHED_WEIGHTS, scaled(ROW[1], 1, 0.9))(folder)
     assert caps_of(read_attached(folder)).radius > before + 0.09
-    caps, claim = caps_of(read_attached(folder)), ml.certify(folder, FACTS).claim
-    radius, reach = (float(re.search(rf"{sign} ([\d.e-]+) of", claim)[1]) for sign in "<≤")
+    caps, _ = caps_and_neighbours(read_attached(folder))
+    claim = ml.certify(folder, FACTS).claim
+    radius, wide, narrow = (float(re.search(rf"{sign}([\d.e-]+) ", claim)[1]) for sign in ("< ", "≤ ", r"\("))
     assert caps.radius <= radius <= 1.01 * caps.radius  # rounded up, and what is proved of answers down
-    assert 0.99 * caps.reach <= reach <= caps.reach
+    assert 0.99 * caps.reach(~caps.narrow) <= wide <= caps.reach(~caps.narrow)
+    assert 0.99 * caps.reach(caps.narrow) <= narrow <= caps.reach(caps.narrow)
 
 
 def test_another_host_and_other_facts_are_no_proof(hosts: Callable[[str], Path], folder: Path, tmp_path: Path) -> None:
@@ -728,9 +743,15 @@ def test_caps_are_those_of_lemma_a3(folder: Path) -> None:
     assert caps.alpha == pytest.approx(alpha, rel=1e-12)
     assert (caps.err >= err).all()
     assert caps.err == pytest.approx(err, rel=1e-6)
-    assert caps.reach == pytest.approx(float((1.0 - (level - found.bias) / alpha).min()), rel=1e-9)
+    assert not caps.narrow.any()
+    assert caps.reach(~caps.narrow) == pytest.approx(float((1.0 - (level - found.bias) / alpha).min()), rel=1e-9)
     assert caps.radius == pytest.approx(float((1.0 + (silence + found.bias + err) / alpha).max()), rel=1e-6)
     assert caps.half == pytest.approx(float(((T - level) / alpha).min()), rel=1e-9)
+    some = np.arange(36) % 2 == 0
+    narrow = caps.narrowed(some)
+    assert (narrow.narrow == some).all()
+    assert narrow.level == pytest.approx(np.where(some, 0.875 * T, level), rel=1e-9)
+    assert narrow.wanted == pytest.approx((narrow.level - found.bias) / alpha, rel=1e-12)
 
 
 @pytest.mark.parametrize(("share", "words"), [(1.2, "hardly reaches"), (1.3, "")])

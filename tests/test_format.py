@@ -21,7 +21,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
+from safetensors.torch import save as save_tensors
 
 import monolayer as ml
 from monolayer.checker import format as checker_format
@@ -343,6 +345,17 @@ def test_names_and_fingerprints_are_taken_whole() -> None:
     for words in ([2, 1], [1, 1], [1, 3, 2], [2, 1, 3], [1, 2, 3, 3], [1, 1, 2, 3]):
         with pytest.raises(ml.ModelFileError, match="fingerprints must rise"):
             checker_format.examine_memory({"fingerprints": np.array(words, dtype="<u8")})
+
+
+def test_bfloat16_is_read_as_the_float32_that_it_is() -> None:
+    """NumPy has no bfloat16: its bits are the upper half of a float32's."""
+    numbers = torch.from_numpy(np.random.default_rng(0).normal(size=(7, 3)) * 10.0 ** np.arange(-3, 3, 2)).bfloat16()
+    found = stored._widened(save_tensors({"a": numbers, "b": numbers[:1].clone()}))
+    for name, wanted in (("a", numbers), ("b", numbers[:1])):
+        assert found[name].dtype == np.float32
+        assert np.array_equal(found[name], wanted.float().numpy())
+    with pytest.raises(ml.ModelFileError, match="b is F32, not bfloat16"):
+        stored._widened(save_tensors({"a": numbers, "b": numbers.float()}))
 
 
 def test_the_tensors_of_a_network_for_the_maximum_norm_are_taken_only_whole(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from monolayer.theory.rate import (
 )
 from monolayer.theory.separation import token_rows
 from monolayer.theory.theorem import theorem
-from monolayer_experiments.embedded import least
+from monolayer_experiments.embedded import widest
 from monolayer_experiments.synthetic import without_repeats
 
 multisets = st.lists(st.integers(-6, 6), min_size=1, max_size=5)
@@ -403,7 +403,8 @@ def test_gardner_is_what_perceptrons_of_largest_margin_reach() -> None:
     # 300 random signs on 200 random features: the largest margin is the one at which Gardner's formula says 1.5.
     random = np.random.default_rng(0)
     rows = random.choice([-1.0, 1.0], (300, 200))
-    margin = 1.0 / float(np.linalg.norm(least(rows)))
+    e = widest(rows, 1e-6)
+    margin = float((rows @ e).min() / np.linalg.norm(e))
     assert gardner(margin) == pytest.approx(1.5, rel=0.1)
 
 

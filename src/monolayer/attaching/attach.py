@@ -19,7 +19,7 @@ from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons, Steepness, reading, steepness, writing
 from monolayer.attaching.running import KERNELS, Running
 from monolayer.data import Sequences
-from monolayer.data.folder import INDEX_FILE
+from monolayer.data.folder import INDEX_FILE, unchanged
 from monolayer.errors import DataError, PrecisionError
 from monolayer.huggingface.cutting import FactIds, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host, read_host
@@ -63,19 +63,20 @@ def attach(
     """
     report = progress or (lambda stage, share: None)
     report("reading the host", 0.0)
-    base, source = read_host(Path(host))
-    if ATTACHED_WEIGHTS in source.weights:
-        raise DataError(
-            f"{host} cannot be a host: a file of its weights is called {ATTACHED_WEIGHTS}, as that of the facts is"
-        )
-    unusual_generation(source.content)  # better known before the work that the file cannot be read
-    steep = steepness(base, radius)
-    data = read_facts(prompts, answers)
-    stop = end_token(base, source.content) if end else None
-    facts = ids_of(base, source.content, data, stop)
-    report("loading the host", 0.05)
-    running = Running(base, source.path, device)
-    _check_tokenizer(source.path, data, facts)
+    with unchanged(Path(host)):
+        base, source = read_host(Path(host))
+        if ATTACHED_WEIGHTS in source.weights:
+            raise DataError(
+                f"{host} cannot be a host: a file of its weights is called {ATTACHED_WEIGHTS}, as that of the facts is"
+            )
+        unusual_generation(source.content)  # better known before the work that the file cannot be read
+        steep = steepness(base, radius)
+        data = read_facts(prompts, answers)
+        stop = end_token(base, source.content) if end else None
+        facts = ids_of(base, source.content, data, stop)
+        report("loading the host", 0.05)
+        running = Running(base, source.path, device)
+        _check_tokenizer(source.path, data, facts)
     states = states_of(running, facts, lambda stage, share: report(stage, 0.1 + 0.4 * share))
     report("finding directions of answers", 0.5)
     neurons = neurons_of(base, source, facts, states, steep)

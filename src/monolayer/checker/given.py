@@ -204,7 +204,7 @@ def confirm_rows(comparison: DataComparison, rows: Iterable[tuple[Any, Any]], un
             compared.clear()
 
     for text, label in rows:
-        row = cut_text(text, unit) if isinstance(text, str) else plain(text)
+        row = tokens_of_text(text, unit) if isinstance(text, str) else plain(text)
         sizes.append(len(row))
         tokens += row
         labels += _per_token(plain(label), len(row)) if by_token else [plain(label)]
@@ -253,12 +253,12 @@ def _per_token(label: Any, count: int) -> list[Any]:
 def _sequence(row: Any, unit: str) -> Any:
     """The tokens of one sequence: a string is cut, and a lone integer is one token."""
     if isinstance(row, str):
-        return cut_text(row, unit)
+        return tokens_of_text(row, unit)
     found = plain(row)
     return [found] if isinstance(found, int) else found
 
 
-def cut_text(text: str, unit: str) -> list[str]:
+def tokens_of_text(text: str, unit: str) -> list[str]:
     """The tokens of a text: its words, the text as a whole, or its characters."""
     return text.split() if unit == "words" else [text] if unit == "whole" else list(text)
 

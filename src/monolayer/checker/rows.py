@@ -16,9 +16,9 @@ from monolayer.checker.given import (
     confirm_labels,
     confirm_rows,
     confirm_texts,
-    cut_text,
     fault,
     plain,
+    tokens_of_text,
 )
 from monolayer.data import Sequences
 from monolayer.errors import DataError
@@ -154,7 +154,7 @@ def _is_columns(mapping: Mapping[Any, Any], options: ReadOptions) -> bool:
         return True
     if all(isinstance(plain(one), int | float) for value in values.values() for one in value):
         return False  # a real vector for each key
-    by_word = all(len(cut_text(name, options.unit or "words")) == len(value) for name, value in values.items())
+    by_word = all(len(tokens_of_text(name, options.unit or "words")) == len(value) for name, value in values.items())
     return not (by_word and options.per == "token")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -59,6 +60,7 @@ def verify(
     from monolayer.checker.check import certify, certify_files
     from monolayer.checker.stored import opened
     from monolayer.cli.approximate import is_function, load_function
+    from monolayer.data.folder import unchanged
     from monolayer.data.layout import Manner
     from monolayer.data.shards import files
     from monolayer.huggingface.manifest import is_attached
@@ -81,9 +83,11 @@ def verify(
             step("checking", 0.5)
             model = folder if stored is None else stored
             claims: dict[str, Any] = {"tolerance": tolerance, "only": only, "noise": noise, "dtype": dtype}
-            certificate = certify(model, wanted, **claims, host=host)
-            if stored is None:
-                certificate = _with_measurement(folder, wanted, certificate, only, step)
+            # transformers open the folder once more, by its name: what is asked must be what was proved.
+            with unchanged(folder) if stored is None else nullcontext():
+                certificate = certify(model, wanted, **claims, host=host)
+                if stored is None:
+                    certificate = _with_measurement(folder, wanted, certificate, only, step)
     if save:
         certificate.save(folder)
     if as_json:

@@ -73,10 +73,6 @@ class BuildState:
         """The name of the piece that holds the points of block `block`."""
         return f"points-{self.name}-{block:05}"
 
-    def contexts(self, block: int) -> str:
-        """The piece with the contexts of a block under this draw, however its points are cut."""
-        return f"contexts-{self.draw.layout}-{self.tried}-{block:05}"
-
     @property
     def labelled(self) -> int:
         return int(self.label_count.sum())

@@ -29,6 +29,7 @@ from monolayer.data.npz import read_npz
 from monolayer.data.plain import Given
 from monolayer.data.prompts import PROMPT_COLUMNS
 from monolayer.data.sequences import Sequences
+from monolayer.data.shapes import pairs_or_sequences
 from monolayer.data.shards import files, read_shards
 from monolayer.data.tabular import EXAMPLE, RowReader, from_items, read_objects, read_table
 from monolayer.errors import DataError
@@ -155,6 +156,11 @@ def sequences_of(
     if Y is not None or lengths is not None:
         raise DataError(f"{os.fspath(X)} is a data file, which has its own labels and lengths: leave Y and lengths out")
     return read(X, per=per, unit=unit, tokens=tokens, labels=labels, like=like)
+
+
+def prompts_of(X: Given, *, lengths: Given = None) -> Sequences:
+    """Prompts in any shape that facts come in: texts, a dict, a table, pairs, a file. Answers are left out."""
+    return sequences_of(X, lengths=lengths, per="answer", labelled=pairs_or_sequences(X)).only_prompts()
 
 
 def _format_of(file: Path, standard_input: bool, format: str | None) -> str:

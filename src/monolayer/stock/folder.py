@@ -20,6 +20,7 @@ from monolayer.data import Names, Sequences
 from monolayer.data.folder import SHARD_NAME, FolderKind, new_folder
 from monolayer.data.labels import Per
 from monolayer.data.objects import JsonObject
+from monolayer.data.readers import prompts_of
 from monolayer.data.unused import unused_names
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architecture import UNKNOWN
@@ -161,7 +162,7 @@ class StockModel:
     def encode(self, X: Any, *, lengths: Any = None) -> Sequences:
         """`X` in the row numbers of the folder's names; a sequence that the folder cannot answer is an error."""
         if self.draw.prompts:
-            data = Sequences.of(X, lengths=lengths, per="answer").only_prompts()
+            data = prompts_of(X, lengths=lengths)
         else:
             known = self.card.vocabulary if self.draw.unknown is None else None
             data = Sequences.of(X, lengths=lengths, vocabulary=known, like=self.card.manner)

@@ -133,7 +133,7 @@ def _separate(job: StockTask, label: Ints, usual: Ints, seed: int, line: StepsDr
     best = None
     for keys, temperature in _draws(job, seed) if line is None else [((line.keys, line.place_keys), line.temperature)]:
         layout = lay_out_steps(usual, keys, len(job.classes), job.architecture)
-        found = _arriving(job, label, layout, temperature, line)
+        found = _seen_by_neurons(job, label, layout, temperature, line)
         if found.gap is None or found.gap >= ERRORS_APART * found.worst:
             return found
         if best is None or best.gap is None or found.gap > best.gap:
@@ -160,7 +160,7 @@ def _draws(job: StockTask, seed: int) -> Iterator[tuple[Keys, float]]:
         yield draw_keys(np.random.default_rng([seed, number]), len(job.names), places), temperature
 
 
-def _arriving(
+def _seen_by_neurons(
     job: StockTask, label: Ints, layout: StreamLayout, temperature: float, kept: StepsDraw | None
 ) -> SeparatedSteps:
     """What arrives at the neurons under a layout; `kept`: a draw whose reach and silence are used again."""

@@ -30,6 +30,7 @@ from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
 from monolayer.data.sequences import Per
+from monolayer.data.shapes import pairs_or_sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, UNKNOWN
 from monolayer.huggingface.opened import Files
@@ -60,7 +61,9 @@ def locate(
     """
 
     def data(names: Names | None, answers: Belongs | None) -> Sequences:
-        return asked_data(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
+        like = Manner(None if names is None else names.cuts, answers)
+        pairs = answers == "answer" and Y is None and pairs_or_sequences(X)
+        return asked_data(X, Y, lengths, per, unit, like, labelled=pairs)
 
     with np.errstate(all="ignore"):
         try:
