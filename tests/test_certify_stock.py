@@ -390,7 +390,7 @@ def test_data_that_the_tokenizer_would_cut_otherwise_are_undecided(tmp_path: Pat
     rows = [["a", " cat"], ["the", " dog"]]
     folder = ml.memorize_as("gpt2", rows, storage="steps").save(tmp_path / "m")
     expect("proved", "", folder, rows)
-    expect("undecided", "cut into other tokens", folder, [["a", "the"], ["the", " dog"]])
+    expect("undecided", "split into other tokens", folder, [["a", "the"], ["the", " dog"]])
     words = ml.memorize_as("bert", [["[", "PAD", "]"]], [[0, 1, 2]], storage="steps")
     assert ml.certify(words, [["[", "PAD", "]"]], [[0, 1, 2]]).verdict == "proved"  # spaces stand between them
     chars = ml.memorize_as("bert", ["PAD", "[]"], [[0] * 3, [1] * 2], storage="steps")

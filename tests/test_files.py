@@ -441,7 +441,7 @@ def test_resume_takes_a_mended_file_and_no_other(site: Site, how: str) -> None:
     first, damaged = (site.folder / "shards" / name for name in ("s0.jsonl", "s1.jsonl"))
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-9])
-    with pytest.raises(ml.DataError, match=r"s1.jsonl .*When that is fixed, go on from what is done with resume=True"):
+    with pytest.raises(ml.DataError, match=r"s1.jsonl .*When that is fixed, continue with resume=True"):
         site.build()
     damaged.write_bytes(whole)
     if how == "mended":
@@ -454,7 +454,7 @@ def test_resume_takes_a_mended_file_and_no_other(site: Site, how: str) -> None:
         (site.folder / "shards" / "s9.jsonl").write_bytes(first.read_bytes())
     else:
         first.rename(site.folder / "shards" / "s1a.jsonl")
-    with pytest.raises(ml.DataError, match="start anew without resume"):
+    with pytest.raises(ml.DataError, match="start over without resume"):
         site.build(resume=True)
 
 
@@ -498,7 +498,7 @@ JOURNALS = {
     "[" * 100_000: "its journal cannot be read",
     '{"sizes": [1e999, 1, 1], "shards": []}': "sizes are not three whole numbers",
     '{"sizes": [1, 1, 1], "shards": [3]}': "shards are not a list of files",
-    '{"code": "other", "sizes": [1, 1, 1], "shards": []}': "another version of monolayer.*start anew without resume",
+    '{"code": "other", "sizes": [1, 1, 1], "shards": []}': "another version of monolayer.*start over without resume",
 }
 
 

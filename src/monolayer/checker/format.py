@@ -118,7 +118,7 @@ def _examine_files(config: Config, row: ReadoutRow) -> None:
     if script is not None:
         cut = named and isinstance(script, dict) and set(script) == {"unit", "window"}
         cut = cut and script["unit"] in ("words", "characters") and _is_count(script["window"], 1)
-        _demand(cut, "script does not say how to cut a text into named tokens")
+        _demand(cut, "script does not say how to split a text into named tokens")
     optional = {"memory.safetensors"} if reads_ids else set()
     _demand(listed <= set(files) <= listed | optional, f"files must be {sorted(listed)}")
 

@@ -73,7 +73,7 @@ def read_model(folder: str | os.PathLike[str]) -> Stored:
         where = "" if error.filename is None else f": {Path(error.filename).name}"
         raise ModelFileError(f"{folder} cannot be read as a model{where}: {error.strerror}") from None
     except ValueError as error:  # NUL or half of a surrogate pair in the path
-        raise ModelFileError(f"{str(folder)!r} is not a name of a folder: {error}") from None
+        raise ModelFileError(f"{str(folder)!r} is not the name of a folder: {error}") from None
 
 
 def _read_model(folder: Path) -> Stored:
@@ -211,7 +211,7 @@ def _several(files: dict[str, Any]) -> NamedArrays:
                 f"part {number} holds a bias that is not float64, or more of one of its tensors than of the others"
             )
     if any(key in held[0] for key in keys):
-        raise ModelFileError(f"{names[0]} holds steps, and so do the others: which of them count is not said")
+        raise ModelFileError(f"{names[0]} holds steps, and so do the others: it is unclear which of them count")
     try:
         parts = [[tensors[f"{key}.{number}"] for number, tensors in enumerate(held[1:], 1)] for key in keys]
         steps = {key: np.concatenate(part, axis=-1, dtype=np.float64) for key, part in zip(keys, parts, strict=True)}

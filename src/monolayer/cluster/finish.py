@@ -142,8 +142,8 @@ def _crowded(found: BuildState, count: int, rank: int | None) -> PrecisionError:
         way = f"rank={rank} would hold them, or rank='auto'"
     return PrecisionError(
         f"points with different labels fell closer together than {SLACK:g} rounding errors in "
-        f"{count:,} places. They are different points, not a contradiction: with rank 1 in float64 "
-        f"about {holds:,} points of this kind can be held, and there are {found.labelled:,}. {way[0].upper()}{way[1:]}"
+        f"{count:,} places. They are different points, not a contradiction: rank 1 in float64 can hold "
+        f"about {holds:,} points of this kind, and there are {found.labelled:,}. {way[0].upper()}{way[1:]}"
     )
 
 

@@ -199,14 +199,14 @@ def _resumed_journal(folder: Path, journal: JsonObject, out: Path) -> JsonFields
     now = json.loads(json.dumps(journal))
     if then.get("code") != now["code"]:
         raise DataError(
-            f"the build of {out} was begun by another version of monolayer, whose pieces are others: start anew "
+            f"the build of {out} was started by another version of monolayer, whose pieces differ: start over "
             "without resume"
         )
     for key in sorted({*then, *now} - {"shards", "sizes"}):
         if then.get(key) != now.get(key):
             raise DataError(
-                f"the build of {out} began with {key}={then.get(key)!r} and cannot go on with {key}={now.get(key)!r}: "
-                "resume with the same options, or start anew without resume"
+                f"the build of {out} began with {key}={then.get(key)!r} and cannot continue with "
+                f"{key}={now.get(key)!r}: resume with the same options, or start over without resume"
             )
     for number, (one, two) in enumerate(zip_longest(then["shards"], now["shards"])):
         # A file that was not read yet may have been fixed meanwhile.
@@ -214,7 +214,7 @@ def _resumed_journal(folder: Path, journal: JsonObject, out: Path) -> JsonFields
         if other or (one != two and (folder / f"encoded-{number:05}.facts").exists()):
             raise DataError(
                 f"{(two or one)['name']} is not file {number} that the build of {out} began with, or it was changed "
-                "since: start anew without resume"
+                "since: start over without resume"
             )
     return dict(then)
 

@@ -83,7 +83,7 @@ def write(
             check_config(config, config["digest"])
             check_tensors(config, names or {}, shapes_of(state))
         except ModelFileError as error:
-            raise DataError(f"this model has no place in the format, so it is not saved: {error}") from None
+            raise DataError(f"the format cannot store this model, so it was not saved: {error}") from None
         (scratch / CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return Path(folder)
 

@@ -73,7 +73,7 @@ FIELDS: dict[str, Check] = {
     "vocabulary": ((lambda value: _fits_names(value, "vocabulary")), _NAMES_OR_NULL),
     "unit": ((lambda value: value is None or value in get_args(Unit)), "null, characters, words or whole"),
     "classes": ((lambda value: _fits_names(value, "classes")), _NAMES_OR_NULL),
-    "script": (_script, "null, or how a text was cut: unit words or characters, and window"),
+    "script": (_script, "null, or how a text was split: unit words or characters, and window"),
     "grid": OBJECT_OR_NULL,
     "draw": OBJECT_OR_NULL,
     "summary": OBJECT_OR_NULL,
@@ -112,7 +112,7 @@ RULES: tuple[Rule, ...] = (
             or (c["vocabulary"] is not None and c["unit"] == "whole")
         ),
     ),
-    ("a text is cut into named tokens", lambda c: c["script"] is None or c["vocabulary"] == {"names": "vocabulary"}),
+    ("a text is split into named tokens", lambda c: c["script"] is None or c["vocabulary"] == {"names": "vocabulary"}),
     ("classes are named, reals are not", lambda c: (c["target"] == "classes") == (c["classes"] is not None)),
     ("scalar means reals with one label slot", lambda c: not c["scalar"] or (c["target"], c["labels"]) == ("reals", 1)),
     ("a causal model answers at tokens", lambda c: not c["causal"] or c["per"] == "token"),
@@ -220,7 +220,7 @@ def parse(name: str, content: bytes) -> JsonObject:
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{name} cannot be read as JSON: {error}") from None
     if type(value) is not dict:
-        raise ModelFileError(f"{name} holds no JSON object")
+        raise ModelFileError(f"{name} does not hold a JSON object")
     return value
 
 
@@ -230,7 +230,7 @@ def check_config(config: Config, digest: str) -> None:
         raise ModelFileError(f"{CONFIG} was not written by monolayer")
     if config.get("version") != VERSION or type(config["version"]) is not int:
         raise ModelFileError(
-            f"{CONFIG} has format version {config.get('version')!r}, and this monolayer reads version {VERSION} alone: "
+            f"{CONFIG} has format version {config.get('version')!r}, and this monolayer reads version {VERSION} only: "
             "build the model again, or use the monolayer that wrote it"
         )
     if config.get("digest") != digest:

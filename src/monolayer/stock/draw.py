@@ -139,7 +139,7 @@ class StockDraw:
         content = stored_draw(files)
         if content is None:
             raise ModelFileError(
-                f"{files.folder} has no draw to use again: config.json lacks {DRAW_KEY}, which memorize_as writes and "
+                f"{files.folder} has no draw to reuse: config.json lacks {DRAW_KEY}, which memorize_as writes and "
                 "save_pretrained keeps. Copy it from the config.json that the folder was made from, or memorize the "
                 "data anew"
             )

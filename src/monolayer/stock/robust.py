@@ -193,7 +193,7 @@ def _recovered(job: StockTask, stream: CellStream, dtype: str, old: NeuronWeight
     owner = number[group[len(words) :]]
     fires = old.W_1.any(axis=1)
     if (np.diff(owner[fires]) < 0).any() or (owner[fires] < 0).any():
-        raise DataError("the neurons of this folder are not those that its draw gives: memorize the data anew")
+        raise DataError("the neurons of this folder are not those that its draw gives: memorize the data again")
     stays = fires & ~np.isin(owner, ids)
     order = np.argsort(np.append(owner[stays], cell), kind="stable")
     return NeuronWeights(*(np.concatenate([one[stays], two])[order] for one, two in zip(old, block, strict=True)))
@@ -236,7 +236,7 @@ def covered_cells(
         short = f"; dtype='float32' holds slabs that are lost in {dtype}" if dtype != "float32" else ""
         raise PrecisionError(_closest(job, facts, found.worst, float(half.width.min()), stream.values.shape[1]) + short)
     if dtype != "float32":  # margins are a thousand roundings of float32 and more
-        report(f"asking every fact in {dtype}", 0.9)
+        report(f"testing every fact in {dtype}", 0.9)
         lost = misread_points(job, stream, half, label, dtype)
         if len(lost):
             raise PrecisionError(_lost(job, lost, len(label), dtype, stream.values.shape[1]))
