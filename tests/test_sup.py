@@ -252,7 +252,8 @@ def net_of(length: int, dim: int, cells: int, positions: bool, bends: Any = (), 
             f"{part}.knots": np.cumsum(random.uniform(0.1, 0.3, 6)),
             f"{part}.values": random.normal(size=6) - 1,
         }
-    stored: Any = SimpleNamespace(config={**config, "positions": positions}, tensors=tensors)
+    flags = {"positions": positions, "first_block": positions or length == 3}
+    stored: Any = SimpleNamespace(config={**config, **flags}, tensors=tensors)
     return Net(stored)
 
 
