@@ -213,6 +213,6 @@ def tables(results: Results) -> list[Table]:
 def limits(results: Results) -> str:
     return (
         "What one and two heads leave are estimates from random samples on a grid of temperatures; of two heads one "
-        f"averages. Networks are measured on {results['tested']:,} random sequences. Scalar tokens; the readout without a "
-        "first block solves for the other tokens by iteration and is no ReLU network."
+        f"averages. Networks are measured on {results['tested']:,} random sequences. Scalar tokens; the readout "
+        "without a first block solves for the other tokens by iteration and is no ReLU network."
     )
