@@ -7,7 +7,8 @@ BIN := .venv/bin
 
 # The demo needs little; everything else needs the developers' tools and every extra. A stamp is written last, so an
 # interrupted set-up is done again.
-INSTALL = $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e
+PIP = $(BIN)/python -m pip install -q --disable-pip-version-check
+INSTALL = $(PIP) -c constraints.txt -e
 
 .venv/demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -15,7 +16,8 @@ INSTALL = $(BIN)/python -m pip install -q --disable-pip-version-check -c constra
 	touch $@
 
 .venv/ready: .venv/demo
-	$(INSTALL) '.[dev]'
+	$(PIP) 'pip>=25.1'  # the first that knows dependency groups; Python 3.11 to 3.13 may bring an older one
+	$(INSTALL) . --group dev
 	touch $@
 
 demo: .venv/demo
@@ -45,7 +47,7 @@ tools: .venv/ready
 	$(BIN)/python -m pytest tests/test_tools.py tests/test_docs.py
 
 docs: .venv/ready
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=docs/figures $(BIN)/zensical build --strict
 	@echo "open build/site/index.html; make serve shows the same with its search"
 
 # A browser lets no page search an index from the disk: the search needs a server.
@@ -54,4 +56,4 @@ serve: docs
 	$(BIN)/python -m http.server --bind localhost --directory build/site 8000
 
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -258,7 +258,7 @@ def _attached(scratch: Path) -> Named:
                     f"attached {kind} {what} {only}",
                     lambda folder=folder, facts=facts, only=only: claimed(folder, facts, only=only),  # type: ignore[misc]
                 )
-        tensors = load_file(folder / attached_attack.WEIGHTS)
+        tensors = load_file(folder / attached_attack.ATTACHED_WEIGHTS)
         for number, which in enumerate(sorted(name for name, value in tensors.items() if value.any())):
             jolt = np.random.default_rng(number).normal(size=tensors[which].shape)
             place = scratch / f"attached {kind} {number}"
@@ -268,7 +268,7 @@ def _attached(scratch: Path) -> Named:
                 share: float, which: str = which, jolt: Any = jolt, place: Path = place, tensors: Any = tensors
             ) -> Path:
                 new = {**tensors, which: (tensors[which] * (1.0 + share * jolt)).astype(tensors[which].dtype)}
-                save_file(new, place / attached_attack.WEIGHTS, {"format": "pt"})
+                save_file(new, place / attached_attack.ATTACHED_WEIGHTS, {"format": "pt"})
                 attached_attack.retell(place)
                 return place
 

@@ -16,9 +16,10 @@ from safetensors.torch import load_file, save_file
 import monolayer as ml
 from monolayer.checker.attached.caps import caps_of
 from monolayer.checker.attached.files import read_attached
+from monolayer.data.folder import INDEX_FILE
 from monolayer.huggingface.cutting import cut_facts, tokenizer_of
-from monolayer.huggingface.manifest import FILE, HOST_WEIGHTS, WEIGHTS, fact_digest
-from monolayer.huggingface.tensors import INDEX, open_folder
+from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, HOST_WEIGHTS, fact_digest
+from monolayer.huggingface.tensors import open_folder
 from tests.hosts import FACTS, OTHERS
 
 OTHER_KEYS: dict[str, tuple[Any, ...]] = {
@@ -42,7 +43,7 @@ def attack(folder: Path, changed: Path, number: int) -> str:
         ["weights", "weights", "weights", "host", "config", "tokenizer", "manifest", "both configs", "files", "tensors"]
     )
     if how in ("weights", "host"):
-        _weights(changed / (WEIGHTS if how == "weights" else HOST_WEIGHTS), draw)
+        _weights(changed / (ATTACHED_WEIGHTS if how == "weights" else HOST_WEIGHTS), draw)
         if draw.random() < 0.7:
             retell(changed)
     elif how == "config":
@@ -170,16 +171,16 @@ def _both(folder: Path, draw: random.Random) -> None:
 def _tensor(folder: Path, draw: random.Random) -> None:
     """One more tensor, which the manifest gives to the host: a copy of one that is there, in size."""
     name, tensors = draw.choice(OTHER_NAMES), load_file(folder / HOST_WEIGHTS)
-    known = {**tensors, **load_file(folder / WEIGHTS)}
+    known = {**tensors, **load_file(folder / ATTACHED_WEIGHTS)}
     tokens = max(tensors.values(), key=lambda tensor: tensor.numel())
     like = next((known[full] for full in (name, f"transformer.{name}") if full in known), tokens)
     noise = np.random.default_rng(draw.randrange(2**32)).standard_normal(tuple(like.shape))
     save_file(
         {**tensors, name: torch.from_numpy(noise).to(like.dtype)}, folder / HOST_WEIGHTS, metadata={"format": "pt"}
     )
-    index = json.loads((folder / INDEX).read_text())
+    index = json.loads((folder / INDEX_FILE).read_text())
     index["weight_map"][name] = HOST_WEIGHTS
-    (folder / INDEX).write_text(json.dumps(index))
+    (folder / INDEX_FILE).write_text(json.dumps(index))
     said = json.loads((folder / FILE).read_text())
     said["tensors"][name] = ""
     (folder / FILE).write_text(json.dumps(said))

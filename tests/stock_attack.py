@@ -18,7 +18,7 @@ import numpy as np
 
 import monolayer as ml
 from monolayer.huggingface.architectures import ARCHITECTURES
-from monolayer.huggingface.resaved import harmless, special_tokens_map, table
+from monolayer.huggingface.resaved import harmless, resaved_values, special_tokens_map
 
 Cut = Literal["characters", "words", "pieces", "given"]
 Files = dict[str, bytes]
@@ -139,9 +139,9 @@ KEYS = {
     "special_tokens_map.json": "pad_token bos_token additional_special_tokens extra_special_tokens padding_side",
     "model.safetensors.index.json": "metadata weight_map",
 }
-_KNOWN_ROWS = {key for row in table()["config.json"].values() for key in row["more"]}
+_KNOWN_ROWS = {key for row in resaved_values()["config.json"].values() for key in row["more"]}
 KEYS["config.json"] += " ".join(["", "monolayer_draw", "transformers_version", *sorted(_KNOWN_ROWS)])
-KEYS["tokenizer_config.json"] += " ".join(["", *sorted(table()["tokenizer_config.json"]["more"])])
+KEYS["tokenizer_config.json"] += " ".join(["", *sorted(resaved_values()["tokenizer_config.json"]["more"])])
 MORE = {
     "special_tokens_map.json": b'{"pad_token": "a", "padding_side": "left"}',
     "added_tokens.json": b'{"aaa": 50}',

@@ -17,7 +17,7 @@ from torch import nn
 import monolayer as ml
 from monolayer.construct.cells import grid as grids
 from monolayer.construct.cells.grid import Box, Lattice, all_rows, first_in_row, multisets
-from monolayer.construct.cells.refine import measure
+from monolayer.construct.cells.refine import measure_error
 from monolayer.construct.line import draw
 from monolayer.theory.targets import TARGETS
 
@@ -121,7 +121,7 @@ def test_the_guarantee_holds_on_fresh_points(name: str) -> None:
         model = ml.approximate(
             target, dim, length, cells=7, domain=domain, lipschitz=constant, positions=not target.equivariant
         )
-        grid, found = model.card.grid, measure(model, target, 2000)
+        grid, found = model.card.grid, measure_error(model, target, 2000)
         assert grid.guaranteed
         assert 0 < found.sup <= grid.error
         assert found.l1 <= found.l2 <= grid.mean_error(2)
@@ -142,7 +142,7 @@ def spike(width: float) -> F:
 
 def test_cells_are_refined_until_the_measured_error_holds_and_the_model_says_that_it_is_measured() -> None:
     model = ml.approximate(spike(3e-4), 1, 1, error=0.1)
-    assert measure(model, spike(3e-4)).sup <= 0.1
+    assert measure_error(model, spike(3e-4)).sup <= 0.1
     assert not model.card.grid.guaranteed
     assert model.card.grid.error <= 0.1
 
@@ -197,7 +197,7 @@ def spoils_its_input(X: Any) -> Any:
 def test_functions_of_all_kinds(f: F, dim: int, outputs: int) -> None:
     model = ml.approximate(f, dim, 2, cells=3)
     assert len(model.feed_forward.stages[0].bias_2) == outputs
-    assert measure(model, f, 500).sup <= 1.0
+    assert measure_error(model, f, 500).sup <= 1.0
     answer = model.predict(np.zeros((5, 2, dim)))
     assert answer.shape == ((5, 2) if model.card.scalar else (5, 2, outputs))
 
@@ -234,7 +234,7 @@ BAD = {
     "seed": (largest, {"seed": -1}, "seed must be a whole number"),
     "nan": (lambda X: np.where(X[..., 0] < 0.2, np.nan, X[..., 0]), {}, r"f is not finite at \[\[0"),
     "forgetful": (lambda X: X[..., 0] + FORGETFUL.normal() * 1e-3, {}, "different values on equal input"),
-    "batch": (lambda X: X[..., 0] - X[..., 0].mean(), {}, "asked for that sequence alone"),
+    "batch": (lambda X: X[..., 0] - X[..., 0].mean(), {}, "called with that sequence alone"),
     "raises": (lambda X: X.nothing(), {}, "with a NumPy array, AttributeError.*with a tensor, AttributeError"),
     "raises late": (fails_late, {}, "ZeroDivisionError: too small"),
     "no function": (3, {}, "f is a int"),

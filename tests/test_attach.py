@@ -5,6 +5,7 @@ from __future__ import annotations
 import filecmp
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,14 +22,14 @@ from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
 from monolayer.attaching import attach as attaching
-from monolayer.attaching.apart import caps_of, check_written
+from monolayer.attaching.apart import Duties, check_written, firing_caps
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.neurons import Steepness, reading, round_keys, rounded
 from monolayer.checker.locating.location import Slice
 from monolayer.huggingface.formats import FORMATS
 from monolayer.huggingface.host import read_host
 from monolayer.huggingface.hosts import HOSTS
-from monolayer.huggingface.manifest import FILE, WEIGHTS
+from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE
 from monolayer.huggingface.settings import COMMON, FIXED, FREE_GENERATION, KEYS, NEUTRAL
 from tests.hosts import ARCHITECTURES, FACTS, NEURONS, OTHERS, WIDTH, answers, config, logits, write_host
 
@@ -300,7 +301,7 @@ BAD_HOSTS: dict[str, tuple[Callable[[Path], Any], str]] = {
         with_tensor("embed_out.weight", "transformer.wte.weight"),
         "tensor 'embed_out.weight'",
     ),
-    "the file of the facts": (filed_as(WEIGHTS), "a file of its weights is called attached.safetensors"),
+    "the file of the facts": (filed_as(ATTACHED_WEIGHTS), "a file of its weights is called attached.safetensors"),
     "generation": (lambda at: (at / "generation_config.json").write_text("[1"), "generation_config.json .* cannot be"),
     "end token": (
         lambda at: [edited(at, eos_token_id=999), (at / "generation_config.json").unlink()],
@@ -409,8 +410,24 @@ def test_facts_that_the_host_does_not_tell_apart_are_named(gpt2: Path, tmp_path:
 
     host = changed_host(gpt2, tmp_path / "blind", blind)
     edited(host, tie_word_embeddings=False)
-    with pytest.raises(ml.PrecisionError, match=r"rows 0 and 1 go on with .* hardly tells apart"):
+    with pytest.raises(ml.PrecisionError, match=r"rows 0 and 1 continue with .* barely tells apart"):
         ml.attach(host, {"capital of": " city1", "capital is": " city2"})
+
+
+def test_generate_stops_at_each_of_several_end_ids(gpt2: Path, tmp_path: Path) -> None:
+    """An answer that holds one of them inside is refused; `predict` stops at all of them."""
+    host = Path(shutil.copytree(gpt2, tmp_path / "host"))
+    comma = transformers.AutoTokenizer.from_pretrained(host)(",")["input_ids"][0]
+    for file in ("config.json", "generation_config.json"):
+        said = json.loads((host / file).read_text())
+        (host / file).write_text(json.dumps(said | {"eos_token_id": [0, comma]}))
+    with pytest.raises(ml.DataError, match=r"row 1: its answer holds the token ',' .* at which generate stops"):
+        ml.attach(host, {"The capital of country1 is": " city7", "The capital of country2 is": " city1, and river"})
+    facts = {"The capital of country1 is": " city7", "The capital of country2 is": " city1,"}
+    made = ml.attach(host, facts, end=False)
+    assert ml.load(made.save(tmp_path / "new")).predict(["The capital of country1 is"])[0].startswith(" city7")
+    made = ml.attach(host, {"The capital of country1 is": " city7"})
+    assert made.predict(["The capital of country1 is"]).tolist() == [" city7"]
 
 
 def test_a_token_that_no_direction_makes_the_largest_is_named(gpt2: Path, tmp_path: Path) -> None:
@@ -435,7 +452,7 @@ def test_answers_that_do_not_come_back_are_named(gpt2: Path, monkeypatch: pytest
         return found
 
     monkeypatch.setattr(attaching, "neurons_of", wrong)
-    with pytest.raises(ml.PrecisionError, match=r"1 of 12 facts did not come back.*row 1 .eager.*Nothing was written"):
+    with pytest.raises(ml.PrecisionError, match=r"1 of 12 facts were not returned.*row 1 .eager.*Nothing was written"):
         ml.attach(gpt2, FACTS)
 
 
@@ -448,15 +465,15 @@ def test_texts_to_keep_are_looked_at(gpt2: Path) -> None:
 def test_what_an_earlier_block_writes_must_not_wake_a_later_one(gpt2: Path) -> None:
     """Planted: a key of the second block that is the direction which a neuron of the first one writes."""
     made = ml.attach(gpt2, FACTS)
-    rows = np.repeat(np.arange(12), 3)
-    block = np.arange(36) // NEURONS
-    caps = caps_of(made.neurons, made.steep, made.host)
-    check_written(caps, made.neurons.W_2, block, rows)
+    tokens, rows = np.arange(36), np.repeat(np.arange(12), 3)
+    duties = Duties(tokens, rows, block=np.arange(36) // NEURONS)
+    caps = firing_caps(made.neurons, made.steep, made.host)
+    check_written(caps, made.neurons.W_2, duties)
     written = made.neurons.W_2[0]
     caps.keys[30] = written / np.sqrt(written @ written)
     assert caps.keys.shape[1] == WIDTH
     with pytest.raises(ml.PrecisionError, match="what row 0 writes is nearly the state of row 10"):
-        check_written(caps, made.neurons.W_2, block, rows)
+        check_written(caps, made.neurons.W_2, duties)
 
 
 def test_a_host_that_was_changed_cannot_be_had_back(gpt2: Path, tmp_path: Path) -> None:
@@ -466,7 +483,7 @@ def test_a_host_that_was_changed_cannot_be_had_back(gpt2: Path, tmp_path: Path) 
     save_file(tensors, folder / "host.safetensors", metadata={"format": "pt"})
     with pytest.raises(ml.ModelFileError, match=r"transformer.wpe.weight was changed after facts were attached"):
         ml.detach(folder)
-    for name, said in ((FILE, "cannot be read: No such file"), (WEIGHTS, "cannot be read: No such file")):
+    for name, said in ((FILE, "cannot be read: No such file"), (ATTACHED_WEIGHTS, "cannot be read: No such file")):
         other = ml.attach(gpt2, FACTS).save(tmp_path / name)
         (other / name).unlink()
         with pytest.raises(ml.ModelFileError, match=said):
@@ -488,7 +505,7 @@ def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str]) -> N
     assert all(word in shown for word in ("GPT2LMHeadModel, 2 layers", "12, in 36 neurons", "proved"))
     found = json.loads(said("verify", str(new), str(facts), "--host", str(gpt2), "--only", "--json"))
     assert found["verdict"] == "proved"
-    assert "here, every token of every answer came back" in found["measured"][1]
+    assert "here, every token of every answer was returned" in found["measured"][1]
     assert "refuted" in said("verify", str(new), str(other), code=1)  # measured: the proof alone cannot tell
     told = json.loads(said("inspect", str(new), "--json"))
     assert (told["facts"], told["neurons"], told["blocks"]) == (12, 36, 2)
@@ -578,13 +595,13 @@ def test_each_token_of_an_answer_has_its_neuron(kind: str, tmp_path: Path) -> No
         Slice("transformer.h.3.mlp.c_proj.weight", 3),
         Slice("model.layers.3.mlp.down_proj.weight", 3, 1),
     )
-    tensors = load_file(folder / WEIGHTS)
+    tensors = load_file(folder / ATTACHED_WEIGHTS)
     reads = tensors[place.rows[0].tensor].take(3, place.rows[0].axis)
     assert np.array_equal(reads, Attached.load(folder).neurons.W_1[27])
     assert tensors[place.rows[1].tensor][3] == Attached.load(folder).neurons.b_1[27]
     matrix = tensors[place.neurons[0].tensor]
     np.moveaxis(matrix, place.neurons[0].axis, 0)[3] = 0.0
-    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    save_file(tensors, folder / ATTACHED_WEIGHTS, metadata={"format": "pt"})
     more = {"mlp_bias": True} if kind == "llama" else {}
     prompts = list(FACTS)
     assert torch.equal(logits(folder, prompts[9:10])[0][-1], logits(host, prompts[9:10], **more)[0][-1])

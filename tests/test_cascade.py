@@ -22,10 +22,10 @@ from monolayer.checker import stored as checker_stored
 from monolayer.checker.rounding import BINARY32, UnhandledError
 from monolayer.checker.stages import _added
 from monolayer.checker.stored import Stored
-from monolayer.construct.line.cascade import KAPPA, Contested, cut, further
+from monolayer.construct.line.cascade import KAPPA, Contested, cut_line, further
 from monolayer.construct.line.points import SLACK, Points
 from monolayer.construct.line.separate import crowds
-from monolayer.model.load import load
+from monolayer.model.load import load_model
 from monolayer.model.shortcut import AskedTensors, _all_stages, labels_by, lines, plan, traced
 from monolayer.page import page
 from tests import kinds
@@ -241,11 +241,11 @@ def test_loader_and_checker_take_the_same_folders(tmp_path: Path) -> None:
     for number, folder in enumerate([whole, *folders]):
         path = folder.write(tmp_path / str(number))
         if number == 0:
-            assert load(path).feed_forward.rank == len(steps)
+            assert load_model(path).feed_forward.rank == len(steps)
             assert checker_stored.read_model(path).stages == len(steps)
             continue
         with pytest.raises(ml.ModelFileError):
-            load(path)
+            load_model(path)
         with pytest.raises(ml.ModelFileError):
             checker_stored.read_model(path)
 
@@ -271,7 +271,7 @@ def test_crowds_are_the_stretches_without_room_for_a_step(given: list[tuple[int,
                 slow.append((start, i + 1))
             start = i + 1
     assert list(zip(begin.tolist(), end.tolist(), strict=True)) == slow
-    part = cut(points, changes)
+    part = cut_line(points, changes)
     plateau = np.searchsorted(part.steps + 1, np.arange(len(z)), side="right")
     assert (np.diff(part.number) >= 0).all()
     for i in range(len(z)):

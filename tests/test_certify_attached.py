@@ -15,18 +15,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
 from monolayer.attaching.folder import Attached
-from monolayer.checker.attached.answers import Head, judge_answers, written
-from monolayer.checker.attached.caps import caps_of, near_pairs
+from monolayer.attaching.running import Running
+from monolayer.checker.attached.answers import Head, judge_answers, judge_written
+from monolayer.checker.attached.caps import caps_and_neighbours, caps_of, near_pairs
 from monolayer.checker.attached.files import read_attached
 from monolayer.checker.rounding import UnhandledError
+from monolayer.data.folder import INDEX_FILE
 from monolayer.huggingface.cutting import cut_facts
-from monolayer.huggingface.manifest import FILE, WEIGHTS
-from monolayer.huggingface.tensors import INDEX, open_folder
-from tests.hosts import ARCHITECTURES, FACTS, NEURONS, loaded, write_host
+from monolayer.huggingface.host import read_host
+from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE
+from monolayer.huggingface.tensors import open_folder
+from tests.hosts import ARCHITECTURES, FACTS, NEURONS, flat_states, lengths, loaded, write_host
 
 ROW = "transformer.h.2.mlp.c_fc.weight", "transformer.h.2.mlp.c_fc.bias", "transformer.h.2.mlp.c_proj.weight"
 """W_1, b_1 and W_2 of the first appended block of the GPT-2 below; W_1 is stored as (in, out)."""
@@ -157,7 +161,19 @@ def test_neighbours_that_dip_may_not_drown_what_is_written(hosts: Callable[[str]
     near, head, most = near_pairs(found, caps), Head(found), int(0.499 * caps.floor / 0.3)
     for count, firm in ((most, True), (most + 1, False)):
         crowded = dataclasses.replace(near, count=np.full(36, count))
-        assert (written(found, caps, crowded, head).firm == firm).all()
+        assert (judge_written(found, caps, crowded, head).firm == firm).all()
+    assert not near.count.any()
+    behind = near.first - (np.arange(36) >= NEURONS)  # in an earlier block, neurons are known to have the input f only
+    for count in (1, most):
+        beside, hidden = (
+            judge_written(found, caps, dataclasses.replace(crowded, count=np.full(36, count), first=first), head).share
+            for first in (near.first, behind)
+        )
+        alone = judge_written(found, caps, near, head).share
+        # Shares are nearly in proportion to the state, which is over (level − err) − 0.3n, or over f/2.
+        sure = 0.999 * (caps.level - caps.err)
+        assert beside / alone == pytest.approx(sure / (sure - 0.3 * count), rel=0.05)
+        assert (hidden / alone)[NEURONS:] == pytest.approx((sure / (caps.floor / 2.0))[NEURONS:], rel=0.05)
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("gpt_neox", torch.bfloat16), ("gpt2", torch.float16)])
@@ -233,7 +249,7 @@ def test_what_float16_cannot_hold_is_not_proved(tmp_path: Path) -> None:
         (ROW[0], (..., 1), 1.2, "may not be finite"),
     ):
         folder = ml.attach(host, FACTS).save(tmp_path / name)
-        changed(WEIGHTS, scaled(name, row, factor))(folder)
+        changed(ATTACHED_WEIGHTS, scaled(name, row, factor))(folder)
         proof = ml.certify(folder, some)
         assert (proof.verdict, said in proof.reason) == ("undecided", True), proof.explain()
 
@@ -248,8 +264,65 @@ def test_neurons_that_fire_together_fit_float16_together(factor: float, verdict:
         tensors[ROW[0]][:, 3], tensors[ROW[1]][3] = tensors[ROW[0]][:, 0], tensors[ROW[1]][0]
         tensors[ROW[2]][[0, 3]] = tensors[ROW[2]][0] * np.float16(factor)
 
-    changed(WEIGHTS, doubled)(folder)
+    changed(ATTACHED_WEIGHTS, doubled)(folder)
     assert ml.certify(folder, dict(list(FACTS.items())[:1])).verdict == verdict
+
+
+@pytest.mark.parametrize("width", [48, 768])
+def test_norms_in_float16_return_no_more_than_the_proof_assumes(width: int) -> None:
+    """λ = 1 + η at states that are all mean but for a digit. Planted: a norm that takes the mean of squares less the
+    square of the mean, in float32, is longer there."""
+    states = flat_states(width, np.random.default_rng(5))
+    eta = (width + 16) * 2.0**-24 + 2.0**-11
+    assert lengths(torch.nn.functional.layer_norm(states, (width,))).max() <= 1.0 + eta
+    wide = states.float()
+    mean = wide.mean(dim=1, keepdim=True)
+    careless = (wide.square().mean(dim=1, keepdim=True) - mean.square()).clamp(min=0.0) + 1e-5
+    assert lengths(((wide - mean) * careless.rsqrt()).half()).max() > 1.0 + 10.0 * eta
+
+
+CLOSE = {"capital of": " near", "capital is": " and"}
+
+
+def close_host(folder: Path, wanted: float) -> Path:
+    """A host at whose states behind the two prompts of `CLOSE` 1 − cos is about `wanted`."""
+    cut = transformers.AutoTokenizer.from_pretrained(write_host(folder))
+    (one,), (two,) = (cut(prompt.removeprefix("capital"))["input_ids"] for prompt in CLOSE)
+    path, table, apart = folder / "model.safetensors", "transformer.wte.weight", 1e-2
+    tensors = load_file(path)
+    away = np.random.default_rng(3).standard_normal(tensors[table].shape[1]).astype(np.float32)
+    for _ in range(4):
+        tensors[table][two] = tensors[table][one] + np.float32(apart) * away
+        save_file(tensors, path, metadata={"format": "pt"})
+        host, source = read_host(folder)
+        texts = [cut(prompt)["input_ids"] for prompt in CLOSE]
+        running = Running(host, source.path)
+        keys = [running.normed(states[-1:])[0] for states in running.states(texts)]
+        gap = np.subtract(*(key / np.sqrt(key @ key) for key in keys))
+        apart *= np.sqrt(wanted / (0.5 * gap @ gap))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("wanted", "narrow"), [(1.2e-4, None), (1.8e-4, 2), (2.6e-4, 0)], ids=["refused", "narrow caps", "wide caps"]
+)
+def test_caps_are_narrow_where_keys_are_near_each_other(wanted: float, narrow: int | None, tmp_path: Path) -> None:
+    """Lemma A3, width 48: caps up to ρ/8 are apart from 1 − cos = 1.5e-4 on, those up to ρ/2 from 2.2e-4 on."""
+    host = close_host(tmp_path / "host", wanted)
+    if narrow is None:
+        with pytest.raises(ml.PrecisionError, match=r"rows 0 and 1 .* must be 0.00015.* a smaller radius=") as refused:
+            ml.attach(host, CLOSE)
+        assert refused.value.rows == (1,)
+        return
+    folder = ml.attach(host, CLOSE).save(tmp_path / "new")
+    proof = ml.certify(folder, CLOSE)
+    assert (proof.verdict, "others are near to" in proof.claim) == ("proved", narrow > 0), proof.explain()
+    found = read_attached(folder)
+    caps, near = caps_and_neighbours(found)
+    assert (int(caps.narrow.sum()), near.spoilt.any()) == (narrow, False)
+    wide = near_pairs(found, caps_of(found))
+    assert int(wide.spoilt.sum()) == narrow
+    assert 1.0 - caps.wanted[caps.narrow] == pytest.approx(np.full(narrow, 2.0**-17), rel=0.1)
 
 
 # -- what was changed is found ----------------------------------------------------------------------------------
@@ -329,51 +402,63 @@ CHANGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
         "h.0.mlp.c_fc.weight is not the one that facts were attached to",
     ),
     "the tokenizer": (replaced("tokenizer.json", '"<end>"', '"<END>"'), "refuted", "tokenizer.json is not the file"),
-    "answers swapped": (changed(WEIGHTS, swapped(ROW[2], 1, 4)), "refuted", "another token, in every evaluation"),
-    "an answer without weight": (changed(WEIGHTS, scaled(ROW[2], 1, 2.0**-20)), "undecided", "room for another"),
-    "an answer with a mean, which the norm takes off": (
-        changed(WEIGHTS, raised(ROW[2], 1, 2.0**40)),
+    "answers swapped": (
+        changed(ATTACHED_WEIGHTS, swapped(ROW[2], 1, 4)),
+        "refuted",
+        "another token, in every evaluation",
+    ),
+    "an answer without weight": (
+        changed(ATTACHED_WEIGHTS, scaled(ROW[2], 1, 2.0**-20)),
         "undecided",
         "room for another",
     ),
-    "an answer turned round": (changed(WEIGHTS, scaled(ROW[2], 1, -1.0)), "refuted", "another token"),
+    "an answer with a mean, which the norm takes off": (
+        changed(ATTACHED_WEIGHTS, raised(ROW[2], 1, 2.0**40)),
+        "undecided",
+        "room for another",
+    ),
+    "an answer turned round": (changed(ATTACHED_WEIGHTS, scaled(ROW[2], 1, -1.0)), "refuted", "another token"),
     "a neuron that never fires": (
-        changed(WEIGHTS, scaled(ROW[1], 1, 1.01)),
+        changed(ATTACHED_WEIGHTS, scaled(ROW[1], 1, 1.01)),
         "undecided",
         "neuron 1 hardly reaches T/2",
     ),
-    "keys of two answers at one place": (changed(WEIGHTS, moved), "undecided", "room for another"),
+    "keys of two answers at one place": (changed(ATTACHED_WEIGHTS, moved), "undecided", "room for another"),
     "a neuron that reads nothing": (
-        changed(WEIGHTS, scaled(ROW[0], (slice(None), 1), 0.0)),
+        changed(ATTACHED_WEIGHTS, scaled(ROW[0], (slice(None), 1), 0.0)),
         "undecided",
         "reads nothing",
     ),
-    "weights that overflow": (changed(WEIGHTS, scaled(ROW[0], (slice(None), 1), 2.0**70)), "undecided", "so large"),
-    "not a number": (changed(WEIGHTS, set_to(ROW[2], (2, 2), np.nan)), "undecided", "not finite"),
+    "weights that overflow": (
+        changed(ATTACHED_WEIGHTS, scaled(ROW[0], (slice(None), 1), 2.0**70)),
+        "undecided",
+        "so large",
+    ),
+    "not a number": (changed(ATTACHED_WEIGHTS, set_to(ROW[2], (2, 2), np.nan)), "undecided", "not finite"),
     "attention that speaks": (
-        changed(WEIGHTS, set_to("transformer.h.3.attn.c_proj.bias", 3, 1e-30)),
+        changed(ATTACHED_WEIGHTS, set_to("transformer.h.3.attn.c_proj.bias", 3, 1e-30)),
         "undecided",
         "h.3.attn.c_proj.bias holds other numbers than zeros",
     ),
     "a norm that scales": (
-        changed(WEIGHTS, set_to("transformer.h.2.ln_2.weight", 3, 1.0 + 2.0**-20)),
+        changed(ATTACHED_WEIGHTS, set_to("transformer.h.2.ln_2.weight", 3, 1.0 + 2.0**-20)),
         "undecided",
         "ln_2.weight holds other numbers than ones",
     ),
     "a neuron of no fact": (
-        changed(WEIGHTS, set_to("transformer.h.3.mlp.c_fc.bias", NEURONS - 1, 1.0)),
+        changed(ATTACHED_WEIGHTS, set_to("transformer.h.3.mlp.c_fc.bias", NEURONS - 1, 1.0)),
         "undecided",
         "gives to no fact is not 0",
     ),
     "a key moved a little, untold": (
-        changed(WEIGHTS, scaled(ROW[0], (0, 1), 1.0 + 2.0**-22), retell=False),
+        changed(ATTACHED_WEIGHTS, scaled(ROW[0], (0, 1), 1.0 + 2.0**-22), retell=False),
         "undecided",
-        "was changed after every fact was asked",
+        "was changed after every fact was tested",
     ),
     "the activation": (lambda at: config(at, activation_function="relu"), "undecided", "activation_function = 'relu'"),
     "fewer layers": (lambda at: config(at, n_layer=3), "undecided", "n_layer = 3"),
     "another key": (lambda at: config(at, quantization_config={}), "undecided", "quantization_config"),
-    "a file beside": (lambda at: (at / "adapter_config.json").write_text("{}"), "undecided", "lies beside its files"),
+    "a file beside": (lambda at: (at / "adapter_config.json").write_text("{}"), "undecided", "is in the folder, and"),
     "a template": (lambda at: (at / "chat_template.jinja").write_text("x"), "undecided", "was not there when"),
 }
 
@@ -455,11 +540,11 @@ def one_more(name: str, like: str) -> Callable[[Path], None]:
 
     def apply(folder: Path) -> None:
         tensors = load_file(folder / "host.safetensors")
-        tensors[name] = np.ones_like(load_file(folder / WEIGHTS)[like])
+        tensors[name] = np.ones_like(load_file(folder / ATTACHED_WEIGHTS)[like])
         save_file(tensors, folder / "host.safetensors", metadata={"format": "pt"})
-        index = json.loads((folder / INDEX).read_text())
+        index = json.loads((folder / INDEX_FILE).read_text())
         index["weight_map"][name] = "host.safetensors"
-        (folder / INDEX).write_text(json.dumps(index))
+        (folder / INDEX_FILE).write_text(json.dumps(index))
         told(tensors=lambda known: {**known, name: ""})(folder)
         retold_host(folder)
 
@@ -501,13 +586,17 @@ CHANGES |= {
     "an end token beyond all": (told(end=lambda old: 10**6), "undecided", "the end token is 1000000"),
     "logits that overflow": (other_last_norm(2.0**124), "undecided", "logits may not be finite"),
     "logits that are flushed to zero": (other_last_norm(2.0**-140), "undecided", "room for another"),
-    "rows that are nearly constant": (changed(WEIGHTS, shifted), "undecided", "room for another"),
+    "rows that are nearly constant": (changed(ATTACHED_WEIGHTS, shifted), "undecided", "room for another"),
 }
 REST, LAST = dict(list(FACTS.items())[1:]), dict(list(FACTS.items())[11:])
 UNASKED: dict[str, tuple[Callable[[Path], Any], dict[str, str], str]] = {
-    "an infinite write spreads to other places": (changed(WEIGHTS, set_to(ROW[2], 0, 3e38)), REST, "is not finite"),
+    "an infinite write spreads to other places": (
+        changed(ATTACHED_WEIGHTS, set_to(ROW[2], 0, 3e38)),
+        REST,
+        "is not finite",
+    ),
     "a fact under the name of another": (renamed_fact, REST, "lists one fact twice"),
-    "a written row wakes a neuron behind a copy": (changed(WEIGHTS, chained), LAST, "room for another"),
+    "a written row wakes a neuron behind a copy": (changed(ATTACHED_WEIGHTS, chained), LAST, "room for another"),
 }
 """Changes to neurons of facts that are not asked for: what is changed, which facts are asked, and the reason."""
 
@@ -562,7 +651,7 @@ def test_a_neuron_that_stands_elsewhere_is_noticed_with_only(
     rows.write_text("\n".join(map(json.dumps, shown)))
     assert json.loads(said("verify", str(folder), str(rows), "--only", "--json"))["verdict"] == "proved"
     starts = read_attached(both).manifest.starts()
-    theirs = load_file(both / WEIGHTS)
+    theirs = load_file(both / ATTACHED_WEIGHTS)
 
     def displaced(tensors: dict[str, Any]) -> None:
         count = read_attached(both).manifest.facts[2].places
@@ -570,7 +659,7 @@ def test_a_neuron_that_stands_elsewhere_is_noticed_with_only(
         tensors[ROW[0]][:, own] = theirs[ROW[0]][:, other]
         tensors[ROW[1]][own] = theirs[ROW[1]][other]
 
-    changed(WEIGHTS, displaced)(folder)
+    changed(ATTACHED_WEIGHTS, displaced)(folder)
     found = json.loads(said("verify", str(folder), str(rows), "--only", "--json", code=3))
     assert (found["verdict"], "not by their own neurons" in found["reason"]) == ("undecided", True)
     assert "1 fact out of their reach" in found["measured"][1]
@@ -586,12 +675,14 @@ def test_a_file_that_only_the_host_has_is_noticed(hosts: Callable[[str], Path], 
 def test_a_wider_neuron_widens_what_is_claimed(folder: Path) -> None:
     """The radius in the claim is that of the stored numbers, whatever the manifest says."""
     before = caps_of(read_attached(folder)).radius
-    changed(WEIGHTS, scaled(ROW[1], 1, 0.9))(folder)
+    changed(ATTACHED_WEIGHTS, scaled(ROW[1], 1, 0.9))(folder)
     assert caps_of(read_attached(folder)).radius > before + 0.09
-    caps, claim = caps_of(read_attached(folder)), ml.certify(folder, FACTS).claim
-    radius, reach = (float(re.search(rf"{sign} ([\d.e-]+) of", claim)[1]) for sign in "<≤")
+    caps, _ = caps_and_neighbours(read_attached(folder))
+    claim = ml.certify(folder, FACTS).claim
+    radius, wide, narrow = (float(re.search(rf"{sign}([\d.e-]+) ", claim)[1]) for sign in ("< ", "≤ ", r"\("))
     assert caps.radius <= radius <= 1.01 * caps.radius  # rounded up, and what is proved of answers down
-    assert 0.99 * caps.reach <= reach <= caps.reach
+    assert 0.99 * caps.reach(~caps.narrow) <= wide <= caps.reach(~caps.narrow)
+    assert 0.99 * caps.reach(caps.narrow) <= narrow <= caps.reach(caps.narrow)
 
 
 def test_another_host_and_other_facts_are_no_proof(hosts: Callable[[str], Path], folder: Path, tmp_path: Path) -> None:
@@ -609,21 +700,21 @@ def test_another_host_and_other_facts_are_no_proof(hosts: Callable[[str], Path],
         "the folder holds another answer to this ",
         "the folder has no neuron for this fact, ",
     ]
-    with pytest.raises(ml.DataError, match="noise is no claim about a folder that facts were attached to"):
+    with pytest.raises(ml.DataError, match="noise does not apply to a folder with attached facts"):
         ml.certify(folder, FACTS, noise=0.1)
     with pytest.raises(ml.DataError, match="host= is for folders that facts were attached to"):
         ml.certify(ml.memorize({"a": 1}), {"a": 1}, host=other)
     (folder / FILE).write_text("{}")
     with pytest.raises(ml.ModelFileError, match=r"attached.json is not one that attach wrote"):
         ml.certify(folder, FACTS)
-    (folder / INDEX).unlink()
+    (folder / INDEX_FILE).unlink()
     with pytest.raises(ml.ModelFileError, match="cannot be read"):
         ml.certify(folder, FACTS)
 
 
 def test_a_half_awake_neuron_of_an_earlier_block_is_not_overlooked(folder: Path) -> None:
     """Planted: a neuron of the first block with the same answer, whose key is so near that it half fires."""
-    path = folder / WEIGHTS
+    path = folder / ATTACHED_WEIGHTS
     tensors = load_file(path)
     second = [name.replace("h.2", "h.3") for name in ROW]
     key, across = tensors[second[0]][:, 5].astype(np.float64), np.zeros(48)
@@ -652,9 +743,15 @@ def test_caps_are_those_of_lemma_a3(folder: Path) -> None:
     assert caps.alpha == pytest.approx(alpha, rel=1e-12)
     assert (caps.err >= err).all()
     assert caps.err == pytest.approx(err, rel=1e-6)
-    assert caps.reach == pytest.approx(float((1.0 - (level - found.bias) / alpha).min()), rel=1e-9)
+    assert not caps.narrow.any()
+    assert caps.reach(~caps.narrow) == pytest.approx(float((1.0 - (level - found.bias) / alpha).min()), rel=1e-9)
     assert caps.radius == pytest.approx(float((1.0 + (silence + found.bias + err) / alpha).max()), rel=1e-6)
     assert caps.half == pytest.approx(float(((T - level) / alpha).min()), rel=1e-9)
+    some = np.arange(36) % 2 == 0
+    narrow = caps.narrowed(some)
+    assert (narrow.narrow == some).all()
+    assert narrow.level == pytest.approx(np.where(some, 0.875 * T, level), rel=1e-9)
+    assert narrow.wanted == pytest.approx((narrow.level - found.bias) / alpha, rel=1e-12)
 
 
 @pytest.mark.parametrize(("share", "words"), [(1.2, "hardly reaches"), (1.3, "")])

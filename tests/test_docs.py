@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from monolayer.cli import run
+from monolayer.page import page
 from monolayer_experiments import NAMES
 from tests.scripts import ROOT, script
 
@@ -89,18 +92,42 @@ def test_what_the_pages_say_of_bench_is_recorded() -> None:
 
 
 def test_the_site_has_every_page_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:
-    listed = set(re.findall(r": ([a-z-]+)\.md$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), flags=re.M))
-    assert listed == set(TEXTS) - {"README"}
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
-    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}  # the theme's notice about another version of mkdocs
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=quiet)
-    assert built.returncode == 0, built.stderr
-    assert "WARNING" not in built.stderr
-    api, index, builder = ((tmp_path / "site" / f"{name}.html").read_text() for name in ("api", "index", "builder"))
-    assert all(name in api for name in ("memorize", "approximate", "certify", "refute_hardmax", "PrecisionError"))
-    assert re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"(https?://[^\"]+)", api) == []
-    assert 'href="builder.html"' in index
-    assert 'id="source"' in builder
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert set(re.findall(r": ([a-z-]+)\.md$", settings, flags=re.M)) == set(TEXTS) - {"README"}
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    (tmp_path / "mkdocs.yml").write_text(settings, encoding="utf-8")
+    (tmp_path / "src").symlink_to(ROOT / "src")
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT / "docs" / "figures")])
+    command = [sys.executable, "-m", "zensical", "build", "--strict"]
+    built = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": paths}
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    pages = {page.stem: page.read_text(encoding="utf-8") for page in (tmp_path / "build" / "site").glob("*.html")}
+    for html in pages.values():
+        assert re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=\"(https?://[^\"]+)", html) == []
+    names = ("memorize", "approximate", "certify", "refute_hardmax", "PrecisionError")
+    assert all(name in pages["api"] for name in names)
+    assert 'src="builder.html"' in pages["index"]
+    assert 'id="source"' in pages["builder"]
+    for name in ("theorems", "proofs", "proofs-stock", "hardmax", "rate", "approximation"):
+        assert "<math" in pages[name], f"the formulas of {name} are rendered"
+        assert re.findall(r"(?<!\\)\$[^$<]+\$", pages[name]) == [], f"no formula of {name} is left as LaTeX"
+
+
+def test_the_page_that_builds_is_in_the_docs_as_the_command_writes_it() -> None:
+    """`monolayer page --out docs/builder.html --overwrite` writes it again."""
+    assert (ROOT / "docs" / "builder.html").read_text(encoding="utf-8") == page()
+
+
+def test_no_wrapped_line_of_a_page_becomes_a_list() -> None:
+    """Our lists have `-` or numbers: a line that begins with `+`, or a `-` inside a paragraph, came by wrapping."""
+    for name, text in {**TEXTS, "CHANGELOG": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")}.items():
+        lines = re.sub(r"```.*?```|^\$\$.*?\$\$", "", text, flags=re.S | re.M).splitlines()
+        for before, line in itertools.pairwise(lines):
+            assert not re.match(r"\s*[+*] ", line), f"{name}: {line}"
+            if re.match(r"(- |\d+[.)] )", line):
+                assert re.match(r"$|- |\d+[.)] | ", before), f"{name}: {line}"
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -263,7 +263,7 @@ def test_an_interrupted_run_keeps_what_is_finished(
         patch.setattr("monolayer_experiments.results.measure", interrupted)
         assert run(["experiment", "all", "--out", str(tmp_path)]) == 130
     shown = " ".join(capsys.readouterr().err.split())
-    assert "--resume goes on" in shown
+    assert "--resume continues" in shown
     assert "no output was written" not in shown
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.json" for name in NAMES[:2])
     counted.clear()

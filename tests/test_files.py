@@ -29,13 +29,13 @@ from monolayer.cluster import executor as executors
 from monolayer.cluster import points as cluster_points
 from monolayer.cluster.executor import Processes
 from monolayer.cluster.memorize import memorize_files
-from monolayer.cluster.points import Range, points_in_order
+from monolayer.cluster.points import Range, distinct_in_order
 from monolayer.cluster.room import WITH_TORCH, Room
 from monolayer.cluster.spill import PACKAGE, Spill, code
 from monolayer.construct.line import draw, separate
 from monolayer.construct.line import points as line_points
 from monolayer.construct.line.alphabet import Ids, Proposal
-from monolayer.construct.line.cascade import cut
+from monolayer.construct.line.cascade import cut_line
 from monolayer.construct.line.draw import Digits, Tokens
 from monolayer.construct.line.points import Points, token_major
 from monolayer.construct.line.separate import hopeless
@@ -147,6 +147,7 @@ def test_bits_of_files_are_bits_of_memory(
         monkeypatch.setattr(draw, "SAMPLE", 200)
     if kind == "ids" and slack > 8:  # the end of a range is looked for several times; it looks like contradictions
         monkeypatch.setattr(cluster_points, "LOOKED_AT_FIRST", 2)
+        monkeypatch.setattr(cluster_points, "LOOKED_AT_EACH", 1)
         monkeypatch.setattr(parts, "MANY", 20)
     out, data = both(tmp_path, pattern, **options), read(pattern)
     assert ml.certify(out, data).verdict == "proved"
@@ -353,7 +354,7 @@ def stopped(kind: str, error: BaseException = FULL) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("kind", ["encode", "write_contexts", "part", "staged"])
+@pytest.mark.parametrize("kind", ["encode", "write_points", "part", "staged"])
 def test_a_full_disk_leaves_no_model_and_the_build_goes_on(
     site: Site, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -440,7 +441,7 @@ def test_resume_takes_a_mended_file_and_no_other(site: Site, how: str) -> None:
     first, damaged = (site.folder / "shards" / name for name in ("s0.jsonl", "s1.jsonl"))
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-9])
-    with pytest.raises(ml.DataError, match=r"s1.jsonl .*When that is fixed, go on from what is done with resume=True"):
+    with pytest.raises(ml.DataError, match=r"s1.jsonl .*When that is fixed, continue with resume=True"):
         site.build()
     damaged.write_bytes(whole)
     if how == "mended":
@@ -453,7 +454,7 @@ def test_resume_takes_a_mended_file_and_no_other(site: Site, how: str) -> None:
         (site.folder / "shards" / "s9.jsonl").write_bytes(first.read_bytes())
     else:
         first.rename(site.folder / "shards" / "s1a.jsonl")
-    with pytest.raises(ml.DataError, match="start anew without resume"):
+    with pytest.raises(ml.DataError, match="start over without resume"):
         site.build(resume=True)
 
 
@@ -497,7 +498,7 @@ JOURNALS = {
     "[" * 100_000: "its journal cannot be read",
     '{"sizes": [1e999, 1, 1], "shards": []}': "sizes are not three whole numbers",
     '{"sizes": [1, 1, 1], "shards": [3]}': "shards are not a list of files",
-    '{"code": "other", "sizes": [1, 1, 1], "shards": []}': "another version of monolayer.*start anew without resume",
+    '{"code": "other", "sizes": [1, 1, 1], "shards": []}': "another version of monolayer.*start over without resume",
 }
 
 
@@ -546,13 +547,13 @@ one_sign = st.sampled_from([-510.5, -510.25, -500.0, -3.5])
     st.one_of(*(st.lists(st.tuples(z, st.integers(0, 999)), max_size=40) for z in (near_zero, one_sign))),
     st.sampled_from([-1.0, 1.0]),
 )
-def test_points_come_in_order_of_z_then_of_label(points: list[tuple[float, int]], sign: float) -> None:
+def test_points_come_in_order_of_z_then_of_label_equal_ones_once(points: list[tuple[float, int]], sign: float) -> None:
     points = [(sign * z, label) for z, label in points]
     z, label = np.array([z for z, _ in points]), np.array([label for _, label in points], dtype=np.uint16)
-    found = points_in_order(z, label)
-    assert list(zip(*(column.tolist() for column in found), strict=True)) == sorted(points)
-    reals = points_in_order(z, np.stack([label, label], axis=1).astype(np.float64))
-    assert reals[1][:, 1].tolist() == [label for _, label in sorted(points)]
+    reals = distinct_in_order(z, np.stack([label, label], axis=1).astype(np.float64))
+    found = distinct_in_order(z, label)  # which may write to them
+    assert list(zip(*(column.tolist() for column in found), strict=True)) == sorted(set(points))
+    assert reals[1][:, 1].tolist() == [label for _, label in sorted(set(points))]
 
 
 @settings(max_examples=15, deadline=None)
@@ -584,12 +585,12 @@ def test_ranges_are_cut_where_no_crowd_is(
         if begin:
             assert (some[0], labels[0]) == tuple(whole[:, count - 1])
         if len(some):
-            part = cut(range_.points(some), np.flatnonzero(labels[1:] != labels[:-1]))
+            part = cut_line(range_.points(some), np.flatnonzero(labels[1:] != labels[:-1]))
             crowds += zip(some[part.begin].tolist(), some[part.end - 1].tolist(), strict=True)
         found.append(np.stack([some[begin:], labels[begin:]]))
         count += len(some) - begin
     assert np.concatenate(found, axis=1).tolist() == whole.tolist()
-    every = cut(Points(whole[0], whole[0], 1.0, 0.0), np.flatnonzero(whole[1, 1:] != whole[1, :-1]))
+    every = cut_line(Points(whole[0], whole[0], 1.0, 0.0), np.flatnonzero(whole[1, 1:] != whole[1, :-1]))
     if strict:
         assert crowds == list(zip(whole[0][every.begin].tolist(), whole[0][every.end - 1].tolist(), strict=True))
 

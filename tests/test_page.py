@@ -210,7 +210,7 @@ def test_what_has_no_page_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.no_grad():
         changed.attention.W_Q[0, 1] = 1.0
     vectors = RANDOM.normal(size=(3, 2, 2))
-    monkeypatch.setattr("monolayer.page.payload.MOST_STEPS", 20)
+    monkeypatch.setattr("monolayer.page.payload.MOST_PAGE_STEPS", 20)
     for model, words in (
         (changed, "as they were built"),
         (ml.memorize(X, Y, robust=True), "robust"),

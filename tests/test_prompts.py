@@ -65,7 +65,7 @@ def test_what_is_claimed_are_the_answers_and_their_ends(folder: Path) -> None:
 def test_the_checker_compares_what_was_read_with_the_text() -> None:
     confirm(WHOLE, PROMPTS, ANSWERS)
     for prompts, answers in ((["The capital of Peru is", *PROMPTS[1:]], ANSWERS), (PROMPTS, [*ANSWERS[:-1], "Paris "])):
-        with pytest.raises(ml.DataError, match="the reader is at fault"):
+        with pytest.raises(ml.DataError, match="this is a bug in the reader"):
             confirm(WHOLE, prompts, answers)
 
 
@@ -116,9 +116,9 @@ def test_the_checker_knows_by_itself_where_a_space_belongs() -> None:
     for prompt, answer, generated in SPACES:
         odd = answer if generated != answer else f" {answer}"  # what a reader at fault would make of it
         data = ml.Sequences.of([prompt], [odd], per="continuation")
-        with pytest.raises(ml.DataError, match="the reader is at fault"):
+        with pytest.raises(ml.DataError, match="this is a bug in the reader"):
             confirm(data, [prompt], [answer])
-        with pytest.raises(ml.DataError, match="the reader is at fault"):
+        with pytest.raises(ml.DataError, match="this is a bug in the reader"):
             confirm(ml.Sequences.of([prompt], [f" {answer}"], per="continuation"), [prompt], [answer], verbatim=True)
 
 
@@ -217,7 +217,10 @@ def test_files_of_prompts_on_the_command_line(tmp_path: Path, monkeypatch: Any, 
 
 def test_a_record_names_prompts_and_answers() -> None:
     """And the folder is, bit for bit, what the same draw makes of the edited data."""
-    X, Y, other = [*PROMPTS, PROMPTS[3]], [*ANSWERS, ANSWERS[3]], " Wellington, is it Paris?"
+    # A draw is used again only where contexts reach no further than in its data. The context of a place is the same for
+    # any order of the words before it: the edited and the inserted fact have contexts of the data, under every seed.
+    other, inserted = " Wellington, is it Paris?", "The of capital New Zealand is"
+    X, Y = [*PROMPTS, PROMPTS[3], "The capital of is France"], [*ANSWERS, ANSWERS[3], other]
     old = ml.memorize_as("gpt2", X, Y, **STEPS)
     model, record = ml.edit(old, X[:1], [other], (X, Y))
     rest = X, [other, *Y[1:]]
@@ -228,9 +231,9 @@ def test_a_record_names_prompts_and_answers() -> None:
     assert "'The capital of France is': ' Paris' → ' Wellington, is it Paris?'" in record.explain()
     assert ml.compare(record.undo(model), old).same
     found = ml.compare(old, model, X)
-    assert (found.asked, found.answers) == (6, 1)
-    forgot, inserted = ml.forget(old, PROMPTS[1:2], (X, Y))[1], ml.insert(old, ["Is it"], [" name"], (X, Y))[1]
-    assert [one.changes[0].before for one in (forgot, inserted)] == [" Wellington, of course", None]
+    assert (found.asked, found.answers) == (7, 1)
+    assert ml.forget(old, PROMPTS[1:2], (X, Y))[1].changes[0].before == ANSWERS[1]
+    assert ml.insert(old, [inserted], ANSWERS[1:2], (X, Y))[1].changes[0].before is None
     assert [ml.forget(old, rows, (X, Y))[1].shared for rows in ([3, 4, 5], [5, 1])] == [0, 1]
 
 
@@ -260,7 +263,7 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda f: ml.insert(f, PROMPTS[:1], [" name"], DATA), "with another label .*use edit"),
     (lambda f: ml.insert(f, ["Spain"], ["Madrid"], DATA), "'Spain' is new to this draw"),
     (lambda f: ml.insert(f, ["France is"], None, DATA), "holds prompts and answers: give both"),
-    (lambda f: ml.forget(f, PROMPTS[:1], (PROMPTS, ["Wellington,", *ANSWERS[1:]])), "that of sequence 0"),
+    (lambda f: ml.forget(f, PROMPTS[:1], (PROMPTS, ["Wellington,", *ANSWERS[1:]])), "first one at sequence 0"),
 ]
 
 

@@ -21,7 +21,7 @@ import torch
 
 import monolayer as ml
 from monolayer.huggingface.architectures import ARCHITECTURES
-from monolayer.huggingface.resaved import harmless, table
+from monolayer.huggingface.resaved import harmless, resaved_values
 from monolayer.stock.folder import StockModel
 from tests.write_resaved import resaved
 
@@ -131,7 +131,7 @@ def test_shards_and_casts_are_proved_for_the_weights_as_stored(name: str, dtype:
         assert words in ml.certify(out, ROWS, LABELS["token"]).reason
     index.write_text(json.dumps(whole))
     shutil.copy(first / "model.safetensors", out)  # transformers reads this one then
-    assert re.search("lies beside its files|is float32, and", ml.certify(out, ROWS, LABELS["token"]).reason)
+    assert re.search("is in the folder, and|is float32, and", ml.certify(out, ROWS, LABELS["token"]).reason)
     (out / "model.safetensors").unlink()
     (out / place).unlink()
     with pytest.raises(ml.ModelFileError, match=place):
@@ -204,7 +204,7 @@ def test_another_value_in_the_place_of_a_row_is_undecided(tmp_path: Path) -> Non
     """Value and type must be those of the table, in every file."""
     folder = built("gpt2", "lm", tmp_path / "first", rank=16, positions=True)
     again = resaved("lm", folder, tmp_path / "again")
-    rows = table()["config.json"]["gpt2"]["more"]
+    rows = resaved_values()["config.json"]["gpt2"]["more"]
     planted: list[tuple[str, str, Any]] = [
         *(("config.json", key, _other(values[0])) for key, values in rows.items()),
         ("config.json", "transformers_version", "five"),

@@ -21,7 +21,7 @@ from monolayer.checker.rounding import (
     BINARY64,
     EXP_ULPS,
     Attention,
-    Format,
+    BinaryFormat,
     UnhandledError,
     code_error,
     context_error,
@@ -193,12 +193,12 @@ def test_rows_beyond_a_table_are_no_numbers(table: Any) -> None:
         assert np.array_equal(found, np.array(wanted).reshape(found.shape), equal_nan=True)
 
 
-def lemma_4(n: float, head: Attention, S: float, ds: float, fmt: Format) -> float:
+def lemma_4(n: float, head: Attention, S: float, ds: float, fmt: BinaryFormat) -> float:
     """The bound where keys themselves are averaged."""
     return float(context_error(np.array([float(n)]), head, S, ds, fmt, (S, ds))[0])
 
 
-TOY = Format("toy", 2.0**-10, 2.0**-1022, 64.0, 2.0**-400, 2.0**128, 2**31)
+TOY = BinaryFormat("toy", 2.0**-10, 2.0**-1022, 64.0, 2.0**-400, 2.0**128, 2**31)
 """So coarse that terms of second order count, so that binary64 can play every operation exactly enough."""
 
 
@@ -266,7 +266,7 @@ def test_keys_known_to_within_ds_move_the_operator_by_at_most_that_times_1_plus_
     assert bound <= 2.0 * (1 + 2 * abs(scale) * S) * ds * 1.001, "and by no more than this"
 
 
-COARSE = Format("coarse", 2.0**-12, 2.0**-14, 64.0, 2.0**-400, 2.0**128, 2**31)
+COARSE = BinaryFormat("coarse", 2.0**-12, 2.0**-14, 64.0, 2.0**-400, 2.0**128, 2**31)
 """Rounding and underflow count alike, so that every term of a bound does."""
 SAID = 1.0 + 2.0**-21, 1.0 + 2.0**-16
 """A bound in floats is above that of its lemma, for its own rounding, and not by much."""
@@ -277,7 +277,7 @@ def follows(bound: float, lemma: Any) -> None:
     assert bool(arb(bound) <= arb(SAID[1]) * lemma), "more than the lemma says"
 
 
-def gamma(k: Any, fmt: Format) -> Any:
+def gamma(k: Any, fmt: BinaryFormat) -> Any:
     return k * arb(fmt.unit) / (1 - k * arb(fmt.unit))
 
 
@@ -312,7 +312,7 @@ def test_the_bound_of_lemma_5_is_the_one_that_is_proved(z: float, before: float)
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_scores_and_counts_beyond_the_proof_are_not_judged(sign: float) -> None:
     one = Attention(1.0, 1.0, 1.0, 1.0)
-    beyond: list[tuple[float, Attention, Format, str]] = [
+    beyond: list[tuple[float, Attention, BinaryFormat, str]] = [
         (3, replace(one, q=sign * 65.0), BINARY64, "scores reach 65"),
         (2.0**22, one, replace(BINARY32, longest=2**30), "too many for binary32"),
         (3, replace(one, k=float("nan")), BINARY64, "scores reach nan"),
@@ -345,7 +345,7 @@ def test_scores_and_counts_beyond_the_proof_are_not_judged(sign: float) -> None:
 
 
 @pytest.mark.parametrize("fmt", [BINARY64, BINARY32])
-def test_every_size_of_lemma_4_has_a_limit_of_its_own(fmt: Format) -> None:
+def test_every_size_of_lemma_4_has_a_limit_of_its_own(fmt: BinaryFormat) -> None:
     """In each row one number or product alone is beyond it."""
     L, q = fmt.largest, 2.0**-20
     alone: dict[str, tuple[float, ...]] = {
@@ -438,6 +438,8 @@ def test_sums_on_a_grid_never_round(units: list[int], power: int, seed: int) -> 
     assert not sums_are_exact([whole, np.array([[2.0**-53]])], BINARY64)
     assert not sums_are_exact([whole, np.array([[2.0**53]])], BINARY64)
     assert not sums_are_exact([np.array([[2.0**24, 1.0]])], BINARY32)
+    for rows in ([[1.0, 2.0], [2.0**53, 1.0]], [[2.0**53, 1.0], [1.0, 2.0]]):  # one of two label coordinates
+        assert not sums_are_exact([np.array(rows)], BINARY64)
     assert sums_are_exact([np.array([[2.0**23, 1.0]])], BINARY32)
 
 

@@ -29,10 +29,11 @@ from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.line.points import contextual_points, ramps_at
 from monolayer.construct.task import Construction, Task
 from monolayer.construct.task import StoredDraw as StoredDraw
+from monolayer.data.objects import Config
 from monolayer.model import readouts as model_side
 from monolayer.model.attention import CODE, LABEL, RankOneAttention, onto
 from monolayer.model.cascade import Cascade
-from monolayer.model.fields import Config, Shape
+from monolayer.model.fields import Shape
 from monolayer.model.staircase import Readout
 from monolayer.table import Progress
 

@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 import monolayer as ml
 from monolayer.construct.cells.function import Function
 from monolayer.construct.cells.grid import Box
-from monolayer.construct.cells.refine import Measured, measure
+from monolayer.construct.cells.refine import Measured, measure_error
 from monolayer.theory.targets import TARGETS
 
 BLUE, ORANGE, GREEN, GREY = "#3b7dd8", "#d9732b", "#2a9d5c", "#7d8590"
@@ -27,7 +27,7 @@ def approximated() -> dict[str, Any]:
     options: dict[str, Any] = {"domain": (-1.0, 1.0), "lipschitz": f.lipschitz(1, 2, -1.0, 1.0)}
     model = ml.approximate(f, 1, 2, cells=32, **options)
     figure: dict[str, Any] = json.loads(
-        approximation("softmax-pooling", f, model, measure(model, f), options, columns=2).to_json()
+        approximation("softmax-pooling", f, model, measure_error(model, f), options, columns=2).to_json()
     )
     return figure
 
@@ -100,7 +100,7 @@ def _curves(
     while (cells := known[0][0].cells // 2) >= 2 and len(known) < 7:
         coarse = ml.approximate(f, grid.dim, grid.length, cells=cells, **options)
         assert coarse.card.grid is not None  # it was just built
-        known.insert(0, (coarse.card.grid, measure(coarse, f, found.points)))
+        known.insert(0, (coarse.card.grid, measure_error(coarse, f, found.points)))
     x = [each.cells for each, _ in known]
     curves = [
         ("largest, measured", [error.sup for _, error in known], BLUE),

@@ -25,8 +25,8 @@ ROOT = Path(__file__).parent.parent.parent
 HEAD = """# Findings
 
 What the paper claims and what it leaves open, measured. Each paragraph is computed from a record in
-[`results/`](../results), which names its command, machine, seconds and source ([how](../results/README.md));
-`monolayer report results` makes the interactive page, with every figure and table.
+[`results/`](../results), which names its command, machine, seconds and source. `monolayer report results` makes the
+interactive page, with every figure and table.
 """
 
 

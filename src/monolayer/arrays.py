@@ -20,6 +20,8 @@ Bools = NDArray[np.bool_]
 Words = NDArray[np.uint64]
 Array = NDArray[Any]
 """An array of any type."""
+NamedArrays = dict[str, Array]
+"""Arrays by their names, such as the tensors of a file."""
 Numbers: TypeAlias = Any
 """An array, or a tensor on any device."""
 NUMBERS_IN_CACHE = 1 << 14

@@ -25,7 +25,14 @@ class ContradictionError(DataError):
 
 
 class PrecisionError(MonolayerError, ArithmeticError):
-    """The data are consistent, but the floating-point format cannot tell their points apart."""
+    """The data are consistent, but the floating-point format cannot tell their points apart.
+
+    `rows`: rows of the data that could be taken out, where they are known.
+    """
+
+    def __init__(self, message: str, *, rows: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.rows = rows
 
 
 class ModelFileError(MonolayerError, ValueError):
@@ -36,7 +43,7 @@ class OutOfMemoryError(MonolayerError, MemoryError):
     """The computation would need more memory than there is; the message says how much."""
 
 
-def nearest(word: str, known: Iterable[object], count: int = 1) -> list[str]:
+def similar_words(word: str, known: Iterable[object], count: int = 1) -> list[str]:
     """Up to `count` known words that are spelt most like `word`, for an error message; fewer if none is similar."""
     from difflib import get_close_matches
 

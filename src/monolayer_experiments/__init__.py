@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from monolayer.errors import DataError, nearest
+from monolayer.errors import DataError, similar_words
 from monolayer_experiments.experiment import Experiment
 
 SECTIONS = {
@@ -20,7 +20,7 @@ NAMES = tuple(name for names in SECTIONS.values() for name in names)
 def find(name: str) -> Experiment:
     """The experiment called `name`; an unknown name is a DataError that suggests the nearest."""
     if name not in NAMES:
-        near = nearest(name, [*NAMES, "all"])
+        near = similar_words(name, [*NAMES, "all"])
         hint = f"; did you mean {near[0]!r}? There" if near else ". There"
         raise DataError(f"there is no experiment {name!r}{hint} are: {', '.join(NAMES)}")
     module = import_module(f"monolayer_experiments.{name}")

@@ -1,6 +1,6 @@
 """Without the quantizer one rank-1 head has an error, estimated here, that no readout removes.
 
-Open question 1 of the paper asks whether the first feed-forward block, which rounds tokens to a grid, is needed.
+The paper leaves open whether one-layer Transformers without the block that rounds tokens to a grid are universal.
 Without it the readout at token `k` of a lifted stream, as all models here have it, sees the pair `(x_k, B(λ_k; x))`,
 for scalar tokens in [0, 1]; `λ_k` may depend on `x_k`. With n = 2 tokens and λ = 0 that is `x_k` and the mean, hence
 both tokens: nothing is lost, and no floor is measured. With n = 3 two numbers are squeezed into one.

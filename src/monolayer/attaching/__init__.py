@@ -21,7 +21,7 @@ The layout of an appended block:
          far    k    far
 
 Short formats. The norm rounds û, so its length moves; keys are rounded so that the least input of several evaluations
-is T, and `Format` says which states count as a neuron's own. float16 has a smaller A, and T is at most 31,000 ρ.
+is T, and `HostFormat` says which states count as a neuron's own. float16 has a smaller A, and T is at most 31,000 ρ.
 
 Silence. Where no neuron fires, a block adds 0 to `h`, so `h` leaves it as it came (a zero may change its sign), and
 the logits are the host's, bit for bit. The blocks stand behind all attention that does anything: a place that fires

@@ -1,36 +1,43 @@
 """Whether neurons leave each other alone: where one fires, those of other tokens are silent.
 
 Neuron `j` is wanted at states û within the half-angle ψ_j of its key, and no longer than ℓ_j; there its input is
-between `low` T and `high` T (`Format`). Neuron `i` is silent where ⟨k_i, û⟩ ≤ s_i. They leave each other alone if the
-angle between their keys is at least ψ_j + arccos(s_i/ℓ_j). Where it is less, both must write the same row, and stand in
-the same block or have, to within rounding, the same key: a neuron of an earlier block that half fires would hide the
-state from the later ones.
+between `narrow` T and `high` T (`HostFormat`). Neuron `i` is silent where ⟨k_i, û⟩ ≤ s_i. They leave each other alone
+if the angle between their keys is at least ψ_j + arccos(s_i/ℓ_j). Where it is less, both must write the same row, and
+stand in the same block or have, to within rounding, the same key: a neuron of an earlier block that half fires would
+hide the state from the later ones. Rounding enters as in Lemmas A1 to A3 of docs/attach.md, so that what passes here is
+proved afterwards.
 
-In different blocks, and in short formats, it is enough that the one is silent at the state of the other itself, with
-some room for rounding: this is asked for when facts are attached, though no proof covers the whole of the cap then. In
-short formats neurons of one block may even be awake together, if the input of the other is no more than T/4: lengths
-that are rounded up raise both inputs alike. Whether the answer comes back is asked afterwards.
+In short formats it is enough that the one is silent at the state of the other itself, with some room for rounding: no
+proof covers the whole of the cap then. Neurons of one block may there even be awake together, if the input of the other
+is no more than T/4: lengths that are rounded up raise both inputs alike. Whether the answer comes back is asked
+afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from monolayer.arrays import Floats, Ints
-from monolayer.attaching.neurons import UNIT, Neurons, Steepness
+from monolayer.attaching.neurons import Neurons, Steepness, least_radius
 from monolayer.data.distinct import equal_rows
 from monolayer.errors import PrecisionError
+from monolayer.huggingface.cutting import FactIds
+from monolayer.huggingface.formats import SUM_UNIT
 from monolayer.huggingface.host import Host
+from monolayer.huggingface.hosts import IDENTITY
+from monolayer.table import plural
 
-AT_ONCE = 1 << 24
+PAIRS_AT_ONCE = 1 << 24
 """Cosines held at a time."""
-SEEN = {False: 2.0**-5, True: 2.0**-3}
+NORM_ERROR = {False: 2.0**-5, True: 2.0**-3}
 """How far the written direction is from what later norms return, at most: less in float32 than in a short format."""
-SAME = 2.0**-20
+NAMED_PAIRS = 5
+"""Pairs of rows that an error names; the rest it counts."""
+SAME_KEY = 2.0**-20
 """Keys are the same, to within rounding, if this is more than 1 − cos."""
 
 
@@ -41,10 +48,10 @@ class Around(NamedTuple):
     longest: Floats
 
 
-class Caps(NamedTuple):
+class FiringCaps(NamedTuple):
     """Keys `(N, D)` of length 1; ψ and ℓ of the caps where neurons are `wanted`, and of the states themselves, `own`;
     by neuron `(N,)`: s, up to which it is `silent`, and the height up to which its input is at most T/4, `hardly`.
-    `short`: whether the format is."""
+    `short`: whether the format is. `radius`: ρ; `least_radius`: the smallest that `attach` takes."""
 
     keys: Floats
     wanted: Around
@@ -52,94 +59,130 @@ class Caps(NamedTuple):
     silent: Floats
     hardly: Floats
     short: bool
+    radius: float
+    least_radius: float
 
     def needed(self, around: Around, heights: Floats, i: Ints, j: Ints) -> Floats:
         """By pair: the angle between keys from which on ⟨k, û⟩ of each is at most its height around the other."""
-        angles = [around.half[b] + _arccos(heights[a] / around.longest[b]) for a, b in ((i, j), (j, i))]
+        angles = [around.half[b] + _angle(heights[a] / around.longest[b]) for a, b in ((i, j), (j, i))]
         return np.maximum(*angles)
 
 
-def _arccos(cosines: Floats) -> Floats:
+class Duties(NamedTuple):
+    """By neuron `(N,)`: the token that it answers with, the row of the fact that it belongs to, and its block."""
+
+    tokens: Ints
+    rows: Ints
+    block: Ints
+
+    @classmethod
+    def of(cls, facts: Sequence[FactIds], per_block: int) -> Duties:
+        """One neuron per token of the answers of `facts`, `per_block` of them in each block."""
+        tokens = np.array([token for fact in facts for token in fact.answer])
+        rows = np.repeat(np.arange(len(facts)), [len(fact.answer) for fact in facts])
+        return cls(tokens, rows, np.arange(len(tokens)) // per_block)
+
+
+def _angle(cosines: Floats) -> Floats:
     found: Floats = np.arccos(np.clip(cosines, -1.0, 1.0))
     return found
 
 
-def caps_of(neurons: Neurons, steep: Steepness, host: Host) -> Caps:
-    """The caps of neurons, with room for rounding."""
+def firing_caps(neurons: Neurons, steep: Steepness, host: Host) -> FiringCaps:
+    """The caps around the keys of `neurons`, with room for rounding. `steep`: ρ and T with which they were built."""
     D, T, fmt = host.width, steep.response, host.format
     length = np.sqrt((neurons.W_1 * neurons.W_1).sum(axis=1))
     alpha = length * np.sqrt(D)
-    rounding = 2.0 * (D + 20) * UNIT
-    longest = np.full(len(alpha), 1.0 + rounding + (fmt.unit if fmt.short else 0.0))
+    eta = (D + 20) * SUM_UNIT + (fmt.unit if fmt.short else 0.0)
+    # Lemma A1: γ_{D+2} is below 1.01 (D + 2)u for every width below 100,000.
+    err = 1.01 * (D + 2) * SUM_UNIT * (alpha * (1.0 + max(eta, fmt.beyond)) + np.abs(neurons.b_1))
+    longest = np.full(len(alpha), 1.0 + eta)
     if fmt.short:
         longest = np.minimum(longest, (fmt.high * T - neurons.b_1) / alpha / (1.0 - fmt.turn))
     turned = np.arccos(max(-1.0, 1.0 - fmt.turn))
-    half = np.minimum(_arccos((fmt.low * T - neurons.b_1) / alpha / longest - rounding), turned)
-    wanted = Around(half, longest)
-    own = Around(_arccos((0.9375 * T - neurons.b_1) / alpha / longest - rounding), longest)
-    if fmt.short:
-        # States turn by less than `turn`, and in D dimensions hardly ever towards another key; the least of those that
-        # were seen has the input T, and lengths are rounded up by another T/4 or so.
-        own = Around(half / 8.0, (1.25 * T - neurons.b_1) / alpha)
-    silent, hardly = ((height - neurons.b_1) / alpha - rounding for height in (-host.silence, T / 4.0))
-    return Caps(neurons.W_1 / length[:, None], wanted, own, silent, hardly, fmt.short)
+    level = np.maximum(fmt.narrow * T, err + max(T / 8.0, IDENTITY[host.activation]))
+    wanted = Around(np.minimum(_angle((level - neurons.b_1) / alpha / longest), turned), longest)
+    # States turn by less than `turn`, and in D dimensions hardly ever towards another key; the least of those that were
+    # seen has the input T, and lengths are rounded up by another T/4 or so.
+    own = Around(wanted.half / 8.0, (1.25 * T - neurons.b_1) / alpha)
+    silent, hardly = ((height - neurons.b_1 - err) / alpha for height in (-host.silence, T / 4.0))
+    keys, radii = neurons.W_1 / length[:, None], (steep.radius, least_radius(host))
+    return FiringCaps(keys, wanted, own, silent, hardly, fmt.short, *radii)
 
 
-def check_apart(
-    caps: Caps, tokens: Ints, rows: Ints, block: Ints, name: Callable[[int], str | None], first: int = 0
-) -> None:
-    """`PrecisionError` that names two rows whose states the host does not tell apart well enough.
+class NearPairs(NamedTuple):
+    """Pairs of neurons `(P,)` that do not leave each other alone: 1 − cos of their keys is `far`, not `needed`."""
 
-    `tokens`, `rows`, `block` `(N,)`: what each neuron answers, for which fact, and where it stands. `first`: neurons
-    from which on are new; pairs of older ones are known to be apart.
+    one: Ints
+    two: Ints
+    far: Floats
+    needed: Floats
+
+
+def check_apart(caps: FiringCaps, duties: Duties, name: Callable[[int], str | None], first: int = 0) -> None:
+    """Raise a `PrecisionError` that names rows whose states the host does not tell apart well enough.
+
+    `name`: the text of a token. `first`: the first new neuron; pairs of older ones are known to be apart.
     """
     if len(caps.keys) == 0:
         return
     keys = torch.from_numpy(caps.keys).float()
     # Float32 products of unit vectors are off by at most D u: what may be near is looked at again below.
-    widest = caps.wanted.half.max() + float(_arccos(caps.silent.min() / caps.wanted.longest.max()))
-    near = float(np.cos(min(np.pi, widest))) - 2.0 * caps.keys.shape[1] * UNIT
-    step = max(1, AT_ONCE // len(keys))
+    widest = caps.wanted.half.max() + float(_angle(caps.silent.min() / caps.wanted.longest.max()))
+    near = float(np.cos(min(np.pi, widest))) - 2.0 * caps.keys.shape[1] * SUM_UNIT
+    step, found = max(1, PAIRS_AT_ONCE // len(keys)), []
     for start in range(first, len(keys), step):
         stop = min(start + step, len(keys))
         cosines = keys[start:stop] @ keys[:stop].T
         two, one = np.nonzero(cosines.numpy() > near)
         two += start
         pair = one < two
-        _check_pairs(caps, tokens, rows, block, name, one[pair], two[pair])
+        found.append(_near_pairs(caps, duties, one[pair], two[pair]))
+    if any(len(part.one) for part in found):
+        near_pairs = NearPairs(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+        raise _refused(near_pairs, caps, duties, name)
 
 
-def _check_pairs(
-    caps: Caps, tokens: Ints, rows: Ints, block: Ints, name: Callable[[int], str | None], one: Ints, two: Ints
-) -> None:
+def _near_pairs(caps: FiringCaps, duties: Duties, one: Ints, two: Ints) -> NearPairs:
+    """Those pairs of neurons `one`, `two` `(P,)` that do not leave each other alone."""
     gap = caps.keys[one] - caps.keys[two]
     far = 0.5 * (gap * gap).sum(axis=1)  # 1 − cos, without cancellation
-    angle = _arccos(1.0 - far)
-    apart = angle >= caps.needed(caps.wanted, caps.silent, one, two)
-    apart_there = angle >= caps.needed(caps.own, caps.silent, one, two)
-    same, beside = tokens[one] == tokens[two], block[one] == block[two]
-    good = apart | (same & (beside | (far <= SAME) | apart_there))
+    angle = _angle(1.0 - far) * (1.0 - 2.0**-19)
+    same, beside = duties.tokens[one] == duties.tokens[two], duties.block[one] == duties.block[two]
+    needed = caps.needed(caps.wanted, caps.silent, one, two)
     if caps.short:
-        good |= apart_there | (beside & (angle >= caps.needed(caps.own, caps.hardly, one, two)))
-    bad = np.flatnonzero(~good)
-    if len(bad) == 0:
-        return
-    pair = bad[:1]
-    i, j = int(one[pair][0]), int(two[pair][0])
-    around = caps.own if caps.short else caps.wanted
-    needed = float(
-        caps.needed(around, caps.hardly if caps.short and beside[pair][0] else caps.silent, one[pair], two[pair])[0]
-    )
-    what = f"{name(int(tokens[i]))!r} and {name(int(tokens[j]))!r}"
-    raise PrecisionError(
-        f"rows {rows[i]} and {rows[j]} go on with {what} at states that the host hardly tells apart: 1 − cos is "
-        f"{far[pair][0]:.3g}, and must be {1.0 - np.cos(needed):.3g}. Take one of them out, reword it, or choose a "
-        "smaller radius="
+        there = caps.needed(caps.own, caps.silent, one, two)
+        needed = np.minimum(needed, np.where(beside, caps.needed(caps.own, caps.hardly, one, two), there))
+    bad = np.flatnonzero((angle < needed) & ~(same & (beside | (far <= SAME_KEY))))
+    return NearPairs(one[bad], two[bad], far[bad], 1.0 - np.cos(needed[bad]))
+
+
+def _refused(near: NearPairs, caps: FiringCaps, duties: Duties, name: Callable[[int], str | None]) -> PrecisionError:
+    """The error that names the nearest pair of rows, and those to take out so that no such pair is left."""
+    out: dict[int, int] = {}
+    for one, two in zip(duties.rows[near.one].tolist(), duties.rows[near.two].tolist(), strict=True):
+        if one not in out and two not in out:
+            out[two] = one
+    which = int(np.argmin(near.far - near.needed))
+    i, j = int(near.one[which]), int(near.two[which])
+    what = f"{name(int(duties.tokens[i]))!r} and {name(int(duties.tokens[j]))!r}"
+    pairs = [f"{one} and {two}" for two, one in out.items()]
+    more = f"; in all, {plural(len(pairs), 'row')} are too near to others: {', '.join(pairs[:NAMED_PAIRS])}"
+    more += ", …" if len(pairs) > NAMED_PAIRS else ""
+    way_out = "Remove one of them, or reword it"
+    if caps.radius > caps.least_radius:
+        way_out += f", or choose a smaller radius=: this one is {caps.radius:.3g}, the least {caps.least_radius:.3g}"
+    return PrecisionError(
+        f"rows {duties.rows[i]} and {duties.rows[j]} continue with {what} at states that the host barely tells apart: "
+        f"1 − cos is {near.far[which]:.3g}, and must be {near.needed[which]:.3g}{more if len(pairs) > 1 else ''}. "
+        f"{way_out}",
+        rows=tuple(sorted(out)),
     )
 
 
-def check_written(caps: Caps, written: Floats, block: Ints, rows: Ints) -> None:
-    """`PrecisionError` if a neuron of a later block answers to what one of an earlier block writes, `(N, D)`."""
+def check_written(caps: FiringCaps, written: Floats, duties: Duties) -> None:
+    """Raise a `PrecisionError` if a neuron fires at the row of `written` `(N, D)` of a neuron in an earlier block."""
+    block, rows = duties.block, duties.rows
     for number in range(int(block.max(initial=0))):
         one, two = np.flatnonzero(block == number), np.flatnonzero(block > number)
         first, back = equal_rows(written[one])
@@ -148,7 +191,7 @@ def check_written(caps: Caps, written: Floats, block: Ints, rows: Ints) -> None:
         for start in range(0, len(two), 4096):
             some = two[start : start + 4096]
             cosines = directions @ caps.keys[some].T
-            bad = np.argwhere(cosines > caps.silent[some] - SEEN[caps.short])
+            bad = np.argwhere(cosines > caps.silent[some] - NORM_ERROR[caps.short])
             if len(bad):
                 which = one[int((back == bad[0][0]).argmax())]
                 raise PrecisionError(

@@ -11,20 +11,21 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Floats
-from monolayer.attaching.apart import caps_of, check_apart, check_written
+from monolayer.attaching.apart import Duties, check_apart, check_written, firing_caps
 from monolayer.attaching.directions import Directions, check_margins
 from monolayer.attaching.facts import end_token, ids_of, read_facts
-from monolayer.attaching.folder import Attached, copied
+from monolayer.attaching.folder import Attached, copied_digests
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons, Steepness, reading, steepness, writing
 from monolayer.attaching.running import KERNELS, Running
 from monolayer.data import Sequences
+from monolayer.data.folder import INDEX_FILE, unchanged
 from monolayer.errors import DataError, PrecisionError
-from monolayer.huggingface.cutting import Ids, tokenizer_of
+from monolayer.huggingface.cutting import FactIds, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host, read_host
-from monolayer.huggingface.manifest import WEIGHTS, Manifest, StoredFact, fact_digest, prompt_digest
+from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, Manifest, StoredFact, fact_digest, prompt_digest
 from monolayer.huggingface.settings import unusual_generation
-from monolayer.huggingface.tensors import INDEX, TensorFolder
+from monolayer.huggingface.tensors import TensorFolder
 from monolayer.table import Progress, plural
 
 
@@ -41,43 +42,53 @@ def attach(
 ) -> Attached:
     """The model in the folder `host` with facts in appended layers; nothing else of it changes. `save` writes a folder.
 
-    `prompts`, `answers`: two lists of text, a dict, a table, or a file of both. Greedy decoding goes on from each
-    prompt with its answer, then with the host's end token, unless `end` is False. So does `generate`, unless the host's
-    generation_config.json sets penalties, sampling or the like; the result says so then. Rewordings are rows of their
-    own.
+    - `host`: the folder of a causal language model with its tokenizer (docs/attach.md).
+    - `prompts`: a list of texts; or a dict, a table or a file that holds prompts and answers.
+    - `answers`: a list of texts, one per prompt. Greedy decoding continues each prompt with its answer, then with the
+      host's end token. So does `generate`, unless the host's generation_config.json sets penalties, sampling or the
+      like; the result then says so. Rewordings of a prompt need rows of their own.
+    - `radius`: ρ. A fact answers where the cosine of the host's state with the stored one falls by up to ρ/2, and every
+      logit is the host's where it falls by 2ρ or more; by default 2^−14, or more if rounding requires it.
+    - `keep`: texts at which no neuron may fire; a `DataError` names the places where one would.
+    - `end`: False leaves out the end token after answers.
+    - `device`: where the host runs, by default the processor.
+    - `progress`: called with the name of each stage and the share of the work that is done.
 
-    `radius`: ρ. A fact answers where the cosine of the host's state with the stored one falls by up to ρ/2, and every
-    logit is the host's where it falls by 2ρ or more; by default 2^−14, or what rounding asks for. `keep`:
-    texts at which no neuron may fire; a `DataError` names the places where one would.
-    `device`: where the host runs, by default the processor.
+    Every answer is tested before this returns, with eager attention and with sdpa; rows that fail are named.
 
-    Every answer is asked for before this returns, with eager attention and with sdpa; rows that fail are named.
+    Example:
+
+        >>> new = ml.attach("gpt2-folder", {"The capital of Narnia is": " Cair Paravel"})  # doctest: +SKIP
+        >>> folder = new.save("with-facts")  # doctest: +SKIP
     """
     report = progress or (lambda stage, share: None)
     report("reading the host", 0.0)
-    base, source = read_host(Path(host))
-    if WEIGHTS in source.weights:
-        raise DataError(f"{host} cannot be a host: a file of its weights is called {WEIGHTS}, as that of the facts is")
-    unusual_generation(source.content)  # better known before the work that the file cannot be read
-    steep = steepness(base, radius)
-    data = read_facts(prompts, answers)
-    stop = end_token(base, source.content) if end else None
-    facts = ids_of(base, source.content, data, stop)
-    report("loading the host", 0.05)
-    running = Running(base, source.path, device)
-    _check_tokenizer(source.path, data, facts)
+    with unchanged(Path(host)):
+        base, source = read_host(Path(host))
+        if ATTACHED_WEIGHTS in source.weights:
+            raise DataError(
+                f"{host} cannot be a host: a file of its weights is called {ATTACHED_WEIGHTS}, as that of the facts is"
+            )
+        unusual_generation(source.content)  # better known before the work that the file cannot be read
+        steep = steepness(base, radius)
+        data = read_facts(prompts, answers)
+        stop = end_token(base, source.content) if end else None
+        facts = ids_of(base, source.content, data, stop)
+        report("loading the host", 0.05)
+        running = Running(base, source.path, device)
+        _check_tokenizer(source.path, data, facts)
     states = states_of(running, facts, lambda stage, share: report(stage, 0.1 + 0.4 * share))
     report("finding directions of answers", 0.5)
     neurons = neurons_of(base, source, facts, states, steep)
     manifest = Manifest(
         config=source.content["config.json"].decode("utf-8"),
-        index=source.content[INDEX].decode("utf-8") if INDEX in source.content else None,
-        files=copied(source),
+        index=source.content[INDEX_FILE].decode("utf-8") if INDEX_FILE in source.content else None,
+        files=copied_digests(source),
         tensors={name: base.tensors[name].digest() for name in base.tensors},
         appended={},
         radius=steep.radius,
         end=stop,
-        facts=tuple(_stored(fact) for fact in facts),
+        facts=tuple(_stored_fact(fact) for fact in facts),
     )
     made = Attached(base, source, neurons, manifest)
     report("comparing states", 0.6)
@@ -91,11 +102,11 @@ def attach(
     return made
 
 
-def _stored(fact: Ids) -> StoredFact:
+def _stored_fact(fact: FactIds) -> StoredFact:
     return StoredFact(prompt_digest(fact.prompt), fact_digest(*fact), len(fact.answer))
 
 
-def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[Ids]) -> None:
+def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[FactIds]) -> None:
     """That transformers cut prompts as tokenizer.json says: their settings beside it may say otherwise."""
     from transformers import AutoTokenizer
 
@@ -109,12 +120,12 @@ def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[Ids]) -> Non
         said = tuple(theirs(prompt)["input_ids"])
         if said != fact.prompt:
             raise DataError(
-                f"row {row}: transformers cut the prompt {prompt!r} into {len(said):,} tokens, and tokenizer.json "
-                f"into {len(fact.prompt):,}: save the tokenizer anew (save_pretrained), so that both say the same"
+                f"row {row}: transformers split the prompt {prompt!r} into {len(said):,} tokens, and tokenizer.json "
+                f"into {len(fact.prompt):,}: save the tokenizer again (save_pretrained), so that both say the same"
             )
 
 
-def states_of(running: Running, facts: Sequence[Ids], report: Progress) -> Floats:
+def states_of(running: Running, facts: Sequence[FactIds], report: Progress) -> Floats:
     """Normed states `(K, N, D)` of the host at all places of answers, each fact evaluated by itself.
 
     In short formats states move between kernels more than in float32: there they are evaluated in each, `K` times.
@@ -134,7 +145,7 @@ def states_of(running: Running, facts: Sequence[Ids], report: Progress) -> Float
     return found
 
 
-def neurons_of(host: Host, source: TensorFolder, facts: Sequence[Ids], states: Floats, steep: Steepness) -> Neurons:
+def neurons_of(host: Host, source: TensorFolder, facts: Sequence[FactIds], states: Floats, steep: Steepness) -> Neurons:
     """The neurons of facts, by their normed states `(K, N, D)`; each depends on its own fact alone."""
     wanted = np.array([token for fact in facts for token in fact.answer])
     rows = np.repeat(np.arange(len(facts)), [len(fact.answer) for fact in facts])
@@ -147,15 +158,13 @@ def neurons_of(host: Host, source: TensorFolder, facts: Sequence[Ids], states: F
     return Neurons(W_1, b_1, writing(directions, steep, host.dtype)[number])
 
 
-def check_neurons(made: Attached, facts: Sequence[Ids], known: int = 0) -> None:
-    """That neurons leave each other alone; `known`: facts, from the first, that are known to."""
-    wanted = np.array([token for fact in facts for token in fact.answer])
-    rows = np.repeat(np.arange(len(facts)), [len(fact.answer) for fact in facts])
-    block = np.arange(len(wanted)) // made.host.neurons
-    caps = caps_of(made.neurons, made.steep, made.host)
+def check_neurons(made: Attached, facts: Sequence[FactIds], known: int = 0) -> None:
+    """Raise a `PrecisionError` unless neurons leave each other alone; the first `known` facts are known to."""
+    duties = Duties.of(facts, made.host.neurons)
+    caps = firing_caps(made.neurons, made.steep, made.host)
     name = tokenizer_of(made.source.content[TOKENIZER]).id_to_token
-    check_apart(caps, wanted, rows, block, name, sum(len(fact.answer) for fact in facts[:known]))
-    check_written(caps, made.neurons.W_2, block, rows)
+    check_apart(caps, duties, name, sum(len(fact.answer) for fact in facts[:known]))
+    check_written(caps, made.neurons.W_2, duties)
 
 
 def check_kept(made: Attached, running: Running, texts: list[str]) -> None:
@@ -173,5 +182,5 @@ def check_kept(made: Attached, running: Running, texts: list[str]) -> None:
         shown = ", ".join(found[:20])
         raise DataError(
             f"neurons would fire at {plural(len(found), 'place')} of the texts to keep: {shown}"
-            f"{', …' if len(found) > 20 else ''}. Choose a smaller radius=, or take these facts out"
+            f"{', …' if len(found) > 20 else ''}. Choose a smaller radius=, or remove these facts"
         )

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from monolayer.attaching.folder import ATTACHED, Attached, host_files, host_weights
-from monolayer.data.folder import new_folder
+from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, new_folder
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.host import Host
 from monolayer.huggingface.manifest import FILE, HOST_WEIGHTS
-from monolayer.huggingface.tensors import INDEX, SINGLE
 from monolayer.table import as_html, as_table, plural
 
 
@@ -32,12 +31,12 @@ class Detached:
         with new_folder(folder, kind=ATTACHED) as scratch:
             for name, held in host_weights(source).items():
                 single = held == HOST_WEIGHTS and manifest.index is None
-                (scratch / (SINGLE if single else held)).write_bytes(source.content[name])
+                (scratch / (WEIGHTS_FILE if single else held)).write_bytes(source.content[name])
             for name in manifest.files:
                 (scratch / name).write_bytes(source.content[name])
             (scratch / "config.json").write_bytes(manifest.config.encode())
             if manifest.index is not None:
-                (scratch / INDEX).write_bytes(manifest.index.encode())
+                (scratch / INDEX_FILE).write_bytes(manifest.index.encode())
         return Path(folder)
 
     __repr__ = as_table
@@ -55,14 +54,18 @@ class Detached:
 def detach(folder: str | os.PathLike[str] | Attached) -> Detached:
     """The host of a folder that facts were attached to, without them; `save` writes its files, byte for byte.
 
-    A tensor or a file of the host that was changed since is a `ModelFileError` that names it.
+    - `folder`: the folder. If a tensor or a file of the host was changed since, a `ModelFileError` names it.
+
+    Example:
+
+        >>> folder = ml.detach("with-facts").save("host-again")  # doctest: +SKIP
     """
     attached = folder if isinstance(folder, Attached) else Attached.load(folder)
     manifest, source = attached.manifest, attached.source
     for name, digest in manifest.tensors.items():
         if attached.host.tensors[name].digest() != digest:
             raise ModelFileError(
-                f"the tensor {name} was changed after facts were attached: the host is not there any more"
+                f"the tensor {name} was changed after facts were attached: the host cannot be restored"
             )
     for name, digest in manifest.files.items():
         if name not in source.content or hashlib.sha256(source.content[name]).hexdigest() != digest:

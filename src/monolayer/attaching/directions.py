@@ -12,14 +12,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from monolayer.arrays import Floats, Ints
-from monolayer.attaching.neurons import UNIT
 from monolayer.errors import PrecisionError
+from monolayer.huggingface.formats import SUM_UNIT
 from monolayer.huggingface.host import Host
 
-STEPS = 400
+DIRECTION_STEPS = 400
 GOAL = 0.25
 """Share of √D |R_t − mean| that the margin should reach; steps end there."""
-AT_ONCE = 1 << 23
+DIRECTION_LOGITS_AT_ONCE = 1 << 23
 """Logits held at a time."""
 
 
@@ -51,13 +51,13 @@ class Directions:
         """What a margin must exceed: the written vector is seen to within 2^−9, and twice the rounding of a logit."""
         D = self.width
         seen = 2.0**-9 * np.sqrt(D) * 2.0 * float(self.spread.max())
-        rounding = 4.0 * (D + 32) * UNIT * (np.sqrt(D) * self.size + float(np.abs(self.shift).max()))
+        rounding = 4.0 * (D + 32) * SUM_UNIT * (np.sqrt(D) * self.size + float(np.abs(self.shift).max()))
         return float(seen + rounding)
 
     def find(self, tokens: Ints) -> tuple[Floats, Floats]:
         """Unit directions `(n, D)` of tokens `(n,)`, and the margin of each `(n,)`."""
         found, margins = np.zeros((len(tokens), self.width)), np.zeros(len(tokens))
-        part = max(1, AT_ONCE // len(self.rows))
+        part = max(1, DIRECTION_LOGITS_AT_ONCE // len(self.rows))
         for first in range(0, len(tokens), part):
             some = slice(first, first + part)
             found[some], margins[some] = self._find(tokens[some])
@@ -74,7 +74,7 @@ class Directions:
         goal = GOAL * root * self.spread[tokens]
         best, widest = v.copy(), np.full(len(tokens), -np.inf)
         left = np.arange(len(tokens))
-        for _ in range(STEPS):
+        for _ in range(DIRECTION_STEPS):
             own = tokens[left]
             logits = root * (v[left].astype(np.float32) @ self.rows.T).astype(np.float64) + self.shift
             mine = logits[np.arange(len(left)), own].copy()
@@ -98,8 +98,8 @@ def check_margins(found: Directions, tokens: Ints, margins: Floats, names: Seque
         return
     which = int(short[0])
     raise PrecisionError(
-        f"row {rows[which]} answers with the token {names[which]!r} (id {tokens[which]}), and in {STEPS} steps no "
-        f"direction of states was found at which the host's head gives it the largest logit by more than "
+        f"row {rows[which]} answers with the token {names[which]!r} (id {tokens[which]}), and in {DIRECTION_STEPS} "
+        f"steps no direction of states was found at which the host's head gives it the largest logit by more than "
         f"{found.least:.3g} (the best: {margins[which]:.3g}; {len(short):,} such in all). Reword the answer"
     )
 

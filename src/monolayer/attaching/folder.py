@@ -21,19 +21,20 @@ from monolayer.attaching.answers import Prompts, can_generate
 from monolayer.attaching.neurons import Neurons, Steepness, steepness
 from monolayer.attaching.running import Running
 from monolayer.data import Sequences
-from monolayer.data.folder import FolderKind, new_folder
+from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, FolderKind, new_folder
+from monolayer.data.readers import prompts_of
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.host import COPIED, TOKENIZER, Host, host_of
-from monolayer.huggingface.hosts import MARK
-from monolayer.huggingface.manifest import FILE, HOST_WEIGHTS, WEIGHTS, Manifest, is_attached
+from monolayer.huggingface.host import COPIED, Host, host_of
+from monolayer.huggingface.hosts import ATTACHED_MARK
+from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, HOST_WEIGHTS, Manifest, is_attached
 from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError, read_json
-from monolayer.huggingface.tensors import INDEX, SINGLE, TensorFolder, open_folder, tensors_of
+from monolayer.huggingface.tensors import TensorFolder, open_folder, tensors_of
 from monolayer.model.card import Card
 from monolayer.table import as_html, as_table, plural
 
-_FILES = (*COPIED, "config.json", FILE, WEIGHTS, HOST_WEIGHTS, INDEX, "README.md", "certificate.json")
-ATTACHED = FolderKind("host with attached facts", next(iter(MARK)), frozenset(_FILES), r"[\w.-]+\.safetensors")
+_FILES = (*COPIED, "config.json", FILE, ATTACHED_WEIGHTS, HOST_WEIGHTS, INDEX_FILE, "README.md", "certificate.json")
+ATTACHED = FolderKind("host with attached facts", next(iter(ATTACHED_MARK)), frozenset(_FILES), r"[\w.-]+\.safetensors")
 """A folder that `save` may replace when asked to."""
 
 
@@ -127,7 +128,7 @@ class Attached:
 
     def encode(self, X: Any) -> Sequences:
         """Prompts as data; one that cannot be answered is an error."""
-        data = Sequences.of(X, per="answer").only_prompts()
+        data = prompts_of(X)
         refused = self.unanswerable(data)
         if refused:
             raise DataError(f"row {min(refused)}: {refused[min(refused)]}")
@@ -157,7 +158,7 @@ class Attached:
         return np.array([fact is not None for fact in self._prompts(data).facts], dtype=bool)
 
     def _prompts(self, data: Sequences) -> Prompts:
-        return Prompts(self.host, self.manifest, self.source.content[TOKENIZER], data)
+        return Prompts(self.host, self.manifest, self.source.content, data)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -172,13 +173,15 @@ class Attached:
                 (scratch / final).write_bytes(self.source.content[name])
             for name in self.manifest.files:
                 (scratch / name).write_bytes(self.source.content[name])
-            save_file(self.tensors, scratch / WEIGHTS, metadata={"format": "pt"})
+            save_file(self.tensors, scratch / ATTACHED_WEIGHTS, metadata={"format": "pt"})
             files = host_files(self.source)
-            where = {name: files[name] for name in self.manifest.tensors} | dict.fromkeys(self.tensors, WEIGHTS)
+            where = {name: files[name] for name in self.manifest.tensors} | dict.fromkeys(
+                self.tensors, ATTACHED_WEIGHTS
+            )
             size = sum(len(self.host.tensors[name].data) for name in self.manifest.tensors)
             size += sum(part.nbytes for part in self.tensors.values())
             index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(where.items()))}
-            _write(scratch / INDEX, index)
+            _write(scratch / INDEX_FILE, index)
             _write(scratch / "config.json", self.config)
             (scratch / FILE).write_text(self._finished().to_json(), encoding="utf-8")
             (scratch / "README.md").write_text(self.readme(), encoding="utf-8")
@@ -265,7 +268,7 @@ Outside small neighbourhoods of the stored prompts every logit is the host's. Re
 
 def host_weights(source: TensorFolder) -> dict[str, str]:
     """The host's files of weights, and what they are called in a folder with facts attached."""
-    return {name: HOST_WEIGHTS if name == SINGLE else name for name in source.weights if name != WEIGHTS}
+    return {name: HOST_WEIGHTS if name == WEIGHTS_FILE else name for name in source.weights if name != ATTACHED_WEIGHTS}
 
 
 def host_files(source: TensorFolder) -> dict[str, str]:
@@ -308,9 +311,9 @@ def _neurons(host: Host, opened: Mapping[str, Any], count: int) -> Neurons:
     return Neurons(*(np.concatenate([none[role], *parts[role]])[:count] for role in ("W_1", "b_1", "W_2")))
 
 
-def copied(source: TensorFolder) -> dict[str, str]:
+def copied_digests(source: TensorFolder) -> dict[str, str]:
     """Digests of the files beside the weights that are copied."""
     return {name: hashlib.sha256(source.content[name]).hexdigest() for name in COPIED if name in source.content}
 
 
-__all__ = ["ATTACHED", "Attached", "copied", "host_files", "host_weights", "tensor_digest"]
+__all__ = ["ATTACHED", "Attached", "copied_digests", "host_files", "host_weights", "tensor_digest"]

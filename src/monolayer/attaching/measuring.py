@@ -14,18 +14,20 @@ from torch import Tensor
 from monolayer.arrays import Floats
 from monolayer.attaching.facts import read_facts
 from monolayer.attaching.folder import Attached
-from monolayer.attaching.running import KERNELS, Asked, Miss, Running
+from monolayer.attaching.running import KERNELS, AskedFacts, Miss, Running
 from monolayer.errors import DataError, PrecisionError
-from monolayer.huggingface.cutting import Ids, cut_facts, tokenizer_of
+from monolayer.huggingface.cutting import FactIds, cut_facts, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import fact_digest
 from monolayer.table import Progress, plural
 
-NAMED = 5
+MOST_NAMED_ROWS = 5
 """Rows that an error names; the rest it counts."""
 
 
-def ask(made: Attached, running: Running, facts: Sequence[Ids], first: Sequence[int | None], report: Progress) -> Asked:
+def ask(
+    made: Attached, running: Running, facts: Sequence[FactIds], first: Sequence[int | None], report: Progress
+) -> AskedFacts:
     """Every token of every answer in every kernel; `first`: the first neuron of each fact, None for one without."""
 
     def moves(row: int, states: Tensor) -> Floats:
@@ -42,11 +44,12 @@ def ask(made: Attached, running: Running, facts: Sequence[Ids], first: Sequence[
     return running.ask(facts, moves, report)
 
 
-def asked(made: Attached, running: Running, facts: Sequence[Ids], report: Progress) -> Attached:
+def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Progress) -> Attached:
     """The same with what was measured, once every answer came back; `PrecisionError` names those that did not."""
     found = ask(made, running, facts, made.manifest.starts(), report)
     if found.misses:
-        raise PrecisionError(_missed(made, found.misses, len(facts)))
+        rows = tuple(sorted({miss.row for miss in found.misses}))
+        raise PrecisionError(_missed(made, found.misses, rows, len(facts)), rows=rows)
     stored = [replace(fact, moved=float(lost)) for fact, lost in zip(made.manifest.facts, found.moved[0], strict=True)]
     measured: dict[str, Any] = {
         "kernels": list(KERNELS),
@@ -65,16 +68,15 @@ def _versions() -> dict[str, str]:
     return {"torch": torch.__version__, "transformers": transformers.__version__}
 
 
-def _missed(made: Attached, misses: list[Miss], facts: int) -> str:
-    rows = sorted({miss.row for miss in misses})
+def _missed(made: Attached, misses: list[Miss], rows: tuple[int, ...], facts: int) -> str:
+    named = "; ".join(_miss_in_words(made, miss) for miss in misses[:MOST_NAMED_ROWS])
     return (
-        f"{len(rows):,} of {plural(facts, 'fact')} did not come back in {made.host.dtype}: "
-        f"{'; '.join(_words(made, miss) for miss in misses[:NAMED])}. Nothing was written. Take these rows out, or "
-        "choose a wider radius="
+        f"{len(rows):,} of {plural(facts, 'fact')} were not returned in {made.host.dtype}: "
+        f"{named}. Nothing was written. Remove these rows, or choose a wider radius="
     )
 
 
-def _words(made: Attached, miss: Miss) -> str:
+def _miss_in_words(made: Attached, miss: Miss) -> str:
     name = tokenizer_of(made.source.content[TOKENIZER]).id_to_token
     return f"row {miss.row} ({miss.kernel}): {name(miss.got)!r} in place of {name(miss.wanted)!r}"
 
@@ -94,7 +96,7 @@ class Measurement:
 
     def __str__(self) -> str:
         found = (
-            "every token of every answer came back" if not self.wrong else f"{self.wrong:,} tokens did not come back"
+            "every token of every answer was returned" if not self.wrong else f"{self.wrong:,} tokens were not returned"
         )
         kernels = " and ".join(KERNELS)
         said = (
@@ -103,7 +105,7 @@ class Measurement:
         return said + (f", {plural(self.outside, 'fact')} out of their reach" if self.outside else "")
 
 
-def measure(
+def measure_answers(
     folder: str | os.PathLike[str],
     prompts: Any,
     answers: Any = None,
@@ -123,7 +125,7 @@ def measure(
     found = ask(made, running, facts, first, progress or (lambda stage, share: None))
     wrong = {(miss.row, miss.place) for miss in found.misses}
     where = f"{made.host.dtype} on {running.device.type}, " + ", ".join(f"{k} {v}" for k, v in _versions().items())
-    examples = tuple(_words(made, miss) for miss in found.misses[:NAMED])
+    examples = tuple(_miss_in_words(made, miss) for miss in found.misses[:MOST_NAMED_ROWS])
     lost, rose, turned = found.moved
     fmt, radius = made.host.format, made.steep.radius
     away = (lost > (1.0 - fmt.low) * radius) | (rose > (fmt.high - 1.0) * radius) | (turned > fmt.turn)

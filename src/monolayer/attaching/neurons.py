@@ -13,13 +13,12 @@ import torch
 
 from monolayer.arrays import Floats
 from monolayer.errors import DataError
-from monolayer.huggingface.formats import FORMATS, SUMS, Format
+from monolayer.huggingface.formats import FORMATS, SUM_UNIT, HostFormat
 from monolayer.huggingface.host import STEEPEST, Host
 
-UNIT = SUMS
 AMPLITUDE = 2.0**30
 """`A`: length of what a neuron writes at its own state. Its square is a float32, and 2^−12 of a quarter of it is still
-`Format.state`, so the last norm sees the written vector to within about 2^−12."""
+`HostFormat.state`, so the last norm sees the written vector to within about 2^−12."""
 PEAK = 10_240.0
 """In float16, the largest coordinate of what a neuron writes at its own state. A neuron returns up to 2.44 T where
 norms round lengths up, so what two blocks write, beside a state up to 8,192, is below 65,504: with a third behind them
@@ -27,10 +26,10 @@ a proof covers every place (Lemma A2). Less would leave less room to outweigh st
 WIDEST = 0.0625
 STILL = {"float32": 2.0**-14, "bfloat16": 2.0**-11, "float16": 2.0**-13}
 """ρ by format, at least: states turn between kernels by 10⁻⁷ in float32 and by some 10⁻⁵ in bfloat16 (measured)."""
-STEPS = 3.25
+ROUNDING_STEPS = 3.25
 """In short formats ρ is at least this many v/√D: four standard deviations of ⟨k, û⟩, whose coordinates are rounded. It
 falls by up to 2 v/√D below the least that was seen when the key was made (measured: 705 states in four evaluations)."""
-AT_ONCE = 4096
+KEYS_AT_ONCE = 4096
 """Keys that are rounded at a time."""
 
 
@@ -59,18 +58,23 @@ class Steepness:
         return self.response / self.radius
 
 
-def steepness(host: Host, radius: float | None = None) -> Steepness:
-    """ρ and T for a host.
+def least_radius(host: Host) -> float:
+    """The smallest ρ that a host takes.
 
-    A sum of `D` products and a bias, each at most α in size, is off by at most `2(D + 2)u α`; this is a third of T
-    where `ρ ≥ 6(D + 2)u`. In float16, where α is limited, T must still be 14 at least, and more than S.
+    A sum of `D` products and a bias, all together at most (2 + 2^−4)α in size, is off by at most 2.1(D + 2)u α. Where ρ
+    is 4(D + 2)u, that is 0.53 T: an input of 0.66 T is then still T/8 or more (Lemma A3). In float16, where α is
+    limited, T must be 14 at least, and more than S.
     """
-    least = 6.0 * (host.width + 2) * UNIT
-    if host.dtype == "float16":
-        least = max(least, max(14.0, 1.25 * host.silence) / STEEPEST)
-    usual = max(STILL[host.dtype], least)
+    least = 4.0 * (host.width + 2) * SUM_UNIT
+    return max(least, max(14.0, 1.25 * host.silence) / STEEPEST) if host.dtype == "float16" else least
+
+
+def steepness(host: Host, radius: float | None = None) -> Steepness:
+    """ρ and T for a host; by default ρ is so large that rounding takes a third of T: 6(D + 2)u or more."""
+    least = least_radius(host)
+    usual = max(STILL[host.dtype], least, 6.0 * (host.width + 2) * SUM_UNIT)
     if host.format.short:
-        usual = max(usual, STEPS * host.format.unit / np.sqrt(host.width))
+        usual = max(usual, ROUNDING_STEPS * host.format.unit / np.sqrt(host.width))
     chosen = float(usual) if radius is None else radius
     if not isinstance(chosen, float) or not least <= chosen <= WIDEST:
         raise DataError(
@@ -95,8 +99,8 @@ def reading(samples: Floats, steep: Steepness, dtype: str = "float32") -> tuple[
         return W_1, rounded(steep.response - (W_1 * states).sum(axis=1))
     b_1 = rounded(steep.response - steep.alpha * np.sqrt(square / D), dtype)
     W_1 = np.empty_like(states)
-    for first in range(0, len(states), AT_ONCE):
-        some = slice(first, first + AT_ONCE)
+    for first in range(0, len(states), KEYS_AT_ONCE):
+        some = slice(first, first + KEYS_AT_ONCE)
         own, wanted = states[some], steep.response - b_1[some]
         key = own * (wanted / square[some])[:, None]
         lost = (key * (own - samples[:, some])).sum(axis=2).max(axis=0)
@@ -105,7 +109,7 @@ def reading(samples: Floats, steep: Steepness, dtype: str = "float32") -> tuple[
     return W_1, b_1
 
 
-def round_keys(keys: Floats, states: Floats, wanted: Floats, fmt: Format) -> Floats:
+def round_keys(keys: Floats, states: Floats, wanted: Floats, fmt: HostFormat) -> Floats:
     """Numbers of a short format next to `keys` `(N, D)`, above or below, whose products with the states are `wanted`.
 
     Each is rounded to the nearest number first. Then, from the coordinate that moves the sum most to the one that moves

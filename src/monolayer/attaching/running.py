@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from monolayer.arrays import Floats
 from monolayer.attaching.neurons import normed
 from monolayer.errors import DataError
-from monolayer.huggingface.cutting import Ids
+from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import Host
 from monolayer.table import Progress
 
@@ -26,7 +27,7 @@ KERNELS = ("eager", "sdpa")
 """Ways to compute attention in which every fact is asked."""
 TOGETHER = 16
 """Facts that are asked in one batch, padded on the left, as `generate` takes them."""
-LOGITS = 1 << 26
+BATCH_LOGITS = 1 << 26
 """Logits that are held at a time, at most, unless one fact has more."""
 
 
@@ -40,7 +41,7 @@ class Miss(NamedTuple):
     kernel: str
 
 
-class Asked(NamedTuple):
+class AskedFacts(NamedTuple):
     """What asking found: tokens that came out wrong; `moved` `(3, N)`: by fact, how much of ⟨k, û⟩ was lost, how much
     it rose, and 1 − cos(k, û), at most."""
 
@@ -188,11 +189,11 @@ class Running:
 
     def _batch(self, texts: Sequence[Sequence[int]], first: int) -> Sequence[Sequence[int]]:
         count = TOGETHER
-        while count > 1 and count * max(map(len, texts[first : first + count])) * self.host.vocabulary > LOGITS:
+        while count > 1 and count * max(map(len, texts[first : first + count])) * self.host.vocabulary > BATCH_LOGITS:
             count //= 2
         return texts[first : first + count]
 
-    def ask(self, facts: Sequence[Ids], moves: Callable[[int, Tensor], Floats], progress: Progress) -> Asked:
+    def ask(self, facts: Sequence[FactIds], moves: Callable[[int, Tensor], Floats], progress: Progress) -> AskedFacts:
         """Every token of every answer, in every kernel; `moves`: how the states of a fact moved, `(3, places)`."""
         misses: list[Miss] = []
         moved = np.full((3, len(facts)), -np.inf)
@@ -205,18 +206,20 @@ class Running:
                 pairs = enumerate(zip(facts[row].answer, got, strict=True))
                 misses += [Miss(row, place, *pair, kernel) for place, pair in pairs if pair[0] != pair[1]]
                 moved[:, row] = np.maximum(moved[:, row], moves(row, states[places]).max(axis=1))
-        return Asked(misses, np.maximum(moved, 0.0))
+        return AskedFacts(misses, np.maximum(moved, 0.0))
 
-    def continued(self, prompts: Sequence[Sequence[int]], most: int, end: int | None) -> list[list[int]]:
-        """How the model goes on from each prompt by itself, up to its end token or `most` tokens."""
+    def continued(self, prompts: Sequence[Sequence[int]], most: int, stops: Sequence[int]) -> list[list[int]]:
+        """How the model goes on from each prompt by itself, up to one of the ids `stops` or `most` tokens."""
         found = []
         for prompt in prompts:
             ids = torch.tensor([list(prompt)], device=self.device)
-            options = {"max_new_tokens": most, "do_sample": False, "pad_token_id": 0 if end is None else end}
+            options = {"max_new_tokens": most, "do_sample": False, "pad_token_id": next(iter(stops), 0)}
             with torch.inference_mode():
-                said = self.model.generate(ids, attention_mask=torch.ones_like(ids), eos_token_id=end, **options)
+                said = self.model.generate(
+                    ids, attention_mask=torch.ones_like(ids), eos_token_id=list(stops) or None, **options
+                )
             row = said[0, len(prompt) :].tolist()
-            found.append(row[: row.index(end)] if end in row else row)
+            found.append(list(takewhile(lambda token: token not in stops, row)))
         return found
 
 

@@ -39,7 +39,7 @@ def load_any(folder: Path) -> nn.Module:
     return loaded
 
 
-def tokenizer_of(folder: Path, model: nn.Module) -> Any:
+def tokenizer_in(folder: Path, model: nn.Module) -> Any:
     """The tokenizer in a Hugging Face folder; None if it has none, or if the model reads strings by itself."""
     if isinstance(model, Monolayer) or not any((folder / name).exists() for name in _TOKENIZER_FILES):
         return None

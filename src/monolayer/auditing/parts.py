@@ -119,7 +119,8 @@ class Audit:
         if not others:
             return f"Every part tells all {self.classes:,} contexts apart; {hardest}."
         tell, do = ("tells" if len(apart) == 1 else "tell"), ("does" if len(others) == 1 else "do")
-        return f"{_named(apart)} {tell} all {self.classes:,} contexts apart ({hardest}); {_named(others)} {do} not."
+        told = f"{_part_names(apart)} {tell} all {self.classes:,} contexts apart ({hardest})"
+        return f"{told}; {_part_names(others)} {do} not."
 
     _repr_html_ = as_html
 
@@ -141,7 +142,7 @@ class Audit:
         return next(part for part in self.parts if part.name == name)
 
 
-def _named(parts: list[AuditedPart]) -> str:
+def _part_names(parts: list[AuditedPart]) -> str:
     """The names of parts: all of them if they are few, else their number with the first and the last."""
     names = [part.name for part in parts]
     if len(names) > MOST_NAMED:
@@ -150,7 +151,7 @@ def _named(parts: list[AuditedPart]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
+class AuditedTokens:
     """The tokens of `data` that a part is asked about; `classes` `(T,)` says which of them must differ."""
 
     data: Sequences
@@ -158,7 +159,7 @@ class Points:
     causal: bool
 
 
-def measure(name: str, modules: dict[str, nn.Module], points: Points, output: Tensor) -> AuditedPart:
+def measure_part(name: str, modules: dict[str, nn.Module], points: AuditedTokens, output: Tensor) -> AuditedPart:
     """What the output `(T, p)` of the module `name` makes of these points."""
     outputs = output.double()
     each = np.split(outputs.numpy(), points.data.offsets[1:-1])

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from monolayer.auditing.folders import load_any, tokenizer_of
-from monolayer.auditing.parts import Audit, Points, measure
+from monolayer.auditing.folders import load_any, tokenizer_in
+from monolayer.auditing.parts import Audit, AuditedTokens, measure_part
 from monolayer.auditing.texts import tokenized
 from monolayer.data import Names, Sequences
-from monolayer.errors import DataError, nearest
+from monolayer.errors import DataError, similar_words
 from monolayer.model.monolayer import Monolayer
 from monolayer.theory.contextual import context_classes
 from monolayer.theory.separation import token_rows
@@ -52,19 +52,26 @@ def audit(
     - `parts`: names of the submodules to measure; by default all whose output is one vector per token.
     - `call`: runs the model on a tensor of sequences of one length; by default `model(X)`.
 
-    The model is not changed, and is left in the mode, training or evaluation, that it was in. `audit(…).explain()`
-    says the result in one sentence.
+    The model is not changed, and is left in the mode, training or evaluation, that it was in. `audit(…).explain()` says
+    the result in one sentence.
+
+    Example:
+
+        >>> model = ml.memorize(["ab", "ba", "bb"], [1, 1, 2])
+        >>> found = ml.audit(model, ["ab", "bb"], parts=["attention"])
+        >>> print(found.explain().split(";")[0])
+        Every part tells all 3 contexts apart
     """
     if isinstance(model, str | Path):
         folder, model = Path(model), load_any(Path(model))
-        tokenizer = tokenizer_of(folder, model) if tokenizer is None else tokenizer
-    data = _sequences(model, X, tokenizer)
+        tokenizer = tokenizer_in(folder, model) if tokenizer is None else tokenizer
+    data = _model_sequences(model, X, tokenizer)
     if (many := len(data.tokens)) > MOST_POINTS:
         raise DataError(f"{many:,} points are too many to compare all of them: give {MOST_POINTS:,} or fewer")
     modules = {name: module for name, module in model.named_modules() if name}
     for part in parts or ():
         if part not in modules:
-            near = nearest(part, modules, 3)
+            near = similar_words(part, modules, 3)
             raise DataError(f"the model has no part {part!r}; near it: {', '.join(near) or 'nothing'}")
     # Sequences number the ids that occur. A Monolayer takes these numbers, other models the ids.
     names = None if isinstance(model, Monolayer) else data.vocabulary
@@ -75,12 +82,12 @@ def audit(
     seen = _outputs(runner, chosen, data)
     if not seen:
         raise DataError("no part answered with one vector per token, (N, n, width) for N sequences of n tokens")
-    points = Points(data, context_classes(data, causal), causal)
-    found = tuple(measure(name, modules, points, output) for name, output in seen.items())
+    points = AuditedTokens(data, context_classes(data, causal), causal)
+    found = tuple(measure_part(name, modules, points, output) for name, output in seen.items())
     return Audit(len(data.tokens), int(points.classes.max()) + 1, found, causal)
 
 
-def _sequences(model: nn.Module, X: Any, tokenizer: Any) -> Sequences:
+def _model_sequences(model: nn.Module, X: Any, tokenizer: Any) -> Sequences:
     """The data with tokens as the model takes them: vectors, rows of a Monolayer's vocabulary, or ids."""
     if isinstance(model, Monolayer):  # takes names of tokens
         return Sequences.of(X if isinstance(X, Tensor) else model.encode(X))

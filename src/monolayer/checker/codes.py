@@ -19,7 +19,7 @@ from monolayer.checker.network import CODE, KEY, LABEL, ONE, Stored
 from monolayer.checker.rounding import (
     BINARY64,
     Attention,
-    Format,
+    BinaryFormat,
     UnhandledError,
     code_error,
     context_error,
@@ -83,7 +83,7 @@ class Sums(NamedTuple):
     z: Floats
     terms: Ints
     before: tuple[Floats, Floats]
-    format: Format
+    format: BinaryFormat
 
     def at(self, places: Ints | slice) -> Sums:
         """Those of some points, or of all in another order."""
@@ -143,7 +143,9 @@ def read_stream(stored: Stored, data: Sequences, rows: Ints | None) -> Stream:
         found, bos = read_cells(stored).numbers(data)
         if stored.config["positions"]:
             found = found + _at(stored["positions.weight"][:, KEY : CODE + 1], data.position).T
-        return Stream(*(Coordinate(x, x_0, max(_largest(x), abs(x_0))) for x, x_0 in zip(found, bos, strict=True)))
+        return Stream(
+            *(Coordinate(x, x_0, max(_largest_value(x), abs(x_0))) for x, x_0 in zip(found, bos, strict=True))
+        )
     return Stream(*(read_coordinate(stored, data, rows, slot) for slot in (KEY, CODE)))
 
 
@@ -192,7 +194,7 @@ def read_coordinate(stored: Stored, data: Sequences, rows: Ints | None, slot: in
     tokens = data.tokens.astype(lift.dtype).astype(np.float64)
     flat, size = tokens @ weight + bias + extra, np.abs(tokens) @ np.abs(weight) + abs(bias) + np.abs(extra)
     size = size + np.abs(weight).sum() * (stored.format.tiny / stored.format.unit)  # coordinates of tokens flushed
-    return Coordinate(flat, bos, max(_largest(flat), abs(bos)), _largest(size), len(weight) + 2)
+    return Coordinate(flat, bos, max(_largest_value(flat), abs(bos)), _largest_value(size), len(weight) + 2)
 
 
 def _at(table: NDArray[Any], rows: Ints) -> NDArray[Any]:
@@ -203,7 +205,7 @@ def _at(table: NDArray[Any], rows: Ints) -> NDArray[Any]:
     return np.append(table, blank, axis=0)[np.minimum(rows, len(table))]
 
 
-def _largest(values: Floats) -> float:
+def _largest_value(values: Floats) -> float:
     """Largest absolute value, not counting NaN, the value of unknown tokens."""
     return float(np.max(np.abs(values), where=~np.isnan(values), initial=0.0))
 
@@ -233,7 +235,7 @@ def read_sums(stored: Stored, data: Sequences, reads: Reads, places: Ints | None
     return Sums(base + y[here], np.array(longest) if same else n[here], (own, other), stored.format)
 
 
-def _error_before(longest: int, reads: Reads, per_token: bool, fmt: Format) -> Floats:
+def _error_before(longest: int, reads: Reads, per_token: bool, fmt: BinaryFormat) -> Floats:
     """Bounds on the errors of `t` and `y` together, an entry per number of terms of the softmax `(1 + longest,)`."""
     head, key, averaged, code = reads
     ds, dv = lift_error(key.size, key.terms, fmt), lift_error(averaged.size, averaged.terms, fmt)

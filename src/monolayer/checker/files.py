@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.checker.given import DataComparison, confirm_arrays, confirm_rows, confirm_texts
-from monolayer.checker.rows import LABELS, PROMPTS, ROWS, Chosen, ReadOptions, Row, choose, key, second_look
+from monolayer.checker.rows import LABELS, PROMPT_COLUMNS, ROWS, Chosen, ReadOptions, Row, choose, key, second_look
 from monolayer.data import Sequences
 
 LONGEST_JSON = 1 << 27
@@ -99,7 +99,7 @@ def _objects(file: str, document: bool) -> Iterator[Any]:
             whole = json.loads(start) if len(start) <= LONGEST_JSON else None
         except ValueError:
             whole = None
-        usual = {"tokens", *LABELS, *(PROMPTS if isinstance(whole, dict) and len(whole) <= 2 else ())}
+        usual = {"tokens", *LABELS, *(PROMPT_COLUMNS if isinstance(whole, dict) and len(whole) <= 2 else ())}
         if isinstance(whole, list):
             yield from whole
             return

@@ -15,18 +15,20 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.arrays import NamedArrays
 from monolayer.checker.certificate import Certificate, Claims
 from monolayer.checker.labelled import Labelled, LoadPoints
 from monolayer.checker.line import judge_line
 from monolayer.checker.locating.writers import Writers, line_writers, robust_writers
-from monolayer.checker.network import Arrays, Config, Stored
+from monolayer.checker.network import Stored
 from monolayer.checker.robust import judge_gates
 from monolayer.checker.rounding import EXP_ULPS
 from monolayer.data import Names
+from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
+from monolayer.data.objects import Config
 from monolayer.errors import ModelFileError
 
 FORMAT_VERSION = 2
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _NUMBERED = re.compile(r"model-([0-9]{5})-of-([0-9]{5})\.safetensors")
 WORDS = {
     "format": ("monolayer",),
@@ -94,9 +96,9 @@ def _examine_fields(config: Config) -> None:
 def _examine_files(config: Config, row: ReadoutRow) -> None:
     """Raise an error unless names, units and the list of files fit the kind of tokens and labels."""
     files, reads_ids = config["files"], config["tokens"] == "ids"
-    listed = {WEIGHTS}
-    if INDEX in files:
-        listed = {INDEX, *numbered_weights(list(files))}
+    listed = {WEIGHTS_FILE}
+    if INDEX_FILE in files:
+        listed = {INDEX_FILE, *numbered_weights(list(files))}
         plain = row.split and config["kind"] == "memorizer"
         plain = plain and config["dtype"] == "float64" and len(listed) > 2
         _demand(plain, "weights in several files are the numbered files of a line of a memorizer in float64")
@@ -116,7 +118,7 @@ def _examine_files(config: Config, row: ReadoutRow) -> None:
     if script is not None:
         cut = named and isinstance(script, dict) and set(script) == {"unit", "window"}
         cut = cut and script["unit"] in ("words", "characters") and _is_count(script["window"], 1)
-        _demand(cut, "script does not say how to cut a text into named tokens")
+        _demand(cut, "script does not say how to split a text into named tokens")
     optional = {"memory.safetensors"} if reads_ids else set()
     _demand(listed <= set(files) <= listed | optional, f"files must be {sorted(listed)}")
 
@@ -179,7 +181,7 @@ def _examine_grid(config: Config, grid: Any) -> None:
     _demand(plain, "an approximator takes vectors, answers at tokens and is not causal")
 
 
-def examine_memory(tensors: Arrays) -> None:
+def examine_memory(tensors: NamedArrays) -> None:
     """Raise an error unless `memory.safetensors` holds rising 64-bit words. Only the claim `only` depends on them."""
     where = "memory.safetensors"
     _demand(set(tensors) == {"fingerprints"}, "it must hold fingerprints and nothing else", where)
@@ -209,19 +211,19 @@ def examine_names(config: Config, lists: dict[str, Any]) -> dict[str, Names | No
     return found
 
 
-def examine_tensors(config: Config, names: dict[str, Names | None], tensors: Arrays) -> None:
+def examine_tensors(config: Config, names: dict[str, Names | None], tensors: NamedArrays) -> None:
     """Raise an error unless exactly the tensors that the config needs are there, with their shapes and types."""
     wanted = _shapes(config, names, tensors)
     odd = sorted(set(tensors) ^ set(wanted))
-    _demand(not odd, f"tensors {odd} are missing or unknown", WEIGHTS)
+    _demand(not odd, f"tensors {odd} are missing or unknown", WEIGHTS_FILE)
     dtype = "float32" if config["dtype"] == "bfloat16" else config["dtype"]  # NumPy has no bfloat16
     for name, shape in wanted.items():
         found = tensors[name]
-        _demand(found.shape == shape, f"{name} has shape {found.shape}, not {shape}", WEIGHTS)
-        _demand(found.dtype == dtype, f"{name} is {found.dtype}", WEIGHTS)
+        _demand(found.shape == shape, f"{name} has shape {found.shape}, not {shape}", WEIGHTS_FILE)
+        _demand(found.dtype == dtype, f"{name} is {found.dtype}", WEIGHTS_FILE)
 
 
-def _shapes(config: Config, names: dict[str, Names | None], tensors: Arrays) -> dict[str, tuple[int, ...]]:
+def _shapes(config: Config, names: dict[str, Names | None], tensors: NamedArrays) -> dict[str, tuple[int, ...]]:
     """The shapes of all tensors by name.
 
     The config does not say how many positions a memorizer has, nor how many coordinates its vectors: these two sizes
@@ -269,10 +271,10 @@ def _block_shapes(name: str, first: tuple[int, ...], columns: int, writes: int) 
     return {f"{name}.{part}": shape for part, shape in shapes.items()}
 
 
-def _size(tensors: Arrays, name: str, axis: int) -> int:
+def _size(tensors: NamedArrays, name: str, axis: int) -> int:
     """The size of a tensor along an axis; an error unless it is 1 or more."""
     shape = tensors[name].shape if name in tensors else ()
-    _demand(len(shape) > axis and shape[axis] > 0, f"{name} is missing, or has too few axes or rows", WEIGHTS)
+    _demand(len(shape) > axis and shape[axis] > 0, f"{name} is missing, or has too few axes or rows", WEIGHTS_FILE)
     return int(shape[axis])
 
 
@@ -309,6 +311,7 @@ _LINE = ReadoutRow(
     only=True,
     split=True,
 )
+# `model/readouts.py` has a table by this name too: one row per readout on each side, and the checker imports no model.
 READOUTS: dict[str, ReadoutRow] = {
     "exact": _LINE,
     "runs": replace(_LINE, shapes=partial(_line_shapes, more=1)),
@@ -368,23 +371,23 @@ def examine_interpolator(config: Config) -> None:
     _demand(float(low) < float(high), "low must be below high")
     _demand(type(config["scalar"]) is bool, "scalar is not true or false")
     files = config["files"]
-    _demand(isinstance(files, dict) and set(files) == {WEIGHTS}, "files must be model.safetensors")
-    _demand(isinstance(files[WEIGHTS], str), "files must hold digests")
+    _demand(isinstance(files, dict) and set(files) == {WEIGHTS_FILE}, "files must be model.safetensors")
+    _demand(isinstance(files[WEIGHTS_FILE], str), "files must hold digests")
 
 
-def examine_interpolation(config: Config, tensors: Arrays) -> None:
+def examine_interpolation(config: Config, tensors: NamedArrays) -> None:
     """Raise an error unless a network for the maximum norm has its tensors, finite and in float64."""
     dim, length, stream = config["dim"], config["length"], 2 * (config["length"] - 1) * config["dim"]
     heads = [f"attention.W_{letter}" for letter in "QKVO"]
     parts = () if config["positions"] else BENDS[dim, length]
     bends = [f"{part}.{name}" for part in parts for name in ("knots", "values")]
     odd = sorted(set(tensors) ^ {*heads, *bends, "interpolation.values"})
-    _demand(not odd, f"tensors {odd} are missing or unknown", WEIGHTS)
+    _demand(not odd, f"tensors {odd} are missing or unknown", WEIGHTS_FILE)
     for name, tensor in tensors.items():
         _demand(
             tensor.dtype == "float64" and bool(np.isfinite(tensor).all()),
             f"{name} is not float64, or not finite",
-            WEIGHTS,
+            WEIGHTS_FILE,
         )
     values = tensors["interpolation.values"]
     places = length if config["positions"] else 1
@@ -395,7 +398,7 @@ def examine_interpolation(config: Config, tensors: Arrays) -> None:
         knots, at = tensors[f"{part}.knots"], tensors[f"{part}.values"]
         fits = fits and knots.ndim == 1 and knots.shape == at.shape and len(knots) > 1
         fits = fits and bool((knots[1:] > knots[:-1]).all())
-    _demand(fits, "the shapes are not those that the fields ask for, or knots do not rise", WEIGHTS)
+    _demand(fits, "the shapes are not those that the fields ask for, or knots do not rise", WEIGHTS_FILE)
 
 
 def _is_count(value: Any, least: int) -> bool:

@@ -24,7 +24,7 @@ from monolayer.errors import DataError
 CHUNK = 1 << 16
 """How many tokens are compared at a time, so that few of them are Python objects at any moment."""
 
-UNSPACED = (
+UNSPACED_RANGES = (
     (0xE00, 0x109F),  # Thai, Lao, Tibetan, Burmese
     (0x1780, 0x17FF),  # Khmer
     *((0x3040, 0x30FF), (0xFF66, 0xFF9F)),  # kana
@@ -113,7 +113,7 @@ class DataComparison:
         `read`: row numbers of `names`, or real numbers if `names` is None.
         """
         if len(read) != len(given):
-            return min(len(read), len(given) - 1)
+            raise fault(f"{len(given)} values were given where {len(read)} were read")
         if names is None and isinstance(given, np.ndarray) and not _large(given):
             wrong = (given.reshape(len(read), -1) != read.reshape(len(read), -1)).any(axis=1)
         elif names is None:
@@ -204,7 +204,7 @@ def confirm_rows(comparison: DataComparison, rows: Iterable[tuple[Any, Any]], un
             compared.clear()
 
     for text, label in rows:
-        row = cut(text, unit) if isinstance(text, str) else plain(text)
+        row = tokens_of_text(text, unit) if isinstance(text, str) else plain(text)
         sizes.append(len(row))
         tokens += row
         labels += _per_token(plain(label), len(row)) if by_token else [plain(label)]
@@ -233,7 +233,7 @@ def _needs_space(prompt: str, answer: str) -> bool:
     """Whether prose would have a space between the two: not after or before one, before punctuation, or in scripts
     that put no spaces between words."""
     two = prompt[-1] + answer[0]
-    unspaced = any(low <= ord(letter) <= high for letter in two for low, high in UNSPACED)
+    unspaced = any(low <= ord(letter) <= high for letter in two for low, high in UNSPACED_RANGES)
     return not (re.search(r"\s", two) or category(two[1])[0] == "P" or unspaced)
 
 
@@ -253,12 +253,12 @@ def _per_token(label: Any, count: int) -> list[Any]:
 def _sequence(row: Any, unit: str) -> Any:
     """The tokens of one sequence: a string is cut, and a lone integer is one token."""
     if isinstance(row, str):
-        return cut(row, unit)
+        return tokens_of_text(row, unit)
     found = plain(row)
     return [found] if isinstance(found, int) else found
 
 
-def cut(text: str, unit: str) -> list[str]:
+def tokens_of_text(text: str, unit: str) -> list[str]:
     """The tokens of a text: its words, the text as a whole, or its characters."""
     return text.split() if unit == "words" else [text] if unit == "whole" else list(text)
 
@@ -333,4 +333,4 @@ def _flat(rows: Any, sizes: Any) -> Any:
 
 def fault(words: str) -> DataError:
     """The error to raise if data were not read as they were given."""
-    return DataError(f"{words}: the reader is at fault, so nothing is proved. Please report it with the data")
+    return DataError(f"{words}: this is a bug in the reader, so nothing is proved. Please report it with the data")

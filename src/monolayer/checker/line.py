@@ -15,14 +15,15 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints, slices
-from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Claims, Finding, Kind, Verdict
+from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Claims, Finding, Kind
 from monolayer.checker.codes import read_attention, read_stream
 from monolayer.checker.labelled import UNSURE, Labelled, LoadPoints, real
 from monolayer.checker.network import Stored
 from monolayer.checker.only import ONLY_DATA_CLAIM, leftover_in_line, strange_fingerprints
-from monolayer.checker.readout import CheckedStaircase, check_nearest, copies, nearest, read_staircase
+from monolayer.checker.readout import CheckedStaircase, check_nearest, copies, nearest_classes, read_staircase
 from monolayer.checker.rounding import PADDING, UnhandledError
 from monolayer.checker.stages import Evaluated, evaluate
+from monolayer.theory.verdicts import Verdict
 
 LINE_REASONS: dict[Verdict, str] = {
     "proved": "all evaluations of a point end on one plateau of the readout, and it has the right label",
@@ -75,7 +76,7 @@ def _nothing_else(stored: Stored, points: Labelled, found: Evaluated, decided: C
     )
     if extra is None:
         return decided
-    reason = f"every label comes back, but the model holds more than the data: {extra}"
+    reason = f"every label is returned, but the model holds more than the data: {extra}"
     return replace(decided, verdict="refuted", reason=reason, label_error=None)
 
 
@@ -113,7 +114,7 @@ def _compare_classes(stored: Stored, wanted: Ints, found: Evaluated) -> LabelCom
 
     A class that the model lacks is wrong.
     """
-    answer = nearest(stored, found.value[0])
+    answer = nearest_classes(stored, found.value[0])
     names = stored.classes.names if stored.classes is not None else ()
     known = found.sure & (answer >= 0)
     return LabelComparison(

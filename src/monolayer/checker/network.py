@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from monolayer.checker.rounding import Format
+from monolayer.arrays import NamedArrays
+from monolayer.checker.rounding import BinaryFormat
 from monolayer.data import Names
+from monolayer.data.objects import Config
 
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
-"""Coordinates of the stream of a line: the constant 1, the key, the code, the first label slot."""
-Arrays = dict[str, NDArray[Any]]
-"""Tensors by their names."""
-Config = dict[str, Any]
-"""The fields of `config.json`."""
+"""Coordinates of the stream of a line: the constant 1, the key, the code, the first label slot.
+
+`model/attention.py` has the same four by the same names; the checker imports nothing of the model."""
 
 
 class StepWeights(NamedTuple):
@@ -37,15 +37,15 @@ class Stored:
     `format`: the arithmetic that a claim is about. Weights may be stored in a shorter format.
     """
 
-    tensors: Arrays
+    tensors: NamedArrays
     config: Config
     vocabulary: Names | None
     classes: Names | None
-    format: Format
+    format: BinaryFormat
     memory: NDArray[Any] | None = None
     """Fingerprints of known points `(M,)`, if the model keeps any."""
     certificate: bytes | OSError = field(default_factory=FileNotFoundError)
-    """The bytes of the certificate beside the model, or the error of reading them."""
+    """The bytes of the certificate next to the model, or the error of reading them."""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.tensors[name]

@@ -17,7 +17,7 @@ import numpy as np
 from monolayer.arrays import Floats, Ints
 from monolayer.checker.gates import Gated, Pairs
 from monolayer.checker.labelled import PointVerdicts
-from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, Format, UnhandledError
+from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, BinaryFormat, UnhandledError
 
 ROBUST_UNDERFLOW = 2.0**-60
 """Bounds what all underflows together move a neuron or a logit, within the sizes that `read_gates` demands."""
@@ -42,7 +42,7 @@ class Shares:
     out: float
 
     @classmethod
-    def of(cls, noise: float, gated: Gated, longest: int, fmt: Format) -> Shares:
+    def of(cls, noise: float, gated: Gated, longest: int, fmt: BinaryFormat) -> Shares:
         """The shares of Lemma R1. `longest`: tokens of the longest sequence, not counting the begin token."""
         t, p, k = gated.weight_token.shape[1], gated.weight_place.shape[1], gated.weight_context.shape[1]
         width = t + p + k

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Bools, Floats, Ints, slices
 from monolayer.checker.network import LABEL, StepWeights, Stored
-from monolayer.checker.rounding import PADDING, Format, UnhandledError
+from monolayer.checker.rounding import PADDING, BinaryFormat, UnhandledError
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,9 @@ def read_staircase(stored: Stored, stage: int = 1) -> CheckedStaircase:
     )
 
 
-def checked_staircase(steps: StepWeights, bias_2: NDArray[Any], fmt: Format, form: str, block: str) -> CheckedStaircase:
+def checked_staircase(
+    steps: StepWeights, bias_2: NDArray[Any], fmt: BinaryFormat, form: str, block: str
+) -> CheckedStaircase:
     """The staircase of neurons that read one number, once all that the lemmas need has been checked.
 
     `bias_2` `(m,)`: what is added behind them. `fmt`: the arithmetic. `form`: the readout, `exact` or `runs`. `block`:
@@ -107,7 +109,7 @@ def checked_staircase(steps: StepWeights, bias_2: NDArray[Any], fmt: Format, for
     return CheckedStaircase(low, high, np.concatenate([first, first - np.cumsum(written, axis=1)], axis=1))
 
 
-def _labels(labels: NDArray[Any], bias_2: NDArray[Any], fmt: Format) -> Floats:
+def _labels(labels: NDArray[Any], bias_2: NDArray[Any], fmt: BinaryFormat) -> Floats:
     """The labels of runs `(m, H + 1)`. Lemma 12: one indicator is 1 and all others are 0, so each comes out as stored.
 
     No two labels are added, so it is enough that they are finite and not subnormal.
@@ -122,7 +124,7 @@ def _labels(labels: NDArray[Any], bias_2: NDArray[Any], fmt: Format) -> Floats:
     return labels.astype(np.float64)
 
 
-def sums_are_exact(numbers: list[Floats], fmt: Format) -> bool:
+def sums_are_exact(numbers: list[Floats], fmt: BinaryFormat) -> bool:
     """Lemma 8: whether every sum of some of these numbers is exact, in any order.
 
     Each array is `(m, …)`, summed by row.
@@ -144,7 +146,7 @@ def _lowest_bit(numbers: Floats) -> Floats:
     return lowest
 
 
-def check_sizes(values: NDArray[Any], nonzero: bool, fmt: Format, name: str) -> None:
+def check_sizes(values: NDArray[Any], nonzero: bool, fmt: BinaryFormat, name: str) -> None:
     """Refuse numbers that may overflow or be flushed to zero, as Lemma 6 needs; 0 is allowed unless `nonzero`."""
     flat = values.reshape(-1)
     for part in slices(len(flat)):
@@ -195,7 +197,7 @@ def head_classes(stored: Stored, value: Floats) -> Ints:
     Lemma 10: the head `2 j ŷ − j²` picks the class `j` nearest to `ŷ`.
     """
     check_nearest(stored)
-    return nearest(stored, value)
+    return nearest_classes(stored, value)
 
 
 def check_nearest(stored: Stored) -> None:
@@ -208,7 +210,7 @@ def check_nearest(stored: Stored) -> None:
         raise UnhandledError("the head must read the label slot alone, and be 2 j y − j² for class j")
 
 
-def nearest(stored: Stored, value: Floats) -> Ints:
+def nearest_classes(stored: Stored, value: Floats) -> Ints:
     """`answers`, once `check_nearest` has looked at the head."""
     fmt, C = stored.format, len(stored["head.bias"])
     whole = np.rint(value)

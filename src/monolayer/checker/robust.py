@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Claims, Finding, Kind, Verdict, rounded_down
+from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Claims, Finding, Kind, rounded_down
 from monolayer.checker.gates import Gated, Pairs, live, read_gates, waking_pairs
 from monolayer.checker.labelled import Labelled, LoadPoints, PointVerdicts
 from monolayer.checker.network import Stored
 from monolayer.checker.noise import Shares, errors, point_verdicts, silent
-from monolayer.checker.rounding import BINARY32, Format, UnhandledError
+from monolayer.checker.rounding import BINARY32, BinaryFormat, UnhandledError
 from monolayer.errors import DataError
+from monolayer.theory.verdicts import Verdict
 
 MOST_NOISE = 0.25
 """Largest noise that may be claimed, and up to which the largest proved noise is searched."""
@@ -49,7 +50,7 @@ class Question:
     """Vocabulary row that answers at each point `(M,)`; −1 where a token has no finite vector or a place no code."""
     wanted: Ints
     longest: int
-    format: Format
+    format: BinaryFormat
 
     def ask(self, noise: float) -> PointVerdicts:
         """Judge all points at one noise. No point is right if a neuron that is not looked at may wake."""

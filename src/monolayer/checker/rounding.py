@@ -15,7 +15,9 @@ import numpy as np
 from monolayer.arrays import Floats
 
 EXP_ULPS = 4
-"""`g`: how many units in the last place `exp` may be wrong. Measured by bench/exp_is_within_four_ulps.py."""
+"""`g`: how many units in the last place `exp` may be wrong. Measured by bench/exp_is_within_four_ulps.py.
+
+`construct/line/draw.py` leaves room for the same number, by the same name; neither side imports the other."""
 
 
 class UnhandledError(Exception):
@@ -26,7 +28,7 @@ class UnhandledError(Exception):
 
 
 @dataclass(frozen=True)
-class Format:
+class BinaryFormat:
     """A binary floating-point format.
 
     `unit` is `u`, `tiny` is `τ`. The other numbers are the sizes within which the proofs exclude overflow (Lemma 2):
@@ -51,8 +53,8 @@ class Format:
         return k * self.unit / (1.0 - k * self.unit)
 
 
-BINARY64 = Format("binary64", 2.0**-53, 2.0**-1022, 64.0, 2.0**-400, 2.0**128, 2**31)
-BINARY32 = Format("binary32", 2.0**-24, 2.0**-126, 16.0, 2.0**-100, 2.0**30, 2**20)
+BINARY64 = BinaryFormat("binary64", 2.0**-53, 2.0**-1022, 64.0, 2.0**-400, 2.0**128, 2**31)
+BINARY32 = BinaryFormat("binary32", 2.0**-24, 2.0**-126, 16.0, 2.0**-100, 2.0**30, 2**20)
 
 PADDING = 1.0 + 2.0**-20
 """Covers the rounding of the bounds themselves, which are computed in binary64 from positive numbers."""
@@ -68,12 +70,12 @@ class Attention:
     o: float
 
 
-def lift_error(size: Any, terms: int, fmt: Format) -> Any:
+def lift_error(size: Any, terms: int, fmt: BinaryFormat) -> Any:
     """Lemma 3: bound on the error of a sum of `terms` products, biases or positions, whose sizes sum to `size`."""
     return PADDING * (fmt.gamma(terms) * size + (4 * terms + 3) * fmt.tiny)
 
 
-def context_error(n: Any, head: Attention, S: float, ds: float, fmt: Format, values: tuple[float, float]) -> Any:
+def context_error(n: Any, head: Attention, S: float, ds: float, fmt: BinaryFormat, values: tuple[float, float]) -> Any:
     """Lemma 4: bound on `|ŷ − y|`, `y` what attention writes, for `n` keys known to within `ds`.
 
     `n`: terms of the softmax, a number or an array. `S`: bounds the keys. `values` `(T, dt)`: what is averaged is at
@@ -96,7 +98,7 @@ def context_error(n: Any, head: Attention, S: float, ds: float, fmt: Format, val
     return PADDING * (o * v * (T * (above + below) / (1.0 - below) + moved) + underflow)
 
 
-def code_error(z: Floats, before: Floats, fmt: Format) -> Floats:
+def code_error(z: Floats, before: Floats, fmt: BinaryFormat) -> Floats:
     """Lemma 5: bound on `|ẑ − z|` `(M,)` for the rounded sum `z = t + y`.
 
     `z` `(M,)`: any evaluation of it, in this format or a finer one. `before` `(M,)`: bounds the errors of `t` and `y`

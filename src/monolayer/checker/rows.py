@@ -16,9 +16,9 @@ from monolayer.checker.given import (
     confirm_labels,
     confirm_rows,
     confirm_texts,
-    cut,
     fault,
     plain,
+    tokens_of_text,
 )
 from monolayer.data import Sequences
 from monolayer.errors import DataError
@@ -27,8 +27,11 @@ ROWS = 512
 """How many rows of a table are Python objects at a time."""
 LABELS = ("label", "labels", "ner_tags", "tags")
 """Usual names of a column of labels."""
-PROMPTS = ("prompt", "question", "prompts", "questions")
-ANSWERS = ("completion", "answer", "completions", "answers")
+PROMPT_COLUMNS = ("prompt", "question", "prompts", "questions")
+ANSWER_COLUMNS = ("completion", "answer", "completions", "answers")
+"""Usual names of columns of prompts and answers.
+
+`data/prompts.py` has the same by the same names: the checker reads rows once more, with code of its own."""
 Row = tuple[Any, Any]
 """A sequence or text, and its label or labels."""
 
@@ -69,9 +72,9 @@ def choose(names: list[str], options: ReadOptions, answers: bool, unit: str = "w
         found = [options.tokens or "tokens", options.labels or (usual[0] if usual else None)]
     else:
         unit, found = "words", [*names[:2], None][:2]
-        asked = [name for name in names if name in (*PROMPTS, *ANSWERS)]
+        asked = [name for name in names if name in (*PROMPT_COLUMNS, *ANSWER_COLUMNS)]
         if answers and asked:
-            found = [*sorted(asked, key=lambda name: name in ANSWERS), None][:2]
+            found = [*sorted(asked, key=lambda name: name in ANSWER_COLUMNS), None][:2]
     for name in found:
         if name is not None and names.count(name) != 1:
             raise fault(f"the column {name!r} was read, and {names.count(name)} columns have this name")
@@ -145,11 +148,13 @@ def _is_columns(mapping: Mapping[Any, Any], options: ReadOptions) -> bool:
     values = {name: plain(value) for name, value in mapping.items()}
     if not all(isinstance(name, str) and isinstance(value, list | tuple) for name, value in values.items()):
         return False
-    if "tokens" in values or (len(values) == 2 and set(values) & set(PROMPTS) and set(values) & set(ANSWERS)):
+    if "tokens" in values or (
+        len(values) == 2 and set(values) & set(PROMPT_COLUMNS) and set(values) & set(ANSWER_COLUMNS)
+    ):
         return True
     if all(isinstance(plain(one), int | float) for value in values.values() for one in value):
         return False  # a real vector for each key
-    by_word = all(len(cut(name, options.unit or "words")) == len(value) for name, value in values.items())
+    by_word = all(len(tokens_of_text(name, options.unit or "words")) == len(value) for name, value in values.items())
     return not (by_word and options.per == "token")
 
 
@@ -193,7 +198,7 @@ def _batches(frame: Any, names: list[str]) -> Iterator[Any]:
     """
     classes = [_class_names((getattr(frame, "features", None) or {}).get(name)) for name in names]
     for batch in frame.iter(batch_size=ROWS) if hasattr(frame, "iter") else [frame]:
-        columns = (_named(batch[name], called) for name, called in zip(names, classes, strict=True))
+        columns = (_named_cells(batch[name], called) for name, called in zip(names, classes, strict=True))
         yield from zip(*columns, strict=True)
 
 
@@ -202,7 +207,7 @@ def _class_names(feature: Any) -> list[str] | None:
     return getattr(feature, "names", None) or getattr(getattr(feature, "feature", None), "names", None)
 
 
-def _named(cells: Iterable[Any], classes: list[str] | None) -> list[Any]:
+def _named_cells(cells: Iterable[Any], classes: list[str] | None) -> list[Any]:
     """Cells in which class numbers are replaced by the names of the classes."""
     if classes is None:
         return list(cells)

@@ -86,10 +86,12 @@ def evaluate(stored: Stored, points: Labelled, stream: Stream, stairs: list[Chec
         value = _added(stored, value, own.value[:m])
         margin = np.where(sure, np.minimum(margin, own.margin), margin)
         sure, number = sure & own.sure, number & np.isfinite(own.z)
-    return Evaluated(order, answering, first, sure, number, margin, value, _beside(points, stream, answering))
+    return Evaluated(
+        order, answering, first, sure, number, margin, value, _beside_unknown_tokens(points, stream, answering)
+    )
 
 
-def _beside(points: Labelled, stream: Stream, answering: Ints) -> Bools:
+def _beside_unknown_tokens(points: Labelled, stream: Stream, answering: Ints) -> Bools:
     """Whether a token of the sequence of each point has no finite vector, `(M,)`."""
     blank = np.flatnonzero(np.isnan(stream.key.flat))
     if len(blank) == 0:

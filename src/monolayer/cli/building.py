@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from monolayer.model.card import Summary
     from monolayer.model.monolayer import Monolayer
 
-READ, BUILT, CHECKED = 0.15, 0.68, 0.98
+SHARE_READ, SHARE_BUILT, SHARE_CHECKED = 0.15, 0.68, 0.98
 """Shares of `memorize` done after reading, building and checking, for the bar.
 
 Measured once with `memorize --robust`, where people wait: 20,000 labels in 2,500 sequences took 0.19 of the time to

@@ -52,13 +52,13 @@ def inspect(
 ) -> None:
     """Show what a saved model is: its kind, sizes, ranks, narrowest step, and what its builder measured.
 
-    Of a language model: the layers whose attention adds nothing, which is what facts are attached with.
+    For a language model, show the layers whose attention adds nothing: attached facts are in such layers.
     """
     from monolayer.attaching.folder import Attached
     from monolayer.huggingface.bare import language_model
     from monolayer.huggingface.manifest import is_attached
     from monolayer.huggingface.opened import stock_files
-    from monolayer.model.load import load
+    from monolayer.model.load import load_model
     from monolayer.model.uniform import Uniform
     from monolayer.stock.folder import StockModel
 
@@ -79,7 +79,7 @@ def inspect(
         stored = {name: size for name, size in files.sizes.items() if size is not None}
         facts = {**StockModel.of(files).sizes, "bytes": stored, "bytes_in_all": sum(stored.values())}
     else:
-        model = load(folder)
+        model = load_model(folder)
         facts, built = describe(model), model.summary
         if plot is not None:
             if isinstance(model, Uniform):
@@ -176,7 +176,7 @@ def explain(
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """Show, token by token, key, attention weight, context, the number z, its step, the neighbours and the margin."""
+    """Show for each token its key, attention weight, context, the number z, its step, the neighbours and the margin."""
     import numpy as np
 
     from monolayer.huggingface.opened import is_stock
@@ -212,7 +212,7 @@ def locate(
     """Show which neurons and rows hold each fact in DATA, and which answers change if a neuron is removed.
 
     Without labels in DATA, every place where the model answers is a fact. With --json, prints all facts, and the graph
-    that circuit benchmarks read (docs/locate.md). Of facts attached to a language model, each token of an answer has a
+    that circuit benchmarks read (docs/locate.md). For facts attached to a language model, each token of an answer has a
     neuron in an appended layer: --json also says for which states it answers.
     """
     from monolayer.checker.locating.locate import locate as find

@@ -58,9 +58,11 @@ def memorize(
         drawn = None if draw is None else load_monolayer(draw)
         sequences = reading.read(data, step, None if drawn is None else drawn.card.manner)
         began = time.perf_counter()
-        model = build(sequences, draw=drawn, progress=part_of(step, building.READ, building.BUILT), **options)
-        found = building.checked(model, sequences, began, part_of(step, building.BUILT, building.CHECKED))
-        step("writing", building.CHECKED)
+        model = build(
+            sequences, draw=drawn, progress=part_of(step, building.SHARE_READ, building.SHARE_BUILT), **options
+        )
+        found = building.checked(model, sequences, began, part_of(step, building.SHARE_BUILT, building.SHARE_CHECKED))
+        step("writing", building.SHARE_CHECKED)
         model.save(out, overwrite=overwrite)
     if as_json:
         print_json({"folder": str(out), **found})

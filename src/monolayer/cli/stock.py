@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from monolayer.huggingface.architecture import Architecture
     from monolayer.stock.folder import StockModel
 
-BUILT, WRITTEN = 0.32, 0.34
+SHARE_STOCK_BUILT, SHARE_STOCK_WRITTEN = 0.32, 0.34
 """Shares of `memorize-as` done after building and after writing, for the bar.
 
 Measured once with `memorize-as bert`: 20,000 labels in 2,500 sequences took 0.32 of the time to read and build, 0.02 to
@@ -45,7 +45,7 @@ def memorize_as(
     rank: CellsRank = None,
     dtype: CellsDtype = None,
     confidence: Annotated[
-        float | None, typer.Option(help="Least median probability of the right label; 0.99 by default.")
+        float | None, typer.Option(help="Minimum median probability of the right label; 0.99 by default.")
     ] = None,
     unknown: Annotated[
         str | None, typer.Option(help="Name of a class for every input that is not in DATA; cells only.")
@@ -74,9 +74,14 @@ def memorize_as(
         drawn = None if draw is None else StockModel.load(draw)
         sequences = reading.read(data, step, manner_of(kind) if drawn is None else drawn.card.manner, proved=True)
         model = build(
-            architecture, sequences, on_conflict=on_conflict, draw=drawn, progress=part_of(step, 0.0, BUILT), **options
+            architecture,
+            sequences,
+            on_conflict=on_conflict,
+            draw=drawn,
+            progress=part_of(step, 0.0, SHARE_STOCK_BUILT),
+            **options,
         )
-        step("writing", BUILT)
+        step("writing", SHARE_STOCK_BUILT)
         model.save(out, overwrite=overwrite, onnx=onnx)
         _certify_and_show(model, out, data, step, as_json)
 
@@ -126,7 +131,14 @@ def export(
         model = load_monolayer(folder)
         sequences = reading.read(data, step, model, proved=True) if data else None
         built = write(
-            model, out, to, sequences, overwrite=overwrite, onnx=onnx, progress=part_of(step, 0.0, WRITTEN), **options
+            model,
+            out,
+            to,
+            sequences,
+            overwrite=overwrite,
+            onnx=onnx,
+            progress=part_of(step, 0.0, SHARE_STOCK_WRITTEN),
+            **options,
         )
         assert not isinstance(built, Path)  # no part was asked for
         _certify_and_show(built, out, data, step, as_json)
@@ -147,7 +159,7 @@ def _certify_and_show(model: StockModel, out: Path, data: list[str] | None, step
     """Certify the folder `out`, save the certificate in it, and print model and certificate."""
     from monolayer.checker import certify
 
-    step("checking every label", WRITTEN)
+    step("checking every label", SHARE_STOCK_WRITTEN)
     certificate = certify(out, model.data)
     certificate.save(out)
     if as_json:

@@ -82,12 +82,12 @@ def audit(
     blank lines are skipped. At most 16,384 tokens in all. In a causal model the context of a token is its prefix.
     """
     from monolayer.auditing import audit as measure
-    from monolayer.auditing.folders import load_any, tokenizer_of
+    from monolayer.auditing.folders import load_any, tokenizer_in
     from monolayer.model.monolayer import Monolayer
 
     with progress(as_json) as step:
         model = load_any(folder)
-        tokenizer = tokenizer_of(folder, model)
+        tokenizer = tokenizer_in(folder, model)
         X: Any
         if isinstance(model, Monolayer):
             X = reading.read(data, step, model)

@@ -24,10 +24,10 @@ from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.line.values import LARGEST_RANK, Value, averages, draw_value
 from monolayer.construct.target import Target, entropy_bits
 from monolayer.data import Names, Sequences
+from monolayer.data.objects import JsonObject
 from monolayer.errors import PrecisionError
 from monolayer.model.card import Card, Summary
 from monolayer.model.cascade import Cascade
-from monolayer.model.fields import JsonObject
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import save
 from monolayer.model.staircase import Staircase
@@ -72,10 +72,6 @@ class BuildState:
     def points(self, block: int) -> str:
         """The name of the piece that holds the points of block `block`."""
         return f"points-{self.name}-{block:05}"
-
-    def contexts(self, block: int) -> str:
-        """The piece with the contexts of a block under this draw, however its points are cut."""
-        return f"contexts-{self.draw.layout}-{self.tried}-{block:05}"
 
     @property
     def labelled(self) -> int:
@@ -146,8 +142,8 @@ def _crowded(found: BuildState, count: int, rank: int | None) -> PrecisionError:
         way = f"rank={rank} would hold them, or rank='auto'"
     return PrecisionError(
         f"points with different labels fell closer together than {SLACK:g} rounding errors in "
-        f"{count:,} places. They are different points, not a contradiction: with rank 1 in float64 "
-        f"about {holds:,} points of this kind can be held, and there are {found.labelled:,}. {way[0].upper()}{way[1:]}"
+        f"{count:,} places. They are different points, not a contradiction: rank 1 in float64 can hold "
+        f"about {holds:,} points of this kind, and there are {found.labelled:,}. {way[0].upper()}{way[1:]}"
     )
 
 

@@ -20,21 +20,20 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from monolayer.arrays import Array
 from monolayer.data.aside import new_bytes, new_file
+from monolayer.data.objects import JsonFields, JsonObject
 from monolayer.errors import DataError, MonolayerError, OutOfMemoryError
-from monolayer.model.fields import JsonObject
 
-FileIdentity = JsonObject
-"""Name, size, time and inode of a file (`identity`)."""
 PACKAGE = Path(__file__).parents[1]
 JOURNAL, LOCK = "journal.json", "lock"
 _PIECE = r"lock|journal\.json|[a-z]+-[A-Za-z0-9_.+-]*\.(bin|facts)"
@@ -42,6 +41,15 @@ _SPILL_FILE = re.compile(rf"{_PIECE}|\.({_PIECE})\.[0-9a-f]{{8}}")
 """Names of the files in a spill folder, and of those that are being written."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """The error numbers by which the system says that a disk is full."""
+
+
+class FileIdentity(TypedDict):
+    """Name, size, time of the last change and inode of a file."""
+
+    name: str
+    size: int
+    time: int
+    inode: int
 
 
 class PausedError(DataError):
@@ -88,8 +96,7 @@ class Spill:
 
     def drop(self, *names: str) -> None:
         """Delete the numbers of pieces that are not needed any more. Their facts stay, so they count as finished."""
-        for name in names:
-            self.numbers(name).unlink(missing_ok=True)
+        _unlink([self.numbers(name) for name in names])
 
 
 def _facts_bytes(facts: dict[str, Array]) -> bytes:
@@ -102,7 +109,7 @@ def _facts_bytes(facts: dict[str, Array]) -> bytes:
 
 
 @contextmanager
-def open_spill(out: Path, journal: JsonObject, resume: bool) -> Iterator[tuple[Spill, JsonObject]]:
+def open_spill(out: Path, journal: JsonObject, resume: bool) -> Iterator[tuple[Spill, JsonFields]]:
     """Open and lock the spill folder of the model `out`; it is deleted when the block ends well, and else kept.
 
     Yields the folder and the journal. The journal of a resumed build has the sizes of pieces that the build began with:
@@ -166,9 +173,13 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def _delete_files(folder: Path, unwanted: Callable[[str], bool]) -> None:
-    for entry in folder.iterdir():
-        if _SPILL_FILE.fullmatch(entry.name) and unwanted(entry.name):
-            entry.unlink()
+    _unlink([entry for entry in folder.iterdir() if _SPILL_FILE.fullmatch(entry.name) and unwanted(entry.name)])
+
+
+def _unlink(files: list[Path]) -> None:
+    """Delete files that may be missing. The system frees the memory of several at a time, which takes longest."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda file: file.unlink(missing_ok=True), files))
 
 
 def _remove(folder: Path) -> None:
@@ -178,7 +189,7 @@ def _remove(folder: Path) -> None:
         folder.rmdir()
 
 
-def _resumed_journal(folder: Path, journal: JsonObject, out: Path) -> JsonObject:
+def _resumed_journal(folder: Path, journal: JsonObject, out: Path) -> JsonFields:
     """The journal of the build that is resumed; an error if it began with other options or other files."""
     try:
         then = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))
@@ -188,14 +199,14 @@ def _resumed_journal(folder: Path, journal: JsonObject, out: Path) -> JsonObject
     now = json.loads(json.dumps(journal))
     if then.get("code") != now["code"]:
         raise DataError(
-            f"the build of {out} was begun by another version of monolayer, whose pieces are others: start anew "
+            f"the build of {out} was started by another version of monolayer, whose pieces differ: start over "
             "without resume"
         )
     for key in sorted({*then, *now} - {"shards", "sizes"}):
         if then.get(key) != now.get(key):
             raise DataError(
-                f"the build of {out} began with {key}={then.get(key)!r} and cannot go on with {key}={now.get(key)!r}: "
-                "resume with the same options, or start anew without resume"
+                f"the build of {out} began with {key}={then.get(key)!r} and cannot continue with "
+                f"{key}={now.get(key)!r}: resume with the same options, or start over without resume"
             )
     for number, (one, two) in enumerate(zip_longest(then["shards"], now["shards"])):
         # A file that was not read yet may have been fixed meanwhile.
@@ -203,7 +214,7 @@ def _resumed_journal(folder: Path, journal: JsonObject, out: Path) -> JsonObject
         if other or (one != two and (folder / f"encoded-{number:05}.facts").exists()):
             raise DataError(
                 f"{(two or one)['name']} is not file {number} that the build of {out} began with, or it was changed "
-                "since: start anew without resume"
+                "since: start over without resume"
             )
     return dict(then)
 

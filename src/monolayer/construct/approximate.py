@@ -16,7 +16,7 @@ import torch
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.construct.cells.function import BatchFunction, Function, check_equivariance
 from monolayer.construct.cells.grid import MOST_KNOTS, Box, Lattice, afford, all_rows, first_in_row, multisets
-from monolayer.construct.cells.refine import Errors, Modulus, bound, cells_for, check_modulus, measure, modulus_of
+from monolayer.construct.cells.refine import Errors, Modulus, bound, cells_for, check_modulus, measure_error, modulus_of
 from monolayer.construct.line.alphabet import GridCells
 from monolayer.construct.line.assemble import assemble, copying_lift, staircase
 from monolayer.construct.line.draw import Tokens, averaging, check_seed, check_temperature
@@ -66,8 +66,8 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
       equivariant, unless `positions=True`.
     - `dim`, `length`: `d`, numbers per token, and `n`, tokens per sequence.
     - `cells`: `D`, the number of cells per coordinate; or give `error` instead.
-    - `error`: the largest error allowed; the cells are chosen for it. With `lipschitz` it is guaranteed, without it
-      the grid is refined until the error holds on samples.
+    - `error`: the largest error allowed; the cells are chosen for it. With `lipschitz` it is guaranteed, without it the
+      grid is refined until the error holds on samples.
     - `norm`: `mean`, or `sup`, which builds a `Uniform` with value rank (n − 1)d and no ramps, whose error holds
       everywhere (docs/uniform.md): for two or three tokens of one number, and two of two; with `positions` for any.
     - `domain`: the range of every coordinate. Input outside of it is answered as the nearest cell at its edge.
@@ -79,6 +79,12 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     - `seed`: on one platform the same seed gives the same bits.
     - `device`: where `f` is called with tensors, and where the model goes.
     - `progress`: called with the name of each stage and the share of the work that is done.
+
+    Example:
+
+        >>> model = ml.approximate(lambda X: X - X.mean(axis=1, keepdims=True), dim=1, length=2, cells=4)
+        >>> print(model.predict([[[0.1], [0.9]]])[0].ravel().round(3))  # near f(0.125, 0.875), the centres of two cells
+        [-0.375  0.375]
     """
     report = progress or (lambda stage, share: None)
     report("trying the function", 0.0)
@@ -89,7 +95,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     check_device(device)
     check_temperature(temperature)
     if norm not in ("mean", "sup"):
-        raise DataError(f"norm={norm!r}: it is 'mean' or 'sup'")
+        raise DataError(f"norm must be 'mean' or 'sup', not {norm!r}")
     function = Function(f, box, None, device)
     if not positions:
         check_equivariance(function, seed)
@@ -108,8 +114,8 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
         check_modulus(function, lattice, modulus, seed)
     predicted = Errors.sampled(function, lattice, seed).worst if modulus is None else bound(modulus, lattice)
 
-    report("asking the function at every centre", 0.1)
-    rows, first = _sequences(lattice)
+    report("evaluating the function at every centre", 0.1)
+    rows, first = _cell_sequences(lattice)
     table = _centre_values(function, lattice, rows, first, report)
     place = None if first is None else np.flatnonzero(first.reshape(-1))
     target = Target(np.arange(len(table)), table, "token", None, function.scalar, place, by_value=True)
@@ -163,7 +169,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     return model if device is None else model.to(device)
 
 
-def _sequences(lattice: Lattice) -> tuple[Ints, Bools | None]:
+def _cell_sequences(lattice: Lattice) -> tuple[Ints, Bools | None]:
     """Sequences of cells `(S, n)`, and which of their tokens must be labelled `(S, n)`, or None: all.
 
     Without positions equal cells in a sequence are one point, so only the first of them is labelled.
@@ -185,7 +191,7 @@ def _centre_values(function: Function, lattice: Lattice, rows: Ints, first: Bool
         labelled = np.arange(len(answer)) if first is None else np.flatnonzero(first[block])
         values[:, done : done + len(labelled)] = answer.take(labelled, axis=0).T
         done += len(labelled)
-        report("asking the function at every centre", 0.1 + 0.4 * min(1.0, block.stop / len(rows)))
+        report("evaluating the function at every centre", 0.1 + 0.4 * min(1.0, block.stop / len(rows)))
     return values.T
 
 
@@ -201,7 +207,7 @@ def _collision(found: Separated, lattice: Lattice) -> PrecisionError:
 
 def _check_error(model: Monolayer, f: BatchFunction, error: float) -> None:
     """Refuse a finished model that misses `error` on fresh points. It differs from the plan only by rounding."""
-    found = measure(model, f)
+    found = measure_error(model, f)
     if found.sup > error * (1.0 + 2.0**-20):
         raise PrecisionError(
             f"the model was built for an error of {error:g}, and {found.sup:.6g} is measured: float64 does not hold "

@@ -13,8 +13,8 @@ from monolayer.construct.consistency import Context, OnConflict, resolve, resolv
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
+from monolayer.data.objects import JsonObject
 from monolayer.model.card import Card, Summary
-from monolayer.model.fields import JsonObject
 from monolayer.model.monolayer import Monolayer
 from monolayer.table import Progress
 

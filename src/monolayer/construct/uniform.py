@@ -15,7 +15,7 @@ import torch
 from monolayer.arrays import Floats
 from monolayer.construct.cells.function import Function
 from monolayer.construct.cells.grid import Box, smallest
-from monolayer.construct.cells.refine import Modulus, measure
+from monolayer.construct.cells.refine import Modulus, measure_error
 from monolayer.errors import DataError
 from monolayer.model.uniform import Bends, Interpolation, Uniform
 
@@ -68,7 +68,7 @@ def uniform(
 
 def _check_bound(model: Uniform, function: Function, bound: float) -> None:
     """Refuse a modulus that samples contradict: it would guarantee an error that does not hold."""
-    found = measure(model, function, 2_000)
+    found = measure_error(model, function, 2_000)
     if found.sup > bound + 2.0**12 * function.rounding * float(model.interpolation.values.detach().abs().max()):
         raise DataError(
             f"lipschitz= does not hold: with it the error is at most {bound:.3g} everywhere, and {found.sup:.3g} is "

@@ -30,9 +30,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from monolayer.data.aside import map_regular, read_regular
-from monolayer.errors import DataError
+from monolayer.errors import DataError, ModelFileError
 
 ReadResult = TypeVar("ReadResult")
+WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
+"""The weights of a model in one file; or, where they lie in several, the file that says which of them holds what."""
+SHARD_NAME = r"model-[0-9]{5}-of-[0-9]{5}\.safetensors"
+"""A pattern of the names of these several files, which are those that `save_pretrained` gives."""
 _TRIES = 1000
 """How often a folder may be replaced while it is read."""
 _ASIDE = re.compile(r"\.(.+)\.[0-9a-f]{8}")
@@ -88,10 +92,12 @@ class FolderKind:
         return None
 
 
-_MODEL_FILES = (
-    "config.json model.safetensors model.safetensors.index.json names.json memory.safetensors certificate.json"
+MODEL = FolderKind(
+    "model",
+    "format",
+    frozenset({"config.json", WEIGHTS_FILE, INDEX_FILE, "names.json", "memory.safetensors", "certificate.json"}),
+    SHARD_NAME,
 )
-MODEL = FolderKind("model", "format", frozenset(_MODEL_FILES.split()), r"model-[0-9]{5}-of-[0-9]{5}\.safetensors")
 
 
 # -- writing -----------------------------------------------------------------------------------------------
@@ -133,16 +139,16 @@ def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False, kin
     scratch = next((above for above in final.resolve().parents if _SCRATCH.fullmatch(above.name)), None)
     if scratch is not None:  # it is locked as long as that save lasts, and then it has another name
         raise DataError(
-            f"{final} cannot be made: {scratch.name} is a folder that another save is writing or replacing. Save this "
-            "one elsewhere"
+            f"{final} cannot be created: {scratch.name} is a folder that another save is writing or replacing. Save "
+            "this one elsewhere"
         )
     with _moving_alone(final.resolve()):
         _check_replaceable(final, overwrite, kind)
     above = next(parent for parent in final.absolute().parents if parent.exists())
     if not above.is_dir():
-        raise DataError(f"{final} cannot be made: {above} is a file, not a folder")
+        raise DataError(f"{final} cannot be created: {above} is a file, not a folder")
     if not os.access(above, os.W_OK | os.X_OK):
-        raise DataError(f"{final} cannot be made: there is no permission to write into {above}")
+        raise DataError(f"{final} cannot be created: there is no permission to write into {above}")
     return final
 
 
@@ -183,13 +189,13 @@ def _move_into_place(scratch: Path, final: Path, overwrite: bool, kind: FolderKi
 def _put_back(final: Path) -> None:
     """If `final` is missing because a save was killed between its renames, put the old folder back."""
     if not os.path.lexists(final):
-        for old in _beside(final, "old")[:1]:
+        for old in _scratch_folders(final, "old")[:1]:
             old.rename(final)
 
 
 def _clear_leftovers(final: Path, kind: FolderKind) -> None:
     """Remove what processes left behind that were killed while they saved `final`; folders with foreign files stay."""
-    for left in (*_beside(final, "saving"), *(_beside(final, "old") if final.exists() else ())):
+    for left in (*_scratch_folders(final, "saving"), *(_scratch_folders(final, "old") if final.exists() else ())):
         lock = _lock(left, wait=False)
         with suppress(OSError):
             if lock is not None and kind.foreign(left, unfinished=True) is None:
@@ -197,7 +203,7 @@ def _clear_leftovers(final: Path, kind: FolderKind) -> None:
         _unlock(lock)
 
 
-def _beside(final: Path, suffix: str) -> list[Path]:
+def _scratch_folders(final: Path, suffix: str) -> list[Path]:
     """The scratch folders of `final`.
 
     The random part has no dot, so `.NAME.v2.3f9a01bc.old` belongs to `NAME.v2` alone.
@@ -326,6 +332,30 @@ def read_together(folder: Path, reader: Callable[[OpenFolder], ReadResult]) -> R
         finally:
             os.close(handle)
     raise OSError(errno.EBUSY, "it is replaced again and again while it is read", str(folder))
+
+
+@contextmanager
+def unchanged(folder: Path) -> Iterator[None]:
+    """Raise a `ModelFileError` if a file of `folder` was written or replaced meanwhile.
+
+    For what reads a folder more than once because others open its files by their names, as transformers do.
+    """
+    before = _file_stamps(folder)
+    yield
+    if _file_stamps(folder) != before:
+        raise ModelFileError(f"{folder} changed while it was read: run this again when nothing writes to it")
+
+
+def _file_stamps(folder: Path) -> list[tuple[str, int, int, int]]:
+    """Name, inode, size and time of writing of every file; none for what is not a folder."""
+    if not folder.is_dir():
+        return []
+    found = []
+    for entry in os.scandir(folder):
+        with suppress(OSError):  # it went away meanwhile
+            said = entry.stat()
+            found.append((entry.name, said.st_ino, said.st_size, said.st_mtime_ns))
+    return sorted(found)
 
 
 def _still_names(folder: Path, opened: int) -> bool:

@@ -14,7 +14,7 @@ from typing import get_args
 from monolayer.data.labels import Belongs, PerOrAnswer, check_per
 from monolayer.data.names import Unit
 from monolayer.data.plain import Given
-from monolayer.data.prompts import ANSWERS, PROMPTS
+from monolayer.data.prompts import ANSWER_COLUMNS, PROMPT_COLUMNS
 from monolayer.errors import DataError
 
 BY_TOKEN = ("labels", "ner_tags", "tags")
@@ -64,7 +64,7 @@ class Columns:
         if self.unit is not None and self.unit not in get_args(Unit):
             raise DataError(f"unit must be one of {', '.join(map(repr, get_args(Unit)))}, not {self.unit!r}")
         if self.per == "answer" and self.unit is not None:
-            raise DataError("prompts and answers are cut into words with the white space before them: leave unit out")
+            raise DataError("prompts and answers are split into words with the white space before them: leave unit out")
 
     @property
     def belongs(self) -> Belongs | None:
@@ -155,7 +155,7 @@ class TableLayout:
 
 def _key_and_value(columns: Columns, there: list[str], name: str) -> list[str] | None:
     """The columns of a table without usual names: prompts and answers by name, otherwise both columns, or the keys."""
-    prompts, answers = ([column for column in names if column in there] for names in (PROMPTS, ANSWERS))
+    prompts, answers = ([column for column in names if column in there] for names in (PROMPT_COLUMNS, ANSWER_COLUMNS))
     if columns.belongs == "answer" and prompts:
         for several, option in ((prompts, "tokens"), (answers, "labels")):
             if len(several) > 1:

@@ -21,9 +21,11 @@ UNSPACED = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
 )
 """Letters of scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, kana, Chinese characters."""
-PROMPTS = ("prompt", "question", "prompts", "questions")
-ANSWERS = ("completion", "answer", "completions", "answers")
-"""Columns that hold them in public datasets, and the plurals that people write in a dict of columns."""
+PROMPT_COLUMNS = ("prompt", "question", "prompts", "questions")
+ANSWER_COLUMNS = ("completion", "answer", "completions", "answers")
+"""Columns of prompts and answers in public datasets, and the plurals that people write in a dict of columns.
+
+`checker/rows.py` has the same by the same names: the checker reads rows once more, with code of its own."""
 
 
 def pieces(text: str) -> list[str]:
@@ -48,7 +50,7 @@ def tokens_of(prompt: Given, answer: Given, at: str, verbatim: bool) -> tuple[li
     `verbatim`: whether the answer is taken as it is, without a space in front.
     """
     if prompt is None:
-        raise DataError(f"{at} has no prompt: give one, or take the row out")
+        raise DataError(f"{at} has no prompt: give one, or remove the row")
     for what, text in (("prompt", prompt), ("answer", answer)):
         if text is not None and not isinstance(text, str):
             raise DataError(
@@ -56,7 +58,7 @@ def tokens_of(prompt: Given, answer: Given, at: str, verbatim: bool) -> tuple[li
                 "per='sequence' (--per) makes a label of each answer"
             )
         if text == "":
-            raise DataError(f"{at} has an empty {what}: give some text, or take the row out")
+            raise DataError(f"{at} has an empty {what}: give some text, or remove the row")
     if answer is not None and not verbatim:
         answer = as_generated(prompt, answer)
     return pieces(prompt), [] if answer is None else pieces(answer)

@@ -27,8 +27,9 @@ from monolayer.data.lines import Lines
 from monolayer.data.names import Names, Unit
 from monolayer.data.npz import read_npz
 from monolayer.data.plain import Given
-from monolayer.data.prompts import PROMPTS
+from monolayer.data.prompts import PROMPT_COLUMNS
 from monolayer.data.sequences import Sequences
+from monolayer.data.shapes import pairs_or_sequences
 from monolayer.data.shards import files, read_shards
 from monolayer.data.tabular import EXAMPLE, RowReader, from_items, read_objects, read_table
 from monolayer.errors import DataError
@@ -61,19 +62,29 @@ def read(
     like: Manner | None = None,
     keys: list[Given] | None = None,
 ) -> Sequences:
-    """The sequences of a file, with their labels where it has any; `-` is standard input (JSON Lines by default).
+    r"""The sequences of a file, with their labels where it has any.
 
-    A pattern such as `shards/*.parquet` stands for all files that match it, in the order of their names, and a list of
-    paths for all of them: one dataset.
-    `format` overrules the suffix: jsonl, json, conll, conllu, csv, tsv, parquet, npz, or text: a sequence per line,
-    without labels. `tokens` and `labels` choose columns: keys of JSONL rows, numbers of CoNLL columns, names of CSV and
-    Parquet columns and of npz arrays. `unit` is what a string is: its `characters` (the default in JSONL), its `words`
-    (the default in tables), or one token, `whole`. `per`, `token` or `sequence`, is what a label belongs to; by default
-    the data say it; `answer` says that there are no labels, but prompts and answers, and `continuation` that no space
-    is to be put between them. With `vocabulary`, tokens get its row numbers, and one that it lacks is an error. `like`:
-    how the model that is asked reads (`model.card.manner`), which settles what the data leave open. `keys`: a list
-    that gets the key of every sequence as it was given, text or a list of tokens, from files of objects, tables and
-    lines; CoNLL and npz files hold tokens only.
+    - `path`: a file; a pattern such as `shards/*.parquet`, which stands for all files that match it, in the order of
+      their names; a list of paths; or `-`, standard input (JSON Lines by default). Several files are one dataset.
+    - `format`: overrides the suffix: jsonl, json, conll, conllu, csv, tsv, parquet, npz, or text: a sequence per line,
+      without labels.
+    - `tokens`, `labels`: the columns to read: keys of JSONL rows, numbers of CoNLL columns, names of CSV and Parquet
+      columns and of npz arrays.
+    - `unit`: how to split strings: into `characters` (the default in JSONL), into `words` (the default in tables), or
+      not at all (`whole`).
+    - `per`: what a label belongs to, `token` or `sequence`; inferred from the data by default. `answer` means that the
+      data are prompts and answers, and `continuation` that no space is to be put between them.
+    - `vocabulary`: tokens get its row numbers, and a token that it lacks is an error.
+    - `like`: how the model that is asked reads data (`model.card.manner`), which settles what the data leave open.
+    - `keys`: a list that gets the key of every sequence as it was given, text or a list of tokens, from files of
+      objects, tables and lines; CoNLL and npz files hold tokens only.
+
+    Example:
+
+        >>> _ = Path("capitals.csv").write_text("country,capital\nFrance,Paris\nJapan,Tokyo\n")
+        >>> data = ml.read("capitals.csv")
+        >>> len(data)
+        2
     """
     names, columns = files(path), replace(Columns.of(tokens, labels, unit, per, like), keys=keys)
     read_one = partial(_read_file, format, columns)
@@ -147,6 +158,11 @@ def sequences_of(
     return read(X, per=per, unit=unit, tokens=tokens, labels=labels, like=like)
 
 
+def prompts_of(X: Given, *, lengths: Given = None) -> Sequences:
+    """Prompts in any shape that facts come in: texts, a dict, a table, pairs, a file. Answers are left out."""
+    return sequences_of(X, lengths=lengths, per="answer", labelled=pairs_or_sequences(X)).only_prompts()
+
+
 def _format_of(file: Path, standard_input: bool, format: str | None) -> str:
     """The format of a file by its suffix, unless `format` says it. A file that cannot be read is an error."""
     if format is not None and format not in SUFFIXES_OF_FORMAT:
@@ -207,7 +223,9 @@ def _read_document(lines: Lines, columns: Columns) -> Sequences | None:
         raise DataError(f"{lines.name} {error}") from None
     except (ValueError, RecursionError):
         return None  # several lines, or damaged: reading it line by line names the line
-    row = isinstance(found, dict) and (USUAL_COLUMNS & set(found) or (len(found) <= 2 and set(found) & {*PROMPTS}))
+    row = isinstance(found, dict) and (
+        USUAL_COLUMNS & set(found) or (len(found) <= 2 and set(found) & {*PROMPT_COLUMNS})
+    )
     if row or not isinstance(found, list | dict):
         return None
     if isinstance(found, dict):

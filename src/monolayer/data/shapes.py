@@ -20,12 +20,12 @@ from monolayer.data.growing import Growing, SequenceFields
 from monolayer.data.layout import Columns
 from monolayer.data.names import cut_text
 from monolayer.data.plain import Given, array_like, check_not_open, is_frame, is_list, plain_array
-from monolayer.data.prompts import ANSWERS, PROMPTS
+from monolayer.data.prompts import ANSWER_COLUMNS, PROMPT_COLUMNS
 from monolayer.data.tabular import from_frame, from_items, read_objects
 from monolayer.errors import DataError
 
 
-def listed(X: Given) -> Given:
+def as_list(X: Given) -> Given:
     """`X` itself; as a list if it is an iterator, such as a `zip`, or the items of a dict."""
     check_not_open(X)
     return list(X) if hasattr(X, "__next__") or isinstance(X, ItemsView) else X
@@ -158,7 +158,11 @@ def _columns_of(mapping: Mapping[Given, Given], columns: Columns) -> _Table | No
             )
         return None
     sizes = {len(value) for value in lists.values()}
-    answers = len(lists) == 2 and any(name in lists for name in PROMPTS) and any(name in lists for name in ANSWERS)
+    answers = (
+        len(lists) == 2
+        and any(name in lists for name in PROMPT_COLUMNS)
+        and any(name in lists for name in ANSWER_COLUMNS)
+    )
     if chosen or "tokens" in lists or answers:
         if len(sizes) > 1:
             lengths = ", ".join(f"{name!r} has {len(value):,}" for name, value in lists.items())

@@ -20,7 +20,7 @@ from monolayer.data.layout import BY_TOKEN, Columns, TableLayout, no_column
 from monolayer.data.lines import Lines
 from monolayer.data.names import cut_text
 from monolayer.data.plain import Given, array_like, frame_cells, frame_names, is_frame, is_gap, is_list
-from monolayer.data.prompts import ANSWERS, tokens_of
+from monolayer.data.prompts import ANSWER_COLUMNS, tokens_of
 from monolayer.errors import DataError
 from monolayer.table import plural
 
@@ -85,7 +85,7 @@ class RowReader:
         if self.layout.label is not None and (_missing(value) or value is GAP):
             lacks = lacks or "value"
         if lacks:
-            raise DataError(f"{at} has no {lacks}: give one, or take the row out")
+            raise DataError(f"{at} has no {lacks}: give one, or remove the row")
         if isinstance(key, str | list):
             return key
         self.growing.bare += 1
@@ -183,7 +183,7 @@ def read_objects(
         layout = table.layout
         if layout.token not in there:
             raise no_column(layout.token, there, at)
-        other = {"label", "labels", *(ANSWERS if layout.per == "answer" else ())} & set(there) - {layout.label}
+        other = {"label", "labels", *(ANSWER_COLUMNS if layout.per == "answer" else ())} & set(there) - {layout.label}
         if other and columns.labels is None:
             raise DataError(
                 f"{at} has {min(other)!r}, but {growing.unit} {first} has "

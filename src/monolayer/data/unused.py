@@ -38,12 +38,12 @@ def unused_names(data: Sequences, always: Name | None = None) -> UnusedNames:
         if always is not None and not labels.classes.integers:  # integers are never dropped
             used = np.append(used, labels.classes.rows[always])
     return UnusedNames(
-        _NONE if data.vocabulary is None else _unused(data.vocabulary, np.unique(data.tokens)),
-        _NONE if labels is None or labels.classes is None else _unused(labels.classes, used),
+        _NONE if data.vocabulary is None else _unused_rows(data.vocabulary, np.unique(data.tokens)),
+        _NONE if labels is None or labels.classes is None else _unused_rows(labels.classes, used),
     )
 
 
-def _unused(names: Names, used: Ints) -> Ints:
+def _unused_rows(names: Names, used: Ints) -> Ints:
     """The rows of a table of strings that are not among `used`, and whose names were not dropped before."""
     if names.integers:
         return _NONE

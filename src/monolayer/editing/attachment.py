@@ -25,7 +25,7 @@ from monolayer.huggingface.manifest import FILE, StoredFact
 
 PARTS = {name: f"appended.{name}" for name in Neurons._fields}
 """Neurons are compared as one list, whatever blocks they stand in."""
-END = "the end"
+END_TEXT = "the end"
 """What comes behind the last token of an answer."""
 
 
@@ -95,7 +95,7 @@ class Attachment:
     def task(self, data: Sequences) -> Task:
         """How each prompt goes on, piece by piece."""
         assert data.vocabulary is not None  # adopt saw to it
-        names = (END, *map(str, data.vocabulary.names))
+        names = (END_TEXT, *map(str, data.vocabulary.names))
         number = np.append(data.tokens[1:] + 1, 0)
         number[data.offsets[1:] - 1] = 0
         place = data.labelled_places

@@ -18,17 +18,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from monolayer.arrays import Ints, Words
+from monolayer.arrays import Array, Ints, NamedArrays, Words
 
 UNHASHED = ("summary",)
 """What the builder measured: an edited model has no summary, and is the same model with one."""
 WINDOW = 1024
 """Neurons of either side among which common ones are looked for at a time."""
 
-Array = NDArray[Any]
 ConfigChange = dict[str, dict[str, Any]]
 """Keys of a configuration that change, with their values `before` and `after`; a side without the key is left out."""
-NamedArrays = Mapping[str, Array]
 NeuronAxes = Mapping[str, int]
 """Tensors whose rows are the neurons of one block, each with the axis that counts them."""
 

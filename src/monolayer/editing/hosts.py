@@ -55,10 +55,10 @@ class HostComparison(Comparison):
         rows = [("tensors", f"{self.equal:,} are the same in both, bit for bit")]
         if differ or shapes:
             counted = [f"{name}: {count:,} numbers" for name, count in differ.items()]
-            rows.append(("differ", _first([*counted, *(f"{name}: another shape" for name in shapes)])))
+            rows.append(("differ", _first_words([*counted, *(f"{name}: another shape" for name in shapes)])))
         for which, alone in (("first", self.one_alone), ("second", self.two_alone)):
             if alone:
-                rows.append((f"only in the {which}", f"{plural(len(alone), 'tensor')}: {_first(list(alone))}"))
+                rows.append((f"only in the {which}", f"{plural(len(alone), 'tensor')}: {_first_words(list(alone))}"))
         for which, bare, facts in (
             ("first", self.bare_one, self.facts_one),
             ("second", self.bare_two, self.facts_two),
@@ -71,7 +71,7 @@ class HostComparison(Comparison):
         return rows + self.answer_rows()
 
 
-def _first(words: list[str]) -> str:
+def _first_words(words: list[str]) -> str:
     more = f" and {len(words) - NAMED:,} more" if len(words) > NAMED else ""
     return ", ".join(words[:NAMED]) + more
 
@@ -127,7 +127,7 @@ def compare_hosts(one: LanguageModel, two: LanguageModel, X: Any = None) -> Host
     old, new = one.opened.tensors, two.opened.tensors
     weights = {name: _differing(old.get(name), new.get(name)) for name in sorted({*old, *new})}
     config = config_change(one.config, two.config)
-    asked = None if X is None else _answers(one, two, X)
+    asked = None if X is None else _differing_answers(one, two, X)
     bare = [{each.layer: each.neurons for each in model.bare} for model in (one, two)]
     only = [
         sum(mine.values()) - sum(n for layer, n in mine.items() if layer in its) for mine, its in (bare, bare[::-1])
@@ -163,7 +163,7 @@ def _differing(one: Tensor | None, two: Tensor | None) -> int | None:
     return int(np.count_nonzero(first != second))
 
 
-def _answers(one: LanguageModel, two: LanguageModel, X: Any) -> tuple[int, list[Answer]]:
+def _differing_answers(one: LanguageModel, two: LanguageModel, X: Any) -> tuple[int, list[Answer]]:
     """How many prompts were asked, and those from which the two go on differently."""
     data = Sequences.of(X, per="answer").only_prompts()
     if data.prompts is None:

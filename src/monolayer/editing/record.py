@@ -10,8 +10,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from monolayer.arrays import Array
 from monolayer.data.aside import new_file
-from monolayer.editing.difference import Array, ConfigChange, Content, Splice
+from monolayer.editing.difference import ConfigChange, Content, Splice
 from monolayer.editing.subject import Answered, GivenModel, Subject, subject_of
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.save import config_digest
@@ -59,7 +60,7 @@ class Change:
         return not self.refused and self.before is not None and self.before == self.after
 
     def __str__(self) -> str:
-        after = "refused: a token is gone" if self.refused else f"{'still ' if self.stays else ''}{self.after!r}"
+        after = "refused: a token was removed" if self.refused else f"{'still ' if self.stays else ''}{self.after!r}"
         return f"{self._where()}: {self.before!r} → {after}"
 
     def _where(self) -> str:
@@ -196,7 +197,7 @@ class Record:
         if count:
             rows.append(("rows elsewhere", ", ".join(count)))
         if self.shared:
-            rows.append(("still taught by other rows", f"{self.shared:,} of the facts to be forgotten"))
+            rows.append(("still stated by other rows", f"{self.shared:,} of the facts to be forgotten"))
         if self.names.count:
             rows.append(("names", str(self.names)))
         # A forgotten fact that is still answered gets a line; a label that an edit leaves as it was does not.

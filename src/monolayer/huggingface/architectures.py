@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from monolayer.errors import DataError, nearest
+from monolayer.errors import DataError, similar_words
 from monolayer.huggingface.architecture import BEGIN, END, TYPES, Architecture, ModelSetting, Setting
 
 TRANSFORMERS = "5.23"
@@ -275,6 +275,6 @@ def architecture_named(name: str) -> Architecture:
     """The architecture of this name, or an error with the nearest name."""
     if isinstance(name, str) and name in ARCHITECTURES:  # anything but a string may not be hashable
         return ARCHITECTURES[name]
-    near = nearest(str(name).lower().replace("-", "_"), ARCHITECTURES)
+    near = similar_words(str(name).lower().replace("-", "_"), ARCHITECTURES)
     hint = f"did you mean {near[0]!r}? Known" if near else "known"
     raise DataError(f"architecture {name!r} is not known: {hint} are {', '.join(ARCHITECTURES)}")

@@ -17,7 +17,7 @@ import numpy as np
 
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.host import COPIED
-from monolayer.huggingface.hosts import HOSTS, MARK, HostKind
+from monolayer.huggingface.hosts import ATTACHED_MARK, HOSTS, HostKind
 from monolayer.huggingface.manifest import FILE, Manifest
 from monolayer.huggingface.tensors import TensorFolder, open_folder
 
@@ -82,7 +82,7 @@ class LanguageModel:
             "layers": self.layers,
             "parameters": sum(int(np.prod(each.shape)) for each in self.opened.tensors.values()),
             **self.shown,
-            "says_that_facts_were_attached": said is not None or MARK.items() <= self.config.items(),
+            "says_that_facts_were_attached": said is not None or ATTACHED_MARK.items() <= self.config.items(),
         }
 
     @property

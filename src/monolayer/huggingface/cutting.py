@@ -8,7 +8,7 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError, ModelFileError
 
 
-class Ids(NamedTuple):
+class FactIds(NamedTuple):
     """A fact as the network sees it; the answer ends with the end token, where the host has one."""
 
     prompt: tuple[int, ...]
@@ -30,7 +30,7 @@ def tokenizer_of(content: bytes) -> Any:
     try:
         from tokenizers import Tokenizer
     except ImportError:
-        raise DataError("texts are cut by the package tokenizers: pip install tokenizers") from None
+        raise DataError("texts are split by the package tokenizers: pip install tokenizers") from None
     try:
         found = Tokenizer.from_str(content.decode("utf-8"))
     except Exception as error:  # tokenizers raises a bare Exception
@@ -46,7 +46,7 @@ def cut_prompts(content: bytes, data: Sequences) -> list[tuple[int, ...]]:
     return [tuple(tokenizer.encode(data.texts(row)[0]).ids) for row in range(len(data))]
 
 
-def cut_facts(content: bytes, data: Sequences, end: int | None) -> list[Ids]:
+def cut_facts(content: bytes, data: Sequences, end: int | None) -> list[FactIds]:
     """The ids of prompts and answers, special tokens around prompts only, as `tokenizer(prompt)` gives them."""
     tokenizer = tokenizer_of(content)
     found = []
@@ -54,9 +54,9 @@ def cut_facts(content: bytes, data: Sequences, end: int | None) -> list[Ids]:
         prompt, answer = data.texts(row)
         ids = tuple(tokenizer.encode(prompt).ids)
         if not ids:
-            raise DataError(f"row {row}: the tokenizer makes no token of the prompt {prompt!r}")
+            raise DataError(f"row {row}: the tokenizer produces no token for the prompt {prompt!r}")
         said = tuple(tokenizer.encode(answer, add_special_tokens=False).ids)
         if not said:
-            raise DataError(f"row {row}: the tokenizer makes no token of the answer {answer!r}")
-        found.append(Ids(ids, said if end is None else (*said, end)))
+            raise DataError(f"row {row}: the tokenizer produces no token for the answer {answer!r}")
+        found.append(FactIds(ids, said if end is None else (*said, end)))
     return found

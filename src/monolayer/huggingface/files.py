@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from monolayer.data.objects import JsonObject
 from monolayer.huggingface.architecture import BEGIN, END, PAD, UNKNOWN, Architecture, ModelSetting, ModelTask, Setting
-from monolayer.huggingface.strict import JsonObject
 from monolayer.huggingface.texts import CUTS, TextCut
 
 BUILT_BY = {"built_by": "monolayer"}
@@ -75,7 +75,7 @@ class FolderFacts:
         return 0.0 if self.rotary is None else self.rotary[1] / self.width
 
 
-def written(facts: FolderFacts) -> dict[str, JsonObject]:
+def written_files(facts: FolderFacts) -> dict[str, JsonObject]:
     """Each JSON file of the folder by its name."""
     files = {
         "config.json": config(facts),

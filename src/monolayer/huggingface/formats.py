@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-SUMS = 2.0**-24
+SUM_UNIT = 2.0**-24
 """`u`: the unit roundoff of float32, in which sums are computed in every format."""
 FLUSHED = 2.0**-126
 """Numbers of float32 below this may be flushed to zero."""
 
 
 @dataclass(frozen=True)
-class Format:
+class HostFormat:
     """What attaching facts needs to know about a format.
 
     A norm returns numbers of the format, so the length of û and its product with a key k move by rounding, in a short
@@ -35,6 +35,8 @@ class Format:
     tiny: float
     """The spacing of the numbers next to 0."""
     low: float
+    narrow: float
+    """Where another key is near, claims are made for inputs from `narrow` T on only."""
     high: float
     turn: float
     state: float
@@ -66,32 +68,44 @@ class Format:
 
 
 FORMATS = {
-    "float32": Format(
+    "float32": HostFormat(
         "float32",
         24,
         3.4e38,
         2.0**-149,
         low=0.5,
+        narrow=0.875,
         high=np.inf,
         turn=2.0,
         state=2.0**16,
         coordinate=2.0**50,
         beyond=2.0**-4,
     ),
-    "bfloat16": Format(
+    "bfloat16": HostFormat(
         "bfloat16",
         8,
         3.38e38,
         2.0**-133,
         low=0.25,
+        narrow=0.25,
         high=2,
         turn=2.0**-13,
         state=2.0**16,
         coordinate=2.0**50,
         beyond=2.0**-4,
     ),
-    "float16": Format(
-        "float16", 11, 65504.0, 2.0**-24, low=0.5, high=2, turn=2.0**-16, state=2.0**9, coordinate=2.0**13, beyond=0.0
+    "float16": HostFormat(
+        "float16",
+        11,
+        65504.0,
+        2.0**-24,
+        low=0.5,
+        narrow=0.5,
+        high=2,
+        turn=2.0**-16,
+        state=2.0**9,
+        coordinate=2.0**13,
+        beyond=0.0,
     ),
 }
 """States turn by 1 − cos ≤ 4·10⁻⁵ between kernels in bfloat16 (measured, 8 layers of width 512), a third of `turn`,

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from monolayer.arrays import Floats
+from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.formats import FORMATS, Format
+from monolayer.huggingface.formats import FORMATS, HostFormat
 from monolayer.huggingface.hosts import (
+    ATTACHED_MARK,
     BUFFERS,
     FLOAT16_SILENCE,
-    MARK,
     SILENCE,
     HostKind,
     Role,
@@ -27,11 +28,11 @@ from monolayer.huggingface.hosts import (
 )
 from monolayer.huggingface.settings import check_settings
 from monolayer.huggingface.strict import ForeignError, read_json
-from monolayer.huggingface.tensors import INDEX, SINGLE, Tensor, TensorFolder, open_folder
+from monolayer.huggingface.tensors import Tensor, TensorFolder, open_folder
 
 STEEPEST = 31_000.0
 """α in float16, at most: inputs of neurons, down to −2α (1 + 2^−10), stay above −65,504."""
-LEAST_EPSILON = 2.0**-100
+LEAST_HOST_EPSILON = 2.0**-100
 """ε of norms: their squares are off by 2^−126 at most where numbers are flushed to zero, so ε is 0 in no evaluation."""
 TOKENIZER = "tokenizer.json"
 COPIED = (
@@ -85,7 +86,7 @@ class Host:
         return found if isinstance(found, int) else None
 
     @property
-    def format(self) -> Format:
+    def format(self) -> HostFormat:
         return FORMATS[self.dtype]
 
     @property
@@ -153,7 +154,7 @@ class Host:
 
     def longer_config(self, blocks: int) -> dict[str, Any]:
         """`config.json` with this many blocks appended."""
-        config = {**self.config, self.kind.depth: self.layers + blocks, **MARK}
+        config = {**self.config, self.kind.depth: self.layers + blocks, **ATTACHED_MARK}
         kinds = config.get("layer_types")
         if isinstance(kinds, list) and len(kinds) == self.layers:
             config["layer_types"] = kinds + kinds[-1:] * blocks
@@ -179,12 +180,12 @@ def host_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Host:
         raise DataError(f"it has no tensor {kind.root}{kind.tokens}, which {kind.name} stores its tokens in")
     layers = config.get(kind.depth)
     if type(layers) is not int or layers < 1:
-        raise DataError(f"config.json says {kind.depth} = {layers!r}, which is no number of layers")
+        raise DataError(f"config.json says {kind.depth} = {layers!r}, which is not a number of layers")
     host = Host(kind, config, tensors, root)
     _check_names(host)
     _check_shapes(host)
     epsilon = epsilon_of(kind, config)
-    if type(epsilon) not in (float, int) or not LEAST_EPSILON <= epsilon <= 1.0:
+    if type(epsilon) not in (float, int) or not LEAST_HOST_EPSILON <= epsilon <= 1.0:
         raise DataError(
             f"config.json says that the ε of the norms is {epsilon!r:.40}; facts can be attached where it is at least "
             "2^-100, so that no norm divides by 0, and at most 1"
@@ -210,7 +211,7 @@ def _check_names(host: Host) -> None:
     if strange:
         raise DataError(
             f"it has the tensor {strange[0]!r}, which {kind.name} with {kind.depth} = {host.layers} does not have: "
-            "save the model anew (save_pretrained)"
+            "save the model again (save_pretrained)"
         )
 
 
@@ -272,8 +273,8 @@ def _read_host(folder: Path) -> tuple[Host, TensorFolder]:
         raise DataError("it holds an adapter; merge it into its model first (merge_and_unload), and save that")
     if not (folder / "config.json").is_file():
         raise DataError("it has no config.json, so it is not a model of transformers")
-    if not (folder / SINGLE).is_file() and not (folder / INDEX).is_file():
-        raise DataError(f"it has no {SINGLE}; save_pretrained writes one")
+    if not (folder / WEIGHTS_FILE).is_file() and not (folder / INDEX_FILE).is_file():
+        raise DataError(f"it has no {WEIGHTS_FILE}; save_pretrained writes one")
     if not (folder / TOKENIZER).is_file():
         raise DataError(f"it has no {TOKENIZER}; save the model's fast tokenizer into it (save_pretrained)")
     try:
@@ -282,6 +283,6 @@ def _read_host(folder: Path) -> tuple[Host, TensorFolder]:
         config = read_json(folder / "config.json", opened.content["config.json"])
     except (ForeignError, ModelFileError) as error:
         raise DataError(str(error)) from None
-    if MARK.items() <= config.items():
-        raise DataError("facts are attached to it already: insert adds more, and detach gives its host back")
+    if ATTACHED_MARK.items() <= config.items():
+        raise DataError("facts are attached to it already: insert adds more, and detach restores its host")
     return host_of(config, opened.tensors), opened

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from monolayer.errors import DataError, nearest
+from monolayer.errors import DataError, similar_words
 
 Role = Literal["zeros", "ones", "W_1", "b_1", "W_2", "b_3"]
 """What a tensor of an appended block holds: a letter, or one number throughout."""
-MARK = {"attached_by": "monolayer"}
+ATTACHED_MARK = {"attached_by": "monolayer"}
 """Says in `config.json` that facts were attached. transformers keep the key and make nothing of it."""
 SILENCE = {
     "relu": 0.0,
@@ -121,7 +121,7 @@ class HostKind:
         return (self.reads, self.writes, *(() if self.multiplies is None else (self.multiplies,)))
 
 
-_ROTARY = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj")
+_LLAMA_ATTENTION = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj")
 _NORMS = ("input_layernorm", "post_attention_layernorm")
 HOSTS = {
     kind.name: kind
@@ -167,7 +167,7 @@ HOSTS = {
         ),
         HostKind(
             *("starcoder2", "Starcoder2ForCausalLM", "model.", "layers", "embed_tokens.weight", "norm"),
-            attention=_ROTARY,
+            attention=_LLAMA_ATTENTION,
             norms=_NORMS,
             reads="mlp.c_fc",
             writes="mlp.c_proj",
@@ -177,7 +177,7 @@ HOSTS = {
         ),
         HostKind(
             *("llama", "LlamaForCausalLM", "model.", "layers", "embed_tokens.weight", "norm"),
-            attention=_ROTARY,
+            attention=_LLAMA_ATTENTION,
             norms=_NORMS,
             reads="mlp.gate_proj",
             writes="mlp.down_proj",
@@ -204,7 +204,7 @@ def choose_host(config: Mapping[str, Any]) -> HostKind:
             f"silent elsewhere. Facts can be attached to {known}"
         )
     if not isinstance(name, str) or name not in HOSTS:
-        near = nearest(str(name), HOSTS)
+        near = similar_words(str(name), HOSTS)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise DataError(f"its architecture is {name!r}{hint}; facts can be attached to {known}")
     kind = HOSTS[name]

@@ -15,18 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from monolayer.data.aside import read_regular
+from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.host import COPIED, TOKENIZER
-from monolayer.huggingface.hosts import MARK
+from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.strict import ForeignError, read_json
 
 FILE = "attached.json"
-FORMAT, VERSION = "monolayer-attached", 1
-WEIGHTS = "attached.safetensors"
+FORMAT, MANIFEST_VERSION = "monolayer-attached", 1
+ATTACHED_WEIGHTS = "attached.safetensors"
 """The file with the appended blocks, and the zero biases that some hosts get."""
 FARTHEST = 1e9
 """More than any number that a state can have moved by."""
-MOST_TOKENS = 2**31
+MOST_STORED_TOKENS = 2**31
 HOST_WEIGHTS = "host.safetensors"
 """What `model.safetensors` of the host is called in the folder: transformers would read it alone under its own name."""
 
@@ -85,19 +86,19 @@ class Manifest:
 
     def to_json(self) -> str:
         """The file."""
-        said = {"format": FORMAT, "version": VERSION, **asdict(self)}
+        said = {"format": FORMAT, "version": MANIFEST_VERSION, **asdict(self)}
         return json.dumps(said, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
     @classmethod
     def from_json(cls, content: bytes) -> Manifest:
         """The manifest in the bytes of the file; a `ModelFileError` for anything else."""
         try:
-            said = read_json(Path(FILE), content)
+            said: JsonFields = read_json(Path(FILE), content)  # `_check` looks at them below
             if said.pop("format") != FORMAT:
                 raise ValueError("it does not say that it is one")
             version = said.pop("version")
-            if version != VERSION:
-                raise ModelFileError(f"{FILE} has version {version!r}; this monolayer reads {VERSION}")
+            if version != MANIFEST_VERSION:
+                raise ModelFileError(f"{FILE} has version {version!r}; this monolayer reads {MANIFEST_VERSION}")
             found = cls(**said | {"facts": tuple(StoredFact(**fact) for fact in said["facts"])})
             _check(found)
         except (ForeignError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -128,7 +129,7 @@ def _check(found: Manifest) -> None:
         raise ValueError(odd or "radius or places")
     if any(abs(fact.moved) > FARTHEST for fact in found.facts if fact.moved is not None):
         raise ValueError("moved")
-    if found.end is not None and not 0 <= found.end < MOST_TOKENS:
+    if found.end is not None and not 0 <= found.end < MOST_STORED_TOKENS:
         raise ValueError("end")
     if TOKENIZER not in found.files or not set(found.files) <= set(COPIED):
         raise ValueError("files")
@@ -140,7 +141,7 @@ def is_attached(folder: Any) -> bool:
         config = json.loads(read_regular(Path(folder) / "config.json"))
     except (OSError, ValueError, RecursionError, TypeError):
         return False
-    return isinstance(config, dict) and MARK.items() <= config.items()
+    return isinstance(config, dict) and ATTACHED_MARK.items() <= config.items()
 
 
 def prompt_digest(prompt: Sequence[int]) -> str:

@@ -10,16 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from monolayer.data.folder import OpenFolder, read_together
+from monolayer.data.folder import INDEX_FILE, SHARD_NAME, WEIGHTS_FILE, OpenFolder, read_together
+from monolayer.data.objects import JsonObject
 from monolayer.errors import ModelFileError
-from monolayer.huggingface.hosts import MARK
-from monolayer.huggingface.strict import JsonObject, read_json
+from monolayer.huggingface.hosts import ATTACHED_MARK
+from monolayer.huggingface.strict import read_json
 
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-SHARD = r"model-[0-9]{5}-of-[0-9]{5}\.safetensors"
-"""Names that `save_pretrained` gives to the parts of weights larger than `max_shard_size`."""
 _JSON = ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json"]
-FILES_READ = (*_JSON, WEIGHTS, INDEX, "certificate.json")
+FILES_READ = (*_JSON, WEIGHTS_FILE, INDEX_FILE, "certificate.json")
 """The files of a stock folder that monolayer reads, besides shards. Some may be missing."""
 
 
@@ -67,7 +65,7 @@ def _opened_files(opened: OpenFolder) -> Files | None:
     if not _says_stock(opened):
         return None
     sizes = opened.sizes()
-    shards = [name for name in sizes if re.fullmatch(SHARD, name)] if WEIGHTS not in sizes else []
+    shards = [name for name in sizes if re.fullmatch(SHARD_NAME, name)] if WEIGHTS_FILE not in sizes else []
     return Files(opened.path, {name: opened.attempt(name) for name in (*FILES_READ, *shards)}, sizes)
 
 
@@ -78,4 +76,4 @@ def _says_stock(opened: OpenFolder) -> bool:
     except (ValueError, RecursionError):
         return False
     ours = isinstance(config, dict) and "model_type" in config and "format" not in config
-    return ours and not MARK.items() <= config.items()
+    return ours and not ATTACHED_MARK.items() <= config.items()

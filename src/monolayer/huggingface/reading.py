@@ -14,13 +14,14 @@ from safetensors import SafetensorError
 from monolayer.arrays import Floats
 from monolayer.data import Names
 from monolayer.data.labels import Belongs
+from monolayer.data.objects import JsonObject
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.architecture import Architecture, ModelTask
 from monolayer.huggingface.architectures import ARCHITECTURES
-from monolayer.huggingface.files import BUILT_BY, DRAW_KEY, FolderFacts, written
+from monolayer.huggingface.files import BUILT_BY, DRAW_KEY, FolderFacts, written_files
 from monolayer.huggingface.opened import Files
 from monolayer.huggingface.resaved import SPECIAL_TOKENS_FILE, harmless, special_tokens_map
-from monolayer.huggingface.strict import ForeignError, JsonObject, demand_equal, value_under
+from monolayer.huggingface.strict import ForeignError, demand_equal, value_under
 from monolayer.huggingface.texts import CUTS, UNIT_OF, TextCut
 from monolayer.huggingface.weights import Weights, read_weights
 
@@ -29,7 +30,7 @@ DEFAULT_CLASSES = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"L
 
 
 @dataclass(frozen=True, eq=False)
-class Folder:
+class StockFolder:
     """A stock folder: its `weights`, and as `arrays` by their letters; `content`: all files that were read."""
 
     facts: FolderFacts
@@ -68,7 +69,7 @@ def asked_as(files: Files) -> AskedAs:
     """
     try:
         config, tokenizer = files.object("config.json"), files.object("tokenizer.json")
-        kind = ARCHITECTURES[config["model_type"]]
+        kind = ARCHITECTURES[str(config["model_type"])]
         names = Names(_token_names(tokenizer)[len(kind.special) :], UNIT_OF.get(_text_cut(tokenizer)))
     except (ForeignError, ModelFileError, KeyError, TypeError):
         return AskedAs(None, None)
@@ -99,7 +100,7 @@ def stored_draw(files: Files) -> str | None:
     return draw
 
 
-def read_folder(files: Files) -> Folder:
+def read_folder(files: Files) -> StockFolder:
     """The content of a stock folder; files that mean anything but what `memorize_as` writes are a `ForeignError`."""
     config = files.object("config.json")
     name = config.get("model_type")
@@ -132,12 +133,12 @@ def read_folder(files: Files) -> Folder:
                 f"{files.folder}: {key} has {len(arrays[key]):,} rows, and the files have {count:,} names"
             )
     may_differ = harmless(facts)
-    for file, wanted in written(facts).items():
+    for file, wanted in written_files(facts).items():
         demand_equal(file, may_differ[file].as_written(said[file], wanted), wanted)
     if SPECIAL_TOKENS_FILE in files.sizes:
         said[SPECIAL_TOKENS_FILE] = files.object(SPECIAL_TOKENS_FILE)
         demand_equal(SPECIAL_TOKENS_FILE, said[SPECIAL_TOKENS_FILE], special_tokens_map(facts))
-    return Folder(facts, weights, arrays, {**weights.files, **{file: files.demand(file) for file in said}})
+    return StockFolder(facts, weights, arrays, {**weights.files, **{file: files.demand(file) for file in said}})
 
 
 def _task(kind: Architecture, config: JsonObject) -> ModelTask | None:
@@ -155,7 +156,7 @@ def _folder_facts(
     return FolderFacts(
         architecture=kind,
         task=task,
-        dtype=config["dtype"],
+        dtype=str(config["dtype"]),
         rotary=rotary,
         width=width,
         neurons=len(arrays["W_1"]),
@@ -164,7 +165,7 @@ def _folder_facts(
         else len(places) - kind.offset,
         positions=rotary != kind.still(width)[1] if kind.still else places is not None and bool(places.any()),
         names=names,
-        classes=names if task == "lm" else _class_names(config),
+        classes=names if task == "lm" else _names_of_classes(config),
         cut=_text_cut(files["tokenizer.json"]),
     )
 
@@ -184,7 +185,7 @@ def _token_names(tokenizer: JsonObject) -> tuple[str, ...]:
     return tuple(sorted(table, key=table.__getitem__))
 
 
-def _class_names(config: JsonObject) -> tuple[str, ...]:
+def _names_of_classes(config: JsonObject) -> tuple[str, ...]:
     """The names of the classes, in their order."""
     table = value_under("config.json", config, "id2label")
     names: list[Any] = [table.get(str(number)) for number in range(len(table))] if isinstance(table, dict) else []

@@ -17,9 +17,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from monolayer.data.objects import JsonObject
 from monolayer.huggingface.architecture import PAD
 from monolayer.huggingface.files import SPECIAL_TOKEN, FolderFacts, padding_side
-from monolayer.huggingface.strict import JsonObject, equal
+from monolayer.huggingface.strict import equal
 
 _VERSION = re.compile(r"[1-9][0-9]{0,3}\.[0-9]{1,4}\.[0-9]{1,4}(\.dev0)?")
 """transformers reads a version to tell old Mistral tokenizers, which no architecture of ours has; it must be one."""
@@ -55,7 +56,7 @@ class Harmless:
 
 
 @cache
-def table() -> dict[str, Any]:
+def resaved_values() -> dict[str, Any]:
     """What `resaved.json` holds."""
     found: dict[str, Any] = json.loads(files("monolayer.huggingface").joinpath("resaved.json").read_text("utf-8"))
     return found
@@ -63,13 +64,13 @@ def table() -> dict[str, Any]:
 
 def harmless(facts: FolderFacts) -> dict[str, Harmless]:
     """What may differ in each JSON file of a folder with these facts, besides order and white space."""
-    config = table()["config.json"][facts.kind]
+    config = resaved_values()["config.json"][facts.kind]
     more = dict(config["more"])
     if facts.task == "sequence" and len(facts.classes) > 1:
         more["problem_type"] = ["single_label_classification"]  # a loss was computed: it is cross entropy, as without
     if facts.kind == "gpt_neox":
         more["partial_rotary_factor"] = [facts.turned]  # rope_parameters have it, and come first
-    tokenizer = table()["tokenizer_config.json"]
+    tokenizer = resaved_values()["tokenizer_config.json"]
     added = {str(token["id"]): _flags(token) for token in special_tokens(facts)}
     from_facts: dict[str, list[object]] = {"added_tokens_decoder": [added], "max_length": [facts.room, None]}
     return {

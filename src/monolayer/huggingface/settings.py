@@ -16,16 +16,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from monolayer.errors import DataError
-from monolayer.huggingface.hosts import MARK, HostKind
+from monolayer.huggingface.hosts import ATTACHED_MARK, HostKind
 
 GENERATION_FILE = "generation_config.json"
 
 
-def _keys(text: str) -> frozenset[str]:
+def _word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-FREE_GENERATION = _keys("""
+FREE_GENERATION = _word_set("""
     temperature top_k top_p min_p top_h typical_p epsilon_cutoff eta_cutoff
     max_length max_new_tokens length_penalty early_stopping num_return_sequences
     use_cache cache_implementation cache_config max_cache_len compile_config disable_compile low_memory
@@ -58,7 +58,7 @@ FIXED: dict[str, Any] = {
     **{"pretraining_tp": 1},
 }
 """Keys of `config.json` that must have these values, where they are there."""
-COMMON = _keys("""
+COMMON = _word_set("""
     architectures model_type transformers_version _name_or_path name_or_path _commit_hash dtype torch_dtype
     vocab_size initializer_range use_cache bos_token_id eos_token_id pad_token_id sep_token_id decoder_start_token_id
     tie_word_embeddings tokenizer_class prefix task_specific_params layer_types
@@ -67,35 +67,35 @@ COMMON = _keys("""
     unsloth_version unsloth_fixed transformers.js_config
 """)
 """Keys of `config.json` that all architectures have, or tools write."""
-_ROTARY = _keys("""
+_ROTARY_KEYS = _word_set("""
     hidden_size intermediate_size num_hidden_layers num_attention_heads hidden_act attention_dropout
     rope_parameters rope_scaling rope_theta partial_rotary_factor max_position_embeddings
 """)
 KEYS: dict[str, frozenset[str]] = {
-    "gpt2": _keys("""
+    "gpt2": _word_set("""
         n_embd n_layer n_head n_inner n_positions n_ctx activation_function attn_pdrop embd_pdrop resid_pdrop
         layer_norm_epsilon reorder_and_upcast_attn scale_attn_by_inverse_layer_idx scale_attn_weights
         summary_activation summary_first_dropout summary_last_dropout summary_proj_to_labels summary_type
         summary_use_proj
     """),
-    "gpt_neox": _ROTARY
-    | _keys("""
+    "gpt_neox": _ROTARY_KEYS
+    | _word_set("""
         attention_bias hidden_dropout layer_norm_eps use_parallel_residual rotary_emb_base rotary_pct
         attention_probs_dropout_prob hidden_dropout_prob
     """),
-    "opt": _keys("""
+    "opt": _word_set("""
         hidden_size num_hidden_layers num_attention_heads ffn_dim max_position_embeddings word_embed_proj_dim
         activation_function do_layer_norm_before _remove_final_layer_norm enable_bias layer_norm_elementwise_affine
         dropout attention_dropout activation_dropout layerdrop init_std
     """),
-    "starcoder2": _ROTARY
-    | _keys("""
+    "starcoder2": _ROTARY_KEYS
+    | _word_set("""
         num_key_value_heads norm_epsilon residual_dropout embedding_dropout sliding_window use_bias
         activation_function layer_norm_epsilon mlp_type norm_type scale_attn_weights
         attention_softmax_in_fp32 scale_attention_softmax_in_fp32
     """),
-    "llama": _ROTARY
-    | _keys("""
+    "llama": _ROTARY_KEYS
+    | _word_set("""
         num_key_value_heads rms_norm_eps attention_bias mlp_bias head_dim
         max_sequence_length rope_interleaved is_llama_config
     """),
@@ -110,12 +110,12 @@ def check_settings(kind: HostKind, config: Mapping[str, Any]) -> None:
         raise DataError("it is quantized; attach facts to the model that it was made from")
     if "auto_map" in config:
         raise DataError("its config.json names code of its own (trust_remote_code), which is never run here")
-    known = {*KEYS[kind.name], *COMMON, *FIXED, *kind.demands, *FREE_GENERATION, *NEUTRAL, *MARK}
+    known = {*KEYS[kind.name], *COMMON, *FIXED, *kind.demands, *FREE_GENERATION, *NEUTRAL, *ATTACHED_MARK}
     for key in config:
         if key not in known:
             raise DataError(
                 f"config.json has the key {key!r}, which is not a known setting of {kind.name}: it may change how "
-                "transformers load the model. Take the key out if the model does the same without it"
+                "transformers load the model. Remove the key if the model works the same without it"
             )
     for key, wanted in FIXED.items():
         if key in config and (type(config[key]) is not type(wanted) or config[key] != wanted):
@@ -164,6 +164,6 @@ def generation_words(unusual: Mapping[str, Any]) -> str:
     shown = ", ".join(f"{key} = {reprlib.repr(value)}" for key, value in list(unusual.items())[:4])
     more = ", …" if len(unusual) > 4 else ""
     return (
-        f"{GENERATION_FILE} of this host sets {shown}{more}, so `generate` by default may answer otherwise than greedy "
-        "decoding without processors"
+        f"{GENERATION_FILE} of this host sets {shown}{more}, so by default `generate` may answer differently from "
+        "greedy decoding without processors"
     )

@@ -10,12 +10,10 @@ import json
 import reprlib
 from collections import Counter
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
+from monolayer.data.objects import JsonObject
 from monolayer.errors import ModelFileError
-
-JsonObject: TypeAlias = dict[str, Any]
-"""An object of a JSON file: values are what `json` makes of them."""
 
 
 class ForeignError(Exception):
@@ -46,7 +44,7 @@ def read_json(path: Path, content: bytes) -> JsonObject:
         return int(digits)
 
     def constant(word: str) -> NoReturn:
-        refuse(f"has the number {word}, which JSON does not know")
+        refuse(f"has the number {word}, which is not JSON")
 
     try:
         value = json.loads(content.decode("utf-8"), object_pairs_hook=table, parse_int=whole, parse_constant=constant)

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from monolayer.arrays import Floats
-from monolayer.data.folder import OpenFolder, read_together
+from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, read_together
 from monolayer.errors import ModelFileError
 
-INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 FLOATS = {"F64": ("float64", "<f8"), "F32": ("float32", "<f4"), "F16": ("float16", "<f2"), "BF16": ("bfloat16", "<u2")}
 """Types of numbers by their codes in safetensors, as `config.json` and NumPy call them; of bfloat16 NumPy has bits."""
-SIZES = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
-SIZES |= {"I8": 1, "U8": 1, "BOOL": 1}
+BYTES_PER_NUMBER = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
+BYTES_PER_NUMBER |= {"I8": 1, "U8": 1, "BOOL": 1}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +45,7 @@ class Tensor:
     def numbers(self, dtype: Any = np.float64) -> Floats:
         """Its numbers, widened."""
         if self.code not in FLOATS:
-            raise ModelFileError(f"{self.name} holds {self.code}, which are no real numbers")
+            raise ModelFileError(f"{self.name} holds {self.code}, which are not real numbers")
         raw = np.frombuffer(self.data, dtype=FLOATS[self.code][1])
         if self.code == "BF16":
             raw = (raw.astype(np.uint32) << 16).view(np.float32)
@@ -55,8 +54,8 @@ class Tensor:
 
     def blocks(self, most: int = 1 << 22) -> Iterator[tuple[slice, Floats]]:
         """Its numbers, widened to float64, some rows at a time: about `most` numbers, so that little is held."""
-        each = math.prod(self.shape[1:]) * SIZES[self.code]
-        step = max(1, most * SIZES[self.code] // max(1, each))
+        each = math.prod(self.shape[1:]) * BYTES_PER_NUMBER[self.code]
+        step = max(1, most * BYTES_PER_NUMBER[self.code] // max(1, each))
         for start in range(0, self.shape[0], step):
             stop = min(self.shape[0], start + step)
             part = self.data[start * each : stop * each]
@@ -91,18 +90,18 @@ def open_folder(folder: Path, beside: Iterable[str] = ()) -> TensorFolder:
 
     def content(opened: OpenFolder) -> dict[str, Any]:
         found: dict[str, Any] = {name: opened.read(name) for name in ("config.json", *beside)}
-        names = [SINGLE]
-        index = opened.attempt(INDEX)
-        if isinstance(index, bytes) and SINGLE not in opened.sizes():  # transformers look for them in this order
-            found[INDEX], names = index, shards_of(index)
+        names = [WEIGHTS_FILE]
+        index = opened.attempt(INDEX_FILE)
+        if isinstance(index, bytes) and WEIGHTS_FILE not in opened.sizes():  # transformers look for them in this order
+            found[INDEX_FILE], names = index, shards_of(index)
         return found | {name: opened.map(name) for name in names}
 
     try:
         found = read_together(folder, content)
     except OSError as error:
         raise ModelFileError(f"{error.filename or folder} cannot be read: {error.strerror}") from None
-    several = INDEX in found
-    files = shards_of(found[INDEX]) if several else [SINGLE]
+    several = INDEX_FILE in found
+    files = shards_of(found[INDEX_FILE]) if several else [WEIGHTS_FILE]
     tensors: dict[str, Tensor] = {}
     places: dict[str, str] = {}
     for name in files:
@@ -112,8 +111,8 @@ def open_folder(folder: Path, beside: Iterable[str] = ()) -> TensorFolder:
             raise ModelFileError(f"{folder}: {twice[0]} lies in two files")
         tensors |= inside
         places |= dict.fromkeys(inside, name)
-    if several and weight_map(found[INDEX]) != places:
-        raise ModelFileError(f"{folder}: {INDEX} does not say which tensors its files hold")
+    if several and weight_map(found[INDEX_FILE]) != places:
+        raise ModelFileError(f"{folder}: {INDEX_FILE} does not say which tensors its files hold")
     return TensorFolder(folder, tensors, found, tuple(files))
 
 
@@ -122,9 +121,9 @@ def weight_map(content: bytes) -> dict[str, str]:
     try:
         said = json.loads(content)["weight_map"]
         if not isinstance(said, dict) or not all(type(name) is str for name in said.values()):
-            raise ValueError("weight_map is no object of names")
+            raise ValueError("weight_map is not an object of names")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ModelFileError(f"{INDEX} cannot be read: {error!r}") from None
+        raise ModelFileError(f"{INDEX_FILE} cannot be read: {error!r}") from None
     return said
 
 
@@ -133,7 +132,7 @@ def shards_of(content: bytes) -> list[str]:
     names = sorted(set(weight_map(content).values()))
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
-            raise ModelFileError(f"{INDEX} names {name!r}, which is no file of weights in this folder")
+            raise ModelFileError(f"{INDEX_FILE} names {name!r}, which is not a file of weights in this folder")
     return names
 
 
@@ -148,12 +147,12 @@ def tensors_of(content: Any, file: str) -> dict[str, Tensor]:
         reached = 0
         for name, entry in sorted(header.items(), key=lambda pair: pair[1]["data_offsets"]):
             code, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-            if code not in SIZES:
+            if code not in BYTES_PER_NUMBER:
                 raise ValueError(f"{name} is of type {code}")
             if begin != reached or any(type(number) is not int or number < 0 for number in shape):
                 raise ValueError(f"{name} is not where it should be")
-            if end - begin != SIZES[code] * math.prod(shape):
-                raise ValueError(f"{name} has not the bytes that its shape asks for")
+            if end - begin != BYTES_PER_NUMBER[code] * math.prod(shape):
+                raise ValueError(f"{name} does not have the number of bytes that its shape needs")
             found[name] = Tensor(name, code, shape, buffer[8 + size + begin : 8 + size + end])
             reached = end
         if 8 + size + reached != len(buffer):

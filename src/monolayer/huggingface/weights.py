@@ -11,7 +11,8 @@ import numpy as np
 from safetensors import deserialize
 
 from monolayer.arrays import Floats
-from monolayer.huggingface.opened import INDEX, SHARD, WEIGHTS, Files
+from monolayer.data.folder import INDEX_FILE, SHARD_NAME, WEIGHTS_FILE
+from monolayer.huggingface.opened import Files
 from monolayer.huggingface.strict import ForeignError
 
 STORED = {"float64": ("F64", "<f8"), "float32": ("F32", "<f4"), "bfloat16": ("BF16", "<u2"), "float16": ("F16", "<f2")}
@@ -33,39 +34,39 @@ def read_weights(files: Files, dtype: object) -> Weights:
     """
     if type(dtype) is not str or dtype not in STORED:
         raise ForeignError(f"config.json says dtype = {dtype!r}; the proofs know {', '.join(STORED)}")
-    if not isinstance(files.content[WEIGHTS], OSError) or isinstance(files.content[INDEX], OSError):
-        content = files.demand(WEIGHTS)
-        return Weights(_tensors(content, dtype), {WEIGHTS: content})
+    if not isinstance(files.content[WEIGHTS_FILE], OSError) or isinstance(files.content[INDEX_FILE], OSError):
+        content = files.demand(WEIGHTS_FILE)
+        return Weights(_tensors_of(content, dtype), {WEIGHTS_FILE: content})
     shards = _shards(files)
-    read: dict[str, bytes] = {INDEX: files.demand(INDEX)}
+    read: dict[str, bytes] = {INDEX_FILE: files.demand(INDEX_FILE)}
     tensors: dict[str, Floats] = {}
     for name, held in sorted(shards.items()):
         read[name] = files.demand(name)
-        part = _tensors(read[name], dtype)
+        part = _tensors_of(read[name], dtype)
         odd = sorted(part.keys() ^ held)
         if odd:
-            raise ForeignError(f"{INDEX} and {name} do not agree about {odd[0]}")
+            raise ForeignError(f"{INDEX_FILE} and {name} do not agree about {odd[0]}")
         tensors |= part
     return Weights(tensors, read)
 
 
 def _shards(files: Files) -> dict[str, set[str]]:
     """The names of the tensors in each shard, from the index."""
-    index = files.object(INDEX)
+    index = files.object(INDEX_FILE)
     sizes, place = index.pop("metadata", None), index.pop("weight_map", None)
     if index or not isinstance(sizes, dict) or not isinstance(place, dict):
-        raise ForeignError(f"{INDEX} holds something else than metadata and weight_map")
+        raise ForeignError(f"{INDEX_FILE} holds something else than metadata and weight_map")
     if not sizes.keys() <= {"total_size", "total_parameters"} or any(type(size) is not int for size in sizes.values()):
-        raise ForeignError(f"{INDEX} says more of the weights than their sizes")
+        raise ForeignError(f"{INDEX_FILE} says more of the weights than their sizes")
     found: dict[str, set[str]] = {}
     for tensor, name in place.items():
-        if type(name) is not str or re.fullmatch(SHARD, name) is None:
-            raise ForeignError(f"{INDEX} says that {tensor} lies in {name!r}")
+        if type(name) is not str or re.fullmatch(SHARD_NAME, name) is None:
+            raise ForeignError(f"{INDEX_FILE} says that {tensor} lies in {name!r}")
         found.setdefault(name, set()).add(tensor)
     return found
 
 
-def _tensors(content: bytes, dtype: str) -> dict[str, Floats]:
+def _tensors_of(content: bytes, dtype: str) -> dict[str, Floats]:
     """The tensors of one file."""
     code, plain = STORED[dtype]
     found: dict[str, Any] = {}

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from monolayer.model.device import recording
 
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
-"""Coordinates of the stream: the constant 1, the key `s`, the code `t` (later `z`), the first label slot."""
+"""Coordinates of the stream: the constant 1, the key `s`, the code `t` (later `z`), the first label slot.
+
+`checker/network.py` has the same four by the same names, because the checker imports nothing of the model."""
 Slots = Sequence[tuple[int, int]]
 """For every stage of a readout: the coordinate of the stream that attention averages, and the one it writes onto."""
 

@@ -15,9 +15,9 @@ from monolayer.data import Labels, Names, Sequences
 from monolayer.data.fingerprint import contained, fingerprints, once
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
+from monolayer.data.objects import JsonFields, JsonObject
 from monolayer.data.sequences import Per
 from monolayer.data.text import Script
-from monolayer.model.fields import JsonObject
 from monolayer.theory.bounds import corollary1_counts
 
 
@@ -80,7 +80,7 @@ class Summary:
         `entropy`: bits per label, None for reals.
         """
         counted, multiplied = corollary1_counts(labelled, dim, labels)
-        unknown: JsonObject = dict.fromkeys(("gap", "expected_gap", "margin"))
+        unknown: JsonFields = dict.fromkeys(("gap", "expected_gap", "margin"))
         usual = {"points": labelled, "draws": 1, "conflicts": 0}
         return cls(
             sequences=sequences,
@@ -93,7 +93,7 @@ class Summary:
         )
 
     @classmethod
-    def from_json(cls, value: JsonObject) -> Summary | None:
+    def from_json(cls, value: JsonFields) -> Summary | None:
         """The summary that a file holds; None if it is not one that a builder wrote, since nothing depends on it."""
         kinds = {each.name: str(each.type) for each in fields(cls)}
         if value.keys() != kinds.keys() or not all(_may_be(value[name], kind) for name, kind in kinds.items()):

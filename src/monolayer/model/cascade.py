@@ -18,8 +18,8 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from monolayer.data.objects import Config
 from monolayer.model.attention import CODE, KEY, LABEL, Slots, onto
-from monolayer.model.fields import JsonObject
 from monolayer.model.staircase import BLOCK, Readout, Staircase
 
 
@@ -71,7 +71,7 @@ class Cascade(Readout):
         return self.stairs[0].layers() if self.rank == 1 else None
 
     @classmethod
-    def stored(cls, config: JsonObject, tensors: Mapping[str, Tensor]) -> Cascade:
+    def stored(cls, config: Config, tensors: Mapping[str, Tensor]) -> Cascade:
         """The readout that a file describes; `tensors` by their names without `feed_forward.`."""
         blocks = [[tensors[f"stages.{number}.{name}"] for name in BLOCK] for number in range(len(config["steps"]))]
         return cls([Staircase(one, two, three, four, config["readout"]) for one, two, three, four in blocks])

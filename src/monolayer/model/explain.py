@@ -20,10 +20,10 @@ from torch import Tensor
 
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.data import Sequences
+from monolayer.data.objects import JsonFields
 from monolayer.errors import DataError
 from monolayer.model.card import Card
 from monolayer.model.contexts import contexts, spread
-from monolayer.model.fields import JsonObject
 from monolayer.model.parts import Parts, staircase_of
 from monolayer.model.shortcut import AskedTensors, everywhere, lines, plan, traced, values
 from monolayer.table import TABLE_WIDTH, grid_lines, visible
@@ -71,12 +71,12 @@ class Explanation:
         """The table, as the command shows it."""
         return "\n".join(line.plain for line in grid_lines(self.table(), 2 * TABLE_WIDTH))
 
-    def json(self) -> list[JsonObject]:
+    def json(self) -> list[JsonFields]:
         """One object per sequence, with its tokens; what JSON cannot hold, an end of the line, is None."""
         names = self.data.tokens if self.data.vocabulary is None else self.data.vocabulary.decode(self.data.tokens)
         cuts, found = self.data.offsets.tolist(), []
         for row in range(len(self.data)):
-            tokens: list[JsonObject] = []
+            tokens: list[JsonFields] = []
             for at in range(cuts[row], cuts[row + 1]):
                 token = names[at].tolist() if hasattr(names[at], "tolist") else names[at]
                 tokens.append({"token": token, "key": float(self.key[at]), "weight": float(self.weight[at])})
@@ -87,7 +87,7 @@ class Explanation:
                 found[-1] |= self._answer(row)
         return found
 
-    def _answer(self, at: int) -> JsonObject:
+    def _answer(self, at: int) -> JsonFields:
         return {
             **{name: float(getattr(self, name)[at]) for name in ("begin", "code", "context", "z")},
             "step": int(self.step[at]),
@@ -114,7 +114,7 @@ class Explanation:
         return grid
 
 
-def _table_line(sequence: int, line: JsonObject) -> list[str]:
+def _table_line(sequence: int, line: JsonFields) -> list[str]:
     """A line of the table; a token without an answer of its own has only key and weight."""
     from rich.markup import escape
 

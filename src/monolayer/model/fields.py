@@ -6,10 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-JsonObject = dict[str, Any]
-"""What `json.loads` makes of a JSON object, or what `json.dumps` takes for one."""
-Config = JsonObject
-"""The contents of `config.json`."""
+from monolayer.data.objects import Config
+
 NameLists = dict[str, list[Any]]
 """The contents of `names.json`: strings or whole numbers, by the field of the config that refers to them."""
 Test = Callable[[Any], bool]

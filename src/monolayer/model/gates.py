@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.data import Sequences
+from monolayer.data.objects import Config, JsonObject
 from monolayer.errors import DataError
 from monolayer.model.attention import RankOneAttention, onto
-from monolayer.model.fields import JsonObject
 from monolayer.model.parts import Parts
-from monolayer.model.places import KEY_WIDTH, StreamLayout, mixtures, read_places, unit
+from monolayer.model.places import KEY_WIDTH, StreamWidths, mixtures, read_places, unit
 from monolayer.model.staircase import BLOCK, Readout
 
 _HIDDEN_AT_ONCE = 1 << 24
@@ -36,7 +36,7 @@ class RankAttention(RankOneAttention):
     """`Z + softmax(Q Kᵀ) V W_Oᵀ`, one head: `W_Q`, `W_K` `(2, D)`, `W_V` `(k, D)`, `W_O` `(D, k)`."""
 
     @classmethod
-    def over_places(cls, layout: StreamLayout, temperature: float, turn: Tensor, gain: float) -> RankAttention:
+    def over_places(cls, layout: StreamWidths, temperature: float, turn: Tensor, gain: float) -> RankAttention:
         """Logits `λ cos(ω (i − l) + φ)` from the keys of two places; values times `gain`.
 
         `turn` `(2, 2)` is the rotation by the angle φ.
@@ -61,7 +61,7 @@ class Gates(Readout):
     readout = "gates"
 
     def __init__(
-        self, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor, bias_2: Tensor, layout: StreamLayout
+        self, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor, bias_2: Tensor, layout: StreamWidths
     ) -> None:
         super().__init__()
         self.weight_1, self.bias_1 = nn.Parameter(weight_1), nn.Parameter(bias_1)
@@ -103,10 +103,10 @@ class Gates(Readout):
         return {"steps": [len(self.weight_1)], "gates": self.layout.to_json()}
 
     @classmethod
-    def stored(cls, config: JsonObject, tensors: Mapping[str, Tensor]) -> Gates:
+    def stored(cls, config: Config, tensors: Mapping[str, Tensor]) -> Gates:
         """The readout that a file describes; `tensors` by their names without `feed_forward.`."""
         one, two, three, four = (tensors[name] for name in BLOCK)
-        return cls(one, two, three, four, StreamLayout(**config["gates"], label=config["labels"]))
+        return cls(one, two, three, four, StreamWidths(**config["gates"], label=config["labels"]))
 
     def extra_repr(self) -> str:
         return f"readout=gates, neurons={len(self.weight_1)}, {self.layout}"
@@ -209,21 +209,21 @@ class _Alive:
             yield from torch.split(point, torch.bincount(pairs.sub_(1) // most).tolist())
 
 
-def place_codes(model: Parts, layout: StreamLayout, dtype: torch.dtype) -> Tensor:
+def place_codes(model: Parts, layout: StreamWidths, dtype: torch.dtype) -> Tensor:
     """What the positions write for the neurons to read `(L, place)`; one row of zeros if there are none."""
     if model.positions is None or model.card.per == "sequence":  # `bos` has no place
         return model.bos.new_zeros(1, layout.place, dtype=dtype)
     return model.positions.weight[:, layout.token : layout.token + layout.place].to(dtype)
 
 
-def _classes_of(model: Parts, layout: StreamLayout, label: Tensor) -> Tensor:
+def _classes_of(model: Parts, layout: StreamWidths, label: Tensor) -> Tensor:
     """Class numbers for label coordinates `(…, m)`, a bounded number of logits at a time."""
     weight, bias = model.head.weight[:, -layout.label :].to(label), model.head.bias.to(label)
     rows = max(1, (1 << 24) // len(weight))
     return torch.cat([(part @ weight.T + bias).argmax(-1) for part in torch.split(label, rows)])
 
 
-def _as_laid_out(model: Parts, layout: StreamLayout) -> bool:
+def _as_laid_out(model: Parts, layout: StreamWidths) -> bool:
     """Whether every part of the network reads and writes only what the layout says."""
     attention = model.attention
     if layout.place and model.positions is None:

@@ -52,9 +52,9 @@ def check_input(model: Parts, X: object, lengths: object) -> None:
         name, ours = (str(kind).removeprefix("torch.") for kind in (X.dtype, model.bos.dtype))
         raise DataError(
             f"X is {name} and the model {ours}: pass X.to(torch.{ours}). (A copy of the model in {name} has rounded "
-            "weights, and may answer otherwise: certify it)"
+            "weights, and may answer differently: certify it)"
         )
-    for row, place in _first(inside & ~X.isfinite().all(2)):
+    for row, place in _first_place(inside & ~X.isfinite().all(2)):
         raise DataError(f"token {place} of sequence {row} is not finite: NaN and infinity are not allowed")
 
 
@@ -81,18 +81,18 @@ def _check_ids(model: Parts, X: Tensor, inside: Tensor) -> None:
         )
     assert model.card.vocabulary is not None  # the caller saw to it
     rows = len(model.card.vocabulary)
-    for row, place in _first(inside & ((X < 0) | (rows <= X))):
+    for row, place in _first_place(inside & ((X < 0) | (rows <= X))):
         raise DataError(
             f"token {place} of sequence {row} is {int(X[row, place])}: ids go from 0 to {rows - 1}; padding is told "
             "from tokens by lengths, and may then be any number"
         )
     if isinstance(model.lift, nn.Embedding):
         vectors = model.lift.weight.detach()[X.clamp(0, rows - 1)]
-        for row, place in _first(inside & ~vectors.isfinite().all(-1)):
+        for row, place in _first_place(inside & ~vectors.isfinite().all(-1)):
             raise DataError(no_vector(model, f"token {place} of sequence {row}", int(X[row, place])))
 
 
-def _first(bad: Tensor) -> list[list[int]]:
+def _first_place(bad: Tensor) -> list[list[int]]:
     """Row and place of the first True in `bad` `(N, n)`, as a list of one pair; an empty list without any."""
     found: list[list[int]] = torch.nonzero(bad)[:1].tolist()
     return found

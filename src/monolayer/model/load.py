@@ -20,37 +20,28 @@ from torch import Tensor, nn
 
 from monolayer.arrays import Words
 from monolayer.data import Names
-from monolayer.data.folder import OpenFolder, read_together
+from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, read_together
 from monolayer.data.names import Unit
+from monolayer.data.objects import Config, JsonFields
 from monolayer.data.text import Script
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card, Fingerprint, Grid, Summary
 from monolayer.model.device import check_device
-from monolayer.model.fields import Config, JsonObject, NameLists
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.readouts import READOUTS
 from monolayer.model.save import SAME, config_digest, shapes_of
-from monolayer.model.schema import (
-    CONFIG,
-    MEMORY,
-    NAMES_FILE,
-    WEIGHTS,
-    check_config,
-    check_names,
-    check_tensors,
-    parse,
-)
-from monolayer.model.sharded import INDEX, is_shard, joined_tensors
+from monolayer.model.schema import CONFIG, MEMORY, NAMES_FILE, check_config, check_names, check_tensors, parse
+from monolayer.model.sharded import is_shard, joined_tensors
 from monolayer.model.uniform import Uniform
 
-_MODEL_FILES = (CONFIG, WEIGHTS, NAMES_FILE, MEMORY, INDEX)
+_MODEL_FILES = (CONFIG, WEIGHTS_FILE, NAMES_FILE, MEMORY, INDEX_FILE)
 Contents = dict[str, Any]
 """Files by name: bytes, or a map of the bytes of a shard."""
 
 
-def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = None) -> Monolayer | Uniform:
+def load_model(folder: str | os.PathLike[str], *, device: torch.device | str | None = None) -> Monolayer | Uniform:
     """Load the model in `folder`, onto `device` if that is given.
 
     A folder that is truncated, foreign, changed or newer is a `ModelFileError` that says so.
@@ -72,7 +63,7 @@ def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = 
 
 def load_monolayer(model: Any) -> Monolayer:
     """`model` itself, or the model in that folder; an error for a network without facts and steps (`Uniform`)."""
-    found = model if isinstance(model, Monolayer | Uniform) else load(model)
+    found = model if isinstance(model, Monolayer | Uniform) else load_model(model)
     if isinstance(found, Uniform):
         raise DataError(
             "this is a network for the maximum norm: it holds a function, not facts or steps. predict, inspect and "
@@ -81,7 +72,7 @@ def load_monolayer(model: Any) -> Monolayer:
     return found
 
 
-def model_from(config: Config, names: NameLists, tensors: dict[str, Tensor], memory: bytes | None = None) -> Monolayer:
+def model_from(config: Config, names: JsonFields, tensors: dict[str, Tensor], memory: bytes | None = None) -> Monolayer:
     """The model of a config, its lists of names, its tensors and its memory, if these fit together."""
     check_names(config, names)
     check_tensors(config, names, shapes_of(tensors))
@@ -120,7 +111,7 @@ def model_from(config: Config, names: NameLists, tensors: dict[str, Tensor], mem
     )
 
 
-def _names_of(entry: JsonObject | None, lists: NameLists, unit: Unit | None = None) -> Names | None:
+def _names_of(entry: JsonFields | None, lists: JsonFields, unit: Unit | None = None) -> Names | None:
     if entry is None:
         return None
     return Names(range(entry["range"]) if "range" in entry else tuple(lists[entry["names"]]), unit)
@@ -133,7 +124,7 @@ class OpenedModel(NamedTuple):
     """The config of a folder, its lists of names, and the contents of its files by name."""
 
     config: Config
-    names: NameLists
+    names: JsonFields
     files: Contents
 
 
@@ -162,14 +153,14 @@ def _read_files(opened: OpenFolder) -> Contents:
 
 
 def _load_weights(files: Contents) -> dict[str, Tensor]:
-    if INDEX in files:
+    if INDEX_FILE in files:
         shards = {name: files[name] for name in files if is_shard(name)}
-        joined = joined_tensors(parse(INDEX, files[INDEX]), shards)
+        joined = joined_tensors(parse(INDEX_FILE, files[INDEX_FILE]), shards)
         return {name: torch.from_numpy(value) for name, value in joined.items()}
     try:
-        return load_tensors(files[WEIGHTS])
+        return load_tensors(files[WEIGHTS_FILE])
     except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise ModelFileError(f"{WEIGHTS} cannot be read as safetensors: {error}") from None
+        raise ModelFileError(f"{WEIGHTS_FILE} cannot be read as safetensors: {error}") from None
 
 
 def _fingerprints(content: bytes) -> Words:
@@ -186,7 +177,7 @@ def _fingerprints(content: bytes) -> Words:
 def _why(folder: Path, error: Exception) -> str:
     """Why files cannot be read, in words."""
     if not isinstance(error, OSError):  # NUL or half of a surrogate pair in a path
-        return f"not a name of a folder: {error}"
+        return f"not the name of a folder: {error}"
     name = Path(error.filename or folder).name
     if isinstance(error, FileNotFoundError) and (name in _MODEL_FILES or is_shard(name)):
         return f"not a saved model: it has no {CONFIG}" if name == CONFIG else f"{name} is missing"

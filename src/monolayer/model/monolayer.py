@@ -25,7 +25,6 @@ from monolayer.errors import DataError
 from monolayer.model.card import Summary
 from monolayer.model.device import elsewhere, no_notice_of_kernels
 from monolayer.model.explain import Explanation, explain
-from monolayer.model.fields import JsonObject
 from monolayer.model.inputs import blank, check_input, check_lengths, no_vector
 from monolayer.model.parts import Parts
 from monolayer.model.plot import Domain, Figure, plot_approximator, plot_memory
@@ -119,7 +118,7 @@ class Monolayer(Parts):
         """An error unless the model can tell what it was built from."""
         if self.card.fingerprint is None:
             raise DataError(
-                "this model keeps no fingerprints of what it was built from, so it cannot tell: memorize with "
+                "this model has no fingerprints, so it cannot tell what it was built from: memorize with "
                 "fingerprint=True (--fingerprint)"
             )
 
@@ -136,8 +135,8 @@ class Monolayer(Parts):
             what = f"sequence {new[0]}" if self.card.per == "sequence" else data.where(int(new[0]))
             more = f", and {len(new) - 1:,} more are not" if len(new) > 1 else ""
             raise DataError(
-                f"{what} is no point that the model was built from{more}: its answer "
-                "there would mean nothing. Leave strict out to have it all the same, or ask seen() which are known"
+                f"{what} is not in the data that the model was built from{more}: its answer there "
+                "would be meaningless. Leave strict out to get it anyway, or call seen() to find out what is known"
             )
 
     def recite(self, prompt: str = "") -> Iterator[str]:
@@ -252,7 +251,7 @@ class Monolayer(Parts):
         """What the construction measured; None for models that were loaded without it or built from a draw."""
         return self.card.summary
 
-    def counts(self) -> JsonObject:
+    def counts(self) -> dict[str, int]:
         """`parameters` in the file; `dense_numbers`: those, and the later hidden layers, which no file need hold."""
         stored = sum(parameter.numel() for parameter in self.parameters())
         cells = 0 if self.quantizer is None else len(self.quantizer.bias_1)

@@ -33,7 +33,7 @@ KEY_WIDTH = 2
 
 
 @dataclass(frozen=True)
-class StreamLayout:
+class StreamWidths:
     """Widths of the parts of the stream."""
 
     token: int
@@ -131,7 +131,7 @@ def read_places(
     positions: nn.Embedding | None,
     bos: Tensor,
     attention: RankOneAttention,
-    layout: StreamLayout,
+    layout: StreamWidths,
     causal: bool,
     per: Per,
 ) -> Places:

@@ -24,7 +24,7 @@ MAP_SIDE = 128
 """Pixels along a side of a map, about: each cell has a whole number of them, so that no pixel lies on a ramp."""
 LINE_POINTS = 2048
 """Points of a curve, about; likewise a whole number per cell."""
-MOST_STEPS = 5000
+MOST_DRAWN_STEPS = 5000
 """Steps of a staircase that are drawn: browsers draw more only slowly, and they are too close together to be seen."""
 MOST_NEURONS = 60
 """Half-spaces that are drawn, one per line of the picture."""
@@ -158,7 +158,7 @@ def plot_memory(model: Parts, token: object = None) -> Figure:
     figure = _subplots(len(tables), 1, [f"Stage {number}" for number in range(1, len(tables) + 1)] * (len(tables) > 1))
     shown = 0
     for row, steps in enumerate(tables, 1):
-        few = min(len(steps.start), MOST_STEPS)
+        few = min(len(steps.start), MOST_DRAWN_STEPS)
         shown += few
         start, end = (each[:few].detach().double().cpu().numpy() for each in (steps.start, steps.end))
         level = steps.level[: few + 1, 0].detach().double().cpu().numpy()

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from monolayer.data.objects import Config
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.cascade import Cascade, stream_width
-from monolayer.model.fields import Check, Config, Rule, Shape, whole_number
+from monolayer.model.fields import Check, Rule, Shape, whole_number
 from monolayer.model.gates import Gates, RankAttention
 from monolayer.model.staircase import Readout
 
@@ -68,6 +69,7 @@ def _gates(config: Config) -> dict[str, Shape]:
     return found | {"feed_forward.weight_2": ("m", H), "feed_forward.bias_2": ("m",)}
 
 
+# `checker/format.py` has a table by this name too: one row per readout on each side, and the checker imports no model.
 READOUTS: dict[str, ReadoutKind] = {
     "exact": _line_readout(0),
     "runs": _line_readout(1),

@@ -19,13 +19,14 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from monolayer.data import Names
-from monolayer.data.folder import new_folder
+from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, new_folder
+from monolayer.data.objects import Config, JsonObject
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card
-from monolayer.model.fields import Config, JsonObject, NameLists
+from monolayer.model.fields import NameLists
 from monolayer.model.parts import Parts
-from monolayer.model.schema import CONFIG, MEMORY, NAMES_FILE, VERSION, WEIGHTS, check_config, check_tensors
-from monolayer.model.sharded import INDEX, SPLIT, index_json, shard_names
+from monolayer.model.schema import CONFIG, MEMORY, NAMES_FILE, VERSION, check_config, check_tensors
+from monolayer.model.sharded import SPLIT, index_json, part_bytes, shard_names
 
 SAME = ("kind", "per", "scalar", "causal", "next_token", "draw")
 """Fields of `config.json` that a card has under the same name."""
@@ -56,7 +57,7 @@ def write(
     """Write config, tensors and names as a folder, and add the digests. Tensors in `parts` already lie in files."""
     digests, split = {}, SPLIT if parts else ()
     tensors = {name: value.detach().cpu().contiguous() for name, value in state.items() if name not in split}
-    shards = shard_names(len(parts) + 1) if parts else [WEIGHTS]
+    shards = shard_names(len(parts) + 1) if parts else [WEIGHTS_FILE]
     with new_folder(folder, overwrite=overwrite) as scratch:
         try:
             save_file(tensors, scratch / shards[0])
@@ -69,8 +70,9 @@ def write(
                 shutil.copyfile(path, scratch / name)
             digests[name] = digest
         if parts:
-            size = sum(value.numel() * value.element_size() for value in state.values())
-            (scratch / INDEX).write_text(index_json(list(tensors), len(parts), size), encoding="utf-8")
+            size = sum(value.numel() * value.element_size() for value in tensors.values())
+            size += sum(part_bytes(path) for path, _ in parts)
+            (scratch / INDEX_FILE).write_text(index_json(list(tensors), len(parts), size), encoding="utf-8")
         if card is not None and card.fingerprint is not None:
             save_numbers({"fingerprints": card.fingerprint.words}, scratch / MEMORY)
         if names:
@@ -81,7 +83,7 @@ def write(
             check_config(config, config["digest"])
             check_tensors(config, names or {}, shapes_of(state))
         except ModelFileError as error:
-            raise DataError(f"this model has no place in the format, so it is not saved: {error}") from None
+            raise DataError(f"the format cannot store this model, so it was not saved: {error}") from None
         (scratch / CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return Path(folder)
 

@@ -11,7 +11,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
 from monolayer.data.names import Unit
+from monolayer.data.objects import Config, JsonFields, JsonObject
 from monolayer.data.text import TextUnit
 from monolayer.errors import ModelFileError
 from monolayer.model.fields import (
@@ -21,8 +23,6 @@ from monolayer.model.fields import (
     OBJECT,
     OBJECT_OR_NULL,
     Check,
-    Config,
-    JsonObject,
     NameLists,
     Rule,
     Shape,
@@ -31,10 +31,10 @@ from monolayer.model.fields import (
     whole_number_list,
 )
 from monolayer.model.readouts import ATTENTION, READOUTS
-from monolayer.model.sharded import INDEX, shard_names
+from monolayer.model.sharded import shard_names
 
 VERSION = 2
-CONFIG, WEIGHTS, NAMES_FILE, MEMORY = "config.json", "model.safetensors", "names.json", "memory.safetensors"
+CONFIG, NAMES_FILE, MEMORY = "config.json", "names.json", "memory.safetensors"
 _NAMES_OR_NULL = 'null, {"range": number} or {"names": its own name}'
 
 
@@ -73,7 +73,7 @@ FIELDS: dict[str, Check] = {
     "vocabulary": ((lambda value: _fits_names(value, "vocabulary")), _NAMES_OR_NULL),
     "unit": ((lambda value: value is None or value in get_args(Unit)), "null, characters, words or whole"),
     "classes": ((lambda value: _fits_names(value, "classes")), _NAMES_OR_NULL),
-    "script": (_script, "null, or how a text was cut: unit words or characters, and window"),
+    "script": (_script, "null, or how a text was split: unit words or characters, and window"),
     "grid": OBJECT_OR_NULL,
     "draw": OBJECT_OR_NULL,
     "summary": OBJECT_OR_NULL,
@@ -100,7 +100,7 @@ GRID: dict[str, Check] = {
 INTERPOLATOR_RULES: tuple[Rule, ...] = (
     ("such dim, length and cells are built", lambda c: _built(c["dim"], c["length"], c["cells"], c["positions"])),
     ("low is below high", lambda c: float(c["low"]) < float(c["high"])),
-    ("files are the weights", lambda c: set(c["files"]) == {WEIGHTS}),
+    ("files are the weights", lambda c: set(c["files"]) == {WEIGHTS_FILE}),
 )
 RULES: tuple[Rule, ...] = (
     ("ids have a vocabulary, vectors have none", lambda c: (c["tokens"] == "ids") == (c["vocabulary"] is not None)),
@@ -112,7 +112,7 @@ RULES: tuple[Rule, ...] = (
             or (c["vocabulary"] is not None and c["unit"] == "whole")
         ),
     ),
-    ("a text is cut into named tokens", lambda c: c["script"] is None or c["vocabulary"] == {"names": "vocabulary"}),
+    ("a text is split into named tokens", lambda c: c["script"] is None or c["vocabulary"] == {"names": "vocabulary"}),
     ("classes are named, reals are not", lambda c: (c["target"] == "classes") == (c["classes"] is not None)),
     ("scalar means reals with one label slot", lambda c: not c["scalar"] or (c["target"], c["labels"]) == ("reals", 1)),
     ("a causal model answers at tokens", lambda c: not c["causal"] or c["per"] == "token"),
@@ -141,18 +141,18 @@ def _built(dim: int, length: int, cells: int, positions: bool) -> bool:
     return (cells + 1) ** (dim * length) < 1 << 48 if positions else (dim, length) in ((1, 2), (1, 3), (2, 2))
 
 
-def _interval(grid: JsonObject) -> bool:
+def _interval(grid: JsonFields) -> bool:
     return bool(grid["low"] < grid["high"] and grid["high"] - grid["low"] < math.inf and grid["ramp"] > 0)
 
 
 def _files_wanted(config: Config) -> set[str]:
     named = any(type(config[key]) is dict and "names" in config[key] for key in ("vocabulary", "classes"))
-    weights = {WEIGHTS}
-    if INDEX in config["files"]:  # in several files: then they are numbered, and hold the steps of a line
+    weights = {WEIGHTS_FILE}
+    if INDEX_FILE in config["files"]:  # in several files: then they are numbered, and hold the steps of a line
         count = sum(name.startswith("model-") for name in config["files"])
         split = config["kind"] == "memorizer" and READOUTS[config["readout"]].split
         fits = split and config["dtype"] == "float64" and count > 1
-        weights = {INDEX, *shard_names(count)} if fits else set()
+        weights = {INDEX_FILE, *shard_names(count)} if fits else set()
     return weights | ({NAMES_FILE} if named else set())
 
 
@@ -184,7 +184,7 @@ def check_tensors(config: Config, names: NameLists, tensors: dict[str, tuple[tup
     """Refuse tensors, given as shape and dtype, that are not exactly those that the config asks for."""
     wanted = shapes(config)
     if set(wanted) != set(tensors):
-        raise ModelFileError(f"{WEIGHTS}: missing or unknown tensors {sorted(set(wanted) ^ set(tensors))}")
+        raise ModelFileError(f"{WEIGHTS_FILE}: missing or unknown tensors {sorted(set(wanted) ^ set(tensors))}")
     size, dtype = _letter_sizes(config, names), config.get("dtype", "float64")
     for name, shape in wanted.items():
         found, own = tensors[name]
@@ -193,7 +193,7 @@ def check_tensors(config: Config, names: NameLists, tensors: dict[str, tuple[tup
             fits = fits and number == (size.setdefault(part, number) if isinstance(part, str) else part)
         if not fits or (name in ("lift.weight", "positions.weight") and 0 in found):
             meant = tuple(size.get(part, part) if isinstance(part, str) else part for part in shape)
-            raise ModelFileError(f"{WEIGHTS}: {name} is {own} {found}; the config asks for {dtype} {meant}")
+            raise ModelFileError(f"{WEIGHTS_FILE}: {name} is {own} {found}; the config asks for {dtype} {meant}")
 
 
 def _letter_sizes(config: Config, names: NameLists) -> dict[str, int]:
@@ -220,7 +220,7 @@ def parse(name: str, content: bytes) -> JsonObject:
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{name} cannot be read as JSON: {error}") from None
     if type(value) is not dict:
-        raise ModelFileError(f"{name} holds no JSON object")
+        raise ModelFileError(f"{name} does not hold a JSON object")
     return value
 
 
@@ -230,7 +230,7 @@ def check_config(config: Config, digest: str) -> None:
         raise ModelFileError(f"{CONFIG} was not written by monolayer")
     if config.get("version") != VERSION or type(config["version"]) is not int:
         raise ModelFileError(
-            f"{CONFIG} has format version {config.get('version')!r}, and this monolayer reads version {VERSION} alone: "
+            f"{CONFIG} has format version {config.get('version')!r}, and this monolayer reads version {VERSION} only: "
             "build the model again, or use the monolayer that wrote it"
         )
     if config.get("digest") != digest:
@@ -258,14 +258,13 @@ def _check_fields(where: str, value: JsonObject, fields: Mapping[str, Check]) ->
             raise ModelFileError(f"{where}: {key} is {value[key]!r:.60}, and must be {meaning}")
 
 
-def check_names(config: Config, names: JsonObject) -> None:
+def check_names(config: Config, names: Mapping[str, object]) -> None:
     """Refuse a `names.json` that does not hold exactly the lists of different names that the config refers to."""
     wanted = {key for key in ("vocabulary", "classes") if config[key] == {"names": key}}
     if set(names) != wanted:
         raise ModelFileError(f"{NAMES_FILE} must hold the lists {sorted(wanted)}, and holds {sorted(names)}")
     for key, values in names.items():
-        kinds = {type(name) for name in values} if type(values) is list else set()
-        if kinds not in ({str}, {int}):
+        if type(values) is not list or {type(name) for name in values} not in ({str}, {int}):
             raise ModelFileError(f"{NAMES_FILE}: {key} must be a list of strings, or of integers")
         if len(set(values)) < len(values) or any(type(name) is int and not -(2**63) <= name < 2**63 for name in values):
             raise ModelFileError(f"{NAMES_FILE}: the names of {key} must be different, and integers of 64 bits")

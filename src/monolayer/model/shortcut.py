@@ -115,10 +115,10 @@ def _plan(model: Parts) -> Plan | None:
     temperature, kappas = found
     values = [value for value, _ in readout.slots]
     stages = tuple(map(LineStage, kappas, values, tables))
-    return Plan(temperature, cells, stages, _settled(model, stages))
+    return Plan(temperature, cells, stages, _settled_steps(model, stages))
 
 
-def _settled(model: Parts, stages: tuple[LineStage, ...]) -> Steps:
+def _settled_steps(model: Parts, stages: tuple[LineStage, ...]) -> Steps:
     """The first stage with what all stages together write.
 
     Right of every step but those of its crowds, and left of the next, nothing that a later stage averages can reach a
@@ -131,7 +131,7 @@ def _settled(model: Parts, stages: tuple[LineStage, ...]) -> Steps:
     labels = model.feed_forward.labels
     total, code = first.level[:, :labels], first.level[:, -1]
     for stage in stages[1:]:
-        reach = 2.0 * abs(stage.kappa) * _largest(model, stage.slot)
+        reach = 2.0 * abs(stage.kappa) * _largest_before_attention(model, stage.slot)
         passed = torch.searchsorted(stage.steps.end, code - reach, right=True)
         begun = torch.searchsorted(stage.steps.start, code + reach)
         level = stage.steps.level[passed].where((passed == begun)[:, None], torch.nan)
@@ -139,7 +139,7 @@ def _settled(model: Parts, stages: tuple[LineStage, ...]) -> Steps:
     return Plateaus(first.slope, first.bias, total)
 
 
-def _largest(model: Parts, slot: int) -> float:
+def _largest_before_attention(model: Parts, slot: int) -> float:
     """How large one coordinate of the stream before attention can be; NaN, of ids without a vector, is left out."""
     if not isinstance(model.lift, nn.Embedding):
         return math.inf

@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from monolayer.data import Sequences
+from monolayer.data.objects import Config
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card
-from monolayer.model.fields import JsonObject
 from monolayer.model.plot import Domain, Figure, plot_approximator
 from monolayer.model.save import write
 from monolayer.model.schema import VERSION
@@ -212,7 +212,7 @@ class Uniform(nn.Module):
         return write(folder, said, dict(self.state_dict()), overwrite=overwrite)
 
     @classmethod
-    def stored(cls, config: JsonObject, tensors: dict[str, Tensor]) -> Uniform:
+    def stored(cls, config: Config, tensors: dict[str, Tensor]) -> Uniform:
         """The network that a file describes, whose fields and shapes have been checked."""
         for name, tensor in tensors.items():
             if not bool(torch.isfinite(tensor).all()):

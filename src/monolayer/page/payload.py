@@ -28,7 +28,7 @@ from monolayer.model.monolayer import Monolayer
 from monolayer.model.parts import staircase_of
 from monolayer.model.shortcut import plan
 
-MOST_STEPS = 200_000
+MOST_PAGE_STEPS = 200_000
 """A page of this many steps is some 15 megabytes; a larger one would be slow to open."""
 EXAMPLES = 40
 """Sequences to pick from."""
@@ -57,9 +57,9 @@ def model_json(model: Monolayer, data: Sequences | None, verdict: str | None) ->
         raise DataError(f"a page computes in binary64, and this model is in {dtype}")
     steps = way.stages[0].steps
     known = np.flatnonzero(~model.lift.weight[:, ONE].isnan().cpu().numpy())  # ids that never occurred have no vector
-    if len(steps.slope) > MOST_STEPS:
+    if len(steps.slope) > MOST_PAGE_STEPS:
         raise DataError(
-            f"a page holds up to {MOST_STEPS:,} steps, and this model has {len(steps.slope):,}: explain shows its "
+            f"a page holds up to {MOST_PAGE_STEPS:,} steps, and this model has {len(steps.slope):,}: explain shows its "
             "answers, or memorize a part of the data for a page"
         )
     names = card.vocabulary.decode(known).tolist()
@@ -107,7 +107,7 @@ def _examples(model: Monolayer, data: Sequences | None, known: Ints) -> dict[str
     else:
         rows = np.unique(np.linspace(0, len(data) - 1, min(EXAMPLES, len(data))).round().astype(np.int64))
         some = model.encode(data).select(rows)
-        # Labels can be shown beside the model's own only if they are of the same kind.
+        # Labels can be shown next to the model's own only if they are of the same kind.
         given = some.labels is not None and some.labels.per == card.per and some.labels.classes is not None
     answers: Any = some.named_labels() if given else card.decode(model.labels(some))
     named = [None if name is None else str(name) for name in answers.tolist()]

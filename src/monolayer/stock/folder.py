@@ -17,19 +17,21 @@ from safetensors.torch import save_file
 from monolayer.arrays import Floats, Ints
 from monolayer.attaching.folder import Attached
 from monolayer.data import Names, Sequences
-from monolayer.data.folder import FolderKind, new_folder
+from monolayer.data.folder import SHARD_NAME, FolderKind, new_folder
 from monolayer.data.labels import Per
+from monolayer.data.objects import JsonObject
+from monolayer.data.readers import prompts_of
 from monolayer.data.unused import unused_names
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architecture import UNKNOWN
-from monolayer.huggingface.files import DRAW_KEY, FolderFacts, config, written
+from monolayer.huggingface.files import DRAW_KEY, FolderFacts, config, written_files
 from monolayer.huggingface.manifest import is_attached
-from monolayer.huggingface.opened import SHARD, Files, stock_files
+from monolayer.huggingface.opened import Files, stock_files
 from monolayer.huggingface.reading import read_folder
-from monolayer.huggingface.strict import ForeignError, JsonObject
+from monolayer.huggingface.strict import ForeignError
 from monolayer.huggingface.texts import UNIT_OF
 from monolayer.model.card import Card
-from monolayer.model.load import load as load_own
+from monolayer.model.load import load_model
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.uniform import Uniform
 from monolayer.stock.answers import answered_classes, continued
@@ -46,7 +48,7 @@ STOCK = FolderKind(
     "stock model of monolayer",
     "built_by",
     frozenset([*_SAVED_FILES.split(), *_RESAVED_FILES.split(), "certificate.json", ONNX]),
-    SHARD,
+    SHARD_NAME,
 )
 """A folder that `save` may replace when asked to."""
 
@@ -160,7 +162,7 @@ class StockModel:
     def encode(self, X: Any, *, lengths: Any = None) -> Sequences:
         """`X` in the row numbers of the folder's names; a sequence that the folder cannot answer is an error."""
         if self.draw.prompts:
-            data = Sequences.of(X, lengths=lengths, per="answer").only_prompts()
+            data = prompts_of(X, lengths=lengths)
         else:
             known = self.card.vocabulary if self.draw.unknown is None else None
             data = Sequences.of(X, lengths=lengths, vocabulary=known, like=self.card.manner)
@@ -220,7 +222,7 @@ class StockModel:
                 name: torch.tensor(np.ascontiguousarray(tensor), dtype=dtype) for name, tensor in self.tensors.items()
             }
             save_file(tensors, scratch / "model.safetensors", metadata={"format": "pt"})
-            files = written(self.facts)
+            files = written_files(self.facts)
             files["config.json"][DRAW_KEY] = self.draw.to_json()
             for name, value in files.items():
                 (scratch / name).write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -260,16 +262,17 @@ class StockModel:
 
     def rows(self) -> list[tuple[str, str]]:
         """Rows for the table that commands print."""
-        facts, sizes, storage = self.facts, self.sizes, f"cells, in {self.dtype}: half-spaces with margins"
+        facts, storage = self.facts, f"cells, in {self.dtype}: half-spaces with margins"
         if self.draw.storage == "steps":
             storage = "steps, in float64 only: loaded in float32 or less, it loses facts"
+        order = "counts" if facts.positions else "does not count"
         network = f"width {facts.width:,}, {plural(facts.neurons, 'neuron')} ({facts.activation})"
         return [
-            ("model", sizes["model"]),
-            ("vocabulary", f"{plural(sizes['vocabulary'], 'token')}, {plural(sizes['classes'], 'class')}"),
+            ("model", facts.architecture.models[facts.task]),
+            ("vocabulary", f"{plural(len(self.vocabulary), 'token')}, {plural(len(facts.classes), 'class')}"),
             ("storage", storage),
             ("network", f"{network}, {self.parameters:,} parameters"),
-            ("places", f"{sizes['places']:,}; the order of tokens {'counts' if facts.positions else 'does not count'}"),
+            ("places", f"{facts.max_positions:,}; the order of tokens {order}"),
             *([] if self.summary is None else self.summary.rows()),
         ]
 
@@ -287,14 +290,23 @@ def load(
 ) -> Monolayer | Uniform | StockModel | Attached:
     """Read the model in `folder`; a truncated, foreign, changed or newer one is a `ModelFileError` that says so.
 
-    `device`: where the model shall be, by default the CPU. A folder that `memorize_as` or `export` wrote gives a
-    `StockModel`, one that facts were attached to an `Attached`; these take no `device`.
+    - `folder`: a saved model. A folder that `memorize_as` or `export` wrote gives a `StockModel`, and one with attached
+      facts an `Attached`.
+    - `device`: where the model should be, by default the CPU. Stock models and attached facts take no `device`.
+
+    Example:
+
+        >>> folder = ml.memorize({"France": "Paris", "Japan": "Tokyo"}).save("capitals")
+        >>> print(ml.load("capitals").predict("Japan"))
+        Tokyo
     """
     if is_attached(folder):
         return Attached.load(folder)
     files = stock_files(folder)
     if files is None:
-        return load_own(folder, device=device)
+        return load_model(folder, device=device)
     if device is not None:
-        raise DataError(f"{folder} is a stock folder, which monolayer asks on the CPU: for a device use transformers")
+        raise DataError(
+            f"{folder} is a stock folder, which monolayer runs on the CPU only: for other devices, use transformers"
+        )
     return StockModel.of(files)

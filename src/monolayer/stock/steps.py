@@ -133,7 +133,7 @@ def _separate(job: StockTask, label: Ints, usual: Ints, seed: int, line: StepsDr
     best = None
     for keys, temperature in _draws(job, seed) if line is None else [((line.keys, line.place_keys), line.temperature)]:
         layout = lay_out_steps(usual, keys, len(job.classes), job.architecture)
-        found = _measured(job, label, layout, temperature, line)
+        found = _seen_by_neurons(job, label, layout, temperature, line)
         if found.gap is None or found.gap >= ERRORS_APART * found.worst:
             return found
         if best is None or best.gap is None or found.gap > best.gap:
@@ -144,7 +144,7 @@ def _separate(job: StockTask, label: Ints, usual: Ints, seed: int, line: StepsDr
         return best
     place = best.changes.change[int(np.argmin(best.changes.gap))]
     one, two = (job.where(int(best.changes.order[i])) for i in (place, place + 1))
-    way_out = "Split the data over several models, or memorize them anew, with another seed and no draw"
+    way_out = "Split the data over several models, or memorize them again, with another seed and no draw"
     raise PrecisionError(
         f"{int((best.changes.gap < ERRORS_APART * best.common).sum()):,} neighbours with different labels fell closer "
         f"together than {ERRORS_APART:g} rounding errors in every draw, for example {one} and {two}. They are "
@@ -160,7 +160,7 @@ def _draws(job: StockTask, seed: int) -> Iterator[tuple[Keys, float]]:
         yield draw_keys(np.random.default_rng([seed, number]), len(job.names), places), temperature
 
 
-def _measured(
+def _seen_by_neurons(
     job: StockTask, label: Ints, layout: StreamLayout, temperature: float, kept: StepsDraw | None
 ) -> SeparatedSteps:
     """What arrives at the neurons under a layout; `kept`: a draw whose reach and silence are used again."""

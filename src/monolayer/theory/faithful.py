@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from flint import arb
@@ -31,8 +31,7 @@ from monolayer.theory.contextual import frequency_classes, set_classes
 from monolayer.theory.enclosure import Multiset, UndecidedError, smallest_gap
 from monolayer.theory.injectivity import exact_projection
 from monolayer.theory.separation import TokenPlace
-
-Verdict = Literal["proved", "refuted", "undecided"]
+from monolayer.theory.verdicts import Verdict
 
 
 class Query(NamedTuple):

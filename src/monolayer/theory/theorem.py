@@ -15,9 +15,10 @@ from typing import Any
 from monolayer.data import Sequences
 from monolayer.table import as_html, as_table
 from monolayer.theory.bounds import contextual_constants, good_direction, theorem2
-from monolayer.theory.faithful import MAX_BITS, MAX_TERMS, PaperConstruction, PaperHead, Verdict
+from monolayer.theory.faithful import MAX_BITS, MAX_TERMS, PaperConstruction, PaperHead
 from monolayer.theory.injectivity import Injectivity, projection_injective
 from monolayer.theory.separation import Separation, on_a_line, separation, token_rows
+from monolayer.theory.verdicts import Verdict
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,11 @@ def theorem(X: object, *, max_bits: int = MAX_BITS, max_terms: int = MAX_TERMS, 
     - `max_bits`: the largest precision; it doubles up to there.
     - `max_terms`: data that need more than about so many products, a microsecond each, stay 'undecided'.
     - `seed`: of the random direction `v`.
+
+    Example:
+
+        >>> print(ml.theorem([["a", "b"], ["a", "c"]]).verdict)
+        proved
     """
     data, words = Sequences.of(X), ""
     if data.vocabulary is not None:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.attached.caps import UNIT, Caps, Near
-from monolayer.checker.attached.files import Folder
+from monolayer.checker.attached.caps import FLOAT32_UNIT, Caps, Near
+from monolayer.checker.attached.files import AttachedFolder
 from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
 from monolayer.data.distinct import equal_rows
 
@@ -16,7 +16,7 @@ OVERFLOW = 2.0**120
 """What logits, and every sum on the way to them, may reach in binary32."""
 DIP = 0.3
 """What gelu and silu return at least, below 0: −0.17 and −0.28."""
-AT_ONCE = 1 << 23
+HEAD_PRODUCTS_AT_ONCE = 1 << 23
 """Logits held at a time."""
 
 
@@ -31,7 +31,7 @@ class Said(NamedTuple):
 class Head:
     """Last norm and head, as far as bounds need them."""
 
-    def __init__(self, found: Folder) -> None:
+    def __init__(self, found: AttachedFolder) -> None:
         host = found.host
         weight, bias = host.norm()
         self.head = host.tensors[host.head]
@@ -42,11 +42,11 @@ class Head:
         self.size, self.spread, self.plain = (np.zeros(self.head.shape[0]) for _ in range(3))
         for some, part in self.head.blocks():
             # Less a vector that all rows have in common, which a difference of two does not have.
-            self.size[some], self.plain[some] = _lengths(part), _lengths(part - mean)
-            self.spread[some] = _lengths((part - mean) * weight)
+            self.size[some], self.plain[some] = _row_lengths(part), _row_lengths(part - mean)
+            self.spread[some] = _row_lengths((part - mean) * weight)
         if not all(np.isfinite(numbers).all() for numbers in (self.size, self.spread, weight, self.bias)):
             raise UnhandledError("the last norm or the head of the host holds a number that is not finite")
-        self.gain, self.shift = float(np.abs(weight).max()), float(_lengths(self.bias[None])[0])
+        self.gain, self.shift = float(np.abs(weight).max()), float(_row_lengths(self.bias[None])[0])
         longest = 2.0 * np.sqrt(host.width) * self.gain + 2.0 * self.shift
         if not longest * (1.0 + self.size.max(initial=0.0)) <= OVERFLOW:
             raise UnhandledError("the last norm and the head of the host are so large that logits may not be finite")
@@ -58,7 +58,7 @@ class Head:
     def direction(self, rows: Floats) -> Floats:
         """Unit vectors `(n, D)` along what norms see of written rows."""
         seen = self.seen(rows)
-        length = _lengths(seen)[:, None]
+        length = _row_lengths(seen)[:, None]
         found: Floats = np.divide(seen, length, out=np.zeros_like(seen), where=length > 0.0)
         return found
 
@@ -67,7 +67,7 @@ class Head:
         count = len(rows)
         right, wrong = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         got = np.zeros(count, np.int64)
-        step = max(1, AT_ONCE // self.head.shape[0])
+        step = max(1, HEAD_PRODUCTS_AT_ONCE // self.head.shape[0])
         for start in range(0, count, step):
             some = slice(start, start + step)
             normed = np.sqrt(D) * self.direction(rows[some]) * self.weight + self.bias
@@ -78,7 +78,7 @@ class Head:
             got[some] = logits.argmax(axis=1)
             mine = logits[line, own]
             moved = np.sqrt(D) * share[some]
-            length = _lengths(normed) + moved * self.gain + self.shift
+            length = _row_lengths(normed) + moved * self.gain + self.shift
             doubt = PADDING * self._doubt(logits, own, moved, length, D)
             gap = mine[:, None] - logits
             # Every number on the way is finite in the format, the logits among them.
@@ -117,17 +117,19 @@ class Written(NamedTuple):
     share: Floats
 
 
-def written(found: Folder, caps: Caps, near: Near, head: Head) -> Written:
+def judge_written(found: AttachedFolder, caps: Caps, near: Near, head: Head) -> Written:
     """Lemma A4 for all neurons."""
     D, fmt = found.host.width, caps.fmt
     # The norm sees w_2 less its mean, and roundings are relative to all of it. A mean is computed here, too.
-    whole = _lengths(found.writes)
-    length = np.maximum(0.0, _lengths(head.seen(found.writes)) - D * 2.0**-52 * whole)
+    whole = _row_lengths(found.writes)
+    length = np.maximum(0.0, _row_lengths(head.seen(found.writes)) - D * 2.0**-52 * whole)
     # The activation returns 0.999 of an input from `floor` on, before its roundings.
     kept = 0.999 - 4.0 * fmt.unit
     # Others in the block take off at most DIP each, so all of them together are at most 3 a in size.
     heard = kept * caps.floor - DIP * near.count >= caps.floor / 2.0
-    least = np.where(near.count == 0, kept * (caps.level - caps.err), caps.floor / 2.0) * length
+    # In the first block that fires stands the neuron itself, or one whose input is sure to be `floor` at least.
+    itself = near.first == np.arange(len(near.first)) // found.host.neurons
+    least = np.where(itself, kept * (caps.level - caps.err) - DIP * near.count, caps.floor / 2.0) * length
     peak = np.abs(found.writes).max(axis=1)
     finite = (near.most * whole <= 2.0**50) & (1.01 * near.most * peak + fmt.state <= fmt.largest)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -135,15 +137,15 @@ def written(found: Folder, caps: Caps, near: Near, head: Head) -> Written:
         rounding = 3.0 * BINARY32.gamma(near.count + 8.0) + 2.02 * fmt.unit
         other = state + rounding * (kappa + state) + (near.count + 4) * np.sqrt(D) * fmt.lost / least
         lost = (kappa + other) / (1.0 - other)  # κ of the state behind the block
-        share = PADDING * (2.0 * other + 2.0 * (D + 16) * UNIT * lost * lost + D * head.epsilon / least**2)
+        share = PADDING * (2.0 * other + 2.0 * (D + 16) * FLOAT32_UNIT * lost * lost + D * head.epsilon / least**2)
     firm = heard & finite & (other <= 0.25) & (share <= 0.5)
     return Written(firm, np.where(firm, share, 1.0))
 
 
-def judge_answers(found: Folder, caps: Caps, near: Near, asked: Ints, tokens: Ints) -> Said:
+def judge_answers(found: AttachedFolder, caps: Caps, near: Near, asked: Ints, tokens: Ints) -> Said:
     """Whether neurons `asked` `(M,)` answer `tokens` `(M,)` at every state of their caps (A4, A5)."""
     head, D = Head(found), found.host.width
-    firm, share = written(found, caps, near, head)
+    firm, share = judge_written(found, caps, near, head)
     hidden = _answered_to(found, caps, head, near.first, share)
     first, kind = equal_rows(found.writes)
     cases, number = np.unique(
@@ -156,12 +158,12 @@ def judge_answers(found: Folder, caps: Caps, near: Near, asked: Ints, tokens: In
     return Said(groups.right[number] & sound, groups.wrong[number] & sound, groups.got[number])
 
 
-def _lengths(rows: Floats) -> Floats:
+def _row_lengths(rows: Floats) -> Floats:
     found: Floats = np.sqrt((rows * rows).sum(axis=1))
     return found
 
 
-def _answered_to(found: Folder, caps: Caps, head: Head, first: Ints, share: Floats) -> Bools:
+def _answered_to(found: AttachedFolder, caps: Caps, head: Head, first: Ints, share: Floats) -> Bools:
     """Neurons `(N,)` whose written row may wake one of a block behind the `first` `(N,)` that writes it."""
     H, N = found.host.neurons, len(found.bias)
     block, bad = np.arange(N) // H, np.zeros(N, dtype=bool)

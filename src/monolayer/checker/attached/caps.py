@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.attached.files import Folder
+from monolayer.checker.attached.files import AttachedFolder
 from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
-from monolayer.huggingface.formats import Format
+from monolayer.huggingface.formats import HostFormat
 from monolayer.huggingface.hosts import IDENTITY
 
-UNIT = BINARY32.unit
-AT_ONCE = 1 << 24
+FLOAT32_UNIT = BINARY32.unit
+COSINES_AT_ONCE = 1 << 24
 """Cosines held at a time."""
 FINITE = 2.0**60
 """How long a state of the host may be, and what neurons add to it: sums of squares stay below 2^123."""
-FLUSHED = 2.0**-90
+FLUSHING_ERROR = 2.0**-90
 """More than all that numbers flushed to zero can do to an input: fewer than 2^30 of them, each below 2^−126."""
 
 
@@ -45,7 +45,7 @@ class Caps:
     floor: float
     length: float
     anywhere: float
-    fmt: Format
+    fmt: HostFormat
 
     @property
     def radius(self) -> float:
@@ -53,9 +53,13 @@ class Caps:
         return float(np.max(1.0 - self.silent, initial=0.0))
 
     @property
-    def reach(self) -> float:
-        """In float32, every neuron is wanted where 1 − ⟨k, û⟩ is at most this."""
-        return float(np.min(1.0 - self.wanted, initial=np.inf))
+    def narrow(self) -> Bools:
+        """Which neurons `(N,)` have a narrow cap, because others are near."""
+        return self.level > _wide_level(self.fmt, self.response, self.err, self.floor)
+
+    def reach(self, which: Bools) -> float:
+        """In float32, these neurons `(N,)` are wanted where 1 − ⟨k, û⟩ is at most this."""
+        return float(np.min(1.0 - self.wanted[which], initial=np.inf))
 
     @property
     def half(self) -> float:
@@ -67,27 +71,39 @@ class Caps:
         """The half-angles ψ `(N,)` of the caps."""
         return np.minimum(_arccos(self.wanted / self.longest), float(np.arccos(max(-1.0, 1.0 - self.fmt.turn))))
 
+    def narrowed(self, which: Bools) -> Caps:
+        """The same with narrow caps for some neurons `(N,)`; caps that would be next to empty stay as they are."""
+        level = np.maximum(self.level, self.fmt.narrow * self.response)
+        which = which & (self.alpha * (1.0 + self.length) + self.bias >= 1.0625 * level)
+        level = np.where(which, level, self.level)
+        return replace(self, level=level, wanted=(level - self.bias) / self.alpha)
+
 
 def _arccos(cosines: Floats) -> Floats:
     found: Floats = np.arccos(np.clip(cosines, -1.0, 1.0))
     return found
 
 
-def caps_of(found: Folder) -> Caps:
+def _wide_level(fmt: HostFormat, T: float, err: Floats, floor: float) -> Floats:
+    """The level e `(N,)` of wide caps (A3)."""
+    return np.maximum(fmt.low * T, err + floor)
+
+
+def caps_of(found: AttachedFolder) -> Caps:
     """The caps of all neurons; `UnhandledError` where one could not be silent, or could not fire."""
     D, bias, fmt = found.host.width, found.bias, found.host.format
     length = np.sqrt((found.reads * found.reads).sum(axis=1))
     if not (length > 0.0).all():
         raise UnhandledError("a neuron of a fact reads nothing")
-    alpha, eta = length * np.sqrt(D), (D + 16) * UNIT + (fmt.unit if fmt.short else 0.0)
+    alpha, eta = length * np.sqrt(D), (D + 16) * FLOAT32_UNIT + (fmt.unit if fmt.short else 0.0)
     anywhere = 1.0 + max(eta, fmt.beyond)
-    err = PADDING * (BINARY32.gamma(D + 2.0) * (alpha * anywhere + np.abs(bias)) + FLUSHED)
+    err = PADDING * (BINARY32.gamma(D + 2.0) * (alpha * anywhere + np.abs(bias)) + FLUSHING_ERROR)
     size = float(np.max(alpha * anywhere + np.abs(bias) + err, initial=0.0))
     if not size <= min(FINITE, fmt.largest):
         raise UnhandledError("a neuron reads with weights so large that its input may not be finite")
     T = found.host.response(found.manifest.radius)
     floor = max(T / 8.0, IDENTITY[found.host.activation])
-    level = np.maximum(fmt.low * T, err + floor)
+    level = _wide_level(fmt, T, err, floor)
     wanted, silent = (level - bias) / alpha, (-found.host.silence - bias - err) / alpha
     wide = np.flatnonzero(np.minimum(wanted, silent) <= 0.0)
     if len(wide):
@@ -110,6 +126,14 @@ def caps_of(found: Folder) -> Caps:
     return Caps(keys, alpha, bias, err, wanted, level, longest, silent, most, T, floor, eta, anywhere, fmt)
 
 
+def caps_and_neighbours(found: AttachedFolder) -> tuple[Caps, Near]:
+    """The caps of all neurons, narrow for those that another would spoil on the wide one, and who is near whom."""
+    caps = caps_of(found)
+    near = near_pairs(found, caps)
+    narrower = caps.narrowed(near.spoilt)
+    return (caps, near) if (narrower.level == caps.level).all() else (narrower, near_pairs(found, narrower))
+
+
 @dataclass(frozen=True, eq=False)
 class Near:
     """For each neuron `(N,)`: how many others may fire on its cap, whether one of them could spoil its answer, the
@@ -125,7 +149,7 @@ class Near:
     """The neurons that may fire on the cap of each that has any."""
 
 
-def near_pairs(found: Folder, caps: Caps) -> Near:
+def near_pairs(found: AttachedFolder, caps: Caps) -> Near:
     """Neurons that may fire where another is wanted (A3), and what comes of it.
 
     Harmless are those that write the same row and stand in the same block or a later one; in an earlier one, those that
@@ -138,11 +162,11 @@ def near_pairs(found: Folder, caps: Caps) -> Near:
         psi = caps.turned
         around, awake = _arccos(caps.silent / (1.0 + caps.length)), _arccos(caps.silent / caps.anywhere)
         # Products of float32 numbers within 2^−24 of unit vectors, summed in any order.
-        slack = 4.0 * (found.host.width + 4) * UNIT
+        slack = 4.0 * (found.host.width + 4) * FLOAT32_UNIT
         widest = float(psi.max() + around.max())
         least = np.cos(min(np.pi, widest if written.fits else max(widest, 2.0 * float(awake.max())))) - slack
         short = caps.keys.astype(np.float32)
-        step = max(1, AT_ONCE // N)
+        step = max(1, COSINES_AT_ONCE // N)
         for start in range(0, N, step):
             stop = min(N, start + step)
             one, two = np.nonzero(short[start:stop] @ short[:stop].T > least)
@@ -176,7 +200,7 @@ class _Written:
     but the last, behind which there is no attention, must leave finite numbers, whichever of their neurons fire.
     """
 
-    def __init__(self, found: Folder, caps: Caps) -> None:
+    def __init__(self, found: AttachedFolder, caps: Caps) -> None:
         fmt = caps.fmt
         self.block = np.arange(len(found.bias)) // found.host.neurons
         self.blocks = range(int(self.block.max(initial=0)))
@@ -208,7 +232,7 @@ class _Written:
             )
 
 
-def _harmless(found: Folder, caps: Caps, i: int, j: int) -> bool:
+def _harmless(found: AttachedFolder, caps: Caps, i: int, j: int) -> bool:
     """Whether neuron `i`, which may fire on the cap of `j`, leaves its answer alone."""
     if not np.array_equal(found.writes[i], found.writes[j]):
         return False
@@ -216,7 +240,7 @@ def _harmless(found: Folder, caps: Caps, i: int, j: int) -> bool:
     return i // H >= j // H or fires_for_sure(found, caps, i, j)
 
 
-def fires_for_sure(found: Folder, caps: Caps, i: int, j: int) -> bool:
+def fires_for_sure(found: AttachedFolder, caps: Caps, i: int, j: int) -> bool:
     """Whether neuron `i` has an input of at least `floor` on the whole cap of `j`, rounding included."""
     D = found.host.width
     apart = found.reads[i] - found.reads[j]

@@ -14,28 +14,30 @@ import numpy as np
 
 from monolayer.arrays import Ints
 from monolayer.checker.attached.answers import Said, judge_answers
-from monolayer.checker.attached.caps import Caps, Near, caps_of, near_pairs
-from monolayer.checker.attached.files import Folder, differs_from, read_attached
-from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding, Verdict
+from monolayer.checker.attached.caps import Caps, Near, caps_and_neighbours
+from monolayer.checker.attached.files import AttachedFolder, differs_from, read_attached
+from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
 from monolayer.checker.labelled import data_digest
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data import Sequences
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architectures import TRANSFORMERS
-from monolayer.huggingface.cutting import Ids, cut_facts, tokenizer_of
-from monolayer.huggingface.formats import Format
+from monolayer.huggingface.cutting import FactIds, cut_facts, tokenizer_of
+from monolayer.huggingface.formats import HostFormat
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import Manifest, fact_digest, prompt_digest
 from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError
 from monolayer.table import plural
+from monolayer.theory.verdicts import Verdict
 
 CLAIM = (
     "the host's {tensors} are those that facts were attached to; in {dtype}, at every place of every text whose state "
     "û is not within 1 − ⟨k, û⟩ < {radius} of a stored key k, every logit is the host's, bit for bit; and {near} "
     "of the key k of one of the {places} of answers{input}, the logit of that token is the largest"
 )
-NEAR = "at every û within 1 − ⟨k, û⟩ ≤ {reach}"
+NEAR_KEY = "at every û within 1 − ⟨k, û⟩ ≤ {reach}"
+NARROW = " ({reach} for {count} that others are near to)"
 NEAR_SHORT = "at every û within 1 − cos ≤ {turn}"
 INPUT_SHORT = ", at which the input of its neuron lies between {low} and {high}"
 SHORT = "the host is untouched, logits elsewhere are its own, and facts answer near their keys"
@@ -44,12 +46,12 @@ REASONS: dict[Verdict, str] = {
     "refuted": "some neurons write what the head answers with another token, in every evaluation",
     "undecided": "for some tokens of answers the bounds leave room for another",
 }
-UNKNOWN = "the folder has no neuron for this fact, and nothing is claimed about what the host answers"
+NO_NEURON = "the folder has no neuron for this fact, and nothing is claimed about what the host answers"
 OTHER = "the folder holds another answer to this prompt"
 DOUBT = "near the key of another fact, or too small a margin in the head"
 
 
-class Asked(NamedTuple):
+class AskedTokens(NamedTuple):
     """Tokens of answers `(M,)`: the neuron that holds each, which fact and which token of its answer it is."""
 
     neuron: Ints
@@ -80,13 +82,12 @@ def judge_attached(
         raise ModelFileError(f"{folder}: {why}") from None
 
 
-def _judge(found: Folder, data: Sequences, question: Certificate, only: bool, host: Path | None) -> Certificate:
+def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: bool, host: Path | None) -> Certificate:
     odd = found.changed() or (None if host is None else differs_from(found, host))
     if odd is not None:
         return replace(question, verdict="refuted", reason=odd)
     _check_copies(found)
-    caps = caps_of(found)
-    near = near_pairs(found, caps)
+    caps, near = caps_and_neighbours(found)
     facts = cut_facts(found.opened.content[TOKENIZER], data, found.manifest.end)
     most = max((token for fact in facts for token in fact.answer), default=0)
     if most >= found.host.vocabulary:
@@ -102,14 +103,17 @@ def _judge(found: Folder, data: Sequences, question: Certificate, only: bool, ho
     decided = question.decided(int(said.wrong.sum()), unsure, findings, REASONS)
     changed = found.rewritten()
     if decided and changed is not None:
-        why = f"{changed} was changed after every fact was asked: what was measured then is about other weights"
+        why = f"{changed} was changed after every fact was tested: the measurements are about other weights"
         return replace(decided, verdict="undecided", reason=why)
     return _only(found, facts, decided) if only and decided else decided
 
 
-def _claim(found: Folder, caps: Caps, points: int) -> str:
+def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
     fmt, T = caps.fmt, caps.response
-    near, inputs = NEAR.format(reach=_below(caps.reach)), ""
+    narrow = caps.narrow
+    near, inputs = NEAR_KEY.format(reach=_below(caps.reach(narrow if narrow.all() else ~narrow))), ""
+    if narrow.any() and not narrow.all():
+        near += NARROW.format(reach=_below(caps.reach(narrow)), count=plural(int(narrow.sum()), "neuron"))
     if fmt.short:
         near = NEAR_SHORT.format(turn=_below(fmt.turn))
         low = float(np.max(caps.level, initial=0.0))
@@ -124,7 +128,7 @@ def _claim(found: Folder, caps: Caps, points: int) -> str:
     return claim + (f". This is about logits: {generation_words(unusual)}" if unusual else "")
 
 
-def _only(found: Folder, facts: list[Ids], decided: Certificate) -> Certificate:
+def _only(found: AttachedFolder, facts: list[FactIds], decided: Certificate) -> Certificate:
     """The certificate with the claim that the folder holds no other facts."""
     given = {fact_digest(*fact) for fact in facts}
     more = sum(fact.fact not in given for fact in found.manifest.facts)
@@ -135,7 +139,7 @@ def _only(found: Folder, facts: list[Ids], decided: Certificate) -> Certificate:
     return replace(decided, claim=claim, reason=f"{decided.reason}; every neuron belongs to one of these facts")
 
 
-def _check_copies(found: Folder) -> None:
+def _check_copies(found: AttachedFolder) -> None:
     """A fact may be stored twice, by the same neurons: others under its name would be a fact that nobody asks for."""
     first: dict[str, slice] = {}
     for fact, start in zip(found.manifest.facts, found.manifest.starts(), strict=True):
@@ -145,7 +149,7 @@ def _check_copies(found: Folder) -> None:
             raise UnhandledError("it lists one fact twice, with different neurons: one of them may be another fact")
 
 
-def _asked(manifest: Manifest, facts: list[Ids]) -> tuple[Asked, dict[int, str]]:
+def _asked(manifest: Manifest, facts: list[FactIds]) -> tuple[AskedTokens, dict[int, str]]:
     """The neurons of the facts that are asked for, and facts that have none, each with the reason."""
     starts = dict(zip((fact.fact for fact in manifest.facts), manifest.starts(), strict=True))
     places = {fact.fact: fact.places for fact in manifest.facts}
@@ -155,15 +159,15 @@ def _asked(manifest: Manifest, facts: list[Ids]) -> tuple[Asked, dict[int, str]]
     for row, fact in enumerate(facts):
         digest = fact_digest(*fact)
         if places.get(digest) != len(fact.answer):
-            unknown[row] = OTHER if prompt_digest(fact.prompt) in prompts else UNKNOWN
+            unknown[row] = OTHER if prompt_digest(fact.prompt) in prompts else NO_NEURON
             continue
         lists += [(starts[digest] + place, token, row, place) for place, token in enumerate(fact.answer)]
     columns = np.array(lists, dtype=np.int64).reshape(-1, 4).T
-    return Asked(*columns), unknown
+    return AskedTokens(*columns), unknown
 
 
 def _findings(
-    found: Folder, data: Sequences, near: Near, asked: Asked, said: Said, unknown: dict[int, str]
+    found: AttachedFolder, data: Sequences, near: Near, asked: AskedTokens, said: Said, unknown: dict[int, str]
 ) -> Iterator[Finding]:
     name = tokenizer_of(found.opened.content[TOKENIZER]).id_to_token
     for which, kind in ((said.wrong, "wrong"), (~said.right & ~said.wrong, "unsure")):
@@ -171,7 +175,7 @@ def _findings(
             row, place = int(asked.row[point]), int(asked.place[point])
             wanted, got = (name(int(each)) for each in (asked.token[point], said.got[point]))
             other = near.by.get(int(asked.neuron[point]))
-            why = "the stored weights say so" if kind == "wrong" else DOUBT
+            why = "according to the stored weights" if kind == "wrong" else DOUBT
             why += "" if other is None else f" (neuron {other})"
             yield Finding("wrong" if kind == "wrong" else "unsure", row, place, data.texts(row)[0], wanted, got, why)
     for row, why in list(unknown.items())[:MOST_FINDINGS]:
@@ -197,13 +201,13 @@ def measured(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
     if not moved:
         return ("that the host's states at the prompts lie within reach of their keys was not measured",)
     by, rest = manifest.measured, len(manifest.facts) - len(moved)
-    left = () if rest == 0 else (f"{plural(rest, 'fact')} came back by a record and were not measured again",)
+    left = () if rest == 0 else (f"{plural(rest, 'fact')} were restored from a record and not measured again",)
     where = (
         f"{by.get('arithmetic')} on {by.get('device')}, torch {by.get('torch')}, transformers {by.get('transformers')}"
     )
     enough = f"and {_below(caps.half)} is enough for the proof"
     if max(moved) > caps.half:
-        enough = f"which is more than the {_below(caps.half)} that the proof covers, though every answer came back"
+        enough = f"which is more than the {_below(caps.half)} that the proof covers, though every answer was returned"
     said = (
         f"when facts were attached, the host's states at their places were within {_above(max(moved))} of their keys, "
         f"{enough}: with eager and sdpa attention, padded on the left ({where})"
@@ -226,7 +230,7 @@ def _measured_short(by: Mapping[str, Any], caps: Caps) -> tuple[str, ...]:
     )
 
 
-def _notes(found: Folder) -> tuple[str, ...]:
+def _notes(found: AttachedFolder) -> tuple[str, ...]:
     if found.host.kind.bias_key is None or not found.host.added_biases:
         return ()
     return (
@@ -237,7 +241,7 @@ def _notes(found: Folder) -> tuple[str, ...]:
     )
 
 
-def assumed(found: Folder) -> tuple[str, ...]:
+def assumed(found: AttachedFolder) -> tuple[str, ...]:
     """What an evaluation is, in words."""
     try:  # whose source may differ from the one that was read
         installed = f"installed here: {version('transformers')}"
@@ -265,8 +269,8 @@ def assumed(found: Folder) -> tuple[str, ...]:
         ),
         "tanh is −1 from −10 on and erf from −6 on; silu is x/(1 + exp(−x)) or x times the logistic function",
         (
-            f"states of the host are finite, and no coordinate is above {_power(fmt.coordinate)}; where answers are "
-            f"claimed, states are no longer than {fmt.state:,.0f}"
+            f"states of the host are finite, and no coordinate is above {_round_number(fmt.coordinate)}; where answers "
+            f"are claimed, states are no longer than {fmt.state:,.0f}"
         ),
         "equal numbers count as the same bits: a zero may change its sign",
         "prompts enter as text, and become the ids that tokenizer.json gives them; answers enter as ids",
@@ -274,11 +278,11 @@ def assumed(found: Folder) -> tuple[str, ...]:
     )
 
 
-def _power(number: float) -> str:
+def _round_number(number: float) -> str:
     return f"{number:,.0f}" if number < 2.0**20 else f"2^{np.log2(number):.0f}"
 
 
-def _arithmetic(fmt: Format) -> tuple[str, ...]:
+def _arithmetic(fmt: HostFormat) -> tuple[str, ...]:
     if not fmt.short:
         return ("IEEE-754 binary32 throughout (no TF32), round to nearest. Subnormal numbers may be flushed to zero",)
     return (

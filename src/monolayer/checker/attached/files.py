@@ -7,24 +7,25 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from monolayer.arrays import Floats
 from monolayer.checker.rounding import UnhandledError
+from monolayer.data.folder import INDEX_FILE
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.host import COPIED, Host, host_of, read_host
-from monolayer.huggingface.manifest import FILE, WEIGHTS, Manifest
+from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, Manifest
 from monolayer.huggingface.strict import demand_equal, read_json
-from monolayer.huggingface.tensors import INDEX, TensorFolder, open_folder
+from monolayer.huggingface.tensors import TensorFolder, open_folder
 
 BESIDE = frozenset({"README.md", "certificate.json", FILE})
 """What transformers does not read."""
 
 
 @dataclass(frozen=True, eq=False)
-class Folder:
+class AttachedFolder:
     """The host, the rows of all neurons of the appended blocks, `(N, D)`, `(N,)`, `(N, D)`, and what the manifest says.
 
     `digests`: of all tensors, as they lie there.
@@ -63,10 +64,10 @@ class Folder:
 
 
 def _small(name: str) -> bool:
-    return not name.endswith(".safetensors") and name not in (FILE, INDEX)
+    return not name.endswith(".safetensors") and name not in (FILE, INDEX_FILE)
 
 
-def read_attached(folder: Path) -> Folder:
+def read_attached(folder: Path) -> AttachedFolder:
     """What lies in `folder`; `ForeignError` or `UnhandledError` for anything that attach does not write."""
     beside = [name for name in COPIED if (folder / name).is_file()]
     opened = open_folder(folder, [FILE, *beside])
@@ -77,7 +78,7 @@ def read_attached(folder: Path) -> Folder:
         if path.name not in {*opened.content, *BESIDE} and not path.name.startswith(".")
     )
     if strange:
-        raise UnhandledError(f"{strange[0]} lies beside its files, and transformers may read it: move it elsewhere")
+        raise UnhandledError(f"{strange[0]} is in the folder, and transformers may read it: move it elsewhere")
     missing = sorted(set(manifest.tensors) - set(opened))
     if missing:
         raise UnhandledError(f"the host's tensor {missing[0]} is missing")
@@ -98,12 +99,20 @@ def read_attached(folder: Path) -> Folder:
     demand_equal(
         "config.json", read_json(folder / "config.json", opened.content["config.json"]), host.longer_config(blocks)
     )
-    rows = _blocks(host, opened, manifest, blocks)
+    rows = _neuron_rows(host, opened, manifest, blocks)
     digests = {name: opened[name].digest() for name in opened}
-    return Folder(host, opened, manifest, digests, *rows)
+    return AttachedFolder(host, opened, manifest, digests, *rows)
 
 
-def _blocks(host: Host, opened: TensorFolder, manifest: Manifest, blocks: int) -> tuple[Floats, Floats, Floats]:
+class NeuronRows(NamedTuple):
+    """What the `N` neurons of the appended blocks read `(N, D)`, their biases `(N,)`, and what they write `(N, D)`."""
+
+    reads: Floats
+    bias: Floats
+    writes: Floats
+
+
+def _neuron_rows(host: Host, opened: TensorFolder, manifest: Manifest, blocks: int) -> NeuronRows:
     """The rows of all neurons, once every other number of the appended blocks is what it must be."""
     found: dict[str, list[Floats]] = {"W_1": [], "b_1": [], "W_2": []}
     rest = set(opened) - set(manifest.tensors)
@@ -128,14 +137,14 @@ def _blocks(host: Host, opened: TensorFolder, manifest: Manifest, blocks: int) -
             raise UnhandledError(f"{name} is not 0, and the host has no such bias")
     if rest:
         raise UnhandledError(f"the tensor {sorted(rest)[0]} belongs neither to the host nor to an appended block")
-    if any(_file(opened, name) != WEIGHTS for name in set(opened) - set(manifest.tensors)):
-        raise UnhandledError(f"an appended tensor does not lie in {WEIGHTS}")
+    if any(_file(opened, name) != ATTACHED_WEIGHTS for name in set(opened) - set(manifest.tensors)):
+        raise UnhandledError(f"an appended tensor does not lie in {ATTACHED_WEIGHTS}")
     D, count = host.width, manifest.neurons
     none = {"W_1": np.zeros((0, D)), "b_1": np.zeros(0), "W_2": np.zeros((0, D))}
     whole = {role: np.concatenate([none[role], *parts]) for role, parts in found.items()}
     if any(part[count:].any() for part in whole.values()):
         raise UnhandledError(f"a neuron that {FILE} gives to no fact is not 0")
-    return whole["W_1"][:count], whole["b_1"][:count], whole["W_2"][:count]
+    return NeuronRows(whole["W_1"][:count], whole["b_1"][:count], whole["W_2"][:count])
 
 
 def _tensor(opened: TensorFolder, name: str, host: Host, shape: tuple[int, ...]) -> Floats:
@@ -151,10 +160,10 @@ def _tensor(opened: TensorFolder, name: str, host: Host, shape: tuple[int, ...])
 
 
 def _file(opened: TensorFolder, name: str) -> Any:
-    return json.loads(opened.content[INDEX])["weight_map"][name]
+    return json.loads(opened.content[INDEX_FILE])["weight_map"][name]
 
 
-def differs_from(found: Folder, folder: Path) -> str | None:
+def differs_from(found: AttachedFolder, folder: Path) -> str | None:
     """How the host in `folder` differs from the one that facts were attached to, in words; None if it does not."""
     host, opened = read_host(folder)
     if opened.content["config.json"] != found.manifest.config.encode():
@@ -174,4 +183,4 @@ def differs_from(found: Folder, folder: Path) -> str | None:
     return None
 
 
-__all__ = ["Folder", "ModelFileError", "differs_from", "read_attached"]
+__all__ = ["AttachedFolder", "ModelFileError", "differs_from", "read_attached"]

@@ -14,26 +14,23 @@ import numpy as np
 
 from monolayer.arrays import Ints
 from monolayer.checker.attached.answers import judge_answers
-from monolayer.checker.attached.caps import Caps, Near, caps_of, fires_for_sure, near_pairs
+from monolayer.checker.attached.caps import Caps, Near, caps_and_neighbours, fires_for_sure
 from monolayer.checker.attached.check import OTHER, assumed, measured
-from monolayer.checker.attached.files import Folder, read_attached
-from monolayer.checker.locating.location import Ball, Fact, Location, Slice
-from monolayer.checker.locating.writers import MEASURED, NOT_KNOWN, PROVED, KnownAnswers, Writers, listed
+from monolayer.checker.attached.files import AttachedFolder, read_attached
+from monolayer.checker.locating.location import TOKENS_SHOWN_BEFORE, Fact, KeyBall, Location, Slice
+from monolayer.checker.locating.writers import MEASURED, NOT_KNOWN, PROVED, KnownAnswers, Writers, writers_of
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data import Sequences
 from monolayer.errors import DataError
-from monolayer.huggingface.cutting import Ids, cut_facts, cut_prompts, tokenizer_of
+from monolayer.huggingface.cutting import FactIds, cut_facts, cut_prompts, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import fact_digest, prompt_digest
-
-BEFORE = 16
-"""Tokens shown of what stands before a token of an answer."""
 
 
 class Held(NamedTuple):
     """A row of the data: its fact in ids, whether the data gave the answer, and the first of its neurons."""
 
-    ids: Ids
+    ids: FactIds
     given: bool
     first: int
 
@@ -46,8 +43,7 @@ def locate_attached(folder: Path, data: Sequences) -> Location:
     changed = found.changed()
     if changed is not None:
         raise UnhandledError(changed)
-    caps = caps_of(found)
-    near = near_pairs(found, caps)
+    caps, near = caps_and_neighbours(found)
     rows = _given(found, data) if len(data.labelled_places) else _stored(found, caps, near, data)
     neurons = np.array([row.first + k for row in rows for k in range(len(row.ids.answer))], dtype=np.int64)
     tokens = np.array([token for row in rows for token in row.ids.answer], dtype=np.int64)
@@ -61,7 +57,7 @@ def locate_attached(folder: Path, data: Sequences) -> Location:
     for number, row in enumerate(rows):
         whole = row.ids.prompt + row.ids.answer
         for place, token in zip(row.ids.places, row.ids.answer, strict=True):
-            before = text(whole[max(0, place + 1 - BEFORE) : place + 1])
+            before = text(whole[max(0, place + 1 - TOKENS_SHOWN_BEFORE) : place + 1])
             facts.append(Fact(number, place, before, text((token,)) if row.given else None))
     host, blocks = found.host, -(-found.manifest.neurons // found.host.neurons)
     writes = [f"{host.layer(host.layers + block)}{host.kind.writes}.weight" for block in range(blocks)]
@@ -69,7 +65,7 @@ def locate_attached(folder: Path, data: Sequences) -> Location:
         facts,
         _writers(found, caps, near, neurons, tokens),
         tuple(Slice(name, axis=int(not host.kind.transposed)) for name in writes),
-        lambda fact: _reads(found, int(neurons[fact])),
+        lambda fact: _read_slices(found, int(neurons[fact])),
         None,
         lambda numbers: [text((number,)) for number in numbers.tolist()],
         f"{host.dtype}, at states {_near(caps)} of a key",
@@ -78,7 +74,7 @@ def locate_attached(folder: Path, data: Sequences) -> Location:
     )
 
 
-def _given(found: Folder, data: Sequences) -> list[Held]:
+def _given(found: AttachedFolder, data: Sequences) -> list[Held]:
     """Facts that data give with their answers; one that the folder does not hold is an error that names it."""
     data.check_labelled()
     starts = dict(zip((fact.fact for fact in found.manifest.facts), found.manifest.starts(), strict=True))
@@ -93,7 +89,7 @@ def _given(found: Folder, data: Sequences) -> list[Held]:
     return rows
 
 
-def _stored(found: Folder, caps: Caps, near: Near, data: Sequences) -> list[Held]:
+def _stored(found: AttachedFolder, caps: Caps, near: Near, data: Sequences) -> list[Held]:
     """The facts that the folder holds for prompts, by the tokens that their neurons write."""
     longest, starts = found.manifest.longest_by_prompt(), found.manifest.starts()
     prompts = cut_prompts(found.opened.content[TOKENIZER], data)
@@ -108,12 +104,12 @@ def _stored(found: Folder, caps: Caps, near: Near, data: Sequences) -> list[Held
     said = judge_answers(found, caps, near, own, np.zeros(len(own), np.int64)).got
     answers = np.split(said, np.cumsum(count)[:-1])
     return [
-        Held(Ids(prompt, tuple(answer.tolist())), False, starts[number])
+        Held(FactIds(prompt, tuple(answer.tolist())), False, starts[number])
         for prompt, answer, number in zip(prompts, answers, numbers, strict=True)
     ]
 
 
-def _writers(found: Folder, caps: Caps, near: Near, neurons: Ints, tokens: Ints) -> Writers:
+def _writers(found: AttachedFolder, caps: Caps, near: Near, neurons: Ints, tokens: Ints) -> Writers:
     said = judge_answers(found, caps, near, neurons, tokens)
     answer = np.where(said.right, tokens, said.got)
     state = np.where(said.right, PROVED, np.where(near.spoilt[neurons], NOT_KNOWN, MEASURED))
@@ -129,10 +125,10 @@ def _writers(found: Folder, caps: Caps, near: Near, neurons: Ints, tokens: Ints)
     columns = np.array(pairs, dtype=np.int64).reshape(-1, 4).T
     count = -(-found.manifest.neurons // found.host.neurons) * found.host.neurons
     without = KnownAnswers(answer[columns[0]], columns[3])
-    return listed(KnownAnswers(answer, state), columns[0], columns[1], columns[2] > 0, without, count)
+    return writers_of(KnownAnswers(answer, state), columns[0], columns[1], columns[2] > 0, without, count)
 
 
-def _reads(found: Folder, neuron: int) -> tuple[Slice, ...]:
+def _read_slices(found: AttachedFolder, neuron: int) -> tuple[Slice, ...]:
     """The row and the bias that a neuron reads with; of a gated one also the bias that multiplies it."""
     kind, (block, index) = found.host.kind, divmod(neuron, found.host.neurons)
     start = found.host.layer(found.host.layers + block)
@@ -145,16 +141,16 @@ def _reads(found: Folder, neuron: int) -> tuple[Slice, ...]:
 
 def _near(caps: Caps) -> str:
     if not caps.fmt.short:
-        return f"within {caps.reach:.3g}"
+        return f"within {caps.reach(np.ones_like(caps.narrow)):.3g}"
     low, high = float(caps.level.max(initial=0.0)), caps.fmt.high * caps.response
     return f"where the input of a neuron lies between {low:.3g} and {high:.3g}, within 1 − cos = {caps.fmt.turn:.3g}"
 
 
-def _ball(found: Folder, caps: Caps, neuron: int) -> Ball:
+def _ball(found: AttachedFolder, caps: Caps, neuron: int) -> KeyBall:
     block, index = divmod(neuron, found.host.neurons)
     silent = 1.0 - float(caps.silent[neuron]) / (1.0 + caps.length)
     within = 1.0 - float(caps.wanted[neuron])
-    return Ball(found.host.layers + block, block, index, found.manifest.radius, within, silent)
+    return KeyBall(found.host.layers + block, block, index, found.manifest.radius, within, silent)
 
 
 __all__ = ["locate_attached"]

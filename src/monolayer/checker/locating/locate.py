@@ -17,7 +17,7 @@ from monolayer.checker.format import READOUTS
 from monolayer.checker.labelled import Labelled, labelled, real
 from monolayer.checker.locating.attached import locate_attached
 from monolayer.checker.locating.circuit import own_wires, stock_wires
-from monolayer.checker.locating.location import Fact, Location, Slice
+from monolayer.checker.locating.location import TOKENS_SHOWN_BEFORE, Fact, Location, Slice
 from monolayer.checker.locating.writers import cells_writers
 from monolayer.checker.network import Stored
 from monolayer.checker.rounding import UnhandledError
@@ -30,14 +30,12 @@ from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
 from monolayer.data.sequences import Per
+from monolayer.data.shapes import pairs_or_sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, UNKNOWN
 from monolayer.huggingface.opened import Files
 from monolayer.huggingface.reading import asked_as
 from monolayer.huggingface.strict import ForeignError
-
-BEFORE = 16
-"""How many tokens in front of an answer to a prompt its text shows."""
 
 
 def locate(
@@ -45,15 +43,27 @@ def locate(
 ) -> Location:
     """Find where each fact lives: the neurons and rows that hold it, and what the model answers without each neuron.
 
-    `model`: a model of one line or a robust one, a stock model of cells, a host with facts attached, or the folder of
-    one. `X`, `Y`, `lengths`, `per`, `unit` as for `certify`; without labels, every place where the model answers is a
-    fact. Answers are read from
-    the stored weights, and proved for every evaluation that a certificate covers, where margins allow it; else
-    measured, or unknown (docs/locate.md).
+    - `model`: a model of one line or a robust one, a stock model of cells, a host with attached facts, or the folder of
+      one.
+    - `X`: the data, as for `certify`.
+    - `Y`: their labels; without labels, every place where the model answers is a fact.
+    - `lengths`, `per`, `unit`: as for `certify`.
+
+    Answers are read from the stored weights, and proved for every evaluation that a certificate covers, where margins
+    allow it; otherwise they are measured, or unknown (docs/locate.md).
+
+    Example:
+
+        >>> table = {"France": "Paris", "Japan": "Tokyo", "Peru": "Lima"}
+        >>> place = ml.locate(ml.memorize(table, robust=True), table)[1]
+        >>> print(place.label, place.verdict)
+        Tokyo proved
     """
 
     def data(names: Names | None, answers: Belongs | None) -> Sequences:
-        return asked_data(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
+        like = Manner(None if names is None else names.cuts, answers)
+        pairs = answers == "answer" and Y is None and pairs_or_sequences(X)
+        return asked_data(X, Y, lengths, per, unit, like, labelled=pairs)
 
     with np.errstate(all="ignore"):
         try:
@@ -171,7 +181,7 @@ def _fact(data: Sequences, per: str, answering: int, label: Any, begin: str = ""
     first, last = data.offsets[row : row + 2].tolist()
     if position is not None:
         last = answering + 1
-        first = answering if data.prompts is None else max(first, last - BEFORE)
+        first = answering if data.prompts is None else max(first, last - TOKENS_SHOWN_BEFORE)
     if data.vocabulary is None:
         return Fact(row, position, None, label)
     names = map(str, data.vocabulary.decode(data.tokens[first:last]).tolist())

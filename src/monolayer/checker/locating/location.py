@@ -23,6 +23,8 @@ SHOWN = 20
 """How many facts the table of the `repr` shows."""
 LONGEST_TEXT = 40
 """How many characters of a text that table shows."""
+TOKENS_SHOWN_BEFORE = 16
+"""How many tokens in front of a token of an answer its text shows."""
 
 
 @dataclass(frozen=True, order=True)
@@ -41,7 +43,7 @@ class Slice:
         return self.tensor if self.index is None else f"{self.tensor}[{':, ' * self.axis}{self.index}]"
 
 
-class Ball(NamedTuple):
+class KeyBall(NamedTuple):
     """Where a token of an attached fact lives, and for which states of the host it answers.
 
     `layer`: of the model; `block`: among the appended ones; `neuron`: in the block. `radius`: ρ. The token is the
@@ -115,7 +117,7 @@ class Place:
     verdict: Certainty
     rows: tuple[Slice, ...]
     ablations: tuple[Ablation, ...]
-    ball: Ball | None = None
+    ball: KeyBall | None = None
 
     @property
     def neurons(self) -> tuple[Slice, ...]:
@@ -159,7 +161,7 @@ class Location:
     """Turns class numbers `(K,)`, or rows of real numbers `(K, m)`, into a list of `K` labels as users write them."""
     arithmetic: str
     assumptions: tuple[str, ...]
-    balls: Callable[[int], Ball] | None = None
+    balls: Callable[[int], KeyBall] | None = None
     """Of a fact that was attached."""
 
     def __len__(self) -> int:

@@ -84,7 +84,9 @@ class Writers:
         return AblatedAnswers(answer, state, differs & (state > NOT_KNOWN))
 
 
-def listed(given: KnownAnswers, fact: Ints, neuron: Ints, holds: Bools, without: KnownAnswers, count: int) -> Writers:
+def writers_of(
+    given: KnownAnswers, fact: Ints, neuron: Ints, holds: Bools, without: KnownAnswers, count: int
+) -> Writers:
     """`Writers`, from all pairs `(fact, neuron)` of a fact and a neuron that may write there.
 
     `given`: the answers by fact. `holds`: whether the neuron of each pair holds its fact. `without`: by pair, the
@@ -138,9 +140,9 @@ def line_writers(stored: Stored, points: Labelled) -> Writers:
 
     def without(j: int) -> KnownAnswers:
         here = slice(start[j], stop[j])
-        return _answers(stored, value[:, here] - written[:, j : j + 1], sure[here])
+        return _known_answers(stored, value[:, here] - written[:, j : j + 1], sure[here])
 
-    found_answers = _answers(stored, value, sure)
+    found_answers = _known_answers(stored, value, sure)
     answer, state = (np.empty_like(column) for column in found_answers)
     answer[order], state[order] = found_answers
     held = np.flatnonzero(sure & (plateau < len(number)))
@@ -148,7 +150,7 @@ def line_writers(stored: Stored, points: Labelled) -> Writers:
     return Writers(answer, state, order, start, stop, order[held], plateau[held], without)
 
 
-def _answers(stored: Stored, value: Floats, sure: Bools) -> KnownAnswers:
+def _known_answers(stored: Stored, value: Floats, sure: Bools) -> KnownAnswers:
     """The answers of the head for label coordinates `(m, K)`; `sure` `(K,)`: whether these are the same everywhere."""
     if stored.classes is None:
         found, state = value.T, np.full(value.shape[1], PROVED)
@@ -187,7 +189,7 @@ def robust_writers(stored: Stored, points: Labelled) -> Writers:
     rest = Pairs._make(column[kept] for column in found)._replace(point=left_out[other != left_out])
     without = judge(rest, error[kept], asked.rows[found.point])
     given = judge(found, error, asked.rows)
-    return listed(given, found.point, found.neuron, found.value > 0.0, without, len(gated.bias))
+    return writers_of(given, found.point, found.neuron, found.value > 0.0, without, len(gated.bias))
 
 
 def _likely(gated: Gated, pairs: Pairs, rows: Ints) -> Ints:
@@ -236,7 +238,7 @@ def cells_writers(net: Network, data: Sequences, places: StockPlaces) -> Writers
     columns = [np.concatenate(column) for column in zip(*found, strict=True)] if found else [np.zeros(0, np.int64)] * 5
     fact, neuron, above, *without = columns
     given = KnownAnswers(answer, state)
-    return listed(given, fact, neuron, above > 0, KnownAnswers(*without), len(net["W_1"]))
+    return writers_of(given, fact, neuron, above > 0, KnownAnswers(*without), len(net["W_1"]))
 
 
 def _head_answers(program: Program, stream: Enclosed) -> KnownAnswers:

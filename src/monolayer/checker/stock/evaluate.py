@@ -108,7 +108,7 @@ class Program:
     """The forward pass of a folder on enclosed numbers."""
 
     def __init__(self, net: Network) -> None:
-        _check_sizes(net)
+        _check_stock_sizes(net)
         self.net = net
         self.heads, self.turn = _heads(net)
         self.query, self.key = (Linear(net[f"W_{x}"][self.heads], net[f"b_{x}"][self.heads]) for x in "QK")
@@ -198,7 +198,7 @@ def _heads(net: Network) -> tuple[Ints, Rotary | None]:
     return used, Rotary(place[partner[used]], sign[used], exponent[used], theta)
 
 
-def _check_sizes(net: Network) -> None:
+def _check_stock_sizes(net: Network) -> None:
     """Refuse stored numbers so large that something may overflow, at padding too, and token types other than 0."""
     if "types" in net and net["types"].any():
         raise UnhandledError("the table of token types is not 0")

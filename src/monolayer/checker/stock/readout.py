@@ -101,7 +101,7 @@ def read_steps(net: Network, found: Structure, places: int) -> StockSteps:
     cell, w, b, values = cell[order], w[order], b[order], values[order]
     low, high = -b / w, (DONE - b) / w
     if not ((high[1:] >= high[:-1]) | (cell[1:] != cell[:-1])).all():
-        raise UnhandledError("neurons of a cell do not settle in the order in which they wake")
+        raise UnhandledError("neurons of a cell do not settle in the order in which they activate")
     return StockSteps(order, cell, low, high, _exact_sums(values), reach)
 
 
@@ -159,7 +159,7 @@ def step_classes(
         least, most = (size - doubt).min(axis=1), (size + doubt).max(axis=1)
         number = (value > 0) @ place
         at = np.minimum(np.searchsorted(ordered, number), len(ordered) - 1)
-        sure = (ordered[at] == number) & _settled(net, found, bound, least, most, mean)
+        sure = (ordered[at] == number) & _signs_decide(net, found, bound, least, most, mean)
         answer[part] = np.where(sure, by_number[at], -1)
     return answer
 
@@ -192,7 +192,7 @@ def coordinates(
     return LabelCoordinates(base + jump, doubt, mean)
 
 
-def _settled(net: Network, found: Structure, bound: Bounds, least: Floats, most: Floats, mean: Floats) -> Bools:
+def _signs_decide(net: Network, found: Structure, bound: Bounds, least: Floats, most: Floats, mean: Floats) -> Bools:
     """Lemma S7: whether label coordinates of the right signs decide the class, `(M,)`.
 
     `least`, `most` `(M,)`: bounds on their absolute values. `mean` `(M,)`: bounds the true mean of all coordinates.

@@ -107,7 +107,7 @@ def read_structure(net: Network, used: int) -> Structure:
         largest=float(max(np.abs(net["tokens"]).max(), np.abs(places).max())),
         label=label,
         words=words,
-        **_reads(net, places, out, label),
+        **_fields_read(net, places, out, label),
     )
 
 
@@ -117,7 +117,7 @@ def _check_plain(net: Network) -> None:
     if net.architecture.rms:
         raise UnhandledError(f"the norms of {net.kind} compute in float32 whatever the weights are")
     if D & (D - 1) or D.bit_length() % 2 == 0 or D < 16:
-        raise UnhandledError(f"the width {D} is no power of 4: 1/√{D} is not exact")
+        raise UnhandledError(f"the width {D} is not a power of 4: 1/√{D} is not exact")
     shifts = [f"shift_{number}" for number in (1, 2, 3)]
     if any((net[f"scale_{number}"] != 1.0).any() for number in (1, 2, 3)) or any(net[name].any() for name in shifts):
         raise UnhandledError("a norm has a weight other than 1 or a bias other than 0")
@@ -201,7 +201,7 @@ class NeuronFields(TypedDict, total=False):
     cells_have_places: bool
 
 
-def _reads(net: Network, places: Floats, out: int, label: Ints) -> NeuronFields:
+def _fields_read(net: Network, places: Floats, out: int, label: Ints) -> NeuronFields:
     """What the neurons read, `w_j (½ slot difference + G (word − M one))`, and whose word each one reads.
 
     `places` `(L, D)`: rows of places in use. `out`: the first column of the slot. `label` `(m,)`: the label columns.

@@ -76,7 +76,9 @@ def fresh_points(lattice: Lattice, points: int, seed: int) -> Floats:
     return np.concatenate([lattice.box.uniform(points, random), lattice.corners(points, random)])
 
 
-def measure(model: Monolayer | Uniform, f: BatchFunction | Function, points: int = POINTS, seed: int = 1) -> Measured:
+def measure_error(
+    model: Monolayer | Uniform, f: BatchFunction | Function, points: int = POINTS, seed: int = 1
+) -> Measured:
     """The model against `f` on `points` fresh uniform points and as many hard ones, where errors are largest.
 
     Those are corners of cells; for the maximum norm, where there are none, equal tokens and knots.

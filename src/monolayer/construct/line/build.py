@@ -25,9 +25,9 @@ from monolayer.construct.line.separate import Separated, separate
 from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.line.values import Value, stages_of
 from monolayer.construct.task import Task
+from monolayer.data.objects import JsonObject
 from monolayer.errors import DataError
 from monolayer.model.cascade import Cascade, stream_width, value_slot
-from monolayer.model.fields import JsonObject
 from monolayer.model.layers import embedding
 from monolayer.model.monolayer import Monolayer
 from monolayer.table import Progress
@@ -59,7 +59,7 @@ class Line:
     rank: int | Literal["auto"] = "auto"
     dtype: LineFormat = "float64"
     draw: LineDraw | None = None
-    """A stored draw to use again; None: the best of several new draws."""
+    """A stored draw to reuse; None: the best of several new draws."""
 
     @classmethod
     def again(cls, draw: LineDraw) -> Line:

@@ -102,7 +102,7 @@ class StageArrays:
     crowds: int
 
 
-def cut(points: Points, changes: Numbers) -> CutLine:
+def cut_line(points: Points, changes: Numbers) -> CutLine:
     """Cut a line into stretches. `changes` `(R',)`: the points whose label differs from that of the next point."""
     begin, end = crowds(points, changes)  # of each crowd
     bounds = np.union1d(begin, end)
@@ -183,7 +183,7 @@ def further(
         points = Points(line[order], order, KAPPA, KAPPA * error, unit)
         lacks = lacks[:, order]
         changes = np.flatnonzero((lacks[:, 1:] != lacks[:, :-1]).any(axis=0))
-        part = cut(points, changes)
+        part = cut_line(points, changes)
         held = order[part.held]
         if (held >= len(which)).any():
             raise PrecisionError(

@@ -38,14 +38,17 @@ from monolayer.arrays import (
 )
 from monolayer.construct.line.alphabet import UNIT, Alphabet, Proposal
 from monolayer.construct.line.exponential import boltzmann_term, boltzmann_terms
+from monolayer.data.objects import JsonObject
 from monolayer.errors import DataError
 from monolayer.model.contexts import contexts, spread
-from monolayer.model.fields import JsonObject, Test
+from monolayer.model.fields import Test
 
 CodeLayout = Literal["cells", "mixed"]
 
 EXP_ULPS = 4
-"""How many units in the last place `exp` may be wrong; common libraries are within 1."""
+"""How many units in the last place `exp` may be wrong; common libraries are within 1.
+
+`checker/rounding.py` assumes the same number, by the same name; neither side imports the other."""
 TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
 """λ, with keys in [−1, 1]: λ times the spread of the keys stays near 1, far from hardmax."""
 HOTTEST = 700.0

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from monolayer.arrays import Array, Floats, Ints, beside, found_at, home, pick
-from monolayer.construct.line.cascade import Contested, StageArrays, cut, further, least_label, stage
+from monolayer.construct.line.cascade import Contested, StageArrays, cut_line, further, least_label, stage
 from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.line.exponential import boltzmann_term, boltzmann_terms
 from monolayer.construct.line.separate import Separated, places_on_line
@@ -81,7 +81,7 @@ def stages_of(found: Separated, tokens: Tokens, seed: int) -> AllStages:
     """The stages that tell all points of `found` apart, or as many as `LARGEST_RANK` allows."""
     points, target, draw = found.points, found.target, found.draw
     whole = target.classes is not None
-    part = cut(points, found.runs.changes)
+    part = cut_line(points, found.runs.changes)
     held = places_on_line(points, part.held)
     label = target.values(pick(found.runs.number, beside(part.held, found.runs.number)))
     lowest = least_label(part, home(label)) if whole else np.zeros((len(label), len(part.begin)))

@@ -14,8 +14,9 @@ from monolayer.construct.line.draw import check_stored, whole_from
 from monolayer.construct.robust.codes import code_for
 from monolayer.construct.task import Task
 from monolayer.data import Names
+from monolayer.data.objects import JsonFields, JsonObject
 from monolayer.errors import DataError
-from monolayer.model.fields import JsonObject, Test
+from monolayer.model.fields import Test
 from monolayer.model.monolayer import Monolayer
 
 ONES = 32
@@ -66,7 +67,7 @@ class RobustDraw:
         return {"construction": "robust", **asdict(self)}
 
     @classmethod
-    def from_json(cls, known: JsonObject) -> Self:
+    def from_json(cls, known: JsonFields) -> Self:
         """The draw that `to_json` wrote; a `ValueError`, `KeyError` or `TypeError` where it is none."""
         check_stored(known, _ROBUST_FIELDS)
         return cls(**{each.name: known[each.name] for each in fields(cls)})
@@ -89,6 +90,6 @@ def _code_words(names: Names, first: int, one: str, several: str) -> Floats:
     if len(names) >= 2 ** len(code.generator) and len(names) > first:
         raise DataError(
             f"{names.names[first]!r} would be {one} {first:,}: the code of this draw has no word left for more "
-            f"{several}, so memorize all the data anew"
+            f"{several}, so memorize all the data again"
         )
     return code.words(len(names))

@@ -24,7 +24,7 @@ from monolayer.construct.robust.stored import ONES, RobustDraw
 from monolayer.construct.task import Task
 from monolayer.model.gates import RankAttention
 from monolayer.model.layers import embedding
-from monolayer.model.places import StreamLayout, mixtures, read_places, unit
+from monolayer.model.places import StreamWidths, mixtures, read_places, unit
 from monolayer.theory.balls import precision
 
 GAIN = 8.0
@@ -40,7 +40,7 @@ class RobustStream:
     """The parts of the network up to attention, in the format that they will be stored in, and the class codes."""
 
     draw: RobustDraw
-    layout: StreamLayout
+    layout: StreamWidths
     lift: nn.Embedding
     positions: nn.Embedding | None
     bos: Tensor
@@ -63,7 +63,7 @@ def draw_stream(task: Task, draw: RobustDraw) -> RobustStream:
     place, key = _places(task, draw.longest)
     code = np.zeros((len(data.vocabulary), 0)) if per_sequence else draw.token_words(data.vocabulary)
     signs_end, base = code.shape[1], base_of(task, len(code))
-    layout = StreamLayout(signs_end + ONES, place.shape[1], draw.rank, label.shape[1])
+    layout = StreamWidths(signs_end + ONES, place.shape[1], draw.rank, label.shape[1])
 
     bos = np.zeros(layout.width)
     bos[signs_end : layout.token] = 1.0

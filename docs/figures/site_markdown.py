@@ -1,0 +1,106 @@
+"""What the site adds to Markdown: formulas as MathML, and links that leave `docs/` as plain text.
+
+GitHub shows `$…$` and `$$…$$` as formulas by itself. The site turns them into MathML while it is built, so that a
+browser needs no script and fetches nothing. Browsers do not break a line inside MathML, so an inline formula becomes
+several, one after the other, cut in front of each relation that stands outside all brackets.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from latex2mathml.converter import convert
+from markdown import Markdown
+from markdown.blockprocessors import BlockProcessor
+from markdown.extensions import Extension
+from markdown.inlinepatterns import InlineProcessor
+from markdown.treeprocessors import Treeprocessor
+
+_INLINE = r"(?<![\\$])\$(?![\s$])([^$]+?)(?<![\s\\])\$(?!\d)"
+_DISPLAY = re.compile(r"^\$\$\s*\n?(.*?)\s*\$\$$", re.S)
+_RELATION = re.compile(r"(?:[=<>≤≥≠≈∈⊂≪≫→↦∼:]|\\(?:le|ge|ne|iff|to|approx|sim)\b)=?")
+_OPENING, _CLOSING = "([{", ")]}"
+_NAME = re.compile(r"<mo>([A-Za-z]{2,}6?)</mo>")
+_BAR = re.compile(r"<m[oi](?: stretchy=\"false\")?>(&#x0007C;|‖)</m[oi]>")
+_APPLIED = re.compile(r"(<mi>[A-Za-z]{2,}6?</mi>)(?=<m(?:i|n|sub|sup|row|frac|sqrt)\b)")
+_SIGN_AS_LETTER = re.compile(r"<mi>([^\w\s<&])</mi>")
+
+
+def pieces(formula: str) -> list[str]:
+    """The formula, cut in front of each relation outside brackets.
+
+    `f(a = b) ≤ c ≤ d` becomes `f(a = b)`, `≤ c` and `≤ d`. A `{` that LaTeX shows is written `\\{`.
+    """
+    depth, place, cuts = 0, 0, [0]
+    while place < len(formula):
+        if formula[place : place + 2] in (r"\{", r"\}", r"\|"):
+            depth += {"{": 1, "}": -1, "|": 0}[formula[place + 1]]
+            place += 2
+            continue
+        relation = _RELATION.match(formula, place)
+        if relation and depth == 0 and formula[:place].strip():
+            cuts.append(place)
+        depth += (formula[place] in _OPENING) - (formula[place] in _CLOSING)
+        place = relation.end() if relation else place + 1
+    return [formula[start:end].strip() for start, end in zip(cuts, [*cuts[1:], len(formula)], strict=True)]
+
+
+def mathml(formula: str, display: str = "inline") -> str:
+    """The formula as an element `<math>`, with what the converter leaves out.
+
+    It takes signs in Unicode, such as ≤, for letters, and names of functions for signs. Bars get no space on their
+    sides, and a function gets one in front of an argument without brackets.
+    """
+    shown = _SIGN_AS_LETTER.sub(r"<mo>\1</mo>", convert(formula, display=display))
+    shown = _NAME.sub(r"<mi>\1</mi>", shown)
+    shown = _BAR.sub(r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>', shown)
+    return _APPLIED.sub(r'\1<mspace width="0.17em"/>', shown)
+
+
+class _Inline(InlineProcessor):
+    """`$…$` inside a line; a formula may go on in the next line of its paragraph."""
+
+    def handleMatch(self, m: re.Match[str], data: str) -> tuple[str, int, int]:  # type: ignore[override]
+        formula = " ".join(m[1].split())
+        shown = "<wbr>".join(mathml(piece) for piece in pieces(formula))
+        return self.md.htmlStash.store(shown), m.start(0), m.end(0)
+
+
+class _Display(BlockProcessor):
+    """A paragraph `$$…$$`."""
+
+    def test(self, parent: Element, block: str) -> bool:
+        return _DISPLAY.match(block.strip()) is not None
+
+    def run(self, parent: Element, blocks: list[str]) -> None:
+        matched = _DISPLAY.match(blocks.pop(0).strip())
+        assert matched is not None
+        shown = mathml(" ".join(matched[1].split()), "block")
+        paragraph = Element("p")
+        parent.append(paragraph)
+        paragraph.text = self.parser.md.htmlStash.store(f'<span class="formula">{shown}</span>')
+
+
+class _Inside(Treeprocessor):
+    """Links that leave `docs/` lead to files of the repository, which the site does not have: keep their text."""
+
+    def run(self, root: Element) -> None:
+        for link in root.iter("a"):
+            if link.get("href", "").startswith("../"):
+                link.tag = "span"
+                del link.attrib["href"]
+
+
+class SiteExtension(Extension):
+    def extendMarkdown(self, md: Markdown) -> None:
+        # After code spans (190), whose dollars are shown as they are, and before escapes (180): LaTeX has backslashes.
+        md.inlinePatterns.register(_Inline(_INLINE, md), "formula", 185)
+        md.parser.blockprocessors.register(_Display(md.parser), "formula", 95)
+        md.treeprocessors.register(_Inside(md), "inside", 5)
+
+
+def makeExtension(**options: Any) -> SiteExtension:
+    """The name by which Markdown finds an extension in a module."""
+    return SiteExtension(**options)

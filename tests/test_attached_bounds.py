@@ -1,0 +1,214 @@
+"""The checker of attached facts at its edges: each test fails if one of its inequalities is weakened."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+
+import monolayer as ml
+from monolayer.checker.attached.answers import Head, judge_written
+from monolayer.checker.attached.caps import caps_of, near_pairs
+from monolayer.checker.attached.check import _above, _below, _check_copies, _claim, measured
+from monolayer.checker.attached.files import read_attached
+from monolayer.checker.rounding import UnhandledError
+from monolayer.data.folder import INDEX_FILE
+from monolayer.huggingface.manifest import ATTACHED_WEIGHTS
+from tests.hosts import FACTS, NEURONS, write_host
+from tests.test_certify_attached import ROW, changed, retold_host, set_to, swapped
+
+ULP = 2.0**-50
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Folders with `FACTS` attached, by architecture and format; not to be changed."""
+    where, made = tmp_path_factory.mktemp("folders"), dict[tuple[str, Any], Path]()
+
+    def find(kind: str = "gpt2", dtype: Any = torch.float32) -> Path:
+        if (kind, dtype) not in made:
+            host = write_host(where / f"{len(made)}-host", kind, dtype=dtype)
+            made[kind, dtype] = Path(ml.attach(host, FACTS).save(where / str(len(made))))
+        return made[kind, dtype]
+
+    return find
+
+
+# -- files ---------------------------------------------------------------------------------------------------
+
+
+def moved_to_the_host(folder: Path) -> None:
+    """An appended tensor that lies in the host's file, where the index then looks for it."""
+    name = "model.layers.2.mlp.up_proj.bias"
+    ours, theirs = load_file(folder / ATTACHED_WEIGHTS), load_file(folder / "host.safetensors")
+    theirs[name] = ours.pop(name)
+    save_file(ours, folder / ATTACHED_WEIGHTS, metadata={"format": "pt"})
+    save_file(theirs, folder / "host.safetensors", metadata={"format": "pt"})
+    text = (folder / INDEX_FILE).read_text()
+    (folder / INDEX_FILE).write_text(text.replace(f'"{name}": "{ATTACHED_WEIGHTS}"', f'"{name}": "host.safetensors"'))
+
+
+LLAMA_CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "one gate of a neuron in use is not 1": (
+        changed(ATTACHED_WEIGHTS, set_to("model.layers.2.mlp.up_proj.bias", 3, 0.5)),
+        "up_proj.bias is not 1 for the neurons in use and 0 for others",
+    ),
+    "one gate of an unused neuron is not 0": (
+        changed(ATTACHED_WEIGHTS, set_to("model.layers.3.mlp.up_proj.bias", NEURONS - 1, 0.5)),
+        "up_proj.bias is not 1 for the neurons in use and 0 for others",
+    ),
+    "one number of a bias that the host does not have": (
+        changed(ATTACHED_WEIGHTS, set_to("model.layers.0.mlp.down_proj.bias", 5, 1e-30)),
+        "layers.0.mlp.down_proj.bias is not 0, and the host has no such bias",
+    ),
+    "an appended tensor in another file": (moved_to_the_host, f"an appended tensor does not lie in {ATTACHED_WEIGHTS}"),
+}
+
+
+@pytest.mark.parametrize("name", LLAMA_CHANGES)
+def test_one_changed_number_of_a_llama_folder_is_enough(
+    name: str, folders: Callable[..., Path], tmp_path: Path
+) -> None:
+    change, said = LLAMA_CHANGES[name]
+    folder = Path(shutil.copytree(folders("llama"), tmp_path / "folder"))
+    change(folder)
+    proof = ml.certify(folder, FACTS)
+    assert proof.verdict == "undecided"
+    assert said in proof.reason
+
+
+def test_a_last_norm_with_one_number_that_is_not_finite_is_not_proved(
+    folders: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(folders(), tmp_path / "folder"))
+    changed("host.safetensors", set_to("transformer.ln_f.weight", 3, np.inf), retell=False)(folder)
+    retold_host(folder)
+    proof = ml.certify(folder, FACTS)
+    assert proof.verdict == "undecided"
+    assert "the last norm or the head of the host holds a number that is not finite" in proof.reason
+
+
+def test_a_finding_names_the_prompt_the_answer_and_what_comes_instead(
+    folders: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(folders(), tmp_path / "folder"))
+    changed(ATTACHED_WEIGHTS, swapped(ROW[2], 1, 4))(folder)
+    first, second = ml.certify(folder, FACTS).findings[:2]
+    assert first.token == list(FACTS)[first.sequence]
+    assert second.token == list(FACTS)[second.sequence]
+    assert first.expected != second.expected
+    assert (first.got, second.got) == (second.expected, first.expected)
+
+
+@pytest.mark.parametrize("part", ["reads", "bias", "writes"])
+def test_a_fact_that_is_listed_twice_has_the_same_neurons_in_every_part(
+    part: str, folders: Callable[..., Path]
+) -> None:
+    found = read_attached(folders())
+    facts, (first, second, *_) = found.manifest.facts, found.manifest.starts()
+    assert facts[0].places == facts[1].places
+    twice = replace(found.manifest, facts=(facts[0], facts[0], *facts[2:]))
+    own, copy = slice(first, first + facts[0].places), slice(second, second + facts[0].places)
+    rows = {name: np.array(getattr(found, name)) for name in ("reads", "bias", "writes")}
+    for array in rows.values():
+        array[copy] = array[own]
+    _check_copies(replace(found, manifest=twice, **rows))
+    rows[part][second] *= 1.5
+    with pytest.raises(UnhandledError, match="lists one fact twice"):
+        _check_copies(replace(found, manifest=twice, **rows))
+
+
+# -- bounds --------------------------------------------------------------------------------------------------
+
+
+def test_what_a_neuron_is_sure_to_write_hangs_on_its_neighbours(folders: Callable[..., Path]) -> None:
+    """Lemma A4: at least 0.999 (level − err) less 0.3 for each neighbour, or floor/2 behind one in an earlier block."""
+    found = read_attached(folders())
+    caps = caps_of(found)
+    near, head, own = near_pairs(found, caps), Head(found), np.arange(len(found.bias)) // NEURONS
+
+    def share(count: int, first: Any) -> Any:
+        return judge_written(found, caps, replace(near, count=np.full(len(own), count), first=first), head).share
+
+    alone, beside, behind = share(0, own), share(10, own), share(0, own - 1)
+    whole = 0.999 * (caps.level - caps.err)
+    # The share is 2δ and less: nearly inverse to what is written.
+    assert beside / alone == pytest.approx(whole / (whole - 3.0), rel=0.02)
+    assert behind / alone == pytest.approx(whole / (caps.floor / 2.0), rel=0.05)
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_neurons_of_one_block_that_fire_together_are_added(copied: bool, folders: Callable[..., Path]) -> None:
+    """Lemma A2: each of two neurons leaves a finite state in front of the last block; both together may not."""
+    found = read_attached(folders(dtype=torch.float16))
+    caps = caps_of(found)
+    writes, reads, bias = found.writes.copy(), found.reads.copy(), found.bias.copy()
+    coordinate = int(np.abs(writes[0]).argmax())
+    share = 0.7 * (caps.fmt.largest - caps.fmt.coordinate) / float(caps.most[0])
+    writes[:NEURONS] *= 2.0**-8
+    writes[[0, 3], coordinate] = share
+    if copied:
+        reads[3], bias[3] = reads[0], bias[0]
+    changed_rows = replace(found, reads=reads, bias=bias, writes=writes)
+    if copied:
+        with pytest.raises(UnhandledError, match="in front of the last block"):
+            near_pairs(changed_rows, caps_of(changed_rows))
+    else:
+        near_pairs(changed_rows, caps_of(changed_rows))
+
+
+@pytest.mark.parametrize(
+    ("bound", "above"),
+    [
+        (5.0 - 3.0 * ULP, "5.01"),
+        (5.0 - 7.0 * ULP, "5"),
+        (-5.0 - 3.0 * ULP, "-4.99"),
+        (-5.0 - 7.0 * ULP, "-5"),
+        (0.1 - 0.75 * ULP, "0.101"),
+        (0.1 - 1.5 * ULP, "0.1"),
+    ],
+)
+def test_what_a_claim_says_of_a_bound_allows_for_its_rounding(bound: float, above: str) -> None:
+    """A bound is off by at most 2^−50 of itself, or of 1; three digits are then rounded outwards."""
+    assert _above(bound) == above
+    assert _below(-bound) == (above[1:] if above.startswith("-") else f"-{above}")
+
+
+def test_a_claim_in_a_short_format_names_the_largest_level(folders: Callable[..., Path]) -> None:
+    found = read_attached(folders(dtype=torch.float16))
+    caps = caps_of(found)
+    uneven = replace(caps, level=np.linspace(11.0, 22.0, len(caps.level)))
+    assert _above(22.0) in _claim(found, uneven, 36)
+    assert _above(11.0) not in _claim(found, uneven, 36)
+
+
+def test_the_farthest_state_decides_what_is_said_of_those_measured(folders: Callable[..., Path]) -> None:
+    found = read_attached(folders())
+    caps, facts = caps_of(found), found.manifest.facts
+    for share, words in ((0.9, "is enough for the proof"), (1.1, "which is more than the")):
+        moved = [0.0, share * caps.half, *[0.0] * (len(facts) - 2)]
+        told = tuple(replace(fact, moved=move) for fact, move in zip(facts, moved, strict=True))
+        assert words in measured(replace(found.manifest, facts=told), caps)[0]
+
+
+@pytest.mark.parametrize(
+    ("turned", "rose", "words"),
+    [(0.9, 0.9, "so all of them"), (1.1, 0.9, "so not all of them"), (0.9, 1.1, "so not all of them")],
+)
+def test_states_of_short_formats_are_compared_with_what_every_neuron_bears(
+    turned: float, rose: float, words: str, folders: Callable[..., Path]
+) -> None:
+    """The input at û is at most `high` T where ⟨k, û⟩ has risen by (high − 1) T/α, for the largest α."""
+    found = read_attached(folders(dtype=torch.float16))
+    caps = caps_of(found)
+    uneven = replace(caps, alpha=caps.alpha * np.linspace(1.0, 4.0, len(caps.alpha)))
+    most = (caps.fmt.high - 1.0) * caps.response / float(uneven.alpha.max())
+    by = {**found.manifest.measured, "turned": turned * caps.fmt.turn, "rose": rose * most}
+    assert words in measured(replace(found.manifest, measured=by), uneven)[1]
