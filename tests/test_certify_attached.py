@@ -188,6 +188,9 @@ def test_the_theorems_hold_in_short_formats(kind: str, dtype: Any, tmp_path: Pat
     start = found.host.kind.root.removesuffix(".")
     blocks = modules[f"{start}.{found.host.kind.layers}"][found.host.layers :]
     last, random = modules[f"{start}.{found.host.kind.last_norm}"], np.random.default_rng(1)
+    T = found.host.response(found.manifest.radius)
+    if dtype == torch.bfloat16:  # numbers of three digits are printed as they are
+        assert f"lies between {T / 4:g} and {2 * T:g}, the logit" in ml.certify(folder, FACTS).claim
     near, away = 0, 0
     for neuron in range(36):
         heights = 1.0 - 10.0 ** random.uniform(-7, -1.5, 200)

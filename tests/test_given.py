@@ -11,7 +11,7 @@ import pytest
 
 from monolayer.checker import files as given_files
 from monolayer.checker import rows as given_rows
-from monolayer.checker.given import UNSPACED, DataComparison, _needs_space, confirm
+from monolayer.checker.given import UNSPACED_RANGES, DataComparison, _needs_space, confirm
 from monolayer.checker.rows import ReadOptions
 from monolayer.data import Sequences
 from monolayer.data.prompts import as_generated
@@ -274,7 +274,7 @@ def test_parts_of_another_length_than_was_read_are_not_compared() -> None:
 
 def test_answers_have_a_space_in_front_where_the_reader_puts_one() -> None:
     """At both ends of every script without spaces, on either side; and before and after punctuation and space."""
-    letters = [chr(code) for low, high in UNSPACED for code in (low - 1, low, high, high + 1)]
+    letters = [chr(code) for low, high in UNSPACED_RANGES for code in (low - 1, low, high, high + 1)]
     letters += ["a", "Z", "7", " ", "\t", "\u3000", ".", ",", "!", "(", ")", "-", "'", "€", "é", "-", "\u2014"]
     for one in letters:
         for two in letters:

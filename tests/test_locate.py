@@ -299,12 +299,12 @@ def test_the_answers_of_a_head_are_proved_only_where_they_are_sure(monkeypatch: 
     monkeypatch.setattr(locating_writers, "head_classes", lambda stored, value: np.array([0, 2, -1, -1, -1, 1, 1]))
     classes: Any = SimpleNamespace(classes=("x", "y", "z"))
     value = np.array([[1.0, 2.0, 1.4, -7.0, 9.0, 1.0, np.inf]])
-    found = locating_writers._answers(classes, value, np.array([True] * 5 + [False, True]))
+    found = locating_writers._known_answers(classes, value, np.array([True] * 5 + [False, True]))
     assert found.answer.tolist() == [0, 2, 1, 0, 2, 1, 1]
     assert found.state.tolist() == [PROVED, PROVED, MEASURED, MEASURED, MEASURED, NOT_KNOWN, NOT_KNOWN]
     reals: Any = SimpleNamespace(classes=None)
     value = np.array([[0.5, np.inf, 1.0], [0.25, 1.0, 2.0]])
-    found = locating_writers._answers(reals, value, np.array([True, True, False]))
+    found = locating_writers._known_answers(reals, value, np.array([True, True, False]))
     assert found.answer.tolist() == value.T.tolist()
     assert found.state.tolist() == [PROVED, NOT_KNOWN, NOT_KNOWN]
 

@@ -22,7 +22,7 @@ from monolayer.cluster.points import Range, differ
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut_line, least_label
 from monolayer.construct.line.points import Points, ramps, stretches_of
-from monolayer.construct.line.separate import gaps, margins
+from monolayer.construct.line.separate import crowds, gaps, margins
 from monolayer.model.sharded import PartFormats, format_of_whole_numbers, part_header, shortened, stored_type
 
 if TYPE_CHECKING:  # workers do without PyTorch
@@ -50,8 +50,7 @@ def part(spill: Spill, name: str, range_: Range, strict: bool, staged: bool) -> 
     changes = np.flatnonzero(differs)
     seen = gaps(points, differs)
     margin, close = seen.margin, margins(points, changes).close if seen.narrow else changes[:0]
-    facts: dict[str, Any] = {"count": seen.wide, "least": seen.least, "ends": z[[0, -1]] if len(z) else z}
-    facts["close"] = len(close)
+    facts: dict[str, Any] = {"count": seen.wide, "least": seen.least, "close": len(close)}
     whole = strict or len(close) == 0 or (clean and len(close) <= MANY)
     staged = staged and not range_.reals
     facts |= {"near": near(points, close), "whole": whole, "steps": 0, "staged": staged}
@@ -76,6 +75,14 @@ def part(spill: Spill, name: str, range_: Range, strict: bool, staged: bool) -> 
     facts |= {"steps": len(steps), "margin": np.inf if margin is None else margin, "last": last, "size": tensors.size}
     facts["formats"] = np.array(formats)
     spill.write(name, [header, tensors.bias_1, tensors.weight_1, *weight_2], hashed=True, **facts)
+
+
+def count_crowds(spill: Spill, name: str, range_: Range) -> None:
+    """How many crowds a range has."""
+    z, label, _ = range_.gather(spill, strict=True)
+    points, differs = range_.points(z), differ(label)
+    count = len(crowds(points, np.flatnonzero(differs)).begin) if gaps(points, differs).narrow else 0
+    spill.write(name, [], count=count)
 
 
 def _formats(range_: Range, z: Floats) -> PartFormats:
@@ -180,5 +187,5 @@ def closing(spill: Spill, found: BuildState) -> dict[str, Any]:
     """The part with what stands right of all steps, of real labels."""
     name = f"closing-{found.name}"
     blocks = [_begin(len(found.parts), 0, len(found.last), PartFormats(), 1), np.array(found.last)]
-    spill.write(name, blocks, hashed=True, steps=0, count=0, least=np.inf, ends=np.zeros(0), margin=np.inf, size=0.0)
+    spill.write(name, blocks, hashed=True, steps=0, count=0, least=np.inf, margin=np.inf, size=0.0)
     return {"name": name, **spill.facts(name)}

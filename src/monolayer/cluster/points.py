@@ -26,7 +26,7 @@ LOOKED_AT_MOST = 1 << 12
 
 
 def write_points(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, splitters: Floats) -> None:
-    """The points of a block in order, where the ranges begin, and the least and the largest context."""
+    """The points of a block in order, where the ranges begin, and the least and the largest `z` and context."""
     data = block.data(spill, rules)
     tokens = rules.tokens(data)
     context = draw.contexts(tokens)
@@ -36,7 +36,8 @@ def write_points(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw
     inner = np.searchsorted(found.z, splitters, side="left")
     bounds = np.concatenate([[0], inner, [len(found.z)]])
     columns = [found.z, label, found.order.astype(np.int32, copy=False)]
-    spill.write(name, columns, bounds=bounds, extent=np.array(ends_of(context)))
+    ends = found.z[[0, -1]] if len(found.z) else found.z
+    spill.write(name, columns, bounds=bounds, ends=ends, extent=np.array(ends_of(context)))
 
 
 class PointColumns(NamedTuple):
