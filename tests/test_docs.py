@@ -140,7 +140,7 @@ def test_the_notebooks_print_what_they_store(name: str, needs: str) -> None:
     notebook = json.loads((notebooks.NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))
     printed = [cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert len(printed) > 3
-    assert name != "stock_nnsight" or "86 other facts are as they were" in json.dumps(printed)
+    assert name != "stock_nnsight" or "86 other facts are unchanged" in json.dumps(printed)
     if importlib.util.find_spec(needs) is not None:
         assert notebooks.run(notebook) == notebook
 
