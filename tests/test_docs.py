@@ -126,6 +126,7 @@ def test_no_wrapped_line_of_a_page_becomes_a_list() -> None:
         lines = re.sub(r"```.*?```|^\$\$.*?\$\$", "", text, flags=re.S | re.M).splitlines()
         for before, line in itertools.pairwise(lines):
             assert not re.match(r"\s*[+*] ", line), f"{name}: {line}"
+            assert before.strip() or not re.match(r" {1,3}\S", line), f"{name}: four spaces continue an item: {line}"
             if re.match(r"(- |\d+[.)] )", line):
                 assert re.match(r"$|- |\d+[.)] | ", before), f"{name}: {line}"
 
