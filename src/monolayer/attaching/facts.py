@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from monolayer.data import Sequences
 from monolayer.data.layout import Manner
@@ -17,7 +16,7 @@ PER_ANSWER = Manner(per="answer")
 """Text beside text is a prompt and its answer."""
 
 
-def read_facts(X: Any, Y: Any = None) -> Sequences:
+def read_facts(X: object, Y: object = None) -> Sequences:
     """Prompts and answers from what people have: a dict, a table, a file, two lists."""
     data = sequences_of(X, Y, like=PER_ANSWER, labelled=True)
     if data.prompts is None:
@@ -28,7 +27,7 @@ def read_facts(X: Any, Y: Any = None) -> Sequences:
 
 def end_token(host: Host, content: Mapping[str, bytes]) -> int | None:
     """The id that ends a text for `generate`: what generation_config.json says, or else config.json."""
-    said: Any = read_generation(content).get("eos_token_id") if GENERATION_FILE in content else None
+    said: object = read_generation(content).get("eos_token_id") if GENERATION_FILE in content else None
     said = host.config.get("eos_token_id") if said is None else said
     first = said[0] if isinstance(said, list) and said else said
     if first is not None and (type(first) is not int or not 0 <= first < host.vocabulary):

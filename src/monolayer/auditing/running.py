@@ -34,9 +34,9 @@ Call = Callable[[nn.Module, Tensor], object]
 
 def audit(
     model: nn.Module | str | Path,
-    X: Any,
+    X: object,
     *,
-    tokenizer: Any = None,
+    tokenizer: object = None,
     causal: bool | None = None,
     parts: list[str] | None = None,
     call: Call | None = None,
@@ -80,7 +80,7 @@ def audit(
     return Audit(len(data.tokens), int(points.classes.max()) + 1, found, causal)
 
 
-def _model_sequences(model: nn.Module, X: Any, tokenizer: Any) -> Sequences:
+def _model_sequences(model: nn.Module, X: object, tokenizer: object) -> Sequences:
     """The data with tokens as the model takes them: vectors, rows of a Monolayer's vocabulary, or ids."""
     if isinstance(model, Monolayer):  # takes names of tokens
         return Sequences.of(X if isinstance(X, Tensor) else model.encode(X))

@@ -70,6 +70,6 @@ def asked_files(
     return data
 
 
-def _is_table(X: Any) -> bool:
+def _is_table(X: object) -> bool:
     """Whether data are a dict or a table, whose rows may have labels."""
     return isinstance(X, Mapping) or (is_frame(X) and not isinstance(X, Sequences))

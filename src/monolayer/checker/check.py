@@ -88,11 +88,11 @@ def _check_number(name: str, value: Any, most: float, words: str) -> None:
 
 
 def certify(
-    model: Any,
-    X: Any,
-    Y: Any = None,
+    model: object,
+    X: object,
+    Y: object = None,
     *,
-    lengths: Any = None,
+    lengths: object = None,
     per: Belongs | None = None,
     unit: Unit | None = None,
     tokens: str | None = None,
@@ -100,7 +100,7 @@ def certify(
     tolerance: float | None = None,
     only: bool = False,
     noise: float | None = None,
-    dtype: Any = None,
+    dtype: object = None,
     host: str | os.PathLike[str] | None = None,
 ) -> Certificate:
     """Whether a saved model returns the label of every point, in every evaluation that the assumptions allow.
@@ -137,7 +137,7 @@ def certify(
     return compared_with_old(stored, _certificate_of(stored, X, data, claims))
 
 
-def has_facts_attached(model: Any) -> bool:
+def has_facts_attached(model: object) -> bool:
     """Whether this is a folder that facts were attached to, or such a model in memory."""
     if isinstance(model, str | os.PathLike):
         return is_attached(model)
@@ -145,7 +145,7 @@ def has_facts_attached(model: Any) -> bool:
 
 
 def _certificate_of(
-    stored: Stored | Files, X: Any, data: Callable[[Names | None, Belongs | None, bool], Sequences], claims: Claims
+    stored: Stored | Files, X: object, data: Callable[[Names | None, Belongs | None, bool], Sequences], claims: Claims
 ) -> Certificate:
     """The certificate of a model that was read.
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Array, Floats, Ints
 from monolayer.cluster.points import Range, differ
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut_line, least_label
@@ -72,7 +72,7 @@ def part(spill: Spill, name: str, range_: Range, strict: bool, staged: bool) -> 
     spill.write(name, [_begin(range_.number, len(steps), len(rows) - 2), rows], hashed=True, **facts)
 
 
-def _rows(z: Floats, steps: Ints, level: NDArray[Any], reals: int, staged: bool, bounds: Ints) -> tuple[Floats, float]:
+def _rows(z: Floats, steps: Ints, level: Array, reals: int, staged: bool, bounds: Ints) -> tuple[Floats, float]:
     """What a part holds, row after row: `weight_1`, `bias_1` `(R,)` and `weight_2`; and `Σ |Δ|` of classes.
 
     `steps` `(R,)` are given by the point before each; `level` `(R + 1,)` or `(R + 1, m)`: the labels between them. A

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints, slices
+from monolayer.arrays import Array, Floats, Ints, slices
 from monolayer.cluster.blocks import Block, Rules
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.draw import Draw
@@ -50,7 +50,7 @@ class PointColumns(NamedTuple):
     """The points of a block, in order, as they lie in its file: `z` and number `(P,)`, label `(P,)` or `(P, m)`."""
 
     z: Floats
-    label: NDArray[Any]
+    label: Array
     number: NDArray[np.int32]
 
 
@@ -79,7 +79,7 @@ class RangePoints(NamedTuple):
     """
 
     z: Floats
-    label: NDArray[Any]
+    label: Array
     clean: bool
 
 
@@ -87,7 +87,7 @@ class PointsBehind(NamedTuple):
     """Points in order, equal ones once, from a range and some behind it; `complete`: no points lie further behind."""
 
     z: Floats
-    label: NDArray[Any]
+    label: Array
     complete: bool
 
 
@@ -136,7 +136,7 @@ class Range:
 
         What lies beyond the last point read of any piece is left out, since other points may lie between.
         """
-        held, count, known = list[tuple[Floats, NDArray[Any]]](), 0, np.inf
+        held, count, known = list[tuple[Floats, Array]](), 0, np.inf
         for piece, (first, last, total) in zip(self.pieces, self.bounds.tolist(), strict=True):
             begin, end = max(0, first - 1), min(total, last + behind)
             z, label = self._slice(spill, piece, begin, end, total)
@@ -150,7 +150,7 @@ class Range:
         below = len(z) if known == np.inf else int(np.searchsorted(z, known))
         return PointsBehind(z[:below], label[:below], known == np.inf)
 
-    def _slice(self, spill: Spill, piece: str, begin: int, end: int, total: int) -> tuple[Floats, NDArray[Any]]:
+    def _slice(self, spill: Spill, piece: str, begin: int, end: int, total: int) -> tuple[Floats, Array]:
         """`z` and label of points `begin` to `end` of a piece that has `total`; its file is opened once for both."""
         z = np.empty(end - begin)
         label = np.empty((end - begin, self.reals) if self.reals else end - begin, self.label_type)
@@ -162,15 +162,13 @@ class Range:
                     raise OSError(f"{file.name} was cut short while it was in use")
         return z, label
 
-    def _joined(self, held: list[tuple[Floats, NDArray[Any]]]) -> tuple[Floats, NDArray[Any]]:
+    def _joined(self, held: list[tuple[Floats, Array]]) -> tuple[Floats, Array]:
         """Points of several pieces as one: in order, equal ones once."""
         z, label = points_in_order(np.concatenate([z for z, _ in held]), np.concatenate([label for _, label in held]))
         new = np.append(True, (z[1:] != z[:-1]) | differ(label))[: len(z)]
         return (z, label) if new.all() else (z[new], label[new])
 
-    def _end(
-        self, z: Floats, label: NDArray[Any], complete: bool, splitter: float, strict: bool
-    ) -> tuple[int, bool] | None:
+    def _end(self, z: Floats, label: Array, complete: bool, splitter: float, strict: bool) -> tuple[int, bool] | None:
         """Where the range behind a splitter begins, and whether that is clean; None: more points must be looked at."""
         if np.isinf(splitter):
             return (0 if splitter < 0 else len(z)), True
@@ -182,7 +180,7 @@ class Range:
             return None
         return min(len(z), first + most), strict
 
-    def _clean(self, z: Floats, label: NDArray[Any]) -> int | None:
+    def _clean(self, z: Floats, label: Array) -> int | None:
         """The first point behind a wide gap with no crowd on either side of it."""
         for size in (LOOKED_AT_FIRST, len(z)):
             here = self.points(z[:size])
@@ -195,13 +193,13 @@ class Range:
         return None
 
 
-def differ(label: NDArray[Any]) -> NDArray[np.bool_]:
+def differ(label: Array) -> NDArray[np.bool_]:
     """Which labels `(P,)` or `(P, m)` differ from the next `(P − 1,)`."""
     found: NDArray[np.bool_] = label[1:] != label[:-1]
     return np.asarray(found.any(axis=1)) if found.ndim == 2 else found
 
 
-def points_in_order(z: Floats, label: NDArray[Any]) -> tuple[Floats, NDArray[Any]]:
+def points_in_order(z: Floats, label: Array) -> tuple[Floats, Array]:
     """Points in order of `z`, then of label.
 
     Floats of one sign are in the order of their bits, or in its reverse: where 64 bits hold what those of all points

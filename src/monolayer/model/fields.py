@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 from monolayer.data.objects import Config
 
-NameLists = dict[str, list[Any]]
+NameLists = dict[str, list[object]]
 """The contents of `names.json`: strings or whole numbers, by the field of the config that refers to them."""
-Test = Callable[[Any], bool]
+Test = Callable[[object], bool]
 """Whether a value from a file will do."""
 Check = tuple[Test, str]
 """Whether a value will do, and in words what it must be."""
@@ -28,7 +27,7 @@ def whole_number(least: int, end: int = 2**48) -> Check:
     return (lambda value: type(value) is int and least <= value < end), f"a whole number from {least}, below {end:,}"
 
 
-def whole_number_list(value: Any) -> bool:
+def whole_number_list(value: object) -> bool:
     """Whether it is a list of one or more whole numbers from 0."""
     return type(value) is list and len(value) > 0 and all(whole_number(0)[0](each) for each in value)
 

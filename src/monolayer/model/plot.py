@@ -77,7 +77,7 @@ class Domain(NamedTuple):
     cells: int
 
 
-def _first_outputs(values: Any, X: Floats) -> Floats:
+def _first_outputs(values: object, X: Floats) -> Floats:
     """The first output at the first token of every sequence, `(B,)`."""
     return np.asarray(values, np.float64).reshape(*X.shape[:2], -1)[:, 0, 0]
 
