@@ -113,7 +113,7 @@ class _Runner(NamedTuple):
         try:
             with torch.no_grad():
                 self.call(self.model, inputs)
-        except Exception as error:
+        except Exception as error:  # whatever a model of somebody else raises is about that model and these inputs
             raise DataError(
                 f"the model does not take a tensor of shape {tuple(inputs.shape)}: {type(error).__name__}: {error}"
             ) from error

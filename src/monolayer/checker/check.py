@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from monolayer.data import Names, Sequences
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
+from monolayer.data.readers import ReadKeywords
 from monolayer.data.shards import kinds, strangers
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.manifest import Manifest, is_attached
@@ -122,8 +123,8 @@ def certify(
 
     def data(names: Names | None, answers: Belongs | None, next_token: bool = False) -> Sequences:
         like = Manner(None if names is None else names.cuts, answers)
-        columns = {"tokens": tokens, "labels": labels}
-        return asked_data(X, Y, lengths, per, unit, like, **columns, labelled=not next_token)
+        options: ReadKeywords = {"per": per, "unit": unit, "tokens": tokens, "labels": labels}
+        return asked_data(X, Y, lengths, like, labelled=not next_token, **options)
 
     if has_facts_attached(model):
         given = [name for name, value in claims._asdict().items() if name != "only" and value is not None]
@@ -187,11 +188,13 @@ def certify_files(
     names: list[str],
     *,
     progress: Progress = lambda stage, share: None,
-    **options: Any,
+    like: Manner | None = None,
+    **options: Unpack[ReadKeywords],
 ) -> Certificate | None:
-    """`certify` of a saved model and the labelled data in the files `names`, read with `options`, a file at a time.
+    """`certify` of the saved model in `folder` and the labelled data in the files `names`, a file at a time.
 
-    Files are read once and kept in a temporary folder. `progress` is told how far it is. The result is None where all
+    Files are read with `options`, and as `like` says where these leave something out. They are read once and kept in a
+    temporary folder. `progress` is told how far it is. The result is None where all
     data must be in memory at once: for stock folders, robust models, vectors, and files without a next token.
     """
     if isinstance(folder, str | os.PathLike) and is_attached(folder):
@@ -206,7 +209,7 @@ def certify_files(
         first = ""
         for number, name in enumerate(names):
             progress("reading", 0.4 * number / len(names))
-            data = asked_files(name, **options)
+            data = asked_files(name, like=like, **options)
             data.check_no_prompts()
             own, first = kinds(data), first or kinds(data)
             if own != first:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from monolayer.arrays import Bools, Floats, Ints
+from monolayer.arrays import Floats, Ints
 from monolayer.checker.network import Stored
 from monolayer.checker.stages import StagePoints
 from monolayer.data import Sequences
@@ -34,7 +34,9 @@ def leftover_in_line(stored: Stored, stage: StagePoints, wanted: Floats, rows: I
     if found is None and stored.classes is not None:  # real answers may differ from labels within the tolerance
         found = _more(stage, wanted)
     if found is None and rows is not None and stored.vocabulary is not None:
-        known: Bools = ~np.isnan(stored["lift.weight"]).all(axis=1)  # a row with some NaN still holds its token
+        weight = stored["lift.weight"]
+        known = np.ones(len(weight), dtype=bool)
+        known[np.isnan(weight).all(axis=1)] = False  # a row with some NaN still holds its token
         known[rows[rows >= 0]] = False
         if known.any():
             name = stored.vocabulary.names[int(np.flatnonzero(known)[0])]

@@ -98,9 +98,10 @@ class Build(Work):
         `staged`: there will be crowds, so that parts of classes are written as those of the first of several stages.
         """
         rules = found.rules
+        plan = points.PointsPlan(rules, found.draw, at)
         names = [f"part-{found.name}-{r:05}" for r in range(len(at) + 1)]
         tasks: dict[str, Any] = {
-            found.points(i): (block, rules, found.draw, found.contexts(i) if rules.per == "token" else None, at)
+            found.points(i): (block, plan, found.contexts(i) if rules.per == "token" else None)
             for i, block in enumerate(pieces)
         }
         if all(map(self.spill.finished, names)) and not self.spill.numbers(found.points(0)).exists():

@@ -31,17 +31,27 @@ def write_contexts(spill: Spill, name: str, block: Block, rules: Rules, draw: Dr
     spill.write(name, [values], extent=np.array([values.min(), values.max()]))
 
 
-def write_points(
-    spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, contexts: str | None, splitters: Floats
-) -> None:
-    """The points of a block in order, and where the ranges begin; `contexts`: the piece that has them, if one does."""
+class PointsPlan(NamedTuple):
+    """What the points of all blocks have in common: the rules, the draw, and the `splitters` `(R − 1,)` of ranges."""
+
+    rules: Rules
+    draw: Draw
+    splitters: Floats
+
+
+def write_points(spill: Spill, name: str, block: Block, plan: PointsPlan, contexts: str | None) -> None:
+    """Write the points of a block in order, and where the ranges begin, as the piece `name` of `spill`.
+
+    `contexts`: the piece that has the contexts of the block, if one does.
+    """
+    rules, draw = plan.rules, plan.draw
     data = block.data(spill, rules)
     tokens = rules.tokens(data)
     if contexts is not None:
         draw = replace(draw, known=(tokens, np.fromfile(spill.numbers(contexts), np.float64)))
     found = contextual_points(draw, tokens, rules.target(rules.places(data)))
     label = block.labels(spill, rules, data).astype(rules.label_type).take(found.order, axis=0)
-    inner = np.searchsorted(found.z, splitters, side="left")
+    inner = np.searchsorted(found.z, plan.splitters, side="left")
     bounds = np.concatenate([[0], inner, [len(found.z)]])
     spill.write(name, [found.z, label, found.order.astype(np.int32, copy=False)], bounds=bounds)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 from monolayer.data.objects import Config
 
 NameLists = dict[str, list[object]]
 """The contents of `names.json`: strings or whole numbers, by the field of the config that refers to them."""
-Test = Callable[[object], bool]
+Test = Callable[[Any], bool]
 """Whether a value from a file will do."""
 Check = tuple[Test, str]
 """Whether a value will do, and in words what it must be."""

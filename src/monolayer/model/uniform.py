@@ -33,7 +33,7 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card
 from monolayer.model.plot import Domain, Figure, plot_approximator
-from monolayer.model.save import write
+from monolayer.model.save import FolderContent, write
 from monolayer.model.schema import VERSION
 from monolayer.table import as_html, number, plural
 
@@ -154,7 +154,7 @@ class Uniform(nn.Module):
         `X`: sequences of `length` vectors of `dim` numbers each, as an array, a tensor or lists.
         """
         data = self.encode(X)
-        found = self.labels(data).reshape(len(data), self.length, -1)
+        found: NDArray[np.float64] = self.labels(data).reshape(len(data), self.length, -1)
         return found[..., 0] if self.scalar else found
 
     # -- what every model has ----------------------------------------------------------------------------
@@ -209,7 +209,7 @@ class Uniform(nn.Module):
             raise DataError("a network for the maximum norm is saved in float64 only: its bound is about float64")
         said = {name: getattr(self, name) for name in ("dim", "length", "low", "high", "positions", "error", "scalar")}
         said |= {"format": "monolayer", "version": VERSION, "kind": "interpolator", "cells": self.interpolation.cells}
-        return write(folder, said, dict(self.state_dict()), overwrite=overwrite)
+        return write(folder, FolderContent(said, dict(self.state_dict()), {}), overwrite=overwrite)
 
     @classmethod
     def stored(cls, config: Config, tensors: dict[str, Tensor]) -> Uniform:

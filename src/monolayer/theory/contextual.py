@@ -152,7 +152,7 @@ def _outputs_of(f: Callable[[Any], Any], X: object) -> Any:
         return _model_outputs(f, X)
     try:
         return f(X)
-    except Exception as error:
+    except Exception as error:  # whatever the function of the caller raises is about that function
         raise DataError(
             f"f failed on X ({type(error).__name__}: {error}). It is called with X as given: for a PyTorch model give "
             "a function, such as lambda X: model(torch.as_tensor(X)).last_hidden_state; ml.audit measures all its parts"

@@ -54,7 +54,8 @@ def locate(
     """
 
     def data(names: Names | None, answers: Belongs | None) -> Sequences:
-        return asked_data(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
+        like = Manner(None if names is None else names.cuts, answers)
+        return asked_data(X, Y, lengths, like, per=per, unit=unit)
 
     with np.errstate(all="ignore"):
         try:
