@@ -35,7 +35,7 @@ from tests.attached_attack import asked, attack, untrue
 from tests.hosts import FACTS, write_host
 
 import monolayer as ml
-from workload import claim, run
+from workload import claim, record, recordable, run
 
 PART = 50
 """Changes that a process tries before it reports."""
@@ -100,6 +100,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1_000)
     parser.add_argument("--first", type=int, default=0, help="the number of the first change")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    recordable(parser)
     options = parser.parse_args()
     quiet()
     began, every = time.perf_counter(), range(options.first, options.first + options.count)
@@ -114,7 +115,11 @@ def main() -> None:
                 print(*tally.false, sep="\n", end="\n" if tally.false else "", flush=True)
     for name, count in sorted(found.verdicts.items()):
         print(f"{count:>7,} {name}")
-    print(f"{options.count:,} changes in {time.perf_counter() - began:.0f} s")
+    spent = time.perf_counter() - began
+    print(f"{options.count:,} changes in {spent:.0f} s")
+    proved = sum(count for name, count in found.verdicts.items() if name.endswith(": proved"))
+    about = {"changes": options.count, "proved": proved, "false": len(found.false), "seconds": spent}
+    record([{**about, "verdicts": dict(sorted(found.verdicts.items()))}])
     claim(f"false proofs in {options.count:,} changes to folders with facts attached", len(found.false), at_most=0)
 
 

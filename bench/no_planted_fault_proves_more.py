@@ -28,6 +28,7 @@ import json
 import os
 import pickle
 import random
+import re
 import select
 import shutil
 import signal
@@ -38,6 +39,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple, NoReturn
@@ -53,38 +55,18 @@ from _pytest.main import Session  # noqa: E402
 from _pytest.runner import runtestprotocol  # noqa: E402
 
 from planted_corpus import Claim, concerns, corpus  # noqa: E402
-from planted_faults import Fault, faults, modules  # noqa: E402
+from planted_faults import Fault, assigned, faults, modules  # noqa: E402
 from workload import record, recordable  # noqa: E402
 
 CHECKER = ROOT / "src" / "monolayer" / "checker"
 REVIEWED = Path(__file__).with_name("planted_faults_reviewed.json")
 TESTS = [
-    *(
-        "rounding",
-        "attack",
-        "certify",
-        "certify_cells",
-        "certify_data",
-        "certify_stock",
-        "resaved",
-        "enclosed",
-        "cascade",
-        "robust",
-    ),
-    *(
-        "robust_attacks",
-        "uniform",
-        "sup",
-        "format",
-        "several",
-        "stock_files",
-        "locate",
-        "gaps",
-        "certify_attached",
-        "attached_bounds",
-        "edit_stock",
-    ),
-]
+    "attach", "attached_bounds", "attack", "cascade", "certify", "certify_attached", "certify_cells", "certify_data",
+    "certify_stock", "edit_attached", "edit_stock", "enclosed", "files", "folder", "format", "friendly", "gaps",
+    "given", "locate", "lookup", "prompts", "readers", "real_labels", "recite", "resaved", "robust", "robust_attacks",
+    "rounding", "several", "shapes", "stock", "stock_files", "stock_folder", "sup", "uniform",
+]  # fmt: skip
+"""Files of tests that execute the checker."""
 SLOWEST = 8.0
 """Seconds of a test above which it is not asked."""
 OUTCOMES = ("killed", "never run", "proves less", "reviewed", "proves more", "no difference")
@@ -127,11 +109,11 @@ class Suite:
         return None
 
 
-def collected() -> Suite:
-    """All tests of the checker, not yet run."""
+def collected(files: list[str]) -> Suite:
+    """All tests of these files, not yet run."""
     config = _configured(["-p", "no:cacheprovider", "-p", "no:xdist", "-s", "-q", "--no-header",
                           "-W", "ignore::pytest.PytestAssertRewriteWarning",
-                          *(str(ROOT / "tests" / f"test_{name}.py") for name in TESTS)])  # fmt: skip
+                          *(str(ROOT / "tests" / f"test_{name}.py") for name in files)])  # fmt: skip
     session = Session.from_config(config)
     config._do_configure()
     config.hook.pytest_sessionstart(session=session)
@@ -267,8 +249,8 @@ def _assign_anew(changed: ModuleType, tree: ast.Module) -> None:
         for statement in source.body:
             if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("monolayer.checker"):
                 names = [alias.asname or alias.name for alias in statement.names]
-            elif isinstance(statement, ast.Assign):
-                names = [node.id for node in ast.walk(statement.targets[0]) if isinstance(node, ast.Name)]
+            elif assigned(statement) is not None:
+                names = [node.id for node in ast.walk(assigned(statement)) if isinstance(node, ast.Name)]
             else:
                 continue
             old = {name: module.__dict__.get(name) for name in names}
@@ -296,8 +278,12 @@ def compared(true: dict[str, Claim], found: dict[str, Claim]) -> tuple[list[str]
     return more, less
 
 
-def _begins(key: str, pattern: str) -> bool:
-    return pattern.endswith("*") and key.startswith(pattern.removesuffix("*"))
+def _covers(pattern: str, key: str) -> bool:
+    """Whether a key of the reviewed faults covers a fault: it is its key, or begins it and ends in `*`, or it is a
+    regular expression, which begins with `^`."""
+    if pattern.startswith("^"):
+        return re.search(pattern, key) is not None
+    return pattern == key or (pattern.endswith("*") and key.startswith(pattern.removesuffix("*")))
 
 
 @dataclass
@@ -361,9 +347,9 @@ class Run:
         return action
 
     def reason(self, fault: Fault) -> str:
-        """Why a fault that nothing sees does no harm, if someone has said so; a key that ends in * is a beginning."""
+        """Why a fault that nothing sees does no harm, if someone has said so."""
         exact = self.reviewed.get(fault.key, "")
-        return exact or next((why for key, why in self.reviewed.items() if _begins(fault.key, key)), "")
+        return exact or next((why for pattern, why in self.reviewed.items() if _covers(pattern, fault.key)), "")
 
     def limit(self, fault: Fault) -> float:
         """Seconds after which a child hangs."""
@@ -471,6 +457,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--file", action="append", help="faults in files whose path has this in it; repeatable")
     parser.add_argument("--kind", action="append", help="faults of this kind, such as 'abs dropped'; repeatable")
     parser.add_argument("--only", help="faults whose description has this in it")
+    parser.add_argument("--tests", action="append", help="ask only tests/test_THIS.py, while it is written; repeatable")
     parser.add_argument("--again", type=Path, help="a file that --list wrote: what the tests did not see there")
     parser.add_argument("--list", type=Path, help="write what became of every fault to this file")
     parser.add_argument("--all", action="store_true", help="every fault")
@@ -496,12 +483,14 @@ def main() -> None:
     planted = chosen(trees, options)
     with place() as scratch:
         tempfile.tempdir = str(scratch)
-        suite = collected()
+        suite = collected(options.tests or TESTS)
         gc.collect()
         gc.freeze()
         known = pickle.loads(options.lines.read_bytes()) if options.lines and options.lines.exists() else {}
         new = [name for name in suite.items if name not in known]
-        known |= result(*forked(lambda: traced(suite, new), scratch))
+        shares = [new[number :: options.jobs] for number in range(options.jobs)]
+        for child in [forked(partial(traced, suite, share), scratch) for share in shares]:
+            known |= result(*child)
         if options.lines:
             options.lines.write_bytes(pickle.dumps(known))
         suite.learn(known)
@@ -527,7 +516,7 @@ def main() -> None:
     counts = Counter(verdict.outcome for verdict in found)
     record([{outcome: counts[outcome] for outcome in OUTCOMES}])
     every = [fault.key for file, tree in modules(CHECKER).items() for fault in faults(tree, file)]
-    stale = {key for key in set(run.reviewed) - set(every) if not any(_begins(fault, key) for fault in every)}
+    stale = {pattern for pattern in set(run.reviewed) - set(every) if not any(_covers(pattern, key) for key in every)}
     if stale:
         print(f"reviewed, but no longer in the source: {sorted(stale)}")
     sys.exit(1 if counts["proves more"] + counts["never run"] or stale else 0)

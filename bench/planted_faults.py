@@ -4,7 +4,8 @@ A fault replaces one node of a module's tree. What is planted: constants halved,
 dropped; `max` and `min`, `any` and `all`, `and` and `or`, `&` and `|` for each other, or one of their operands dropped;
 terms, factors and divisors dropped; comparisons shifted at their boundary, or forced either way; `not` and `~` dropped;
 conditions forced either way; branches of `np.where` and conditional expressions made equal; `raise`, `return` in front
-of the end, updates in place and calls for their own sake dropped.
+of the end, updates in place and calls for their own sake dropped. Not planted is what NumPy takes for the same:
+`reshape(-2)` for `reshape(-1)`.
 """
 
 from __future__ import annotations
@@ -89,8 +90,15 @@ def _walk(tree: ast.Module, file: str) -> Iterator[Fault]:
             for member in statement.body:
                 if isinstance(member, ast.FunctionDef):
                     yield from _inside(member, file, f"{statement.name}.{member.name}", "")
-        elif isinstance(statement, ast.Assign):
-            yield from _below(statement, [], file, "", ast.unparse(statement.targets[0]))
+        elif assigned(statement) is not None:
+            yield from _below(statement, [], file, "", ast.unparse(assigned(statement)))
+
+
+def assigned(statement: ast.stmt) -> Any:
+    """What a module's own statement assigns to; None if it does not."""
+    if isinstance(statement, ast.Assign):
+        return statement.targets[0]
+    return statement.target if isinstance(statement, ast.AnnAssign) and statement.value is not None else None
 
 
 def _inside(function: ast.FunctionDef, file: str, name: str, target: str) -> Iterator[Fault]:
@@ -105,6 +113,8 @@ Place = tuple[ast.AST, str, int | None]
 def _node(node: ast.AST, above: list[ast.AST], place: Place, file: str, function: str, name: str) -> Iterator[Fault]:
     """Faults at a node and below it; `above`: expressions around it, the outermost first."""
     for kind, new in _variants(node, place):
+        if _any_length(node, new, above):
+            continue
         around = _around([*above, node])
         before = ast.unparse(around)
         _put(*place, new)
@@ -140,6 +150,15 @@ def _around(chain: list[ast.AST]) -> ast.AST:
 def _short(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+
+
+def _any_length(node: ast.AST, new: ast.AST, above: list[ast.AST]) -> bool:
+    """Whether `-1` becomes `-2` in the shape that an array gets: to NumPy both are the length to be found."""
+    minus = above and isinstance(above[-1], ast.UnaryOp) and isinstance(above[-1].op, ast.USub)
+    if not (minus and isinstance(node, ast.Constant) and node.value == 1 and getattr(new, "value", None) == 2):
+        return False
+    call = next((one for one in reversed(above[:-1]) if isinstance(one, ast.Call)), None)
+    return call is not None and isinstance(call.func, ast.Attribute) and call.func.attr == "reshape"
 
 
 def _variants(node: ast.AST, place: Place) -> Iterator[tuple[str, ast.AST]]:

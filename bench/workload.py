@@ -167,18 +167,21 @@ def recordable(parser: ArgumentParser) -> None:
     parser.add_argument("--record", action="store_true", help="keep what is found in results/bench, beside its source")
 
 
-def record(rows: list[dict[str, Any]]) -> None:
-    """With --record: what a script found, by which command, machine and source, to results/bench/SCRIPT.json."""
+def record(rows: list[dict[str, Any]], device: str = "cpu", part: str = "") -> None:
+    """With --record: what a script found, by which command, machine and source, to results/bench/SCRIPT.json.
+
+    `part`: what the name of the file says beside the script, where runs with other options are kept, too.
+    """
     if "--record" not in sys.argv:
         return
     script = Path(sys.argv[0])
     words = " ".join(word for word in sys.argv[1:] if word != "--record")
     found = {
         "command": f"python bench/{script.name} {words}".strip(),
-        "machine": machine("cpu"),
+        "machine": machine(device),
         "versions": versions(),
         "rows": rows,
     }
     RECORDS.mkdir(parents=True, exist_ok=True)
-    with new_file(RECORDS / f"{script.stem}.json") as file:
+    with new_file(RECORDS / f"{script.stem}{part}.json") as file:
         file.write(json.dumps(found, indent=1, allow_nan=False) + "\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -93,3 +94,20 @@ def logits(folder: Path, texts: list[str], kernel: str = "sdpa", **more: Any) ->
     cut = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto", attn_implementation=kernel, **more)
     return [model.eval()(**cut(text, return_tensors="pt")).logits[0] for text in texts]
+
+
+def flat_states(width: int, random: Any, count: int = 200) -> torch.Tensor:
+    """States `(count, width)` in float16 whose coordinates are the same but for a digit or a few: norms that subtract
+    the mean lose most digits there. Some differ in one coordinate only, some in half of them."""
+    found = np.empty((count, width), np.float16)
+    for row in found:
+        base = np.float16(random.choice([-1, 1]) * random.uniform(1.0, 2.0) * 2.0 ** random.integers(-3, 16) * 0.99)
+        row[:] = base
+        changed = random.permutation(width)[: random.choice([1, 2, width // 2, width - 1])]
+        row[changed] += (np.spacing(np.abs(base)) * random.integers(1, 4, len(changed))).astype(np.float16)
+    return torch.from_numpy(found)
+
+
+def lengths(normed: torch.Tensor) -> Any:
+    """|û| `(n,)` of what a norm returned, `(n, D)`."""
+    return np.sqrt((normed.double().cpu().numpy() ** 2).mean(axis=1))

@@ -15,19 +15,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
 from monolayer.attaching.folder import Attached
+from monolayer.attaching.running import Running
 from monolayer.checker.attached.answers import Head, judge_answers, judge_written
-from monolayer.checker.attached.caps import caps_of, near_pairs
+from monolayer.checker.attached.caps import caps_and_neighbours, caps_of, near_pairs
 from monolayer.checker.attached.files import read_attached
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data.folder import INDEX_FILE
 from monolayer.huggingface.cutting import cut_facts
+from monolayer.huggingface.host import read_host
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE
 from monolayer.huggingface.tensors import open_folder
-from tests.hosts import ARCHITECTURES, FACTS, NEURONS, loaded, write_host
+from tests.hosts import ARCHITECTURES, FACTS, NEURONS, flat_states, lengths, loaded, write_host
 
 ROW = "transformer.h.2.mlp.c_fc.weight", "transformer.h.2.mlp.c_fc.bias", "transformer.h.2.mlp.c_proj.weight"
 """W_1, b_1 and W_2 of the first appended block of the GPT-2 below; W_1 is stored as (in, out)."""
@@ -185,6 +188,9 @@ def test_the_theorems_hold_in_short_formats(kind: str, dtype: Any, tmp_path: Pat
     start = found.host.kind.root.removesuffix(".")
     blocks = modules[f"{start}.{found.host.kind.layers}"][found.host.layers :]
     last, random = modules[f"{start}.{found.host.kind.last_norm}"], np.random.default_rng(1)
+    T = found.host.response(found.manifest.radius)
+    if dtype == torch.bfloat16:  # numbers of three digits are printed as they are
+        assert f"lies between {T / 4:g} and {2 * T:g}, the logit" in ml.certify(folder, FACTS).claim
     near, away = 0, 0
     for neuron in range(36):
         heights = 1.0 - 10.0 ** random.uniform(-7, -1.5, 200)
@@ -263,6 +269,63 @@ def test_neurons_that_fire_together_fit_float16_together(factor: float, verdict:
 
     changed(ATTACHED_WEIGHTS, doubled)(folder)
     assert ml.certify(folder, dict(list(FACTS.items())[:1])).verdict == verdict
+
+
+@pytest.mark.parametrize("width", [48, 768])
+def test_norms_in_float16_return_no_more_than_the_proof_assumes(width: int) -> None:
+    """λ = 1 + η at states that are all mean but for a digit. Planted: a norm that takes the mean of squares less the
+    square of the mean, in float32, is longer there."""
+    states = flat_states(width, np.random.default_rng(5))
+    eta = (width + 16) * 2.0**-24 + 2.0**-11
+    assert lengths(torch.nn.functional.layer_norm(states, (width,))).max() <= 1.0 + eta
+    wide = states.float()
+    mean = wide.mean(dim=1, keepdim=True)
+    careless = (wide.square().mean(dim=1, keepdim=True) - mean.square()).clamp(min=0.0) + 1e-5
+    assert lengths(((wide - mean) * careless.rsqrt()).half()).max() > 1.0 + 10.0 * eta
+
+
+CLOSE = {"capital of": " near", "capital is": " and"}
+
+
+def close_host(folder: Path, wanted: float) -> Path:
+    """A host at whose states behind the two prompts of `CLOSE` 1 − cos is about `wanted`."""
+    cut = transformers.AutoTokenizer.from_pretrained(write_host(folder))
+    (one,), (two,) = (cut(prompt.removeprefix("capital"))["input_ids"] for prompt in CLOSE)
+    path, table, apart = folder / "model.safetensors", "transformer.wte.weight", 1e-2
+    tensors = load_file(path)
+    away = np.random.default_rng(3).standard_normal(tensors[table].shape[1]).astype(np.float32)
+    for _ in range(4):
+        tensors[table][two] = tensors[table][one] + np.float32(apart) * away
+        save_file(tensors, path, metadata={"format": "pt"})
+        host, source = read_host(folder)
+        texts = [cut(prompt)["input_ids"] for prompt in CLOSE]
+        running = Running(host, source.path)
+        keys = [running.normed(states[-1:])[0] for states in running.states(texts)]
+        gap = np.subtract(*(key / np.sqrt(key @ key) for key in keys))
+        apart *= np.sqrt(wanted / (0.5 * gap @ gap))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("wanted", "narrow"), [(1.2e-4, None), (1.8e-4, 2), (2.6e-4, 0)], ids=["refused", "narrow caps", "wide caps"]
+)
+def test_caps_are_narrow_where_keys_are_near_each_other(wanted: float, narrow: int | None, tmp_path: Path) -> None:
+    """Lemma A3, width 48: caps up to ρ/8 are apart from 1 − cos = 1.5e-4 on, those up to ρ/2 from 2.2e-4 on."""
+    host = close_host(tmp_path / "host", wanted)
+    if narrow is None:
+        with pytest.raises(ml.PrecisionError, match=r"rows 0 and 1 .* must be 0.00015.* a smaller radius=") as refused:
+            ml.attach(host, CLOSE)
+        assert refused.value.rows == (1,)
+        return
+    folder = ml.attach(host, CLOSE).save(tmp_path / "new")
+    proof = ml.certify(folder, CLOSE)
+    assert (proof.verdict, "others are near to" in proof.claim) == ("proved", narrow > 0), proof.explain()
+    found = read_attached(folder)
+    caps, near = caps_and_neighbours(found)
+    assert (int(caps.narrow.sum()), near.spoilt.any()) == (narrow, False)
+    wide = near_pairs(found, caps_of(found))
+    assert int(wide.spoilt.sum()) == narrow
+    assert 1.0 - caps.wanted[caps.narrow] == pytest.approx(np.full(narrow, 2.0**-17), rel=0.1)
 
 
 # -- what was changed is found ----------------------------------------------------------------------------------
@@ -393,12 +456,12 @@ CHANGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "a key moved a little, untold": (
         changed(ATTACHED_WEIGHTS, scaled(ROW[0], (0, 1), 1.0 + 2.0**-22), retell=False),
         "undecided",
-        "was changed after every fact was asked",
+        "was changed after every fact was tested",
     ),
     "the activation": (lambda at: config(at, activation_function="relu"), "undecided", "activation_function = 'relu'"),
     "fewer layers": (lambda at: config(at, n_layer=3), "undecided", "n_layer = 3"),
     "another key": (lambda at: config(at, quantization_config={}), "undecided", "quantization_config"),
-    "a file beside": (lambda at: (at / "adapter_config.json").write_text("{}"), "undecided", "lies beside its files"),
+    "a file beside": (lambda at: (at / "adapter_config.json").write_text("{}"), "undecided", "is in the folder, and"),
     "a template": (lambda at: (at / "chat_template.jinja").write_text("x"), "undecided", "was not there when"),
 }
 
@@ -617,10 +680,12 @@ def test_a_wider_neuron_widens_what_is_claimed(folder: Path) -> None:
     before = caps_of(read_attached(folder)).radius
     changed(ATTACHED_WEIGHTS, scaled(ROW[1], 1, 0.9))(folder)
     assert caps_of(read_attached(folder)).radius > before + 0.09
-    caps, claim = caps_of(read_attached(folder)), ml.certify(folder, FACTS).claim
-    radius, reach = (float(re.search(rf"{sign} ([\d.e-]+) of", claim)[1]) for sign in "<≤")
+    caps, _ = caps_and_neighbours(read_attached(folder))
+    claim = ml.certify(folder, FACTS).claim
+    radius, wide, narrow = (float(re.search(rf"{sign}([\d.e-]+) ", claim)[1]) for sign in ("< ", "≤ ", r"\("))
     assert caps.radius <= radius <= 1.01 * caps.radius  # rounded up, and what is proved of answers down
-    assert 0.99 * caps.reach <= reach <= caps.reach
+    assert 0.99 * caps.reach(~caps.narrow) <= wide <= caps.reach(~caps.narrow)
+    assert 0.99 * caps.reach(caps.narrow) <= narrow <= caps.reach(caps.narrow)
 
 
 def test_another_host_and_other_facts_are_no_proof(hosts: Callable[[str], Path], folder: Path, tmp_path: Path) -> None:
@@ -638,7 +703,7 @@ def test_another_host_and_other_facts_are_no_proof(hosts: Callable[[str], Path],
         "the folder holds another answer to this ",
         "the folder has no neuron for this fact, ",
     ]
-    with pytest.raises(ml.DataError, match="noise is no claim about a folder that facts were attached to"):
+    with pytest.raises(ml.DataError, match="noise does not apply to a folder with attached facts"):
         ml.certify(folder, FACTS, noise=0.1)
     with pytest.raises(ml.DataError, match="host= is for folders that facts were attached to"):
         ml.certify(ml.memorize({"a": 1}), {"a": 1}, host=other)
@@ -681,9 +746,15 @@ def test_caps_are_those_of_lemma_a3(folder: Path) -> None:
     assert caps.alpha == pytest.approx(alpha, rel=1e-12)
     assert (caps.err >= err).all()
     assert caps.err == pytest.approx(err, rel=1e-6)
-    assert caps.reach == pytest.approx(float((1.0 - (level - found.bias) / alpha).min()), rel=1e-9)
+    assert not caps.narrow.any()
+    assert caps.reach(~caps.narrow) == pytest.approx(float((1.0 - (level - found.bias) / alpha).min()), rel=1e-9)
     assert caps.radius == pytest.approx(float((1.0 + (silence + found.bias + err) / alpha).max()), rel=1e-6)
     assert caps.half == pytest.approx(float(((T - level) / alpha).min()), rel=1e-9)
+    some = np.arange(36) % 2 == 0
+    narrow = caps.narrowed(some)
+    assert (narrow.narrow == some).all()
+    assert narrow.level == pytest.approx(np.where(some, 0.875 * T, level), rel=1e-9)
+    assert narrow.wanted == pytest.approx((narrow.level - found.bias) / alpha, rel=1e-12)
 
 
 @pytest.mark.parametrize(("share", "words"), [(1.2, "hardly reaches"), (1.3, "")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,17 +12,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 
 import monolayer as ml
-from datasets import Dataset
 from monolayer.checker import asked
 from monolayer.checker.given import confirm
-from monolayer.checker.only import _misplaced
+from monolayer.checker.only import _misplaced, leftover_in_line
 from monolayer.checker.readout import CheckedStaircase
 from monolayer.checker.rounding import BINARY64
 from monolayer.checker.stages import StagePoints
@@ -91,10 +88,10 @@ def test_a_fault_in_the_shared_reader_is_caught(kind: str, monkeypatch: pytest.M
     of = Sequences.of
     for fault in [*FAULTS, rename, rename_classes] if kind == "words" else FAULTS:
         monkeypatch.setattr(Sequences, "of", lambda X, Y=None, fault=fault, **options: fault(of(X, Y, **options)))
-        with pytest.raises(DataError, match="the reader is at fault"):
+        with pytest.raises(DataError, match="this is a bug in the reader"):
             ml.certify(ml.memorize(X, Y), X, Y)
         if kind == "words":
-            with pytest.raises(DataError, match="the reader is at fault"):
+            with pytest.raises(DataError, match="this is a bug in the reader"):
                 ml.certify(ml.memorize_as("bert", X, Y, positions=True), X, Y)
 
 
@@ -108,20 +105,29 @@ TABLES: dict[str, Callable[[Path], Any]] = {
     "a dict": lambda folder: dict(zip(TEXTS, TAGS, strict=True)),
     "pandas": lambda folder: pd.DataFrame(COLUMNS),
     "pandas, numbered columns": lambda folder: pd.DataFrame([*zip(TEXTS, TAGS, strict=True)]),
-    "Polars, lists": lambda folder: pl.DataFrame(LISTED),
-    "Arrow, lists": lambda folder: pa.table(LISTED),
-    "Hugging Face": lambda folder: Dataset.from_dict(LISTED),
+    "Polars, lists": lambda folder: needed("polars").DataFrame(LISTED),
+    "Arrow, lists": lambda folder: needed("pyarrow").table(LISTED),
+    "Hugging Face": lambda folder: needed("datasets").Dataset.from_dict(LISTED),
     "csv": lambda folder: written(folder / "a.csv", pd.DataFrame(COLUMNS).to_csv(index=False)),
     "tsv": lambda folder: written(folder / "a.tsv", pd.DataFrame(WORDS_OF).to_csv(index=False, sep="\t")),
     "jsonl": lambda folder: written(folder / "a.jsonl", "\n".join(map(json.dumps, OBJECTS))),
     "json": lambda folder: written(folder / "a.json", json.dumps(dict(zip(TEXTS, TAGS, strict=True)))),
     "conll": lambda folder: written(folder / "a.conll", "to A\nbe B\n\nbe B\n\nor A\nto C\n"),
-    "parquet": lambda folder: pq.write_table(pa.table(LISTED), folder / "a.parquet") or folder / "a.parquet",
-    "parquet of numbers": lambda folder: pq.write_table(pa.table(NUMBERS), folder / "a.pq") or folder / "a.pq",
+    "parquet": lambda folder: parquet(folder / "a.parquet", LISTED),
+    "parquet of numbers": lambda folder: parquet(folder / "a.pq", NUMBERS),
     "npz": lambda folder: np.savez(folder / "a.npz", X=np.array(IDS), Y=np.array(LABELS)) or folder / "a.npz",
     "npz of strings": lambda folder: np.savez(folder / "a.npz", X=[["a", "b"], ["c", ""]], lengths=[2, 1], Y=["x", "y"])
     or folder / "a.npz",
 }  # fmt: skip
+
+
+needed = pytest.importorskip
+"""Imports a library that not every machine has; without it, the test that asks is skipped."""
+
+
+def parquet(file: Path, columns: dict[str, Any]) -> Path:
+    needed("pyarrow.parquet").write_table(needed("pyarrow").table(columns), file)
+    return file
 
 
 def written(file: Path, text: str) -> Path:
@@ -144,7 +150,7 @@ def test_a_fault_in_the_reader_of_dicts_tables_and_files_is_caught(
             else:
                 of = Sequences.of
                 patch.setattr(Sequences, "of", lambda X, Y=None, fault=fault, of=of, **more: fault(of(X, Y, **more)))
-            with pytest.raises(DataError, match="the reader is at fault"):
+            with pytest.raises(DataError, match="this is a bug in the reader"):
                 ml.certify(ml.memorize(X, positions=True), X)
 
 
@@ -155,7 +161,7 @@ def test_two_columns_of_one_name_would_be_seen(kind: str, tmp_path: Path, monkey
     if kind == "pandas":
         X.columns = ["c", "c"]
     monkeypatch.setattr(TableLayout, "of", lambda *_, **__: TableLayout("c", "c", "words", "sequence", pairs=True))
-    with pytest.raises(DataError, match="the column 'c' was read, and 2 columns have this name: the reader"):
+    with pytest.raises(DataError, match="the column 'c' was read, and 2 columns have this name: this is a bug"):
         ml.certify(ml.memorize(X), X)
 
 
@@ -264,6 +270,63 @@ def test_a_step_stands_where_its_points_put_it_to_within_their_rounding(
         most = (1.0 + share) * room
         assert accepted(middle, share * gap + way * 0.75 * most)
         assert not accepted(middle, share * gap + way * 1.25 * most)
+
+
+def on_stairs(plateau: list[int], level: list[float], wanted: list[float]) -> tuple[StagePoints, Any]:
+    """Points in the middle of plateaus that are 1 wide and a quarter of that apart, and the labels that they want."""
+    ends = np.arange(1.0, len(level))
+    stairs, points = CheckedStaircase(ends - 0.125, ends + 0.125, np.array([level])), np.array(plateau)
+    value = np.array([level])[:, points]
+    zero = np.zeros(len(points))
+    return StagePoints(stairs, points + 0.5, zero, points, zero == 0, zero, value), np.array([wanted])
+
+
+LEFT: dict[str, tuple[list[int], list[float], list[float], str]] = {
+    "nothing": ([0, 1, 2], [0.0, 1.0, 2.0], [0.0, 1.0, 2.0], ""),
+    "the last plateau": ([0, 1], [0.0, 1.0, 2.0], [0.0, 1.0], "from 2.125 to inf, with the label 'z', .*; 1 such"),
+    "the first plateau": ([1, 2], [7.0, 1.0, 2.0], [1.0, 2.0], "from -inf to 0.875, with the label 'z', .*; 1 such"),
+    "two plateaus": ([0, 2], [0.0, -5.0, 1.0, 2.0], [0.0, 1.0], "from 1.125 to 1.875, with the label 'x', .*; 2 such"),
+    "a plateau between labels": ([0, 2], [0.0, 1.4, 2.0], [0.0, 2.0], "from 1.125 to 1.875, with the label 'y', .*; 1"),
+    "other numbers": ([0, 1, 2], [0.0, 1.25, 2.5], [0.0, 1.0, 2.0], r"writes .1.25., and .1.0. is .*; 2 such"),
+    "a step that changes nothing": ([0, 1, 2], [0.0, 1.0, 1.0], [0.0, 1.0, 1.0], "at 1.875 changes nothing; 1"),
+}  # fmt: skip
+"""By name: plateaus of points, labels of all plateaus, labels that the points want, and what is said."""
+
+
+@pytest.mark.parametrize("kind", LEFT)
+def test_what_steps_hold_besides_the_data_is_named(kind: str) -> None:
+    plateau, level, wanted, words = LEFT[kind]
+    stored: Any = SimpleNamespace(format=BINARY64, classes=Names(("x", "y", "z")), vocabulary=None)
+    found = leftover_in_line(stored, *on_stairs(plateau, level, wanted), None)
+    assert re.search(words, found) if words and found else found is None
+
+
+def test_a_row_that_the_data_do_not_use_is_named() -> None:
+    """A row is gone if all of it is NaN; a token that the model lacks has the number −1, and is not the last row."""
+    lift = np.zeros((5, 3))
+    lift[1], lift[2, 1:] = np.nan, np.nan
+    held: Any = {"lift.weight": lift}
+    names = Names(("a", "b", "c", "d", "e"))
+    stage, wanted = on_stairs([0, 1], [0.0, 1.0], [0.0, 1.0])
+    for rows, words in (
+        ([0, 2, 3, 4], None),
+        ([0, 3, 4], "the token 'c' has a row, and does not occur in the data; 1 such tokens"),
+        ([-1, 0, 2, 3], "the token 'e' has a row, and does not occur in the data; 1 such tokens"),
+        ([0, 2], "the token 'd' has a row, and does not occur in the data; 2 such tokens"),
+    ):
+        stored: Any = _Tensors(held, format=BINARY64, classes=Names(("x", "y")), vocabulary=names)
+        assert leftover_in_line(stored, stage, wanted, np.array(rows)) == words
+
+
+class _Tensors(SimpleNamespace):
+    """Some tensors of a model, by name, and what else is asked of it."""
+
+    def __init__(self, tensors: dict[str, Any], **fields: Any) -> None:
+        super().__init__(**fields)
+        self.tensors = tensors
+
+    def __getitem__(self, name: str) -> Any:
+        return self.tensors[name]
 
 
 @pytest.mark.parametrize("columns", [slice(None), slice(1, 3)], ids=["a row", "key and code alone"])

@@ -16,10 +16,14 @@ from copy import deepcopy
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.numpy import load_file
+from safetensors.torch import save as save_tensors
 
 import monolayer as ml
 from monolayer.checker import format as checker_format
@@ -216,6 +220,169 @@ def test_the_fuzz_would_notice_a_reader_that_takes_more(tmp_path: Path, monkeypa
         look(case, folder)
 
 
+# -- the edges of what is taken ----------------------------------------------------------------------------
+
+TOP = 2**1023
+EDGES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "as it is": ("line", {}, ""),
+    "steps: none": ("line", {"steps": []}, "steps is not a list"),
+    "steps: below 0": ("line", {"steps": [-1]}, "steps is not a list"),
+    "steps: 0": ("line", {"steps": [0]}, ""),
+    "a digest that is a number": ("line", {"files": {"model.safetensors": "0", "names.json": 0}}, "must hold digests"),
+    "a range of no classes": ("line", {"classes": {"range": 0}}, "classes is neither"),
+    "a range of one class": ("line", {"classes": {"range": 1}}, ""),
+    "a script": ("text", {"script": {"unit": "words", "window": 1}}, ""),
+    "a script of characters": ("text", {"script": {"unit": "characters", "window": 7}}, ""),
+    "a script of lines": ("text", {"script": {"unit": "lines", "window": 1}}, "script does not say"),
+    "a script without a window": ("text", {"script": {"unit": "words", "window": 0}}, "script does not say"),
+    "a script with more": ("text", {"script": {"unit": "words", "window": 1, "x": 1}}, "script does not say"),
+    "a script with less": ("text", {"script": {"unit": "words"}}, "script does not say"),
+    "a script of a line": ("reals", {"script": {"unit": "words", "window": 1}}, "script does not say"),
+    "gates: least": ("robust", {"gates": {"token": 1, "place": 0, "rank": 1}, "width": 4}, ""),
+    "gates: no token": ("robust", {"gates": {"token": 0, "place": 0, "rank": 1}, "width": 3}, "gates must have"),
+    "gates: no rank": ("robust", {"gates": {"token": 1, "place": 0, "rank": 0}, "width": 3}, "gates must have"),
+    "gates: place below 0": ("robust", {"gates": {"token": 2, "place": -1, "rank": 1}, "width": 4}, "gates must have"),
+    "grid: no cells": ("approximator", {"grid": {"cells": 0}}, "dim, length and cells"),
+    "grid: no length": ("approximator", {"grid": {"length": 0}}, "dim, length and cells"),
+    "grid: a word": ("approximator", {"grid": {"error": "0.5"}}, "something other than numbers"),
+    "grid: true": ("approximator", {"grid": {"spread": True}}, "something other than numbers"),
+    "grid: most": ("approximator", {"grid": {"low": -TOP, "high": 0, "error": TOP, "spread": -TOP}}, ""),
+    "grid: too much": ("approximator", {"grid": {"error": TOP + 1}}, "beyond 2"),
+    "grid: too little": ("approximator", {"grid": {"spread": -TOP - 1}}, "beyond 2"),
+    "grid: NaN": ("approximator", {"grid": {"error": float("nan")}}, "holds NaN"),
+    "grid: too wide": ("approximator", {"grid": {"low": -TOP, "high": TOP}}, "low must be below high"),
+    "grid: of no width": ("approximator", {"grid": {"low": 0.5, "high": 0.5}}, "low must be below high"),
+    "grid: the wrong way": ("approximator", {"grid": {"low": 0.5, "high": 0.25}}, "low must be below high"),
+    "grid: no ramp": ("approximator", {"grid": {"ramp": 0.0}}, "the ramp positive"),
+    "grid: a falling ramp": ("approximator", {"grid": {"ramp": -0.5}}, "the ramp positive"),
+    "uniform: as it is": ("uniform", {}, ""),
+    "uniform: no cells": ("uniform", {"cells": 0}, "no network has"),
+    "uniform: one cell": ("uniform", {"cells": 1}, ""),
+    "uniform: most cells": ("uniform", {"cells": 2**24 - 1}, ""),
+    "uniform: more cells": ("uniform", {"cells": 2**24}, "no network has"),
+    "uniform: most knots": ("uniform", {"positions": True, "cells": 1, "dim": 1, "length": 47}, ""),
+    "uniform: more knots": ("uniform", {"positions": True, "cells": 1, "dim": 1, "length": 48}, "no network has"),
+    "uniform: two places": ("uniform", {"positions": True, "dim": 1, "length": 2}, ""),
+    "uniform: one place": ("uniform", {"positions": True, "dim": 1, "length": 1}, "no network has"),
+    "uniform: no coordinate": ("uniform", {"positions": True, "dim": 0, "length": 3}, "no network has"),
+    "uniform: ends": ("uniform", {"low": -(2.0**1000), "high": 2.0**1000, "error": 2.0**1000}, ""),
+    "uniform: too low": ("uniform", {"low": -(2**1000) - 1}, "an end of the domain"),
+    "uniform: too high": ("uniform", {"high": 2**1000 + 1}, "an end of the domain"),
+    "uniform: too wrong": ("uniform", {"error": 2**1000 + 1}, "an end of the domain"),
+    "uniform: of no width": ("uniform", {"low": 1.0, "high": 1}, "low must be below high"),
+}  # fmt: skip
+"""By name: a model of `BUILDS`, fields of its config, those of a grid one by one, and what the checker says."""
+
+
+@pytest.mark.parametrize("edge", list(EDGES))
+def test_what_a_config_may_hold_ends_where_the_page_says(edge: str) -> None:
+    built, fields, words = EDGES[edge]
+    config = deepcopy(config_of(built))
+    for key, value in fields.items():
+        config[key] = {**config[key], **value} if key == "grid" else value
+    if built == "robust":
+        config["width"] += config["labels"]
+    examine = checker_format.examine_interpolator if built == "uniform" else checker_format.examine_config
+    if not words:
+        examine(config)
+        return
+    with pytest.raises(ml.ModelFileError, match=words):
+        examine(config)
+
+
+@cache
+def config_of(built: str) -> dict[str, Any]:
+    """The config of a saved model."""
+    with TemporaryDirectory() as folder:
+        found: dict[str, Any] = json.loads((BUILDS[built]().save(Path(folder) / "m") / "config.json").read_text())
+    return found
+
+
+def test_counts_names_and_numbered_files() -> None:
+    for value, least, good in ((0, 0, True), (0, 1, False), (1, 1, True), (-1, 0, False), (2**48 - 1, 0, True),
+                               (2**48, 0, False), (True, 0, False), (1.0, 0, False)):  # fmt: skip
+        assert checker_format._is_count(value, least) is good
+    for name in ("", "a", 0, -(2**63), 2**63 - 1):
+        assert checker_format._is_name(name)
+    for name in (-(2**63) - 1, 2**63, True, 1.0, None):
+        assert not checker_format._is_name(name)
+    files = [[f"model-{k:05d}-of-{n:05d}.safetensors" for k in range(1, n + 1)] for n in range(4)]
+    assert [checker_format.numbered_weights(names) for names in files] == [[], [], files[2], files[3]]
+    assert checker_format.numbered_weights(files[3][1:]) == []
+    several = deepcopy(config_of("reals"))
+    for names in files[1:]:
+        several["files"] = dict.fromkeys([*names, checker_format.INDEX_FILE], "0")
+        if len(names) > 1:
+            checker_format.examine_config(several)
+        else:
+            with pytest.raises(ml.ModelFileError, match="numbered files of a line"):
+                checker_format.examine_config(several)
+
+
+def test_names_and_fingerprints_are_taken_whole() -> None:
+    config = {"vocabulary": {"names": "vocabulary"}, "classes": {"range": 3}, "unit": "characters"}
+    found = checker_format.examine_names(config, {"vocabulary": ["a", "b"]})
+    vocabulary, classes = found["vocabulary"], found["classes"]
+    assert vocabulary is not None
+    assert classes is not None
+    assert (vocabulary.names, vocabulary.unit, classes.names, classes.unit) == (
+        ("a", "b"),
+        "characters",
+        range(3),
+        None,
+    )
+    other = {"vocabulary": {"range": 2}, "classes": {"names": "classes"}, "unit": "whole"}
+    found = checker_format.examine_names(other, {"classes": [-5, 5]})
+    vocabulary, classes = found["vocabulary"], found["classes"]
+    assert vocabulary is not None
+    assert classes is not None
+    assert (vocabulary.names, vocabulary.unit, classes.names, classes.unit) == (range(2), "whole", (-5, 5), None)
+    for names in ([], [1, 2**63], ["a", 1], ["a", None], "ab", None):
+        with pytest.raises(ml.ModelFileError, match="neither a list of strings nor one of integers"):
+            checker_format.examine_names(config, {"vocabulary": names})
+    for words in ([], [5], [1, 2], [1, 2, 3, 2**64 - 1]):
+        checker_format.examine_memory({"fingerprints": np.array(words, dtype="<u8")})
+    for words in ([2, 1], [1, 1], [1, 3, 2], [2, 1, 3], [1, 2, 3, 3], [1, 1, 2, 3]):
+        with pytest.raises(ml.ModelFileError, match="fingerprints must rise"):
+            checker_format.examine_memory({"fingerprints": np.array(words, dtype="<u8")})
+
+
+def test_bfloat16_is_read_as_the_float32_that_it_is() -> None:
+    """NumPy has no bfloat16: its bits are the upper half of a float32's."""
+    numbers = torch.from_numpy(np.random.default_rng(0).normal(size=(7, 3)) * 10.0 ** np.arange(-3, 3, 2)).bfloat16()
+    found = stored._widened(save_tensors({"a": numbers, "b": numbers[:1].clone()}))
+    for name, wanted in (("a", numbers), ("b", numbers[:1])):
+        assert found[name].dtype == np.float32
+        assert np.array_equal(found[name], wanted.float().numpy())
+    with pytest.raises(ml.ModelFileError, match="b is F32, not bfloat16"):
+        stored._widened(save_tensors({"a": numbers, "b": numbers.float()}))
+
+
+def test_the_tensors_of_a_network_for_the_maximum_norm_are_taken_only_whole(tmp_path: Path) -> None:
+    folder = ml.approximate(top, 1, 3, cells=2, norm="sup").save(tmp_path / "m")
+    config, tensors = json.loads((folder / "config.json").read_text()), load_file(folder / "model.safetensors")
+    checker_format.examine_interpolation(config, tensors)
+    head, knots = tensors["attention.W_K"], tensors["root.knots"]
+    two = {"root.knots": np.array([0.0, 1.0]), "root.values": np.array([0.0, 1.0])}
+    checker_format.examine_interpolation(config, tensors | two)
+    odd = knots.copy()
+    odd[7] = odd[6]
+    nan = head.copy()
+    nan[0, 0] = np.nan
+    for change, words in (
+        ({"attention.W_K": nan}, "not finite"),
+        ({"attention.W_K": head.astype(np.float32)}, "not float64"),
+        ({"attention.W_K": head[:, :-1]}, "shapes are not"),
+        ({"attention.W_O": head[:-1]}, "shapes are not"),
+        ({"root.knots": odd}, "shapes are not"),
+        ({"root.knots": knots[::-1]}, "shapes are not"),
+        ({"root.knots": knots[:1], "root.values": knots[:1]}, "shapes are not"),
+        ({"root.values": knots[:-1]}, "shapes are not"),
+    ):
+        with pytest.raises(ml.ModelFileError, match=words):
+            checker_format.examine_interpolation(config, tensors | change)
+
+
 # -- bytes that are no JSON, and files that are no files --------------------------------------------------
 
 
@@ -300,7 +467,7 @@ def test_a_summary_with_other_fields_is_none(tmp_path: Path, other: dict[str, An
 def test_a_model_that_has_no_place_in_the_format_is_not_saved(tmp_path: Path) -> None:
     model = ml.memorize(["ab"], [[0, 1]])
     model.head.half()
-    with pytest.raises(ml.DataError, match=r"no place in the format.*float16"):
+    with pytest.raises(ml.DataError, match=r"the format cannot store this model.*float16"):
         model.save(tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
 

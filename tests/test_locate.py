@@ -6,9 +6,11 @@ import copy
 import json
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,15 @@ import torch
 from numpy.typing import NDArray
 
 import monolayer as ml
-from monolayer.checker.locating.location import Location
+from monolayer.checker.locating import writers as locating_writers
+from monolayer.checker.locating.circuit import own_wires
+from monolayer.checker.locating.location import Fact, Location, Slice
+from monolayer.checker.locating.writers import MEASURED, NOT_KNOWN, PROVED, KnownAnswers, Writers
+from monolayer.checker.network import CODE, KEY
+from monolayer.checker.stock.enclosed import Enclosed, add
+from monolayer.checker.stock.evaluate import Batch
+from monolayer.checker.stock.neurons import Returned
+from monolayer.checker.stored import read_model
 from monolayer.cli import console
 from tests import kinds, plain_stock
 from tests.datasets import sets
@@ -101,7 +111,7 @@ def test_without_a_neuron_transformers_answers_as_claimed(kind: str) -> None:
 
 def test_what_was_never_seen_is_claimed_as_far_as_margins_go() -> None:
     """Points anywhere, beside half-spaces too: what is proved is so, and not all is."""
-    rows = np.random.default_rng(5).permuted(np.tile(np.arange(9), (400, 1)), axis=1)[:, :4]
+    rows = np.random.default_rng(5).integers(0, 9, (800, 9))  # some ten points of 7,200 are not decided
     found = ml.locate(stock("bert")[0], rows)
     places, before = list(found), answered("bert", rows=rows)
     assert {place.verdict for place in places} == {"proved", "measured"}
@@ -196,6 +206,7 @@ def test_a_place_names_tensors_rows_and_directions() -> None:
     assert facts.names[token.index] == str(X[place.sequence, place.position])
     assert position.index == place.position + 1  # behind the begin token
     assert place.label == place.answer
+    assert f" of {X.size - 1} (proved)" in repr(found)
     with pytest.raises(ml.DataError, match="no neuron 9999"):
         found.ablate(type(neuron)(neuron.tensor, 9999, neuron.axis))
     with pytest.raises(ml.DataError, match="one of those that a fact lists"):
@@ -207,6 +218,7 @@ def test_a_place_names_tensors_rows_and_directions() -> None:
         with pytest.raises(TypeError, match="by its number, from 0 to 47, not by 'x'"):
             ask("x")  # type: ignore[arg-type]
     assert found.graph(-1) == found.graph(47)
+    assert found.graph(-48) == found.graph(0)
 
 
 def test_facts_are_the_labelled_places() -> None:
@@ -245,6 +257,167 @@ def test_an_unknown_key_is_refused_as_predict_refuses_it(build: Any, tmp_path: P
     (tmp_path / "keys.csv").write_text("key\nPeru\nNarnia\n", encoding="utf-8")
     words = "token 0 of sequence 1 is 'Narnia', which the model has never seen; the model was built from"
     assert words in said("locate", folder, str(tmp_path / "keys.csv"), code=2)
+
+
+# -- the parts ---------------------------------------------------------------------------------------------
+
+
+def test_an_answer_without_a_neuron_is_known_no_better_than_the_one_with_it() -> None:
+    """Facts 0 to 3; one neuron writes at 1 to 3. Real answers differ if one of their numbers does."""
+    states, less = np.array([PROVED, PROVED, MEASURED, NOT_KNOWN]), np.array([MEASURED, PROVED, PROVED])
+    for answer, gone, differs in (
+        (np.array([5, 6, 7, 8]), np.array([6, 9, 9]), [False, False, True, False]),
+        (np.array([[5.0, 1.0]] * 4), np.array([[5.0, 1.0], [5.0, 2.0], [9.0, 9.0]]), [False, False, True, False]),
+    ):
+        writers = Writers(answer, states, np.array([1, 2, 3]), np.array([0]), np.array([3]), np.zeros(0, np.int64),
+                          np.zeros(0, np.int64), lambda j, gone=gone: KnownAnswers(gone, less))  # fmt: skip
+        found = writers.ablated(0)
+        assert found.answer.tolist() == [answer[0].tolist(), *gone.tolist()]
+        assert found.state.tolist() == [PROVED, MEASURED, MEASURED, NOT_KNOWN]
+        assert found.changed.tolist() == differs
+    facts = [Fact(i, None, "t", None) for i in range(4)]
+    named = lambda rows: [tuple(row) for row in rows.tolist()]  # noqa: E731
+    toy: Any = Location(facts, writers, (Slice("W", axis=1),), lambda i: (), None, named, "", ())
+    assert [toy[i].verdict for i in range(-4, 4)] == ["proved", "proved", "measured", "unknown"] * 2
+    assert toy[3].answer is None
+    ablations = [toy._ablation(0, i) for i in range(4)]
+    assert [(one.changes, one.verdict) for one in ablations] == [
+        (False, "proved"), (False, "measured"), (True, "measured"), (None, "unknown")]  # fmt: skip
+    assert [one.others for one in ablations] == [(1, "unknown"), (1, "unknown"), (0, "unknown"), (1, "measured")]
+    assert [ablations[3].answer, ablations[1].answer] == [None, (5.0, 1.0)]
+    toy.ablate(Slice("W", 0, 1))
+    for odd in (Slice("W", -1, 1), Slice("W", 1, 1), Slice("W", None, 1), Slice("V", 0, 1)):
+        with pytest.raises(ml.DataError, match="this model has no neuron"):
+            toy.ablate(odd)
+    bare: Any = replace(toy, matrices=())
+    with pytest.raises(ml.DataError, match="this model has no neuron"):
+        bare.ablate(Slice("W", 0, 1))
+
+
+def test_the_answers_of_a_head_are_proved_only_where_they_are_sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classes: proved where the head decides, else the nearest class, as measured; reals: as they are."""
+    monkeypatch.setattr(locating_writers, "head_classes", lambda stored, value: np.array([0, 2, -1, -1, -1, 1, 1]))
+    classes: Any = SimpleNamespace(classes=("x", "y", "z"))
+    value = np.array([[1.0, 2.0, 1.4, -7.0, 9.0, 1.0, np.inf]])
+    found = locating_writers._known_answers(classes, value, np.array([True] * 5 + [False, True]))
+    assert found.answer.tolist() == [0, 2, 1, 0, 2, 1, 1]
+    assert found.state.tolist() == [PROVED, PROVED, MEASURED, MEASURED, MEASURED, NOT_KNOWN, NOT_KNOWN]
+    reals: Any = SimpleNamespace(classes=None)
+    value = np.array([[0.5, np.inf, 1.0], [0.25, 1.0, 2.0]])
+    found = locating_writers._known_answers(reals, value, np.array([True, True, False]))
+    assert found.answer.tolist() == value.T.tolist()
+    assert found.state.tolist() == [PROVED, NOT_KNOWN, NOT_KNOWN]
+
+
+def test_the_neurons_of_a_folder_are_taken_away_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five places in two batches, the third without a label; what is left over has the bound of its rounding."""
+    base, out = np.array([[1.0, -2.0]] * 3), np.array([[0.5, -8.0], [-4.0, 0.25], [3.0, 3.0]])
+    write, added = np.array([[1.0, -3.0], [-2.0, 0.0], [0.0, 7.0]]), list[tuple[Enclosed, Enclosed]]()
+
+    class Head:
+        def answers(self, stream: Enclosed) -> Any:
+            return (stream.middle[:, 1] > stream.middle[:, 0]).astype(int), stream.middle[:, 0] > 0.0
+
+    class Program:
+        head = Head()
+
+        def __init__(self, net: Any) -> None:
+            self.batch = 0
+
+        def parts(self, ids: Any, at: Any, closely: bool, heard: Any) -> tuple[Enclosed, Enclosed]:
+            assert closely, "as a certificate does where it must"
+            here = slice(0, 3) if self.batch == 0 else slice(0, 2)
+            if self.batch == 0 and net.awake:
+                point, neuron = np.array([0, 1, 2, 0]), np.array([0, 1, 2, 2])
+                heard.append(
+                    Returned(point, neuron, np.array([0.5, 2.0, 1.0, -0.25]), np.array([True, True, True, False]))
+                )
+            self.batch += 1
+            zero = np.zeros_like(base[here])
+            return Enclosed(base[here], zero, zero[:, :1], zero[:, :1]), Enclosed(
+                out[here], zero, zero[:, :1], zero[:, :1]
+            )
+
+    class Folder(SimpleNamespace):
+        def __getitem__(self, letter: str) -> Any:
+            return {"W_1": np.zeros((3, 2)), "W_2": write}[letter]
+
+    net: Any = Folder(task="token", width=2, awake=True)
+    data: Any = SimpleNamespace(tokens=np.zeros(5))
+    places: Any = SimpleNamespace(answering=np.array([0, 1, 3, 4]), begins=False)
+    monkeypatch.setattr(locating_writers, "Program", Program)
+    monkeypatch.setattr(locating_writers, "add", lambda one, two: added.append((one, two)) or add(one, two))
+    asked = [
+        Batch(np.zeros((1, 3)), np.arange(3), np.array([[0, 1, 2]])),
+        Batch(np.zeros((1, 2)), np.arange(2), np.array([[3, 4]])),
+    ]
+    monkeypatch.setattr(locating_writers, "batches", lambda *_: asked)
+    found = locating_writers.cells_writers(net, data, places)
+    assert found.answer.tolist() == [0, 1, 0, 1]
+    assert found.state.tolist() == [PROVED, MEASURED, PROVED, MEASURED]
+    assert (found.order.tolist(), found.start.tolist(), found.stop.tolist()) == ([0, 1, 0], [0, 1, 2], [1, 2, 3])
+    assert (found.fact.tolist(), found.neuron.tolist()) == ([0, 1], [0, 1])  # where it reads more than 0
+    ((plain, left),) = [both for both in added if len(both[1].middle) == 3]
+    point, written = (
+        [0, 1, 0],
+        np.array([[0.5, -1.5], [-4.0, 0.0], [0.0, -1.75]]),
+    )  # of the pairs; one place has no label
+    assert (plain.middle == base[point]).all()
+    assert (left.middle == out[point] - written).all()
+    rounding = 2.0**-40 * (np.abs(written) + np.abs(out[point]))
+    assert (left.radius >= rounding).all()
+    assert (left.radius <= 1.001 * rounding + 2.0**-100).all()
+    net.awake = False
+    none = locating_writers.cells_writers(net, data, places)
+    assert (none.answer.tolist(), none.order.tolist(), none.fact.tolist()) == ([0, 1, 0, 1], [], [])
+    assert none.stop.tolist() == [0, 0, 0]
+
+
+def test_a_token_without_a_vector_has_no_known_answer() -> None:
+    model, data = kinds.built("robust next")
+    gone, before = copy.deepcopy(model), ml.locate(model, data)
+    row = int(data.tokens[0])
+    with torch.no_grad():
+        gone.lift.weight[row] = torch.nan
+    found = ml.locate(gone, data)
+    touched = {int(data.sequence[i]) for i in np.flatnonzero(data.tokens == row)}
+    verdicts = [(place.verdict, place.answer) for place in found if place.sequence in touched]
+    assert set(verdicts) == {("unknown", None)}
+    assert {place.verdict for place in before} == {"proved"}
+
+
+def test_the_first_token_is_a_fact_where_all_sequences_begin_with_it() -> None:
+    """It is held by the begin token, in front of the first sequence; certificates and places count it last."""
+    rows = ["abcab"]
+    model = ml.memorize_as("gpt2", rows, positions=True)
+    found = ml.locate(model, rows)
+    last = found[len(found) - 1]
+    assert len(found) == sum(map(len, rows)) + 1
+    assert (last.sequence, last.position, last.text, last.answer, last.verdict) == (0, -1, "<s>", "a", "proved")
+    token, place = last.rows
+    assert (token.index, place.index) == (2, 0)
+    labels = list(zip((one.text for one in found), (one.label for one in found), strict=True))
+    assert labels == [("a", "b"), ("b", "c"), ("c", "a"), ("a", "b"), ("b", "</s>"), ("<s>", "a")]
+
+
+def test_what_reads_and_writes_which_coordinates() -> None:
+    """Of a line: neurons read the code and write labels; the head of attention reads `one`, keys and values."""
+    model, data = kinds.built("line")
+    found = ml.locate(model, data)
+    graph, width = found.graph(), len(model.bos)
+    assert graph["cfg"] == {"n_layers": 1, "n_heads": 1, "parallel_attn_mlp": False, "d_model": width}
+    with TemporaryDirectory() as place:
+        stored = read_model(model.save(Path(place) / "m"))
+    for neurons in ([], [0], [0, 1]):
+        wires = own_wires(stored, np.array(neurons, dtype=np.int64))
+        assert np.flatnonzero(wires.reads[3]).tolist() == ([CODE] if neurons else [])
+        assert np.flatnonzero(wires.writes[2]).tolist()[:3] == [0, KEY, CODE]
+    empty = replace(stored, tensors={name: 0.0 * value for name, value in stored.tensors.items()})
+    assert not own_wires(empty, np.array([0])).writes[2].any()
+    with TemporaryDirectory() as place:
+        cells = read_model(ml.approximate(lambda x: x, 1, 2, cells=2).save(Path(place) / "m"))
+    empty = replace(cells, tensors={name: 0.0 * value for name, value in cells.tensors.items()})
+    assert np.flatnonzero(own_wires(empty, np.array([0])).writes[2]).tolist() == [KEY, CODE]
 
 
 def test_what_holds_no_facts_is_refused() -> None:

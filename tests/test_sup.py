@@ -21,7 +21,7 @@ from safetensors.numpy import load_file, save_file
 import monolayer as ml
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stored import read_model
-from monolayer.checker.uniform import Net, U, _compare_knots
+from monolayer.checker.uniform import Net, U, _check_parts, _compare_knots, bend_error
 from monolayer.cli import run
 from monolayer.construct.uniform import BUILT_SHAPES, OTHERS_ERROR
 from monolayer.errors import DataError, ModelFileError
@@ -141,6 +141,7 @@ def test_a_function_that_treats_places_differently_is_not_equivariant(way: float
 
     proof = ml.certify(model, partial)
     assert (plain.verdict, proof.verdict) == ("proved", "refuted")
+    assert (plain.unsure, proof.unsure) == (0, 0)
     assert "not permutation equivariant" in proof.reason
     assert plain.data_digest != proof.data_digest
 
@@ -157,9 +158,12 @@ def test_one_knot_at_which_places_are_treated_differently_is_enough(
         found[(X == 1.0).all(axis=(1, 2)), token] += 0.5
         return found
 
+    knots = np.stack(np.meshgrid(*[net.axis()] * 3, indexing="ij"), axis=-1).reshape(-1, 3, 1)
+    digest = hashlib.sha256(np.asarray(f(knots), dtype="<f8").tobytes()).hexdigest()
     for at_once in (7, 1 << 14):
         monkeypatch.setattr("monolayer.checker.uniform.KNOTS_AT_ONCE", at_once)
-        assert _compare_knots(net, f, 0.0).apart == 0.0
+        found = _compare_knots(net, f, 0.0)
+        assert (found.apart, found.digest) == (0.0, digest), "of all values that the function has at the knots"
         for token in (1, 2):
             assert _compare_knots(net, lambda X, token=token: partial(token, X), 0.0).apart == 0.5
 
@@ -243,35 +247,44 @@ class Rough:
         return self.sum(np.stack(corners, axis=-1))
 
 
+ZIGZAG = np.cumsum(np.random.default_rng(1).uniform(0.1, 0.3, 6)), np.random.default_rng(2).normal(size=6) - 1
+FLAT, SLOPE = (np.array([0.0, 1.0]), np.array([0.0, 0.0])), (np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+"""Knots and values of bends: with bends of slope 0 and 1 each term of Lemma U is seen beside the others."""
+
+
 def net_of(length: int, dim: int, cells: int, positions: bool, bends: Any = (), scale: float = 1.0) -> Net:
-    """A network of random knots, and of bends that are not those of any model."""
+    """A network of random knots, and of bends, by their names, that are not those of any model."""
     random, config = np.random.default_rng(0), {"dim": dim, "length": length, "cells": cells, "low": -1.0, "high": 2.0}
     tensors = {"interpolation.values": scale * random.normal(size=((cells + 1) ** (dim * length), 2))}
-    for part in bends:
-        tensors |= {
-            f"{part}.knots": np.cumsum(random.uniform(0.1, 0.3, 6)),
-            f"{part}.values": random.normal(size=6) - 1,
-        }
-    stored: Any = SimpleNamespace(config={**config, "positions": positions}, tensors=tensors)
+    for part, (at, values) in dict(bends).items():
+        tensors |= {f"{part}.knots": at, f"{part}.values": values}
+    flags = {"positions": positions, "first_block": positions or length == 3}
+    stored: Any = SimpleNamespace(config={**config, **flags}, tensors=tensors)
     return Net(stored)
 
 
-@pytest.mark.parametrize(("dim", "length", "positions"), [(1, 2, False), (2, 2, False), (1, 3, False), (1, 3, True)])
-def test_the_bound_is_that_of_lemma_u(dim: int, length: int, positions: bool) -> None:
-    bends = ("square", "total", "root") if length == 3 and not positions else ()
-    net, n, k, D = net_of(length, dim, 2, positions, bends), length, length * dim, 2
+def bend_of_lemma_u(t: Any, v: Any) -> float:
+    """`b`"""
+    s = [0.0, *(np.diff(v) / np.diff(t)), 0.0]
+    T = [t[-1] + 2.0**-20 - each for each in t]
+    sizes = sum((abs(s[j]) + abs(s[j + 1])) * T[j] for j in range(len(t)))
+    bends = sum(abs(s[j + 1] - s[j]) * T[j] for j in range(len(t)))
+    return float(U * (5 * sizes + (len(t) + 6) * (bends + np.abs(v).max())))
+
+
+@pytest.mark.parametrize(("dim", "length", "positions", "bends"), [
+    (1, 2, False, ()), (2, 2, False, ()), (1, 3, True, ()),
+    (1, 3, False, (ZIGZAG, ZIGZAG, ZIGZAG)), (1, 3, False, (FLAT, FLAT, SLOPE)), (1, 3, False, (SLOPE, SLOPE, SLOPE)),
+])  # fmt: skip
+def test_the_bound_is_that_of_lemma_u(dim: int, length: int, positions: bool, bends: Any) -> None:
+    net = net_of(length, dim, 2, positions, zip(("square", "total", "root"), bends, strict=False))
+    n, k, D = length, length * dim, 2
 
     def steepest(part: str) -> float:
         return float(np.abs(np.diff(net.tensors[f"{part}.values"]) / np.diff(net.tensors[f"{part}.knots"])).max())
 
     def bent(part: str) -> float:
-        """`b`"""
-        t, v = net.tensors[f"{part}.knots"], net.tensors[f"{part}.values"]
-        s = [0.0, *(np.diff(v) / np.diff(t)), 0.0]
-        T = [t[-1] + 2.0**-20 - each for each in t]
-        sizes = sum((abs(s[j]) + abs(s[j + 1])) * T[j] for j in range(len(t)))
-        bends = sum(abs(s[j + 1] - s[j]) * T[j] for j in range(len(t)))
-        return float(U * (5 * sizes + (len(t) + 6) * (bends + np.abs(v).max())))
+        return bend_of_lemma_u(net.tensors[f"{part}.knots"], net.tensors[f"{part}.values"])
 
     def sums(e: float) -> float:
         return n * ((4 * EXP_ULPS + 2 * n + 6) * U + e) + e + 2 * n * U
@@ -286,6 +299,16 @@ def test_the_bound_is_that_of_lemma_u(dim: int, length: int, positions: bool) ->
     steep = max(float(np.abs(np.diff(grid, axis=1 + axis)).max()) for axis in range(k))
     lemma = D * steep * k * (error + 2 * U) + (8 * 3**k + 20) * U * np.abs(net.values).max()
     assert lemma * (1 + 2.0**-11) <= net.rounding() <= lemma * (1 + 2.0**-8)
+    net.values = np.ones_like(net.values)  # no slope anywhere: what hats and their sum add is left
+    assert net.rounding() == pytest.approx((8 * 3**k + 20) * U, rel=2.0**-9)
+
+
+def test_a_bend_is_bounded_as_in_lemma_u_also_at_its_last_knot() -> None:
+    """Knots so close that the room behind the last of them is most of what there is."""
+    close = np.array([0.0, 2.0**-30, 3 * 2.0**-30]), np.array([0.0, 2.0**-30, 2.0**-28])
+    for t, v in (ZIGZAG, SLOPE, close, (close[0], -close[1])):
+        assert bend_error(t, v) == pytest.approx(bend_of_lemma_u(t, v), rel=2.0**-9)
+    assert bend_error(*FLAT) == 0.0
 
 
 def test_the_ends_of_lemma_u() -> None:
@@ -294,12 +317,12 @@ def test_the_ends_of_lemma_u() -> None:
     assert net_of(2, 1, 3, False, scale=2.0**990).rounding() < np.inf
     with pytest.raises(UnhandledError, match="may overflow"):
         net_of(2, 1, 3, False, scale=2.0**1001).rounding()
-    wild = net_of(3, 1, 2, False, ("square", "total", "root"))
+    wild = net_of(3, 1, 2, False, dict.fromkeys(("square", "total", "root"), ZIGZAG))
     wild.tensors["square.values"] = wild.tensors["square.values"] * 2.0**24
     with pytest.raises(UnhandledError, match="leave the knots"):
         wild.rounding()
     for length, others, width in ((2, 0, 3.7), (2, 0, 0.1), (2, 0, 5.3), (2, 0, 0.7), (3, Fraction(2.0**-13), 1.9)):
-        net = net_of(length, 1, 200 if length == 2 else 50, False, ("square", "total", "root") if others else ())
+        net = net_of(length, 1, 200 if length == 2 else 50, False)
         net.low, net.width = -1.0, width
         net.high = net.low + net.width
         places = [Fraction(place) for place in np.linspace(net.low, net.high, net.cells + 1).tolist()]
@@ -377,6 +400,8 @@ def changed(folder: Path, tensors: dict[str, np.ndarray] | None = None, **fields
 
 @pytest.mark.parametrize(("name", "place", "verdict", "words"), [
     ("interpolation.values", (7, 0), "refuted", "1 of 125 knots"),
+    ("interpolation.values", (0, 2), "refuted", "1 of 125 knots"),
+    ("interpolation.values", (124, 1), "refuted", "1 of 125 knots"),
     ("attention.W_Q", (0, 1), "undecided", "W_Q does not average"),
     ("attention.W_O", (0, 0), "undecided", "W_O does not average"),
     ("square.values", (9,), "undecided", "square is not the one"),
@@ -390,9 +415,21 @@ def test_planted_faults_are_found(name: str, place: Any, verdict: str, words: st
     tensor[place] += 2.0**-40
     found = ml.certify(changed(folder, {name: tensor}), SORT)
     assert (found.verdict, words in found.reason) == (verdict, True)
+    assert found.unsure == (0 if verdict == "refuted" else found.points)
     if verdict == "refuted":
         assert "another value" in str(found.findings[0])
         assert ml.certify(folder, SORT, tolerance=1e-9).verdict == "proved"
+
+
+def test_the_domain_of_lemma_u_is_neither_too_wide_nor_too_narrow(tmp_path: Path) -> None:
+    net = Net(read_model(ml.approximate(SORT, 1, 2, cells=2, norm="sup").save(tmp_path / "m")))
+    for width in (2.0**-400, 1.0, 2.0**400):
+        net.width = width
+        _check_parts(net)
+    for width in (0.0, math.nextafter(2.0**-400, 0.0), math.nextafter(2.0**400, math.inf), math.inf, math.nan):
+        net.width = width
+        with pytest.raises(UnhandledError, match="wide"):
+            _check_parts(net)
 
 
 def test_a_fault_at_one_place_is_found_with_its_token(tmp_path: Path) -> None:

@@ -26,9 +26,18 @@ from monolayer.theory.enclosure import UndecidedError, log_difference, smallest_
 from monolayer.theory.faithful import PaperHead
 from monolayer.theory.frequency import frequencies
 from monolayer.theory.injectivity import exact_projection, projection_injective
-from monolayer.theory.rate import bits_under_any_change, bits_under_random_noise, mean_log
+from monolayer.theory.rate import (
+    bits_of_normal_weights,
+    bits_of_weights,
+    bits_read_linearly,
+    bits_under_any_change,
+    bits_under_random_noise,
+    gardner,
+    mean_log,
+)
 from monolayer.theory.separation import token_rows
 from monolayer.theory.theorem import theorem
+from monolayer_experiments.embedded import widest
 from monolayer_experiments.synthetic import without_repeats
 
 multisets = st.lists(st.integers(-6, 6), min_size=1, max_size=5)
@@ -351,6 +360,54 @@ def test_the_bound_on_random_noise_lies_above_the_capacity_of_the_channel(
     assert bound - 1.3 < capacity <= bound
 
 
+@pytest.mark.parametrize("sigma", [0.02, 0.3])
+@pytest.mark.parametrize(
+    "weights", [(1.0, 1.0, 1.0), (0.0, 0.0, 1.0), (-1.0, 1.0), (-2.0, -1.0, 0.0, 0.5, 3.0), (1.0, 1.1, 1.2, 5.0)]
+)
+def test_the_bound_by_the_average_lies_above_the_information_of_the_weights_that_occur(
+    weights: tuple[float, ...], sigma: float
+) -> None:
+    """The mutual information of `w` and `w(1 + σξ)` for `w` uniform over a few values, integrated on a fine grid."""
+    some = np.array([weight for weight in weights if weight])
+    share = len(some) / len(weights)
+    outputs = np.linspace(-30.0, 30.0, 600_001)
+    each = norm.pdf(outputs, loc=some[:, None], scale=sigma * np.abs(some)[:, None])
+    mean = each.mean(axis=0)
+    told = np.where(each > 0.0, each * np.log2(np.maximum(each, 1e-300) / np.maximum(mean, 1e-300)), 0.0)
+    information = share * told.sum(axis=1).mean() * (outputs[1] - outputs[0])
+    information -= sum(part * math.log2(part) for part in (share, 1.0 - share) if part)
+    bound = bits_of_weights([np.array(weights)], sigma)
+    assert information <= bound + 1e-6
+    if len(set(weights)) == 1:
+        assert bound == pytest.approx(0.0, abs=1e-9)  # a weight that never changes tells nothing
+
+
+def test_normal_weights_hold_the_bits_of_their_closed_form() -> None:
+    draw = np.random.default_rng(0).normal(size=400_000)
+    for sigma in (0.001, 0.048, 1.0):
+        assert bits_of_weights([3.0 * draw], sigma) == pytest.approx(bits_of_normal_weights(sigma), abs=0.02)
+        # Two tensors of different sizes are asked apart: together they would look wider than each is.
+        assert bits_of_weights([draw, 1e3 * draw], sigma) < bits_of_weights([np.append(draw, 1e3 * draw)], sigma)
+    assert bits_of_normal_weights(0.048) == pytest.approx(5.3, abs=0.005)
+    assert bits_of_weights([np.zeros(5)], 0.1) == 0.0
+
+
+def test_gardner_is_what_perceptrons_of_largest_margin_reach() -> None:
+    assert gardner(0.0) == pytest.approx(2.0)  # Cover
+    for kappa in (0.1, 1.0, 3.0):
+        grid = np.linspace(-kappa, 12.0, 200_001)
+        integral = np.sum((grid + kappa) ** 2 * norm.pdf(grid)) * (grid[1] - grid[0])
+        assert gardner(kappa) == pytest.approx(1.0 / integral, rel=1e-4)
+    for sigma, bits in ((0.026, 1.82), (0.037, 1.75), (0.048, 1.68), (0.12, 1.31)):
+        assert bits_read_linearly(sigma, 0.01) == pytest.approx(bits, abs=0.005)
+    # 300 random signs on 200 random features: the largest margin is the one at which Gardner's formula says 1.5.
+    random = np.random.default_rng(0)
+    rows = random.choice([-1.0, 1.0], (300, 200))
+    e = widest(rows, 1e-6)
+    margin = float((rows @ e).min() / np.linalg.norm(e))
+    assert gardner(margin) == pytest.approx(1.5, rel=0.1)
+
+
 def test_wrong_labels_and_known_values() -> None:
     exact = bits_under_random_noise(0.5, 4.0, 0.1, classes=16)
     assert bits_under_random_noise(0.5, 4.0, 0.1, error=0.01, classes=16) > exact
@@ -361,9 +418,14 @@ def test_wrong_labels_and_known_values() -> None:
 def test_what_makes_no_sense_is_refused() -> None:
     for call, words in (
         (lambda: bits_under_any_change(0.0, 1.0, 0.1), "0 < low ≤ high"),
-        (lambda: bits_under_any_change(1.0, 2.0, 1.0), "share between 0 and 1"),
-        (lambda: bits_under_random_noise(1.0, 2.0, 0.0), "positive number"),
+        (lambda: bits_under_any_change(1.0, 2.0, 1.0), "lie between 0 and 1"),
+        (lambda: bits_under_random_noise(1.0, 2.0, 0.0), "must be.* positive"),
         (lambda: bits_under_random_noise(1.0, 2.0, 0.1, error=0.5), "no better than guessing"),
+        (lambda: bits_of_normal_weights(0.0), "must be.* positive"),
+        (lambda: bits_of_weights([], 0.1), "no weights"),
+        (lambda: bits_read_linearly(0.1, 0.0), "above 0"),
+        (lambda: bits_read_linearly(-0.1, 0.1), "must be 0 or positive"),
+        (lambda: gardner(-1.0), "proved for 0"),
     ):
         with pytest.raises(ml.DataError, match=words):
             call()

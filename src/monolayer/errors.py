@@ -25,7 +25,14 @@ class ContradictionError(DataError):
 
 
 class PrecisionError(MonolayerError, ArithmeticError):
-    """The data are consistent, but the floating-point format cannot tell their points apart."""
+    """The data are consistent, but the floating-point format cannot tell their points apart.
+
+    `rows`: rows of the data that could be taken out, where they are known.
+    """
+
+    def __init__(self, message: str, *, rows: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.rows = rows
 
 
 class ModelFileError(MonolayerError, ValueError):

@@ -3,7 +3,8 @@
 Random sequences without repeats, a random class per token: nothing to learn, everything to hold. For each network:
 label bits (points times the entropy of their labels) over the numbers in the file, embeddings included; the largest σ
 at which multiplying every weight by `1 + σ · normal` leaves 99 of 100 labels right; for robust models also the noise
-that is proved, weight by weight in the worst case.
+that is proved, weight by weight in the worst case; and what the rate theorem lets such weights hold at the noise that
+they bear (`docs/rate.md`).
 
 Beside them: facts in the embedding (`embedded.py`); labels of 53 random bits, read as one real number each; the packed
 readout (`packed.py`) on the same data, and on sequences with labels of 8,192 classes, ten times as long; and
@@ -20,12 +21,17 @@ from torch import nn
 import monolayer as ml
 from monolayer.arrays import Array
 from monolayer.table import Progress
-from monolayer.theory.rate import bits_under_any_change
+from monolayer.theory.rate import (
+    bits_of_normal_weights,
+    bits_of_weights,
+    bits_read_linearly,
+    bits_under_any_change,
+)
 from monolayer_experiments.embedded import certain, memorize_embedded
 from monolayer_experiments.experiment import Figure, Results, Setting, Table
-from monolayer_experiments.look import amount, column, figure, line, low_to_high, scatter, table
+from monolayer_experiments.look import Trace, amount, column, figure, line, low_to_high, scatter, table
 from monolayer_experiments.packed import memorize_packed, pack
-from monolayer_experiments.perturbed import NOISE_DRAWS, recall, tolerance
+from monolayer_experiments.perturbed import ENOUGH, NOISE_DRAWS, recall, tolerance
 from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import train
 
@@ -40,7 +46,7 @@ PLAN = {
     "vocabulary": (60, 1_000),
     "asked": (40, 64),
     "ranks": ((8, 16, 32, 64, 128), (8, 16, 32, 64, 128)),
-    "embedded": (((16, 32), (16, 64)), ((24, 128), (24, 160), (32, 224), (32, 320), (64, 512))),
+    "embedded": (((16, 32), (16, 64)), ((12, 124), (24, 160), (32, 224), (32, 320), (64, 512))),
     "widths": ((32, 64, 128), (32, 64, 128)),
     "noise": (0.05, 0.05),
     "clock": (1.0, 60.0),
@@ -113,7 +119,10 @@ def _measure(
     """Sizes, and what comes back; `bits`: of a label. Right is equal to the last bit, also for real labels."""
     few, labels = X[:asked], Y[:asked]
     row = {"name": name, "parameters": sum(part.numel() for part in model.parameters()), "bits": X.size * bits}
-    return row | {"recall": recall(model, X, Y), "noise": tolerance(model, few, labels, seed)}
+    noise = tolerance(model, few, labels, seed)
+    weights = [part.detach().double().numpy() for part in model.parameters()]
+    rate = None if noise is None else bits_of_weights(weights, noise, 1.0 - ENOUGH, round(2.0**bits))
+    return row | {"recall": recall(model, X, Y), "noise": noise, "rate": rate}
 
 
 def _rows(results: Results) -> list[Results]:
@@ -137,8 +146,21 @@ def answer(results: Results) -> str:
         f"{amount(best['proved'], 2)}; facts in the embedding {_ends(facts)}, "
         f"proved for every change up to {amount(max((row['proved'] or 0.0 for row in facts), default=None), 2)} only; "
         f"trained Transformers {_ends(plain)}; trained with noise of {amount(results['trained for'], 2)} at every "
-        f"step {_ends(hardened)}."
+        f"step {_ends(hardened)}. {_curves(facts, hardened)}"
     )
+
+
+def _curves(facts: list[Results], hardened: list[Results]) -> str:
+    """How far the densest tolerant networks lie below the two curves at their noise."""
+    parts = []
+    for words, rows in (("facts in the embedding", facts), ("the Transformer trained for noise", hardened)):
+        for row in [row for row in rows if row["noise"]][:1]:
+            held, noise = _density(row), row["noise"]
+            parts.append(
+                f"{words}, {amount(held, 2)} at {amount(noise, 2)}: the rate of such weights is "
+                f"{amount(row['rate'], 2)}, and Gardner's curve {amount(bits_read_linearly(noise, 1.0 - ENOUGH))}"
+            )
+    return ("What theory allows at most. " + "; ".join(parts).capitalize() + ".") if parts else ""
 
 
 def _ends(rows: list[Results]) -> str:
@@ -161,49 +183,76 @@ def _noise(row: Results) -> str:
     return "none tried" if row["noise"] is None else amount(row["noise"], 2)
 
 
-def figures(results: Results) -> list[Figure]:
-    rows = _rows(results)
-    kinds = {
-        "packed": ("packed", "red"),
-        "line": ("line", "blue"),
-        "robust": ("robust", "green"),
-        "in the embedding": ("embedding", "violet"),
-        "trained": ("trained", "orange"),
-        "trained for noise": ("for noise", "pink"),
-    }
-    traces, sure = [], [row for row in rows if row.get("proved")]
-    for kind, (word, colour) in kinds.items():
+KINDS = {
+    "packed": ("packed", "red"),
+    "line": ("line", "blue"),
+    "robust": ("robust", "green"),
+    "in the embedding": ("embedding", "violet"),
+    "trained": ("trained", "orange"),
+    "trained for noise": ("for noise", "pink"),
+}
+"""The kinds of networks by the first words of their names: their word in the figures, and their colour."""
+
+
+def _traces(rows: list[Results], least: float) -> list[Trace]:
+    """A trace per kind of network, and one for what is proved, from the noise `least` on."""
+    traces = []
+    for kind, (word, colour) in KINDS.items():
         own = [row for row in rows if row["name"].split(",")[0] == kind]
         # A network that is not right without noise has no place on this axis.
         some = [row for row in own if row["noise"] or row["recall"] == 1.0]
+        some = [row for row in some if (row["noise"] or NONE) >= least]
         if some:
             traces.append(scatter(word, [row["noise"] or NONE for row in some], list(map(_density, some)), colour))
+    sure = [row for row in rows if (row.get("proved") or 0.0) >= least]
     x, y = column(sure, "proved"), list(map(_density, sure))
-    traces.append(scatter("proved", x, y, "grey", hollow=[True] * len(sure)))
+    return [*traces, scatter("proved", x, y, "grey", hollow=[True] * len(sure))]
+
+
+def figures(results: Results) -> list[Figure]:
+    rows = _rows(results)
     shares = [10.0**power for power in (-16, -12, -8, -6, -4, -3, -2, -1)]
     bound = [bits_under_any_change(*WEIGHT_SIZES, share) for share in shares]
-    traces.append(line("bound", shares, bound, "grey", dash="dash", markers=False))
+    fine = [10.0 ** (-4.0 + step / 8.0) for step in range(33)]
+    rate = [bits_of_normal_weights(sigma, 1.0 - ENOUGH, CLASSES) for sigma in fine]
+    linear = [bits_read_linearly(sigma, 1.0 - ENOUGH) for sigma in fine]
+    said = (
+        f"All parameters count, embeddings included. Noise: normal, 99 of 100 labels right in each of {NOISE_DRAWS} "
+        "draws. Hollow, proved: every change of every weight by at most that share, all labels right. "
+    )
     return [
         figure(
             "Bits per parameter against tolerated noise",
-            traces,
+            [*_traces(rows, NONE), line("bound", shares, bound, "grey", dash="dash", markers=False)],
             ("relative noise on every weight", "label bits per parameter"),
-            f"All parameters count, embeddings included. Noise: normal, 99 of 100 labels right in each of {NOISE_DRAWS}"
-            " draws; what bears none of the noises tried stands at the left edge. Hollow, proved: every change of "
-            "every weight by at most that share, all labels right. Dashed: what no network holds that survives every "
-            "change by that share, with weights 0 or between 2^-40 and 2^20. Dotted, for other data: trained GPTs "
-            "(Morris 2025), an entry of the hand-coding challenge with 90 % of its facts right (2026), models trained "
-            "on facts (Allen-Zhu 2024).",
+            said + "What bears none of the noises tried stands at the left edge. Dashed: what no network holds that "
+            "survives every change by that share, with weights 0 or between 2^-40 and 2^20. Dotted, for other data: "
+            "trained GPTs (Morris 2025), an entry of the hand-coding challenge with 90 % of its facts right (2026), "
+            "models trained on facts (Allen-Zhu 2024).",
             log="xy",
             levels=ANCHORS,
-        )
+        ),
+        figure(
+            "Bits per parameter against tolerated noise, from 10^-4 to 1",
+            [
+                *_traces(rows, 1e-4),
+                line("rate", fine, rate, "grey", dash="dash", markers=False),
+                line("Gardner", fine, linear, "gold", dash="dot", markers=False),
+            ],
+            ("relative noise on every weight", "label bits per parameter"),
+            said
+            + "Dashed, rate: what no network of normal weights holds under random noise. Dotted, Gardner: the most "
+            "that many weights hold whose labels are signs of weighted sums of fixed random features, one in a hundred "
+            "bits wrong; it does not bind features that are trained.",
+            log="xy",
+        ),
     ]
 
 
 def tables(results: Results) -> list[Table]:
-    shown: Results = {key: lambda row, key=key: amount(row.get(key), 2) for key in ("noise", "proved")}
+    shown: Results = {key: lambda row, key=key: amount(row.get(key), 2) for key in ("noise", "proved", "rate")}
     shown |= {"density": _density, "right": lambda row: f"{row['recall']:.4%}"}
-    head = "network: name; parameters; neurons; bits per parameter: density; right; noise; proved"
+    head = "network: name; parameters; neurons; bits per parameter: density; right; noise; rate there: rate; proved"
     return [table("What they hold", _rows(results), head, **shown)]
 
 
@@ -212,7 +261,8 @@ def limits(results: Results) -> str:
     words = f" Refused: {', '.join(refused)}." if refused else ""
     return (
         "One kind of data and one seed of it, tokens with about as many facts each; for others facts in the embedding "
-        "have no answer yet. Noise is asked of some sequences only. Trained models had a minute each, "
-        "search of the learning rate included. Anchors are "
+        "have no answer yet. The rate of a network is estimated from its own weights, where the theorem has means over "
+        "all labellings; Gardner's curve is for many weights and features ±1. Noise is asked of some sequences only. "
+        "Trained models had a minute each, search of the learning rate included. Anchors are "
         f"others' figures, for other data.{words}"
     )

@@ -199,11 +199,11 @@ def load(folder: Path, device: str = "cpu", kernel: str = "sdpa") -> Any:
 
 
 @torch.no_grad()
-def goes_on(model: Any, tokenizer: Any, prompts: Sequence[str], tokens: int = 16) -> list[str]:
+def goes_on(model: Any, tokenizer: Any, prompts: Sequence[str], tokens: int = 16, at_once: int = 64) -> list[str]:
     """How a model goes on from prompts by `generate`, up to the end token; in batches padded on the left."""
     found: list[str] = []
-    for first in range(0, len(prompts), 64):
-        given = tokenizer(prompts[first : first + 64], return_tensors="pt", padding=True, padding_side="left")
+    for first in range(0, len(prompts), at_once):
+        given = tokenizer(prompts[first : first + at_once], return_tensors="pt", padding=True, padding_side="left")
         given = given.to(model.device)
         said = model.generate(**given, max_new_tokens=tokens, do_sample=False, pad_token_id=END)
         rows = said[:, given["input_ids"].shape[1] :].tolist()

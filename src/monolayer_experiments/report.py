@@ -22,7 +22,7 @@ from monolayer_experiments.experiment import Experiment, Figure, Table
 from monolayer_experiments.look import amount, raised
 from monolayer_experiments.results import REPORT, ExperimentRecord, read_all
 
-MAIN_FIGURE = {"depth": 2, "uniform": 1}
+MAIN_FIGURE = {"depth": 2, "frontier": 1, "uniform": 1}
 """Number of the figure that stands for an experiment, if it is not the first."""
 QUICK_NOTICE = (
     "Quick setting: small data, mostly one seed, short clocks. Differences that chance alone could make are not put "

@@ -1,15 +1,16 @@
 """Whether neurons leave each other alone: where one fires, those of other tokens are silent.
 
 Neuron `j` is wanted at states û within the half-angle ψ_j of its key, and no longer than ℓ_j; there its input is
-between `low` T and `high` T (`HostFormat`). Neuron `i` is silent where ⟨k_i, û⟩ ≤ s_i. They leave each other alone if
-the angle between their keys is at least ψ_j + arccos(s_i/ℓ_j). Where it is less, both must write the same row, and
+between `narrow` T and `high` T (`HostFormat`). Neuron `i` is silent where ⟨k_i, û⟩ ≤ s_i. They leave each other alone
+if the angle between their keys is at least ψ_j + arccos(s_i/ℓ_j). Where it is less, both must write the same row, and
 stand in the same block or have, to within rounding, the same key: a neuron of an earlier block that half fires would
-hide the state from the later ones.
+hide the state from the later ones. Rounding enters as in Lemmas A1 to A3 of docs/attach.md, so that what passes here is
+proved afterwards.
 
-In different blocks, and in short formats, it is enough that the one is silent at the state of the other itself, with
-some room for rounding: this is asked for when facts are attached, though no proof covers the whole of the cap then. In
-short formats neurons of one block may even be awake together, if the input of the other is no more than T/4: lengths
-that are rounded up raise both inputs alike. Whether the answer comes back is asked afterwards.
+In short formats it is enough that the one is silent at the state of the other itself, with some room for rounding: no
+proof covers the whole of the cap then. Neurons of one block may there even be awake together, if the input of the other
+is no more than T/4: lengths that are rounded up raise both inputs alike. Whether the answer comes back is asked
+afterwards.
 """
 
 from __future__ import annotations
@@ -21,17 +22,21 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Floats, Ints
-from monolayer.attaching.neurons import Neurons, Steepness
+from monolayer.attaching.neurons import Neurons, Steepness, least_radius
 from monolayer.data.distinct import equal_rows
 from monolayer.errors import PrecisionError
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.formats import SUM_UNIT
 from monolayer.huggingface.host import Host
+from monolayer.huggingface.hosts import IDENTITY
+from monolayer.table import plural
 
 PAIRS_AT_ONCE = 1 << 24
 """Cosines held at a time."""
 NORM_ERROR = {False: 2.0**-5, True: 2.0**-3}
 """How far the written direction is from what later norms return, at most: less in float32 than in a short format."""
+NAMED_PAIRS = 5
+"""Pairs of rows that an error names; the rest it counts."""
 SAME_KEY = 2.0**-20
 """Keys are the same, to within rounding, if this is more than 1 − cos."""
 
@@ -46,7 +51,7 @@ class Around(NamedTuple):
 class FiringCaps(NamedTuple):
     """Keys `(N, D)` of length 1; ψ and ℓ of the caps where neurons are `wanted`, and of the states themselves, `own`;
     by neuron `(N,)`: s, up to which it is `silent`, and the height up to which its input is at most T/4, `hardly`.
-    `short`: whether the format is."""
+    `short`: whether the format is. `radius`: ρ; `least_radius`: the smallest that `attach` takes."""
 
     keys: Floats
     wanted: Around
@@ -54,6 +59,8 @@ class FiringCaps(NamedTuple):
     silent: Floats
     hardly: Floats
     short: bool
+    radius: float
+    least_radius: float
 
     def needed(self, around: Around, heights: Floats, i: Ints, j: Ints) -> Floats:
         """By pair: the angle between keys from which on ⟨k, û⟩ of each is at most its height around the other."""
@@ -86,24 +93,34 @@ def firing_caps(neurons: Neurons, steep: Steepness, host: Host) -> FiringCaps:
     D, T, fmt = host.width, steep.response, host.format
     length = np.sqrt((neurons.W_1 * neurons.W_1).sum(axis=1))
     alpha = length * np.sqrt(D)
-    rounding = 2.0 * (D + 20) * SUM_UNIT
-    longest = np.full(len(alpha), 1.0 + rounding + (fmt.unit if fmt.short else 0.0))
+    eta = (D + 20) * SUM_UNIT + (fmt.unit if fmt.short else 0.0)
+    # Lemma A1: γ_{D+2} is below 1.01 (D + 2)u for every width below 100,000.
+    err = 1.01 * (D + 2) * SUM_UNIT * (alpha * (1.0 + max(eta, fmt.beyond)) + np.abs(neurons.b_1))
+    longest = np.full(len(alpha), 1.0 + eta)
     if fmt.short:
         longest = np.minimum(longest, (fmt.high * T - neurons.b_1) / alpha / (1.0 - fmt.turn))
     turned = np.arccos(max(-1.0, 1.0 - fmt.turn))
-    half = np.minimum(_angle((fmt.low * T - neurons.b_1) / alpha / longest - rounding), turned)
-    wanted = Around(half, longest)
-    own = Around(_angle((0.9375 * T - neurons.b_1) / alpha / longest - rounding), longest)
-    if fmt.short:
-        # States turn by less than `turn`, and in D dimensions hardly ever towards another key; the least of those that
-        # were seen has the input T, and lengths are rounded up by another T/4 or so.
-        own = Around(half / 8.0, (1.25 * T - neurons.b_1) / alpha)
-    silent, hardly = ((height - neurons.b_1) / alpha - rounding for height in (-host.silence, T / 4.0))
-    return FiringCaps(neurons.W_1 / length[:, None], wanted, own, silent, hardly, fmt.short)
+    level = np.maximum(fmt.narrow * T, err + max(T / 8.0, IDENTITY[host.activation]))
+    wanted = Around(np.minimum(_angle((level - neurons.b_1) / alpha / longest), turned), longest)
+    # States turn by less than `turn`, and in D dimensions hardly ever towards another key; the least of those that were
+    # seen has the input T, and lengths are rounded up by another T/4 or so.
+    own = Around(wanted.half / 8.0, (1.25 * T - neurons.b_1) / alpha)
+    silent, hardly = ((height - neurons.b_1 - err) / alpha for height in (-host.silence, T / 4.0))
+    keys, radii = neurons.W_1 / length[:, None], (steep.radius, least_radius(host))
+    return FiringCaps(keys, wanted, own, silent, hardly, fmt.short, *radii)
+
+
+class NearPairs(NamedTuple):
+    """Pairs of neurons `(P,)` that do not leave each other alone: 1 − cos of their keys is `far`, not `needed`."""
+
+    one: Ints
+    two: Ints
+    far: Floats
+    needed: Floats
 
 
 def check_apart(caps: FiringCaps, duties: Duties, name: Callable[[int], str | None], first: int = 0) -> None:
-    """Raise a `PrecisionError` that names two rows whose states the host does not tell apart well enough.
+    """Raise a `PrecisionError` that names rows whose states the host does not tell apart well enough.
 
     `name`: the text of a token. `first`: the first new neuron; pairs of older ones are known to be apart.
     """
@@ -113,42 +130,55 @@ def check_apart(caps: FiringCaps, duties: Duties, name: Callable[[int], str | No
     # Float32 products of unit vectors are off by at most D u: what may be near is looked at again below.
     widest = caps.wanted.half.max() + float(_angle(caps.silent.min() / caps.wanted.longest.max()))
     near = float(np.cos(min(np.pi, widest))) - 2.0 * caps.keys.shape[1] * SUM_UNIT
-    step = max(1, PAIRS_AT_ONCE // len(keys))
+    step, found = max(1, PAIRS_AT_ONCE // len(keys)), []
     for start in range(first, len(keys), step):
         stop = min(start + step, len(keys))
         cosines = keys[start:stop] @ keys[:stop].T
         two, one = np.nonzero(cosines.numpy() > near)
         two += start
-        pair = one < two
-        _check_pairs(caps, duties, name, one[pair], two[pair])
+        # Neurons of one block that write the same row may fire together.
+        beside = (duties.block[one] == duties.block[two]) & (duties.tokens[one] == duties.tokens[two])
+        pair = (one < two) & ~beside
+        found.append(_near_pairs(caps, duties, one[pair], two[pair]))
+    if any(len(part.one) for part in found):
+        near_pairs = NearPairs(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+        raise _refused(near_pairs, caps, duties, name)
 
 
-def _check_pairs(caps: FiringCaps, duties: Duties, name: Callable[[int], str | None], one: Ints, two: Ints) -> None:
-    """Raise a `PrecisionError` for the first pair of neurons `one`, `two` `(P,)` that do not leave each other alone."""
-    tokens, rows, block = duties
+def _near_pairs(caps: FiringCaps, duties: Duties, one: Ints, two: Ints) -> NearPairs:
+    """Those pairs of neurons `one`, `two` `(P,)` that do not leave each other alone."""
     gap = caps.keys[one] - caps.keys[two]
     far = 0.5 * (gap * gap).sum(axis=1)  # 1 − cos, without cancellation
-    angle = _angle(1.0 - far)
-    apart = angle >= caps.needed(caps.wanted, caps.silent, one, two)
-    apart_there = angle >= caps.needed(caps.own, caps.silent, one, two)
-    same, beside = tokens[one] == tokens[two], block[one] == block[two]
-    good = apart | (same & (beside | (far <= SAME_KEY) | apart_there))
+    angle = _angle(1.0 - far) * (1.0 - 2.0**-19)
+    same_key, beside = far <= SAME_KEY, duties.block[one] == duties.block[two]
+    needed = caps.needed(caps.wanted, caps.silent, one, two)
     if caps.short:
-        good |= apart_there | (beside & (angle >= caps.needed(caps.own, caps.hardly, one, two)))
-    bad = np.flatnonzero(~good)
-    if len(bad) == 0:
-        return
-    pair = bad[:1]
-    i, j = int(one[pair][0]), int(two[pair][0])
-    around = caps.own if caps.short else caps.wanted
-    needed = float(
-        caps.needed(around, caps.hardly if caps.short and beside[pair][0] else caps.silent, one[pair], two[pair])[0]
-    )
-    what = f"{name(int(tokens[i]))!r} and {name(int(tokens[j]))!r}"
-    raise PrecisionError(
-        f"rows {rows[i]} and {rows[j]} go on with {what} at states that the host hardly tells apart: 1 − cos is "
-        f"{far[pair][0]:.3g}, and must be {1.0 - np.cos(needed):.3g}. Take one of them out, reword it, or choose a "
-        "smaller radius="
+        there = caps.needed(caps.own, caps.silent, one, two)
+        needed = np.minimum(needed, np.where(beside, caps.needed(caps.own, caps.hardly, one, two), there))
+    bad = np.flatnonzero((angle < needed) & ~(same_key & (duties.tokens[one] == duties.tokens[two])))
+    return NearPairs(one[bad], two[bad], far[bad], 1.0 - np.cos(needed[bad]))
+
+
+def _refused(near: NearPairs, caps: FiringCaps, duties: Duties, name: Callable[[int], str | None]) -> PrecisionError:
+    """The error that names the nearest pair of rows, and those to take out so that no such pair is left."""
+    out: dict[int, int] = {}
+    for one, two in zip(duties.rows[near.one].tolist(), duties.rows[near.two].tolist(), strict=True):
+        if one not in out and two not in out:
+            out[two] = one
+    which = int(np.argmin(near.far - near.needed))
+    i, j = int(near.one[which]), int(near.two[which])
+    what = f"{name(int(duties.tokens[i]))!r} and {name(int(duties.tokens[j]))!r}"
+    pairs = [f"{one} and {two}" for two, one in out.items()]
+    more = f"; in all, {plural(len(pairs), 'row')} are too near to others: {', '.join(pairs[:NAMED_PAIRS])}"
+    more += ", …" if len(pairs) > NAMED_PAIRS else ""
+    way_out = "Remove one of them, or reword it"
+    if caps.radius > caps.least_radius:
+        way_out += f", or choose a smaller radius=: this one is {caps.radius:.3g}, the least {caps.least_radius:.3g}"
+    return PrecisionError(
+        f"rows {duties.rows[i]} and {duties.rows[j]} continue with {what} at states that the host barely tells apart: "
+        f"1 − cos is {near.far[which]:.3g}, and must be {near.needed[which]:.3g}{more if len(pairs) > 1 else ''}. "
+        f"{way_out}",
+        rows=tuple(sorted(out)),
     )
 
 

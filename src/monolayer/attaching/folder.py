@@ -22,8 +22,9 @@ from monolayer.attaching.neurons import Neurons, Steepness, steepness
 from monolayer.attaching.running import Running
 from monolayer.data import Sequences
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, FolderKind, new_folder
+from monolayer.data.readers import prompts_of
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.host import COPIED, TOKENIZER, Host, host_of
+from monolayer.huggingface.host import COPIED, Host, host_of
 from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, HOST_WEIGHTS, Manifest, is_attached
 from monolayer.huggingface.settings import generation_words, unusual_generation
@@ -127,7 +128,7 @@ class Attached:
 
     def encode(self, X: object) -> Sequences:
         """Prompts as data; one that cannot be answered is an error."""
-        data = Sequences.of(X, per="answer").only_prompts()
+        data = prompts_of(X)
         refused = self.unanswerable(data)
         if refused:
             raise DataError(f"row {min(refused)}: {refused[min(refused)]}")
@@ -157,7 +158,7 @@ class Attached:
         return np.array([fact is not None for fact in self._prompts(data).facts], dtype=bool)
 
     def _prompts(self, data: Sequences) -> Prompts:
-        return Prompts(self.host, self.manifest, self.source.content[TOKENIZER], data)
+        return Prompts(self.host, self.manifest, self.source.content, data)
 
     @property
     def config(self) -> dict[str, object]:

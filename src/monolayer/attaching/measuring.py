@@ -47,7 +47,8 @@ def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Pr
     """The same with what was measured, once every answer came back; `PrecisionError` names those that did not."""
     found = ask(made, running, facts, made.manifest.starts(), report)
     if found.misses:
-        raise PrecisionError(_missed(made, found.misses, len(facts)))
+        rows = tuple(sorted({miss.row for miss in found.misses}))
+        raise PrecisionError(_missed(made, found.misses, rows, len(facts)), rows=rows)
     stored = [replace(fact, moved=float(lost)) for fact, lost in zip(made.manifest.facts, found.moved[0], strict=True)]
     measured: dict[str, object] = {
         "kernels": list(KERNELS),
@@ -66,12 +67,11 @@ def _versions() -> dict[str, str]:
     return {"torch": torch.__version__, "transformers": transformers.__version__}
 
 
-def _missed(made: Attached, misses: list[Miss], facts: int) -> str:
-    rows = sorted({miss.row for miss in misses})
+def _missed(made: Attached, misses: list[Miss], rows: tuple[int, ...], facts: int) -> str:
     named = "; ".join(_miss_in_words(made, miss) for miss in misses[:MOST_NAMED_ROWS])
     return (
-        f"{len(rows):,} of {plural(facts, 'fact')} did not come back in {made.host.dtype}: "
-        f"{named}. Nothing was written. Take these rows out, or choose a wider radius="
+        f"{len(rows):,} of {plural(facts, 'fact')} were not returned in {made.host.dtype}: "
+        f"{named}. Nothing was written. Remove these rows, or choose a wider radius="
     )
 
 
@@ -95,7 +95,7 @@ class Measurement:
 
     def __str__(self) -> str:
         found = (
-            "every token of every answer came back" if not self.wrong else f"{self.wrong:,} tokens did not come back"
+            "every token of every answer was returned" if not self.wrong else f"{self.wrong:,} tokens were not returned"
         )
         kernels = " and ".join(KERNELS)
         said = (

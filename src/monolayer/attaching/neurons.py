@@ -58,16 +58,21 @@ class Steepness:
         return self.response / self.radius
 
 
-def steepness(host: Host, radius: float | None = None) -> Steepness:
-    """ρ and T for a host.
+def least_radius(host: Host) -> float:
+    """The smallest ρ that a host takes.
 
-    A sum of `D` products and a bias, each at most α in size, is off by at most `2(D + 2)u α`; this is a third of T
-    where `ρ ≥ 6(D + 2)u`. In float16, where α is limited, T must still be 14 at least, and more than S.
+    A sum of `D` products and a bias, all together at most (2 + 2^−4)α in size, is off by at most 2.1(D + 2)u α. Where ρ
+    is 4(D + 2)u, that is 0.53 T: an input of 0.66 T is then still T/8 or more (Lemma A3). In float16, where α is
+    limited, T must be 14 at least, and more than S.
     """
-    least = 6.0 * (host.width + 2) * SUM_UNIT
-    if host.dtype == "float16":
-        least = max(least, max(14.0, 1.25 * host.silence) / STEEPEST)
-    usual = max(STILL[host.dtype], least)
+    least = 4.0 * (host.width + 2) * SUM_UNIT
+    return max(least, max(14.0, 1.25 * host.silence) / STEEPEST) if host.dtype == "float16" else least
+
+
+def steepness(host: Host, radius: float | None = None) -> Steepness:
+    """ρ and T for a host; by default ρ is so large that rounding takes a third of T: 6(D + 2)u or more."""
+    least = least_radius(host)
+    usual = max(STILL[host.dtype], least, 6.0 * (host.width + 2) * SUM_UNIT)
     if host.format.short:
         usual = max(usual, ROUNDING_STEPS * host.format.unit / np.sqrt(host.width))
     chosen = float(usual) if radius is None else radius

@@ -113,7 +113,7 @@ class DataComparison:
         `read`: row numbers of `names`, or real numbers if `names` is None.
         """
         if len(read) != len(given):
-            return min(len(read), len(given) - 1)
+            raise fault(f"{len(given)} values were given where {len(read)} were read")
         if names is None and isinstance(given, np.ndarray) and not _large(given):
             wrong = (given.reshape(len(read), -1) != read.reshape(len(read), -1)).any(axis=1)
         elif names is None:
@@ -340,4 +340,4 @@ def _flat(rows: Any, sizes: Any) -> Any:
 
 def fault(words: str) -> DataError:
     """The error to raise if data were not read as they were given."""
-    return DataError(f"{words}: the reader is at fault, so nothing is proved. Please report it with the data")
+    return DataError(f"{words}: this is a bug in the reader, so nothing is proved. Please report it with the data")

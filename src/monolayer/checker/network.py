@@ -43,7 +43,7 @@ class Stored:
     memory: Array | None = None
     """Fingerprints of known points `(M,)`, if the model keeps any."""
     certificate: bytes | OSError = field(default_factory=FileNotFoundError)
-    """The bytes of the certificate beside the model, or the error of reading them."""
+    """The bytes of the certificate next to the model, or the error of reading them."""
 
     def __getitem__(self, name: str) -> Array:
         return self.tensors[name]

@@ -35,6 +35,8 @@ class HostFormat:
     tiny: float
     """The spacing of the numbers next to 0."""
     low: float
+    narrow: float
+    """Where another key is near, claims are made for inputs from `narrow` T on only."""
     high: float
     turn: float
     state: float
@@ -72,6 +74,7 @@ FORMATS = {
         3.4e38,
         2.0**-149,
         low=0.5,
+        narrow=0.875,
         high=np.inf,
         turn=2.0,
         state=2.0**16,
@@ -84,6 +87,7 @@ FORMATS = {
         3.38e38,
         2.0**-133,
         low=0.25,
+        narrow=0.25,
         high=2,
         turn=2.0**-13,
         state=2.0**16,
@@ -91,7 +95,17 @@ FORMATS = {
         beyond=2.0**-4,
     ),
     "float16": HostFormat(
-        "float16", 11, 65504.0, 2.0**-24, low=0.5, high=2, turn=2.0**-16, state=2.0**9, coordinate=2.0**13, beyond=0.0
+        "float16",
+        11,
+        65504.0,
+        2.0**-24,
+        low=0.5,
+        narrow=0.5,
+        high=2,
+        turn=2.0**-16,
+        state=2.0**9,
+        coordinate=2.0**13,
+        beyond=0.0,
     ),
 }
 """States turn by 1 − cos ≤ 4·10⁻⁵ between kernels in bfloat16 (measured, 8 layers of width 512), a third of `turn`,

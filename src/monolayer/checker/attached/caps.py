@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -53,9 +53,13 @@ class Caps:
         return float(np.max(1.0 - self.silent, initial=0.0))
 
     @property
-    def reach(self) -> float:
-        """In float32, every neuron is wanted where 1 − ⟨k, û⟩ is at most this."""
-        return float(np.min(1.0 - self.wanted, initial=np.inf))
+    def narrow(self) -> Bools:
+        """Which neurons `(N,)` have a narrow cap, because others are near."""
+        return self.level > _wide_level(self.fmt, self.response, self.err, self.floor)
+
+    def reach(self, which: Bools) -> float:
+        """In float32, these neurons `(N,)` are wanted where 1 − ⟨k, û⟩ is at most this."""
+        return float(np.min(1.0 - self.wanted[which], initial=np.inf))
 
     @property
     def half(self) -> float:
@@ -67,10 +71,22 @@ class Caps:
         """The half-angles ψ `(N,)` of the caps."""
         return np.minimum(_arccos(self.wanted / self.longest), float(np.arccos(max(-1.0, 1.0 - self.fmt.turn))))
 
+    def narrowed(self, which: Bools) -> Caps:
+        """The same with narrow caps for some neurons `(N,)`; caps that would be next to empty stay as they are."""
+        level = np.maximum(self.level, self.fmt.narrow * self.response)
+        which = which & (self.alpha * (1.0 + self.length) + self.bias >= 1.0625 * level)
+        level = np.where(which, level, self.level)
+        return replace(self, level=level, wanted=(level - self.bias) / self.alpha)
+
 
 def _arccos(cosines: Floats) -> Floats:
     found: Floats = np.arccos(np.clip(cosines, -1.0, 1.0))
     return found
+
+
+def _wide_level(fmt: HostFormat, T: float, err: Floats, floor: float) -> Floats:
+    """The level e `(N,)` of wide caps (A3)."""
+    return np.maximum(fmt.low * T, err + floor)
 
 
 def caps_of(found: AttachedFolder) -> Caps:
@@ -87,7 +103,7 @@ def caps_of(found: AttachedFolder) -> Caps:
         raise UnhandledError("a neuron reads with weights so large that its input may not be finite")
     T = found.host.response(found.manifest.radius)
     floor = max(T / 8.0, IDENTITY[found.host.activation])
-    level = np.maximum(fmt.low * T, err + floor)
+    level = _wide_level(fmt, T, err, floor)
     wanted, silent = (level - bias) / alpha, (-found.host.silence - bias - err) / alpha
     wide = np.flatnonzero(np.minimum(wanted, silent) <= 0.0)
     if len(wide):
@@ -108,6 +124,14 @@ def caps_of(found: AttachedFolder) -> Caps:
     most = (1.01 + 4.0 * fmt.unit) * np.maximum(1.0, alpha * anywhere + bias + err)
     keys = found.reads / length[:, None]
     return Caps(keys, alpha, bias, err, wanted, level, longest, silent, most, T, floor, eta, anywhere, fmt)
+
+
+def caps_and_neighbours(found: AttachedFolder) -> tuple[Caps, Near]:
+    """The caps of all neurons, narrow for those that another would spoil on the wide one, and who is near whom."""
+    caps = caps_of(found)
+    near = near_pairs(found, caps)
+    narrower = caps.narrowed(near.spoilt)
+    return (caps, near) if (narrower.level == caps.level).all() else (narrower, near_pairs(found, narrower))
 
 
 @dataclass(frozen=True, eq=False)

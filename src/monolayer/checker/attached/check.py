@@ -14,7 +14,7 @@ import numpy as np
 
 from monolayer.arrays import Ints
 from monolayer.checker.attached.answers import Said, judge_answers
-from monolayer.checker.attached.caps import Caps, Near, caps_of, near_pairs
+from monolayer.checker.attached.caps import Caps, Near, caps_and_neighbours
 from monolayer.checker.attached.files import AttachedFolder, differs_from, read_attached
 from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
 from monolayer.checker.labelled import data_digest
@@ -37,6 +37,7 @@ CLAIM = (
     "of the key k of one of the {places} of answers{input}, the logit of that token is the largest"
 )
 NEAR_KEY = "at every û within 1 − ⟨k, û⟩ ≤ {reach}"
+NARROW = " ({reach} for {count} that others are near to)"
 NEAR_SHORT = "at every û within 1 − cos ≤ {turn}"
 INPUT_SHORT = ", at which the input of its neuron lies between {low} and {high}"
 SHORT = "the host is untouched, logits elsewhere are its own, and facts answer near their keys"
@@ -86,8 +87,7 @@ def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: 
     if odd is not None:
         return replace(question, verdict="refuted", reason=odd)
     _check_copies(found)
-    caps = caps_of(found)
-    near = near_pairs(found, caps)
+    caps, near = caps_and_neighbours(found)
     facts = cut_facts(found.opened.content[TOKENIZER], data, found.manifest.end)
     most = max((token for fact in facts for token in fact.answer), default=0)
     if most >= found.host.vocabulary:
@@ -103,18 +103,21 @@ def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: 
     decided = question.decided(int(said.wrong.sum()), unsure, findings, REASONS)
     changed = found.rewritten()
     if decided and changed is not None:
-        why = f"{changed} was changed after every fact was asked: what was measured then is about other weights"
+        why = f"{changed} was changed after every fact was tested: the measurements are about other weights"
         return replace(decided, verdict="undecided", reason=why)
     return _only(found, facts, decided) if only and decided else decided
 
 
 def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
     fmt, T = caps.fmt, caps.response
-    near, inputs = NEAR_KEY.format(reach=_below(caps.reach)), ""
+    narrow = caps.narrow
+    near, inputs = NEAR_KEY.format(reach=_below(caps.reach(narrow if narrow.all() else ~narrow))), ""
+    if narrow.any() and not narrow.all():
+        near += NARROW.format(reach=_below(caps.reach(narrow)), count=plural(int(narrow.sum()), "neuron"))
     if fmt.short:
         near = NEAR_SHORT.format(turn=_below(fmt.turn))
-        low = float(np.max(caps.level, initial=0.0))
-        inputs = INPUT_SHORT.format(low=_above(low), high=_below(fmt.high * T))
+        low = float(np.max(caps.level, initial=0.0))  # the levels themselves are what is proved about: exact
+        inputs = INPUT_SHORT.format(low=_above(low, exact=True), high=_below(fmt.high * T, exact=True))
     tensors, places = plural(len(found.manifest.tensors), "tensor"), plural(points, "token")
     parts = {"tensors": tensors, "places": places, "near": near, "input": inputs}
     claim = CLAIM.format(dtype=fmt.name, radius=_above(caps.radius), **parts)
@@ -172,7 +175,7 @@ def _findings(
             row, place = int(asked.row[point]), int(asked.place[point])
             wanted, got = (name(int(each)) for each in (asked.token[point], said.got[point]))
             other = near.by.get(int(asked.neuron[point]))
-            why = "the stored weights say so" if kind == "wrong" else DOUBT
+            why = "according to the stored weights" if kind == "wrong" else DOUBT
             why += "" if other is None else f" (neuron {other})"
             yield Finding("wrong" if kind == "wrong" else "unsure", row, place, data.texts(row)[0], wanted, got, why)
     for row, why in list(unknown.items())[:MOST_FINDINGS]:
@@ -180,15 +183,15 @@ def _findings(
         yield Finding("unsure", row, None, prompt, answer, None, why)
 
 
-def _above(bound: float) -> str:
-    """Three digits of a bound from above, rounded up, its own rounding in binary64 included."""
-    bound += 2.0**-50 * max(1.0, abs(bound))
+def _above(bound: float, *, exact: bool = False) -> str:
+    """Three digits of a bound from above, rounded up, its own rounding in binary64 included unless it is `exact`."""
+    bound += 0.0 if exact else 2.0**-50 * max(1.0, abs(bound))
     return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal_from_float(bound)):.3g}"
 
 
-def _below(bound: float) -> str:
-    """Three digits of a bound from below, rounded down, its own rounding in binary64 included."""
-    bound -= 2.0**-50 * max(1.0, abs(bound))
+def _below(bound: float, *, exact: bool = False) -> str:
+    """Three digits of a bound from below, rounded down, its own rounding in binary64 included unless it is `exact`."""
+    bound -= 0.0 if exact else 2.0**-50 * max(1.0, abs(bound))
     return f"{float(Context(prec=3, rounding=ROUND_FLOOR).create_decimal_from_float(bound)):.3g}"
 
 
@@ -198,13 +201,13 @@ def measured(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
     if not moved:
         return ("that the host's states at the prompts lie within reach of their keys was not measured",)
     by, rest = manifest.measured, len(manifest.facts) - len(moved)
-    left = () if rest == 0 else (f"{plural(rest, 'fact')} came back by a record and were not measured again",)
+    left = () if rest == 0 else (f"{plural(rest, 'fact')} were restored from a record and not measured again",)
     where = (
         f"{by.get('arithmetic')} on {by.get('device')}, torch {by.get('torch')}, transformers {by.get('transformers')}"
     )
     enough = f"and {_below(caps.half)} is enough for the proof"
     if max(moved) > caps.half:
-        enough = f"which is more than the {_below(caps.half)} that the proof covers, though every answer came back"
+        enough = f"which is more than the {_below(caps.half)} that the proof covers, though every answer was returned"
     said = (
         f"when facts were attached, the host's states at their places were within {_above(max(moved))} of their keys, "
         f"{enough}: with eager and sdpa attention, padded on the left ({where})"

@@ -14,7 +14,7 @@ import numpy as np
 
 from monolayer.arrays import Ints
 from monolayer.checker.attached.answers import judge_answers
-from monolayer.checker.attached.caps import Caps, Near, caps_of, fires_for_sure, near_pairs
+from monolayer.checker.attached.caps import Caps, Near, caps_and_neighbours, fires_for_sure
 from monolayer.checker.attached.check import OTHER, assumed, measured
 from monolayer.checker.attached.files import AttachedFolder, read_attached
 from monolayer.checker.locating.location import TOKENS_SHOWN_BEFORE, Fact, KeyBall, Location, Slice
@@ -43,8 +43,7 @@ def locate_attached(folder: Path, data: Sequences) -> Location:
     changed = found.changed()
     if changed is not None:
         raise UnhandledError(changed)
-    caps = caps_of(found)
-    near = near_pairs(found, caps)
+    caps, near = caps_and_neighbours(found)
     rows = _given(found, data) if len(data.labelled_places) else _stored(found, caps, near, data)
     neurons = np.array([row.first + k for row in rows for k in range(len(row.ids.answer))], dtype=np.int64)
     tokens = np.array([token for row in rows for token in row.ids.answer], dtype=np.int64)
@@ -142,7 +141,7 @@ def _read_slices(found: AttachedFolder, neuron: int) -> tuple[Slice, ...]:
 
 def _near(caps: Caps) -> str:
     if not caps.fmt.short:
-        return f"within {caps.reach:.3g}"
+        return f"within {caps.reach(np.ones_like(caps.narrow)):.3g}"
     low, high = float(caps.level.max(initial=0.0)), caps.fmt.high * caps.response
     return f"where the input of a neuron lies between {low:.3g} and {high:.3g}, within 1 − cos = {caps.fmt.turn:.3g}"
 

@@ -1,0 +1,328 @@
+"""Facts on given keys: gated networks that map a key to the value of its fact, built in five ways.
+
+    keys      F unit vectors of R^d, the rows of a table; the answer to key i is row `answer[i]` of the same table
+    network   x ↦ W ((L x) ∘ (R x)), `L`, `R` `(m, d)`, `W` `(d, m)`: 3dm numbers
+    answers   the row of the table with the largest product with what the network returns
+
+The setting and the first three constructions are those of hebbian-mlps (2607.10034), written again here: `hebbian`
+correlates random features with values; `whitened` is ridge regression of the values on random features; `fitted`
+chooses `L` and `R` by two least squares problems and then does the same. `margin` takes gates as they are and solves
+one convex problem for `W`: softmax cross-entropy over all values, which separates if anything linear in the features
+does. `trained` is gradient descent on all three matrices.
+
+A batch holds B networks side by side, one per draw of the data; narrower ones than the widest have neurons of zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+SPIKE = 1.5
+"""How much longer the first direction is made before anisotropic keys are normalized again, as hebbian-mlps has it."""
+RIDGE = 1e-6
+"""Ridge of `whitened` and `fitted`, as hebbian-mlps has it."""
+FITTING_STEPS = (128, 1024)
+"""Fewest and most steps of conjugate gradients per matrix of `fitted`; 2m between them."""
+FITTED_LOOSELY = 8192
+"""Above so many numbers per gate, `fitted` ends at a residual of 1e-5 in place of 1e-10, as hebbian-mlps has it."""
+SHARPNESS = 32.0
+"""What `margin` begins with: the readout of the start, scaled until own scores are this in the mean."""
+RANK_CUT = 1e-6
+"""Directions of the features whose singular value is below this share of the largest are left out: their squares are
+known to a rounding of 2^-53 of the largest only, and this is 80 times its root."""
+MARGIN_RATE = 3e-3 * SHARPNESS
+"""Learning rate of Adam for `margin`, on features of unit covariance."""
+LOOK = 25
+"""Steps of an iteration between two looks at what is right."""
+ROWS = 1024
+"""Keys that are certified at once."""
+
+
+class Facts(NamedTuple):
+    """B draws of F facts: `table` `(B, F, d)` of keys, which are the values too, and `answer` `(B, F)`."""
+
+    table: Tensor
+    answer: Tensor
+
+    def some(self, draws: list[int]) -> Facts:
+        return Facts(self.table[draws], self.answer[draws])
+
+    @property
+    def values(self) -> Tensor:
+        """The value of every fact `(B, F, d)`."""
+        return torch.gather(self.table, 1, self.answer[..., None].expand(self.table.shape))
+
+
+class Gated(NamedTuple):
+    """B networks: `left`, `right` `(B, m, d)`, `readout` `(B, d, m)`."""
+
+    left: Tensor
+    right: Tensor
+    readout: Tensor
+
+    def scores(self, table: Tensor) -> Tensor:
+        """Products of every answer with every value `(B, F, F)`."""
+        return features(table, self.left, self.right) @ self.readout.mT @ table.mT
+
+
+def draw(facts: int, dim: int, seeds: list[int], *, spiked: bool, device: str) -> Facts:
+    """Random unit keys, a random permutation of them as answers; `spiked`: longer along one direction than across."""
+    tables, answers = [], []
+    for seed in seeds:
+        random = torch.Generator().manual_seed(seed)
+        rows = functional.normalize(torch.randn(facts, dim, generator=random, dtype=torch.float64), dim=1)
+        answers.append(torch.randperm(facts, generator=random))
+        if spiked:
+            along = functional.normalize(torch.randn(dim, generator=random, dtype=torch.float64), dim=0)
+            rows = functional.normalize(rows + SPIKE * (rows @ along)[:, None] * along, dim=1)
+        tables.append(rows)
+    return Facts(torch.stack(tables).to(device), torch.stack(answers).to(device))
+
+
+def features(table: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """`(L x) ∘ (R x)` of every key `(B, F, m)`."""
+    return (table @ left.mT) * (table @ right.mT)
+
+
+def random_gates(dim: int, widths: list[int], seeds: list[int], device: torch.device) -> tuple[Tensor, Tensor]:
+    """`L` and `R` `(B, m, d)` of normal numbers; rows beyond the width of a network are 0."""
+    left, right = (torch.zeros(len(widths), max(widths), dim, dtype=torch.float64) for _ in range(2))
+    for one, (width, seed) in enumerate(zip(widths, seeds, strict=True)):
+        random = torch.Generator().manual_seed(10_000 + seed)
+        for side in (left, right):
+            side[one, :width] = torch.randn(width, dim, generator=random, dtype=torch.float64)
+    return left.to(device), right.to(device)
+
+
+# -- constructions of hebbian-mlps ---------------------------------------------------------------------------
+
+
+def hebbian(facts: Facts, widths: list[int], seeds: list[int]) -> Gated:
+    """Random features; the readout is the correlation of values and features."""
+    left, right = _scaled_gates(facts, widths, seeds)
+    shown = features(facts.table, left, right)
+    return Gated(left, right, facts.values.mT @ shown / shown.shape[1])
+
+
+def whitened(facts: Facts, widths: list[int], seeds: list[int]) -> Gated:
+    """Random features; the readout is ridge regression of the values on them."""
+    left, right = _scaled_gates(facts, widths, seeds)
+    return Gated(left, right, ridge(facts.values, features(facts.table, left, right)))
+
+
+def fitted(facts: Facts, widths: list[int], seeds: list[int]) -> Gated:
+    """`R`, then `L`, chosen so that scores under the Hebbian readout come near the identity; then ridge regression."""
+    left, right = random_gates(facts.table.shape[2], widths, seeds, facts.table.device)
+    readout = facts.values.mT @ features(facts.table, left, right) / facts.table.shape[1]
+    right = _fit_side(facts, left, readout, widths)
+    left = _fit_side(facts, right, readout, widths)
+    return Gated(left, right, ridge(facts.values, features(facts.table, left, right)))
+
+
+def _scaled_gates(facts: Facts, widths: list[int], seeds: list[int]) -> tuple[Tensor, Tensor]:
+    """Random gates whose features have the factor `1/√m` that the ridge is meant for."""
+    left, right = random_gates(facts.table.shape[2], widths, seeds, facts.table.device)
+    scale = torch.tensor(widths, dtype=left.dtype, device=left.device)[:, None, None] ** -0.5
+    return left * scale, right
+
+
+def ridge(values: Tensor, shown: Tensor) -> Tensor:
+    """The readout `(B, d, m)` that regresses values `(B, F, d)` on features `(B, F, m)`."""
+    count, width = shown.shape[1:]
+    if width > count:
+        gram = shown @ shown.mT + RIDGE * torch.eye(count, dtype=shown.dtype, device=shown.device)
+        weights: Tensor = torch.linalg.solve(gram, values)
+        return weights.mT @ shown
+    covariance = shown.mT @ shown / count + RIDGE * torch.eye(width, dtype=shown.dtype, device=shown.device)
+    readout: Tensor = torch.linalg.solve(covariance, shown.mT @ values / count)
+    return readout.mT
+
+
+def _fit_side(facts: Facts, other: Tensor, readout: Tensor, widths: list[int]) -> Tensor:
+    """One gate `A` `(B, m, d)` given the other: least squares of the scores `V W ((O x) ∘ (A x))` to the identity.
+
+    Conjugate gradients on the normal equations with the ridge, preconditioned by their diagonal.
+    """
+    keys, values = facts.table, facts.values
+    partner = other @ keys.mT  # (B, m, F)
+    inner = values.mT @ values @ readout  # (B, d, m)
+
+    def apply(gate: Tensor) -> Tensor:
+        shown = partner * (gate @ keys.mT)
+        return (partner * (inner.mT @ (readout @ shown))) @ keys + RIDGE * gate
+
+    diagonal = (readout * inner).sum(1)[..., None] * (partner**2 @ keys**2) + RIDGE
+    goal = (partner * (readout.mT @ values.mT)) @ keys
+    solution, residual = torch.zeros_like(goal), goal.clone()
+    scaled = residual / diagonal
+    direction, length = scaled.clone(), (residual * scaled).sum((1, 2), keepdim=True)
+    tight = 1e-5 if max(widths) * keys.shape[2] > FITTED_LOOSELY else 1e-10
+    enough = tight * torch.linalg.vector_norm(goal, dim=(1, 2))
+    few, many = FITTING_STEPS
+    for step in range(min(max(2 * max(widths), few), many)):
+        moved = apply(direction)
+        size = length / (direction * moved).sum((1, 2), keepdim=True).clamp_min(1e-300)
+        solution, residual = solution + size * direction, residual - size * moved
+        if step % LOOK == 0 and bool((torch.linalg.vector_norm(residual, dim=(1, 2)) <= enough).all()):
+            break
+        scaled = residual / diagonal
+        longer = (residual * scaled).sum((1, 2), keepdim=True)
+        direction, length = scaled + longer / length.clamp_min(1e-300) * direction, longer
+    return solution
+
+
+# -- ours ----------------------------------------------------------------------------------------------------
+
+
+def margin(facts: Facts, start: Gated, steps: int, *, settle: bool = False) -> Gated:
+    """The gates of `start` with a readout of largest margin, as far as `steps` of Adam come, in float32.
+
+    One convex problem per network: `Σ_i log Σ_j exp(score_ij − score_i,own)` over all readouts, on features of unit
+    covariance, begun at the readout of `start`. A network stops at its first readout that returns every fact, or, with
+    `settle`, goes on to the end for a wider margin.
+    """
+    shown = features(facts.table, start.left, start.right)
+    count = shown.shape[1]
+    sizes, axes = torch.linalg.eigh(shown.mT @ shown)
+    kept = sizes > RANK_CUT**2 * sizes[:, -1:]
+    whiten = axes * (kept * math.sqrt(count) / sizes.clamp_min(1e-300).sqrt())[:, None, :]  # (B, m, m)
+    begun = (start.readout @ axes * (kept * sizes.clamp_min(0.0).sqrt() / math.sqrt(count))[:, None, :]).mT
+    inputs, table = (shown @ whiten).float(), facts.table.float()
+    own = (inputs @ begun.float() * facts.values.float()).sum(-1).mean(1).abs().clamp_min(1e-6)
+    weight = (SHARPNESS * begun.float() / own[:, None, None]).contiguous()
+    found = weight.clone()
+    done = torch.zeros(len(table), dtype=torch.bool, device=table.device)
+    adam = Adam(weight, MARGIN_RATE)
+    for step in range(steps):
+        with short_products():
+            adam.step(inputs.mT @ (wrongness(inputs @ weight @ table.mT, facts.answer) @ table))
+        if step % LOOK == LOOK - 1:
+            right = ((inputs @ weight @ table.mT).argmax(-1) == facts.answer).all(1)
+            new = right if settle else right & ~done
+            found[new] = weight[new]
+            done |= right
+            if bool(done.all()) and not settle:
+                break
+    found[~done] = weight[~done]
+    return Gated(start.left, start.right, (whiten @ found.double()).mT)
+
+
+# -- gradient descent ----------------------------------------------------------------------------------------
+
+
+def trained(
+    facts: Facts, widths: list[int], seeds: list[int], rate: float, steps: int, *, settle: bool = False
+) -> Gated:
+    """All three matrices by Adam on cross-entropy, all facts in every step, the rate falling along a cosine to 1 %.
+
+    It ends when no network has a fact wrong, or, with `settle`, after all steps.
+    """
+    dim = facts.table.shape[2]
+    left, right = random_gates(dim, widths, seeds, facts.table.device)
+    width = torch.tensor(widths, dtype=left.dtype, device=left.device)[:, None, None]
+    out, _ = random_gates(dim, widths, [seed + 1_000_000 for seed in seeds], facts.table.device)
+    starts = (left / math.sqrt(3.0 * dim), right / math.sqrt(3.0 * dim), out / (3.0 * width).sqrt())
+    weights, table = torch.stack(starts).float(), facts.table.float()  # (3, B, m, d): the readout is turned
+    network = Gated(weights[0], weights[1], weights[2].mT)  # views: they change with the weights
+    adam = Adam(weights, rate)
+    for step in range(steps):
+        with short_products():
+            adam.step(slopes(network, table, facts.answer), 0.505 + 0.495 * math.cos(math.pi * step / steps))
+        if not settle and step % (4 * LOOK) == 0 and bool((network.scores(table).argmax(-1) == facts.answer).all()):
+            break
+    return Gated(*(part.double() for part in network))
+
+
+def slopes(network: Gated, table: Tensor, answer: Tensor) -> Tensor:
+    """The gradient of the cross-entropy by `L`, `R` and the turned `W`, stacked `(3, B, m, d)`, up to the factor F."""
+    one, other = table @ network.left.mT, table @ network.right.mT
+    shown = one * other
+    out = wrongness(shown @ network.readout.mT @ table.mT, answer) @ table
+    back = out @ network.readout
+    return torch.stack([(back * other).mT @ table, (back * one).mT @ table, shown.mT @ out])
+
+
+def wrongness(scores: Tensor, answer: Tensor) -> Tensor:
+    """The gradient of the cross-entropy by the scores `(B, F, F)`: probabilities, less 1 at the answers."""
+    found = torch.softmax(scores, dim=-1)
+    return found.scatter_add_(2, answer[..., None], torch.full_like(answer[..., None], -1.0, dtype=found.dtype))
+
+
+class Adam:
+    """Adam on one tensor, changed in place: a few kernels per step where the library has many, and no graph.
+
+    The size of a gradient does not matter to it, so that sums may stand for means.
+    """
+
+    def __init__(self, weight: Tensor, rate: float) -> None:
+        self.weight, self.rate, self.taken = weight, rate, 0
+        self.mean, self.square = torch.zeros_like(weight), torch.zeros_like(weight)
+
+    def step(self, gradient: Tensor, factor: float = 1.0) -> None:
+        self.taken += 1
+        self.mean.lerp_(gradient, 0.1)
+        self.square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+        scale = math.sqrt(1.0 - 0.999**self.taken) / (1.0 - 0.9**self.taken)
+        self.weight.addcdiv_(self.mean, self.square.sqrt().add_(1e-12), value=-self.rate * factor * scale)
+
+
+@contextmanager
+def short_products() -> Iterator[None]:
+    """Products of float32 matrices in TF32 where a device has it: enough for steps, not for asking what is right."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+# -- what is asked of a network ------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def certified(network: Gated, facts: Facts) -> Tensor:
+    """For each network, the share of keys whose value certainly has the largest product, in exact arithmetic `(B,)`.
+
+    A score is a sum of products `E_jk W_kl L_lr x_r R_ls x_s`. Each goes through at most `n = 3d + m + 4` roundings in
+    binary64, whatever the order of the sums, so a score is off by at most `γ M`, `γ = n u/(1 − n u)`, `u = 2^-53`, and
+    `M` the same sum with absolute values. Twice that, for `M` is rounded too and so is the difference, and 1e-200 for
+    products that underflow.
+    """
+    dim, width = network.readout.shape[1:]
+    roundings = (3 * dim + width + 4) * 2.0**-53
+    share = 2.0 * roundings / (1.0 - roundings)
+    sizes = Gated(network.left.abs(), network.right.abs(), network.readout.abs())
+    right = torch.zeros(len(facts.table), dtype=torch.float64, device=facts.table.device)
+    for one in range(len(facts.table)):
+        table, own = facts.table[one], facts.answer[one, :, None]
+        alone = [part[one] for part in network]
+        sized = [part[one] for part in sizes]
+        for at in range(0, len(table), ROWS):
+            rows, mine = table[at : at + ROWS], own[at : at + ROWS]
+            scores = features(rows, alone[0], alone[1]) @ alone[2].T @ table.T
+            bounds = features(rows.abs(), sized[0], sized[1]) @ sized[2].T @ table.abs().T
+            ahead = scores.gather(1, mine) - scores > share * (bounds.gather(1, mine) + bounds) + 1e-200
+            ahead.scatter_(1, mine, True)
+            right[one] += ahead.all(1).sum()
+    return right / facts.table.shape[1]
+
+
+@torch.no_grad()
+def recalled(network: Gated, facts: Facts, sigma: float = 0.0, seed: int = 0) -> Tensor:
+    """For each network, the share of facts that come back `(B,)`, every weight times `1 + σ · normal`; in float32."""
+    random = torch.Generator(facts.table.device).manual_seed(seed)
+    changed = Gated(
+        *(
+            (part * (1.0 + sigma * torch.randn(part.shape, generator=random, device=part.device))).float()
+            for part in network
+        )
+    )
+    return (changed.scores(facts.table.float()).argmax(-1) == facts.answer).double().mean(1)

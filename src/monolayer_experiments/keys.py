@@ -1,0 +1,331 @@
+"""How many parameters do facts on given keys need? Constructions of hebbian-mlps, a margin, and gradient descent.
+
+F facts on F given unit vectors of R^d, each mapped to another of them at random; `gated.py` has the network, 3dm
+numbers, and the ways to build it. For every way, every load `F/d²` and every draw: the least width m, to a twentieth,
+at which every fact comes back and is certified by a bound on rounding. Two counts of parameters: all 3dm, or the dm of
+the readout alone where the gates are random and a seed draws them again.
+
+Noise is asked at one load and one width, the least at which ridge regression on random features holds all facts: the
+largest σ at which multiplying all 3dm numbers by `1 + σ · normal` leaves 99 of 100 facts right.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from typing import NamedTuple
+
+import torch
+
+from monolayer.table import Progress
+from monolayer_experiments import gated
+from monolayer_experiments.experiment import Figure, Results, Setting, Table
+from monolayer_experiments.gated import Facts, Gated
+from monolayer_experiments.look import amount, distinct, figure, line, low_to_high, table, where
+from monolayer_experiments.perturbed import ENOUGH, NOISE_DRAWS
+
+QUESTION = "How many parameters do facts on given keys need?"
+
+PLAN = {
+    "dims": ((12,), (64, 90, 128)),
+    "loads": ((1 / 4,), (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)),
+    "draws": (2, 5),
+    "steps": (200, 1_000),
+    "training": (300, 3_000),
+    "trained facts": (100, 2_100),
+    "noisy load": (1 / 4, 1 / 8),
+    "widest": (256, 16_384),
+}
+"""Quick and full. `steps` of the convex problem; `training`: steps of gradient descent, which is asked of so many facts
+at most (`trained facts`)."""
+KINDS = {"isotropic": False, "anisotropic": True}
+PROCESSES = 3
+"""How many share a GPU."""
+PRECISION = 0.05
+"""The least width is found to this share."""
+RATES = (1e-2, 3e-3, 3e-2)
+"""Learning rates of gradient descent; each dimension and kind of keys takes the best at its first load."""
+WAYS = {
+    "Hebbian": 0.02,
+    "whitened": 0.1,
+    "fitted": 0.3,
+    "margin": 0.35,
+    "fitted, margin": 0.4,
+    "trained": 1.5,
+}
+"""The ways to build a network, and the bits per parameter at which the search begins."""
+COLOURS = dict(zip(WAYS, ("grey", "red", "gold", "blue", "green", "orange"), strict=True))
+RANDOM_GATES = ("Hebbian", "whitened", "margin")
+"""Ways whose gates a seed draws again."""
+
+
+class Cell(NamedTuple):
+    """One kind of keys in one dimension: a share of the work that needs no other."""
+
+    kind: str
+    dim: int
+    plan: Results
+    seed: int
+    device: str
+
+
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    cells = cells_of(plan, setting)
+    found: list[Results] = []
+    if setting.device == "cpu":
+        for done, cell in enumerate(cells):
+            progress(f"{cell.kind}, d = {cell.dim}", done / len(cells))
+            found.append(measured(cell))
+    else:  # small problems leave a GPU waiting for the next launch, so several processes share it
+        with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool:
+            for done, part in enumerate(pool.map(measured, cells)):
+                progress(f"{cells[done].kind}, d = {cells[done].dim}", (done + 1) / len(cells))
+                found.append(part)
+    return together(cells, found)
+
+
+def cells_of(plan: Results, setting: Setting) -> list[Cell]:
+    """All cells of a plan, the longest first."""
+    dims = sorted(plan["dims"], reverse=True)
+    return [Cell(kind, dim, plan, setting.seed, setting.device) for dim, kind in product(dims, KINDS)]
+
+
+def together(cells: list[Cell], found: list[Results]) -> Results:
+    """The results of an experiment from those of its cells."""
+    plan = cells[0].plan
+    rows = [row for part in found for row in part["rows"]]
+    noise = [row for part in found for row in part["noise"]]
+    rates = {f"{cell.kind}, {cell.dim}": part["rate"] for cell, part in zip(cells, found, strict=True)}
+    order = {way: number for number, way in enumerate(WAYS)}
+    for some in (rows, noise):
+        some.sort(key=lambda row: (order[row["way"]], row["kind"] != "isotropic", row["dim"], row.get("load", 0.0)))
+    return {"draws": plan["draws"], "noisy load": plan["noisy load"], "rates": rates, "rows": rows, "noise": noise}
+
+
+def measured(cell: Cell) -> Results:
+    """Least widths of every way at every load, and the noise at one of them."""
+    plan = cell.plan
+    seeds = [1_000 * cell.seed + draw for draw in range(plan["draws"])]
+    starts, rate = dict(WAYS), None
+    rows: list[Results] = []
+    noise: list[Results] = []
+    for load in plan["loads"]:
+        count = round(load * cell.dim**2)
+        facts = gated.draw(count, cell.dim, seeds, spiked=KINDS[cell.kind], device=cell.device)
+        for way in WAYS:
+            if way == "trained" and count > plan["trained facts"]:
+                continue
+            if way == "trained" and rate is None:
+                rate = _best_rate(facts, _width(count, cell.dim, starts[way]), seeds, plan["training"])
+            build = _builder(way, plan["steps"], rate or RATES[0], plan["training"])
+            widths = _least(build, facts, seeds, _width(count, cell.dim, starts[way]), plan["widest"])
+            row = {"way": way, "kind": cell.kind, "dim": cell.dim, "load": load, "facts": count, "widths": widths}
+            rows.append(row)
+            if None not in widths:
+                starts[way] = density(row)
+            if way == "whitened" and load == plan["noisy load"]:
+                width = max(each for each in widths if each is not None)
+        if load == plan["noisy load"]:
+            for way in WAYS:
+                network = _builder(way, plan["steps"], rate or RATES[0], plan["training"], settle=True)(
+                    facts, [width] * len(seeds), seeds
+                )
+                row = {"way": way, "kind": cell.kind, "dim": cell.dim, "facts": count, "width": width}
+                noise.append(row | {"noise": _tolerance(network, facts)})
+    return {"rows": rows, "noise": noise, "rate": rate}
+
+
+Build = Callable[[Facts, list[int], list[int]], Gated]
+
+
+def _builder(way: str, steps: int, rate: float, training: int, *, settle: bool = False) -> Build:
+    """How a way builds networks of given widths; `settle`: for a wide margin, not for the first that is right."""
+
+    def build(facts: Facts, widths: list[int], seeds: list[int]) -> Gated:
+        if way == "trained":
+            return gated.trained(facts, widths, seeds, rate, training, settle=settle)
+        if way == "Hebbian":
+            return gated.hebbian(facts, widths, seeds)
+        start = (gated.fitted if way.startswith("fitted") else gated.whitened)(facts, widths, seeds)
+        return gated.margin(facts, start, steps, settle=settle) if way.endswith("margin") else start
+
+    return build
+
+
+def _width(facts: int, dim: int, bits: float) -> int:
+    """The width at which all 3dm parameters hold so many bits each."""
+    return max(2, round(facts * math.log2(facts) / (3 * dim * bits)))
+
+
+def _best_rate(facts: Facts, width: int, seeds: list[int], steps: int) -> float:
+    """The learning rate that leaves the fewest facts wrong at a width that is about the least."""
+    right = {
+        rate: float(gated.recalled(gated.trained(facts, [width] * len(seeds), seeds, rate, steps), facts).mean())
+        for rate in RATES
+    }
+    return max(right, key=lambda rate: right[rate])
+
+
+def _least(build: Build, facts: Facts, seeds: list[int], guess: int, widest: int) -> list[int | None]:
+    """For each draw the least width, to PRECISION, at which every fact is certified; None: more than `widest`."""
+    searches = [WidthSearch(min(guess, widest), widest) for _ in seeds]
+    while left := [one for one, search in enumerate(searches) if not search.done]:
+        widths, some = [searches[one].next for one in left], facts.some(left)
+        network = build(some, widths, [seeds[one] for one in left])
+        for one, share in zip(left, gated.certified(network, some).tolist(), strict=True):
+            searches[one].hear(share == 1.0)
+    return [search.high for search in searches]
+
+
+class WidthSearch:
+    """The search of one draw: the widest that failed, the narrowest that did not, and which is asked next.
+
+    From the guess it goes up or down in growing strides until both are known, and then halves what lies between.
+    """
+
+    def __init__(self, guess: int, widest: int) -> None:
+        self.widest = widest
+        self.low = 0
+        self.high: int | None = None
+        self.next = max(1, guess)
+        self.stride = 1.1
+
+    @property
+    def done(self) -> bool:
+        if self.high is None:
+            return self.low >= self.widest
+        return self.high - self.low <= max(1.0, PRECISION * self.high)
+
+    def hear(self, well: bool) -> None:
+        if well:
+            self.high = self.next
+        else:
+            self.low = self.next
+        if self.high is None:
+            self.next = min(self.widest, math.ceil(self.low * self.stride) + 1)
+        elif self.low == 0:
+            self.next = max(1, math.floor(self.high / self.stride) - 1)
+        else:
+            self.next = (self.low + self.high) // 2
+        self.stride = min(4.0, self.stride**1.5)
+
+
+def _tolerance(network: Gated, facts: Facts) -> list[float | None]:
+    """For each network the largest σ, to a twentieth of a decade, that leaves enough facts right in every draw."""
+
+    def holds(sigma: float) -> torch.Tensor:
+        shares = [gated.recalled(network, facts, sigma, seed) for seed in range(NOISE_DRAWS)]
+        return torch.stack(shares).amin(0) >= ENOUGH
+
+    powers = [-4.0 + 0.05 * step for step in range(81)]
+    largest: list[float | None] = [None] * len(facts.table)
+    for power in powers:
+        held = holds(10.0**power).tolist()
+        for one, well in enumerate(held):
+            if well:
+                largest[one] = 10.0**power
+        if not any(held):
+            break
+    return largest
+
+
+def density(row: Results) -> float:
+    """Bits per parameter, all 3dm counted, in the mean over the draws."""
+    widths = row["widths"]
+    return float(row["facts"] * math.log2(row["facts"]) * len(widths) / (3 * row["dim"] * sum(widths)))
+
+
+def _found(results: Results) -> list[Results]:
+    return [row for row in results["rows"] if None not in row["widths"]]
+
+
+def answer(results: Results) -> str:
+    rows = [row for row in _found(results) if row["kind"] == "isotropic"]
+    spiked = [row for row in _found(results) if row["kind"] == "anisotropic"]
+    said = {way: low_to_high(map(density, where(rows, way=way))) for way in WAYS if where(rows, way=way)}
+    bent = {way: low_to_high(map(density, where(spiked, way=way))) for way in WAYS if where(spiked, way=way)}
+    fewer = low_to_high(_ratios(rows, "whitened", "margin"))
+    more = low_to_high(_ratios(rows, "margin", "trained"))
+    return (
+        f"A margin in place of least squares needs {fewer} times fewer parameters on the same random gates, and "
+        f"gradient descent on all three matrices {more} times fewer than that margin. Bits per parameter, all 3dm "
+        f"counted, every fact right and certified, over all loads and dimensions, isotropic keys (anisotropic in "
+        "brackets): " + "; ".join(f"{way} {said[way]} ({bent.get(way, '—')})" for way in said) + ". Counting the "
+        "readout alone, whose gates a seed draws again, the margin holds "
+        f"{low_to_high(3 * density(row) for row in where(rows, way='margin'))} bits per parameter. Noise that leaves "
+        "99 of 100 facts right, at the width that ridge regression needs: "
+        + "; ".join(f"{way} {_noise_said(where(results['noise'], way=way, kind='isotropic'))}" for way in WAYS)
+        + "."
+    )
+
+
+def _ratios(rows: list[Results], wide: str, narrow: str) -> list[float]:
+    """How many times wider one way is than another, wherever both were measured."""
+    pairs = product(where(rows, way=wide), where(rows, way=narrow))
+    return [
+        density(small) / density(large)
+        for large, small in pairs
+        if (large["dim"], large["load"]) == (small["dim"], small["load"])
+    ]
+
+
+def _noise_said(rows: list[Results]) -> str:
+    found = [each for row in rows for each in row["noise"] if each is not None]
+    return low_to_high(found, lambda each: amount(each, 2)) if found else "none tried"
+
+
+def figures(results: Results) -> list[Figure]:
+    made = []
+    for kind in KINDS:
+        rows = [row for row in _found(results) if row["kind"] == kind]
+        traces = []
+        for way in WAYS:
+            for number, dim in enumerate(distinct(rows, "dim")):
+                own = where(rows, way=way, dim=dim)
+                x, y = [row["load"] for row in own], [density(row) for row in own]
+                if own:
+                    traces.append(line(way, x, y, COLOURS[way], legend=number == 0))
+        made.append(
+            figure(
+                f"Bits per parameter against load, {kind} keys",
+                traces,
+                ("facts over d²", "bits per parameter"),
+                "A curve per dimension. The least width at which every fact is certified, in the mean over "
+                f"{results['draws']} draws of the data; all 3dm parameters count. Hebbian, whitened and fitted are "
+                "constructions of hebbian-mlps (2607.10034), written again here.",
+                log="xy",
+                ticks_x=distinct(rows, "load"),
+            )
+        )
+    return made
+
+
+def tables(results: Results) -> list[Table]:
+    shown: Results = {
+        "width": lambda row: low_to_high(row["widths"]) if None not in row["widths"] else "—",
+        "bits": lambda row: density(row) if None not in row["widths"] else None,
+        "readout": lambda row: 3 * density(row) if row["way"] in RANDOM_GATES and None not in row["widths"] else None,
+        "noise": lambda row: _noise_said([row]),
+    }
+    head = (
+        "way; keys: kind; d: dim; facts over d²: load; facts; width; bits per parameter: bits; of the readout: readout"
+    )
+    noisy = "way; keys: kind; d: dim; facts; width; noise"
+    return [
+        table("Least widths", results["rows"], head, **shown),
+        table("Noise at the width of ridge regression", results["noise"], noisy, noise=shown["noise"]),
+    ]
+
+
+def limits(results: Results) -> str:
+    rates = low_to_high(rate for rate in results["rates"].values() if rate is not None)
+    asked = max((row["facts"] for row in results["rows"] if row["way"] == "trained"), default=0)
+    return (
+        "Keys are values too, and facts a permutation of them, as in hebbian-mlps; its constructions are our own "
+        "re-implementation from its text and formulas, in binary64, not its code. The search takes a width for too "
+        f"small where the steps that it has are not enough. Gradient descent was asked of up to {asked:,} facts, all "
+        f"of them in every step, at the best of {len(RATES)} learning rates ({rates} chosen)."
+    )
