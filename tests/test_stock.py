@@ -20,7 +20,7 @@ from monolayer.huggingface.files import written_files
 from monolayer.model.load import load_monolayer
 from monolayer.stock.answers import Evaluation
 from monolayer.stock.halves import Half, _gate, rounded_to
-from monolayer.stock.labelled import stock_task, token_names
+from monolayer.stock.labelled import StockOptions, stock_task, token_names
 from monolayer.stock.layout import balanced, draw_keys, lay_out_steps, word_length
 from monolayer.stock.norms import arriving, factor
 from monolayer.stock.stream import cell_stream
@@ -256,7 +256,7 @@ def test_means_are_0_and_norms_are_one_number(
     data = ml.Sequences.of([list(range(longest))], labels)
     assert data.vocabulary is not None
     names = token_names(data.vocabulary, kind.special)
-    job = stock_task(kind, data, names, positions=positions, on_conflict="error", storage="cells")
+    job = stock_task(kind, data, names, StockOptions(positions, "cells"))
     usual = np.arange(len(names)) % len(job.classes)
     layout = cell_stream(job, usual, rank, 0, lambda array: rounded_to(array, dtype))
     norms = [(table * table).sum(axis=1) for table in (layout.tokens, layout.places) if len(table)]
@@ -298,7 +298,7 @@ def test_a_gate_silences_its_neuron_at_every_other_token(name: str) -> None:
     data = ml.Sequences.of([list(range(9))], [[0] * 9])
     assert data.vocabulary is not None
     names = token_names(data.vocabulary, ARCHITECTURES[name].special)
-    job = stock_task(ARCHITECTURES[name], data, names, positions=True, on_conflict="error", storage="cells")
+    job = stock_task(ARCHITECTURES[name], data, names, StockOptions(True, "cells"))
     layout = cell_stream(job, np.zeros(len(names), int), 8, 0, lambda array: rounded_to(array, "float32"))
     p = layout.columns.place.stop - layout.columns.place.start + 1
     sizes = np.exp2(random.uniform(-6, 6, (3, H)))

@@ -79,7 +79,7 @@ class Spill:
             found[key], begin = array.reshape(shape).copy(), begin + array.nbytes
         return found
 
-    def write(self, name: str, blocks: list[Array], *, hashed: bool = False, **facts: Any) -> None:
+    def write(self, name: str, blocks: list[Array], *, hashed: bool = False, **facts: object) -> None:
         """Write a finished piece: `blocks` one after the other, then its facts. `hashed`: the digest is one of them."""
         if blocks:
             digest = hashlib.sha256()
