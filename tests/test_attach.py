@@ -410,7 +410,7 @@ def test_facts_that_the_host_does_not_tell_apart_are_named(gpt2: Path, tmp_path:
 
     host = changed_host(gpt2, tmp_path / "blind", blind)
     edited(host, tie_word_embeddings=False)
-    with pytest.raises(ml.PrecisionError, match=r"rows 0 and 1 go on with .* hardly tells apart"):
+    with pytest.raises(ml.PrecisionError, match=r"rows 0 and 1 continue with .* barely tells apart"):
         ml.attach(host, {"capital of": " city1", "capital is": " city2"})
 
 
@@ -452,7 +452,7 @@ def test_answers_that_do_not_come_back_are_named(gpt2: Path, monkeypatch: pytest
         return found
 
     monkeypatch.setattr(attaching, "neurons_of", wrong)
-    with pytest.raises(ml.PrecisionError, match=r"1 of 12 facts did not come back.*row 1 .eager.*Nothing was written"):
+    with pytest.raises(ml.PrecisionError, match=r"1 of 12 facts were not returned.*row 1 .eager.*Nothing was written"):
         ml.attach(gpt2, FACTS)
 
 
@@ -505,7 +505,7 @@ def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str]) -> N
     assert all(word in shown for word in ("GPT2LMHeadModel, 2 layers", "12, in 36 neurons", "proved"))
     found = json.loads(said("verify", str(new), str(facts), "--host", str(gpt2), "--only", "--json"))
     assert found["verdict"] == "proved"
-    assert "here, every token of every answer came back" in found["measured"][1]
+    assert "here, every token of every answer was returned" in found["measured"][1]
     assert "refuted" in said("verify", str(new), str(other), code=1)  # measured: the proof alone cannot tell
     told = json.loads(said("inspect", str(new), "--json"))
     assert (told["facts"], told["neurons"], told["blocks"]) == (12, 36, 2)

@@ -5,6 +5,8 @@ That nothing is proved which some evaluation contradicts is test_attack.py's que
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,9 @@ import torch
 
 import monolayer as ml
 from monolayer.checker import Certificate, certify, data_digest
+from monolayer.checker.check import certify_files
+from monolayer.checker.labelled import Labelled, _model_rows
+from monolayer.checker.line import Part, _joined
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError, ModelFileError
 from tests.adversary import relabelled
@@ -458,6 +463,65 @@ def test_certificates_travel_as_json_and_say_what_changed(tmp_path: Path) -> Non
     for text in ("", "[]", "{}", '{"version": 99}', proof.to_json().replace('"points"', '"pints"')):
         with pytest.raises(ModelFileError, match="certificate"):
             Certificate.from_json(text)
+
+
+def test_a_certificate_says_the_same_in_words_and_in_json() -> None:
+    toy = Certificate("proved", "each é is right", "it is", ("IEEE",), 1234, 0, label_error=0.0, weights_digest="w")
+    assert toy.explain().splitlines() == ["PROVED: it is", "Claim: each é is right", "Assumed:", "  - IEEE",
+                                          "points: 1,234", "label error: 0: bit-exact", "weights: w"]  # fmt: skip
+    for error, words in ((2.0**-10, "at most 0.000977"), (1.0, "at most 1"), (0.0, "0: bit-exact")):
+        assert dict(replace(toy, label_error=error).rows())["label error"] == words
+    lines = toy.to_json().splitlines()
+    assert lines[0] == "{"
+    assert lines[1].startswith(' "')
+    assert list(json.loads(toy.to_json())) == sorted(json.loads(toy.to_json()))
+    assert "each é is right" in toy.to_json()
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        replace(toy, margin=math.nan).to_json()
+
+
+def test_every_file_counts_and_advice_needs_all_of_them(tmp_path: Path) -> None:
+    """Two files, one wrong; and what a tolerance would do is said only where every point of every part is settled."""
+    rows, labels = [[0, 1], [1, 1], [2, 0]], [[0, 1], [1, 1], [0, 0]]
+    folder = ml.memorize(rows, labels, positions=True).save(tmp_path / "m")
+    files = []
+    for number, (row, label) in enumerate(zip(rows, labels, strict=True)):
+        files.append(tmp_path / f"{number}.jsonl")
+        files[-1].write_text(json.dumps({"tokens": row, "labels": label}))
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps({"tokens": rows[2], "labels": [1, 0]}))
+    for names, verdict, points in (
+        (files[:1], "proved", 2), (files[:2], "proved", 4), (files, "proved", 6), ([other], "refuted", 2),
+        ([files[0], other], "refuted", 4), ([other, files[0]], "refuted", 4), ([*files[:2], other], "refuted", 6),
+    ):  # fmt: skip
+        proof = certify_files(folder, [str(name) for name in names])
+        assert proof is not None
+        assert (proof.verdict, proof.points, proof.wrong) == (verdict, points, int(verdict == "refuted"))
+    none: dict[Any, list[Any]] = {"wrong": [], "unsure": []}
+    close = Part(1, 0, none, (5.0, "here"), 2.0**-20, 1.0, True)
+    question = Certificate("undecided", "", "", (), 0, 0)
+    assert "it would be proved" in _joined(question, [close, close]).reason
+    for odd in (close._replace(settled=False), close._replace(distance=0.5), close._replace(distance=math.inf)):
+        for parts in ([close, odd], [odd, close], [odd]):
+            assert "would be proved" not in _joined(question, parts).reason
+
+
+def test_points_that_are_not_there_are_not_asked() -> None:
+    """Tokens that the model lacks have no row, and a model of next tokens says nothing of sequences of one token."""
+    assert _model_rows(Names(range(5)), Names(range(3))).tolist() == [0, 1, 2, -1, -1]
+    assert _model_rows(Names(("c", "a")), Names(("a", "b"))).tolist() == [-1, 0]
+    model = ml.memorize([[0, 1, 2, 1]], causal=True, positions=True)
+    for rows in ([[1]], [[0], [2]]):
+        with pytest.raises(DataError, match="no sequence has a next token"):
+            certify(model, rows)
+    assert certify(model, [[0, 1], [2]]).points == 1
+    data = Sequences.of([[0, 1]], [[3, 4]])
+    points = Labelled(data, True, data.tokens, None, np.array([-1, 1]), np.array([0, 1]), Names((3, 4)))
+    asked: list[tuple[Any, int, Any]]
+    asked = [("unsure", 0, None), ("unsure", 1, None), ("wrong", 0, None), ("wrong", 1, None), ("wrong", 1, "x")]
+    said = [points.finding(kind, label, 0, got, "doubt").why for kind, label, got in asked]
+    no_vector = "the model has no finite vector for a token here"
+    assert said == ["doubt", "doubt", "the model has no such class", no_vector, "the stored weights say so"]
 
 
 def test_the_data_digest_depends_on_what_is_said_alone() -> None:

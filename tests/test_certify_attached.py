@@ -458,12 +458,12 @@ CHANGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "a key moved a little, untold": (
         changed(ATTACHED_WEIGHTS, scaled(ROW[0], (0, 1), 1.0 + 2.0**-22), retell=False),
         "undecided",
-        "was changed after every fact was asked",
+        "was changed after every fact was tested",
     ),
     "the activation": (lambda at: config(at, activation_function="relu"), "undecided", "activation_function = 'relu'"),
     "fewer layers": (lambda at: config(at, n_layer=3), "undecided", "n_layer = 3"),
     "another key": (lambda at: config(at, quantization_config={}), "undecided", "quantization_config"),
-    "a file beside": (lambda at: (at / "adapter_config.json").write_text("{}"), "undecided", "lies beside its files"),
+    "a file beside": (lambda at: (at / "adapter_config.json").write_text("{}"), "undecided", "is in the folder, and"),
     "a template": (lambda at: (at / "chat_template.jinja").write_text("x"), "undecided", "was not there when"),
 }
 
@@ -705,7 +705,7 @@ def test_another_host_and_other_facts_are_no_proof(hosts: Callable[[str], Path],
         "the folder holds another answer to this ",
         "the folder has no neuron for this fact, ",
     ]
-    with pytest.raises(ml.DataError, match="noise is no claim about a folder that facts were attached to"):
+    with pytest.raises(ml.DataError, match="noise does not apply to a folder with attached facts"):
         ml.certify(folder, FACTS, noise=0.1)
     with pytest.raises(ml.DataError, match="host= is for folders that facts were attached to"):
         ml.certify(ml.memorize({"a": 1}), {"a": 1}, host=other)

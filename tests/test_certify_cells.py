@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
-from monolayer.checker.cells import CellBlock, _sequences_of_cells, cell_function, read_cells
+from monolayer.checker.cells import CellBlock, _sequences_of_cells, cell_function, function_values, read_cells
 from monolayer.checker.codes import read_stream
 from monolayer.checker.readout import CheckedStaircase
 from monolayer.checker.stored import read_model
@@ -200,6 +200,18 @@ def test_what_does_not_fit_together_is_an_error(highest: ml.Monolayer) -> None:
     expect("undecided", "covered in float64", short, TARGETS["max"])
 
 
+def test_the_first_sequence_at_which_a_function_is_not_finite_is_named() -> None:
+    X = np.arange(10.0).reshape(5, 2, 1)
+
+    def f(X: Any) -> Any:
+        value = X.copy()
+        value[2, 1], value[4] = np.nan, np.inf
+        return value
+
+    with pytest.raises(ml.DataError, match=r"not finite at \[\[4.0\], \[5.0\]\]: it returned \[\[4.0\], \[nan\]\]"):
+        function_values(f, X, 1)
+
+
 def test_verify_takes_a_function(tmp_path: Path, said: Any) -> None:
     folder = str(tmp_path / "m")
     said("approximate", "nearest", "--length", "3", "--cells", "6", "--out", folder)
@@ -231,9 +243,12 @@ def test_the_claim_says_which_orders_were_tried(every: bool, monkeypatch: pytest
     for f, words in ((TARGETS["sort"], "exactly"), (mean, "to within")):
         proof = ml.certify(ml.approximate(f, 1, 3, cells=7, domain=(0.1, 0.8), lipschitz=1.0), f)
         assert (proof.verdict, how.format(words) in proof.claim) == ("proved", True), proof.claim
-    for length, positions in ((1, False), (2, True)):
-        model = ml.approximate(TARGETS["sort"], 1, length, cells=4, lipschitz=1.0, positions=positions)
+    for length, positions, cells in ((1, False, 4), (2, True, 4), (2, False, 1)):
+        model = ml.approximate(TARGETS["sort"], 1, length, cells=cells, lipschitz=1.0, positions=positions)
         assert "order" not in ml.certify(model, TARGETS["sort"]).claim
+    # Two cells are enough for orders to differ.
+    model = ml.approximate(lambda X: np.repeat(X.min(axis=1, keepdims=True), X.shape[1], axis=1), 1, 3, cells=2)
+    assert "not permutation equivariant" in ml.certify(model, first_token).notes[0]
     # A counterexample. The model is `min`; in the order in which the cells are tried, so is the function.
     model = ml.approximate(lambda X: np.repeat(X.min(axis=1, keepdims=True), X.shape[1], axis=1), 1, 3, cells=4)
     proof = ml.certify(model, first_token)

@@ -30,8 +30,8 @@ import monolayer as ml
 from monolayer.checker.certificate import Certificate
 from monolayer.checker.rounding import EXP_ULPS, PADDING, UnhandledError
 from monolayer.checker.stock.bounds import MEAN, SOFTMAX_BLOCK, UNIT_64, VARIANCE, bounds
-from monolayer.checker.stock.check import _check_steps
-from monolayer.checker.stock.evaluate import _check_stock_sizes
+from monolayer.checker.stock.check import _check_steps, _stock_findings, _written
+from monolayer.checker.stock.evaluate import _check_stock_sizes, batches
 from monolayer.checker.stock.files import read_stock
 from monolayer.checker.stock.places import places_of
 from monolayer.checker.stock.readout import (
@@ -350,12 +350,12 @@ def test_narrow_half_spaces_in_front_of_a_pooler_are_proved(name: str, kind: str
 
 def test_what_is_too_narrow_is_undecided_and_says_what_helps() -> None:
     random = np.random.default_rng(0)
-    X = sorted({"".join(random.choice(list("abc"), random.integers(4, 8))) for _ in range(60)})
-    Y = [str(row) for row in range(len(X))]
+    X = list({"".join(random.choice(list("abc"), random.integers(4, 9))): None for _ in range(300)})
     found = set[str]()
-    for seed, rank in product(range(10), (8, 32)):
+    for count in (60, 120, 180, 240, len(X)):  # the more keys, the narrower
         with suppress(ml.PrecisionError):  # too narrow even to be built
-            proof = ml.certify(ml.memorize_as("bert", X, Y, positions=True, rank=rank, seed=seed), X, Y)
+            data = X[:count], list(map(str, range(count)))
+            proof = ml.certify(ml.memorize_as("bert", *data, positions=True), *data)
             found.add(proof.verdict)
             if proof.verdict == "undecided":
                 assert "narrower than what the roundings of float32 may move" in proof.reason
@@ -390,7 +390,7 @@ def test_data_that_the_tokenizer_would_cut_otherwise_are_undecided(tmp_path: Pat
     rows = [["a", " cat"], ["the", " dog"]]
     folder = ml.memorize_as("gpt2", rows, storage="steps").save(tmp_path / "m")
     expect("proved", "", folder, rows)
-    expect("undecided", "cut into other tokens", folder, [["a", "the"], ["the", " dog"]])
+    expect("undecided", "split into other tokens", folder, [["a", "the"], ["the", " dog"]])
     words = ml.memorize_as("bert", [["[", "PAD", "]"]], [[0, 1, 2]], storage="steps")
     assert ml.certify(words, [["[", "PAD", "]"]], [[0, 1, 2]]).verdict == "proved"  # spaces stand between them
     chars = ml.memorize_as("bert", ["PAD", "[]"], [[0] * 3, [1] * 2], storage="steps")
@@ -862,6 +862,113 @@ def test_steps_passed_are_counted_as_by_hand(seed: int) -> None:
         ahead, back = low[own & ~ours] - feature[i], feature[i] - high[ours]
         assert room[i] == min(*ahead, *back, np.inf, np.inf)
     assert steps.lowest == low.min()
+
+
+# -- the points of the data ---------------------------------------------------------------------------------------
+
+ROWS = [["a", "b", "c"], ["b", "a"], ["c"]]
+POINTS: dict[str, tuple[str, Any, Any]] = {
+    "tokens": ("bert", ROWS, [["x", "y", "x"], ["y", "y"], ["x"]]),
+    "some tokens": ("bert", ROWS, [["x", None, "x"], [None, "y"], ["x"]]),
+    "causal tokens": ("gpt2", ROWS, [["x", "y", "x"], ["y", "y"], ["x"]]),
+    "sequences": ("bert", ROWS, ["x", "y", "x"]),
+    "causal sequences": ("gpt2", ROWS, ["x", "y", "x"]),
+    "next tokens": ("gpt2", ROWS, None),
+    "next tokens of one text": ("gpt2", ["abca"], None),
+    "next tokens of two texts": ("gpt2", ["ab", "ab"], None),
+}
+
+
+@pytest.mark.parametrize("storage", ["steps", "cells"])
+@pytest.mark.parametrize("kind", POINTS)
+def test_points_are_counted_as_by_hand(kind: str, storage: Any, tmp_path: Path) -> None:
+    """Which id answers at which place, over how many terms, and with what; and where a wrong one is said to lie."""
+    name, rows, labels = POINTS[kind]
+    model = ml.memorize_as(name, rows, labels, storage=storage, positions=True)
+    net, data = read_stock(stock_files(model.save(tmp_path / "m"))), Sequences.of(rows, labels)
+    found, causal, expected = places_of(net, data), name == "gpt2", []
+    number, flat = {token: i for i, token in enumerate(net.names)}, 0
+    for row, sequence in enumerate(map(list, rows)):
+        if kind.endswith("sequences"):
+            answers = (number[sequence[-1]], len(sequence)) if causal else (BEGIN, 0)
+            expected.append((*answers, len(sequence) + 1, labels[row], row, f"sequence {row}"))
+        else:
+            follow = [*sequence[1:], "</s>"] if labels is None else labels[row]
+            for place, (token, answer) in enumerate(zip(sequence, follow, strict=True), 1):
+                terms = place + 1 if causal else len(sequence) + 1
+                where = f"token {place - 1} of sequence {row}"
+                if answer is not None:
+                    expected.append((number[token], place, terms, answer, flat, where))
+                flat += 1
+    if kind.startswith("next tokens of"):
+        expected.append((BEGIN, 0, 1, "a", flat, "the begin token"))
+    assert found.begins == kind.startswith("next tokens of")
+    points = zip(found.token, found.place, found.terms, found.answering, strict=True)
+    assert [tuple(map(int, point)) for point in points] == [(*one[:3], one[4]) for one in expected]
+    assert [found.where(data, point) for point in range(len(expected))] == [one[5] for one in expected]
+    assert [found.expected(point) for point in range(len(expected))] == [one[3] for one in expected]
+    assert [net.classes[label] for label in found.wanted] == [one[3] for one in expected]
+    assert found.most == max(map(len, rows)) + 1
+    assert found.ids.tolist() == [number[token] for sequence in rows for token in sequence]
+    # Every place that answers is evaluated once, in a batch that holds it: at its place, behind its own tokens.
+    asked = [
+        (int(batch.ids[i, at]), int(at), int(batch.points[i, j]))
+        for batch in batches(net, data, found)
+        for i in range(len(batch.ids))
+        for j, at in enumerate(batch.at)
+    ]
+    whole = [(one[0], one[1], one[4]) for one in expected]
+    assert set(whole) <= set(asked)
+    assert len(asked) == len(set(asked)) == (len(whole) if kind != "some tokens" else flat)
+    # Another model: what it gets wrong lies where it says.
+    wrong = np.full(len(expected), True)
+    findings = list(_stock_findings(net, data, found, wrong, ~wrong, found.wanted))
+    places = [(None, None)] if kind.endswith("sequences") else None
+    for point, finding in enumerate(findings):
+        token, place, _, answer, at, _ = expected[point]
+        last = found.begins and point == len(expected) - 1
+        row = at if places else 0 if last else int(data.sequence[at])
+        assert (finding.sequence, finding.position) == (row, None if places else place - 1)
+        assert finding.token == (None if places else net.names[token])
+        assert (finding.expected, finding.got) == (answer, answer)
+
+
+@pytest.mark.parametrize("kind", [*POINTS, "single tokens"])
+def test_what_attention_writes_is_the_same_in_ball_arithmetic(kind: str, tmp_path: Path) -> None:
+    """Sums over sequences and prefixes, in float64, at every point; keys of places count if places have any."""
+    name, rows, labels = POINTS.get(kind, ("bert", [["a"], ["b"], ["c"]], [["x"], ["y"], ["x"]]))
+    model = ml.memorize_as(name, rows, labels, storage="steps", positions=True)
+    net, data = read_stock(stock_files(model.save(tmp_path / "m"))), Sequences.of(rows, labels)
+    places = places_of(net, data)
+    found = read_structure(net, places.most)
+    bound = bounds(net, found, int(places.terms.max()), 0.0)
+    assert found.place_key[1:].any()
+    got = _written(net, found, bound, data, places)
+    for point, answering in enumerate(places.answering.tolist()):
+        row = (
+            0
+            if answering == len(data.tokens)
+            else answering
+            if net.task == "sequence"
+            else int(data.sequence[answering])
+        )
+        ids = [BEGIN, *places.ids[data.offsets[row] : data.offsets[row + 1]].tolist()][: int(places.terms[point])]
+        with precision(160):
+            exact, _ = true_context(net, found, found.key[ids] + found.place_key[: len(ids)])
+        assert got[point] == pytest.approx(float(exact), rel=1e-12)
+
+
+def test_labels_that_the_folder_lacks_and_places_that_it_lacks_are_named(tmp_path: Path) -> None:
+    net = read_stock(stock_files(ml.memorize_as("gpt2", ["abc"]).save(tmp_path / "m")))
+    found = places_of(net, Sequences.of(["abd"]))
+    assert found.wanted.tolist() == [net.names.index("b"), -1, net.classes.index("</s>"), net.names.index("a")]
+    room = net.room
+    for rows, words in (
+        (["a", "ab" * room, "b"], f"sequence 1 has {2 * room:,} tokens and a begin token"),
+        ([["a", "<s>"], ["</s>", "a"]], "token 1 of sequence 0 is a special token"),
+    ):
+        with pytest.raises(ml.DataError, match=words):
+            places_of(net, Sequences.of(rows))
 
 
 # -- the form of a folder of steps, condition by condition --------------------------------------------------------

@@ -66,7 +66,7 @@ def test_forgetting_gives_the_bits_of_attaching_the_rest_and_can_be_undone(
     record = ml.Record.load(tmp_path / "record.json")
     record.undo(tmp_path / "new").save(tmp_path / "back")
     assert same_model(tmp_path / "back", folder)
-    assert "2 facts came back by a record" in ml.certify(tmp_path / "back", FACTS).measured[1]
+    assert "2 facts were restored from a record" in ml.certify(tmp_path / "back", FACTS).measured[1]
     assert ml.compare(folder, tmp_path / "back").same
     found = ml.compare(folder, tmp_path / "new", [*FACTS, *OTHERS])
     assert (found.only_one, found.only_two, found.answers) == (6, 0, 2)

@@ -18,8 +18,13 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import monolayer as ml
+from monolayer.checker.stock import only as stock_only
+from monolayer.checker.stock.files import read_stock
 from monolayer.checker.stock.only import DemandedSteps, StoredSteps, _misplaced_step
+from monolayer.checker.stock.places import places_of
+from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.architectures import ARCHITECTURES
+from monolayer.huggingface.opened import stock_files
 from monolayer.stock.build import memorize_again
 from monolayer.stock.folder import StockModel
 from tests.kinds import same_bits
@@ -185,7 +190,9 @@ def test_planted_leftovers_are_found(both: list[Path]) -> None:
         assert "holds more than the data" in found.reason
 
 
-@pytest.mark.parametrize(("enters", "left"), [(False, 3.0), (False, -(2.0**40)), (True, 5.0), (True, -(2.0**40))])
+@pytest.mark.parametrize(
+    ("enters", "left"), [(False, 3.0), (False, -7.0), (False, -(2.0**40)), (True, 5.0), (True, -(2.0**40))]
+)
 @pytest.mark.parametrize("doubt", [0.0, 0.125])
 def test_a_step_stands_in_the_middle_of_its_gap_to_within_its_rounding(enters: bool, left: float, doubt: float) -> None:
     """Biases are whole numbers, so half of one, what the points leave open, and the rounding of a product may be off.
@@ -195,26 +202,113 @@ def test_a_step_stands_in_the_middle_of_its_gap_to_within_its_rounding(enters: b
     net: Any = SimpleNamespace(names=["a", "b"])
     places: Any = SimpleNamespace(most=1)
     slope, gap = 2.0, 14.0  # a ramp of 6/2 takes at most a quarter of the gap, and twice as steep a one less than half
-    right, own = left + gap, doubt * np.ones(2)
-    middle = right - gap if enters else (left + right) / 2.0
+    own = doubt * np.ones(2)
 
-    def accepted(off: float, slope: float = slope) -> bool:
+    def says(off: float, slope: float = slope, gap: float = gap) -> str | None:
+        right = left + gap
+        middle = right - gap if enters else (left + right) / 2.0
         bias = np.array([3.0 - slope * middle + off, 3.0 - slope * middle])
         stored = StoredSteps(np.array([0, 1]), np.full(2, slope), bias, np.ones((2, 1)))
         ends = np.full(2, np.nan if enters else left), np.full(2, right)
         labels = np.zeros(2, np.int64)
         demanded = DemandedSteps(labels, labels, labels, np.full(2, enters), *ends, own)
-        return _misplaced_step(net, places, stored, demanded) is None
+        return _misplaced_step(net, places, stored, demanded)
 
+    middle = left if enters else left + gap / 2.0
     rounding = 2.0**-48 * (abs(slope * middle) + 1.0)
     for way in (1.0, -1.0):
-        if not enters:
-            assert accepted(way * (0.5 + slope * doubt + 0.5 * rounding))
-            assert not accepted(way * (0.5 + slope * doubt + 2.0 * rounding + 2.0**-40))
-        assert not accepted(way * 3.0)
-    assert accepted(0.0)
-    assert not accepted(0.0, slope / 2.0)
-    assert not accepted(0.0, 4.0 * slope)
+        if enters:  # all stand at one distance, to within half a bias and what the points leave open
+            assert says(way * (1.0 + 2.0 * slope * doubt)) is None
+            assert "stand at different distances" in (says(way * (1.03 + 2.0 * slope * doubt)) or "")
+        else:
+            assert says(way * (0.5 + slope * doubt + 0.75 * rounding)) is None
+            assert says(way * (0.5 + slope * doubt + 1.25 * rounding)) is not None
+        assert says(way * 3.0) is not None
+    assert says(0.0) is None
+    assert "(such steps: 2)" in (says(0.0, slope / 2.0) or "")
+    assert says(0.0, 4.0 * slope) is not None
+    if left == -7.0 and not doubt:  # the widest gap for this slope, to within 2^-40 of itself
+        assert says(0.0, gap=8.0 * (6.0 / slope) * (1.0 + 0.75 * 2.0**-40)) is None
+        assert "a step at 'a' does not stand" in (says(0.0, gap=8.0 * (6.0 / slope) * (1.0 + 1.25 * 2.0**-40)) or "")
+
+
+def test_steps_are_compared_cell_by_cell_and_label_by_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored beside what the data demand: other cells, other labels, and neurons of no token or place."""
+    net: Any = SimpleNamespace(names=["a", "b", "c"])
+    places: Any = SimpleNamespace(most=2)
+    words = np.array([[True, False], [False, True]])
+    found: Any = SimpleNamespace(words=words)
+
+    def says(cells: list[int], demanded: list[int], write: Any = None) -> str | None:
+        steps = [np.array(cells), np.ones(len(cells)), np.ones(len(cells))]
+        jump = np.tile([-0.5, 0.5], (len(cells), 1)) if write is None else np.array(write)
+        wanted = np.array(demanded, dtype=np.int64)
+        zero, none = np.zeros(len(wanted), np.int64), np.zeros(len(wanted))
+        monkeypatch.setattr(stock_only, "_stored_steps", lambda *_: StoredSteps(*steps, jump))
+        monkeypatch.setattr(
+            stock_only, "_demanded_steps",
+            lambda *_: DemandedSteps(wanted, zero, zero + 1, zero == 1, none, none, none),
+        )  # fmt: skip
+        monkeypatch.setattr(stock_only, "_misplaced_step", lambda *_: None)
+        return stock_only._leftover_steps(net, found, places, points, usual)
+
+    points: Any = None
+    usual: Any = None
+    counts = "is put there by no label of the data: {} steps are stored, {} demanded"
+    assert says([0, 3, 5], [0, 3, 5]) is None
+    assert says([], []) is None
+    assert says([0, 3], [3]) == f"a step at 'a' {counts.format(2, 1)}"
+    assert says([2, 3, 4], [2]) == f"a step at 'b' {counts.format(3, 1)}"
+    assert says([-1, 3], [3]) == f"a step {counts.format(2, 1)}"
+    assert says([3], [3, 5]) == f"a step {counts.format(1, 2)}"
+    one, half = [-0.5, 0.5], [-0.5, 0.25]
+    assert says([0, 3, 5], [0, 3, 5], [one, half, half]) == "a step at 'b' changes other labels than the data do there"
+    assert says([0, 3, 5], [0, 3, 5], [one, one, [0.5, -0.5]]) == (
+        "a step at 'c' changes other labels than the data do there"
+    )
+
+
+def test_neurons_of_no_token_or_place_have_no_cell() -> None:
+    net: Any = {"b_1": np.array([-4.0, -2.0, 0.0, -1.0, -8.0]), "W_2": np.arange(15.0).reshape(5, 3)}
+    found: Any = SimpleNamespace(slope=np.array([2.0, 1.0, 1.0, 1.0, 2.0]), token_of=np.array([1, 0, -1, 2, 1]),
+                                 place_of=np.array([0, 1, 1, -1, 0]), label=np.array([0, 2]))  # fmt: skip
+    places: Any = SimpleNamespace(most=3)
+    stored = stock_only._stored_steps(net, found, places)
+    assert stored.cell.tolist() == [-1, -1, 1, 3, 3]
+    assert stored.slope.tolist() == [1.0, 1.0, 1.0, 2.0, 2.0]
+    assert stored.bias.tolist() == [0.0, -1.0, -2.0, -4.0, -8.0]
+    assert stored.write.tolist() == [[6.0, 8.0], [9.0, 11.0], [3.0, 5.0], [0.0, 2.0], [12.0, 14.0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"), [("gpt2", ["ba", "ab", "acc"]), ("gpt2", ["abc"]), ("bert", ["ba", "ab", "c"])]
+)
+def test_an_embedding_holds_the_usual_label_of_its_token(name: str, rows: list[str], tmp_path: Path) -> None:
+    """By hand: the most frequent label of a token, the least of several, the least of all without one; the begin token
+    holds the usual first token, where it need not be followed by one and the same."""
+    labels = None if name == "gpt2" else [[*"xy"], [*"yy"], ["x"]][: len(rows)]
+    folder = ml.memorize_as(name, ["abc"] if labels is None else rows, labels, storage="steps", positions=True).save(
+        tmp_path / "m"
+    )
+    net, data = read_stock(stock_files(folder)), ml.Sequences.of(rows, labels)
+    places = places_of(net, data)
+    found = stock_only.usual_labels(net, data, places)
+    for token in range(len(net["tokens"])):
+        own = places.wanted[places.token == token].tolist()
+        usual = min(own, key=lambda label: (-own.count(label), label), default=int(places.wanted.min()))
+        if token == BEGIN and len(rows) > 1 and labels is None:
+            usual = net.names.index("a")  # of two sequences of three
+        assert found[token] == usual, token
+    # A row that holds another label is named.
+    odd = net.names.index("b")
+    words = np.array([[True, False], [False, True]])[np.arange(len(net.classes)) % 2]
+    held = np.where(words[found], 4.0, -4.0)
+    held[odd, 1] *= -1.0
+    toy: Any = replace(net, arrays={**net.arrays, "tokens": held})
+    structure: Any = SimpleNamespace(label=np.array([0, 1]), words=words)
+    says = stock_only.leftover_in_folder(toy, structure, data, places, None)  # type: ignore[arg-type]
+    assert "the embedding of 'b' does not hold the label" in (says or "")
+    assert "with another label: 1)" in (says or "")
 
 
 def test_weights_that_were_changed_are_refused(both: list[Path], tmp_path: Path) -> None:
@@ -351,7 +445,7 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path, said: Any) -
         ("monolayer_draw", "silence", -1.0, NO_DRAW),
         ("monolayer_draw", "head", 0, NO_DRAW),
         ("monolayer_draw", "storage", "cells", NO_DRAW),
-        ("monolayer_draw", None, None, "has no draw to use again"),
+        ("monolayer_draw", None, None, "has no draw to reuse"),
     ]
     for file, key, value, words in changes:
         path = folder / (file if file.endswith(".json") else "config.json")

@@ -229,6 +229,13 @@ def test_activations(name: str, seed: int) -> None:
     assert np.abs(activated(name, *np.full((2, 1), RESTS[name]))).max() <= SLEEPING[name]
 
 
+def test_relu6_returns_what_lies_between_its_ends() -> None:
+    least, most = activated(
+        "relu6", np.array([-3.0, -1.0, 2.0, 4.0, 5.5, 7.0]), np.array([-1.0, 1.0, 5.0, 5.5, 8.0, 9.0])
+    )
+    assert (least.tolist(), most.tolist()) == ([0.0, 0.0, 2.0, 4.0, 5.5, 6.0], [0.0, 1.0, 5.0, 5.5, 6.0, 6.0])
+
+
 # -- the formulas of docs/proofs-stock.md ----------------------------------------------------------------------
 
 ERRORS = {
@@ -474,6 +481,27 @@ def test_a_closer_look_holds_the_worst_errors_behind_a_norm_of_uneven_weights(fi
     weight = np.append(first, np.ones(23))
     used = [closer(np.random.default_rng(seed), source, False, weight) for seed in range(5) for source in SOURCES]
     assert 0.0 < np.max(used) <= 1.0
+
+
+def test_nothing_is_taken_away_where_the_factor_of_a_norm_is_hardly_known() -> None:
+    """Its error is then no longer common to all coordinates, but among the radii."""
+    random, n, k, D = np.random.default_rng(0), 7, 5, 24
+
+    def about(middle: Any, radius: float) -> Enclosed:
+        none = np.zeros((*middle.shape[:-1], 1))
+        return Enclosed.of(middle, np.full(middle.shape, radius), none, none)
+
+    v = about(random.normal(size=(1, n, k)), 1e-4)
+    seen = enclosed.average(random.normal(size=(1, 1, n)), np.full((1, 1, n), 1e-4), np.ones((1, n), bool), v)
+    write = random.normal(size=(D, k))
+    net = Net(False, {"scale_2": np.full(D, 1.5), "shift_2": np.zeros(D)}, epsilon=1e-5, width=D)
+    for radius, common in ((1e-4, True), (0.25, False)):
+        stream = enclosed.add(about(random.normal(size=(1, D)), radius), Linear(write)(seen.found)[0])
+        sway = Sway(net, seen, write, stream)
+        moved = seen.found.radius.reshape(-1, k) @ np.abs(write).T
+        assert (sway.rest.common > 0.0).all() == common
+        least = 1.5 * sway.factor * (stream.radius - (moved if common else 0.0))
+        assert (sway.rest.radius >= 0.999 * least).all()
 
 
 def closer(random: np.random.Generator, source: str, rms: bool, weight: Any = 1.5) -> Any:

@@ -21,7 +21,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
+from safetensors.torch import save as save_tensors
 
 import monolayer as ml
 from monolayer.checker import format as checker_format
@@ -345,6 +347,17 @@ def test_names_and_fingerprints_are_taken_whole() -> None:
             checker_format.examine_memory({"fingerprints": np.array(words, dtype="<u8")})
 
 
+def test_bfloat16_is_read_as_the_float32_that_it_is() -> None:
+    """NumPy has no bfloat16: its bits are the upper half of a float32's."""
+    numbers = torch.from_numpy(np.random.default_rng(0).normal(size=(7, 3)) * 10.0 ** np.arange(-3, 3, 2)).bfloat16()
+    found = stored._widened(save_tensors({"a": numbers, "b": numbers[:1].clone()}))
+    for name, wanted in (("a", numbers), ("b", numbers[:1])):
+        assert found[name].dtype == np.float32
+        assert np.array_equal(found[name], wanted.float().numpy())
+    with pytest.raises(ml.ModelFileError, match="b is F32, not bfloat16"):
+        stored._widened(save_tensors({"a": numbers, "b": numbers.float()}))
+
+
 def test_the_tensors_of_a_network_for_the_maximum_norm_are_taken_only_whole(tmp_path: Path) -> None:
     folder = ml.approximate(top, 1, 3, cells=2, norm="sup").save(tmp_path / "m")
     config, tensors = json.loads((folder / "config.json").read_text()), load_file(folder / "model.safetensors")
@@ -454,7 +467,7 @@ def test_a_summary_with_other_fields_is_none(tmp_path: Path, other: dict[str, An
 def test_a_model_that_has_no_place_in_the_format_is_not_saved(tmp_path: Path) -> None:
     model = ml.memorize(["ab"], [[0, 1]])
     model.head.half()
-    with pytest.raises(ml.DataError, match=r"no place in the format.*float16"):
+    with pytest.raises(ml.DataError, match=r"the format cannot store this model.*float16"):
         model.save(tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
 

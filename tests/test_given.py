@@ -7,20 +7,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from datasets import Dataset
 from monolayer.checker import files as given_files
 from monolayer.checker import rows as given_rows
-from monolayer.checker.given import UNSPACED, DataComparison, _needs_space, confirm
+from monolayer.checker.given import UNSPACED_RANGES, DataComparison, _needs_space, confirm
 from monolayer.checker.rows import ReadOptions
 from monolayer.data import Sequences
 from monolayer.data.prompts import as_generated
 from monolayer.errors import DataError
-from tests.test_certify_data import written
+from tests.test_certify_data import needed, parquet, written
 
 SECOND: dict[str, tuple[str, str, ReadOptions, list[Any], str]] = {
     "conll": (
@@ -126,16 +122,29 @@ def test_the_second_reading_finds_these_rows(kind: str, tmp_path: Path) -> None:
     assert (list(found), way) == (rows, unit)
 
 
+@pytest.mark.parametrize("library", ["polars", "pyarrow", "datasets"])
+def test_the_second_reading_of_tables_and_parquet(library: str, tmp_path: Path) -> None:
+    module = needed(library)
+    columns = {"x": [1, 2], "labels": [["A"], ["B"]], "y": [3, 4], "tokens": [["to"], ["be"]], "z": [5, 6]}
+    rows = [(["to"], ["A"]), (["be"], ["B"])]
+    alone = [(tokens, None) for tokens, _ in rows]
+    for table, wanted in ((columns, rows), ({"x": [1, 2], "tokens": columns["tokens"]}, alone)):
+        if library == "pyarrow":
+            file = parquet(tmp_path / "a.parquet", table)
+            assert list(given_files._rows_of_file(str(file), ReadOptions(), False)[0]) == wanted
+        made = {"polars": "DataFrame", "pyarrow": "table"}.get(library)
+        shape = getattr(module, made)(table) if made else module.Dataset.from_dict(table)
+        read_rows: Any = given_rows._rows_of_shape(shape, ReadOptions(), False)
+        assert [(list(tokens), label and list(label)) for tokens, label in read_rows[0]] == wanted
+
+
 def test_the_second_reading_of_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables with columns before, between and behind those that are read; and with none for labels."""
     columns = {"x": [1, 2], "labels": [["A"], ["B"]], "y": [3, 4], "tokens": [["to"], ["be"]], "z": [5, 6]}
     rows = [(["to"], ["A"]), (["be"], ["B"])]
     alone = [(tokens, None) for tokens, _ in rows]
     for table, wanted in ((columns, rows), ({"x": [1, 2], "tokens": columns["tokens"]}, alone)):
-        pq.write_table(pa.table(table), tmp_path / "a.parquet")
-        found, _ = given_files._rows_of_file(str(tmp_path / "a.parquet"), ReadOptions(), False)
-        assert list(found) == wanted
-        for shape in (pd.DataFrame(table), pl.DataFrame(table), pa.table(table), Dataset.from_dict(table), table):
+        for shape in (pd.DataFrame(table), table):
             read_rows: Any = given_rows._rows_of_shape(shape, ReadOptions(), False)
             assert [(list(tokens), label and list(label)) for tokens, label in read_rows[0]] == wanted
     asked = {"answer": ["b"], "other": ["c"], "question": ["a"]}
@@ -265,7 +274,7 @@ def test_parts_of_another_length_than_was_read_are_not_compared() -> None:
 
 def test_answers_have_a_space_in_front_where_the_reader_puts_one() -> None:
     """At both ends of every script without spaces, on either side; and before and after punctuation and space."""
-    letters = [chr(code) for low, high in UNSPACED for code in (low - 1, low, high, high + 1)]
+    letters = [chr(code) for low, high in UNSPACED_RANGES for code in (low - 1, low, high, high + 1)]
     letters += ["a", "Z", "7", " ", "\t", "\u3000", ".", ",", "!", "(", ")", "-", "'", "€", "é", "-", "\u2014"]
     for one in letters:
         for two in letters:

@@ -333,6 +333,18 @@ def test_rounding_to_short_formats_is_that_of_torch() -> None:
     for dtype in ("bfloat16", "float16"):
         theirs = torch.from_numpy(rows).to(getattr(torch, dtype)).float().numpy()
         assert np.array_equal(round_to(rows, dtype), theirs)
+    # Halfway between two short numbers the last bit decides; of what is not finite only the sign does.
+    upper = np.random.default_rng(1).integers(0, 1 << 16, 4000, dtype=np.uint32) << 16
+    ties = np.concatenate([upper | lower for lower in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF)]).view(np.float32)
+    ties = ties[np.isfinite(ties)]
+    assert np.array_equal(round_to(ties, "bfloat16"), torch.from_numpy(ties).to(torch.bfloat16).float().numpy())
+    odd = np.array([np.nan, np.inf, -np.inf, 0.0], dtype=np.float32)
+    assert np.array_equal(round_to(odd, "bfloat16"), odd, equal_nan=True)
+    for size in (1.0, 1e-3, 0.0):
+        small = (size * rows).astype(np.float32)
+        scale = (np.abs(small).max(axis=1, keepdims=True) / 127).astype(np.float32)
+        whole = np.rint(np.divide(small, scale, out=np.zeros_like(small), where=scale > 0)).astype(np.float32)
+        assert np.array_equal(round_to(small, "int8"), whole * scale)
     step = np.abs(rows).max(axis=1, keepdims=True) / 127
     short = round_to(rows, "int8")
     assert np.abs(short / step - np.rint(short / step)).max() < 1e-4
@@ -345,7 +357,16 @@ def test_swapped_labels_and_unknown_tokens_are_refuted(built: Any) -> None:
     wrong[3, 2] = (wrong[3, 2] + 1) % 4
     proof = ml.certify(model, X, wrong)
     assert (proof.verdict, proof.wrong) == ("refuted", 1)
-    assert (proof.findings[0].sequence, proof.findings[0].position) == (3, 2)
+    assert (proof.findings[0].sequence, proof.findings[0].position, proof.findings[0].got) == (3, 2, Y[3, 2])
+    assert "would be proved" not in ml.certify(model, X, wrong, noise=0.01).reason
+    for point in (0, 1, 2, 3):  # of every class
+        at = tuple(int(number) for number in np.argwhere(point == Y)[0])
+        wrong = Y.copy()
+        wrong[at] = (point + 1) % 4
+        assert ml.certify(model, X, wrong).findings[0].got == point
+    unsure = ml.certify(model, X, Y, noise=0.2)
+    assert unsure.verdict == "undecided"
+    assert {finding.got for finding in unsure.findings} == {None}
     assert ml.certify(model, X, np.where(Y == 0, 9, Y)).verdict == "refuted"
     assert ml.certify(model, np.where(X[0, 0] == X, 99, X), Y).wrong >= 5
     assert ml.certify(model, np.tile(X, 2), np.tile(Y, 2)).verdict == "refuted"  # longer than there are places

@@ -438,6 +438,8 @@ def test_sums_on_a_grid_never_round(units: list[int], power: int, seed: int) -> 
     assert not sums_are_exact([whole, np.array([[2.0**-53]])], BINARY64)
     assert not sums_are_exact([whole, np.array([[2.0**53]])], BINARY64)
     assert not sums_are_exact([np.array([[2.0**24, 1.0]])], BINARY32)
+    for rows in ([[1.0, 2.0], [2.0**53, 1.0]], [[2.0**53, 1.0], [1.0, 2.0]]):  # one of two label coordinates
+        assert not sums_are_exact([np.array(rows)], BINARY64)
     assert sums_are_exact([np.array([[2.0**23, 1.0]])], BINARY32)
 
 

@@ -18,12 +18,12 @@ from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.huggingface.files import written_files
 from monolayer.model.load import load_monolayer
-from monolayer.stock import mirror
 from monolayer.stock.answers import Evaluation
 from monolayer.stock.halves import Half, _gate, rounded_to
 from monolayer.stock.labelled import stock_task, token_names
 from monolayer.stock.layout import balanced, draw_keys, lay_out_steps, word_length
 from monolayer.stock.norms import arriving, factor
+from monolayer.stock.stream import cell_stream
 
 X = [["a", "b", "c"], ["b", "a"], ["c", "c", "b", "a"]]
 Y = [["u", "v", "u"], ["u", "w"], ["w", "w", "u", "v"]]
@@ -242,23 +242,28 @@ def test_the_command_line_writes_proves_and_complains(tmp_path: Path, said: Any)
     st.sampled_from(sorted(ARCHITECTURES)),
     st.sampled_from(["float32", "bfloat16"]),
     st.booleans(),
+    st.booleans(),
     st.integers(2, 70),
     st.integers(1, 30),
 )
-@settings(max_examples=8, deadline=None)
-def test_means_are_0_and_norms_are_one_number(name: str, dtype: str, positions: bool, rank: int, longest: int) -> None:
+@settings(max_examples=12, deadline=None)
+def test_means_are_0_and_norms_are_one_number(
+    name: str, dtype: str, positions: bool, whole_sequences: bool, rank: int, longest: int
+) -> None:
     """Tokens exactly; places but for the rounding of cosines, which moves a squared norm by 2⁻⁵ at most."""
     kind = ARCHITECTURES[name]
-    data = ml.Sequences.of([list(range(longest))], None if "lm" in kind.models else [[0] * longest])
+    labels: Any = [0] if whole_sequences else None if "lm" in kind.models else [[0] * longest]
+    data = ml.Sequences.of([list(range(longest))], labels)
     assert data.vocabulary is not None
     names = token_names(data.vocabulary, kind.special)
     job = stock_task(kind, data, names, positions=positions, on_conflict="error", storage="cells")
     usual = np.arange(len(names)) % len(job.classes)
-    layout = mirror.mirrored_stream(job, usual, rank, 0, lambda array: rounded_to(array, dtype))
+    layout = cell_stream(job, usual, rank, 0, lambda array: rounded_to(array, dtype))
     norms = [(table * table).sum(axis=1) for table in (layout.tokens, layout.places) if len(table)]
     assert len(np.unique(norms[0])) == 1
+    assert np.abs(layout.values.sum(axis=1)).max() < 1e-12  # a factor that is no whole number is rounded
     for table in (layout.tokens, layout.places):
-        assert np.array_equal(table, -np.roll(table, layout.half, axis=1))
+        assert (table.sum(axis=1) == 0.0).all()
         assert np.array_equal(table, rounded_to(table, dtype))
     whole = norms[0][0] + (norms[1] if len(norms) > 1 else 0.0)
     assert np.ptp(whole) <= 2.0**-5
@@ -294,14 +299,14 @@ def test_a_gate_silences_its_neuron_at_every_other_token(name: str) -> None:
     assert data.vocabulary is not None
     names = token_names(data.vocabulary, ARCHITECTURES[name].special)
     job = stock_task(ARCHITECTURES[name], data, names, positions=True, on_conflict="error", storage="cells")
-    layout = mirror.mirrored_stream(job, np.zeros(len(names), int), 8, 0, lambda array: rounded_to(array, "float32"))
-    p = layout.place.stop - layout.place.start + 1
+    layout = cell_stream(job, np.zeros(len(names), int), 8, 0, lambda array: rounded_to(array, "float32"))
+    p = layout.columns.place.stop - layout.columns.place.start + 1
     sizes = np.exp2(random.uniform(-6, 6, (3, H)))
     half = Half(
         cell=np.sort(random.integers(0, len(names), H)),
         label=np.zeros(H, int),
-        coarse=random.normal(size=(H, p + 8)) * sizes[0, :, None],
-        slight=np.zeros((H, p + 8)),
+        weight=random.normal(size=(H, p + 8)) * sizes[0, :, None],
+        slight=np.zeros(H),
         bias=random.choice([-1.0, 1.0], H) * sizes[1],
         width=np.ones(H),
         place=sizes[2],
@@ -341,7 +346,7 @@ def close_keys(count: int) -> list[str]:
 def test_facts_that_bfloat16_loses_are_named_and_float32_holds_them() -> None:
     """600 such keys: two of them were answered wrongly by a BERT that nobody had asked."""
     data = close_keys(600), list(range(600))
-    with pytest.raises(ml.PrecisionError, match=r"of 600 labels are answered wrong.* sequence \d+, .*dtype='float32'"):
+    with pytest.raises(ml.PrecisionError, match=r"sequence \d+ .*dtype='float32' holds"):
         ml.memorize_as("bert", *data, positions=True, dtype="bfloat16", rank=64)
     assert ml.memorize_as("bert", *data, positions=True).dtype == "float32"
 

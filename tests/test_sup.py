@@ -258,7 +258,8 @@ def net_of(length: int, dim: int, cells: int, positions: bool, bends: Any = (), 
     tensors = {"interpolation.values": scale * random.normal(size=((cells + 1) ** (dim * length), 2))}
     for part, (at, values) in dict(bends).items():
         tensors |= {f"{part}.knots": at, f"{part}.values": values}
-    stored: Any = SimpleNamespace(config={**config, "positions": positions}, tensors=tensors)
+    flags = {"positions": positions, "first_block": positions or length == 3}
+    stored: Any = SimpleNamespace(config={**config, **flags}, tensors=tensors)
     return Net(stored)
 
 

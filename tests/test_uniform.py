@@ -16,9 +16,11 @@ from safetensors.numpy import load_file
 
 import monolayer as ml
 from monolayer.checker import confuse as confusing
+from monolayer.checker.cells import read_cells
 from monolayer.checker.confuse import Walk
 from monolayer.checker.seen import Seen, ball
 from monolayer.checker.stored import read_model
+from monolayer.data import Sequences
 from monolayer.errors import DataError, PrecisionError
 from monolayer.theory.balls import precision
 from monolayer.theory.targets import TARGETS
@@ -260,6 +262,23 @@ def test_the_first_block_on_intervals_is_the_sum_of_its_neurons(approximator: An
             token = [(x, x + Fraction(width)) for x in left]
             for row in (0, 1):
                 assert seen.block(token, row + 1) == exact_block(approximator, token, row)
+
+
+def test_keys_and_codes_of_cells_are_the_sums_of_their_neurons(approximator: Any) -> None:
+    """Off the ramps; the begin token has a key and a code of its own besides."""
+    n, d = Seen.of(approximator).shape
+    X = (np.random.default_rng(1).integers(0, 4, (6, n, d)) + 0.5) / 4.0
+    tokens, begin = read_cells(approximator).numbers(Sequences.of(X, None))
+    bos = approximator["bos"]
+    for row in (0, 1):
+        wanted = [
+            exact_block(approximator, [(Fraction(x), Fraction(x)) for x in token], row)[0]
+            for token in X.reshape(-1, d).tolist()
+        ]
+        assert tokens[row].tolist() == [float(one) for one in wanted]
+        assert len(set(wanted)) > 1
+        own = exact_block(approximator, [(Fraction(x), Fraction(x)) for x in bos[-d:].tolist()], row)[0]
+        assert begin[row] == float(own + Fraction(float(bos[1 + row])))
 
 
 def test_the_answer_for_a_context_is_that_of_the_readout(approximator: Any) -> None:

@@ -47,13 +47,13 @@ class Prompts:
         found, room = {}, self.host.places
         for row, ids in enumerate(self.ids):
             if not ids:
-                found[row] = f"the tokenizer makes no token of the prompt {self.texts[row]!r}"
+                found[row] = f"the tokenizer produces no token for the prompt {self.texts[row]!r}"
             elif room is not None and len(ids) > room:
                 found[row] = f"it has {len(ids):,} tokens, and the host has {room:,} places: shorten it"
             elif self.facts[row] is None and not can_generate():
                 found[row] = (
-                    f"no fact is stored for the prompt {self.texts[row]!r}, and how the host goes on from it is asked "
-                    "in transformers: pip install transformers"
+                    f"no fact is stored for the prompt {self.texts[row]!r}, and running the host on it needs "
+                    "transformers: pip install transformers"
                 )
         return found
 
@@ -85,7 +85,7 @@ def continuations(model: LanguageModel, data: Sequences, longest: int) -> list[s
     """How the language model in a folder goes on from each prompt, up to its end token; `longest`: a stored answer."""
     content = model.opened.content
     if TOKENIZER not in content:
-        raise DataError(f"{model.opened.path} has no {TOKENIZER}, which cuts prompts: save its tokenizer into it")
+        raise DataError(f"{model.opened.path} has no {TOKENIZER}, which splits prompts: save its tokenizer into it")
     host = host_of(model.config, model.opened.tensors)
     running, tokenizer = Running(host, model.opened.path, whole=True), tokenizer_of(content[TOKENIZER])
     stops = stopping_tokens(host, content)

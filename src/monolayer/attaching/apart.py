@@ -171,12 +171,12 @@ def _refused(near: NearPairs, caps: FiringCaps, duties: Duties, name: Callable[[
     pairs = [f"{one} and {two}" for two, one in out.items()]
     more = f"; in all, {plural(len(pairs), 'row')} are too near to others: {', '.join(pairs[:NAMED_PAIRS])}"
     more += ", …" if len(pairs) > NAMED_PAIRS else ""
-    way_out = "Take one of them out, or reword it"
+    way_out = "Remove one of them, or reword it"
     if caps.radius > caps.least_radius:
         way_out += f", or choose a smaller radius=: this one is {caps.radius:.3g}, the least {caps.least_radius:.3g}"
     return PrecisionError(
-        f"rows {duties.rows[i]} and {duties.rows[j]} go on with {what} at states that the host hardly tells apart: 1 − "
-        f"cos is {near.far[which]:.3g}, and must be {near.needed[which]:.3g}{more if len(pairs) > 1 else ''}. "
+        f"rows {duties.rows[i]} and {duties.rows[j]} continue with {what} at states that the host barely tells apart: "
+        f"1 − cos is {near.far[which]:.3g}, and must be {near.needed[which]:.3g}{more if len(pairs) > 1 else ''}. "
         f"{way_out}",
         rows=tuple(sorted(out)),
     )

@@ -79,6 +79,6 @@ def check_consistent(facts: Sequence[FactIds], content: Mapping[str, bytes]) -> 
                 continue
             name = tokenizer_of(content[TOKENIZER]).id_to_token
             raise ContradictionError(
-                f"rows {other} and {row} contradict: behind the same {place + 1} tokens one goes on with "
+                f"rows {other} and {row} contradict each other: after the same {place + 1} tokens one continues with "
                 f"{name(token)!r}, the other with {name(whole[place + 1])!r}. Keep one of them"
             )

@@ -71,8 +71,8 @@ def _versions() -> dict[str, str]:
 def _missed(made: Attached, misses: list[Miss], rows: tuple[int, ...], facts: int) -> str:
     named = "; ".join(_miss_in_words(made, miss) for miss in misses[:MOST_NAMED_ROWS])
     return (
-        f"{len(rows):,} of {plural(facts, 'fact')} did not come back in {made.host.dtype}: "
-        f"{named}. Nothing was written. Take these rows out, or choose a wider radius="
+        f"{len(rows):,} of {plural(facts, 'fact')} were not returned in {made.host.dtype}: "
+        f"{named}. Nothing was written. Remove these rows, or choose a wider radius="
     )
 
 
@@ -96,7 +96,7 @@ class Measurement:
 
     def __str__(self) -> str:
         found = (
-            "every token of every answer came back" if not self.wrong else f"{self.wrong:,} tokens did not come back"
+            "every token of every answer was returned" if not self.wrong else f"{self.wrong:,} tokens were not returned"
         )
         kernels = " and ".join(KERNELS)
         said = (

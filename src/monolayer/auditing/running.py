@@ -52,8 +52,15 @@ def audit(
     - `parts`: names of the submodules to measure; by default all whose output is one vector per token.
     - `call`: runs the model on a tensor of sequences of one length; by default `model(X)`.
 
-    The model is not changed, and is left in the mode, training or evaluation, that it was in. `audit(…).explain()`
-    says the result in one sentence.
+    The model is not changed, and is left in the mode, training or evaluation, that it was in. `audit(…).explain()` says
+    the result in one sentence.
+
+    Example:
+
+        >>> model = ml.memorize(["ab", "ba", "bb"], [1, 1, 2])
+        >>> found = ml.audit(model, ["ab", "bb"], parts=["attention"])
+        >>> print(found.explain().split(";")[0])
+        Every part tells all 3 contexts apart
     """
     if isinstance(model, str | Path):
         folder, model = Path(model), load_any(Path(model))

@@ -105,18 +105,27 @@ def certify(
 ) -> Certificate:
     """Whether a saved model returns the label of every point, in every evaluation that the assumptions allow.
 
-    `model`: a folder, or anything with `save(folder)`: then what it writes is judged. `X`, `Y`, `lengths`, `per`,
-    `unit`, `tokens`, `labels`: as for `memorize`; what is left out is as the model has it. A next-token model needs no
-    labels. For an approximator `X` is the function itself, NumPy in and out: the claim is about every sequence off the
-    ramps. Real answers must equal their labels, unless `tolerance` says how far off they may be. `only`: also whether
-    the readout holds nothing but these data (docs/editing.md). Of a folder that holds a certificate, a note says
-    whether weights or data have changed since.
+    - `model`: a folder, or anything with `save(folder)`: then what it writes is judged.
+    - `X`: the data, as for `memorize`. For an approximator, the function itself, with NumPy arrays in and out: the
+      claim is about every sequence off the ramps. For a folder with attached facts, prompts.
+    - `Y`: the labels, or the answers to prompts. A next-token model needs none.
+    - `lengths`, `per`, `unit`, `tokens`, `labels`: as for `memorize`; whatever is left out is as the model has it.
+    - `tolerance`: how far a real answer may be from its label; by default they must be equal.
+    - `only`: True also asks whether the readout holds nothing but these data (docs/editing.md); for a folder with
+      attached facts, whether it holds no other facts.
+    - `noise`: for a robust model, claim it for every change of each weight by at most this share of itself.
+    - `dtype`: for a robust model, claim it for the weights rounded to `bfloat16`, `float16` or `int8` (whole multiples
+      of one scale per row).
+    - `host`: for a folder with attached facts, a folder that must be its host, tensor by tensor. What is proved and
+      what was measured is in docs/attach.md.
 
-    For a robust model, `noise` claims it for every change of each weight by at most that share of itself, and `dtype`
-    for the weights rounded to `bfloat16`, `float16` or `int8` (whole multiples of one scale per row).
+    If a folder holds a certificate, a note says whether weights or data have changed since.
 
-    For a folder that facts were attached to, `X` and `Y` are prompts and answers; what is proved and what was measured
-    is in docs/attach.md. `host`: a folder that must be its host, tensor by tensor; `only`: it holds no other facts.
+    Example:
+
+        >>> table = {"France": "Paris", "Japan": "Tokyo"}
+        >>> ml.certify(ml.memorize(table), table).verdict
+        'proved'
     """
     claims = Claims(tolerance, only, noise, dtype_name(dtype))
 
@@ -128,7 +137,7 @@ def certify(
     if has_facts_attached(model):
         given = [name for name, value in claims._asdict().items() if name != "only" and value is not None]
         if given:
-            raise DataError(f"{given[0]} is no claim about a folder that facts were attached to: leave it out")
+            raise DataError(f"{given[0]} does not apply to a folder with attached facts: leave it out")
         with folder_of(model) as folder:
             return judge_attached(folder, data(None, "answer"), only=only, host=host)
     if host is not None:
@@ -173,7 +182,7 @@ def compared_with_old(stored: Stored | Files, new: Certificate) -> Certificate:
     try:
         old = Certificate.of(stored.content[CERTIFICATE_FILE] if isinstance(stored, Files) else stored.certificate)
     except ModelFileError as error:
-        return replace(new, notes=(*new.notes, f"{CERTIFICATE_FILE} in this folder is passed over: {error}"))
+        return replace(new, notes=(*new.notes, f"{CERTIFICATE_FILE} in this folder is ignored: {error}"))
     if old is None:
         return new
     same = {"weights": old.weights_digest == new.weights_digest, "data": old.data_digest == new.data_digest}

@@ -333,4 +333,4 @@ def _flat(rows: Any, sizes: Any) -> Any:
 
 def fault(words: str) -> DataError:
     """The error to raise if data were not read as they were given."""
-    return DataError(f"{words}: the reader is at fault, so nothing is proved. Please report it with the data")
+    return DataError(f"{words}: this is a bug in the reader, so nothing is proved. Please report it with the data")

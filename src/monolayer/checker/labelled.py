@@ -22,7 +22,7 @@ from monolayer.table import plural
 
 Load = Callable[[], Sequences]
 """A function that reads one part of the data, anew at each call."""
-WRONG, UNSURE = "the stored weights say so", "too close to a step, or to a tie, for the error bound"
+WRONG, UNSURE = "according to the stored weights", "too close to a step, or to a tie, for the error bound"
 NO_CLASS = "the model has no such class"
 
 

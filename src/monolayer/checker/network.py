@@ -45,7 +45,7 @@ class Stored:
     memory: NDArray[Any] | None = None
     """Fingerprints of known points `(M,)`, if the model keeps any."""
     certificate: bytes | OSError = field(default_factory=FileNotFoundError)
-    """The bytes of the certificate beside the model, or the error of reading them."""
+    """The bytes of the certificate next to the model, or the error of reading them."""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.tensors[name]

@@ -90,8 +90,8 @@ def compare(
 ) -> None:
     """List how two models differ: in weights, in steps or neurons of the readout and, on DATA, in answers.
 
-    Also compares two stock folders; and a language model with what facts were attached to it: which tensors are the
-    same, and which layers were added, also where nothing in the folder says so.
+    Also compares two stock folders, or a language model with a copy that has facts attached: it shows which tensors
+    are the same and which layers were added, even if nothing in the folder says so.
     """
     from monolayer.data.layout import Manner
     from monolayer.editing.compare import compare as find

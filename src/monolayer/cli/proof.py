@@ -33,7 +33,7 @@ def verify(
     dtype: Annotated[
         str | None, typer.Option(help="Robust models: prove it for weights in bfloat16, float16 or int8.")
     ] = None,
-    save: Annotated[bool, flag("--save", "Write the verdict as certificate.json beside the model.")] = False,
+    save: Annotated[bool, flag("--save", "Write the verdict as certificate.json next to the model.")] = False,
     tolerance: Annotated[
         float | None, typer.Option(help="How far a real answer may be from its label; by default they must be equal.")
     ] = None,
@@ -113,7 +113,8 @@ def _with_measurement(folder: Path, facts: Any, proof: Certificate, only: bool, 
     proof = replace(proof, measured=(*proof.measured, str(found)))
     if not found.wrong:
         if only and found.outside and proof:
-            why = f"{found.outside:,} of the facts came back, but not by their own neurons, which may answer elsewhere"
+            many = f"{found.outside:,} of the facts were returned"
+            why = f"{many}, but not by their own neurons, which may answer elsewhere"
             return replace(proof, verdict="undecided", reason=why)
         return proof
-    return replace(proof, verdict="refuted", reason=f"asked here, it answers otherwise: {'; '.join(found.examples)}")
+    return replace(proof, verdict="refuted", reason=f"asked here, it answers differently: {'; '.join(found.examples)}")

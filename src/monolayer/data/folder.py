@@ -139,16 +139,16 @@ def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False, kin
     scratch = next((above for above in final.resolve().parents if _SCRATCH.fullmatch(above.name)), None)
     if scratch is not None:  # it is locked as long as that save lasts, and then it has another name
         raise DataError(
-            f"{final} cannot be made: {scratch.name} is a folder that another save is writing or replacing. Save this "
-            "one elsewhere"
+            f"{final} cannot be created: {scratch.name} is a folder that another save is writing or replacing. Save "
+            "this one elsewhere"
         )
     with _moving_alone(final.resolve()):
         _check_replaceable(final, overwrite, kind)
     above = next(parent for parent in final.absolute().parents if parent.exists())
     if not above.is_dir():
-        raise DataError(f"{final} cannot be made: {above} is a file, not a folder")
+        raise DataError(f"{final} cannot be created: {above} is a file, not a folder")
     if not os.access(above, os.W_OK | os.X_OK):
-        raise DataError(f"{final} cannot be made: there is no permission to write into {above}")
+        raise DataError(f"{final} cannot be created: there is no permission to write into {above}")
     return final
 
 

@@ -62,19 +62,29 @@ def read(
     like: Manner | None = None,
     keys: list[Given] | None = None,
 ) -> Sequences:
-    """The sequences of a file, with their labels where it has any; `-` is standard input (JSON Lines by default).
+    r"""The sequences of a file, with their labels where it has any.
 
-    A pattern such as `shards/*.parquet` stands for all files that match it, in the order of their names, and a list of
-    paths for all of them: one dataset.
-    `format` overrules the suffix: jsonl, json, conll, conllu, csv, tsv, parquet, npz, or text: a sequence per line,
-    without labels. `tokens` and `labels` choose columns: keys of JSONL rows, numbers of CoNLL columns, names of CSV and
-    Parquet columns and of npz arrays. `unit` is what a string is: its `characters` (the default in JSONL), its `words`
-    (the default in tables), or one token, `whole`. `per`, `token` or `sequence`, is what a label belongs to; by default
-    the data say it; `answer` says that there are no labels, but prompts and answers, and `continuation` that no space
-    is to be put between them. With `vocabulary`, tokens get its row numbers, and one that it lacks is an error. `like`:
-    how the model that is asked reads (`model.card.manner`), which settles what the data leave open. `keys`: a list
-    that gets the key of every sequence as it was given, text or a list of tokens, from files of objects, tables and
-    lines; CoNLL and npz files hold tokens only.
+    - `path`: a file; a pattern such as `shards/*.parquet`, which stands for all files that match it, in the order of
+      their names; a list of paths; or `-`, standard input (JSON Lines by default). Several files are one dataset.
+    - `format`: overrides the suffix: jsonl, json, conll, conllu, csv, tsv, parquet, npz, or text: a sequence per line,
+      without labels.
+    - `tokens`, `labels`: the columns to read: keys of JSONL rows, numbers of CoNLL columns, names of CSV and Parquet
+      columns and of npz arrays.
+    - `unit`: how to split strings: into `characters` (the default in JSONL), into `words` (the default in tables), or
+      not at all (`whole`).
+    - `per`: what a label belongs to, `token` or `sequence`; inferred from the data by default. `answer` means that the
+      data are prompts and answers, and `continuation` that no space is to be put between them.
+    - `vocabulary`: tokens get its row numbers, and a token that it lacks is an error.
+    - `like`: how the model that is asked reads data (`model.card.manner`), which settles what the data leave open.
+    - `keys`: a list that gets the key of every sequence as it was given, text or a list of tokens, from files of
+      objects, tables and lines; CoNLL and npz files hold tokens only.
+
+    Example:
+
+        >>> _ = Path("capitals.csv").write_text("country,capital\nFrance,Paris\nJapan,Tokyo\n")
+        >>> data = ml.read("capitals.csv")
+        >>> len(data)
+        2
     """
     names, columns = files(path), replace(Columns.of(tokens, labels, unit, per, like), keys=keys)
     read_one = partial(_read_file, format, columns)

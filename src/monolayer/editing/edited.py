@@ -285,7 +285,7 @@ def _check_consistent(asked: Sequences, target: Target, group: Ints) -> None:
         places = [_where(asked, target, i) for i in (one, two)]
         names = [target.name(int(number[i])) for i in (one, two)]
         raise ContradictionError(
-            f"the edits contradict each other: {places[0]} shall be {names[0]}, and {places[1]}, which is the same "
+            f"the edits contradict each other: {places[0]} should be {names[0]}, and {places[1]}, which is the same "
             f"fact, {names[1]}"
         )
 

@@ -115,7 +115,7 @@ def check_settings(kind: HostKind, config: Mapping[str, Any]) -> None:
         if key not in known:
             raise DataError(
                 f"config.json has the key {key!r}, which is not a known setting of {kind.name}: it may change how "
-                "transformers load the model. Take the key out if the model does the same without it"
+                "transformers load the model. Remove the key if the model works the same without it"
             )
     for key, wanted in FIXED.items():
         if key in config and (type(config[key]) is not type(wanted) or config[key] != wanted):
@@ -164,6 +164,6 @@ def generation_words(unusual: Mapping[str, Any]) -> str:
     shown = ", ".join(f"{key} = {reprlib.repr(value)}" for key, value in list(unusual.items())[:4])
     more = ", …" if len(unusual) > 4 else ""
     return (
-        f"{GENERATION_FILE} of this host sets {shown}{more}, so `generate` by default may answer otherwise than greedy "
-        "decoding without processors"
+        f"{GENERATION_FILE} of this host sets {shown}{more}, so by default `generate` may answer differently from "
+        "greedy decoding without processors"
     )

@@ -61,7 +61,7 @@ def write_readout(model: Monolayer, file: str | os.PathLike[str], *, overwrite: 
         )
     layers = readout.layers()
     if layers is None:
-        why = f"the readout {readout.readout!r} is no chain of affine maps with relu between them"
+        why = f"the readout {readout.readout!r} is not a chain of affine maps with relu between them"
         if readout.stairs:
             why = f"the readout has {len(readout.stairs)} stages, of which each reads what the one before wrote"
         raise DataError(f"{why}: a file for verifiers takes one stage of a line, or half-spaces. Build with rank=1")

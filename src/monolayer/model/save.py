@@ -26,7 +26,7 @@ from monolayer.model.card import Card
 from monolayer.model.fields import NameLists
 from monolayer.model.parts import Parts
 from monolayer.model.schema import CONFIG, MEMORY, NAMES_FILE, VERSION, check_config, check_tensors
-from monolayer.model.sharded import SPLIT, index_json, shard_names
+from monolayer.model.sharded import SPLIT, index_json, part_bytes, shard_names
 
 SAME = ("kind", "per", "scalar", "causal", "next_token", "draw")
 """Fields of `config.json` that a card has under the same name."""
@@ -70,7 +70,8 @@ def write(
                 shutil.copyfile(path, scratch / name)
             digests[name] = digest
         if parts:
-            size = sum(value.numel() * value.element_size() for value in state.values())
+            size = sum(value.numel() * value.element_size() for value in tensors.values())
+            size += sum(part_bytes(path) for path, _ in parts)
             (scratch / INDEX_FILE).write_text(index_json(list(tensors), len(parts), size), encoding="utf-8")
         if card is not None and card.fingerprint is not None:
             save_numbers({"fingerprints": card.fingerprint.words}, scratch / MEMORY)
@@ -82,7 +83,7 @@ def write(
             check_config(config, config["digest"])
             check_tensors(config, names or {}, shapes_of(state))
         except ModelFileError as error:
-            raise DataError(f"this model has no place in the format, so it is not saved: {error}") from None
+            raise DataError(f"the format cannot store this model, so it was not saved: {error}") from None
         (scratch / CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return Path(folder)
 

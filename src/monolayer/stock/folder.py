@@ -290,8 +290,15 @@ def load(
 ) -> Monolayer | Uniform | StockModel | Attached:
     """Read the model in `folder`; a truncated, foreign, changed or newer one is a `ModelFileError` that says so.
 
-    `device`: where the model shall be, by default the CPU. A folder that `memorize_as` or `export` wrote gives a
-    `StockModel`, one that facts were attached to an `Attached`; these take no `device`.
+    - `folder`: a saved model. A folder that `memorize_as` or `export` wrote gives a `StockModel`, and one with attached
+      facts an `Attached`.
+    - `device`: where the model should be, by default the CPU. Stock models and attached facts take no `device`.
+
+    Example:
+
+        >>> folder = ml.memorize({"France": "Paris", "Japan": "Tokyo"}).save("capitals")
+        >>> print(ml.load("capitals").predict("Japan"))
+        Tokyo
     """
     if is_attached(folder):
         return Attached.load(folder)
@@ -299,5 +306,7 @@ def load(
     if files is None:
         return load_model(folder, device=device)
     if device is not None:
-        raise DataError(f"{folder} is a stock folder, which monolayer asks on the CPU: for a device use transformers")
+        raise DataError(
+            f"{folder} is a stock folder, which monolayer runs on the CPU only: for other devices, use transformers"
+        )
     return StockModel.of(files)

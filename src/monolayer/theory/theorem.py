@@ -111,6 +111,11 @@ def theorem(X: object, *, max_bits: int = MAX_BITS, max_terms: int = MAX_TERMS, 
     - `max_bits`: the largest precision; it doubles up to there.
     - `max_terms`: data that need more than about so many products, a microsecond each, stay 'undecided'.
     - `seed`: of the random direction `v`.
+
+    Example:
+
+        >>> print(ml.theorem([["a", "b"], ["a", "c"]]).verdict)
+        proved
     """
     data, words = Sequences.of(X), ""
     if data.vocabulary is not None:

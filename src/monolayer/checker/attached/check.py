@@ -103,7 +103,7 @@ def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: 
     decided = question.decided(int(said.wrong.sum()), unsure, findings, REASONS)
     changed = found.rewritten()
     if decided and changed is not None:
-        why = f"{changed} was changed after every fact was asked: what was measured then is about other weights"
+        why = f"{changed} was changed after every fact was tested: the measurements are about other weights"
         return replace(decided, verdict="undecided", reason=why)
     return _only(found, facts, decided) if only and decided else decided
 
@@ -175,7 +175,7 @@ def _findings(
             row, place = int(asked.row[point]), int(asked.place[point])
             wanted, got = (name(int(each)) for each in (asked.token[point], said.got[point]))
             other = near.by.get(int(asked.neuron[point]))
-            why = "the stored weights say so" if kind == "wrong" else DOUBT
+            why = "according to the stored weights" if kind == "wrong" else DOUBT
             why += "" if other is None else f" (neuron {other})"
             yield Finding("wrong" if kind == "wrong" else "unsure", row, place, data.texts(row)[0], wanted, got, why)
     for row, why in list(unknown.items())[:MOST_FINDINGS]:
@@ -201,13 +201,13 @@ def measured(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
     if not moved:
         return ("that the host's states at the prompts lie within reach of their keys was not measured",)
     by, rest = manifest.measured, len(manifest.facts) - len(moved)
-    left = () if rest == 0 else (f"{plural(rest, 'fact')} came back by a record and were not measured again",)
+    left = () if rest == 0 else (f"{plural(rest, 'fact')} were restored from a record and not measured again",)
     where = (
         f"{by.get('arithmetic')} on {by.get('device')}, torch {by.get('torch')}, transformers {by.get('transformers')}"
     )
     enough = f"and {_below(caps.half)} is enough for the proof"
     if max(moved) > caps.half:
-        enough = f"which is more than the {_below(caps.half)} that the proof covers, though every answer came back"
+        enough = f"which is more than the {_below(caps.half)} that the proof covers, though every answer was returned"
     said = (
         f"when facts were attached, the host's states at their places were within {_above(max(moved))} of their keys, "
         f"{enough}: with eager and sdpa attention, padded on the left ({where})"

@@ -43,11 +43,21 @@ def locate(
 ) -> Location:
     """Find where each fact lives: the neurons and rows that hold it, and what the model answers without each neuron.
 
-    `model`: a model of one line or a robust one, a stock model of cells, a host with facts attached, or the folder of
-    one. `X`, `Y`, `lengths`, `per`, `unit` as for `certify`; without labels, every place where the model answers is a
-    fact. Answers are read from
-    the stored weights, and proved for every evaluation that a certificate covers, where margins allow it; else
-    measured, or unknown (docs/locate.md).
+    - `model`: a model of one line or a robust one, a stock model of cells, a host with attached facts, or the folder of
+      one.
+    - `X`: the data, as for `certify`.
+    - `Y`: their labels; without labels, every place where the model answers is a fact.
+    - `lengths`, `per`, `unit`: as for `certify`.
+
+    Answers are read from the stored weights, and proved for every evaluation that a certificate covers, where margins
+    allow it; otherwise they are measured, or unknown (docs/locate.md).
+
+    Example:
+
+        >>> table = {"France": "Paris", "Japan": "Tokyo", "Peru": "Lima"}
+        >>> place = ml.locate(ml.memorize(table, robust=True), table)[1]
+        >>> print(place.label, place.verdict)
+        Tokyo proved
     """
 
     def data(names: Names | None, answers: Belongs | None) -> Sequences:

@@ -121,7 +121,7 @@ class Function:
         room = 2.0**12 * self.rounding * float(np.abs(before).max())
         again = self(probe)
         alone = np.concatenate([self(row[None]) for row in probe])
-        for other, how in ((again, "asked again"), (alone, "asked for that sequence alone, not in a batch")):
+        for other, how in ((again, "asked again"), (alone, "when called with that sequence alone, not in a batch")):
             apart = np.abs(other - before).max(axis=(1, 2))
             row = int(apart.argmax())
             if apart[row] > room:
