@@ -35,8 +35,8 @@ from monolayer.errors import DataError, PrecisionError
 
 WHOLE = "bit-identical to {}"
 CELLS = (
-    "the neurons of {} tokens are bit-identical to those of memorizing {} with this draw; those of all other tokens are "
-    "unchanged, and never activate at these facts"
+    "the neurons of {} tokens are bit-identical to those of memorizing {} with this draw; those of all other tokens "
+    "are unchanged, and never activate at these facts"
 )
 MEANT = {"forget": "only the remaining data", "edit": "the edited data", "insert": "all the data"}
 
