@@ -62,9 +62,10 @@ def memorize_as(
     `per="sequence"` makes each answer a label.
 
     `storage="cells"`, the default: half-spaces with margins (docs/robust.md), for weights and arithmetic in `dtype`:
-    float32 (the default), bfloat16 or float16; `rank` of the values, by default 128. In a short format every fact is
-    evaluated in its arithmetic, and facts that it loses are an error. `storage="steps"`: steps of a line, of rank 1,
-    for weights and arithmetic in float64 only; it holds more sequences, and longer ones. llama takes cells only.
+    float32 (the default), bfloat16 or float16; `rank` of the values, by default what the data need, 128 at most. In a
+    short format every fact is evaluated in its arithmetic, and facts that it loses are an error. `storage="steps"`:
+    steps of a line, of rank 1, for weights and arithmetic in float64 only; it holds more sequences, and longer ones.
+    llama takes cells only.
 
     `confidence`: the head is the least power of two for which the median probability of the right label is at least
     this; by default 0.99, which is what trained models show. It changes no answer.
