@@ -68,6 +68,15 @@ def attach_holds(found: Results) -> None:
         assert (row["places"] > 0) == (name != "attach"), name
 
 
+def heads_holds(found: Results) -> None:
+    for row in found["rows"]:
+        blind = row["one_head"] >= 1e-5 * row["variance"]
+        assert blind == (row["target"] not in ("mean", "maximum")), row["target"]
+        if row["two_heads"] is not None:  # it has one head more, up to what few samples say
+            assert row["two_heads"] <= row["one_head"] + 0.02 * row["variance"]
+    assert all(wave["left"] > max(0.3, wave["bound"]) for wave in found["waves"])
+
+
 def keys_holds(found: Results) -> None:
     widths = {(row["kind"], row["way"]): row["widths"] for row in found["rows"]}
     for kind in ("isotropic", "anisotropic"):
@@ -80,6 +89,7 @@ def keys_holds(found: Results) -> None:
 
 HOLDS: dict[str, Callable[[Results], None]] = {
     "attach": attach_holds,
+    "heads": heads_holds,
     "keys": keys_holds,
     "rank": rank_holds,
     "shortfall": shortfall_holds,
@@ -99,6 +109,7 @@ SAYS = {
     "quantizer": ("Without it 4 of 6 of them keep", "For mean, maximum the estimated floor is 0"),
     "keys": ("A margin in place of least squares needs ", "every fact right and certified", "Hebbian none tried"),
     "uniform": (" from 4 to 4 cells", "sorting is ", "6 of 6 proved"),
+    "heads": ("Two heads, built with 4 cells", "18 of 18 proved", "one head leaves 0.4"),
 }
 """What the answer must say of the small data below: it says so only where the numbers do."""
 SMALL: dict[str, Results] = {
@@ -114,6 +125,7 @@ SMALL: dict[str, Results] = {
     "equivariant": {"cells": (2, 4, 8), "points": 2_000},
     "functions": {"targets": ("max", "ranks"), "seeds": 2, "cells": 4, "clock": 0.05, "pool": 200, "held_out": 100},
     "uniform": {"most_cells": 4, "points": 1_000},
+    "heads": {"places": 4, "temperatures": 4, "slices": 6, "tested": 200, "waves": (1, 20)},
     "precision": {"vocabularies": (4, 8, 16)},
     "keys": {"dims": (8,), "steps": 60, "training": 60, "widest": 64},
     "frontier": {"sequences": 24, "length": 4, "asked": 4, "ranks": (16,), "embedded": ((16, 48),)},

@@ -172,6 +172,30 @@ def test_crowds_that_are_foreseen_wrongly_change_no_bits(
     assert (ml.load(out).summary.rank > 1) == (slack > 8)
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_parts_are_written_of_draws_that_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: bool) -> None:
+    """Of other draws than the first, crowds are counted until there are as many as before; `held`: a later one fits."""
+    X, Y, _ = data_of("ids")
+    small_pieces(monkeypatch, 200, 150)
+    for module in (build, separate):
+        monkeypatch.setattr(module, "crowded_by_chance", lambda *_: False)
+    for slack in np.logspace(6, 11, 41)[:: 1 if held else -1].tolist():
+        crowd(monkeypatch, slack)
+        memory = ml.memorize(X, Y).summary
+        if memory.draws > 1 and (memory.rank == 1) == held:
+            break
+    tasks, here = list[str](), executors.here
+    watched: Any = lambda function, given: tasks.extend(task[1] for task in given) or here(function, given)  # noqa: E731
+    monkeypatch.setattr(executors, "here", watched)
+    summary = ml.load(both(tmp_path, write(tmp_path, X, Y, [100, 101, 250]))).summary
+    assert (summary.draws > 1, summary.rank == 1) == (True, held)
+    built, looked = ([name.split("-") for name in tasks if name.startswith(kind)] for kind in ("part-", "looked-"))
+    assert {int(name[2]) for name in looked} == set(range(2, summary.draws + 1))
+    assert len({name[2] for name in built}) <= 2
+    ranges = len({name[-1] for name in built})
+    assert held or len(looked) < ranges * (summary.draws - 1)
+
+
 def test_a_sample_of_data_with_a_rhythm_is_not_all_on_one_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draw, "SAMPLE", 200)
     rows = draw.sample_rows(1000, 8000)

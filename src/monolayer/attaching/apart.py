@@ -136,7 +136,9 @@ def check_apart(caps: FiringCaps, duties: Duties, name: Callable[[int], str | No
         cosines = keys[start:stop] @ keys[:stop].T
         two, one = np.nonzero(cosines.numpy() > near)
         two += start
-        pair = one < two
+        # Neurons of one block that write the same row may fire together.
+        beside = (duties.block[one] == duties.block[two]) & (duties.tokens[one] == duties.tokens[two])
+        pair = (one < two) & ~beside
         found.append(_near_pairs(caps, duties, one[pair], two[pair]))
     if any(len(part.one) for part in found):
         near_pairs = NearPairs(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
@@ -148,12 +150,12 @@ def _near_pairs(caps: FiringCaps, duties: Duties, one: Ints, two: Ints) -> NearP
     gap = caps.keys[one] - caps.keys[two]
     far = 0.5 * (gap * gap).sum(axis=1)  # 1 − cos, without cancellation
     angle = _angle(1.0 - far) * (1.0 - 2.0**-19)
-    same, beside = duties.tokens[one] == duties.tokens[two], duties.block[one] == duties.block[two]
+    same_key, beside = far <= SAME_KEY, duties.block[one] == duties.block[two]
     needed = caps.needed(caps.wanted, caps.silent, one, two)
     if caps.short:
         there = caps.needed(caps.own, caps.silent, one, two)
         needed = np.minimum(needed, np.where(beside, caps.needed(caps.own, caps.hardly, one, two), there))
-    bad = np.flatnonzero((angle < needed) & ~(same & (beside | (far <= SAME_KEY))))
+    bad = np.flatnonzero((angle < needed) & ~(same_key & (duties.tokens[one] == duties.tokens[two])))
     return NearPairs(one[bad], two[bad], far[bad], 1.0 - np.cos(needed[bad]))
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from monolayer.cluster.executor import Options, Work
 from monolayer.cluster.finish import BuildState, with_stages
 from monolayer.cluster.settle import refuse_contradictions
 from monolayer.construct.line.draw import CodeLayout, Draw, Tokens, draws
-from monolayer.construct.line.points import Points, contextual_points, scale
+from monolayer.construct.line.points import contextual_points, scale
 from monolayer.construct.line.separate import DRAWS, crowded_by_chance, hopeless
 from monolayer.construct.line.values import LARGEST_RANK
 from monolayer.construct.target import Target
@@ -34,14 +35,6 @@ class Sampled(NamedTuple):
 
     tokens: Tokens
     target: Target
-
-
-class CutPoints(NamedTuple):
-    """A draw whose points lie in files, cut into ranges at the numbers `at`; and the points of the sample."""
-
-    found: BuildState
-    sample: Points
-    at: Floats
 
 
 class Build(Work):
@@ -68,20 +61,20 @@ class Build(Work):
             for draw in draws(sampled.tokens, layout, DRAWS, options.seed):
                 tried += 1
                 attempt = replace(found, tried=tried, name=f"{layout}-{tried}")
-                attempt, some_points, at = self._cut_points(attempt, draw, sampled, pieces)
-                ends = some_points.ends() if len(some_points.z) else (0.0, 0.0)
-                crowded = crowded_by_chance(found.labelled, attempt.errors, ends)
-                attempt = self._parts(attempt, pieces, at, strict=tried > 1, staged=crowded)
-                if tried == 1 and attempt.close:
-                    refuse_contradictions(self, attempt, pieces)
-                    if not all(part["whole"] for part in attempt.parts):  # it looked as if there were some
-                        self._drop_parts(attempt)
-                        attempt = self._parts(attempt, pieces, at, strict=True, staged=crowded)
-                attempt = replace(attempt, crowds=crowds.Crowds.of(attempt.parts))
-                if attempt.crowds is None:
+                attempt = self._cut_points(attempt, draw, sampled, pieces)
+                crowded = crowded_by_chance(found.labelled, attempt.errors, attempt.ends)
+                if tried == 1 or crowded:  # what is written will probably be used: no further draw is tried
+                    attempt = self._parts(attempt, pieces, strict=tried > 1, staged=crowded)
+                    if tried == 1 and attempt.close:
+                        attempt = self._consistent(attempt, pieces, staged=crowded)
+                    every = crowds.Crowds.of(attempt.parts)
+                    count = 0 if every is None else len(every.low)
+                else:
+                    count = self._count_crowds(attempt, pieces, fewest)
+                    attempt = attempt if count else self._parts(attempt, pieces, strict=True, staged=False)
+                if count == 0:
                     self._drop_points(attempt, pieces)
                     return replace(self._staged(attempt, None), last=attempt.last_label)
-                count = len(attempt.crowds.low)
                 worse, best = (best, attempt) if count < fewest else (attempt, best)
                 fewest = min(fewest, count)
                 self._drop(worse, pieces)
@@ -91,7 +84,7 @@ class Build(Work):
                     break
         return self._cascade(replace(best, tried=tried), pieces, options)
 
-    def _cut_points(self, found: BuildState, draw: Draw, sampled: Sampled, pieces: list[Block]) -> CutPoints:
+    def _cut_points(self, found: BuildState, draw: Draw, sampled: Sampled, pieces: list[Block]) -> BuildState:
         """The points of every block under a draw, cut into ranges.
 
         κ is a power of two that depends on how far the contexts of all files reach. That is found out while points are
@@ -110,33 +103,62 @@ class Build(Work):
             some = contextual_points(draw, tokens, sampled.target)
             at = points.splitters(some.z, self.room.ranges(found.labelled))
             own = draw.point_error(kappa, tokens)
-            found = replace(found, drawn=replace(draw, known=None), kappa=kappa, fixed_error=own)
+            found = replace(found, drawn=replace(draw, known=None), kappa=kappa, fixed_error=own, splitters=at)
             tasks = {found.points(i): (block, rules, found.draw, at) for i, block in enumerate(pieces)}
             self.do("cutting points into ranges", (0.2, 0.6), points.write_points, tasks)
-            low, high = np.stack([self.spill.facts(name)["extent"] for name in tasks], axis=1)
-            kappa = kappa_of((float(low.min()), float(high.max())))
+            facts = [self.spill.facts(name) for name in tasks]
+            kappa = kappa_of(_ends([fact["extent"] for fact in facts]))
             if kappa == found.kappa:
-                return CutPoints(found, some, at)
+                return replace(found, ends=_ends([fact["ends"] for fact in facts]))
             self._drop_points(found, pieces)
             found = replace(found, name=f"{found.name}-wider")
 
-    def _parts(self, found: BuildState, pieces: list[Block], at: Floats, *, strict: bool, staged: bool) -> BuildState:
+    def _consistent(self, found: BuildState, pieces: list[Block], *, staged: bool) -> BuildState:
+        """The parts of the first draw, once no labels contradict each other; those that looked so are built now."""
+        refuse_contradictions(self, found, pieces)
+        if all(part["whole"] for part in found.parts):
+            return found
+        self._drop_parts(found)
+        return self._parts(found, pieces, strict=True, staged=staged)
+
+    def _count_crowds(self, found: BuildState, pieces: list[Block], enough: float) -> int:
+        """How many crowds a draw leaves, without writing parts; not all are counted where there are `enough`.
+
+        Data that one line hardly holds take several draws, and most of them leave a crowd in one of the first ranges.
+        """
+        ranges, count = self._ranges(found, pieces), 0
+        names, batch = [f"looked-{found.name}-{range_.number:05}" for range_ in ranges], 4 * self.room.workers
+        for first in range(0, len(ranges), batch):
+            some = slice(first, first + batch)
+            tasks = {name: (range_,) for name, range_ in zip(names[some], ranges[some], strict=True)}
+            self.do("looking for crowds", (0.6, 0.7), parts.count_crowds, tasks)
+            count += sum(int(self.spill.facts(name)["count"]) for name in tasks)
+            if count >= enough:
+                break
+        return count
+
+    def _ranges(self, found: BuildState, pieces: list[Block]) -> list[points.Range]:
+        """The ranges into which the points of a draw are cut."""
+        rules, files = found.rules, [found.points(i) for i in range(len(pieces))]
+        bounds = np.array([self.spill.facts(name)["bounds"] for name in files])
+        ends = [-math.inf, *found.splitters.tolist(), math.inf]
+        own = rules.label_type, rules.reals, found.kappa, found.fixed_error, self.room.range
+        return [
+            points.Range(r, since, until, files, bounds[:, [r, r + 1, -1]], *own)
+            for r, (since, until) in enumerate(pairwise(ends))
+        ]
+
+    def _parts(self, found: BuildState, pieces: list[Block], *, strict: bool, staged: bool) -> BuildState:
         """Each range of points as a part of the staircase.
 
         `staged`: there will be crowds, so that parts of classes are written as those of the first of several stages.
         """
-        rules = found.rules
-        names = [f"part-{found.name}{'-strict' if strict else ''}-{r:05}" for r in range(len(at) + 1)]
-        files = [found.points(i) for i in range(len(pieces))]
-        bounds = np.array([self.spill.facts(name)["bounds"] for name in files])
-        ends = [-math.inf, *at.tolist(), math.inf]
-        ranges = {}
-        for r, name in enumerate(names):
-            own = rules.label_type, rules.reals, found.kappa, found.fixed_error, self.room.range
-            range_ = points.Range(r, ends[r], ends[r + 1], files, bounds[:, [r, r + 1, -1]], *own)
-            ranges[name] = (range_, strict, staged)
+        ranges = {
+            f"part-{found.name}{'-strict' if strict else ''}-{range_.number:05}": (range_, strict, staged)
+            for range_ in self._ranges(found, pieces)
+        }
         self.do("building steps", (0.6, 0.98), parts.part, ranges)
-        return replace(found, parts=tuple({"name": name, **self.spill.facts(name)} for name in names))
+        return replace(found, parts=tuple({"name": name, **self.spill.facts(name)} for name in ranges))
 
     def _drop_points(self, found: BuildState, pieces: list[Block]) -> None:
         self.spill.drop(*(found.points(i) for i in range(len(pieces))))
@@ -151,8 +173,11 @@ class Build(Work):
 
     def _cascade(self, found: BuildState, pieces: list[Block], options: Options) -> BuildState:
         """Further stages for the points in crowds; the parts as those of a first stage."""
-        every, rules = found.crowds, found.rules
+        if not found.parts:
+            found = self._parts(found, pieces, strict=True, staged=True)
+        every, rules = crowds.Crowds.of(found.parts), found.rules
         assert every is not None  # asked only where there are some
+        found = replace(found, crowds=every)
         wanted = np.stack([every.low, every.high])
         held: dict[str, Any] = {
             f"held-{found.name}-{i:05}": (block, rules, found.points(i), wanted) for i, block in enumerate(pieces)
@@ -175,3 +200,9 @@ class Build(Work):
         self.do("writing the first stage", (0.985, 1.0), parts.staged, tasks)
         made = [part | (self.spill.facts(names[r]) if r in names else {}) for r, part in enumerate(found.parts)]
         return replace(found, parts=tuple(made))
+
+
+def _ends(extents: list[Floats]) -> tuple[float, float]:
+    """The least of the first and the largest of the last of pairs, of which some may be empty."""
+    low, high = np.array([extent for extent in extents if len(extent)]).T
+    return float(low.min()), float(high.max())

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints, rising_at
+from monolayer.arrays import Array, Floats, Ints, rising_at
 from monolayer.cluster.points import Range, differ
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut_line, least_label
 from monolayer.construct.line.points import Points, ramps, stretches_of
-from monolayer.construct.line.separate import gaps, margins
+from monolayer.construct.line.separate import crowds, gaps, margins
 from monolayer.model.sharded import PartFormats, format_of_whole_numbers, part_header, shortened, stored_type
 
 if TYPE_CHECKING:  # workers do without PyTorch
@@ -50,8 +50,7 @@ def part(spill: Spill, name: str, range_: Range, strict: bool, staged: bool) -> 
     changes = np.flatnonzero(differs)
     seen = gaps(points, differs)
     margin, close = seen.margin, margins(points, changes).close if seen.narrow else changes[:0]
-    facts: dict[str, Any] = {"count": seen.wide, "least": seen.least, "ends": z[[0, -1]] if len(z) else z}
-    facts["close"] = len(close)
+    facts: dict[str, Any] = {"count": seen.wide, "least": seen.least, "close": len(close)}
     whole = strict or len(close) == 0 or (clean and len(close) <= MANY)
     staged = staged and not range_.reals
     facts |= {"near": near(points, close), "whole": whole, "steps": 0, "staged": staged}
@@ -78,6 +77,14 @@ def part(spill: Spill, name: str, range_: Range, strict: bool, staged: bool) -> 
     spill.write(name, [header, tensors.bias_1, tensors.weight_1, *weight_2], hashed=True, **facts)
 
 
+def count_crowds(spill: Spill, name: str, range_: Range) -> None:
+    """How many crowds a range has."""
+    z, label, _ = range_.gather(spill, strict=True)
+    points, differs = range_.points(z), differ(label)
+    count = len(crowds(points, np.flatnonzero(differs)).begin) if gaps(points, differs).narrow else 0
+    spill.write(name, [], count=count)
+
+
 def _formats(range_: Range, z: Floats) -> PartFormats:
     """The shortest formats that hold `weight_1`, which are powers of two, and `weight_2`.
 
@@ -93,12 +100,12 @@ class PartTensors(NamedTuple):
     """What a part holds, as it is stored: `bias_1`, `weight_1` `(R,)` and `weight_2` `(m, R)`; `Σ |Δ|` of classes."""
 
     bias_1: Floats
-    weight_1: NDArray[Any]
-    weight_2: NDArray[Any]
+    weight_1: Array
+    weight_2: Array
     size: float
 
 
-def _tensors(z: Floats, steps: Ints, level: NDArray[Any], reals: int, formats: PartFormats) -> PartTensors:
+def _tensors(z: Floats, steps: Ints, level: Array, reals: int, formats: PartFormats) -> PartTensors:
     """The tensors of a part, without the row of the stretches.
 
     `steps` `(R,)` are given by the point before each; `level` `(R + 1,)` or `(R + 1, m)`: the labels between them. A
@@ -123,7 +130,7 @@ def _tensors(z: Floats, steps: Ints, level: NDArray[Any], reals: int, formats: P
     return PartTensors(bias, slopes, rows, size)
 
 
-def _passed(bounds: Ints, steps: int, formats: PartFormats) -> NDArray[Any]:
+def _passed(bounds: Ints, steps: int, formats: PartFormats) -> Array:
     """The row of a part of classes that says where the number of the stretch rises: −1 at these steps, and else 0."""
     row = np.zeros(steps, stored_type(formats.weight_2))
     row[bounds] = shortened(np.array([-1.0]), formats.weight_2)
@@ -180,5 +187,5 @@ def closing(spill: Spill, found: BuildState) -> dict[str, Any]:
     """The part with what stands right of all steps, of real labels."""
     name = f"closing-{found.name}"
     blocks = [_begin(len(found.parts), 0, len(found.last), PartFormats(), 1), np.array(found.last)]
-    spill.write(name, blocks, hashed=True, steps=0, count=0, least=np.inf, ends=np.zeros(0), margin=np.inf, size=0.0)
+    spill.write(name, blocks, hashed=True, steps=0, count=0, least=np.inf, margin=np.inf, size=0.0)
     return {"name": name, **spill.facts(name)}

@@ -8,7 +8,7 @@ stores the value of the function at the centres. After the first block this is t
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import numpy as np
 import torch
@@ -39,9 +39,11 @@ RAMP = 2.0**-20
 
 
 @overload
-def approximate(f: Any, dim: int, length: int, *, norm: Literal["sup"], **options: Any) -> Uniform: ...
+def approximate(f: object, dim: int, length: int, *, norm: Literal["sup"], **options: object) -> Uniform: ...
 @overload
-def approximate(f: Any, dim: int, length: int, *, norm: Literal["mean"] = "mean", **options: Any) -> Monolayer: ...
+def approximate(
+    f: object, dim: int, length: int, *, norm: Literal["mean"] = "mean", **options: object
+) -> Monolayer: ...
 def approximate(  # type: ignore[misc]  # the options stand below, once
     f: BatchFunction,
     dim: int,
@@ -50,6 +52,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     cells: int | None = None,
     error: float | None = None,
     norm: Literal["mean", "sup"] = "mean",
+    first_block: bool = True,
     domain: tuple[float, float] = (0.0, 1.0),
     positions: bool = False,
     lipschitz: float | Modulus | None = None,
@@ -70,6 +73,8 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
       grid is refined until the error holds on samples.
     - `norm`: `mean`, or `sup`, which builds a `Uniform` with value rank (n − 1)d and no ramps, whose error holds
       everywhere (docs/uniform.md): for two or three tokens of one number, and two of two; with `positions` for any.
+    - `first_block`: False, with norm `sup`, builds a network whose attention sees the tokens themselves, with n − 1
+      heads of rank 1 for two, three or four tokens of one number (docs/first-block.md).
     - `domain`: the range of every coordinate. Input outside of it is answered as the nearest cell at its edge.
     - `positions`: True makes the order of tokens matter.
     - `lipschitz`: a Lipschitz constant of `f` in the sup norm, or a modulus of continuity `h → ω(h)`.
@@ -96,11 +101,13 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     check_temperature(temperature)
     if norm not in ("mean", "sup"):
         raise DataError(f"norm must be 'mean' or 'sup', not {norm!r}")
+    if not first_block and norm != "sup":
+        raise DataError('first_block=False needs norm="sup": with norm="mean" the first block rounds tokens to cells')
     function = Function(f, box, None, device)
     if not positions:
         check_equivariance(function, seed)
     if norm == "sup":
-        return uniform(function, cells, error, modulus, most_knots, device)
+        return uniform(function, cells, error, modulus, most_knots, device, first_block)
 
     report("choosing cells", 0.05)
     if cells is None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -116,8 +116,8 @@ def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
         near += NARROW.format(reach=_below(caps.reach(narrow)), count=plural(int(narrow.sum()), "neuron"))
     if fmt.short:
         near = NEAR_SHORT.format(turn=_below(fmt.turn))
-        low = float(np.max(caps.level, initial=0.0))
-        inputs = INPUT_SHORT.format(low=_above(low), high=_below(fmt.high * T))
+        low = float(np.max(caps.level, initial=0.0))  # the levels themselves are what is proved about: exact
+        inputs = INPUT_SHORT.format(low=_above(low, exact=True), high=_below(fmt.high * T, exact=True))
     tensors, places = plural(len(found.manifest.tensors), "tensor"), plural(points, "token")
     parts = {"tensors": tensors, "places": places, "near": near, "input": inputs}
     claim = CLAIM.format(dtype=fmt.name, radius=_above(caps.radius), **parts)
@@ -183,15 +183,15 @@ def _findings(
         yield Finding("unsure", row, None, prompt, answer, None, why)
 
 
-def _above(bound: float) -> str:
-    """Three digits of a bound from above, rounded up, its own rounding in binary64 included."""
-    bound += 2.0**-50 * max(1.0, abs(bound))
+def _above(bound: float, *, exact: bool = False) -> str:
+    """Three digits of a bound from above, rounded up, its own rounding in binary64 included unless it is `exact`."""
+    bound += 0.0 if exact else 2.0**-50 * max(1.0, abs(bound))
     return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal_from_float(bound)):.3g}"
 
 
-def _below(bound: float) -> str:
-    """Three digits of a bound from below, rounded down, its own rounding in binary64 included."""
-    bound -= 2.0**-50 * max(1.0, abs(bound))
+def _below(bound: float, *, exact: bool = False) -> str:
+    """Three digits of a bound from below, rounded down, its own rounding in binary64 included unless it is `exact`."""
+    bound -= 0.0 if exact else 2.0**-50 * max(1.0, abs(bound))
     return f"{float(Context(prec=3, rounding=ROUND_FLOOR).create_decimal_from_float(bound)):.3g}"
 
 
@@ -215,7 +215,7 @@ def measured(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
     return (said, *_measured_short(by, caps), *left)
 
 
-def _measured_short(by: Mapping[str, Any], caps: Caps) -> tuple[str, ...]:
+def _measured_short(by: Mapping[str, object], caps: Caps) -> tuple[str, ...]:
     """In short formats, whether states also turned and grew by no more than the claim covers."""
     turned, rose = by.get("turned"), by.get("rose")
     if not caps.fmt.short or not isinstance(turned, float) or not isinstance(rose, float):
