@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import torch
 from torch import nn
 
 import monolayer as ml
@@ -125,7 +126,8 @@ def _measure(
     few, labels = X[:asked], Y[:asked]
     row = {"name": name, "parameters": sum(part.numel() for part in model.parameters()), "bits": X.size * bits}
     noise = tolerance(model, few, labels, seed)
-    weights = [part.detach().double().numpy() for part in model.parameters()]
+    # The row of a token that does not occur is NaN.
+    weights = [part.detach()[torch.isfinite(part)].double().numpy() for part in model.parameters()]
     rate = None if noise is None else bits_of_weights(weights, noise, 1.0 - ENOUGH, round(2.0**bits))
     return row | {"recall": recall(model, X, Y), "noise": noise, "rate": rate}
 
