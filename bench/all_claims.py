@@ -12,6 +12,7 @@ import argparse
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,10 +25,16 @@ from monolayer.table import escape
 from workload import CLAIMS, Claim, title_of
 
 HERE = Path(__file__).parent
-SHARED = {"all_claims", "workload"}
-"""Files of this folder that are no benchmarks."""
+RUNS = re.compile(r"^(if __name__|run\(main\))", re.MULTILINE)
+"""A line of a file that runs something; other files of this folder hold what scripts share."""
 WIDTH = 140
 """Columns of the table where no terminal says how many it has."""
+
+
+def benchmarks() -> list[Path]:
+    """The scripts of this folder but for this one: files that run something, not only define what others import."""
+    found = [path for path in sorted(HERE.glob("*.py")) if path.name != Path(__file__).name]
+    return [path for path in found if RUNS.search(path.read_text(encoding="utf-8"))]
 
 
 def claims_of(script: Path) -> list[Claim]:
@@ -47,7 +54,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="scripts to run; all without")
     names = {Path(name).stem for name in parser.parse_args().names}
-    scripts = [path for path in sorted(HERE.glob("*.py")) if path.stem not in SHARED]
+    scripts = benchmarks()
     unknown = names - {path.stem for path in scripts}
     if unknown:
         parser.error(f"there is no benchmark {sorted(unknown)[0]!r} in {HERE}")

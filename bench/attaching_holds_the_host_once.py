@@ -15,6 +15,7 @@ import argparse
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ import transformers
 from tests.hosts import FACTS, tokenizer
 
 import monolayer as ml
-from workload import NotRunError, claim, run
+from workload import NotRunError, claim, record, recordable, run
 
 STATUS = Path("/proc/self/status")
 
@@ -59,6 +60,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=14)
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--vocabulary", type=int, default=32_000)
+    recordable(parser)
     options = parser.parse_args()
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -72,21 +74,26 @@ def main() -> None:
 
 def _run(host: Path, folder: Path, facts: dict[str, str], size: int) -> None:
     found: dict[str, int] = {}
+    spent: dict[str, float] = {}
     ml.certify(ml.memorize({"a": 1}), {"a": 1})  # imports are done
-    watched = Watched(found)
+    watched = Watched(found, spent)
     made = watched("attach", lambda: ml.attach(host, facts))
     watched("save", lambda: made.save(folder))
     proof = watched("certify", lambda: ml.certify(folder, facts, host=host))
     print(f"certificate: {proof.verdict}")
     for name, limit in (("attach", 1.5), ("save", 0.1), ("certify", 0.4)):
+        print(f"{name}: {found[name] / (size / 2):.2f} bytes per parameter, {spent[name]:.0f} s")
         claim(f"{name}: memory over the size of the host", found[name] / size, at_most=limit)
+    claim("every answer proved", float(proof.verdict == "proved"), at_least=1.0)
+    rows = [{"step": name, "bytes": found[name], "seconds": spent[name]} for name in found]
+    record([{"parameters": size // 2, "host_bytes": size, "verdict": proof.verdict, "steps": rows}])
 
 
 class Watched:
-    """Runs an action and notes the peak of memory under a name."""
+    """Runs an action and notes the peak of memory, and the seconds, under a name."""
 
-    def __init__(self, found: dict[str, int]) -> None:
-        self.found = found
+    def __init__(self, found: dict[str, int], spent: dict[str, float]) -> None:
+        self.found, self.spent = found, spent
 
     def __call__(self, name: str, action: Callable[[], Any]) -> Any:
         print(name, flush=True)
@@ -99,9 +106,11 @@ class Watched:
 
         watcher = threading.Thread(target=watch)
         watcher.start()
+        began = time.perf_counter()
         try:
             return action()
         finally:
+            self.spent[name] = time.perf_counter() - began
             done.set()
             watcher.join()
 

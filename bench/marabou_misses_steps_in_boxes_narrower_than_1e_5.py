@@ -5,11 +5,14 @@ for one peak in boxes with the same lower end and growing width: the answer chan
 Marabou's preprocessor takes a variable for a constant, its lower bound (PREPROCESSOR_ALMOST_FIXED_THRESHOLD in its
 GlobalConfiguration.cpp). At that end of the box the label is that of the neighbouring run.
 
+`--competition SEED` asks both about the draw of a seed of the set for VNN-COMP instead, whose boxes are wide.
+
 Needs pip install "monolayer[verifiers]", which the developers' packages do not include.
 """
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 import warnings
 from collections import defaultdict
@@ -18,7 +21,7 @@ from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
 
-from soundness_set import SECONDS, Layers, Query, build, check, decide, layers_of
+from soundness_set import Query, build, competition, properties
 from workload import NotRunError, run
 
 THRESHOLD = 1e-5
@@ -36,11 +39,11 @@ def ask_marabou(folder: Path, query: Query) -> str:
     network.setLowerBound(x, float(query.low))
     network.setUpperBound(x, float(query.high))
     (network.setLowerBound if query.relation == ">=" else network.setUpperBound)(y, float(query.bound))
-    options = Marabou.createOptions(verbosity=0, timeoutInSeconds=SECONDS)
+    options = Marabou.createOptions(verbosity=0, timeoutInSeconds=properties.SECONDS)
     return str(network.solve(verbose=False, options=options)[0])
 
 
-def ask_z3(layers: Layers, query: Query) -> str:
+def ask_z3(layers: properties.Layers, query: Query) -> str:
     """The same in rational arithmetic: every neuron is `if sum > 0 then sum else 0`."""
     import z3
 
@@ -48,7 +51,7 @@ def ask_z3(layers: Layers, query: Query) -> str:
         return z3.RealVal(f"{number.numerator}/{number.denominator}")
 
     solver, x = z3.Solver(), z3.Real("X_0")
-    solver.set("timeout", 1000 * SECONDS)
+    solver.set("timeout", 1000 * properties.SECONDS)
     solver.add(x >= exact(query.low), x <= exact(query.high))
     seen = [x]
     for depth, (rows, bias) in enumerate(layers):
@@ -63,37 +66,55 @@ def ask_z3(layers: Layers, query: Query) -> str:
     return str(solver.check())
 
 
+def table(folder: Path, queries: list[Query]) -> dict[tuple[str, str, str], list[int]]:
+    """Ask both about every query and print how many are right; that, by family, verdict and size of the box."""
+    layers = {query.network: properties.layers_of(folder / "onnx" / query.network) for query in queries}
+    groups = defaultdict[tuple[str, str, str], list[tuple[Query, str, str]]](list)
+    for query in queries:
+        answers = ask_marabou(folder, query), ask_z3(layers[query.network], query)
+        size = "below 1e-5" if query.high - query.low < THRESHOLD else "above 1e-5"
+        groups[query.family, query.verdict, size].append((query, *answers))
+    print(f"{'query':8}{'verdict':9}{'width of box':25}{'queries':>8}{'Marabou right':>15}{'z3 right':>10}")
+    found = {}
+    for (family, verdict, size), answers in groups.items():
+        widths = [float(query.high - query.low) for query, _, _ in answers]
+        right = [sum(answer[solver] == verdict for answer in answers) for solver in (1, 2)]
+        span = f"{min(widths):.1e} to {max(widths):.1e}"
+        print(f"{family:8}{verdict:9}{span:25}{len(answers):8}{right[0]:15}{right[1]:10}")
+        for query, *said in answers:
+            if any(one != verdict for one in said):
+                print(f"    {query.name}: {verdict}; Marabou says {said[0]}, z3 {said[1]}")
+        found[family, verdict, size] = [len(answers), *right]
+    return found
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--competition", type=int, metavar="SEED")
+    seed = parser.parse_args().competition
     try:
         print(f"Marabou {version('maraboupy')}, z3 {version('z3-solver')}\n")
     except ModuleNotFoundError as error:
         raise NotRunError(f'{error}: pip install "monolayer[verifiers]"') from None
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "set"
+        if seed is not None:
+            table(folder, competition(folder, seed))
+            return
         queries = build(folder)
-        wrong = check(folder)
+        wrong = properties.check(folder)
         assert not wrong, wrong
-        layers = {query.network: layers_of(folder / "onnx" / query.network) for query in queries}
-        groups = defaultdict[tuple[str, str, str], list[tuple[Query, str, str]]](list)
-        for query in queries:
-            answers = ask_marabou(folder, query), ask_z3(layers[query.network], query)
-            size = "below 1e-5" if query.high - query.low < THRESHOLD else "above 1e-5"
-            groups[query.family, query.verdict, size].append((query, *answers))
-        print(f"{'query':8}{'verdict':9}{'width of box':25}{'queries':>8}{'Marabou right':>15}{'z3 right':>10}")
-        for (family, verdict, size), answers in groups.items():
-            widths = [float(query.high - query.low) for query, _, _ in answers]
-            right = [sum(answer[solver] == verdict for answer in answers) for solver in (1, 2)]
-            span = f"{min(widths):.1e} to {max(widths):.1e}"
-            print(f"{family:8}{verdict:9}{span:25}{len(answers):8}{right[0]:15}{right[1]:10}")
-            assert right[1] == len(answers), "z3 computes in rational arithmetic"
+        for (_, verdict, size), (count, marabou, z3) in table(folder, queries).items():
+            assert z3 == count, "z3 computes in rational arithmetic"
             missed = verdict == "sat" and size == "below 1e-5"
-            assert right[0] == (0 if missed else len(answers)), "this Marabou does not do what the claim says"
+            assert marabou == (0 if missed else count), "this Marabou does not do what the claim says"
 
+        layers = {query.network: properties.layers_of(folder / "onnx" / query.network) for query in queries}
         peak = next(query for query in reversed(queries) if query.family == "narrow")
         print(f"\none peak of {peak.network}, {float(peak.high - peak.low):.1e} from one neighbour to the other:")
         for width in WIDTHS:
             query = replace(peak, high=Fraction(float(peak.low + Fraction(width))))
-            assert decide(layers[peak.network], query) == "sat"
+            assert properties.decide(layers[peak.network], query) == "sat"
             said = ask_marabou(folder, query)
             print(f"  box {width:.2e} wide: sat; Marabou says {said}")
             assert said == ("unsat" if width < THRESHOLD else "sat")

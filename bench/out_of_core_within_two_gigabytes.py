@@ -7,7 +7,8 @@ sort by as many processes as the build has. Memory is the sum of the peaks of al
 share counted in each of them. Processor time of all processes stands beside the clock: what others do on the machine
 counts for less. A build of 200 M labels takes at most 3.2 sorts by as many processes, of a thousand
 million 3.6. Sizes by argument: 2, 20, 200 M; a thousand million on 16 processors with `--labels 1e9 --workers 16
---memory 8GB` and 50 GB of disk. `--ask N`: then all labels of N files are asked for, by all processors.
+--memory 8GB` and 40 GB of disk; several sizes each have workers and memory of their own, such as `--labels 2e8 1e9
+--workers 2 16 --memory 2GB 8GB`. `--ask N`: then all labels of N files are asked for, by all processors.
 """
 
 from __future__ import annotations
@@ -113,13 +114,20 @@ class Stages:
         return used
 
     def __call__(self, stage: str, share: float) -> None:
-        now, self._stage, before = self._now(), stage.partition(":")[0], self._stage
+        stage, before = stage.partition(":")[0], self._stage
+        if stage == before:  # looking at all processes after every piece would take longer than some pieces
+            return
+        now, self._stage = self._now(), stage
         self.took[before] = self.took.get(before, np.zeros(3)) + np.maximum(now - self._then, 0.0)
         self._then = now
 
+    def per_label(self, labels: int) -> dict[str, list[float]]:
+        """Nanoseconds per label of every stage: by the clock, and of all processors in programs and in the system."""
+        return {name: [round(1e9 * float(x) / labels, 1) for x in took] for name, took in self.took.items()}
+
     def table(self, labels: int) -> str:
         """A line per stage, in nanoseconds per label."""
-        rows = [f"{name:>32}" + "".join(f"{1e9 * x / labels:>9.1f}" for x in took) for name, took in self.took.items()]
+        rows = [f"{name:>32}" + "".join(f"{x:>9.1f}" for x in took) for name, took in self.per_label(labels).items()]
         return "\n".join([f"{'ns per label':>32}" + "".join(f"{x:>9}" for x in ("clock", "program", "system")), *rows])
 
 
@@ -179,8 +187,8 @@ def ask(model: Path, files: list[Path]) -> tuple[float, float, int, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--labels", type=float, nargs="+", default=[2e6], help="for example 2e6 20e6 200e6")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--memory", default="2GB")
+    parser.add_argument("--workers", type=int, nargs="+", default=[2], help="one number, or one for each size")
+    parser.add_argument("--memory", nargs="+", default=["2GB"], help="likewise")
     parser.add_argument("--ask", type=int, default=0, help="of how many files all labels are asked for in the end")
     parser.add_argument("--stages", action="store_true", help="print what each stage took")
     parser.add_argument("--folder", help="where to put files; they are removed in the end")
@@ -188,10 +196,14 @@ def main() -> None:
     options = parser.parse_args()
     found: list[dict[str, Any]] = []
     build = ml.memorize_files  # its import is not what is measured
+    sizes = len(options.labels)
+    settings = [given * sizes if len(given) == 1 else given for given in (options.workers, options.memory)]
+    if any(len(given) != sizes for given in settings):
+        parser.error("--workers and --memory take one value, or one for each size")
     columns = (
         "labels",
         "sort",
-        f"by {options.workers}",
+        "by all",
         "build",
         "sorts",
         "of work",
@@ -200,22 +212,21 @@ def main() -> None:
         "margin, rank",
     )
     print("{:>12} {:>8} {:>8} {:>8} {:>6} {:>8} {:>11} {:>8}  {}".format(*columns))
-    for labels in options.labels:
+    for labels, workers, memory in zip(options.labels, *settings, strict=True):
         folder = Path(tempfile.mkdtemp(dir=options.folder))
         try:
             rows = np.diff([*range(0, int(labels) // 16, SHARD), int(labels) // 16])
             total, where, numbers = 16 * int(rows.sum()), [str(folder)] * len(rows), range(len(rows))
-            each(options.workers, write, where, numbers, rows)
-            each(options.workers, draw, where, numbers, 16 * rows)
-            (sort, sorting), (shared, _) = (external_sort(folder, total, count) for count in (1, options.workers))
+            each(workers, write, where, numbers, rows)
+            each(workers, draw, where, numbers, 16 * rows)
+            (sort, sorting), (shared, _) = (external_sort(folder, total, count) for count in (1, workers))
             for path in folder.iterdir():
                 if path.suffix != ".npz":
                     path.unlink()
             began, work = time.perf_counter(), spent()
             with Peak() as peak:
                 stages = Stages()
-                limits = {"memory": options.memory, "workers": options.workers}
-                out = build(str(folder / "*.npz"), folder / "model", **limits, progress=stages)
+                out = build(str(folder / "*.npz"), folder / "model", memory=memory, workers=workers, progress=stages)
                 stages("after", 1.0)
             took, work = time.perf_counter() - began, spent() - work
             summary = json.loads((out / "config.json").read_text())["summary"]
@@ -224,14 +235,15 @@ def main() -> None:
                 f"{1e9 * work / total:>11.0f} {peak.bytes / 1e9:>6.2f}GB  {summary['margin']:.1f}, {summary['rank']}",
                 flush=True,
             )
-            most = size(options.memory) / 1e9
+            most = size(memory) / 1e9
             claim(f"memory of all processes, {total:,} labels", peak.bytes / 1e9, at_most=most, unit=" GB")
             limit = next((sorts for least, sorts in CLAIMED if total >= least), None)
             if limit is not None:
                 by_all = f"build of {total:,} labels, in sorts by as many processes"
                 claim(by_all, took / shared, at_most=limit, busy=SAME_RUN)
-            row = {"labels": total, "workers": options.workers, "sort": sort, "sort_by_all": shared, "build": took}
+            row = {"labels": total, "workers": workers, "sort": sort, "sort_by_all": shared, "build": took}
             row |= {"processor": work, "sort_processor": sorting, "memory": peak.bytes, "rank": summary["rank"]}
+            row["stages"] = stages.per_label(total)
             found.append(row)
             if options.stages:
                 print(stages.table(total))

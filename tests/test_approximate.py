@@ -234,7 +234,7 @@ BAD = {
     "seed": (largest, {"seed": -1}, "seed must be a whole number"),
     "nan": (lambda X: np.where(X[..., 0] < 0.2, np.nan, X[..., 0]), {}, r"f is not finite at \[\[0"),
     "forgetful": (lambda X: X[..., 0] + FORGETFUL.normal() * 1e-3, {}, "different values on equal input"),
-    "batch": (lambda X: X[..., 0] - X[..., 0].mean(), {}, "asked for that sequence alone"),
+    "batch": (lambda X: X[..., 0] - X[..., 0].mean(), {}, "called with that sequence alone"),
     "raises": (lambda X: X.nothing(), {}, "with a NumPy array, AttributeError.*with a tensor, AttributeError"),
     "raises late": (fails_late, {}, "ZeroDivisionError: too small"),
     "no function": (3, {}, "f is a int"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import filecmp
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -409,8 +410,24 @@ def test_facts_that_the_host_does_not_tell_apart_are_named(gpt2: Path, tmp_path:
 
     host = changed_host(gpt2, tmp_path / "blind", blind)
     edited(host, tie_word_embeddings=False)
-    with pytest.raises(ml.PrecisionError, match=r"rows 0 and 1 go on with .* hardly tells apart"):
+    with pytest.raises(ml.PrecisionError, match=r"rows 0 and 1 continue with .* barely tells apart"):
         ml.attach(host, {"capital of": " city1", "capital is": " city2"})
+
+
+def test_generate_stops_at_each_of_several_end_ids(gpt2: Path, tmp_path: Path) -> None:
+    """An answer that holds one of them inside is refused; `predict` stops at all of them."""
+    host = Path(shutil.copytree(gpt2, tmp_path / "host"))
+    comma = transformers.AutoTokenizer.from_pretrained(host)(",")["input_ids"][0]
+    for file in ("config.json", "generation_config.json"):
+        said = json.loads((host / file).read_text())
+        (host / file).write_text(json.dumps(said | {"eos_token_id": [0, comma]}))
+    with pytest.raises(ml.DataError, match=r"row 1: its answer holds the token ',' .* at which generate stops"):
+        ml.attach(host, {"The capital of country1 is": " city7", "The capital of country2 is": " city1, and river"})
+    facts = {"The capital of country1 is": " city7", "The capital of country2 is": " city1,"}
+    made = ml.attach(host, facts, end=False)
+    assert ml.load(made.save(tmp_path / "new")).predict(["The capital of country1 is"])[0].startswith(" city7")
+    made = ml.attach(host, {"The capital of country1 is": " city7"})
+    assert made.predict(["The capital of country1 is"]).tolist() == [" city7"]
 
 
 def test_a_token_that_no_direction_makes_the_largest_is_named(gpt2: Path, tmp_path: Path) -> None:
@@ -435,7 +452,7 @@ def test_answers_that_do_not_come_back_are_named(gpt2: Path, monkeypatch: pytest
         return found
 
     monkeypatch.setattr(attaching, "neurons_of", wrong)
-    with pytest.raises(ml.PrecisionError, match=r"1 of 12 facts did not come back.*row 1 .eager.*Nothing was written"):
+    with pytest.raises(ml.PrecisionError, match=r"1 of 12 facts were not returned.*row 1 .eager.*Nothing was written"):
         ml.attach(gpt2, FACTS)
 
 
@@ -488,7 +505,7 @@ def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str]) -> N
     assert all(word in shown for word in ("GPT2LMHeadModel, 2 layers", "12, in 36 neurons", "proved"))
     found = json.loads(said("verify", str(new), str(facts), "--host", str(gpt2), "--only", "--json"))
     assert found["verdict"] == "proved"
-    assert "here, every token of every answer came back" in found["measured"][1]
+    assert "here, every token of every answer was returned" in found["measured"][1]
     assert "refuted" in said("verify", str(new), str(other), code=1)  # measured: the proof alone cannot tell
     told = json.loads(said("inspect", str(new), "--json"))
     assert (told["facts"], told["neurons"], told["blocks"]) == (12, 36, 2)

@@ -88,10 +88,10 @@ def test_a_fault_in_the_shared_reader_is_caught(kind: str, monkeypatch: pytest.M
     of = Sequences.of
     for fault in [*FAULTS, rename, rename_classes] if kind == "words" else FAULTS:
         monkeypatch.setattr(Sequences, "of", lambda X, Y=None, fault=fault, **options: fault(of(X, Y, **options)))
-        with pytest.raises(DataError, match="the reader is at fault"):
+        with pytest.raises(DataError, match="this is a bug in the reader"):
             ml.certify(ml.memorize(X, Y), X, Y)
         if kind == "words":
-            with pytest.raises(DataError, match="the reader is at fault"):
+            with pytest.raises(DataError, match="this is a bug in the reader"):
                 ml.certify(ml.memorize_as("bert", X, Y, positions=True), X, Y)
 
 
@@ -150,7 +150,7 @@ def test_a_fault_in_the_reader_of_dicts_tables_and_files_is_caught(
             else:
                 of = Sequences.of
                 patch.setattr(Sequences, "of", lambda X, Y=None, fault=fault, of=of, **more: fault(of(X, Y, **more)))
-            with pytest.raises(DataError, match="the reader is at fault"):
+            with pytest.raises(DataError, match="this is a bug in the reader"):
                 ml.certify(ml.memorize(X, positions=True), X)
 
 
@@ -161,7 +161,7 @@ def test_two_columns_of_one_name_would_be_seen(kind: str, tmp_path: Path, monkey
     if kind == "pandas":
         X.columns = ["c", "c"]
     monkeypatch.setattr(TableLayout, "of", lambda *_, **__: TableLayout("c", "c", "words", "sequence", pairs=True))
-    with pytest.raises(DataError, match="the column 'c' was read, and 2 columns have this name: the reader"):
+    with pytest.raises(DataError, match="the column 'c' was read, and 2 columns have this name: this is a bug"):
         ml.certify(ml.memorize(X), X)
 
 

@@ -286,7 +286,7 @@ FILES = {
         ("memorize data.jsonl --out precious --overwrite", "holds no model"),
         ("predict m data.jsonl --out data.jsonl", "exists already"),
         ("predict nothing data.jsonl --out m --overwrite", "is a folder"),
-        ("predict nothing data.jsonl --out data.jsonl/x", "cannot be made"),
+        ("predict nothing data.jsonl --out data.jsonl/x", "cannot be created"),
         ("predict m strange.jsonl", "'nobody'"),
         ("verify cut data.jsonl", "model.safetensors"),
         ("inspect deep", "config.json"),

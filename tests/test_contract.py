@@ -143,14 +143,14 @@ def test_what_a_readout_does_not_allow_is_refused_with_a_sentence(tmp_path: Path
         "does not say which neurons write": lambda: ml.locate(model, X),
         "the readout 'jumps' of this model has none": lambda: model.explain(X),
         "fast path": lambda: model.predict(X, path="fast"),
-        "is no chain of affine maps": lambda: ml.export(model, tmp_path / "a.onnx", "onnx", part="readout"),
+        "is not a chain of affine maps": lambda: ml.export(model, tmp_path / "a.onnx", "onnx", part="readout"),
     }
     for words, question in asked.items():
         with pytest.raises(ml.DataError, match=words):
             question()
     with known(), pytest.MonkeyPatch.context() as patch:
         patch.delitem(READOUTS, "jumps")
-        with pytest.raises(ml.DataError, match=r"no place in the format.*a kind of readout that this version knows"):
+        with pytest.raises(ml.DataError, match=r"cannot store this model.*a kind of readout that this version knows"):
             model.save(tmp_path / "unknown")
     with pytest.raises(ml.DataError, match="a construction has its own options: leave seed out"):
         ml.memorize(X, Y, construction=Even(), seed=1)

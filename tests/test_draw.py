@@ -86,7 +86,6 @@ NO_WEIGHTS = {
     "construct/robust/stream.py": "of balls, the same on every machine",
     "stock/answers.py": "the network is asked",
     "stock/assemble.py": "a probability, compared with what was asked for",
-    "stock/mirror.py": "of a small whole number",
 }
 
 

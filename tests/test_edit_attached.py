@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
+from monolayer.attaching import attach as attaching
 from monolayer.editing.hosts import HostComparison
 from tests.hosts import FACTS, OTHERS, answers, logits, write_host
 
@@ -46,7 +50,7 @@ def test_forgetting_gives_the_bits_of_attaching_the_rest_and_can_be_undone(
     gone = [ROWS[0][0], ROWS[5][0]]
     new, record = ml.forget(folder, gone, (list(FACTS), list(FACTS.values())))
     rest = {prompt: answer for prompt, answer in ROWS if prompt not in gone}
-    assert record.claim == "the same bits as attaching the rest of the data to this host"
+    assert record.claim == "bit-identical to attaching only the remaining data to this host"
     assert record.neurons == (6, 0)
     new.save(tmp_path / "new")
     assert same_model(tmp_path / "new", ml.attach(host, rest).save(tmp_path / "rest"))
@@ -62,12 +66,43 @@ def test_forgetting_gives_the_bits_of_attaching_the_rest_and_can_be_undone(
     record = ml.Record.load(tmp_path / "record.json")
     record.undo(tmp_path / "new").save(tmp_path / "back")
     assert same_model(tmp_path / "back", folder)
-    assert "2 facts came back by a record" in ml.certify(tmp_path / "back", FACTS).measured[1]
+    assert "2 facts were restored from a record" in ml.certify(tmp_path / "back", FACTS).measured[1]
     assert ml.compare(folder, tmp_path / "back").same
     found = ml.compare(folder, tmp_path / "new", [*FACTS, *OTHERS])
     assert (found.only_one, found.only_two, found.answers) == (6, 0, 2)
     with pytest.raises(ml.DataError, match="belongs to another model"):
         record.undo(folder)
+
+
+def test_prompts_come_in_every_shape_that_facts_do(host: Path, folder: Path, tmp_path: Path) -> None:
+    """Answers that come along are left out; all prompts can be edited at once."""
+    some = dict(ROWS[:2])
+    table = pd.DataFrame({"prompt": list(some), "answer": list(some.values())})
+    table.to_csv(tmp_path / "some.csv", index=False)
+    table[["prompt"]].to_json(tmp_path / "prompts.jsonl", orient="records", lines=True)
+    shapes = [list(some), some, table, table[["prompt"]], list(some.items()), tmp_path / "some.csv"]
+    shapes += [str(tmp_path / "prompts.jsonl"), table.to_dict("records"), {"prompt": list(some)}]
+    model = ml.load(folder)
+    for shape in shapes:
+        assert model.predict(shape).tolist() == list(some.values())
+        assert len(ml.locate(folder, shape)) == 6
+        assert ml.forget(folder, shape, FACTS)[1].neurons == (6, 0)
+    other = ml.edit(folder, dict.fromkeys(FACTS, " city1"), data=FACTS)[0]
+    assert other.predict([ROWS[7][0]]).tolist() == [" city1"]
+
+
+def test_a_folder_that_changes_while_it_is_read(host: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers open the files of a host by their names, after they were read here."""
+    copy = Path(shutil.copytree(host, tmp_path / "host"))
+    load = attaching.Running
+
+    def meanwhile(*given: Any) -> Any:
+        os.utime(copy / "model.safetensors", ns=(1, 1))
+        return load(*given)
+
+    monkeypatch.setattr(attaching, "Running", meanwhile)
+    with pytest.raises(ml.ModelFileError, match="changed while it was read"):
+        ml.attach(copy, FACTS)
 
 
 def test_edits_and_inserts_run_the_host_for_what_is_new(host: Path, folder: Path, tmp_path: Path) -> None:

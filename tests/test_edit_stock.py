@@ -445,7 +445,7 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path, said: Any) -
         ("monolayer_draw", "silence", -1.0, NO_DRAW),
         ("monolayer_draw", "head", 0, NO_DRAW),
         ("monolayer_draw", "storage", "cells", NO_DRAW),
-        ("monolayer_draw", None, None, "has no draw to use again"),
+        ("monolayer_draw", None, None, "has no draw to reuse"),
     ]
     for file, key, value, words in changes:
         path = folder / (file if file.endswith(".json") else "config.json")

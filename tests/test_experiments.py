@@ -23,6 +23,7 @@ from monolayer.data import Sequences
 from monolayer_experiments import NAMES, find, tagging
 from monolayer_experiments.attach import METHODS
 from monolayer_experiments.experiment import Experiment, Setting
+from monolayer_experiments.keys import WAYS
 from monolayer_experiments.results import command, digest, measure
 from monolayer_experiments.synthetic import near_copies, with_repeats, without_repeats
 from tests.step_clock import training_by_steps
@@ -67,8 +68,29 @@ def attach_holds(found: Results) -> None:
         assert (row["places"] > 0) == (name != "attach"), name
 
 
+def heads_holds(found: Results) -> None:
+    for row in found["rows"]:
+        blind = row["one_head"] >= 1e-5 * row["variance"]
+        assert blind == (row["target"] not in ("mean", "maximum")), row["target"]
+        if row["two_heads"] is not None:  # it has one head more, up to what few samples say
+            assert row["two_heads"] <= row["one_head"] + 0.02 * row["variance"]
+    assert all(wave["left"] > max(0.3, wave["bound"]) for wave in found["waves"])
+
+
+def keys_holds(found: Results) -> None:
+    widths = {(row["kind"], row["way"]): row["widths"] for row in found["rows"]}
+    for kind in ("isotropic", "anisotropic"):
+        assert max(widths[kind, "margin"]) < min(widths[kind, "whitened"])
+        assert max(widths[kind, "fitted, margin"]) <= max(widths[kind, "fitted"])
+        assert None not in widths[kind, "trained"]
+        assert widths[kind, "Hebbian"] == [None, None]  # not within the widest that was tried
+    assert {row["way"] for row in found["noise"]} == set(WAYS)
+
+
 HOLDS: dict[str, Callable[[Results], None]] = {
     "attach": attach_holds,
+    "heads": heads_holds,
+    "keys": keys_holds,
     "rank": rank_holds,
     "shortfall": shortfall_holds,
     "frontier": frontier_holds,
@@ -85,7 +107,9 @@ SAYS = {
     "temperature": ("The mean, λ = 0, has 0, 1,", " and 1,000 collisions there", "lies on the hardmax side"),
     "equivariant": ("L/(2D) in 21 of 21 measurements", "has slope 0.00: only its mean error falls, with slope −0.5"),
     "quantizer": ("Without it 4 of 6 of them keep", "For mean, maximum the estimated floor is 0"),
+    "keys": ("A margin in place of least squares needs ", "every fact right and certified", "Hebbian none tried"),
     "uniform": (" from 4 to 4 cells", "sorting is ", "6 of 6 proved"),
+    "heads": ("Two heads, built with 4 cells", "18 of 18 proved", "one head leaves 0.4"),
 }
 """What the answer must say of the small data below: it says so only where the numbers do."""
 SMALL: dict[str, Results] = {
@@ -101,7 +125,9 @@ SMALL: dict[str, Results] = {
     "equivariant": {"cells": (2, 4, 8), "points": 2_000},
     "functions": {"targets": ("max", "ranks"), "seeds": 2, "cells": 4, "clock": 0.05, "pool": 200, "held_out": 100},
     "uniform": {"most_cells": 4, "points": 1_000},
+    "heads": {"places": 4, "temperatures": 4, "slices": 6, "tested": 200, "waves": (1, 20)},
     "precision": {"vocabularies": (4, 8, 16)},
+    "keys": {"dims": (8,), "steps": 60, "training": 60, "widest": 64},
     "frontier": {"sequences": 24, "length": 4, "asked": 4, "ranks": (16,), "embedded": ((16, 48),)},
 }
 SMALL["editing"]["asked"] = 20
@@ -249,7 +275,7 @@ def test_an_interrupted_run_keeps_what_is_finished(
         patch.setattr("monolayer_experiments.results.measure", interrupted)
         assert run(["experiment", "all", "--out", str(tmp_path)]) == 130
     shown = " ".join(capsys.readouterr().err.split())
-    assert "--resume goes on" in shown
+    assert "--resume continues" in shown
     assert "no output was written" not in shown
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.json" for name in NAMES[:2])
     counted.clear()

@@ -94,7 +94,7 @@ OLD_CERTIFICATES: dict[str, Callable[[Path], Any]] = {
 def test_a_broken_certificate_does_not_hide_the_verdict(kind: str, said: Said) -> None:
     OLD_CERTIFICATES[kind](Path("m/certificate.json"))
     shown = said("verify m data.jsonl")
-    assert "certificate.json in this folder is passed over" in " ".join(shown.split())
+    assert "certificate.json in this folder is ignored" in " ".join(shown.split())
     assert "\x1b" not in shown
 
 

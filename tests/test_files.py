@@ -29,7 +29,7 @@ from monolayer.cluster import executor as executors
 from monolayer.cluster import points as cluster_points
 from monolayer.cluster.executor import Processes
 from monolayer.cluster.memorize import memorize_files
-from monolayer.cluster.points import Range, points_in_order
+from monolayer.cluster.points import Range, distinct_in_order
 from monolayer.cluster.room import WITH_TORCH, Room
 from monolayer.cluster.spill import PACKAGE, Spill, code
 from monolayer.construct.line import draw, separate
@@ -147,6 +147,7 @@ def test_bits_of_files_are_bits_of_memory(
         monkeypatch.setattr(draw, "SAMPLE", 200)
     if kind == "ids" and slack > 8:  # the end of a range is looked for several times; it looks like contradictions
         monkeypatch.setattr(cluster_points, "LOOKED_AT_FIRST", 2)
+        monkeypatch.setattr(cluster_points, "LOOKED_AT_EACH", 1)
         monkeypatch.setattr(parts, "MANY", 20)
     out, data = both(tmp_path, pattern, **options), read(pattern)
     assert ml.certify(out, data).verdict == "proved"
@@ -169,6 +170,30 @@ def test_crowds_that_are_foreseen_wrongly_change_no_bits(
     monkeypatch.setattr(build, "crowded_by_chance", lambda *_: slack == 8)
     out = both(tmp_path, write(tmp_path, X, Y, [100, 101, 250]), **options)
     assert (ml.load(out).summary.rank > 1) == (slack > 8)
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_parts_are_written_of_draws_that_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: bool) -> None:
+    """Of other draws than the first, crowds are counted until there are as many as before; `held`: a later one fits."""
+    X, Y, _ = data_of("ids")
+    small_pieces(monkeypatch, 200, 150)
+    for module in (build, separate):
+        monkeypatch.setattr(module, "crowded_by_chance", lambda *_: False)
+    for slack in np.logspace(6, 11, 41)[:: 1 if held else -1].tolist():
+        crowd(monkeypatch, slack)
+        memory = ml.memorize(X, Y).summary
+        if memory.draws > 1 and (memory.rank == 1) == held:
+            break
+    tasks, here = list[str](), executors.here
+    watched: Any = lambda function, given: tasks.extend(task[1] for task in given) or here(function, given)  # noqa: E731
+    monkeypatch.setattr(executors, "here", watched)
+    summary = ml.load(both(tmp_path, write(tmp_path, X, Y, [100, 101, 250]))).summary
+    assert (summary.draws > 1, summary.rank == 1) == (True, held)
+    built, looked = ([name.split("-") for name in tasks if name.startswith(kind)] for kind in ("part-", "looked-"))
+    assert {int(name[2]) for name in looked} == set(range(2, summary.draws + 1))
+    assert len({name[2] for name in built}) <= 2
+    ranges = len({name[-1] for name in built})
+    assert held or len(looked) < ranges * (summary.draws - 1)
 
 
 def test_a_sample_of_data_with_a_rhythm_is_not_all_on_one_beat(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +378,7 @@ def stopped(kind: str, error: BaseException = FULL) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("kind", ["encode", "write_contexts", "part", "staged"])
+@pytest.mark.parametrize("kind", ["encode", "write_points", "part", "staged"])
 def test_a_full_disk_leaves_no_model_and_the_build_goes_on(
     site: Site, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -440,7 +465,7 @@ def test_resume_takes_a_mended_file_and_no_other(site: Site, how: str) -> None:
     first, damaged = (site.folder / "shards" / name for name in ("s0.jsonl", "s1.jsonl"))
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-9])
-    with pytest.raises(ml.DataError, match=r"s1.jsonl .*When that is fixed, go on from what is done with resume=True"):
+    with pytest.raises(ml.DataError, match=r"s1.jsonl .*When that is fixed, continue with resume=True"):
         site.build()
     damaged.write_bytes(whole)
     if how == "mended":
@@ -453,7 +478,7 @@ def test_resume_takes_a_mended_file_and_no_other(site: Site, how: str) -> None:
         (site.folder / "shards" / "s9.jsonl").write_bytes(first.read_bytes())
     else:
         first.rename(site.folder / "shards" / "s1a.jsonl")
-    with pytest.raises(ml.DataError, match="start anew without resume"):
+    with pytest.raises(ml.DataError, match="start over without resume"):
         site.build(resume=True)
 
 
@@ -497,7 +522,7 @@ JOURNALS = {
     "[" * 100_000: "its journal cannot be read",
     '{"sizes": [1e999, 1, 1], "shards": []}': "sizes are not three whole numbers",
     '{"sizes": [1, 1, 1], "shards": [3]}': "shards are not a list of files",
-    '{"code": "other", "sizes": [1, 1, 1], "shards": []}': "another version of monolayer.*start anew without resume",
+    '{"code": "other", "sizes": [1, 1, 1], "shards": []}': "another version of monolayer.*start over without resume",
 }
 
 
@@ -546,13 +571,13 @@ one_sign = st.sampled_from([-510.5, -510.25, -500.0, -3.5])
     st.one_of(*(st.lists(st.tuples(z, st.integers(0, 999)), max_size=40) for z in (near_zero, one_sign))),
     st.sampled_from([-1.0, 1.0]),
 )
-def test_points_come_in_order_of_z_then_of_label(points: list[tuple[float, int]], sign: float) -> None:
+def test_points_come_in_order_of_z_then_of_label_equal_ones_once(points: list[tuple[float, int]], sign: float) -> None:
     points = [(sign * z, label) for z, label in points]
     z, label = np.array([z for z, _ in points]), np.array([label for _, label in points], dtype=np.uint16)
-    found = points_in_order(z, label)
-    assert list(zip(*(column.tolist() for column in found), strict=True)) == sorted(points)
-    reals = points_in_order(z, np.stack([label, label], axis=1).astype(np.float64))
-    assert reals[1][:, 1].tolist() == [label for _, label in sorted(points)]
+    reals = distinct_in_order(z, np.stack([label, label], axis=1).astype(np.float64))
+    found = distinct_in_order(z, label)  # which may write to them
+    assert list(zip(*(column.tolist() for column in found), strict=True)) == sorted(set(points))
+    assert reals[1][:, 1].tolist() == [label for _, label in sorted(set(points))]
 
 
 @settings(max_examples=15, deadline=None)

@@ -292,7 +292,9 @@ def test_a_folder_that_a_killed_save_left_aside_is_found_at_once(tmp_path: Path,
 def test_a_save_inside_a_folder_that_is_being_saved_is_refused_and_does_not_wait(tmp_path: Path) -> None:
     with folders.new_folder(tmp_path / "m") as scratch:
         for inner in (scratch / "inner", scratch / "onnx" / "inner"):
-            with pytest.raises(DataError, match=r"inner cannot be made: \.m\.[0-9a-f]{8}\.saving is .* Save this one"):
+            with pytest.raises(
+                DataError, match=r"inner cannot be created: \.m\.[0-9a-f]{8}\.saving is .* Save this one"
+            ):
                 save(inner, b"new")
         fill(scratch, b"whole")
     assert content(tmp_path / "m") == b"whole"

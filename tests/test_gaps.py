@@ -124,7 +124,7 @@ def test_gaps_in_memory(Y: str) -> None:
     model = ml.memorize(X, given)
     assert ml.certify(model, X, given).verdict == ml.certify(model, data).verdict == "proved"
     confirm(data, X, given)
-    with pytest.raises(DataError, match="the reader is at fault"):
+    with pytest.raises(DataError, match="this is a bug in the reader"):
         confirm(ml.Sequences.of(X, [1, 2, 3]), X, [1, None, 3])
 
 

@@ -1,21 +1,31 @@
-"""Heads without a first block (docs/first-block.md): the proofs, step by step."""
+"""Heads without a first block (docs/first-block.md): the proofs, step by step, and the network that is built."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import monolayer as ml
+from monolayer.checker import heads as lemma
+from monolayer.cli import run
+from monolayer.construct.uniform import HEADS_ERROR
+from monolayer.errors import DataError
+from monolayer.model.heads import OtherTokens, PowerSums, RankOneHeads
 from monolayer.theory.balls import precision
 from monolayer.theory.boltzmann import boltzmann_ball
-from monolayer.theory.heads import TEMPERATURES, Box, head_slopes, least_slope
+from monolayer.theory.heads import GAINS, TEMPERATURES, Box, contraction, head_slopes, least_slope
+from monolayer.theory.targets import TARGETS
+from tests.test_sup import changed
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -243,3 +253,165 @@ def test_what_one_head_leaves_in_the_plane_is_not_below_the_bound() -> None:
             assert left(np.lexsort((shown[:, 1], cell[:, 0]))) > bound
     first = np.floor((y - z)[:, 0] * 3_000).astype(int)
     assert np.square(np.diff(f[np.argsort(first, kind="stable"), 0])).mean() / 2 < 0.1 * bound
+
+
+# -- the network -----------------------------------------------------------------------------------------
+
+
+def hard_sequences(count: int, n: int) -> np.ndarray:
+    """Scalar tokens in [0, 1] `(count, n, 1)`: random, equal, nearly equal, and on coarse grids."""
+    random = np.random.default_rng(n)
+    X = random.random((count, n, 1))
+    part = count // 5
+    X[:part, 1] = X[:part, 0]
+    X[part : 2 * part] = X[part : 2 * part, :1] + 1e-5 * random.normal(size=(part, n, 1))
+    X[2 * part : 3 * part] = np.round(4 * X[2 * part : 3 * part]) / 4
+    return X.clip(0.0, 1.0)
+
+
+def others_of(X: np.ndarray) -> np.ndarray:
+    """The other tokens of every token, in rising order `(count, n, n − 1)`."""
+    n = X.shape[1]
+    return np.stack([np.sort(np.delete(X[..., 0], k, axis=1), axis=1) for k in range(n)], axis=1)
+
+
+@pytest.mark.parametrize(("n", "cells"), [(2, 8), (3, 8), (4, 4)])
+def test_the_network_is_proved_keeps_its_bound_and_survives_its_file(n: int, cells: int, tmp_path: Path) -> None:
+    f = TARGETS["sort"].function
+    options: Any = {"cells": cells, "norm": "sup", "first_block": False, "domain": (-1.0, 2.0), "lipschitz": 1.0}
+    model = ml.approximate(f, 1, n, **options)
+    assert model.error == pytest.approx(3.0 / cells + 3.0 * HEADS_ERROR[n], 1e-12)
+    loaded = ml.load(model.save(tmp_path / "m"))
+    X = 3.0 * hard_sequences(500, n) - 1.0
+    found = loaded.predict(X)
+    assert np.abs(found - np.asarray(f(X)).reshape(found.shape)).max() <= model.error
+    dense = model(torch.from_numpy(X[:50])).detach().numpy()
+    # Equal and nearly equal tokens magnify rounding: see Lemma H.
+    assert np.abs(dense.reshape(found[:50].shape) - found[:50]).max() <= 6.0 * HEADS_ERROR[n] + 1e-12
+    proof = ml.certify(tmp_path / "m", f)
+    assert proof.verdict == "proved", proof.reason
+    assert ("Lemmas U and H" in proof.reason) == (n > 2)
+    assert "no first block" in repr(loaded)
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_every_head_has_rank_one_and_all_of_them_find_the_other_tokens(n: int) -> None:
+    heads, others, X = RankOneHeads.at(TEMPERATURES[n]), OtherTokens(n), torch.from_numpy(hard_sequences(2_000, n))
+    for matrices in heads.parameters():
+        assert all(np.linalg.matrix_rank(matrix) <= 1 for matrix in matrices.detach().numpy())
+    with torch.no_grad():
+        stream = torch.cat([torch.ones_like(X), X, torch.zeros(len(X), n, n - 1, dtype=torch.float64)], dim=-1)
+        shown = heads(stream)[..., 2:]
+        found = others(X, shown)
+        shifted = others(X, shown + 1e-3 * torch.arange(n - 1))  # other heads, other tokens
+    error = np.abs(found.numpy() - others_of(X.numpy())).max()
+    assert error < lemma.others_error(n).tokens <= HEADS_ERROR[n]
+    assert np.abs(shifted.numpy() - others_of(X.numpy())).max() > HEADS_ERROR[n]
+
+
+@pytest.mark.parametrize(("n", "rate"), [(3, 0.285), (4, 0.39)])
+def test_the_iteration_contracts_as_proved_and_other_gains_do_not(
+    n: int, rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert contraction(n) < rate
+    monkeypatch.setitem(GAINS, n, tuple(2.5 * gain for gain in GAINS[n]))
+    assert contraction(n) > 1.0
+    with pytest.raises(lemma.UnhandledError, match="not shown to come closer"):
+        lemma.others_error(n)
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_lemma_h_holds_in_single_precision_with_its_unit(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores, heads, steps and roots in float32, against the tokens: errors are large, and below the bounds."""
+    X = hard_sequences(5_000, n).astype(np.float32)
+    monkeypatch.setattr(lemma, "HEAD_UNIT", 2.0**-24)
+    bound = lemma.others_error(n)
+    others = OtherTokens(n).float()
+    sums: list[PowerSums] = []
+    roots = others._roots
+
+    def recorded(found: PowerSums) -> torch.Tensor:
+        sums.append(found)
+        return roots(found)
+
+    monkeypatch.setattr(others, "_roots", recorded)
+    with torch.no_grad():
+        x = torch.from_numpy(X)
+        weights = (others.temperatures * x).softmax(dim=1)
+        shown = (weights * x).sum(dim=1, keepdim=True).expand(-1, n, -1)
+        found = others(x, shown).numpy()
+    wanted = others_of(X.astype(np.float64))
+    centred = wanted - wanted.mean(axis=-1, keepdims=True)
+    off = [np.abs(each.numpy()[..., 0] - (centred**k).sum(axis=-1)) for each, k in zip(sums[0], (2, 3), strict=True)]
+    if n == 3:
+        off[1] = np.zeros(1)  # r, which three tokens do not need
+    assert bound.sums / 1000 < max(off[0].max(), off[1].max() / 2) <= bound.sums
+    assert np.abs(found - wanted).max() <= bound.tokens
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_the_bound_is_that_of_lemma_h(n: int) -> None:
+    """The numbers of docs/uniform.md, in exact arithmetic but for roots."""
+    rate, g, lam = Fraction(contraction(n)), 4, {3: Fraction(1, 2), 4: Fraction(1)}[n]
+    gain, a, b = {3: (6, 0, 0), 4: (Fraction(35, 8), Fraction(3, 4), 3)}[n]
+
+    def head(size: Fraction) -> Fraction:
+        return 26 * size + 4 * g + 2 * n + 12
+
+    mean = (n * head(Fraction(0)) + 5 + 2 * n) / (n - 1) + 2
+    s = head(lam) + mean + 2 * (mean + 6) + 132
+    step = gain * s if n == 3 else max(gain * s + 2 * a * s, (b * s + 2 * gain * s) / 2)
+    u = Fraction(1, 2**53)
+    delta = rate**32 / 3 + u * (step + 64) / (1 - rate) + 2 * u
+    epsilon = math.sqrt(delta / 2) if n == 3 else 5 * float(Fraction(6, 5) * delta) ** (1 / 3) + 2.0**-25
+    found = lemma.others_error(n)
+    room = 1 + 2.0**-10
+    assert float(delta) * room * (1 - 1e-12) <= found.sums <= float(delta) * room * (1 + 1e-12)
+    epsilon *= math.sqrt(room) if n == 3 else 1.0
+    least = epsilon + float((mean + 4) * u)
+    assert least * room * (1 - 1e-12) <= found.tokens <= least * room * (1 + 2.0**-10)
+    assert found.sums < 4.4e-13
+
+
+FAULTS: dict[str, tuple[str, tuple[int, ...], str, str]] = {
+    "a knot": ("interpolation.values", (7, 0), "refuted", "1 of 125 knots"),
+    "a temperature": ("others.temperatures", (1,), "undecided", "others.temperatures is not"),
+    "a gain": ("others.gain", (0,), "undecided", "others.gain is not"),
+    "a query": ("attention.W_Q", (1, 1, 0), "undecided", "attention.W_Q is not"),
+    "a key": ("attention.W_K", (0, 0, 1), "undecided", "attention.W_K is not"),
+    "an output": ("attention.W_O", (1, 2, 1), "undecided", "attention.W_O is not"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_weights_that_the_lemma_is_not_about_are_not_proved(fault: str, tmp_path: Path) -> None:
+    f = TARGETS["max"].function
+    folder = ml.approximate(f, 1, 3, cells=4, norm="sup", first_block=False).save(tmp_path / "m")
+    assert ml.certify(folder, f).verdict == "proved"
+    name, at_, verdict, why = FAULTS[fault]
+    tensor = ml.load(folder).state_dict()[name].numpy().copy()
+    tensor[at_] += 0.25
+    proof = ml.certify(changed(folder, {name: tensor}), f)
+    assert proof.verdict == verdict
+    assert why in proof.reason
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"length": 5}, "without a first block; not for .1, 5."),
+    ({"dim": 2}, "without a first block; not for .2, 3."),
+    ({"positions": True}, "positions are written by the first block"),
+    ({"norm": "mean"}, "first_block=False needs norm=.sup."),
+])  # fmt: skip
+def test_what_is_not_built_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        ml.approximate(TARGETS["max"].function, **{"dim": 1, "length": 3, "cells": 4, "norm": "sup", **options},
+                       first_block=False)  # fmt: skip
+
+
+def test_the_command_builds_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "m")
+    command = ["approximate", "max", "--length", "4", "--cells", "2", "--norm", "sup", "--no-first-block", "--out", out]
+    assert run(command) == 0
+    assert "in 3 heads" in capsys.readouterr().out
+    assert run(["verify", out, "max"]) == 0
+    assert run(["inspect", out]) == 0

@@ -113,7 +113,7 @@ def test_without_a_neuron_transformers_answers_as_claimed(kind: str) -> None:
 
 def test_what_was_never_seen_is_claimed_as_far_as_margins_go() -> None:
     """Points anywhere, beside half-spaces too: what is proved is so, and not all is."""
-    rows = np.random.default_rng(5).permuted(np.tile(np.arange(9), (400, 1)), axis=1)[:, :4]
+    rows = np.random.default_rng(5).integers(0, 9, (800, 9))  # some ten points of 7,200 are not decided
     found = ml.locate(stock("bert")[0], rows)
     places, before = list(found), answered("bert", rows=rows)
     assert {place.verdict for place in places} == {"proved", "measured"}

@@ -196,7 +196,7 @@ def test_every_command_takes_several_files(tmp_path: Path, capsys: pytest.Captur
         if command[0] != "memorize-as":
             assert json.loads(Path(model, "config.json").read_text(encoding="utf-8"))["unit"] == "words"
             assert run([*command, shards[0], other, "--out", str(tmp_path / "m")]) == 2
-            assert "strings cut into words as tokens" in " ".join(capsys.readouterr().err.split())
+            assert "strings split into words as tokens" in " ".join(capsys.readouterr().err.split())
     assert run(["verify", model, *shards]) == 0
     capsys.readouterr()
     assert run(["predict", model, *shards]) == 0

@@ -171,7 +171,7 @@ def test_bad_input_has_its_own_message(X: Any, Y: Any, options: dict[str, Any], 
     ("X", "Y", "options", "message"),
     [
         (np.arange(1000)[None], np.arange(1000)[None], {"dtype": "float32"}, "1,000 classes are more than .* 724"),
-        ([[0, 1]], [[0.1, 0.5]], {"dtype": "float32"}, "0.1 is no number of float32"),
+        ([[0, 1]], [[0.1, 0.5]], {"dtype": "float32"}, "0.1 cannot be represented in float32"),
     ],
 )
 def test_what_a_format_does_not_hold_is_named(X: Any, Y: Any, options: dict[str, Any], message: str) -> None:

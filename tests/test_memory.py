@@ -95,7 +95,7 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "slope": lambda m: m.feed_forward.stages[0].weight_1.data[0].neg_(),
     "order": lambda m: m.feed_forward.stages[0].bias_1.data.copy_(m.feed_forward.stages[0].bias_1.data.flip(0)),
 }
-"""Ways to change a model so that it answers otherwise."""
+"""Ways to change a model so that it answers differently."""
 
 
 @pytest.mark.parametrize("change", CHANGES)

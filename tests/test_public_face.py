@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 import html
+import inspect
 import pkgutil
 import re
 import runpy
@@ -13,11 +15,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import monolayer as ml
+from tests.scripts import ROOT
 
 PUBLIC = """
 Certificate ContradictionError DataError Facts ModelFileError Monolayer MonolayerClassifier MonolayerError
@@ -37,6 +41,28 @@ def test_names_are_pinned() -> None:
     assert not NAMES & {module.name for module in pkgutil.iter_modules(ml.__path__)}
     pairs = {ml.ContradictionError: ValueError, ml.OutOfMemoryError: MemoryError, ml.PrecisionError: ArithmeticError}
     assert all(issubclass(*pair) for pair in pairs.items())
+
+
+FUNCTIONS = sorted(name for name in NAMES if inspect.isfunction(getattr(ml, name)))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_docstring_lists_every_parameter_and_has_an_example_that_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page of the API is made of these docstrings."""
+    function = getattr(ml, name)
+    said = inspect.getdoc(function) or ""
+    entries = re.findall(r"^- (.*?): ", said, flags=re.M)
+    listed = {word for entry in entries for word in re.findall(r"`(\w+)`", entry)}
+    assert set(inspect.signature(function).parameters) <= listed
+    assert f"::: {function.__module__}.{name}\n" in (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (example,) = doctest.DocTestFinder(recurse=False).find(
+        function, name, globs={"ml": ml, "np": np, "torch": torch, "Path": Path}
+    )
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 def test_a_base_install_can_be_looked_through() -> None:

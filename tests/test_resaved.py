@@ -131,7 +131,7 @@ def test_shards_and_casts_are_proved_for_the_weights_as_stored(name: str, dtype:
         assert words in ml.certify(out, ROWS, LABELS["token"]).reason
     index.write_text(json.dumps(whole))
     shutil.copy(first / "model.safetensors", out)  # transformers reads this one then
-    assert re.search("lies beside its files|is float32, and", ml.certify(out, ROWS, LABELS["token"]).reason)
+    assert re.search("is in the folder, and|is float32, and", ml.certify(out, ROWS, LABELS["token"]).reason)
     (out / "model.safetensors").unlink()
     (out / place).unlink()
     with pytest.raises(ml.ModelFileError, match=place):

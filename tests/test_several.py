@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load, save
+from safetensors.torch import load, save
 
 import monolayer as ml
 from monolayer.checker.check import certify_files
@@ -85,7 +85,7 @@ def first_also(tensor: str) -> Callable[[Files], None]:
     """One more tensor in the first file."""
 
     def change(found: list[Part]) -> None:
-        found[0][f"feed_forward.stages.0.{tensor}"] = np.zeros(1)
+        found[0][f"feed_forward.stages.0.{tensor}"] = torch.zeros(1, dtype=torch.float64)
 
     return parts(change)
 
@@ -105,14 +105,20 @@ def moved(tensor: str) -> Callable[[Files], None]:
     def change(found: list[Part]) -> None:
         one, two = found[1:3]
         (mine,), (other,) = ([key for key in part if f".{tensor}." in key] for part in (one, two))
-        both, cut = np.concatenate([one[mine], two[other]], axis=-1), one[mine].shape[-1] - 1
-        one[mine], two[other] = both[..., :cut].copy(), both[..., cut:].copy()
+        both, cut = torch.cat([one[mine], two[other]], dim=-1), one[mine].shape[-1] - 1
+        one[mine], two[other] = both[..., :cut].clone(), both[..., cut:].clone()
 
     return parts(change)
 
 
-def short(found: list[Part]) -> None:
-    found[1] = {name: values.astype(np.float32) for name, values in found[1].items()}
+def other_type(tensor: str, dtype: torch.dtype) -> Callable[[Files], None]:
+    """A tensor of the first part in another format."""
+
+    def change(found: list[Part]) -> None:
+        name = f"feed_forward.stages.0.{tensor}.1"
+        found[1][name] = found[1][name].to(dtype)
+
+    return parts(change)
 
 
 def swapped(found: list[Part]) -> None:
@@ -169,7 +175,9 @@ def missing_tensor(said: dict[str, Any]) -> None:
 
 
 FAULTS: dict[str, Callable[[Files], Any]] = {
-    "another type": parts(short),
+    "a bias that is rounded": other_type("bias_1", torch.float32),
+    "a format that parts do not have": other_type("weight_2", torch.float16),
+    "steps that are no floats": other_type("weight_1", torch.int64),
     "steps in the first file too": first_also("weight_1"),
     "a part in the first file too": first_also("weight_1.1"),
     "a tensor that nobody knows": first_also("more"),

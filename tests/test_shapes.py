@@ -230,10 +230,10 @@ def test_every_integer_of_64_bits_is_a_label(storage: str, tmp_path: Path) -> No
         ([0, 1], -1, -1),
         ([0, 1], "7", 7),
         ([0, 1], np.int64(7), 7),
-        ([0, 1], 1.7, "the labels are integers, and 1.7 is none"),
-        ([0, 1], True, "the labels are integers, and True is none"),
-        ([0, 1], "x", "the labels are integers, and 'x' is none"),
-        ([0, 1], -100, "unknown=-100 is no class: -100 says that there is no label"),
+        ([0, 1], 1.7, "the labels are integers, and 1.7 is not"),
+        ([0, 1], True, "the labels are integers, and True is not"),
+        ([0, 1], "x", "the labels are integers, and 'x' is not"),
+        ([0, 1], -100, "unknown=-100 is not a class: -100 means that there is no label"),
         ([0, 1], 2**70, "unknown=1180591620717411303424 is beyond 63 bits"),
         (["x", "y"], "none", "none"),
         (["x", "y"], True, "unknown must be the name of a class, such as 'unknown', not True"),
@@ -328,7 +328,7 @@ def test_the_checker_sees_a_fault_of_the_reader_in_every_shape(name: str, monkey
     for fault in (swapped, shorter)[: 1 + (len(of(given, **options, labelled=True)) > 1)]:
         with monkeypatch.context() as patch:
             patch.setattr(ml.Sequences, "of", lambda *args, fault=fault, **rest: fault(of(*args, **rest)))
-            with pytest.raises(ml.DataError, match="the reader is at fault"):
+            with pytest.raises(ml.DataError, match="this is a bug in the reader"):
                 ml.certify(model, given, **options)
 
 

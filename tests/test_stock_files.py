@@ -113,9 +113,23 @@ DEEP = "[" * 100_000 + "]" * 100_000
 NO_NUMBERS = ("1e999", "-1e999", "NaN", "1" + "0" * 400, "1" * 5000, "-1", DEEP)
 
 
-@pytest.mark.parametrize("storage", ["cells", "steps"])
-def test_a_draw_with_numbers_that_are_none_is_refused_with_a_sentence(storage: Any, tmp_path: Path) -> None:
-    saved = ml.memorize_as("bert", X, Y, storage=storage, rank=16 if storage == "cells" else None).save(tmp_path / "m")
+CELLS_KEYS = ("longest", "rank", "start", "gain")
+STEPS_KEYS = ("temperature", "reach", "silence", "keys")
+
+
+@pytest.mark.parametrize(
+    ("storage", "labels", "keys"),
+    [
+        ("cells", Y, CELLS_KEYS),
+        ("cells", [["u", "v"], ["u", "u", "v"]], (*CELLS_KEYS, "size")),  # one per token: values are mixtures
+        ("steps", Y, STEPS_KEYS),
+    ],
+)
+def test_a_draw_with_numbers_that_are_none_is_refused_with_a_sentence(
+    storage: Any, labels: Any, keys: tuple[str, ...], tmp_path: Path
+) -> None:
+    rank = 16 if storage == "cells" else None
+    saved = ml.memorize_as("bert", X, labels, storage=storage, rank=rank).save(tmp_path / "m")
     path = saved / CONFIG
     config = json.loads(path.read_text())
     whole = json.loads(config["monolayer_draw"])
@@ -123,7 +137,6 @@ def test_a_draw_with_numbers_that_are_none_is_refused_with_a_sentence(storage: A
     def write(draw: str) -> None:
         path.write_text(json.dumps(config | {"monolayer_draw": draw}))
 
-    keys = ("longest", "size", "gain") if storage == "cells" else ("temperature", "reach", "silence", "keys")
     for key in (*keys, "head"):
         for text in NO_NUMBERS:
             write(json.dumps(whole | {key: "@"}).replace('"@"', text))

@@ -62,7 +62,7 @@ def test_a_language_model_answers_with_the_next_tokens() -> None:
 def test_what_a_folder_cannot_answer_is_named(capitals: Path) -> None:
     model = ml.load(capitals)
     for call, words in (
-        (lambda: ml.load(capitals, device="cpu"), "for a device use transformers"),
+        (lambda: ml.load(capitals, device="cpu"), "for other devices, use transformers"),
         (lambda: model.predict(["Peru", "France"]), "token 0 of sequence 1 is 'France'"),
         (lambda: model.predict([["Peru"], ["Peru"] * 600]), "1: it has 600 tokens, and this bert has places for 514"),
         (lambda: model.predict(np.zeros((1, 2, 3))), "the tokens of the model are strings"),

@@ -31,7 +31,7 @@ SHORT: dict[str, Any] = {"positions": True, "dtype": "bfloat16", "rank": 32}
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Offline, and no warning is passed over."""
+    """Offline, and no warning is ignored."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     tf.utils.logging.disable_progress_bar()
     with warnings.catch_warnings():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import csv
 import json
+import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -93,6 +95,7 @@ def test_the_command_and_what_it_refuses(tmp_path: Path, monkeypatch: pytest.Mon
 # -- the soundness set -------------------------------------------------------------------------------------
 
 
+properties = script("bench/vnncomp/generate_properties.py")
 soundness = script("bench/soundness_set.py")
 
 
@@ -101,22 +104,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made: Path = tmp_path_factory.mktemp("verifiers") / "set"
     soundness.PER_LENGTH = 1  # of each kind
     soundness.build(made, lengths=(2500,))
-    assert soundness.check(made) == []
+    assert properties.check(made) == []
     return made
 
 
 def test_every_verdict_is_true(folder: Path) -> None:
-    queries = soundness.read(folder)
+    queries = properties.read(folder)
     with (folder / "instances.csv").open(newline="") as rows:
         assert [Path(row[1]).stem for row in csv.reader(rows)] == [query.name for query in queries]
     narrow = 0
     for query in queries:
-        layers, runs = soundness.layers_of(folder / "onnx" / query.network), session(folder / "onnx" / query.network)
+        layers, runs = properties.layers_of(folder / "onnx" / query.network), session(folder / "onnx" / query.network)
 
         def met(z: float, query: Any = query, layers: Any = layers, runs: Any = runs) -> set[bool]:
             """In rational arithmetic, and by onnxruntime."""
             said = Fraction(runs.run(["Y"], {"X": np.array([[z]])})[0].item())
-            return {query.met(soundness.value(layers, Fraction(z))), query.met(said)}
+            return {query.met(properties.value(layers, Fraction(z))), query.met(said)}
 
         assert query.verdict == {"narrow": "sat", "wide": "sat", "above": "unsat", "holds": "unsat"}[query.family]
         narrow += query.family == "narrow" and query.high - query.low < Fraction(1, 10**5)
@@ -132,18 +135,80 @@ def test_every_verdict_is_true(folder: Path) -> None:
 def test_a_wrong_verdict_a_wrong_witness_and_a_changed_query_are_caught(folder: Path) -> None:
     verdicts = folder / "verdicts.csv"
     text = verdicts.read_text()
-    first = next(query for query in soundness.read(folder) if query.verdict == "sat")
-    witness = soundness.decimal(first.witness)
+    first = next(query for query in properties.read(folder) if query.verdict == "sat")
+    witness = properties.decimal(first.witness)
     for old, new, words in (
-        (witness, soundness.decimal(first.high + 1), "no witness"),
-        (witness, soundness.decimal(first.low), "no witness"),
+        (witness, properties.decimal(first.high + 1), "no witness"),
+        (witness, properties.decimal(first.low), "no witness"),
         ("_above_0,unsat,,", "_above_0,sat,0,2", "it is unsat"),
         (f"{first.name},sat,{witness}", f"{first.name},sat,", "without a"),
     ):
         assert old in text
         verdicts.write_text(text.replace(old, new))
-        assert words in soundness.check(folder)[0]
+        assert words in properties.check(folder)[0]
     verdicts.write_text(text)
     query = folder / "vnnlib" / f"{first.name}.vnnlib"
     query.write_text(query.read_text().replace("Y_0 0.75", "Y_0 1.0625"))
-    assert soundness.check(folder) == [f"{first.name}: the set says sat, and it is unsat"]
+    assert properties.check(folder) == [f"{first.name}: the set says sat, and it is unsat"]
+
+
+@pytest.fixture(scope="module")
+def competition(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made: Path = tmp_path_factory.mktemp("competition") / "set"
+    soundness.competition(made, seed=5, lengths=(300,))
+    return made
+
+
+def test_the_set_for_the_competition_has_wide_boxes_short_numbers_and_verdicts_that_tolerances_leave(
+    competition: Path,
+) -> None:
+    told = competition.with_name("set.verdicts.csv")
+    assert properties.check(competition, told) == []
+    queries = properties.read(competition, told)
+    assert {(query.family, query.verdict) for query in queries} == {
+        *((family, "sat") for family in ("narrow", "wide", "needle")),
+        *((family, "unsat") for family in ("above", "holds", "missing")),
+    }
+    file = competition / "onnx" / "runs_300.onnx"
+    layers, runs = properties.layers_of(file), session(file)
+    assert {one.data_type for one in onnx.load(file).graph.initializer} == {onnx.TensorProto.FLOAT}
+    assert max(abs(weight) for rows, _ in layers for row in rows for weight in row.values()) < 100
+    for query in queries:
+        assert query.high - query.low >= Fraction(1, 16)
+        assert all(Fraction(float(np.float32(float(end)))) == end for end in (query.low, query.high, query.bound))
+        outside = np.linspace(float(query.low) - 1e-4, float(query.high) + 1e-4, 33, dtype=np.float32)
+        said = [Fraction(runs.run(["Y"], {"X": z[None, None]})[0].item()) for z in outside]
+        if query.verdict == "unsat":
+            assert not any(map(query.met, said))
+        else:
+            witness = np.array([[float(query.witness)]], dtype=np.float32)
+            assert query.met(Fraction(runs.run(["Y"], {"X": witness})[0].item()))
+    text = "".join(path.read_text() + path.name for path in (competition / "vnnlib").iterdir())
+    text += (competition / "instances.csv").read_text()
+    assert "sat" not in text, "the files do not tell"
+    assert not any(family in text for family in properties.FAMILIES)
+
+
+def test_a_seed_draws_the_same_instances_again_and_another_draws_others(competition: Path, tmp_path: Path) -> None:
+    before = (competition / "instances.csv").read_text(), sorted((competition / "vnnlib").iterdir())
+    texts = [path.read_text() for path in before[1]]
+    command = [sys.executable, "generate_properties.py", "5", "--verdicts", str(tmp_path / "told.csv")]
+    said = subprocess.run(command, cwd=competition, capture_output=True, text=True, check=True).stdout
+    assert said == "12 instances, 6 of them sat\n"
+    assert [path.read_text() for path in sorted((competition / "vnnlib").iterdir())] == texts
+    assert (tmp_path / "told.csv").read_text() == competition.with_name("set.verdicts.csv").read_text()
+    other = properties.generate(competition, 6)
+    assert {query.vnnlib() for query in other}.isdisjoint(texts)
+
+
+def test_a_query_that_tolerances_decide_is_not_drawn(competition: Path) -> None:
+    layers = properties.layers_of(competition / "onnx" / "runs_300.onnx")
+    query = next(query for query in properties.generate(competition, 5) if query.family == "holds")
+    assert properties.sturdy(layers, query)
+    sign = 1 if query.relation == ">=" else -1
+    inside = properties.value(layers, query.low)
+    for change in ({"high": query.low}, {"high": query.high + 1}, {"bound": inside + sign * Fraction(1, 128)}):
+        assert not properties.sturdy(layers, replace(query, **change))
+    peak = next(query for query in properties.generate(competition, 5) if query.family == "needle")
+    for change in ({"witness": peak.low}, {"witness": peak.high + 1}, {"bound": Fraction(2)}):
+        assert not properties.sturdy(layers, replace(peak, **change))

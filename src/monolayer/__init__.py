@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from monolayer.theory.separation import separation as separation
     from monolayer.theory.theorem import theorem as theorem
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "construct.memorize": "memorize memorize_text",

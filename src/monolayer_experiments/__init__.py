@@ -11,7 +11,7 @@ SECTIONS = {
     "What one layer holds": ("memorization", "duplicates", "precision", "rank", "frontier", "keys"),
     "Construction beside training": ("depth", "shortfall", "tagging", "editing", "unlearning", "attach"),
     "From the mean to hardmax": ("temperature",),
-    "Functions": ("equivariant", "functions", "quantizer", "uniform"),
+    "Functions": ("equivariant", "functions", "quantizer", "heads", "uniform"),
 }
 """The experiments by the sections of the report; each is the module of the same name."""
 NAMES = tuple(name for names in SECTIONS.values() for name in names)

@@ -42,6 +42,8 @@ PLAN = {
 """Quick and full. `steps` of the convex problem; `training`: steps of gradient descent, which is asked of so many facts
 at most (`trained facts`)."""
 KINDS = {"isotropic": False, "anisotropic": True}
+PROCESSES = 3
+"""How many share a GPU."""
 PRECISION = 0.05
 """The least width is found to this share."""
 RATES = (1e-2, 3e-3, 3e-2)
@@ -71,24 +73,39 @@ class Cell(NamedTuple):
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
-    cells = [Cell(kind, dim, plan, setting.seed, setting.device) for dim, kind in product(plan["dims"], KINDS)]
+    cells = cells_of(plan, setting)
     found: list[Results] = []
     if setting.device == "cpu":
         for done, cell in enumerate(cells):
             progress(f"{cell.kind}, d = {cell.dim}", done / len(cells))
-            found.append(_measured(cell))
+            found.append(measured(cell))
     else:  # small problems leave a GPU waiting for the next launch, so several processes share it
-        with ProcessPoolExecutor(len(cells), multiprocessing.get_context("spawn")) as pool:
-            for done, part in enumerate(pool.map(_measured, cells)):
+        with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool:
+            for done, part in enumerate(pool.map(measured, cells)):
                 progress(f"{cells[done].kind}, d = {cells[done].dim}", (done + 1) / len(cells))
                 found.append(part)
+    return together(cells, found)
+
+
+def cells_of(plan: Results, setting: Setting) -> list[Cell]:
+    """All cells of a plan, the longest first."""
+    dims = sorted(plan["dims"], reverse=True)
+    return [Cell(kind, dim, plan, setting.seed, setting.device) for dim, kind in product(dims, KINDS)]
+
+
+def together(cells: list[Cell], found: list[Results]) -> Results:
+    """The results of an experiment from those of its cells."""
+    plan = cells[0].plan
     rows = [row for part in found for row in part["rows"]]
     noise = [row for part in found for row in part["noise"]]
     rates = {f"{cell.kind}, {cell.dim}": part["rate"] for cell, part in zip(cells, found, strict=True)}
+    order = {way: number for number, way in enumerate(WAYS)}
+    for some in (rows, noise):
+        some.sort(key=lambda row: (order[row["way"]], row["kind"] != "isotropic", row["dim"], row.get("load", 0.0)))
     return {"draws": plan["draws"], "noisy load": plan["noisy load"], "rates": rates, "rows": rows, "noise": noise}
 
 
-def _measured(cell: Cell) -> Results:
+def measured(cell: Cell) -> Results:
     """Least widths of every way at every load, and the noise at one of them."""
     plan = cell.plan
     seeds = [1_000 * cell.seed + draw for draw in range(plan["draws"])]

@@ -19,7 +19,7 @@ import numpy as np
 
 import monolayer as ml
 from monolayer.arrays import Floats, Ints
-from monolayer.table import Progress
+from monolayer.table import Progress, part_of
 from monolayer.theory.boltzmann import boltzmann
 from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import PALETTE, amount, figure, line, table
@@ -29,12 +29,16 @@ QUESTION = "Is the first feed-forward block, which rounds the tokens, needed?"
 LENGTH = 3
 
 
-def _same(value: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
+ScalarTarget = Callable[[Floats], Floats]
+"""A permutation equivariant function of scalar tokens, `(B, n)` to `(B, n)`."""
+
+
+def _same(value: Callable[[Floats], Floats]) -> ScalarTarget:
     """A target that has the same value at all tokens: `(B, n)`, from a function that returns `(B,)`."""
-    return lambda x: np.repeat(value(x)[:, None], LENGTH, axis=1)
+    return lambda x: np.repeat(value(x)[:, None], x.shape[1], axis=1)
 
 
-QUANTIZED_TARGETS: dict[str, Callable[[Floats], Floats]] = {
+QUANTIZED_TARGETS: dict[str, ScalarTarget] = {
     "mean": _same(lambda x: x.mean(axis=1)),
     "maximum": _same(lambda x: x.max(axis=1)),
     "range": _same(lambda x: np.ptp(x, axis=1)),
@@ -42,7 +46,7 @@ QUANTIZED_TARGETS: dict[str, Callable[[Floats], Floats]] = {
     "sum of squares": _same(lambda x: (x**2).sum(axis=1)),
     "product of waves": _same(lambda x: np.sin(2 * np.pi * x).prod(axis=1)),
 }
-"""Permutation equivariant functions `(B, n)` to `(B, n)`. Mean and maximum are controls: one head sees them."""
+"""The functions that are asked about. Mean and maximum are controls: one head sees them."""
 PLAN = {
     "cells": ((2, 4, 8, 16), (2, 4, 8, 16, 32)),
     "tested": (4_000, 20_000),
@@ -56,7 +60,8 @@ NOTHING = 1e-5
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
-    floors, cells = _floors(plan, setting.seed, progress), plan["cells"]
+    floors = one_head_floors(QUANTIZED_TARGETS, LENGTH, plan, setting.seed, part_of(progress, 0.0, 0.5))
+    cells = plan["cells"]
     random = np.random.default_rng([setting.seed, 4])
     tests = random.random((plan["tested"], LENGTH))
     results = []
@@ -73,35 +78,40 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     return {"length": LENGTH, "rows": results}
 
 
-def _lambdas(count: int) -> list[float]:
+def inverse_temperatures(count: int) -> list[float]:
     """Inverse temperatures of both signs, with the limits."""
     size = np.geomspace(0.1, 300.0, count).tolist()
     return [-math.inf, *(-lam for lam in reversed(size)), 0.0, *size, math.inf]
 
 
-def _conditional(order: Ints, f: Floats) -> float:
+def left_in_order(order: Ints, f: Floats) -> float:
     """`E Var(f | seen)`, from samples in the order of what is seen: half the mean square step of neighbours."""
     return float((np.diff(f[order]) ** 2).mean() / 2)
 
 
-def _floors(plan: Results, seed: int, progress: Progress) -> dict[str, float]:
-    """The floor of every target: for each `x_k` the best λ, then the mean over `x_k`."""
-    count, places, lams = plan["samples"], plan["places"], _lambdas(plan["temperatures"])
+def one_head_floors(
+    targets: dict[str, ScalarTarget], length: int, plan: Results, seed: int, progress: Progress
+) -> dict[str, float]:
+    """What one head of rank 1 without a first block leaves of every target: the best λ for each `x_k`, on average.
+
+    `plan` has the `samples` for each of the `places` of a token, and the number of `temperatures` of either sign.
+    """
+    count, places, lams = plan["samples"], plan["places"], inverse_temperatures(plan["temperatures"])
     random = np.random.default_rng([seed, 3])
-    totals = dict.fromkeys(QUANTIZED_TARGETS, 0.0)
+    totals = dict.fromkeys(targets, 0.0)
     for place in range(places):
-        progress("the floor without the quantizer", 0.5 * place / places)
-        x = np.column_stack([np.full(count, (place + 0.5) / places), random.random((count, LENGTH - 1))])
+        progress("what one head leaves without a first block", place / places)
+        x = np.column_stack([np.full(count, (place + 0.5) / places), random.random((count, length - 1))])
 
         def seen(lam: float, x: Floats = x) -> Ints:
             return np.argsort(boltzmann(np.full(count, lam), x))
 
         orders = [(lam, seen(lam)) for lam in lams]
-        for name, f in QUANTIZED_TARGETS.items():
+        for name, f in targets.items():
             value = f(x)[:, 0]
-            floor, lam = min((_conditional(order, value), lam) for lam, order in orders)
+            floor, lam = min((left_in_order(order, value), lam) for lam, order in orders)
             for factor in np.geomspace(0.7, 1 / 0.7, 8).tolist() if lam and math.isfinite(lam) else ():
-                floor = min(floor, _conditional(seen(lam * factor), value))
+                floor = min(floor, left_in_order(seen(lam * factor), value))
             totals[name] += floor / places
     return totals
 

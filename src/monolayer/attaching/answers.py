@@ -7,12 +7,12 @@ the row which a neuron writes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from monolayer.arrays import Ints
 from monolayer.attaching.directions import Directions
-from monolayer.attaching.facts import end_token
+from monolayer.attaching.facts import stopping_tokens
 from monolayer.attaching.neurons import Neurons
 from monolayer.attaching.running import Running
 from monolayer.data import Sequences
@@ -34,9 +34,10 @@ def can_generate() -> bool:
 class Prompts:
     """Prompts as ids, and the fact that each of them is the prompt of, if there is one."""
 
-    def __init__(self, host: Host, manifest: Manifest, tokenizer: bytes, data: Sequences) -> None:
-        self.host, self.manifest, self.tokenizer = host, manifest, tokenizer_of(tokenizer)
-        self.ids = cut_prompts(tokenizer, data)
+    def __init__(self, host: Host, manifest: Manifest, content: Mapping[str, bytes], data: Sequences) -> None:
+        self.host, self.manifest, self.tokenizer = host, manifest, tokenizer_of(content[TOKENIZER])
+        self.stops = () if manifest.end is None else stopping_tokens(host, content)
+        self.ids = cut_prompts(content[TOKENIZER], data)
         self.texts = [data.texts(row)[0] for row in range(len(data))]
         longest = manifest.longest_by_prompt()
         self.facts = [longest.get(prompt_digest(ids)) for ids in self.ids]
@@ -46,13 +47,13 @@ class Prompts:
         found, room = {}, self.host.places
         for row, ids in enumerate(self.ids):
             if not ids:
-                found[row] = f"the tokenizer makes no token of the prompt {self.texts[row]!r}"
+                found[row] = f"the tokenizer produces no token for the prompt {self.texts[row]!r}"
             elif room is not None and len(ids) > room:
                 found[row] = f"it has {len(ids):,} tokens, and the host has {room:,} places: shorten it"
             elif self.facts[row] is None and not can_generate():
                 found[row] = (
-                    f"no fact is stored for the prompt {self.texts[row]!r}, and how the host goes on from it is asked "
-                    "in transformers: pip install transformers"
+                    f"no fact is stored for the prompt {self.texts[row]!r}, and running the host on it needs "
+                    "transformers: pip install transformers"
                 )
         return found
 
@@ -63,7 +64,7 @@ class Prompts:
         for row in rows:
             ids, room = self.ids[row], self.host.places
             tokens = most if room is None else min(most, room - len(ids) + 1)
-            found += running.continued([ids], tokens, self.manifest.end)
+            found += running.continued([ids], tokens, self.stops)
         return [self.tokenizer.decode(ids) for ids in found]
 
     def written(self, neurons: Neurons, rows: Sequence[int]) -> list[str]:
@@ -84,10 +85,11 @@ def continuations(model: LanguageModel, data: Sequences, longest: int) -> list[s
     """How the language model in a folder goes on from each prompt, up to its end token; `longest`: a stored answer."""
     content = model.opened.content
     if TOKENIZER not in content:
-        raise DataError(f"{model.opened.path} has no {TOKENIZER}, which cuts prompts: save its tokenizer into it")
+        raise DataError(f"{model.opened.path} has no {TOKENIZER}, which splits prompts: save its tokenizer into it")
     host = host_of(model.config, model.opened.tensors)
     running, tokenizer = Running(host, model.opened.path, whole=True), tokenizer_of(content[TOKENIZER])
-    said = running.continued(cut_prompts(content[TOKENIZER], data), max(LONGEST, longest), end_token(host, content))
+    stops = stopping_tokens(host, content)
+    said = running.continued(cut_prompts(content[TOKENIZER], data), max(LONGEST, longest), stops)
     return [tokenizer.decode(ids) for ids in said]
 
 

@@ -136,7 +136,9 @@ def check_apart(caps: FiringCaps, duties: Duties, name: Callable[[int], str | No
         cosines = keys[start:stop] @ keys[:stop].T
         two, one = np.nonzero(cosines.numpy() > near)
         two += start
-        pair = one < two
+        # Neurons of one block that write the same row may fire together.
+        beside = (duties.block[one] == duties.block[two]) & (duties.tokens[one] == duties.tokens[two])
+        pair = (one < two) & ~beside
         found.append(_near_pairs(caps, duties, one[pair], two[pair]))
     if any(len(part.one) for part in found):
         near_pairs = NearPairs(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
@@ -148,12 +150,12 @@ def _near_pairs(caps: FiringCaps, duties: Duties, one: Ints, two: Ints) -> NearP
     gap = caps.keys[one] - caps.keys[two]
     far = 0.5 * (gap * gap).sum(axis=1)  # 1 − cos, without cancellation
     angle = _angle(1.0 - far) * (1.0 - 2.0**-19)
-    same, beside = duties.tokens[one] == duties.tokens[two], duties.block[one] == duties.block[two]
+    same_key, beside = far <= SAME_KEY, duties.block[one] == duties.block[two]
     needed = caps.needed(caps.wanted, caps.silent, one, two)
     if caps.short:
         there = caps.needed(caps.own, caps.silent, one, two)
         needed = np.minimum(needed, np.where(beside, caps.needed(caps.own, caps.hardly, one, two), there))
-    bad = np.flatnonzero((angle < needed) & ~(same & (beside | (far <= SAME_KEY))))
+    bad = np.flatnonzero((angle < needed) & ~(same_key & (duties.tokens[one] == duties.tokens[two])))
     return NearPairs(one[bad], two[bad], far[bad], 1.0 - np.cos(needed[bad]))
 
 
@@ -169,12 +171,12 @@ def _refused(near: NearPairs, caps: FiringCaps, duties: Duties, name: Callable[[
     pairs = [f"{one} and {two}" for two, one in out.items()]
     more = f"; in all, {plural(len(pairs), 'row')} are too near to others: {', '.join(pairs[:NAMED_PAIRS])}"
     more += ", …" if len(pairs) > NAMED_PAIRS else ""
-    way_out = "Take one of them out, or reword it"
+    way_out = "Remove one of them, or reword it"
     if caps.radius > caps.least_radius:
         way_out += f", or choose a smaller radius=: this one is {caps.radius:.3g}, the least {caps.least_radius:.3g}"
     return PrecisionError(
-        f"rows {duties.rows[i]} and {duties.rows[j]} go on with {what} at states that the host hardly tells apart: 1 − "
-        f"cos is {near.far[which]:.3g}, and must be {near.needed[which]:.3g}{more if len(pairs) > 1 else ''}. "
+        f"rows {duties.rows[i]} and {duties.rows[j]} continue with {what} at states that the host barely tells apart: "
+        f"1 − cos is {near.far[which]:.3g}, and must be {near.needed[which]:.3g}{more if len(pairs) > 1 else ''}. "
         f"{way_out}",
         rows=tuple(sorted(out)),
     )

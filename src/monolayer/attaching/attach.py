@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons, Steepness, reading, steepness, writing
 from monolayer.attaching.running import KERNELS, Running
 from monolayer.data import Sequences
-from monolayer.data.folder import INDEX_FILE
+from monolayer.data.folder import INDEX_FILE, unchanged
 from monolayer.errors import DataError, PrecisionError
 from monolayer.huggingface.cutting import FactIds, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host, read_host
@@ -31,8 +30,8 @@ from monolayer.table import Progress, plural
 
 def attach(
     host: str | os.PathLike[str],
-    prompts: Any,
-    answers: Any = None,
+    prompts: object,
+    answers: object = None,
     *,
     radius: float | None = None,
     keep: Sequence[str] | None = None,
@@ -42,33 +41,41 @@ def attach(
 ) -> Attached:
     """The model in the folder `host` with facts in appended layers; nothing else of it changes. `save` writes a folder.
 
-    `prompts`, `answers`: two lists of text, a dict, a table, or a file of both. Greedy decoding goes on from each
-    prompt with its answer, then with the host's end token, unless `end` is False. So does `generate`, unless the host's
-    generation_config.json sets penalties, sampling or the like; the result says so then. Rewordings are rows of their
-    own.
+    - `host`: the folder of a causal language model with its tokenizer (docs/attach.md).
+    - `prompts`: a list of texts; or a dict, a table or a file that holds prompts and answers.
+    - `answers`: a list of texts, one per prompt. Greedy decoding continues each prompt with its answer, then with the
+      host's end token. So does `generate`, unless the host's generation_config.json sets penalties, sampling or the
+      like; the result then says so. Rewordings of a prompt need rows of their own.
+    - `radius`: ρ. A fact answers where the cosine of the host's state with the stored one falls by up to ρ/2, and every
+      logit is the host's where it falls by 2ρ or more; by default 2^−14, or more if rounding requires it.
+    - `keep`: texts at which no neuron may fire; a `DataError` names the places where one would.
+    - `end`: False leaves out the end token after answers.
+    - `device`: where the host runs, by default the processor.
+    - `progress`: called with the name of each stage and the share of the work that is done.
 
-    `radius`: ρ. A fact answers where the cosine of the host's state with the stored one falls by up to ρ/2, and every
-    logit is the host's where it falls by 2ρ or more; by default 2^−14, or what rounding asks for. `keep`:
-    texts at which no neuron may fire; a `DataError` names the places where one would.
-    `device`: where the host runs, by default the processor.
+    Every answer is tested before this returns, with eager attention and with sdpa; rows that fail are named.
 
-    Every answer is asked for before this returns, with eager attention and with sdpa; rows that fail are named.
+    Example:
+
+        >>> new = ml.attach("gpt2-folder", {"The capital of Narnia is": " Cair Paravel"})  # doctest: +SKIP
+        >>> folder = new.save("with-facts")  # doctest: +SKIP
     """
     report = progress or (lambda stage, share: None)
     report("reading the host", 0.0)
-    base, source = read_host(Path(host))
-    if ATTACHED_WEIGHTS in source.weights:
-        raise DataError(
-            f"{host} cannot be a host: a file of its weights is called {ATTACHED_WEIGHTS}, as that of the facts is"
-        )
-    unusual_generation(source.content)  # better known before the work that the file cannot be read
-    steep = steepness(base, radius)
-    data = read_facts(prompts, answers)
-    stop = end_token(base, source.content) if end else None
-    facts = ids_of(base, source.content, data, stop)
-    report("loading the host", 0.05)
-    running = Running(base, source.path, device)
-    _check_tokenizer(source.path, data, facts)
+    with unchanged(Path(host)):
+        base, source = read_host(Path(host))
+        if ATTACHED_WEIGHTS in source.weights:
+            raise DataError(
+                f"{host} cannot be a host: a file of its weights is called {ATTACHED_WEIGHTS}, as that of the facts is"
+            )
+        unusual_generation(source.content)  # better known before the work that the file cannot be read
+        steep = steepness(base, radius)
+        data = read_facts(prompts, answers)
+        stop = end_token(base, source.content) if end else None
+        facts = ids_of(base, source.content, data, stop)
+        report("loading the host", 0.05)
+        running = Running(base, source.path, device)
+        _check_tokenizer(source.path, data, facts)
     states = states_of(running, facts, lambda stage, share: report(stage, 0.1 + 0.4 * share))
     report("finding directions of answers", 0.5)
     neurons = neurons_of(base, source, facts, states, steep)
@@ -112,8 +119,8 @@ def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[FactIds]) ->
         said = tuple(theirs(prompt)["input_ids"])
         if said != fact.prompt:
             raise DataError(
-                f"row {row}: transformers cut the prompt {prompt!r} into {len(said):,} tokens, and tokenizer.json "
-                f"into {len(fact.prompt):,}: save the tokenizer anew (save_pretrained), so that both say the same"
+                f"row {row}: transformers split the prompt {prompt!r} into {len(said):,} tokens, and tokenizer.json "
+                f"into {len(fact.prompt):,}: save the tokenizer again (save_pretrained), so that both say the same"
             )
 
 
@@ -174,5 +181,5 @@ def check_kept(made: Attached, running: Running, texts: list[str]) -> None:
         shown = ", ".join(found[:20])
         raise DataError(
             f"neurons would fire at {plural(len(found), 'place')} of the texts to keep: {shown}"
-            f"{', …' if len(found) > 20 else ''}. Choose a smaller radius=, or take these facts out"
+            f"{', …' if len(found) > 20 else ''}. Choose a smaller radius=, or remove these facts"
         )

@@ -54,14 +54,18 @@ class Detached:
 def detach(folder: str | os.PathLike[str] | Attached) -> Detached:
     """The host of a folder that facts were attached to, without them; `save` writes its files, byte for byte.
 
-    A tensor or a file of the host that was changed since is a `ModelFileError` that names it.
+    - `folder`: the folder. If a tensor or a file of the host was changed since, a `ModelFileError` names it.
+
+    Example:
+
+        >>> folder = ml.detach("with-facts").save("host-again")  # doctest: +SKIP
     """
     attached = folder if isinstance(folder, Attached) else Attached.load(folder)
     manifest, source = attached.manifest, attached.source
     for name, digest in manifest.tensors.items():
         if attached.host.tensors[name].digest() != digest:
             raise ModelFileError(
-                f"the tensor {name} was changed after facts were attached: the host is not there any more"
+                f"the tensor {name} was changed after facts were attached: the host cannot be restored"
             )
     for name, digest in manifest.files.items():
         if name not in source.content or hashlib.sha256(source.content[name]).hexdigest() != digest:

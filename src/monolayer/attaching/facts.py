@@ -17,7 +17,7 @@ PER_ANSWER = Manner(per="answer")
 """Text beside text is a prompt and its answer."""
 
 
-def read_facts(X: Any, Y: Any = None) -> Sequences:
+def read_facts(X: object, Y: object = None) -> Sequences:
     """Prompts and answers from what people have: a dict, a table, a file, two lists."""
     data = sequences_of(X, Y, like=PER_ANSWER, labelled=True)
     if data.prompts is None:
@@ -26,23 +26,29 @@ def read_facts(X: Any, Y: Any = None) -> Sequences:
     return data
 
 
-def end_token(host: Host, content: Mapping[str, bytes]) -> int | None:
-    """The id that ends a text for `generate`: what generation_config.json says, or else config.json."""
-    said: Any = read_generation(content).get("eos_token_id") if GENERATION_FILE in content else None
+def stopping_tokens(host: Host, content: Mapping[str, bytes]) -> tuple[Any, ...]:
+    """The ids at which `generate` stops, as generation_config.json says, or else config.json; whatever stands there."""
+    said: object = read_generation(content).get("eos_token_id") if GENERATION_FILE in content else None
     said = host.config.get("eos_token_id") if said is None else said
-    first = said[0] if isinstance(said, list) and said else said
+    return () if said is None else tuple(said) if isinstance(said, list) else (said,)
+
+
+def end_token(host: Host, content: Mapping[str, bytes]) -> int | None:
+    """The id that ends answers: the first of those at which `generate` stops."""
+    first: Any = next(iter(stopping_tokens(host, content)), None)
     if first is not None and (type(first) is not int or not 0 <= first < host.vocabulary):
         raise DataError(
             f"the host's end token is {first!r}, and it has {host.vocabulary:,} tokens: set eos_token_id in its "
             "config.json, or attach with end=False"
         )
-    return first
+    found: int | None = first
+    return found
 
 
 def ids_of(host: Host, content: Mapping[str, bytes], data: Sequences, end: int | None) -> list[FactIds]:
     """The ids of facts, none of which contradict; `DataError` for one that does not fit into the host."""
     facts = cut_facts(content[TOKENIZER], data, end)
-    room = host.places
+    room, stops = host.places, stopping_tokens(host, content)
     for row, fact in enumerate(facts):
         if room is not None and len(fact.sequence) > room:
             raise DataError(
@@ -51,6 +57,13 @@ def ids_of(host: Host, content: Mapping[str, bytes], data: Sequences, end: int |
         odd = next((token for token in (*fact.prompt, *fact.answer) if token >= host.vocabulary), None)
         if odd is not None:
             raise DataError(f"row {row}: the tokenizer gives id {odd}, and the host has {host.vocabulary:,} tokens")
+        stop = next((token for token in fact.answer[:-1] if token in stops), None)
+        if stop is not None:
+            name = tokenizer_of(content[TOKENIZER]).id_to_token(stop)
+            raise DataError(
+                f"row {row}: its answer holds the token {name!r} (id {stop}), at which generate stops (eos_token_id): "
+                "what follows would not come. Take it out of the answer"
+            )
     check_consistent(facts, content)
     return facts
 
@@ -66,6 +79,6 @@ def check_consistent(facts: Sequence[FactIds], content: Mapping[str, bytes]) -> 
                 continue
             name = tokenizer_of(content[TOKENIZER]).id_to_token
             raise ContradictionError(
-                f"rows {other} and {row} contradict: behind the same {place + 1} tokens one goes on with "
+                f"rows {other} and {row} contradict each other: after the same {place + 1} tokens one continues with "
                 f"{name(token)!r}, the other with {name(whole[place + 1])!r}. Keep one of them"
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -51,7 +50,7 @@ def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Pr
         rows = tuple(sorted({miss.row for miss in found.misses}))
         raise PrecisionError(_missed(made, found.misses, rows, len(facts)), rows=rows)
     stored = [replace(fact, moved=float(lost)) for fact, lost in zip(made.manifest.facts, found.moved[0], strict=True)]
-    measured: dict[str, Any] = {
+    measured: dict[str, object] = {
         "kernels": list(KERNELS),
         "arithmetic": made.host.dtype,
         "device": running.device.type,
@@ -71,8 +70,8 @@ def _versions() -> dict[str, str]:
 def _missed(made: Attached, misses: list[Miss], rows: tuple[int, ...], facts: int) -> str:
     named = "; ".join(_miss_in_words(made, miss) for miss in misses[:MOST_NAMED_ROWS])
     return (
-        f"{len(rows):,} of {plural(facts, 'fact')} did not come back in {made.host.dtype}: "
-        f"{named}. Nothing was written. Take these rows out, or choose a wider radius="
+        f"{len(rows):,} of {plural(facts, 'fact')} were not returned in {made.host.dtype}: "
+        f"{named}. Nothing was written. Remove these rows, or choose a wider radius="
     )
 
 
@@ -96,7 +95,7 @@ class Measurement:
 
     def __str__(self) -> str:
         found = (
-            "every token of every answer came back" if not self.wrong else f"{self.wrong:,} tokens did not come back"
+            "every token of every answer was returned" if not self.wrong else f"{self.wrong:,} tokens were not returned"
         )
         kernels = " and ".join(KERNELS)
         said = (
@@ -107,8 +106,8 @@ class Measurement:
 
 def measure_answers(
     folder: str | os.PathLike[str],
-    prompts: Any,
-    answers: Any = None,
+    prompts: object,
+    answers: object = None,
     *,
     device: str | torch.device | None = None,
     progress: Progress | None = None,

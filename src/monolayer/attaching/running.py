@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -207,16 +208,18 @@ class Running:
                 moved[:, row] = np.maximum(moved[:, row], moves(row, states[places]).max(axis=1))
         return AskedFacts(misses, np.maximum(moved, 0.0))
 
-    def continued(self, prompts: Sequence[Sequence[int]], most: int, end: int | None) -> list[list[int]]:
-        """How the model goes on from each prompt by itself, up to its end token or `most` tokens."""
+    def continued(self, prompts: Sequence[Sequence[int]], most: int, stops: Sequence[int]) -> list[list[int]]:
+        """How the model goes on from each prompt by itself, up to one of the ids `stops` or `most` tokens."""
         found = []
         for prompt in prompts:
             ids = torch.tensor([list(prompt)], device=self.device)
-            options = {"max_new_tokens": most, "do_sample": False, "pad_token_id": 0 if end is None else end}
+            options = {"max_new_tokens": most, "do_sample": False, "pad_token_id": next(iter(stops), 0)}
             with torch.inference_mode():
-                said = self.model.generate(ids, attention_mask=torch.ones_like(ids), eos_token_id=end, **options)
+                said = self.model.generate(
+                    ids, attention_mask=torch.ones_like(ids), eos_token_id=list(stops) or None, **options
+                )
             row = said[0, len(prompt) :].tolist()
-            found.append(row[: row.index(end)] if end in row else row)
+            found.append(list(takewhile(lambda token: token not in stops, row)))
         return found
 
 

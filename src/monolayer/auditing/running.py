@@ -34,9 +34,9 @@ Call = Callable[[nn.Module, Tensor], object]
 
 def audit(
     model: nn.Module | str | Path,
-    X: Any,
+    X: object,
     *,
-    tokenizer: Any = None,
+    tokenizer: object = None,
     causal: bool | None = None,
     parts: list[str] | None = None,
     call: Call | None = None,
@@ -52,8 +52,15 @@ def audit(
     - `parts`: names of the submodules to measure; by default all whose output is one vector per token.
     - `call`: runs the model on a tensor of sequences of one length; by default `model(X)`.
 
-    The model is not changed, and is left in the mode, training or evaluation, that it was in. `audit(…).explain()`
-    says the result in one sentence.
+    The model is not changed, and is left in the mode, training or evaluation, that it was in. `audit(…).explain()` says
+    the result in one sentence.
+
+    Example:
+
+        >>> model = ml.memorize(["ab", "ba", "bb"], [1, 1, 2])
+        >>> found = ml.audit(model, ["ab", "bb"], parts=["attention"])
+        >>> print(found.explain().split(";")[0])
+        Every part tells all 3 contexts apart
     """
     if isinstance(model, str | Path):
         folder, model = Path(model), load_any(Path(model))
@@ -80,7 +87,7 @@ def audit(
     return Audit(len(data.tokens), int(points.classes.max()) + 1, found, causal)
 
 
-def _model_sequences(model: nn.Module, X: Any, tokenizer: Any) -> Sequences:
+def _model_sequences(model: nn.Module, X: object, tokenizer: object) -> Sequences:
     """The data with tokens as the model takes them: vectors, rows of a Monolayer's vocabulary, or ids."""
     if isinstance(model, Monolayer):  # takes names of tokens
         return Sequences.of(X if isinstance(X, Tensor) else model.encode(X))
@@ -113,7 +120,7 @@ class _Runner(NamedTuple):
         try:
             with torch.no_grad():
                 self.call(self.model, inputs)
-        except Exception as error:
+        except Exception as error:  # whatever a model of somebody else raises is about that model and these inputs
             raise DataError(
                 f"the model does not take a tensor of shape {tuple(inputs.shape)}: {type(error).__name__}: {error}"
             ) from error

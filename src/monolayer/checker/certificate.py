@@ -46,9 +46,9 @@ class Finding:
     kind: Kind
     sequence: int
     position: int | None
-    token: Any
-    expected: Any
-    got: Any
+    token: object
+    expected: object
+    got: object
     why: str
 
     def __str__(self) -> str:
@@ -154,7 +154,7 @@ class Certificate:
                     f"the certificate has version {value['version']!r}; this monolayer reads {CERTIFICATE_VERSION}"
                 )
             if value["verdict"] not in get_args(Verdict):
-                raise ModelFileError(f"the certificate has verdict {value['verdict']!r}, and there is none such")
+                raise ModelFileError(f"the certificate has verdict {value['verdict']!r}, which does not exist")
             value |= {key: tuple(value[key]) for key in ("assumptions", "notes", "measured")}
             return cls(**value | {"findings": tuple(Finding(**finding) for finding in value["findings"])})
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -183,13 +183,13 @@ class Certificate:
             raise ModelFileError("it is not UTF-8 text") from None
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write `certificate.json` beside the model: all of it, or nothing."""
+        """Write `certificate.json` next to the model: all of it, or nothing."""
         final = Path(folder) / CERTIFICATE_FILE
         try:
             with new_file(final) as file:
                 file.write(self.to_json())
         except FileNotFoundError:
-            raise ModelFileError(f"{folder} is gone: there is no model to put {CERTIFICATE_FILE} beside") from None
+            raise ModelFileError(f"{folder} is gone: there is no model to store {CERTIFICATE_FILE} with") from None
         return final
 
 

@@ -84,16 +84,29 @@ class Confusion:
         )
 
 
-def confuse(model: Any, f: Callable[[Any], Any], *, lipschitz: float = 0.0) -> Confusion:
-    """Two sequences that an approximator of rank 1 confuses. `model`: a folder, or anything with `save(folder)`.
+def confuse(model: object, f: Callable[[Any], Any], *, lipschitz: float = 0.0) -> Confusion:
+    """Two sequences that an approximator of rank 1 confuses.
 
-    `f`: the function it approximates, NumPy in and out. `lipschitz`: its constant in the maximum norm; with 0 the
-    errors are those against the values of `f` at the nearest floats. For one output and three tokens or more the pair
-    is that of a rectangle; where the contexts have none, and for more outputs, it is that of the walk.
+    - `model`: a folder, or anything with `save(folder)`.
+    - `f`: the function that it approximates, with NumPy arrays in and out.
+    - `lipschitz`: the Lipschitz constant of `f` in the maximum norm; with 0, errors are measured against the values of
+      `f` at the nearest floats.
+
+    For one output and three tokens or more the pair comes from a rectangle; where the contexts have none, and for more
+    outputs, from a walk.
+
+    Example:
+
+        >>> def f(X):
+        ...     return np.sort(X, axis=1)[:, :, 0][:, None, :].repeat(3, axis=1)
+        >>> model = ml.approximate(f, dim=1, length=3, cells=4)
+        >>> found = ml.confuse(model, f, lipschitz=1.0)
+        >>> print(round(found.forced, 2))
+        0.25
     """
     stored = opened(model)
     if isinstance(stored, Files) or not stored.raw or stored.config["readout"] != "runs":
-        raise DataError("only an approximator with the readout 'runs' is walked around: build one with ml.approximate")
+        raise DataError("only an approximator with the readout 'runs' can be searched: build one with ml.approximate")
     try:
         seen = Seen.of(stored)
     except UnhandledError as why:

@@ -118,7 +118,7 @@ def _examine_files(config: Config, row: ReadoutRow) -> None:
     if script is not None:
         cut = named and isinstance(script, dict) and set(script) == {"unit", "window"}
         cut = cut and script["unit"] in ("words", "characters") and _is_count(script["window"], 1)
-        _demand(cut, "script does not say how to cut a text into named tokens")
+        _demand(cut, "script does not say how to split a text into named tokens")
     optional = {"memory.safetensors"} if reads_ids else set()
     _demand(listed <= set(files) <= listed | optional, f"files must be {sorted(listed)}")
 
@@ -334,6 +334,7 @@ INTERPOLATOR_FIELDS = {
     "low",
     "high",
     "positions",
+    "first_block",
     "error",
     "scalar",
     "format",
@@ -341,8 +342,15 @@ INTERPOLATOR_FIELDS = {
     "kind",
 }
 MOST_STORED_KNOTS = 1 << 48
-BENDS: dict[tuple[int, int], tuple[str, ...]] = {(1, 2): (), (1, 3): ("square", "total", "root"), (2, 2): ()}
-"""By coordinates and tokens of a network for the maximum norm, the names of its bends; with positions it has none."""
+BENDS = ("square", "total", "root")
+"""The bends of a network for the maximum norm with a first block and without positions."""
+WITHOUT_POSITIONS = {True: ((1, 3),), False: ((1, 2), (2, 2), (1, 3), (1, 4))}
+"""By whether it has a first block, coordinates and tokens of a network for the maximum norm without positions."""
+
+
+def several_heads(config: Config) -> bool:
+    """Whether a network for the maximum norm has several heads in place of a first block."""
+    return not config["first_block"] and config["length"] > 2
 
 
 def examine_interpolator(config: Config) -> None:
@@ -350,18 +358,20 @@ def examine_interpolator(config: Config) -> None:
     known = {*INTERPOLATOR_FIELDS, "files", "digest"}
     _demand(set(config) == known, f"fields {sorted(set(config) ^ known)} are missing or unknown")
     dim, length, cells, low, high, error = (config[key] for key in ("dim", "length", "cells", "low", "high", "error"))
-    _demand(type(config["positions"]) is bool, "positions is not true or false")
+    for flag in ("positions", "first_block"):
+        _demand(type(config[flag]) is bool, f"{flag} is not true or false")
     whole = all(type(value) is int for value in (dim, length, cells)) and 1 <= cells < 1 << 24
     if config["positions"]:
         whole = (
             whole
+            and config["first_block"]
             and dim >= 1
             and length >= 2
             and dim * length <= 48
             and (cells + 1) ** (dim * length) < MOST_STORED_KNOTS
         )
     else:
-        whole = whole and (dim, length) in BENDS
+        whole = whole and (dim, length) in WITHOUT_POSITIONS[config["first_block"]]
     _demand(whole, "no network has this dim, length and cells")
     ends = [low, high] if error is None else [low, high, error]
     _demand(
@@ -378,10 +388,13 @@ def examine_interpolator(config: Config) -> None:
 def examine_interpolation(config: Config, tensors: NamedArrays) -> None:
     """Raise an error unless a network for the maximum norm has its tensors, finite and in float64."""
     dim, length, stream = config["dim"], config["length"], 2 * (config["length"] - 1) * config["dim"]
-    heads = [f"attention.W_{letter}" for letter in "QKVO"]
-    parts = () if config["positions"] else BENDS[dim, length]
+    shapes: dict[str, tuple[int, ...]] = {f"attention.W_{letter}": (stream, stream) for letter in "QKVO"}
+    if several_heads(config):
+        shapes = dict.fromkeys(shapes, (length - 1, length + 1, length + 1))
+        shapes |= {"others.temperatures": (length - 1,), "others.gain": (3,)}
+    parts = BENDS if config["first_block"] and not config["positions"] else ()
     bends = [f"{part}.{name}" for part in parts for name in ("knots", "values")]
-    odd = sorted(set(tensors) ^ {*heads, *bends, "interpolation.values"})
+    odd = sorted(set(tensors) ^ {*shapes, *bends, "interpolation.values"})
     _demand(not odd, f"tensors {odd} are missing or unknown", WEIGHTS_FILE)
     for name, tensor in tensors.items():
         _demand(
@@ -393,7 +406,7 @@ def examine_interpolation(config: Config, tensors: NamedArrays) -> None:
     places = length if config["positions"] else 1
     fits = values.ndim == 2 and len(values) == places * (config["cells"] + 1) ** (dim * length)
     fits = fits and (values.shape[1] == 1 if config["scalar"] else values.shape[1] > 0)
-    fits = fits and all(tensors[name].shape == (stream, stream) for name in heads)
+    fits = fits and all(tensors[name].shape == shape for name, shape in shapes.items())
     for part in parts:
         knots, at = tensors[f"{part}.knots"], tensors[f"{part}.values"]
         fits = fits and knots.ndim == 1 and knots.shape == at.shape and len(knots) > 1
@@ -401,7 +414,7 @@ def examine_interpolation(config: Config, tensors: NamedArrays) -> None:
     _demand(fits, "the shapes are not those that the fields ask for, or knots do not rise", WEIGHTS_FILE)
 
 
-def _is_count(value: Any, least: int) -> bool:
+def _is_count(value: object, least: int) -> bool:
     """Whether a JSON value is a whole number from `least` to 2^48."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 48
 

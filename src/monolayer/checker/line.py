@@ -76,7 +76,7 @@ def _nothing_else(stored: Stored, points: Labelled, found: Evaluated, decided: C
     )
     if extra is None:
         return decided
-    reason = f"every label comes back, but the model holds more than the data: {extra}"
+    reason = f"every label is returned, but the model holds more than the data: {extra}"
     return replace(decided, verdict="refuted", reason=reason, label_error=None)
 
 
@@ -92,7 +92,7 @@ class LabelComparison(NamedTuple):
     right: Bools
     wrong: Bools
     distance: Floats
-    got: Callable[[int], Any]
+    got: Callable[[int], object]
 
 
 Compare = Callable[[Any, Evaluated], LabelComparison]

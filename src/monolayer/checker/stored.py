@@ -19,7 +19,7 @@ import numpy as np
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import load
 
-from monolayer.arrays import NamedArrays
+from monolayer.arrays import Array, NamedArrays
 from monolayer.checker.format import (
     FORMAT_VERSION,
     examine_config,
@@ -38,7 +38,7 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.opened import Files, stock_files
 
 
-def opened(model: Any) -> Stored | Files:
+def opened(model: object) -> Stored | Files:
     """The content of the folder of a model, read once: a model of monolayer, or the files of a stock folder.
 
     `model`: a folder; anything with `save(folder)`, which is saved to a temporary folder; or a result of this function.
@@ -73,7 +73,7 @@ def read_model(folder: str | os.PathLike[str]) -> Stored:
         where = "" if error.filename is None else f": {Path(error.filename).name}"
         raise ModelFileError(f"{folder} cannot be read as a model{where}: {error.strerror}") from None
     except ValueError as error:  # NUL or half of a surrogate pair in the path
-        raise ModelFileError(f"{str(folder)!r} is not a name of a folder: {error}") from None
+        raise ModelFileError(f"{str(folder)!r} is not the name of a folder: {error}") from None
 
 
 def _read_model(folder: Path) -> Stored:
@@ -82,13 +82,13 @@ def _read_model(folder: Path) -> Stored:
     return replace(_examined(files), certificate=certificate)
 
 
-def _files_of_model(opened: OpenFolder) -> tuple[dict[str, Any], bytes | OSError]:
+def _files_of_model(opened: OpenFolder) -> tuple[dict[str, object], bytes | OSError]:
     """`config.json` and the files that it names, by name, and the certificate or the error of reading it.
 
     Files of weights in several parts are mapped into memory, not read.
     """
     content = opened.read("config.json")
-    files: dict[str, Any] = {"config.json": content}
+    files: dict[str, object] = {"config.json": content}
     for name in _config(content)["files"]:
         files[name] = opened.map(name) if name.startswith("model-") else opened.read(name)
     return files, opened.attempt("certificate.json")
@@ -140,7 +140,7 @@ def _config(content: bytes) -> Config:
     return config
 
 
-def _object(name: str, content: bytes) -> dict[str, Any]:
+def _object(name: str, content: bytes) -> dict[str, object]:
     """The JSON object in the file `name`."""
     try:
         value = json.loads(str(content, "utf-8"))
@@ -160,38 +160,61 @@ def _tensors(name: str, content: bytes, reader: Callable[[bytes], NamedArrays] =
 
 
 def _widened(content: bytes) -> NamedArrays:
-    """Tensors stored in bfloat16, which NumPy lacks, as float32: their bits are the upper half of those of float32."""
+    """Tensors stored in bfloat16, which NumPy lacks, as float32."""
     found = {}
     for name, entry in deserialize(content):  # type: ignore[no-untyped-call]
         if entry["dtype"] != "BF16":
             raise ModelFileError(f"{name} is {entry['dtype']}, not bfloat16")
-        bits = np.frombuffer(entry["data"], dtype="<u2").astype(np.uint32) << 16
-        found[name] = bits.view(np.float32).reshape(entry["shape"])
+        found[name] = _float32_of(np.frombuffer(entry["data"], dtype="<u2")).reshape(entry["shape"])
     return found
+
+
+def _as_stored(content: bytes) -> NamedArrays:
+    """Tensors of a file of several: float64, float32, or the 16 bits of bfloat16, which NumPy lacks."""
+    kinds, found = {"F64": "<f8", "F32": "<f4", "BF16": "<u2"}, {}
+    for name, entry in deserialize(content):  # type: ignore[no-untyped-call]
+        if entry["dtype"] not in kinds:
+            raise ModelFileError(f"{name} is {entry['dtype']}, not one of {', '.join(kinds)}")
+        found[name] = np.frombuffer(entry["data"], dtype=kinds[entry["dtype"]]).reshape(entry["shape"])
+    return found
+
+
+def _exact(stored: Array) -> Array:
+    """Numbers as `_as_stored` gives them, in a format that NumPy has: the same numbers."""
+    return _float32_of(stored) if stored.dtype == np.uint16 else stored
+
+
+def _float32_of(bits: Array) -> Array:
+    """Numbers of bfloat16 as float32: their bits are the upper half of those of float32."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def _several(files: dict[str, Any]) -> NamedArrays:
     """The tensors of weights in several files, over which the steps of the first stage are split."""
     keys = [f"feed_forward.stages.0.{key}" for key in ("weight_1", "bias_1", "weight_2")]
     names, index = numbered_weights(list(files)), _object(INDEX_FILE, files[INDEX_FILE])
-    held = [_tensors(name, bytes(files[name])) for name in names]
+    held, total = list[NamedArrays](), 0
+    for name in names:
+        tensors = _tensors(name, bytes(files[name]), _as_stored)
+        total += sum(values.nbytes for values in tensors.values())
+        held.append(tensors if name == names[0] else {key: _exact(values) for key, values in tensors.items()})
     where = {key: name for name, tensors in zip(names, held, strict=True) for key in tensors}
-    total = sum(values.nbytes for tensors in held for values in tensors.values())
     if index != {"metadata": {"total_size": total}, "weight_map": where} or len(where) != sum(map(len, held)):
         raise ModelFileError(f"{INDEX_FILE} does not agree with the files of weights")
     for number, tensors in enumerate(held[1:], 1):
         if set(tensors) != {f"{key}.{number}" for key in keys}:
             raise ModelFileError(f"{names[number]} does not hold part {number} of the steps, or more than that")
         sizes = {values.shape[-1:] for values in tensors.values()}
-        long = {values.dtype.name for values in tensors.values()} == {"float64"}
+        long = tensors[f"feed_forward.stages.0.bias_1.{number}"].dtype == np.float64
         if not long or (len(sizes) > 1 and tensors is not held[-1]):  # the last may hold one label more
             raise ModelFileError(
-                f"part {number} is not float64, or holds more of one of its tensors than of the others"
+                f"part {number} holds a bias that is not float64, or more of one of its tensors than of the others"
             )
     if any(key in held[0] for key in keys):
-        raise ModelFileError(f"{names[0]} holds steps, and so do the others: which of them count is not said")
+        raise ModelFileError(f"{names[0]} holds steps, and so do the others: it is unclear which of them count")
     try:
         parts = [[tensors[f"{key}.{number}"] for number, tensors in enumerate(held[1:], 1)] for key in keys]
-        return held[0] | {key: np.concatenate(part, axis=-1) for key, part in zip(keys, parts, strict=True)}
+        steps = {key: np.concatenate(part, axis=-1, dtype=np.float64) for key, part in zip(keys, parts, strict=True)}
+        return held[0] | steps
     except ValueError:
         raise ModelFileError("the parts of the steps do not fit together") from None

@@ -21,14 +21,15 @@ from dataclasses import replace
 from decimal import ROUND_UP, Context
 from fractions import Fraction
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from monolayer.arrays import Floats
 from monolayer.checker.cells import AskedFunction, function_values
 from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
-from monolayer.checker.format import BENDS
+from monolayer.checker.format import BENDS, several_heads
+from monolayer.checker.heads import HEAD_ASSUMPTION, check_heads, others_error
 from monolayer.checker.network import Stored
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, UnhandledError
 from monolayer.errors import DataError
@@ -69,7 +70,8 @@ class Net:
         self.low, self.high = (float(config[key]) for key in ("low", "high"))
         self.width, self.values = self.high - self.low, self.tensors["interpolation.values"]
         self.positions: bool = config["positions"]
-        self.bends = () if self.positions else BENDS[self.dim, self.length]
+        self.bends = BENDS if config["first_block"] and not self.positions else ()
+        self.several_heads = several_heads(config)
 
     def axis(self) -> Floats:
         """The knots of a coordinate `(D + 1,)`, where the function was asked."""
@@ -81,6 +83,8 @@ class Net:
         ideal = [Fraction(self.low) + W * j / self.cells for j in range(self.cells + 1)]
         moved = max(abs(Fraction(place) - own) for place, own in zip(self.axis().tolist(), ideal, strict=True))
         others = Fraction(OTHER_TOKENS_ERROR) if self.bends else Fraction(0)
+        if self.several_heads:  # rounding included, by Lemma H
+            others = Fraction(others_error(self.length).tokens)
         exact = W * (Fraction(1, self.cells) + others + 2 * Fraction(U)) + moved
         return float(exact) * (1.0 + 2.0**-50)
 
@@ -89,6 +93,8 @@ class Net:
         k = self.length * self.dim
         own = 5.0 * U
         error = own + 2.0 * self._sums(own) + 8.0 * U if self.positions else self._sums(own)
+        if self.several_heads:
+            error = 0.0  # that of the other tokens is part of the reach
         if self.bends:
             square, total, root = (
                 (self.tensors[f"{part}.knots"], self.tensors[f"{part}.values"]) for part in self.bends
@@ -134,7 +140,7 @@ def _steepest(knots: Floats, values: Floats) -> float:
     return float(np.abs(np.diff(values) / np.diff(knots)).max())
 
 
-def judge_uniform(stored: Stored, f: Any, tolerance: float | None) -> Certificate:
+def judge_uniform(stored: Stored, f: object, tolerance: float | None) -> Certificate:
     """The certificate that every evaluation of the network is close to the function `f`, everywhere on the domain.
 
     `tolerance`: how far the stored values may be from those of `f`.
@@ -143,7 +149,8 @@ def judge_uniform(stored: Stored, f: Any, tolerance: float | None) -> Certificat
         raise DataError("a network for the maximum norm is compared with its function, not with labelled points")
     net, room = Net(stored), float(tolerance or 0.0)
     count = len(net.values)
-    assumed = UNIFORM_ASSUMPTIONS if net.positions else (*UNIFORM_ASSUMPTIONS, EQUIVARIANT)
+    more = [] if net.positions else [EQUIVARIANT]
+    assumed = (*UNIFORM_ASSUMPTIONS, *more, *[HEAD_ASSUMPTION] * net.several_heads)
     question = Certificate(
         "undecided", UNIFORM_CLAIM.format("h", "ρ"), "", assumed, count, count, weights_digest=stored.config["digest"]
     )
@@ -155,7 +162,8 @@ def judge_uniform(stored: Stored, f: Any, tolerance: float | None) -> Certificat
     knots = _compare_knots(net, f, room)
     wrong, apart = knots.wrong, knots.apart
     slack = float(np.abs(net.values).max()) * 2.0**-40 + room
-    reason = "its knots hold the values of the function, and Lemma U (docs/uniform.md) covers what lies between"
+    lemma = "Lemmas U and H (docs/uniform.md) cover" if net.several_heads else "Lemma U (docs/uniform.md) covers"
+    reason = f"its knots hold the values of the function, and {lemma} what lies between"
     if wrong:
         reason = f"{wrong:,} of {count:,} knots hold another value than the function has there"
     elif apart > slack:
@@ -225,6 +233,9 @@ def _check_parts(net: Net) -> None:
     """Check everything that Lemma U needs of the weights."""
     if not 2.0**-400 <= net.width <= 2.0**400:
         raise UnhandledError(f"the domain is {net.width:g} wide")
+    if net.several_heads:
+        check_heads(net.length, net.tensors)
+        return
     rank, stream = (net.length - 1) * net.dim, len(net.tensors["attention.W_V"])
     first = np.zeros((stream, stream))
     first[range(rank), range(rank)] = 1.0

@@ -22,6 +22,8 @@ for _module in (
 ):
     import_module(f"monolayer.cli.{_module}")
 
+STYLED, PIPED_WIDTH = app.rich_markup_mode, 140
+"""How help is shown in a terminal, and how wide it is in a pipe."""
 PROGRAM, COMPLETING = "monolayer", "_MONOLAYER_COMPLETE"
 """The name of the command, and the environment variable by which a shell asks it how a line may go on."""
 BAD_INPUT, UNEXPECTED, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141
@@ -47,8 +49,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         words.remove("--debug")  # it may appear anywhere, also after the command
     for console in (out, err):
         console.soft_wrap = not console.is_terminal  # whatever is piped is not wrapped
+    # Piped help is plain text without boxes, wide enough for the whole sentence that describes a command.
+    app.rich_markup_mode, width = (STYLED, None) if out.is_terminal else (None, PIPED_WIDTH)
     try:
-        code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
+        code = app(args=words, prog_name=PROGRAM, standalone_mode=False, terminal_width=width)
         code = code if isinstance(code, int) else 0
         sys.stdout.flush()  # now, while a closed pipe or a full disk can still be reported
     except MonolayerError as error:
@@ -75,7 +79,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _drop_output(_fail(UNEXPECTED, f"{said}; nothing is half-written, and nothing was decided", debug))
     except MemoryError:
         return _fail(UNEXPECTED, "out of memory; nothing is half-written, and nothing was decided", debug)
-    except Exception as error:
+    except Exception as error:  # a bug of ours: said in one line, with exit code 70, and never as a raw traceback
         what = f"{type(error).__name__}: {error}".rstrip(": ")
         way_out = "" if debug else "; --debug shows the traceback"
         return _fail(UNEXPECTED, f"internal error: {what}{way_out}", debug)

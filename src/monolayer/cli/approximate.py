@@ -27,7 +27,7 @@ from monolayer.cli.console import (
     write_picture,
 )
 from monolayer.errors import DataError
-from monolayer.table import number, part_of
+from monolayer.table import number, part_of, plural
 
 if TYPE_CHECKING:
     from monolayer.model.monolayer import Monolayer
@@ -57,6 +57,13 @@ def approximate(
         Literal["mean", "sup"],
         typer.Option(help="mean: rank 1, error bounded off the ramps; sup: rank (n − 1)d, error bounded everywhere."),
     ] = "mean",
+    first_block: Annotated[
+        bool,
+        typer.Option(
+            "--first-block/--no-first-block",
+            help="Without a first block, for --norm sup: n − 1 heads of rank 1 on two, three or four numbers.",
+        ),
+    ] = True,
     domain: Annotated[tuple[float, float], typer.Option(help="Range of every coordinate.")] = (0.0, 1.0),
     positions: Positions = False,
     lipschitz: Annotated[
@@ -92,7 +99,8 @@ def approximate(
     options: FactsByName = {"domain": domain, "positions": positions, "lipschitz": lipschitz, "seed": seed}
     with progress(as_json) as step:
         began = time.perf_counter()
-        options |= {"norm": norm, "device": device, "progress": part_of(step, 0.0, SHARE_APPROXIMATED)}
+        options |= {"norm": norm, "first_block": first_block, "device": device}
+        options["progress"] = part_of(step, 0.0, SHARE_APPROXIMATED)
         model: Any = build(f, dim, length, cells=cells, error=error, **options)
         seconds = time.perf_counter() - began
         step("measuring the error", SHARE_APPROXIMATED)
@@ -195,7 +203,8 @@ def _facts_of_cells(model: Monolayer) -> FactsByName:
 
 def _facts_of_knots(model: Uniform) -> FactsByName:
     """The facts that --json prints about a network whose error bound holds everywhere."""
-    named = {name: getattr(model, name) for name in ("dim", "length", "low", "high", "positions", "rank")}
+    said = ("dim", "length", "low", "high", "positions", "rank", "first_block", "head_count")
+    named = {name: getattr(model, name) for name in said}
     return {
         **named,
         "cells": model.interpolation.cells,
@@ -221,7 +230,8 @@ def _rows_of_facts(facts: FactsByName) -> list[tuple[str, str]]:
         bound, hard = facts["bound"], "points with equal tokens or on knots"
         own = [
             ("knots", number(facts["knots"])),
-            ("value rank", f"{facts['rank']} = (n − 1)d"),
+            ("value rank", f"{facts['rank']} = (n − 1)d, in {plural(facts['head_count'], 'head')}"),
+            ("first block", "yes" if facts["first_block"] else "none"),
             ("bound on the error", "none: give --lipschitz" if bound is None else f"{number(bound)}, everywhere"),
         ]
     return [

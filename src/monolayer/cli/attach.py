@@ -24,20 +24,20 @@ def attach(
     out: Annotated[Path, output("Folder to write the model with the facts to.")],
     radius: Annotated[
         float | None,
-        typer.Option(help="How near a state must be to a stored one, as 1 − cos; by default 2^-14 or more."),
+        typer.Option(help="How close a state must be to a stored one, as 1 − cos; by default 2^-14 or more."),
     ] = None,
     keep: Annotated[
-        Path | None, typer.Option(help="Text file: no fact may answer at any place of its lines.", exists=True)
+        Path | None, typer.Option(help="Text file; no fact may answer anywhere in its lines.", exists=True)
     ] = None,
-    no_end: Annotated[bool, flag("--no-end", "Do not put the host's end token behind answers.")] = False,
+    no_end: Annotated[bool, flag("--no-end", "Do not put the host's end token after answers.")] = False,
     device: Annotated[str | None, typer.Option(help="Where the host runs, for example cuda.")] = None,
     overwrite: Overwrite = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """Append layers to the model in HOST that hold the prompts and answers of DATA, and leave all else as it is.
+    """Append layers that hold the prompts and answers of DATA to the model in HOST, and change nothing else.
 
-    Every answer is asked for before the folder is written; then what the layers do is proved from the files.
+    Every answer is tested before the folder is written; then the claims about the layers are proved from the files.
     Exit code 0: proved; 1 refuted; 2 bad input; 3 undecided.
     """
     from monolayer.attaching.attach import attach as build
@@ -78,7 +78,7 @@ def detach(
     out: Annotated[Path, output("Folder to write the host to; it must not exist.")],
     as_json: Json = False,
 ) -> None:
-    """Write the host of FOLDER, without the facts: its files as they were before facts were attached, byte for byte."""
+    """Restore the host of FOLDER: its files as they were before facts were attached, byte for byte."""
     from monolayer.attaching.detach import detach as find
 
     with progress(as_json) as step:

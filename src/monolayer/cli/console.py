@@ -144,7 +144,7 @@ def check_file(path: Path, overwrite: bool) -> None:
         raise DataError(f"{path} exists already: choose another file, or pass --overwrite")
     above = next(parent for parent in path.absolute().parents if parent.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise DataError(f"{path} cannot be made: {above} is not a folder that you can write to")
+        raise DataError(f"{path} cannot be created: {above} is not a folder that you can write to")
 
 
 def check_picture(path: Path, overwrite: bool) -> None:
@@ -154,7 +154,7 @@ def check_picture(path: Path, overwrite: bool) -> None:
         raise DataError("pictures need plotly: pip install plotly")
 
 
-def write_picture(path: Path, figure: Any) -> None:
+def write_picture(path: Path, figure: object) -> None:
     """Write a Plotly figure as one HTML file that loads nothing from elsewhere."""
     from monolayer.data.aside import new_file
     from monolayer.model.plot import picture_page

@@ -21,7 +21,7 @@ def demo(
     tiny: Annotated[bool, flag("--tiny", "Use the few built-in phrases, even if the dictionary is installed.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Memorize how every character of 411,957 Chinese phrases is read, prove every reading, and recite a poem."""
+    """Memorize the reading of every character in 411,957 Chinese phrases, prove every reading, and recite a poem."""
     from monolayer.checker import certify
     from monolayer.construct.memorize import memorize
     from monolayer.data.phrases import phrases, tiny_phrases
@@ -65,15 +65,15 @@ def demo(
     how = "says it word for word" if poem["recited"] else "does NOT say it"
     size = f"{poem['lines']} lines, {poem['tokens']:,} words and signs"
     out.print(
-        f"\n[bold]A text works, too.[/] Poe's Raven, {size}: a second network, built in {poem['seconds']:.1f} s, "
-        f"{how}, {poem['verdict']}. Asked to go on from “{poem['prompt']}”:\n"
+        f"\n[bold]It works for texts, too.[/] Poe's Raven, {size}: a second network, built in {poem['seconds']:.1f} s, "
+        f"{how}, {poem['verdict']}. Asked to continue from “{poem['prompt']}”:\n"
     )
     out.print(escape(poem["excerpt"]), style="italic")
 
 
 def _verdict(verdict: str, facts: FactsByName, seconds: float) -> str:
     """The first line of the output, in words that need no background."""
-    what = f"that this network gives each of {facts['total']:,} characters its reading, by the phrase that it stands in"
+    what = f"that this network returns the reading of each of {facts['total']:,} characters in its phrase"
     if verdict != "proved":
         return f"{verdict.capitalize()}: the checker does not show {what}."
     return f"Proved: {what}. Built in {facts['seconds']:.1f} s, proved from its weights in {seconds:.1f} s."

@@ -90,8 +90,8 @@ def compare(
 ) -> None:
     """List how two models differ: in weights, in steps or neurons of the readout and, on DATA, in answers.
 
-    Also compares two stock folders; and a language model with what facts were attached to it: which tensors are the
-    same, and which layers were added, also where nothing in the folder says so.
+    Also compares two stock folders, or a language model with a copy that has facts attached: it shows which tensors
+    are the same and which layers were added, even if nothing in the folder says so.
     """
     from monolayer.data.layout import Manner
     from monolayer.editing.compare import compare as find
@@ -152,7 +152,7 @@ def _edit_and_prove(change: _Change, folder: Path, data: str | None, outputs: _O
     with progress(as_json) as step:
         model = load(folder)
         known = facts_of.known(model, reading.read(data, step, model.card.manner, proved=True))
-        asked: Any = change.rows if facts is None else reading.read(facts, step, model.card.manner, proved=True)
+        asked: object = change.rows if facts is None else reading.read(facts, step, model.card.manner, proved=True)
         step("editing", 0.5)
         if verb == "forget":
             new, found = facts_of.forget(known, asked, names=change.names)

@@ -43,7 +43,7 @@ def experiment(
     names = list(NAMES) if name == "all" else [name]
     experiments = {each: find(each) for each in names}  # refuse an unknown name before any work is done
     if folder is None:
-        raise DataError(f"say where the results go: monolayer experiment {name} --out results")
+        raise DataError(f"say where to write the results: monolayer experiment {name} --out results")
     from monolayer.model.device import check_device
 
     check_device(device)
@@ -59,7 +59,7 @@ def experiment(
                 record = measure(experiments[each], setting, folder, step)
         except KeyboardInterrupt:
             err.print(
-                f"{escape(each)} was not finished. What is finished is in {escape(str(folder))}; --resume goes on."
+                f"{escape(each)} was not finished. What is finished is in {escape(str(folder))}; --resume continues."
             )
             raise
         write(record, folder)

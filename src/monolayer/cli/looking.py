@@ -52,7 +52,7 @@ def inspect(
 ) -> None:
     """Show what a saved model is: its kind, sizes, ranks, narrowest step, and what its builder measured.
 
-    Of a language model: the layers whose attention adds nothing, which is what facts are attached with.
+    For a language model, show the layers whose attention adds nothing: attached facts are in such layers.
     """
     from monolayer.attaching.folder import Attached
     from monolayer.huggingface.bare import language_model
@@ -90,7 +90,7 @@ def inspect(
     show(as_json, {"folder": str(folder), **facts, "built": said, "plot": plot and str(plot)}, str(folder), rows)
     if built is not None and not as_json:
         out.print()
-        table("measured when it was built", _built_rows(built, facts["dtype"]))
+        table("measured when it was built", _built_rows(built, str(facts["dtype"])))
 
 
 def describe(model: Monolayer | Uniform) -> FactsByName:
@@ -102,7 +102,8 @@ def describe(model: Monolayer | Uniform) -> FactsByName:
     card, attention, heads = model.card, model.attention, ("W_Q", "W_K", "W_V", "W_O")
     ordered = model.positions if isinstance(model, Uniform) else model.positions is not None
     labels = "reals" if card.classes is None else plural(len(card.classes), "class")
-    ranks = {name: int(torch.linalg.matrix_rank(getattr(attention, name).detach().double())) for name in heads}
+    # Of several heads, the largest rank of any.
+    ranks = {name: int(torch.linalg.matrix_rank(getattr(attention, name).detach().double()).max()) for name in heads}
     return {
         "kind": "approximator in the maximum norm" if isinstance(model, Uniform) else card.kind,
         "tokens": "vectors" if card.vocabulary is None else plural(len(card.vocabulary), "id"),
@@ -119,7 +120,13 @@ def describe(model: Monolayer | Uniform) -> FactsByName:
 def _describe_knots(model: Uniform) -> FactsByName:
     """Cells, knots and error bound of an approximator in the maximum norm."""
     bound = "none: built without a modulus of continuity" if model.error is None else model.error
-    return {"cells": model.interpolation.cells, "knots": len(model.interpolation.values), "bound": bound}
+    return {
+        "first_block": model.first_block,
+        "heads": model.head_count,
+        "cells": model.interpolation.cells,
+        "knots": len(model.interpolation.values),
+        "bound": bound,
+    }
 
 
 def _describe_steps(model: Monolayer) -> FactsByName:
@@ -138,7 +145,7 @@ def _describe_steps(model: Monolayer) -> FactsByName:
     }
 
 
-def _by_stage(values: Any) -> Any:
+def _by_stage(values: object) -> Any:
     if not isinstance(values, tuple):
         return values
     return values[0] if len(values) == 1 else {f"stage {number}": value for number, value in enumerate(values, 1)}
@@ -176,7 +183,7 @@ def explain(
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """Show, token by token, key, attention weight, context, the number z, its step, the neighbours and the margin."""
+    """Show for each token its key, attention weight, context, the number z, its step, the neighbours and the margin."""
     import numpy as np
 
     from monolayer.huggingface.opened import is_stock
@@ -212,7 +219,7 @@ def locate(
     """Show which neurons and rows hold each fact in DATA, and which answers change if a neuron is removed.
 
     Without labels in DATA, every place where the model answers is a fact. With --json, prints all facts, and the graph
-    that circuit benchmarks read (docs/locate.md). Of facts attached to a language model, each token of an answer has a
+    that circuit benchmarks read (docs/locate.md). For facts attached to a language model, each token of an answer has a
     neuron in an appended layer: --json also says for which states it answers.
     """
     from monolayer.checker.locating.locate import locate as find

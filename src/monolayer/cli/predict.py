@@ -60,12 +60,12 @@ def predict(
 ) -> None:
     """Answer the sequences of DATA: prints one JSON object per line and, if DATA has labels, how many are right.
 
-    Instead of DATA, --text gives what to ask; `monolayer predict MODEL - --format text` asks each line of standard
-    input. A CSV file has one row per sequence: its key as it was given, the answer, and the error if there is none.
+    Instead of DATA, pass --text, or use `monolayer predict MODEL - --format text` to answer each line of standard
+    input. A CSV file has one row per sequence: its key as it was given, and the answer or the error.
     A sequence with a token that the model does not know, or has forgotten, gets an error in place of its labels.
     With --strict, every answer says whether it was seen, and is null where it was not.
-    A language model with facts attached goes on from each prompt up to its end token, by generate if transformers are
-    installed; --strict then marks the prompts that no fact is stored for.
+    A language model with facts attached continues each prompt up to its end token, using generate if transformers is
+    installed; --strict then marks the prompts that have no stored fact.
     With --json, prints one object: the answers (unless --out takes them), and how many are right.
     """
     from monolayer.data.aside import new_file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,7 +33,7 @@ def verify(
     dtype: Annotated[
         str | None, typer.Option(help="Robust models: prove it for weights in bfloat16, float16 or int8.")
     ] = None,
-    save: Annotated[bool, flag("--save", "Write the verdict as certificate.json beside the model.")] = False,
+    save: Annotated[bool, flag("--save", "Write the verdict as certificate.json next to the model.")] = False,
     tolerance: Annotated[
         float | None, typer.Option(help="How far a real answer may be from its label; by default they must be equal.")
     ] = None,
@@ -59,6 +60,7 @@ def verify(
     from monolayer.checker.check import certify, certify_files
     from monolayer.checker.stored import opened
     from monolayer.cli.approximate import is_function, load_function
+    from monolayer.data.folder import unchanged
     from monolayer.data.layout import Manner
     from monolayer.data.shards import files
     from monolayer.huggingface.manifest import is_attached
@@ -81,9 +83,11 @@ def verify(
             step("checking", 0.5)
             model = folder if stored is None else stored
             claims: dict[str, Any] = {"tolerance": tolerance, "only": only, "noise": noise, "dtype": dtype}
-            certificate = certify(model, wanted, **claims, host=host)
-            if stored is None:
-                certificate = _with_measurement(folder, wanted, certificate, only, step)
+            # transformers open the folder once more, by its name: what is asked must be what was proved.
+            with unchanged(folder) if stored is None else nullcontext():
+                certificate = certify(model, wanted, **claims, host=host)
+                if stored is None:
+                    certificate = _with_measurement(folder, wanted, certificate, only, step)
     if save:
         certificate.save(folder)
     if as_json:
@@ -96,7 +100,7 @@ def verify(
     raise typer.Exit(EXIT[certificate.verdict])
 
 
-def _with_measurement(folder: Path, facts: Any, proof: Certificate, only: bool, step: Progress) -> Certificate:
+def _with_measurement(folder: Path, facts: object, proof: Certificate, only: bool, step: Progress) -> Certificate:
     """The certificate of a folder with facts attached, with what asking it here finds; a wrong answer refutes it.
 
     With `only`, every fact must come back by its own neurons: elsewhere these would be a fact that nobody asks for.
@@ -109,7 +113,8 @@ def _with_measurement(folder: Path, facts: Any, proof: Certificate, only: bool, 
     proof = replace(proof, measured=(*proof.measured, str(found)))
     if not found.wrong:
         if only and found.outside and proof:
-            why = f"{found.outside:,} of the facts came back, but not by their own neurons, which may answer elsewhere"
+            many = f"{found.outside:,} of the facts were returned"
+            why = f"{many}, but not by their own neurons, which may answer elsewhere"
             return replace(proof, verdict="undecided", reason=why)
         return proof
-    return replace(proof, verdict="refuted", reason=f"asked here, it answers otherwise: {'; '.join(found.examples)}")
+    return replace(proof, verdict="refuted", reason=f"asked here, it answers differently: {'; '.join(found.examples)}")

@@ -62,7 +62,7 @@ def memorize_text(
         return
     first = [
         ("text", f"{found['characters']:,} characters, {found['tokens']:,} tokens ({script.unit})"),
-        ("window", f"the last {script.window} tokens tell what comes next, everywhere in the text"),
+        ("window", f"the last {script.window} tokens always determine the next one"),
     ]
     said = f"word for word, from beginning to end, in {recited - built:.2f} s"
     table(str(out), [*first, *summary_rows(summary), ("recited", said), ("seconds to build", f"{built - began:.2f}")])

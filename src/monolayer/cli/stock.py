@@ -45,7 +45,7 @@ def memorize_as(
     rank: CellsRank = None,
     dtype: CellsDtype = None,
     confidence: Annotated[
-        float | None, typer.Option(help="Least median probability of the right label; 0.99 by default.")
+        float | None, typer.Option(help="Minimum median probability of the right label; 0.99 by default.")
     ] = None,
     unknown: Annotated[
         str | None, typer.Option(help="Name of a class for every input that is not in DATA; cells only.")

@@ -80,6 +80,8 @@ class Block:
     """How many tokens the whole file has."""
     types: tuple[str, ...]
     """The types in which the file holds token codes and labels."""
+    width: int | None
+    """The length of every sequence of the file; None if they differ."""
 
     @property
     def piece(self) -> str:
@@ -87,35 +89,56 @@ class Block:
 
     def lengths(self, spill: Spill) -> Ints:
         """The lengths of the block's sequences `(N,)`."""
+        if self.width is not None:
+            return np.full(self.last - self.first, self.width)
         return np.fromfile(spill.numbers(self.piece), np.int64, self.last - self.first, offset=8 * self.first)
 
     def data(self, spill: Spill, rules: Rules, rows: Ints | None = None) -> Sequences:
         """The block's sequences, or only the sequences `rows`; tokens are numbered as in all files together."""
-        kind, lengths = np.dtype(self.types[0]), self.lengths(spill)
+        kind = np.dtype(self.types[0])
         offset, count = 8 * self.sequences + self.start * kind.itemsize, self.stop - self.start
         codes: Array = np.asarray(np.memmap(spill.numbers(self.piece), kind, "r", offset, count))
-        if rows is not None:
-            begin = (np.cumsum(lengths) - lengths)[rows]
-            lengths = lengths[rows]
+        if rows is None:
+            lengths = self.lengths(spill)
+        else:
+            begin, lengths = self._places(spill, rows)
             codes = codes[inside(begin, begin + lengths)]
-        tokens = spill.facts(f"table-{self.shard:05}")["token"][codes]  # `take` would make long integers of them first
+        tokens = _looked_up(spill.facts(f"table-{self.shard:05}")["token"], codes)
         return Sequences(tokens, lengths, Names(range(rules.vocabulary)))
 
+    def _places(self, spill: Spill, rows: Ints) -> tuple[Ints, Ints]:
+        """Where the sequences `rows` begin among the block's tokens, and their lengths."""
+        if self.width is not None:
+            return rows * self.width, np.full(len(rows), self.width)
+        lengths = self.lengths(spill)
+        return (np.cumsum(lengths) - lengths)[rows], lengths[rows]
+
     def labels(self, spill: Spill, rules: Rules, data: Sequences) -> Array:
-        """The block's labels: `(P,)` class numbers, numbered as in all files together, or `(P, m)` reals."""
+        """The block's labels: `(P,)` class numbers, numbered as in all files together, or `(P, m)` reals.
+
+        Numbers of classes have the smallest type that holds them all.
+        """
         place = rules.places(data)
         if place is not None:
-            return data.tokens[place + 1]
+            following: Array = data.tokens[place + 1].astype(rules.label_type)
+            return following
         kind, size = np.dtype(self.types[1]), max(1, rules.reals)
         begin, end = (self.start, self.stop) if rules.per == "token" else (self.first, self.last)
         offset = 8 * self.sequences + self.tokens * np.dtype(self.types[0]).itemsize + begin * size * kind.itemsize
         label = np.fromfile(spill.numbers(self.piece), kind, (end - begin) * size, offset=offset)
-        return label.reshape(-1, size) if rules.reals else spill.facts(f"table-{self.shard:05}")["label"][label]
+        if rules.reals:
+            return label.reshape(-1, size)
+        return _looked_up(spill.facts(f"table-{self.shard:05}")["label"].astype(rules.label_type), label)
 
     def parts(self, spill: Spill, tokens: int) -> Iterator[Block]:
-        """Split the block into smaller ones of at most `tokens` tokens, unless one sequence alone has more."""
+        """Split the block into smaller ones of at most `tokens` tokens, unless one sequence alone has more.
+
+        They are about equally large if sequences are much shorter.
+        """
         ends = np.cumsum(self.lengths(spill))
         first = start = 0
+        total = self.stop - self.start
+        tokens = min(tokens, -(-total // -(-total // tokens)) + int(ends[0]))
         while first < len(ends):
             last = max(first + 1, int(np.searchsorted(ends, start + tokens, side="right")))
             stop = int(ends[last - 1])
@@ -131,20 +154,31 @@ class Block:
             first, start = last, stop
 
 
-def blocks(spill: Spill, shards: int, tokens: int) -> list[Block]:
-    """Split all files into blocks of at most `tokens` tokens, unless one sequence alone has more."""
+def _looked_up(table: Array, codes: Array) -> Array:
+    """`table[codes]`. A file in which all names occur has a table of its own row numbers, which need no look-up."""
+    if np.array_equal(table, np.arange(len(table))):
+        return codes.astype(table.dtype, copy=False)
+    found: Array = table[codes]  # `take` would make long integers of the codes first
+    return found
+
+
+def blocks(spill: Spill, shards: int, tokens: int | None) -> list[Block]:
+    """Split all files into blocks of at most `tokens` tokens, unless one sequence alone has more; None: a file each."""
     found, row, token = list[Block](), 0, 0
     for shard in range(shards):
         facts = spill.facts(f"encoded-{shard:05}")
         sizes = int(facts["sequences"]), int(facts["tokens"])
-        whole = Block(shard, 0, sizes[0], 0, sizes[1], row, token, *sizes, tuple(facts["types"].tolist()))
-        found += whole.parts(spill, tokens)
+        longest, types = int(facts["longest"]), tuple(facts["types"].tolist())
+        width = longest if longest * sizes[0] == sizes[1] else None
+        whole = Block(shard, 0, sizes[0], 0, sizes[1], row, token, *sizes, types, width)
+        found += [whole] if tokens is None else whole.parts(spill, tokens)
         row, token = row + sizes[0], token + sizes[1]
     return found
 
 
-def sample(spill: Spill, pieces: list[Block], rules: Rules) -> Sequences:
+def sample(spill: Spill, shards: int, rules: Rules) -> Sequences:
     """The sample by which draws are compared: the same sequences that a build in memory would take."""
+    pieces = blocks(spill, shards, None)
     rows = sample_rows(
         pieces[-1].row + pieces[-1].last - pieces[-1].first, pieces[-1].token + pieces[-1].stop - pieces[-1].start
     )

@@ -1,7 +1,6 @@
 """The line of `construct/line` over files: stages of pieces, with the same bits as in memory.
 
 encode      every file to numbers, once; what they share        encode.py
-contexts    those of every block under a draw, for κ           points.py
 points      z of every block, cut into ranges by splitters      points.py
 part        each range sorted, and its steps written            parts.py
 settle      contradictions refused                              settle.py
@@ -13,20 +12,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Floats
+from monolayer.arrays import Floats, ends_of
 from monolayer.cluster import crowds, encode, parts, points
 from monolayer.cluster.blocks import Block, blocks, sample
 from monolayer.cluster.executor import Options, Work
 from monolayer.cluster.finish import BuildState, with_stages
 from monolayer.cluster.settle import refuse_contradictions
-from monolayer.construct.line.draw import CodeLayout, draws
+from monolayer.construct.line.draw import CodeLayout, Draw, Tokens, draws
 from monolayer.construct.line.points import contextual_points, scale
 from monolayer.construct.line.separate import DRAWS, crowded_by_chance, hopeless
 from monolayer.construct.line.values import LARGEST_RANK
+from monolayer.construct.target import Target
+
+
+class Sampled(NamedTuple):
+    """Some sequences as the construction sees them, and their labelled places."""
+
+    tokens: Tokens
+    target: Target
 
 
 class Build(Work):
@@ -45,35 +53,28 @@ class Build(Work):
 
     def _separate(self, found: BuildState, pieces: list[Block], options: Options) -> BuildState:
         """A draw that keeps points with different labels apart, and its parts; or the best there is, and its stages."""
-        some = sample(self.spill, pieces, found.rules)
-        tokens, target = found.rules.tokens(some), found.rules.target(found.rules.places(some))
+        some = sample(self.spill, len(self.shards), found.rules)
+        sampled = Sampled(found.rules.tokens(some), found.rules.target(found.rules.places(some)))
         tried, best, fewest = 0, found, math.inf
         layouts: tuple[CodeLayout, ...] = ("cells", "mixed")
         for layout in layouts:
-            for draw in draws(tokens, layout, DRAWS, options.seed):
+            for draw in draws(sampled.tokens, layout, DRAWS, options.seed):
                 tried += 1
-                attempt = replace(found, drawn=replace(draw, known=None), tried=tried, name=f"{layout}-{tried}")
-                kappa = self._kappa(attempt, pieces, draw.context_error(tokens))
-                draw = replace(draw, kappa=kappa)
-                some_points = contextual_points(draw, tokens, target)
-                at = points.splitters(some_points.z, self.room.ranges(found.labelled))
-                error = draw.point_error(kappa, tokens)
-                attempt = replace(attempt, drawn=replace(draw, known=None), kappa=kappa, fixed_error=error)
-                ends = some_points.ends() if len(some_points.z) else (0.0, 0.0)
-                crowded = crowded_by_chance(found.labelled, attempt.errors, ends)
-                attempt = self._parts(attempt, pieces, at, strict=tried > 1, staged=crowded)
-                if tried == 1 and attempt.close:
-                    refuse_contradictions(self, attempt, pieces)
-                    if not all(part["whole"] for part in attempt.parts):  # it looked as if there were some
-                        self._drop(attempt, pieces)
-                        attempt = replace(attempt, name=f"{attempt.name}-strict")
-                        attempt = self._parts(attempt, pieces, at, strict=True, staged=crowded)
-                self.spill.drop(*(attempt.contexts(i) for i in range(len(pieces))))
-                attempt = replace(attempt, crowds=crowds.Crowds.of(attempt.parts))
-                if attempt.crowds is None:
+                attempt = replace(found, tried=tried, name=f"{layout}-{tried}")
+                attempt = self._cut_points(attempt, draw, sampled, pieces)
+                crowded = crowded_by_chance(found.labelled, attempt.errors, attempt.ends)
+                if tried == 1 or crowded:  # what is written will probably be used: no further draw is tried
+                    attempt = self._parts(attempt, pieces, strict=tried > 1, staged=crowded)
+                    if tried == 1 and attempt.close:
+                        attempt = self._consistent(attempt, pieces, staged=crowded)
+                    every = crowds.Crowds.of(attempt.parts)
+                    count = 0 if every is None else len(every.low)
+                else:
+                    count = self._count_crowds(attempt, pieces, fewest)
+                    attempt = attempt if count else self._parts(attempt, pieces, strict=True, staged=False)
+                if count == 0:
                     self._drop_points(attempt, pieces)
                     return replace(self._staged(attempt, None), last=attempt.last_label)
-                count = len(attempt.crowds.low)
                 worse, best = (best, attempt) if count < fewest else (attempt, best)
                 fewest = min(fewest, count)
                 self._drop(worse, pieces)
@@ -83,38 +84,81 @@ class Build(Work):
                     break
         return self._cascade(replace(best, tried=tried), pieces, options)
 
-    def _kappa(self, found: BuildState, pieces: list[Block], error: float) -> float:
-        """κ, for which the contexts of all files are computed."""
-        if found.rules.per == "sequence":
-            return 1.0
-        tasks = {found.contexts(i): (block, found.rules, found.draw) for i, block in enumerate(pieces)}
-        self.do("computing contexts", (0.2, 0.3), points.write_contexts, tasks)
-        first, last = np.stack([self.spill.facts(name)["extent"] for name in tasks], axis=1)
-        return scale(1.0, float(last.max() - first.min()), error)
+    def _cut_points(self, found: BuildState, draw: Draw, sampled: Sampled, pieces: list[Block]) -> BuildState:
+        """The points of every block under a draw, cut into ranges.
 
-    def _parts(self, found: BuildState, pieces: list[Block], at: Floats, *, strict: bool, staged: bool) -> BuildState:
-        """The points of every block, cut into ranges; each range as a part of the staircase.
+        κ is a power of two that depends on how far the contexts of all files reach. That is found out while points are
+        computed with the κ of the sample, which is nearly always the same; where it is not, they are computed again.
+        """
+        tokens, rules = sampled.tokens, found.rules
+        context, error = draw.contexts(tokens), draw.context_error(tokens)
+        draw = replace(draw, known=(tokens, context))
+
+        def kappa_of(extent: tuple[float, float]) -> float:
+            return 1.0 if rules.per == "sequence" else scale(1.0, extent[1] - extent[0], error)
+
+        kappa = kappa_of(ends_of(context))
+        while True:
+            draw = replace(draw, kappa=kappa)
+            some = contextual_points(draw, tokens, sampled.target)
+            at = points.splitters(some.z, self.room.ranges(found.labelled))
+            own = draw.point_error(kappa, tokens)
+            found = replace(found, drawn=replace(draw, known=None), kappa=kappa, fixed_error=own, splitters=at)
+            tasks = {found.points(i): (block, rules, found.draw, at) for i, block in enumerate(pieces)}
+            self.do("cutting points into ranges", (0.2, 0.6), points.write_points, tasks)
+            facts = [self.spill.facts(name) for name in tasks]
+            kappa = kappa_of(_ends([fact["extent"] for fact in facts]))
+            if kappa == found.kappa:
+                return replace(found, ends=_ends([fact["ends"] for fact in facts]))
+            self._drop_points(found, pieces)
+            found = replace(found, name=f"{found.name}-wider")
+
+    def _consistent(self, found: BuildState, pieces: list[Block], *, staged: bool) -> BuildState:
+        """The parts of the first draw, once no labels contradict each other; those that looked so are built now."""
+        refuse_contradictions(self, found, pieces)
+        if all(part["whole"] for part in found.parts):
+            return found
+        self._drop_parts(found)
+        return self._parts(found, pieces, strict=True, staged=staged)
+
+    def _count_crowds(self, found: BuildState, pieces: list[Block], enough: float) -> int:
+        """How many crowds a draw leaves, without writing parts; not all are counted where there are `enough`.
+
+        Data that one line hardly holds take several draws, and most of them leave a crowd in one of the first ranges.
+        """
+        ranges, count = self._ranges(found, pieces), 0
+        names, batch = [f"looked-{found.name}-{range_.number:05}" for range_ in ranges], 4 * self.room.workers
+        for first in range(0, len(ranges), batch):
+            some = slice(first, first + batch)
+            tasks = {name: (range_,) for name, range_ in zip(names[some], ranges[some], strict=True)}
+            self.do("looking for crowds", (0.6, 0.7), parts.count_crowds, tasks)
+            count += sum(int(self.spill.facts(name)["count"]) for name in tasks)
+            if count >= enough:
+                break
+        return count
+
+    def _ranges(self, found: BuildState, pieces: list[Block]) -> list[points.Range]:
+        """The ranges into which the points of a draw are cut."""
+        rules, files = found.rules, [found.points(i) for i in range(len(pieces))]
+        bounds = np.array([self.spill.facts(name)["bounds"] for name in files])
+        ends = [-math.inf, *found.splitters.tolist(), math.inf]
+        own = rules.label_type, rules.reals, found.kappa, found.fixed_error, self.room.range
+        return [
+            points.Range(r, since, until, files, bounds[:, [r, r + 1, -1]], *own)
+            for r, (since, until) in enumerate(pairwise(ends))
+        ]
+
+    def _parts(self, found: BuildState, pieces: list[Block], *, strict: bool, staged: bool) -> BuildState:
+        """Each range of points as a part of the staircase.
 
         `staged`: there will be crowds, so that parts of classes are written as those of the first of several stages.
         """
-        rules = found.rules
-        names = [f"part-{found.name}-{r:05}" for r in range(len(at) + 1)]
-        tasks: dict[str, Any] = {
-            found.points(i): (block, rules, found.draw, found.contexts(i) if rules.per == "token" else None, at)
-            for i, block in enumerate(pieces)
+        ranges = {
+            f"part-{found.name}{'-strict' if strict else ''}-{range_.number:05}": (range_, strict, staged)
+            for range_ in self._ranges(found, pieces)
         }
-        if all(map(self.spill.finished, names)) and not self.spill.numbers(found.points(0)).exists():
-            tasks = {}  # they were dropped, since nobody needed them any more
-        self.do("cutting points into ranges", (0.3, 0.6), points.write_points, tasks)
-        bounds = np.array([self.spill.facts(name)["bounds"] for name in tasks]).reshape(len(tasks), len(names) + 1)
-        ends = [-math.inf, *at.tolist(), math.inf]
-        ranges = {}
-        for r, name in enumerate(names):
-            own = rules.label_type, rules.reals, found.kappa, found.fixed_error, self.room.range
-            range_ = points.Range(r, ends[r], ends[r + 1], list(tasks), bounds[:, [r, r + 1, -1]], *own)
-            ranges[name] = (range_, strict, staged)
         self.do("building steps", (0.6, 0.98), parts.part, ranges)
-        return replace(found, parts=tuple({"name": name, **self.spill.facts(name)} for name in names))
+        return replace(found, parts=tuple({"name": name, **self.spill.facts(name)} for name in ranges))
 
     def _drop_points(self, found: BuildState, pieces: list[Block]) -> None:
         self.spill.drop(*(found.points(i) for i in range(len(pieces))))
@@ -122,12 +166,18 @@ class Build(Work):
     def _drop(self, found: BuildState, pieces: list[Block]) -> None:
         """What a draw left that is not used."""
         self._drop_points(found, pieces)
+        self._drop_parts(found)
+
+    def _drop_parts(self, found: BuildState) -> None:
         self.spill.drop(*(part["name"] for part in found.parts))
 
     def _cascade(self, found: BuildState, pieces: list[Block], options: Options) -> BuildState:
         """Further stages for the points in crowds; the parts as those of a first stage."""
-        every, rules = found.crowds, found.rules
+        if not found.parts:
+            found = self._parts(found, pieces, strict=True, staged=True)
+        every, rules = crowds.Crowds.of(found.parts), found.rules
         assert every is not None  # asked only where there are some
+        found = replace(found, crowds=every)
         wanted = np.stack([every.low, every.high])
         held: dict[str, Any] = {
             f"held-{found.name}-{i:05}": (block, rules, found.points(i), wanted) for i, block in enumerate(pieces)
@@ -150,3 +200,9 @@ class Build(Work):
         self.do("writing the first stage", (0.985, 1.0), parts.staged, tasks)
         made = [part | (self.spill.facts(names[r]) if r in names else {}) for r, part in enumerate(found.parts)]
         return replace(found, parts=tuple(made))
+
+
+def _ends(extents: list[Floats]) -> tuple[float, float]:
+    """The least of the first and the largest of the last of pairs, of which some may be empty."""
+    low, high = np.array([extent for extent in extents if len(extent)]).T
+    return float(low.min()), float(high.max())

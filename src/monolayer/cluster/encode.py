@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from monolayer.arrays import Array, Ints
+from monolayer.arrays import NUMBERS_IN_CACHE, Array, Ints
 from monolayer.cluster.blocks import Rules
 from monolayer.cluster.executor import Options, Work
 from monolayer.cluster.spill import FileIdentity, PausedError, Spill, identity
@@ -61,9 +61,7 @@ def encode(spill: Spill, name: str, shard: FileIdentity, reading: JsonFields, ca
     if labels is not None:
         columns.append(label)
     if labels is None or labels.per == "token":
-        label = label if label.ndim == 2 else label.astype(np.int64)
-        facts["last"] = np.full((len(token_names), *label.shape[1:]), -1, dtype=label.dtype)
-        facts["last"][label_at] = label  # of several, the last stays
+        facts["last"] = _last_labels(label_at, label, len(token_names))
     spill.write(
         name,
         [data.lengths, *columns],
@@ -77,6 +75,28 @@ def encode(spill: Spill, name: str, shard: FileIdentity, reading: JsonFields, ca
         scalar=labels is not None and labels.scalar,
         **facts,
     )
+
+
+def _last_labels(tokens: Array, labels: Array, count: int) -> Array:
+    """The last label of each of `count` tokens, `(count,)` or `(count, m)`; −1 for a token that has none.
+
+    Read from the end, where all tokens are soon found if none is rare.
+    """
+    found = np.full((count, *labels.shape[1:]), -1, dtype=np.float64 if labels.ndim == 2 else np.int64)
+    missing = np.ones(count, bool)
+    at_once = max(NUMBERS_IN_CACHE, 4 * count)
+    for end in range(len(tokens), 0, -at_once):
+        part = slice(max(0, end - at_once), end)
+        here = np.zeros(count, bool)
+        here[tokens[part]] = True
+        last = np.empty_like(found)
+        last[tokens[part]] = labels[part]  # of several, the last stays
+        new = missing & here
+        found[new] = last[new]
+        missing &= ~here
+        if not missing.any():
+            break
+    return found
 
 
 def check(data: Sequences, causal: bool, name: str) -> None:

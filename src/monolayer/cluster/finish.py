@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,9 @@ PartFacts = dict[str, Any]
 class BuildState:
     """What a build has found so far: names and counts of all files, then a draw and its parts, then further stages.
 
-    `parts`: for every range of points, the facts about its part of the staircase. `last`: what the first stage writes
-    right of all its steps, the label and, where stages follow, the number of the stretch. `stages`, `values`: the
+    `splitters`: where ranges of points begin, but for the first; `ends`: the least and the largest `z`. `parts`: for
+    every range, the facts about its part of the staircase. `last`: what the first stage writes right of all its steps,
+    the label and, where stages follow, the number of the stretch. `stages`, `values`: the
     stages behind the first, and the values that they average.
     """
 
@@ -56,6 +57,8 @@ class BuildState:
     drawn: Draw | None = None
     kappa: float = 1.0
     fixed_error: float = 0.0
+    splitters: Floats = field(default_factory=lambda: np.zeros(0))
+    ends: tuple[float, float] = (0.0, 0.0)
     tried: int = 0
     name: str = ""
     parts: tuple[PartFacts, ...] = ()
@@ -73,10 +76,6 @@ class BuildState:
         """The name of the piece that holds the points of block `block`."""
         return f"points-{self.name}-{block:05}"
 
-    def contexts(self, block: int) -> str:
-        """The piece with the contexts of a block under this draw, however its points are cut."""
-        return f"contexts-{self.draw.layout}-{self.tried}-{block:05}"
-
     @property
     def labelled(self) -> int:
         return int(self.label_count.sum())
@@ -85,12 +84,6 @@ class BuildState:
     def close(self) -> bool:
         """Whether some points with different labels are too close for a step."""
         return any(int(part["close"]) for part in self.parts)
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The least and the largest `z`."""
-        found = [part["ends"] for part in self.parts if len(part["ends"])]
-        return float(found[0][0]), float(found[-1][1])
 
     @property
     def last_label(self) -> tuple[float, ...]:
@@ -146,8 +139,8 @@ def _crowded(found: BuildState, count: int, rank: int | None) -> PrecisionError:
         way = f"rank={rank} would hold them, or rank='auto'"
     return PrecisionError(
         f"points with different labels fell closer together than {SLACK:g} rounding errors in "
-        f"{count:,} places. They are different points, not a contradiction: with rank 1 in float64 "
-        f"about {holds:,} points of this kind can be held, and there are {found.labelled:,}. {way[0].upper()}{way[1:]}"
+        f"{count:,} places. They are different points, not a contradiction: rank 1 in float64 can hold "
+        f"about {holds:,} points of this kind, and there are {found.labelled:,}. {way[0].upper()}{way[1:]}"
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from monolayer.cluster.build import Build
 from monolayer.cluster.executor import Engine, Options, executor
@@ -32,7 +32,7 @@ def memorize_files(
     memory: str | int | float = "2GB",
     workers: int | None = None,
     engine: Engine = "processes",
-    scheduler: Any = None,
+    scheduler: object = None,
     resume: bool = False,
     overwrite: bool = False,
     positions: bool = False,
@@ -47,7 +47,7 @@ def memorize_files(
     per: Per | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Build the model that `memorize` would build from all these files together, bit for bit; returns its folder.
+    r"""Build the model that `memorize` would build from all these files together, bit for bit; returns its folder.
 
     Labels that contradict each other are an error that names two of them.
 
@@ -66,6 +66,14 @@ def memorize_files(
     - `positions`, `causal`, `temperature`, `rank`, `seed`: the kind of model, as in `memorize`.
     - `format`, `tokens`, `labels`, `unit`, `per`: how to read the files, as in `monolayer.data.read`.
     - `progress`: called with the name of each stage and the share of the work that is done.
+
+    Example:
+
+        >>> lines = '{"tokens": ["a", "b"], "label": 1}\n{"tokens": ["b"], "label": 0}\n'
+        >>> _ = Path("data.jsonl").write_text(lines)
+        >>> folder = ml.memorize_files("data.jsonl", "model", workers=1)
+        >>> print(ml.load(folder).predict([["a", "b"]]))
+        [1]
     """
     names = matching(files)
     if "-" in names:
@@ -100,14 +108,14 @@ def memorize_files(
             found = build.line(reading, options)
             for shard in shards:
                 if identity(shard["name"]) != shard:
-                    raise DataError(f"{shard['name']} changed while the model was built: start anew")
+                    raise DataError(f"{shard['name']} changed while the model was built: start over")
             report("writing", 1.0)
             return finish(spill, found, final, overwrite)
     except OSError as error:
         if error.errno not in FULL:
             raise
         raise OSError(
-            error.errno, f"the disk of {final.absolute().parent} is full. Make room there, then {_again(final)}"
+            error.errno, f"the disk of {final.absolute().parent} is full. Free some space, then {_again(final)}"
         ) from None
     except PausedError as error:
         raise DataError(f"{error}. When that is fixed, {_again(final)}") from None
@@ -118,4 +126,4 @@ def memorize_files(
 
 
 def _again(out: Path) -> str:
-    return f"go on from what is done with resume=True (--resume), or delete {out.with_name(f'.{out.name}.building')}"
+    return f"continue with resume=True (--resume), or delete {out.with_name(f'.{out.name}.building')}"

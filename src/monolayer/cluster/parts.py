@@ -12,18 +12,18 @@ expected. `staged` makes the one from the other where that was not foreseen.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Array, Floats, Ints, rising_at
 from monolayer.cluster.points import Range, differ
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut_line, least_label
 from monolayer.construct.line.points import Points, ramps, stretches_of
-from monolayer.construct.line.separate import apart, margins
-from monolayer.model.sharded import part_header
+from monolayer.construct.line.separate import crowds, gaps, margins
+from monolayer.model.sharded import PartFormats, format_of_whole_numbers, part_header, shortened, stored_type
 
 if TYPE_CHECKING:  # workers do without PyTorch
     from monolayer.cluster.finish import BuildState
@@ -46,18 +46,19 @@ def part(spill: Spill, name: str, range_: Range, strict: bool, staged: bool) -> 
     is no part: `whole` says so.
     """
     z, label, clean = range_.gather(spill, strict)
-    points, changes = range_.points(z), np.flatnonzero(differ(label))
-    margin, close = margins(points, changes)
-    count, least = apart(points)
-    facts: dict[str, Any] = {"count": count, "least": least, "ends": z[[0, -1]] if len(z) else z, "close": len(close)}
+    points, differs = range_.points(z), differ(label)
+    changes = np.flatnonzero(differs)
+    seen = gaps(points, differs)
+    margin, close = seen.margin, margins(points, changes).close if seen.narrow else changes[:0]
+    facts: dict[str, Any] = {"count": seen.wide, "least": seen.least, "close": len(close)}
     whole = strict or len(close) == 0 or (clean and len(close) <= MANY)
     staged = staged and not range_.reals
     facts |= {"near": near(points, close), "whole": whole, "steps": 0, "staged": staged}
     if not whole:
         spill.write(name, [], **facts)
         return
-    steps, first, facts["bounds"], facts["crowds"] = changes, np.append(0, changes + 1), changes[:0], np.zeros((4, 0))
-    level = label[first[: len(z)]]  # of no points, none
+    steps, facts["bounds"], facts["crowds"] = changes, changes[:0], np.zeros((4, 0))
+    level = label[np.append(True, differs)[: len(z)]]  # of no points, none
     if len(close):
         found = cut_line(points, changes)
         steps, level, facts["bounds"] = found.steps, label[found.first], np.flatnonzero(np.diff(found.number))
@@ -66,39 +67,79 @@ def part(spill: Spill, name: str, range_: Range, strict: bool, staged: bool) -> 
         stretch = found.crowd_stretch - found.ends[0]
         facts["crowds"] = np.stack([z[found.begin], z[found.end - 1], stretch, np.broadcast_to(lowest, stretch.shape)])
         margin = margins(points, steps).least
-    rows, size = _rows(z, steps, level, range_.reals, staged, facts["bounds"])
+    formats = _formats(range_, z)
+    tensors = _tensors(z, steps, level, range_.reals, formats)
+    weight_2 = [tensors.weight_2, _passed(facts["bounds"], len(steps), formats)] if staged else [tensors.weight_2]
+    header = _begin(range_.number, len(steps), max(1, range_.reals) + staged, formats)
     last = level[-1:].reshape(-1, max(1, range_.reals)).T.astype(np.float64)
-    facts |= {"steps": len(steps), "margin": np.inf if margin is None else margin, "last": last, "size": size}
-    spill.write(name, [_begin(range_.number, len(steps), len(rows) - 2), rows], hashed=True, **facts)
+    facts |= {"steps": len(steps), "margin": np.inf if margin is None else margin, "last": last, "size": tensors.size}
+    facts["formats"] = np.array(formats)
+    spill.write(name, [header, tensors.bias_1, tensors.weight_1, *weight_2], hashed=True, **facts)
 
 
-def _rows(z: Floats, steps: Ints, level: NDArray[Any], reals: int, staged: bool, bounds: Ints) -> tuple[Floats, float]:
-    """What a part holds, row after row: `weight_1`, `bias_1` `(R,)` and `weight_2`; and `Σ |Δ|` of classes.
+def count_crowds(spill: Spill, name: str, range_: Range) -> None:
+    """How many crowds a range has."""
+    z, label, _ = range_.gather(spill, strict=True)
+    points, differs = range_.points(z), differ(label)
+    count = len(crowds(points, np.flatnonzero(differs)).begin) if gaps(points, differs).narrow else 0
+    spill.write(name, [], count=count)
+
+
+def _formats(range_: Range, z: Floats) -> PartFormats:
+    """The shortest formats that hold `weight_1`, which are powers of two, and `weight_2`.
+
+    Steps stand in gaps `G` of 8 rounding errors or more, and slopes lie from `4/G` to `8/G`: bfloat16 holds powers of
+    two from 2^−126 to 2^127. Classes of one byte differ by 255 at most, of two by 65,535.
+    """
+    moderate = range_.error >= 2.0**-120 and (len(z) == 0 or z[-1] - z[0] <= 2.0**120)
+    most = 2 ** (8 * range_.label_type.itemsize) - 1
+    return PartFormats("BF16" if moderate else "F64", "F64" if range_.reals else format_of_whole_numbers(most))
+
+
+class PartTensors(NamedTuple):
+    """What a part holds, as it is stored: `bias_1`, `weight_1` `(R,)` and `weight_2` `(m, R)`; `Σ |Δ|` of classes."""
+
+    bias_1: Floats
+    weight_1: Array
+    weight_2: Array
+    size: float
+
+
+def _tensors(z: Floats, steps: Ints, level: Array, reals: int, formats: PartFormats) -> PartTensors:
+    """The tensors of a part, without the row of the stretches.
 
     `steps` `(R,)` are given by the point before each; `level` `(R + 1,)` or `(R + 1, m)`: the labels between them. A
     stretch of steps goes through all operations before the next does, so that it stays in the cache.
     """
-    rows, size = np.empty((2 + max(1, reals) + staged, len(steps))), 0.0
+    bias, slopes = np.empty(len(steps)), np.empty(len(steps), stored_type(formats.weight_1))
+    rows, size = np.empty((max(1, reals), len(steps)), stored_type(formats.weight_2)), 0.0
+    signed = level if reals else level.astype(np.promote_types(level.dtype, np.int16), copy=False)
     for part in stretches_of(len(steps), z):
         here = steps[part]
-        slope, start = ramps(z.take(here), z.take(here + 1))
-        left = level[part].astype(np.float64)
-        rows[0, part] = slope
-        rows[1, part] = -(start * slope)
+        slope, start = ramps(z.take(here), z[1:].take(here))
+        start *= slope
+        np.negative(start, out=bias[part])
+        slopes[part] = shortened(slope, formats.weight_1)
+        left = signed[part]
         if reals:
-            rows[2:, part] = left.T
+            rows[:, part] = left.T
         else:
-            jump = level[part.start + 1 : part.stop + 1] - left
-            rows[2, part] = 0.0 - jump
-            size += float(np.abs(jump).sum())
-    if staged:
-        rows[-1], rows[-1, bounds] = 0.0, -1.0
-    return rows, size
+            drop = left - signed[part.start + 1 : part.stop + 1]  # whole numbers: 0 has no sign
+            rows[0, part] = shortened(drop, formats.weight_2)
+            size += float(np.abs(drop).sum())
+    return PartTensors(bias, slopes, rows, size)
 
 
-def _begin(number: int, steps: int, rows: int, columns: int | None = None) -> NDArray[np.uint8]:
+def _passed(bounds: Ints, steps: int, formats: PartFormats) -> Array:
+    """The row of a part of classes that says where the number of the stretch rises: −1 at these steps, and else 0."""
+    row = np.zeros(steps, stored_type(formats.weight_2))
+    row[bounds] = shortened(np.array([-1.0]), formats.weight_2)
+    return row
+
+
+def _begin(number: int, steps: int, rows: int, formats: PartFormats, columns: int | None = None) -> NDArray[np.uint8]:
     """What stands before the tensors of a part."""
-    return np.frombuffer(part_header(number + 1, steps, rows, columns), dtype=np.uint8)
+    return np.frombuffer(part_header(number + 1, steps, rows, formats, columns), dtype=np.uint8)
 
 
 def near(points: Points, close: Ints) -> Floats:
@@ -118,13 +159,6 @@ def near(points: Points, close: Ints) -> Floats:
     return np.stack([low.take(np.append(0, kept + 1)), high.take(np.append(kept, len(high) - 1))])
 
 
-def _passed(steps: int, bounds: Ints) -> Floats:
-    """By how much the number of the stretch rises at each step."""
-    jump = np.zeros(steps)
-    jump[bounds] = 1.0
-    return jump
-
-
 def staged(spill: Spill, name: str, part: str, number: int, reals: int, first: int | None) -> None:
     """A part as one of the first of several stages: with the numbers of its stretches, of which `first` is the first.
 
@@ -132,15 +166,18 @@ def staged(spill: Spill, name: str, part: str, number: int, reals: int, first: i
     same length, and one row more or none.
     """
     facts, file = spill.facts(part), spill.numbers(part)
-    steps, rows = int(facts["steps"]), max(1, reals)
-    header = _begin(number, steps, rows + (first is not None))
+    steps, rows, bounds = int(facts["steps"]), max(1, reals), facts["bounds"]
+    formats = PartFormats(*facts["formats"].tolist())
+    header = _begin(number, steps, rows + (first is not None), formats)
+    per_step = 8 + stored_type(formats.weight_1).itemsize + rows * stored_type(formats.weight_2).itemsize
     with file.open("r+b") as out:
         out.write(header.data)
-        out.seek(len(header) + 8 * steps * (2 + rows))
+        out.seek(len(header) + steps * per_step)
         out.truncate()
-        if first is not None:
-            jump = _passed(steps, facts["bounds"])
-            out.write((first + np.cumsum(jump) - jump if reals else 0.0 - jump).data)
+        if first is not None and reals:
+            out.write((first + rising_at(bounds + 1, steps, header)).data)
+        elif first is not None:
+            out.write(_passed(bounds, steps, formats).data)
     with file.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
     spill.write(name, [], digest=np.array([digest]))
@@ -149,6 +186,6 @@ def staged(spill: Spill, name: str, part: str, number: int, reals: int, first: i
 def closing(spill: Spill, found: BuildState) -> dict[str, Any]:
     """The part with what stands right of all steps, of real labels."""
     name = f"closing-{found.name}"
-    blocks = [_begin(len(found.parts), 0, len(found.last), 1), np.array(found.last)]
-    spill.write(name, blocks, hashed=True, steps=0, count=0, least=np.inf, ends=np.zeros(0), margin=np.inf, size=0.0)
+    blocks = [_begin(len(found.parts), 0, len(found.last), PartFormats(), 1), np.array(found.last)]
+    spill.write(name, blocks, hashed=True, steps=0, count=0, least=np.inf, margin=np.inf, size=0.0)
     return {"name": name, **spill.facts(name)}

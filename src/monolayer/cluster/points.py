@@ -1,56 +1,53 @@
 """Every labelled place of a block as one number, in order and cut by `z` into ranges; ranges, gathered and sorted.
 
-`contexts-B` holds the contexts of block `B` one after the other, from which κ is chosen.
 `points-B` holds, of the points of block `B` in order, `z`, the label, and which labelled place of the block it is.
 A range ends where no crowd does (`construct/line/cascade.py`), so that each is made into steps by itself.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints, slices
+from monolayer.arrays import Array, Floats, Ints, ends_of, slices
 from monolayer.cluster.blocks import Block, Rules
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.draw import Draw
 from monolayer.construct.line.points import Points, contextual_points, too_narrow
 
-LOOKED_AT_FIRST = 64
-"""Points of each slice behind a range that are looked at first for a place to end it."""
+LOOKED_AT_FIRST, LOOKED_AT_EACH = 64, 4
+"""Points behind a range that are looked at first for a place to end it: so many in all, and of each slice at least."""
 LOOKED_AT_MOST = 1 << 12
 """Points behind a splitter among which a range must end while labels may contradict each other."""
 
 
-def write_contexts(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw) -> None:
-    """The contexts of a block, and the least and the largest of them."""
-    values = draw.contexts(rules.tokens(block.data(spill, rules)))
-    spill.write(name, [values], extent=np.array([values.min(), values.max()]))
-
-
-def write_points(
-    spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, contexts: str | None, splitters: Floats
-) -> None:
-    """The points of a block in order, and where the ranges begin; `contexts`: the piece that has them, if one does."""
+def write_points(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, splitters: Floats) -> None:
+    """The points of a block in order, where the ranges begin, and the least and the largest `z` and context."""
     data = block.data(spill, rules)
     tokens = rules.tokens(data)
-    if contexts is not None:
-        draw = replace(draw, known=(tokens, np.fromfile(spill.numbers(contexts), np.float64)))
+    context = draw.contexts(tokens)
+    draw = replace(draw, known=(tokens, context))
     found = contextual_points(draw, tokens, rules.target(rules.places(data)))
-    label = block.labels(spill, rules, data).astype(rules.label_type).take(found.order, axis=0)
+    given = block.labels(spill, rules, data)
+    label = np.empty(given.shape, given.dtype)
+    for part in slices(len(label)):
+        label[part] = given.take(found.order[part], axis=0)
     inner = np.searchsorted(found.z, splitters, side="left")
     bounds = np.concatenate([[0], inner, [len(found.z)]])
-    spill.write(name, [found.z, label, found.order.astype(np.int32, copy=False)], bounds=bounds)
+    columns = [found.z, label, found.order.astype(np.int32, copy=False)]
+    ends = found.z[[0, -1]] if len(found.z) else found.z
+    spill.write(name, columns, bounds=bounds, ends=ends, extent=np.array(ends_of(context)))
 
 
 class PointColumns(NamedTuple):
     """The points of a block, in order, as they lie in its file: `z` and number `(P,)`, label `(P,)` or `(P, m)`."""
 
     z: Floats
-    label: NDArray[Any]
+    label: Array
     number: NDArray[np.int32]
 
 
@@ -79,15 +76,24 @@ class RangePoints(NamedTuple):
     """
 
     z: Floats
-    label: NDArray[Any]
+    label: Array
     clean: bool
+
+
+class PieceSlice(NamedTuple):
+    """Points `begin` to `end` of a file that has `total`."""
+
+    file: str
+    begin: int
+    end: int
+    total: int
 
 
 class PointsBehind(NamedTuple):
     """Points in order, equal ones once, from a range and some behind it; `complete`: no points lie further behind."""
 
     z: Floats
-    label: NDArray[Any]
+    label: Array
     complete: bool
 
 
@@ -121,7 +127,7 @@ class Range:
         It begins and ends behind its splitters, at the first wide gap between two stretches that are no crowds. Where
         that is far away it is cut before, and its crowds may be others, unless `strict`.
         """
-        behind = LOOKED_AT_FIRST
+        behind = max(LOOKED_AT_EACH, LOOKED_AT_FIRST // max(1, len(self.pieces)))
         while True:
             z, label, complete = self._points_up_to(spill, behind)
             start, stop = (self._end(z, label, complete, at, strict) for at in (self.since, self.until))
@@ -136,41 +142,45 @@ class Range:
 
         What lies beyond the last point read of any piece is left out, since other points may lie between.
         """
-        held, count, known = list[tuple[Floats, NDArray[Any]]](), 0, np.inf
-        for piece, (first, last, total) in zip(self.pieces, self.bounds.tolist(), strict=True):
-            begin, end = max(0, first - 1), min(total, last + behind)
-            z, label = self._slice(spill, piece, begin, end, total)
-            known = min(known, float(z[-1])) if end < total else known
-            held.append((z, label))
-            count += len(z)
-            if count > self.most:
-                held = [self._joined(held)]
+        slices = [
+            PieceSlice(f"{spill.numbers(piece)}", max(0, first - 1), min(total, last + behind), total)
+            for piece, (first, last, total) in zip(self.pieces, self.bounds.tolist(), strict=True)
+        ]
+        held, group, count, known = list[tuple[Floats, Array]](), list[PieceSlice](), 0, np.inf
+        for each in slices:
+            group.append(each)
+            count += each.end - each.begin
+            if count > self.most or each is slices[-1]:
+                z, label, below = self._read(group)
+                known = min(known, below)
+                if held:
+                    z, label = np.concatenate([held[0][0], z]), np.concatenate([held[0][1], label])
+                held, group = [distinct_in_order(z, label)], []
                 count = len(held[0][0])
-        z, label = self._joined(held)
+        z, label = held[0]
         below = len(z) if known == np.inf else int(np.searchsorted(z, known))
         return PointsBehind(z[:below], label[:below], known == np.inf)
 
-    def _slice(self, spill: Spill, piece: str, begin: int, end: int, total: int) -> tuple[Floats, NDArray[Any]]:
-        """`z` and label of points `begin` to `end` of a piece that has `total`; its file is opened once for both."""
-        z = np.empty(end - begin)
-        label = np.empty((end - begin, self.reals) if self.reals else end - begin, self.label_type)
-        per_label = self.label_type.itemsize * max(1, self.reals)
-        with spill.numbers(piece).open("rb", buffering=0) as file:
-            for column, offset in ((z, 8 * begin), (label, 8 * total + per_label * begin)):
-                file.seek(offset)
-                if file.readinto(column.reshape(-1).view(np.uint8).data) < column.nbytes:
-                    raise OSError(f"{file.name} was cut short while it was in use")
-        return z, label
+    def _read(self, slices: list[PieceSlice]) -> tuple[Floats, Array, float]:
+        """`z` and label of the points of some slices, and the least of their last `z` behind which there are more."""
+        count, known = sum(each.end - each.begin for each in slices), np.inf
+        z, label = np.empty(count), np.empty((count, self.reals) if self.reals else count, self.label_type)
+        per_label, at = self.label_type.itemsize * max(1, self.reals), 0
+        for file, begin, end, total in slices:
+            here = slice(at, at + end - begin)
+            handle = os.open(file, os.O_RDONLY)
+            try:
+                for column, offset in ((z[here], 8 * begin), (label[here], 8 * total + per_label * begin)):
+                    if os.preadv(handle, [column.reshape(-1).view(np.uint8).data], offset) < column.nbytes:
+                        raise OSError(f"{file} was cut short while it was in use")
+            finally:
+                os.close(handle)
+            at = here.stop
+            if end < total:
+                known = min(known, float(z[at - 1]))
+        return z, label, known
 
-    def _joined(self, held: list[tuple[Floats, NDArray[Any]]]) -> tuple[Floats, NDArray[Any]]:
-        """Points of several pieces as one: in order, equal ones once."""
-        z, label = points_in_order(np.concatenate([z for z, _ in held]), np.concatenate([label for _, label in held]))
-        new = np.append(True, (z[1:] != z[:-1]) | differ(label))[: len(z)]
-        return (z, label) if new.all() else (z[new], label[new])
-
-    def _end(
-        self, z: Floats, label: NDArray[Any], complete: bool, splitter: float, strict: bool
-    ) -> tuple[int, bool] | None:
+    def _end(self, z: Floats, label: Array, complete: bool, splitter: float, strict: bool) -> tuple[int, bool] | None:
         """Where the range behind a splitter begins, and whether that is clean; None: more points must be looked at."""
         if np.isinf(splitter):
             return (0 if splitter < 0 else len(z)), True
@@ -182,7 +192,7 @@ class Range:
             return None
         return min(len(z), first + most), strict
 
-    def _clean(self, z: Floats, label: NDArray[Any]) -> int | None:
+    def _clean(self, z: Floats, label: Array) -> int | None:
         """The first point behind a wide gap with no crowd on either side of it."""
         for size in (LOOKED_AT_FIRST, len(z)):
             here = self.points(z[:size])
@@ -195,34 +205,41 @@ class Range:
         return None
 
 
-def differ(label: NDArray[Any]) -> NDArray[np.bool_]:
+def differ(label: Array) -> NDArray[np.bool_]:
     """Which labels `(P,)` or `(P, m)` differ from the next `(P − 1,)`."""
     found: NDArray[np.bool_] = label[1:] != label[:-1]
     return np.asarray(found.any(axis=1)) if found.ndim == 2 else found
 
 
-def points_in_order(z: Floats, label: NDArray[Any]) -> tuple[Floats, NDArray[Any]]:
-    """Points in order of `z`, then of label.
+def distinct_in_order(z: Floats, label: Array) -> tuple[Floats, Array]:
+    """Points in order of `z`, then of label, equal ones once. The given arrays may be written to.
 
     Floats of one sign are in the order of their bits, or in its reverse: where 64 bits hold what those of all points
     leave, and a label, both are sorted as one whole number, many times faster than to look for the order.
     """
     if label.ndim == 1 and len(z):
-        bits, room = z.view(np.int64), int(label.max()).bit_length()
-        low, high = int(bits.min()), int(bits.max())
+        keys, room = z.view(np.int64), int(label.max()).bit_length()
+        low, high = int(keys.min()), int(keys.max())
         if (low < 0) == (high < 0) and (high - low).bit_length() + room < 64:
-            keys, found, labels = np.empty_like(bits), np.empty_like(z), np.empty_like(label)
             for part in slices(len(z)):
-                key = high - bits[part] if low < 0 else bits[part] - low
+                key = keys[part]
+                np.subtract(high, key, out=key) if low < 0 else np.subtract(key, low, out=key)
                 key <<= room
-                keys[part] = key | label[part]
+                key |= label[part]
             keys.sort()
-            for part in slices(len(z)):
-                labels[part] = keys[part] & ((1 << room) - 1)
-                key = keys[part] >> room
-                found.view(np.int64)[part] = high - key if low < 0 else key + low
-            return found, labels
+            again = keys[1:] == keys[:-1]
+            if again.any():
+                keys = keys[np.append(True, ~again)]
+                label = label[: len(keys)]
+            for part in slices(len(keys)):
+                key = keys[part]
+                np.bitwise_and(key, (1 << room) - 1, out=label[part], casting="unsafe")
+                key >>= room
+                np.subtract(high, key, out=key) if low < 0 else np.add(key, low, out=key)
+            return keys.view(np.float64), label
     order = np.argsort(z, kind="stable")
     if (np.diff(z.take(order)) == 0.0).any():
         order = np.lexsort((*label.reshape(len(z), -1).T[::-1], z))  # several times slower
-    return z.take(order), label.take(order, axis=0)
+    z, label = z.take(order), label.take(order, axis=0)
+    new = np.append(True, (z[1:] != z[:-1]) | differ(label))[: len(z)]
+    return (z, label) if new.all() else (z[new], label[new])

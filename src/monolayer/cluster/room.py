@@ -20,7 +20,7 @@ READ_TOKEN = 64
 """Bytes per token of a file while it is read, at the most."""
 NAME, COPY = 450, 320
 """Bytes per name of an id, string or class in the process that leads, and in each process that has tables of them."""
-LEAST_PIECE, LARGEST_PIECE = 1 << 16, 1 << 20
+LEAST_PIECE, LARGEST_BLOCK, LARGEST_RANGE = 1 << 16, 1 << 20, 1 << 21
 """Tokens of a block and points of a range: fewer are not worth a piece, more do not make it faster."""
 
 ADDRESSABLE = 1 << 64
@@ -63,7 +63,7 @@ class Room:
         share = (total - before) // workers
         name = NAME + (workers * COPY if idle else 0)  # a cluster has memory of its own
         return cls(
-            min(LARGEST_PIECE, share // TOKEN), min(LARGEST_PIECE, share // POINT), total, total - before, workers, name
+            min(LARGEST_BLOCK, share // TOKEN), min(LARGEST_RANGE, share // POINT), total, total - before, workers, name
         )
 
     @classmethod

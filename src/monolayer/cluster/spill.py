@@ -19,7 +19,9 @@ import math
 import os
 import re
 import stat
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -51,6 +53,10 @@ class FileIdentity(TypedDict):
     inode: int
 
 
+_DELETING: list[threading.Thread] = []
+"""Those that delete files of a build; they end before it does."""
+
+
 class PausedError(DataError):
     """One file is at fault, and what was made of the others is worth keeping."""
 
@@ -78,7 +84,7 @@ class Spill:
             found[key], begin = array.reshape(shape).copy(), begin + array.nbytes
         return found
 
-    def write(self, name: str, blocks: list[Array], *, hashed: bool = False, **facts: Any) -> None:
+    def write(self, name: str, blocks: list[Array], *, hashed: bool = False, **facts: object) -> None:
         """Write a finished piece: `blocks` one after the other, then its facts. `hashed`: the digest is one of them."""
         if blocks:
             digest = hashlib.sha256()
@@ -94,9 +100,12 @@ class Spill:
             file.write(_facts_bytes({key: np.asarray(value) for key, value in facts.items()}))
 
     def drop(self, *names: str) -> None:
-        """Delete the numbers of pieces that are not needed any more. Their facts stay, so they count as finished."""
-        for name in names:
-            self.numbers(name).unlink(missing_ok=True)
+        """Delete the numbers of pieces that are not needed any more. Their facts stay, so they count as finished.
+
+        The build goes on meanwhile: a system may wait for the disk before it frees a file that was just written.
+        """
+        _DELETING.append(threading.Thread(target=_unlink, args=([self.numbers(name) for name in names],)))
+        _DELETING[-1].start()
 
 
 def _facts_bytes(facts: dict[str, Array]) -> bytes:
@@ -147,7 +156,11 @@ def open_spill(out: Path, journal: JsonObject, resume: bool) -> Iterator[tuple[S
         except MonolayerError:  # the data cannot be built as they are: nothing to go on from
             _remove(folder)
             raise
-        _remove(folder)
+        else:
+            _remove(folder)
+        finally:
+            while _DELETING:
+                _DELETING.pop().join()
 
 
 def _refuse_foreign(folder: Path) -> None:
@@ -173,9 +186,13 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def _delete_files(folder: Path, unwanted: Callable[[str], bool]) -> None:
-    for entry in folder.iterdir():
-        if _SPILL_FILE.fullmatch(entry.name) and unwanted(entry.name):
-            entry.unlink()
+    _unlink([entry for entry in folder.iterdir() if _SPILL_FILE.fullmatch(entry.name) and unwanted(entry.name)])
+
+
+def _unlink(files: list[Path]) -> None:
+    """Delete files that may be missing. The system frees the memory of several at a time, which takes longest."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda file: file.unlink(missing_ok=True), files))
 
 
 def _remove(folder: Path) -> None:
@@ -195,14 +212,14 @@ def _resumed_journal(folder: Path, journal: JsonObject, out: Path) -> JsonFields
     now = json.loads(json.dumps(journal))
     if then.get("code") != now["code"]:
         raise DataError(
-            f"the build of {out} was begun by another version of monolayer, whose pieces are others: start anew "
+            f"the build of {out} was started by another version of monolayer, whose pieces differ: start over "
             "without resume"
         )
     for key in sorted({*then, *now} - {"shards", "sizes"}):
         if then.get(key) != now.get(key):
             raise DataError(
-                f"the build of {out} began with {key}={then.get(key)!r} and cannot go on with {key}={now.get(key)!r}: "
-                "resume with the same options, or start anew without resume"
+                f"the build of {out} began with {key}={then.get(key)!r} and cannot continue with "
+                f"{key}={now.get(key)!r}: resume with the same options, or start over without resume"
             )
     for number, (one, two) in enumerate(zip_longest(then["shards"], now["shards"])):
         # A file that was not read yet may have been fixed meanwhile.
@@ -210,7 +227,7 @@ def _resumed_journal(folder: Path, journal: JsonObject, out: Path) -> JsonFields
         if other or (one != two and (folder / f"encoded-{number:05}.facts").exists()):
             raise DataError(
                 f"{(two or one)['name']} is not file {number} that the build of {out} began with, or it was changed "
-                "since: start anew without resume"
+                "since: start over without resume"
             )
     return dict(then)
 

@@ -26,10 +26,10 @@ CONSTRUCTIONS: dict[str, type[StoredDraw]] = {"line": LineAgain, "robust": Robus
 def draw_of(model: Monolayer) -> StoredDraw:
     """The stored draw of a model that `memorize` built; an error if it has none, or one that does not fit it."""
     if model.quantizer is not None:
-        raise DataError("an approximator stores a function, not facts: it has no draw to use again")
+        raise DataError("an approximator stores a function, not facts: it has no draw to reuse")
     stored = model.card.draw
     if stored is None:
-        raise DataError("this model has no draw to use again: its file holds none, so memorize the data anew")
+        raise DataError("this model has no draw to reuse: its file holds none, so memorize the data again")
     try:
         draw = CONSTRUCTIONS[str(stored["construction"])].from_json(stored)
         if not draw.fits(model):
@@ -62,7 +62,7 @@ def adopted(model: Monolayer, data: Sequences) -> Sequences:
     if most is not None and longest > most:
         raise DataError(
             f"sequence {int(data.lengths.argmax())} has {longest} tokens, and this draw has {most} positions: a "
-            "longer one needs another draw, so memorize all the data anew"
+            "longer one needs another draw, so memorize all the data again"
         )
     vocabulary = card.vocabulary
     if data.vocabulary is not None and vocabulary is not None:

@@ -8,7 +8,7 @@ stores the value of the function at the centres. After the first block this is t
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import numpy as np
 import torch
@@ -39,9 +39,11 @@ RAMP = 2.0**-20
 
 
 @overload
-def approximate(f: Any, dim: int, length: int, *, norm: Literal["sup"], **options: Any) -> Uniform: ...
+def approximate(f: object, dim: int, length: int, *, norm: Literal["sup"], **options: object) -> Uniform: ...
 @overload
-def approximate(f: Any, dim: int, length: int, *, norm: Literal["mean"] = "mean", **options: Any) -> Monolayer: ...
+def approximate(
+    f: object, dim: int, length: int, *, norm: Literal["mean"] = "mean", **options: object
+) -> Monolayer: ...
 def approximate(  # type: ignore[misc]  # the options stand below, once
     f: BatchFunction,
     dim: int,
@@ -50,6 +52,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     cells: int | None = None,
     error: float | None = None,
     norm: Literal["mean", "sup"] = "mean",
+    first_block: bool = True,
     domain: tuple[float, float] = (0.0, 1.0),
     positions: bool = False,
     lipschitz: float | Modulus | None = None,
@@ -66,10 +69,12 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
       equivariant, unless `positions=True`.
     - `dim`, `length`: `d`, numbers per token, and `n`, tokens per sequence.
     - `cells`: `D`, the number of cells per coordinate; or give `error` instead.
-    - `error`: the largest error allowed; the cells are chosen for it. With `lipschitz` it is guaranteed, without it
-      the grid is refined until the error holds on samples.
+    - `error`: the largest error allowed; the cells are chosen for it. With `lipschitz` it is guaranteed, without it the
+      grid is refined until the error holds on samples.
     - `norm`: `mean`, or `sup`, which builds a `Uniform` with value rank (n − 1)d and no ramps, whose error holds
       everywhere (docs/uniform.md): for two or three tokens of one number, and two of two; with `positions` for any.
+    - `first_block`: False, with norm `sup`, builds a network whose attention sees the tokens themselves, with n − 1
+      heads of rank 1 for two, three or four tokens of one number (docs/first-block.md).
     - `domain`: the range of every coordinate. Input outside of it is answered as the nearest cell at its edge.
     - `positions`: True makes the order of tokens matter.
     - `lipschitz`: a Lipschitz constant of `f` in the sup norm, or a modulus of continuity `h → ω(h)`.
@@ -79,6 +84,12 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     - `seed`: on one platform the same seed gives the same bits.
     - `device`: where `f` is called with tensors, and where the model goes.
     - `progress`: called with the name of each stage and the share of the work that is done.
+
+    Example:
+
+        >>> model = ml.approximate(lambda X: X - X.mean(axis=1, keepdims=True), dim=1, length=2, cells=4)
+        >>> print(model.predict([[[0.1], [0.9]]])[0].ravel().round(3))  # near f(0.125, 0.875), the centres of two cells
+        [-0.375  0.375]
     """
     report = progress or (lambda stage, share: None)
     report("trying the function", 0.0)
@@ -89,12 +100,14 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     check_device(device)
     check_temperature(temperature)
     if norm not in ("mean", "sup"):
-        raise DataError(f"norm={norm!r}: it is 'mean' or 'sup'")
+        raise DataError(f"norm must be 'mean' or 'sup', not {norm!r}")
+    if not first_block and norm != "sup":
+        raise DataError('first_block=False needs norm="sup": with norm="mean" the first block rounds tokens to cells')
     function = Function(f, box, None, device)
     if not positions:
         check_equivariance(function, seed)
     if norm == "sup":
-        return uniform(function, cells, error, modulus, most_knots, device)
+        return uniform(function, cells, error, modulus, most_knots, device, first_block)
 
     report("choosing cells", 0.05)
     if cells is None:
@@ -108,7 +121,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
         check_modulus(function, lattice, modulus, seed)
     predicted = Errors.sampled(function, lattice, seed).worst if modulus is None else bound(modulus, lattice)
 
-    report("asking the function at every centre", 0.1)
+    report("evaluating the function at every centre", 0.1)
     rows, first = _cell_sequences(lattice)
     table = _centre_values(function, lattice, rows, first, report)
     place = None if first is None else np.flatnonzero(first.reshape(-1))
@@ -185,7 +198,7 @@ def _centre_values(function: Function, lattice: Lattice, rows: Ints, first: Bool
         labelled = np.arange(len(answer)) if first is None else np.flatnonzero(first[block])
         values[:, done : done + len(labelled)] = answer.take(labelled, axis=0).T
         done += len(labelled)
-        report("asking the function at every centre", 0.1 + 0.4 * min(1.0, block.stop / len(rows)))
+        report("evaluating the function at every centre", 0.1 + 0.4 * min(1.0, block.stop / len(rows)))
     return values.T
 
 

@@ -202,7 +202,7 @@ def contradiction(
             words.append(f"{what} has label {target.name(int(target.number[label]))}")
         else:
             prompt, answer = map(repr, data.texts(row))
-            after = f"so {_token(data, place)} goes on with {target.name(int(target.number[label]))}"
+            after = f"so {_token(data, place)} continues with {target.name(int(target.number[label]))}"
             words.append(f"sequence {row} answers {prompt} with {answer}, {after}")
     if not np.array_equal(np.sort(windows[0]), np.sort(windows[1])):
         raise AssertionError("two different contexts have one 128-bit fingerprint; please report these data")

@@ -79,11 +79,11 @@ def memorize(
       `auto`, the default, allows up to 8 (docs/construction.md).
     - `dtype`: the format that the model computes in, as a name or as PyTorch's: `float64` (the default) or `float32`;
       of a robust model `float32` (the default), `bfloat16`, `float16` or `float64`.
-    - `device`: where the model goes; None: to where `X` is, if that is a tensor. Ids `(N, n)` and classes that lie on
-      a device, each nearly gapless from 0, are built there; everything else is built on the processor.
+    - `device`: where the model goes; None: to where `X` is, if that is a tensor. Ids `(N, n)` and classes that lie on a
+      device, each nearly gapless from 0, are built there; everything else is built on the processor.
     - `seed`: on one platform the same seed gives the same bits; None is 0.
-    - `fingerprint`: True keeps 8 bytes per point, so that `seen` and `predict(strict=True)` can tell what the model
-      was built from.
+    - `fingerprint`: True keeps 8 bytes per point, so that `seen` and `predict(strict=True)` can tell what the model was
+      built from.
 
     The way to build it:
 
@@ -94,6 +94,12 @@ def memorize(
     - `construction`: another way from data to weights, an object with `build(task, report)` (docs/extending.md). It has
       its own options, so leave `seed`, `dtype`, `rank`, `robust`, `temperature` and `draw` out.
     - `progress`: called with the name of each stage and the share of the work that is done.
+
+    Example:
+
+        >>> model = ml.memorize({"France": "Paris", "Japan": "Tokyo"})
+        >>> print(model.predict("Japan"))
+        Tokyo
     """
     report = progress or (lambda stage, share: None)
     check_conflict(on_conflict)
@@ -173,6 +179,12 @@ def memorize_text(text: str, *, unit: TextUnit = "words", window: int | None = N
     - `unit`: tokens are `words` (and the spaces and signs between them) or `characters`.
     - `window`: how many tokens decide what comes next; None: the fewest that do so everywhere in the text.
     - `options`: options of `memorize`.
+
+    Example:
+
+        >>> model = ml.memorize_text("to be or not to be")
+        >>> print(model.generate("or not"))
+         to be
     """
     if not isinstance(text, str):
         raise DataError(f"the text must be a string, not a {type(text).__name__}; sequences are for memorize")

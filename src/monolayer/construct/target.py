@@ -83,7 +83,7 @@ class Target:
         if not causal:
             raise DataError(MISSING)
         if data.vocabulary is None:
-            raise DataError("the next token of vector data is no class: give Y, or use token ids")
+            raise DataError("the next token of vector data is not a class: give Y, or use token ids")
         place = np.flatnonzero(data.position < np.repeat(data.lengths, data.lengths) - 1)
         if len(place) == 0:
             raise DataError("no sequence has a next token: every one has length 1")

@@ -19,10 +19,12 @@ from monolayer.construct.cells.refine import Modulus, measure_error
 from monolayer.errors import DataError
 from monolayer.model.uniform import Bends, Interpolation, Uniform
 
-BUILT_SHAPES = ((1, 2), (1, 3), (2, 2))
-"""Coordinates and tokens that are built without positions."""
+BUILT_SHAPES = {True: ((1, 2), (1, 3), (2, 2)), False: ((1, 2), (2, 2), (1, 3), (1, 4))}
+"""By whether a first block is allowed, coordinates and tokens that are built without positions."""
 OTHERS_ERROR = {2: 0.0, 3: 2.0**-13}
 """`ε`, by the number of tokens, without positions; with them it is 0. For n = 3: piecewise linear square and root."""
+HEADS_ERROR = {2: 0.0, 3: 2.0**-21, 4: 2.0**-11}
+"""`ε` without a first block: over the reals it is 0, and this is what rounding may make of it (Lemma H)."""
 
 
 def uniform(
@@ -32,20 +34,19 @@ def uniform(
     modulus: Modulus | None,
     most_knots: int,
     device: torch.device | str | None,
+    first_block: bool = True,
 ) -> Uniform:
     """Build the network for `function` in the maximum norm; an error if its shape or size is out of reach.
 
     Give `cells` per coordinate, or `error`, which needs a `modulus` of continuity. `most_knots`: the largest grid.
+    `first_block`: whether the network may have one.
     """
     box = function.box
     dim, length = box.dim, box.length
-    if length < 2 or ((dim, length) not in BUILT_SHAPES and not box.positions):
-        raise DataError(
-            f'norm="sup" is built for (dim, length) = {", ".join(map(str, BUILT_SHAPES))}, and with positions=True for '
-            f"any two tokens or more; not for ({dim}, {length}){' with positions' * box.positions}"
-        )
+    _check_shape(box, first_block)
     fits = smallest(1, lambda cells: _knot_count(box, cells) > most_knots) - 1
-    cells = _fewest(error, modulus, box, fits) if cells is None else int(cells)
+    others = 0.0 if box.positions else (OTHERS_ERROR if first_block else HEADS_ERROR)[length]
+    cells = _fewest(error, modulus, box, fits, others) if cells is None else int(cells)
     knots = _knot_count(box, cells)
     if knots > most_knots:
         raise DataError(
@@ -54,16 +55,33 @@ def uniform(
         )
     values = _knot_values(function, cells)
     interpolation = Interpolation(torch.from_numpy(values), cells, dim * length)
-    bound = None if modulus is None else _bound(modulus, box, cells)
-    model = Uniform(interpolation, dim, length, box.low, box.high, bound, box.positions)
+    bound = None if modulus is None else _bound(modulus, box, cells, others)
+    has_block = box.positions or (first_block and length > 2)  # two tokens without positions need none
+    model = Uniform(interpolation, dim, length, box.low, box.high, bound, box.positions, has_block)
     model.scalar = function.scalar
-    if length == 3 and not box.positions:
+    if has_block and not box.positions:
         unit, side = (torch.arange(count + 1, dtype=torch.float64) / count for count in (2**13, 2**11))
         model.square, model.total = Bends(unit, unit**2), Bends(2.0 * unit, (2.0 * unit) ** 2)
         model.root = Bends(side**2, side)
     if bound is not None:
         _check_bound(model, function, bound)
     return model if device is None else model.to(device)
+
+
+def _check_shape(box: Box, first_block: bool) -> None:
+    """Refuse coordinates and tokens that are not built."""
+    dim, length = box.dim, box.length
+    if not first_block and box.positions:
+        raise DataError("positions are written by the first block: drop first_block=False, or positions=True")
+    if length >= 2 and (box.positions or (dim, length) in BUILT_SHAPES[first_block]):
+        return
+    shapes, ways = ", ".join(map(str, BUILT_SHAPES[first_block])), " without a first block"
+    if first_block:
+        ways = ", with first_block=False also for (1, 4), and with positions=True for any two tokens or more"
+    raise DataError(
+        f'norm="sup" is built for (dim, length) = {shapes}{ways}; not for ({dim}, {length})'
+        f"{' with positions' * box.positions}"
+    )
 
 
 def _check_bound(model: Uniform, function: Function, bound: float) -> None:
@@ -94,20 +112,21 @@ def _knot_count(box: Box, cells: int) -> int:
     return (box.length if box.positions else 1) * math.prod([cells + 1] * (box.dim * box.length))
 
 
-def _bound(modulus: Modulus, box: Box, cells: int) -> float:
-    width, others = box.high - box.low, 0.0 if box.positions else OTHERS_ERROR[box.length]
+def _bound(modulus: Modulus, box: Box, cells: int, others: float) -> float:
+    """`ω(W/D) + ω(Wε)`, with `ε` = `others`."""
+    width = box.high - box.low
     return float(modulus(width / cells)) + (float(modulus(width * others)) if others else 0.0)
 
 
-def _fewest(error: float | None, modulus: Modulus | None, box: Box, most: int) -> int:
-    """The fewest cells, at most `most`, whose bound is at most `error`."""
+def _fewest(error: float | None, modulus: Modulus | None, box: Box, most: int, others: float) -> int:
+    """The fewest cells, at most `most`, whose bound is at most `error`, if the others are found within `others`."""
     if modulus is None or error is None:
         raise DataError(
             'norm="sup" with error= needs lipschitz=, from which the error everywhere follows; or give cells='
         )
-    cells = smallest(1, lambda cells: cells >= most or _bound(modulus, box, cells) <= error)
-    if cells > most or _bound(modulus, box, cells) > error:
-        least = f"guarantee {_bound(modulus, box, most):g}" if most else "are too few for one"
+    cells = smallest(1, lambda cells: cells >= most or _bound(modulus, box, cells, others) <= error)
+    if cells > most or _bound(modulus, box, cells, others) > error:
+        least = f"guarantee {_bound(modulus, box, most, others):g}" if most else "are too few for one"
         raise DataError(
             f"an error of {error:g} everywhere is out of reach: {most:,} cells per coordinate, the most that fit "
             f"({_knot_count(box, most):,} knots), {least}"

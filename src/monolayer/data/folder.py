@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from monolayer.data.aside import map_regular, read_regular
-from monolayer.errors import DataError
+from monolayer.errors import DataError, ModelFileError
 
 ReadResult = TypeVar("ReadResult")
 WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
@@ -139,16 +139,16 @@ def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False, kin
     scratch = next((above for above in final.resolve().parents if _SCRATCH.fullmatch(above.name)), None)
     if scratch is not None:  # it is locked as long as that save lasts, and then it has another name
         raise DataError(
-            f"{final} cannot be made: {scratch.name} is a folder that another save is writing or replacing. Save this "
-            "one elsewhere"
+            f"{final} cannot be created: {scratch.name} is a folder that another save is writing or replacing. Save "
+            "this one elsewhere"
         )
     with _moving_alone(final.resolve()):
         _check_replaceable(final, overwrite, kind)
     above = next(parent for parent in final.absolute().parents if parent.exists())
     if not above.is_dir():
-        raise DataError(f"{final} cannot be made: {above} is a file, not a folder")
+        raise DataError(f"{final} cannot be created: {above} is a file, not a folder")
     if not os.access(above, os.W_OK | os.X_OK):
-        raise DataError(f"{final} cannot be made: there is no permission to write into {above}")
+        raise DataError(f"{final} cannot be created: there is no permission to write into {above}")
     return final
 
 
@@ -326,12 +326,36 @@ def read_together(folder: Path, reader: Callable[[OpenFolder], ReadResult]) -> R
             found = reader(opened)
             if opened.is_whole():
                 return found
-        except Exception:
+        except Exception:  # a folder replaced meanwhile makes a reader raise anything: then it is read again
             if opened.is_whole():
                 raise
         finally:
             os.close(handle)
     raise OSError(errno.EBUSY, "it is replaced again and again while it is read", str(folder))
+
+
+@contextmanager
+def unchanged(folder: Path) -> Iterator[None]:
+    """Raise a `ModelFileError` if a file of `folder` was written or replaced meanwhile.
+
+    For what reads a folder more than once because others open its files by their names, as transformers do.
+    """
+    before = _file_stamps(folder)
+    yield
+    if _file_stamps(folder) != before:
+        raise ModelFileError(f"{folder} changed while it was read: run this again when nothing writes to it")
+
+
+def _file_stamps(folder: Path) -> list[tuple[str, int, int, int]]:
+    """Name, inode, size and time of writing of every file; none for what is not a folder."""
+    if not folder.is_dir():
+        return []
+    found = []
+    for entry in os.scandir(folder):
+        with suppress(OSError):  # it went away meanwhile
+            said = entry.stat()
+            found.append((entry.name, said.st_ino, said.st_size, said.st_mtime_ns))
+    return sorted(found)
 
 
 def _still_names(folder: Path, opened: int) -> bool:

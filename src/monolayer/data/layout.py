@@ -64,7 +64,7 @@ class Columns:
         if self.unit is not None and self.unit not in get_args(Unit):
             raise DataError(f"unit must be one of {', '.join(map(repr, get_args(Unit)))}, not {self.unit!r}")
         if self.per == "answer" and self.unit is not None:
-            raise DataError("prompts and answers are cut into words with the white space before them: leave unit out")
+            raise DataError("prompts and answers are split into words with the white space before them: leave unit out")
 
     @property
     def belongs(self) -> Belongs | None:

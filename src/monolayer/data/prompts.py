@@ -50,7 +50,7 @@ def tokens_of(prompt: Given, answer: Given, at: str, verbatim: bool) -> tuple[li
     `verbatim`: whether the answer is taken as it is, without a space in front.
     """
     if prompt is None:
-        raise DataError(f"{at} has no prompt: give one, or take the row out")
+        raise DataError(f"{at} has no prompt: give one, or remove the row")
     for what, text in (("prompt", prompt), ("answer", answer)):
         if text is not None and not isinstance(text, str):
             raise DataError(
@@ -58,7 +58,7 @@ def tokens_of(prompt: Given, answer: Given, at: str, verbatim: bool) -> tuple[li
                 "per='sequence' (--per) makes a label of each answer"
             )
         if text == "":
-            raise DataError(f"{at} has an empty {what}: give some text, or take the row out")
+            raise DataError(f"{at} has an empty {what}: give some text, or remove the row")
     if answer is not None and not verbatim:
         answer = as_generated(prompt, answer)
     return pieces(prompt), [] if answer is None else pieces(answer)

@@ -17,7 +17,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from monolayer.data import lines as limits
 from monolayer.data.growing import Growing
@@ -29,6 +29,7 @@ from monolayer.data.npz import read_npz
 from monolayer.data.plain import Given
 from monolayer.data.prompts import PROMPT_COLUMNS
 from monolayer.data.sequences import Sequences
+from monolayer.data.shapes import pairs_or_sequences
 from monolayer.data.shards import files, read_shards
 from monolayer.data.tabular import EXAMPLE, RowReader, from_items, read_objects, read_table
 from monolayer.errors import DataError
@@ -49,6 +50,17 @@ ARROW = find_spec("pyarrow") is not None
 _FORMAT_OF = {suffix: format for format, suffixes in SUFFIXES_OF_FORMAT.items() for suffix in suffixes}
 
 
+class ReadKeywords(TypedDict, total=False):
+    """The options of `read` about how data are to be read, as keywords that other functions pass on."""
+
+    format: str | None
+    tokens: str | None
+    labels: str | None
+    unit: Unit | None
+    per: Belongs | None
+    vocabulary: Names | None
+
+
 def read(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
@@ -61,19 +73,29 @@ def read(
     like: Manner | None = None,
     keys: list[Given] | None = None,
 ) -> Sequences:
-    """The sequences of a file, with their labels where it has any; `-` is standard input (JSON Lines by default).
+    r"""The sequences of a file, with their labels where it has any.
 
-    A pattern such as `shards/*.parquet` stands for all files that match it, in the order of their names, and a list of
-    paths for all of them: one dataset.
-    `format` overrules the suffix: jsonl, json, conll, conllu, csv, tsv, parquet, npz, or text: a sequence per line,
-    without labels. `tokens` and `labels` choose columns: keys of JSONL rows, numbers of CoNLL columns, names of CSV and
-    Parquet columns and of npz arrays. `unit` is what a string is: its `characters` (the default in JSONL), its `words`
-    (the default in tables), or one token, `whole`. `per`, `token` or `sequence`, is what a label belongs to; by default
-    the data say it; `answer` says that there are no labels, but prompts and answers, and `continuation` that no space
-    is to be put between them. With `vocabulary`, tokens get its row numbers, and one that it lacks is an error. `like`:
-    how the model that is asked reads (`model.card.manner`), which settles what the data leave open. `keys`: a list
-    that gets the key of every sequence as it was given, text or a list of tokens, from files of objects, tables and
-    lines; CoNLL and npz files hold tokens only.
+    - `path`: a file; a pattern such as `shards/*.parquet`, which stands for all files that match it, in the order of
+      their names; a list of paths; or `-`, standard input (JSON Lines by default). Several files are one dataset.
+    - `format`: overrides the suffix: jsonl, json, conll, conllu, csv, tsv, parquet, npz, or text: a sequence per line,
+      without labels.
+    - `tokens`, `labels`: the columns to read: keys of JSONL rows, numbers of CoNLL columns, names of CSV and Parquet
+      columns and of npz arrays.
+    - `unit`: how to split strings: into `characters` (the default in JSONL), into `words` (the default in tables), or
+      not at all (`whole`).
+    - `per`: what a label belongs to, `token` or `sequence`; inferred from the data by default. `answer` means that the
+      data are prompts and answers, and `continuation` that no space is to be put between them.
+    - `vocabulary`: tokens get its row numbers, and a token that it lacks is an error.
+    - `like`: how the model that is asked reads data (`model.card.manner`), which settles what the data leave open.
+    - `keys`: a list that gets the key of every sequence as it was given, text or a list of tokens, from files of
+      objects, tables and lines; CoNLL and npz files hold tokens only.
+
+    Example:
+
+        >>> _ = Path("capitals.csv").write_text("country,capital\nFrance,Paris\nJapan,Tokyo\n")
+        >>> data = ml.read("capitals.csv")
+        >>> len(data)
+        2
     """
     names, columns = files(path), replace(Columns.of(tokens, labels, unit, per, like), keys=keys)
     read_one = partial(_read_file, format, columns)
@@ -145,6 +167,14 @@ def sequences_of(
     if Y is not None or lengths is not None:
         raise DataError(f"{os.fspath(X)} is a data file, which has its own labels and lengths: leave Y and lengths out")
     return read(X, per=per, unit=unit, tokens=tokens, labels=labels, like=like)
+
+
+def prompts_of(X: Given, *, lengths: Given = None) -> Sequences:
+    """Prompts in any shape that facts come in: texts, a dict, a table, pairs, a file. Answers are left out."""
+    # os.path, because a prompt may be too long for the name of a file.
+    if isinstance(X, str) and X != "-" and not set(X) & set("*?[") and not os.path.exists(X):  # noqa: PTH110
+        raise DataError(f"X is a str: it must be a list of prompts, or the path of a data file, and {X!r} is no file")
+    return sequences_of(X, lengths=lengths, per="answer", labelled=pairs_or_sequences(X)).only_prompts()
 
 
 def _format_of(file: Path, standard_input: bool, format: str | None) -> str:

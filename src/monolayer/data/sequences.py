@@ -57,13 +57,13 @@ class Sequences:
             if not fits or (self.prompts < 1).any() or (self.prompts > self.lengths).any():
                 raise DataError("each sequence has a prompt of one token to all of its tokens, and no labels")
         if self.labels is not None:
-            needed, place = self.labellable, self.labelled_places
-            if len(self.labels.values) != len(place) or (len(place) and place[-1] >= needed):
-                count = len(self.labels.values)
+            needed, place, count = self.labellable, self.labels.place, len(self.labels.values)
+            fits = count == needed if place is None else count == len(place) and (count == 0 or place[-1] < needed)
+            if not fits:
                 raise DataError(f"there are {count} labels for {needed} {self.labels.per}s: give one each")
             if self.labels.classes is None and not np.isfinite(self.labels.values).all():
                 odd = int(np.flatnonzero(~np.isfinite(self.labels.values).all(axis=1))[0])
-                raise DataError(f"the label of {self.labelled(int(place[odd]))} is not finite")
+                raise DataError(f"the label of {self.labelled(int(self.labelled_places[odd]))} is not finite")
 
     # -- sizes and places ------------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class Sequences:
         if self.prompts is not None and (self.prompts == self.lengths).any():
             row = int((self.prompts == self.lengths).argmax())
             prompt, _ = self.texts(row)
-            raise DataError(f"sequence {row} is a prompt without an answer, {prompt!r}: give one, or take it out")
+            raise DataError(f"sequence {row} is a prompt without an answer, {prompt!r}: give one, or remove it")
         if self.labels is not None and len(self.labels.values) == 0:
             raise DataError("labels are missing: none of these sequences has one")
 

@@ -48,7 +48,7 @@ def files(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> li
         raise DataError("the list of files is empty: give at least one")
     twice = next((name for name, count in Counter(found).items() if count > 1), None)
     if twice is not None:
-        raise DataError(f"{twice} is given twice: its rows would stand in the data twice")
+        raise DataError(f"{twice} is given twice: its rows would be in the data twice")
     if "-" in found and len(found) > 1:
         raise DataError("standard input (-) is one dataset: give it alone, or give files")
     return found
@@ -140,14 +140,14 @@ def strangers(one: str, its: str, other: str, theirs: str) -> DataError:
     """Two files that hold data of different kinds."""
     return DataError(
         f"{one} and {other} do not go together: the first has {its}, the second {theirs}. Files of one dataset have "
-        "tokens of one kind, cut alike (unit=, --unit), and labels of one kind or none"
+        "tokens of one kind, split in the same way (unit=, --unit), and labels of one kind or none"
     )
 
 
 def _kind_in_words(values: Array, names: Names | None) -> str:
     if names is None:
         return f"vectors of {plural(values.shape[1], 'number')}"
-    return "integers" if names.integers else "strings" if names.unit is None else f"strings cut into {names.unit}"
+    return "integers" if names.integers else "strings" if names.unit is None else f"strings split into {names.unit}"
 
 
 def kinds(data: Sequences) -> str:

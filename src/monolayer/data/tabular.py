@@ -85,7 +85,7 @@ class RowReader:
         if self.layout.label is not None and (_missing(value) or value is GAP):
             lacks = lacks or "value"
         if lacks:
-            raise DataError(f"{at} has no {lacks}: give one, or take the row out")
+            raise DataError(f"{at} has no {lacks}: give one, or remove the row")
         if isinstance(key, str | list):
             return key
         self.growing.bare += 1

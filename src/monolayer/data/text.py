@@ -58,7 +58,7 @@ class Script:
 def split(text: str, unit: TextUnit) -> list[str]:
     """Tokens whose concatenation is the text."""
     if unit not in get_args(TextUnit):
-        raise DataError(f"a text is cut into words or characters, not {unit!r}")
+        raise DataError(f"a text is split into words or characters, not {unit!r}")
     return list(text) if unit == "characters" else _WORDS.findall(text)
 
 
@@ -129,9 +129,9 @@ def _smallest(hashes: list[Words], label: Ints, line: Callable[[int], str]) -> i
     power = next((i for i, key in enumerate(hashes) if _contradiction(key, label) is None), None)
     if power is None:
         one, two = sorted(_contradiction(hashes[-1], label) or (0, 0))
-        after = "ends" if two == len(label) - 1 else "goes on differently"
+        after = "ends" if two == len(label) - 1 else "continues differently"
         raise DataError(
-            f"the text repeats itself: the {1 << (len(hashes) - 1)} tokens up to {line(one)} stand again up to "
+            f"the text repeats itself: the {1 << (len(hashes) - 1)} tokens up to {line(one)} occur again up to "
             f"{line(two)}, and then it {after}. No window of up to {LARGEST_WINDOW} tokens tells the two apart: give "
             "a larger one, or leave out one of the passages"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,12 +18,20 @@ NAME_KEYS = frozenset({"names", "vocabulary", "classes", "id2label", "label2id"}
 """Keys of a configuration that hold the names of tokens and classes."""
 
 
-def compare(one: GivenModel, two: GivenModel, X: Any = None, *, lengths: Any = None) -> Comparison:
+def compare(one: GivenModel, two: GivenModel, X: object = None, *, lengths: object = None) -> Comparison:
     """Where two models, or folders of models, differ: in weights and neurons and, with `X`, in answers.
 
-    `one`, `two`: models, or folders of them; also a language model and what facts were attached to it, or one that may
-    have such facts. `X`: sequences to ask both, as for `predict`; `lengths`: of padded ones.
-    Answers of stock models are those of a plain evaluation in float64.
+    - `one`, `two`: models, or folders of them; also a language model and a copy that has, or may have, facts attached.
+    - `X`: sequences on which to compare answers, as for `predict`. Answers of stock models are those of a plain
+      evaluation in float64.
+    - `lengths`: how many tokens each row of a padded `X` has.
+
+    Example:
+
+        >>> one, two = ml.memorize({"a": 1, "b": 2}), ml.memorize({"a": 1, "b": 3})
+        >>> found = ml.compare(one, two, ["a", "b"])
+        >>> print(found.same, found.answers)
+        False 1
     """
     with language_models(one, two) as hosts:
         if hosts is not None:

@@ -7,7 +7,7 @@ answers, a prompt with its answer.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from monolayer.construct.target import Target
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.distinct import distinct_rows, distinct_runs
 from monolayer.data.plain import array_like, plain_array
+from monolayer.data.readers import prompts_of
 from monolayer.editing.subject import Answered, Subject
 from monolayer.errors import ContradictionError, DataError
 
@@ -45,18 +46,18 @@ class Edited:
 # -- which rows are meant --------------------------------------------------------------------------------------
 
 
-def chosen_rows(subject: Subject, data: Sequences, X: Any, lengths: object = None) -> Ints:
+def chosen_rows(subject: Subject, data: Sequences, X: object, lengths: object = None) -> Ints:
     """Rows `(K,)` of the data in rising order, at least one.
 
     `X`: row numbers, or the sequences themselves, with their `lengths` if they are padded.
     """
-    X = array_like(X)
+    given, X = X, array_like(X)
     if isinstance(X, list | tuple | range) and len(X) and all(isinstance(array_like(x), int) for x in X):
         X = np.asarray(X)
     if plain_array(X) and X.ndim == 1 and X.dtype.kind in "iub":
         return _rows_by_number(len(data), X)
     if data.prompts is not None:  # answers that are given too are ignored
-        X, lengths = Sequences.of(X, lengths=lengths, per="answer").only_prompts(), None
+        X, lengths = prompts_of(given, lengths=lengths), None
     card, names = subject.model.card, data.vocabulary
     if names is not None and card.vocabulary is not None:
         names = names.cut_into(card.vocabulary.unit)
@@ -176,10 +177,10 @@ def _with_answers(subject: Subject, data: Sequences, asked: Sequences) -> Edited
     _equal_facts(subject, asked, data)  # an error if answers contradict each other
     matches = _equal_rows(subject, data.only_prompts(), asked.only_prompts(), ": use insert to add it")
     new = asked.select(matches.asked)
-    rest = data.select(np.setdiff1d(np.arange(len(data)), matches.places))
+    others = np.setdiff1d(np.arange(len(data)), matches.places)
     before = [data.texts(row)[1] for row in matches.first.tolist()]
     touched = np.unique(np.concatenate([asked.tokens, data.select(matches.places).tokens]))
-    edited = _rows_joined([rest, new], asked.vocabulary, None) if len(rest) else new
+    edited = _rows_joined([data.select(others), new], asked.vocabulary, None) if len(others) else new
     return Edited(edited, asked, before, labels_of(asked, subject.task(asked).target), touched)
 
 
@@ -284,7 +285,7 @@ def _check_consistent(asked: Sequences, target: Target, group: Ints) -> None:
         places = [_where(asked, target, i) for i in (one, two)]
         names = [target.name(int(number[i])) for i in (one, two)]
         raise ContradictionError(
-            f"the edits contradict each other: {places[0]} shall be {names[0]}, and {places[1]}, which is the same "
+            f"the edits contradict each other: {places[0]} should be {names[0]}, and {places[1]}, which is the same "
             f"fact, {names[1]}"
         )
 

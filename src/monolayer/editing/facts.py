@@ -33,12 +33,12 @@ from monolayer.editing.subject import GivenModel, Subject, subject_of
 from monolayer.editing.unused import unused_after, without_names
 from monolayer.errors import DataError, PrecisionError
 
-WHOLE = "the same bits as {}"
+WHOLE = "bit-identical to {}"
 CELLS = (
-    "the neurons of {} tokens are the same bits that memorizing {} with this draw gives them; those of all other "
-    "tokens are unchanged, and never activate at these facts"
+    "the neurons of {} tokens are bit-identical to those of memorizing {} with this draw; those of all other tokens "
+    "are unchanged, and never activate at these facts"
 )
-MEANT = {"forget": "the rest of the data", "edit": "the edited data", "insert": "all the data"}
+MEANT = {"forget": "only the remaining data", "edit": "the edited data", "insert": "all the data"}
 
 
 @final
@@ -50,7 +50,7 @@ class Facts:
     data: Sequences
 
     @classmethod
-    def of(cls, model: GivenModel, X: Any, Y: Any = None, *, lengths: Any = None) -> Facts:
+    def of(cls, model: GivenModel, X: object, Y: object = None, *, lengths: object = None) -> Facts:
         """A model with the data that it holds, all of them and no others: it must be the model that they determine.
 
         `model`: a model, or its folder. `X`, `Y`, `lengths`: the data, as for `memorize`.
@@ -118,11 +118,11 @@ class Facts:
             )
         raise DataError(
             f"these are not the data that the model holds: {self._why(odd[0], only)}. Give all of its data, with later "
-            "edits made in them; or, if these are all it shall hold, memorize them with its draw (draw=)"
+            "edits applied; or, if it should hold only these, memorize them with its draw (draw=)"
         )
 
     def _why(self, tensor: str, only: Ints | None) -> str:
-        """Why the data are not those of the model: the first label that it answers otherwise, or else a tensor."""
+        """Why the data are not those of the model: the first label that it answers differently, or else a tensor."""
         data = self.data
         if only is not None and len(only):
             data = data.select(np.unique(data.sequence[np.isin(data.tokens, only)]))
@@ -132,7 +132,7 @@ class Facts:
             wrong = [place for place, name in zip(at, labels_of(data, target), strict=True) if said[place] != name]
             if wrong:
                 first = f"sequence {wrong[0]}" if data.prompts is not None else data.labelled(wrong[0])
-                return f"it answers {len(wrong):,} of {len(at):,} labels otherwise, the first of them that of {first}"
+                return f"it answers {len(wrong):,} of {len(at):,} labels differently, the first one at {first}"
         return (
             f"its {tensor} is not the one that they determine, so it holds other data besides, was changed, or was "
             "built on another machine"
@@ -177,18 +177,27 @@ NEEDED = (
 
 
 def forget(
-    model: GivenModel | Facts, X: Any, data: Any = None, *, lengths: Any = None, names: bool = False
+    model: GivenModel | Facts, X: object, data: object = None, *, lengths: object = None, names: bool = False
 ) -> tuple[Any, Record]:
     """`model` without some of its facts, and a record of what changed.
 
-    `model`: a model, the folder of one, or `Facts`: then its data are known, and `Facts` come back. `X`: the sequences
-    to forget, with their `lengths` if they are padded, or their row numbers. `data`: all that the model was built from,
-    with later edits made in them: a pair `(X, Y)`, or whatever else `memorize` takes without `Y`: a dict, a table, a
-    file, `Sequences`. `names`: also drop the names of tokens and labels
-    that no fact uses any more; their rows stay, and all weights with them.
+    - `model`: a model, the folder of one, or `Facts`: these know their data, and the result is `Facts` too.
+    - `X`: the sequences to forget, or their row numbers.
+    - `data`: all that the model was built from, with later edits applied: a pair `(X, Y)`, or anything else that
+      `memorize` takes without `Y`: a dict, a table, a file, `Sequences`.
+    - `lengths`: how many tokens each row of a padded `X` has.
+    - `names`: True also drops the names of tokens and labels that no fact uses any more; their rows and all weights
+      stay.
 
-    The result is bit for bit what memorizing the rest with the same draw gives. A fact that other rows teach too stays,
-    and is counted in the record.
+    The result is bit-identical to memorizing only the remaining data with the same draw. A fact that other rows also
+    state stays, and is counted in the record.
+
+    Example:
+
+        >>> table = {"France": "Paris", "Japan": "Tokyo", "Peru": "Lima"}
+        >>> new, record = ml.forget(ml.memorize(table), ["Peru"], table)
+        >>> ml.certify(new, {"France": "Paris", "Japan": "Tokyo"}, only=True).verdict
+        'proved'
     """
     facts = known(model, data)
     rows = chosen_rows(facts.subject, facts.data, X, lengths)
@@ -196,12 +205,22 @@ def forget(
 
 
 def edit(
-    model: GivenModel | Facts, X: Any, Y: Any = None, data: Any = None, *, lengths: Any = None
+    model: GivenModel | Facts, X: object, Y: object = None, data: object = None, *, lengths: object = None
 ) -> tuple[Any, Record]:
     """`model` with other labels for facts that it holds, and a record of what changed.
 
-    `X`, `Y`, `lengths`: the facts with their new labels, as for `memorize`: a dict needs no `Y`. `model`, `data` and
-    the result: as for `forget`.
+    - `model`: as for `forget`.
+    - `X`: the sequences to change; or a dict, a table or a file that also holds their new labels.
+    - `Y`: the new labels, as for `memorize`.
+    - `data`: all that the model was built from, as for `forget`.
+    - `lengths`: how many tokens each row of a padded `X` has.
+
+    Example:
+
+        >>> table = {"France": "Paris", "Japan": "Tokyo"}
+        >>> new, record = ml.edit(ml.memorize(table), {"France": "Lyon"}, data=table)
+        >>> print(new.predict("France"), record.undo(new).predict("France"))
+        Lyon Paris
     """
     facts = known(model, data)
     asked = facts.subject.adopt(_read(facts.subject, X, Y, lengths))
@@ -209,25 +228,35 @@ def edit(
 
 
 def insert(
-    model: GivenModel | Facts, X: Any, Y: Any = None, data: Any = None, *, lengths: Any = None
+    model: GivenModel | Facts, X: object, Y: object = None, data: object = None, *, lengths: object = None
 ) -> tuple[Any, Record]:
     """`model` with more facts, and a record of what changed.
 
-    `X`, `Y`, `lengths`: the new facts, as for `memorize`; tokens and classes may be new. `model`, `data` and the
-    result: as for `forget`.
+    - `model`: as for `forget`.
+    - `X`: the new sequences; or a dict, a table or a file that also holds their labels. Tokens may be new.
+    - `Y`: their labels, as for `memorize`. Classes may be new.
+    - `data`: all that the model was built from, as for `forget`.
+    - `lengths`: how many tokens each row of a padded `X` has.
+
+    Example:
+
+        >>> table = {"France": "Paris", "Japan": "Tokyo"}
+        >>> new, record = ml.insert(ml.memorize(table), {"Peru": "Lima"}, data=table)
+        >>> print(new.predict(["Peru", "Japan"]))
+        ['Lima' 'Tokyo']
     """
     facts = known(model, data)
     asked = facts.subject.adopt(_read(facts.subject, X, Y, lengths))
     return _returned(model, *facts.changed("insert", with_rows(facts.subject, facts.data, asked)))
 
 
-def _read(subject: Subject, X: Any, Y: Any, lengths: Any) -> Sequences:
+def _read(subject: Subject, X: object, Y: object, lengths: object) -> Sequences:
     """Labelled data in any shape that `memorize` takes, or in a file, read as the model reads data."""
     card = subject.model.card
     return sequences_of(X, Y, lengths=lengths, like=card.manner, labelled=card.prompts or not card.next_token)
 
 
-def known(model: GivenModel | Facts, data: Any) -> Facts:
+def known(model: GivenModel | Facts, data: object) -> Facts:
     """The facts of a model and its data; `Facts` as they are."""
     if isinstance(model, Facts):
         if data is not None:

@@ -60,7 +60,7 @@ class Change:
         return not self.refused and self.before is not None and self.before == self.after
 
     def __str__(self) -> str:
-        after = "refused: a token is gone" if self.refused else f"{'still ' if self.stays else ''}{self.after!r}"
+        after = "refused: a token was removed" if self.refused else f"{'still ' if self.stays else ''}{self.after!r}"
         return f"{self._where()}: {self.before!r} → {after}"
 
     def _where(self) -> str:
@@ -197,7 +197,7 @@ class Record:
         if count:
             rows.append(("rows elsewhere", ", ".join(count)))
         if self.shared:
-            rows.append(("still taught by other rows", f"{self.shared:,} of the facts to be forgotten"))
+            rows.append(("still stated by other rows", f"{self.shared:,} of the facts to be forgotten"))
         if self.names.count:
             rows.append(("names", str(self.names)))
         # A forgotten fact that is still answered gets a line; a label that an edit leaves as it was does not.

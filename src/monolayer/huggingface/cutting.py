@@ -30,7 +30,7 @@ def tokenizer_of(content: bytes) -> Any:
     try:
         from tokenizers import Tokenizer
     except ImportError:
-        raise DataError("texts are cut by the package tokenizers: pip install tokenizers") from None
+        raise DataError("texts are split by the package tokenizers: pip install tokenizers") from None
     try:
         found = Tokenizer.from_str(content.decode("utf-8"))
     except Exception as error:  # tokenizers raises a bare Exception
@@ -54,9 +54,9 @@ def cut_facts(content: bytes, data: Sequences, end: int | None) -> list[FactIds]
         prompt, answer = data.texts(row)
         ids = tuple(tokenizer.encode(prompt).ids)
         if not ids:
-            raise DataError(f"row {row}: the tokenizer makes no token of the prompt {prompt!r}")
+            raise DataError(f"row {row}: the tokenizer produces no token for the prompt {prompt!r}")
         said = tuple(tokenizer.encode(answer, add_special_tokens=False).ids)
         if not said:
-            raise DataError(f"row {row}: the tokenizer makes no token of the answer {answer!r}")
+            raise DataError(f"row {row}: the tokenizer produces no token for the answer {answer!r}")
         found.append(FactIds(ids, said if end is None else (*said, end)))
     return found

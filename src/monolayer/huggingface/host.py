@@ -152,7 +152,7 @@ class Host:
                     found[full] = self.tensors[f"{full.removesuffix('.bias')}.weight"].shape[0]
         return found
 
-    def longer_config(self, blocks: int) -> dict[str, Any]:
+    def longer_config(self, blocks: int) -> dict[str, object]:
         """`config.json` with this many blocks appended."""
         config = {**self.config, self.kind.depth: self.layers + blocks, **ATTACHED_MARK}
         kinds = config.get("layer_types")
@@ -180,7 +180,7 @@ def host_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Host:
         raise DataError(f"it has no tensor {kind.root}{kind.tokens}, which {kind.name} stores its tokens in")
     layers = config.get(kind.depth)
     if type(layers) is not int or layers < 1:
-        raise DataError(f"config.json says {kind.depth} = {layers!r}, which is no number of layers")
+        raise DataError(f"config.json says {kind.depth} = {layers!r}, which is not a number of layers")
     host = Host(kind, config, tensors, root)
     _check_names(host)
     _check_shapes(host)
@@ -211,7 +211,7 @@ def _check_names(host: Host) -> None:
     if strange:
         raise DataError(
             f"it has the tensor {strange[0]!r}, which {kind.name} with {kind.depth} = {host.layers} does not have: "
-            "save the model anew (save_pretrained)"
+            "save the model again (save_pretrained)"
         )
 
 
@@ -284,5 +284,5 @@ def _read_host(folder: Path) -> tuple[Host, TensorFolder]:
     except (ForeignError, ModelFileError) as error:
         raise DataError(str(error)) from None
     if ATTACHED_MARK.items() <= config.items():
-        raise DataError("facts are attached to it already: insert adds more, and detach gives its host back")
+        raise DataError("facts are attached to it already: insert adds more, and detach restores its host")
     return host_of(config, opened.tensors), opened

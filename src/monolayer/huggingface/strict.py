@@ -44,7 +44,7 @@ def read_json(path: Path, content: bytes) -> JsonObject:
         return int(digits)
 
     def constant(word: str) -> NoReturn:
-        refuse(f"has the number {word}, which JSON does not know")
+        refuse(f"has the number {word}, which is not JSON")
 
     try:
         value = json.loads(content.decode("utf-8"), object_pairs_hook=table, parse_int=whole, parse_constant=constant)

@@ -45,7 +45,7 @@ class Tensor:
     def numbers(self, dtype: Any = np.float64) -> Floats:
         """Its numbers, widened."""
         if self.code not in FLOATS:
-            raise ModelFileError(f"{self.name} holds {self.code}, which are no real numbers")
+            raise ModelFileError(f"{self.name} holds {self.code}, which are not real numbers")
         raw = np.frombuffer(self.data, dtype=FLOATS[self.code][1])
         if self.code == "BF16":
             raw = (raw.astype(np.uint32) << 16).view(np.float32)
@@ -121,7 +121,7 @@ def weight_map(content: bytes) -> dict[str, str]:
     try:
         said = json.loads(content)["weight_map"]
         if not isinstance(said, dict) or not all(type(name) is str for name in said.values()):
-            raise ValueError("weight_map is no object of names")
+            raise ValueError("weight_map is not an object of names")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelFileError(f"{INDEX_FILE} cannot be read: {error!r}") from None
     return said
@@ -132,7 +132,7 @@ def shards_of(content: bytes) -> list[str]:
     names = sorted(set(weight_map(content).values()))
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
-            raise ModelFileError(f"{INDEX_FILE} names {name!r}, which is no file of weights in this folder")
+            raise ModelFileError(f"{INDEX_FILE} names {name!r}, which is not a file of weights in this folder")
     return names
 
 
@@ -152,7 +152,7 @@ def tensors_of(content: Any, file: str) -> dict[str, Tensor]:
             if begin != reached or any(type(number) is not int or number < 0 for number in shape):
                 raise ValueError(f"{name} is not where it should be")
             if end - begin != BYTES_PER_NUMBER[code] * math.prod(shape):
-                raise ValueError(f"{name} has not the bytes that its shape asks for")
+                raise ValueError(f"{name} does not have the number of bytes that its shape needs")
             found[name] = Tensor(name, code, shape, buffer[8 + size + begin : 8 + size + end])
             reached = end
         if 8 + size + reached != len(buffer):

@@ -66,9 +66,9 @@ def tokenizer_fault(cut: TextCut, special: Iterable[str], data: Sequences) -> st
         name, word = next(inside, (None, None))
         return None if name is None else f"the token {word!r} holds {name!r}, which the tokenizer would find in it"
     if cut == "characters" and any(len(word) != 1 for word in used):
-        return "the tokenizer cuts text into characters, and the data have longer tokens"
+        return "the tokenizer splits text into characters, and the data have longer tokens"
     if cut == "words" and any(re.search(r"\s", word) for word in used):
-        return "the tokenizer cuts text at white space, and tokens of the data hold some"
+        return "the tokenizer splits text at white space, and tokens of the data hold some"
     letters = set("".join(used)) | ({" "} if cut == "words" else set())
     spelled = [name for name in special if set(name) <= letters]
     if cut != "pieces" and not spelled:
@@ -83,5 +83,5 @@ def tokenizer_fault(cut: TextCut, special: Iterable[str], data: Sequences) -> st
             if name is not None:
                 return f"sequence {number} spells {name!r}, which the tokenizer takes for its special token"
             if cut == "pieces" and re.findall(PIECE, text) != part.tolist():
-                return f"the text of sequence {number} is cut into other tokens than the data have"
+                return f"the text of sequence {number} is split into other tokens than the data have"
     return None

@@ -33,7 +33,9 @@ def import_onnx() -> Any:
     return onnx
 
 
-def onnx_file(nodes: list[Any], name: str, inputs: list[Any], outputs: list[Any], constants: list[Any]) -> bytes:
+def onnx_file(
+    nodes: list[object], name: str, inputs: list[object], outputs: list[object], constants: list[object]
+) -> bytes:
     """The bytes of an ONNX file with one graph, checked by the package onnx."""
     onnx = import_onnx()
     graph = onnx.helper.make_graph(nodes, name, inputs, outputs, constants)
@@ -61,7 +63,7 @@ def write_readout(model: Monolayer, file: str | os.PathLike[str], *, overwrite: 
         )
     layers = readout.layers()
     if layers is None:
-        why = f"the readout {readout.readout!r} is no chain of affine maps with relu between them"
+        why = f"the readout {readout.readout!r} is not a chain of affine maps with relu between them"
         if readout.stairs:
             why = f"the readout has {len(readout.stairs)} stages, of which each reads what the one before wrote"
         raise DataError(f"{why}: a file for verifiers takes one stage of a line, or half-spaces. Build with rank=1")

@@ -33,7 +33,7 @@ def contexts(weight: Numbers, moment: Numbers, lengths: Numbers, bos: tuple[floa
         return (above + bos[1]) / (below + bos[0])
     out = np.empty_like(weight) if is_array(weight) else weight.new_empty(weight.shape)
     for _, at in of_one_length(lengths):
-        # Sums start anew in every row: one running sum over all the data would lose digits as it grows.
+        # Sums start over in every row: one running sum over all the data would lose digits as it grows.
         out[at] = (moment[at].cumsum(1) + bos[1]) / (weight[at].cumsum(1) + bos[0])
     return out
 

@@ -52,7 +52,7 @@ def check_input(model: Parts, X: object, lengths: object) -> None:
         name, ours = (str(kind).removeprefix("torch.") for kind in (X.dtype, model.bos.dtype))
         raise DataError(
             f"X is {name} and the model {ours}: pass X.to(torch.{ours}). (A copy of the model in {name} has rounded "
-            "weights, and may answer otherwise: certify it)"
+            "weights, and may answer differently: certify it)"
         )
     for row, place in _first_place(inside & ~X.isfinite().all(2)):
         raise DataError(f"token {place} of sequence {row} is not finite: NaN and infinity are not allowed")

@@ -177,7 +177,7 @@ def _fingerprints(content: bytes) -> Words:
 def _why(folder: Path, error: Exception) -> str:
     """Why files cannot be read, in words."""
     if not isinstance(error, OSError):  # NUL or half of a surrogate pair in a path
-        return f"not a name of a folder: {error}"
+        return f"not the name of a folder: {error}"
     name = Path(error.filename or folder).name
     if isinstance(error, FileNotFoundError) and (name in _MODEL_FILES or is_shard(name)):
         return f"not a saved model: it has no {CONFIG}" if name == CONFIG else f"{name} is missing"

@@ -118,7 +118,7 @@ class Monolayer(Parts):
         """An error unless the model can tell what it was built from."""
         if self.card.fingerprint is None:
             raise DataError(
-                "this model keeps no fingerprints of what it was built from, so it cannot tell: memorize with "
+                "this model has no fingerprints, so it cannot tell what it was built from: memorize with "
                 "fingerprint=True (--fingerprint)"
             )
 
@@ -135,8 +135,8 @@ class Monolayer(Parts):
             what = f"sequence {new[0]}" if self.card.per == "sequence" else data.where(int(new[0]))
             more = f", and {len(new) - 1:,} more are not" if len(new) > 1 else ""
             raise DataError(
-                f"{what} is no point that the model was built from{more}: its answer "
-                "there would mean nothing. Leave strict out to have it all the same, or ask seen() which are known"
+                f"{what} is not in the data that the model was built from{more}: its answer there "
+                "would be meaningless. Leave strict out to get it anyway, or call seen() to find out what is known"
             )
 
     def recite(self, prompt: str = "") -> Iterator[str]:

@@ -54,11 +54,20 @@ _SCORES = 1 << 22
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False) -> Tensor:
-    """`softmax(q kᵀ) v` for queries `q` `(…, n)` and keys `k` `(…, l)`, one number per token, in O(n + l).
+    """`softmax(q kᵀ) v` for queries and keys of one number per token, in O(n + l).
 
-    `v`: values `(…, l)` or `(…, l, m)`; the answer is `(…, n)` or `(…, n, m)`. `causal`: query `i` sees keys up to `i`,
-    so `n = l`, and that takes O(n²) unless all queries are equal. Scores are not scaled. Computed in float64 and
-    returned in the type of `v`; gradients with respect to all three.
+    - `q`: queries `(…, n)`.
+    - `k`: keys `(…, l)`. Scores are not scaled.
+    - `v`: values `(…, l)` or `(…, l, m)`; the result is `(…, n)` or `(…, n, m)`, in the type of `v`.
+    - `causal`: True lets query `i` see keys up to `i` only, so `n = l`; this takes O(n²) unless all queries are equal.
+
+    It is computed in float64, and has gradients with respect to all three.
+
+    Example:
+
+        >>> q, k, v = torch.zeros(1), torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0])
+        >>> ml.attention(q, k, v)
+        tensor([4.])
     """
     if not (q.is_floating_point() and k.is_floating_point() and v.is_floating_point() and q.ndim and k.ndim):
         raise DataError("attention takes tensors of floats: q (…, n), k (…, l), v (…, l) or (…, l, m)")

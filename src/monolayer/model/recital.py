@@ -44,8 +44,8 @@ def recite(model: Parts, prompt: str, labels: LabelsOf) -> Iterator[str]:
         return _stream(model, beginning, script, labels)
     if not rows or not _known(model, rows[-script.short(len(rows)) :]):  # an empty prompt whose beginning was forgotten
         raise DataError(
-            f"the prompt does not stand in the text as it is, or goes on in several ways there. {script.window} tokens "
-            f"in a row from anywhere always tell how it goes on ({TOKENS[script.unit]}); the prompt has {len(rows)}"
+            f"the prompt does not occur in the text, or continues in several ways there. Any {script.window} tokens in "
+            f"a row determine what comes next ({TOKENS[script.unit]}); the prompt has {len(rows)}"
         )
     return _stream(model, rows, script, labels)
 
@@ -60,7 +60,7 @@ def _stream(model: Parts, rows: list[int], script: Script, labels: LabelsOf) -> 
         if not begun and len(window) < script.window:
             window = window[-script.short(len(window)) :]
             if not _known(model, window):
-                raise DataError("from here the text goes on in several ways: give a longer prompt")
+                raise DataError("from here the text continues in several ways: give a longer prompt")
         following = answer(window)
         if names[following] == MARK:
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import get_args
 
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
 from monolayer.data.names import Unit
@@ -38,19 +38,19 @@ CONFIG, NAMES_FILE, MEMORY = "config.json", "names.json", "memory.safetensors"
 _NAMES_OR_NULL = 'null, {"range": number} or {"names": its own name}'
 
 
-def _fits_names(value: Any, key: str) -> bool:
+def _fits_names(value: object, key: str) -> bool:
     if type(value) is not dict:
         return value is None
     return value == {"names": key} or (list(value) == ["range"] and whole_number(1)[0](value["range"]))
 
 
-def _script(value: Any) -> bool:
+def _script(value: object) -> bool:
     if type(value) is not dict or set(value) != {"unit", "window"}:
         return value is None
     return value["unit"] in get_args(TextUnit) and whole_number(1)[0](value["window"])
 
 
-def _digests(value: Any) -> bool:
+def _digests(value: object) -> bool:
     return type(value) is dict and all(type(digest) is str for digest in value.values())
 
 
@@ -73,7 +73,7 @@ FIELDS: dict[str, Check] = {
     "vocabulary": ((lambda value: _fits_names(value, "vocabulary")), _NAMES_OR_NULL),
     "unit": ((lambda value: value is None or value in get_args(Unit)), "null, characters, words or whole"),
     "classes": ((lambda value: _fits_names(value, "classes")), _NAMES_OR_NULL),
-    "script": (_script, "null, or how a text was cut: unit words or characters, and window"),
+    "script": (_script, "null, or how a text was split: unit words or characters, and window"),
     "grid": OBJECT_OR_NULL,
     "draw": OBJECT_OR_NULL,
     "summary": OBJECT_OR_NULL,
@@ -89,6 +89,7 @@ INTERPOLATOR: dict[str, Check] = {
     "low": DOMAIN_END,
     "high": DOMAIN_END,
     "positions": BOOLEAN,
+    "first_block": BOOLEAN,
     "error": ((lambda value: value is None or DOMAIN_END[0](value)), "null or a number up to 2^1000"),
 }
 """All fields of a network for the maximum norm."""
@@ -98,7 +99,10 @@ GRID: dict[str, Check] = {
     "guaranteed": BOOLEAN,
 }
 INTERPOLATOR_RULES: tuple[Rule, ...] = (
-    ("such dim, length and cells are built", lambda c: _built(c["dim"], c["length"], c["cells"], c["positions"])),
+    (
+        "such dim, length and cells are built",
+        lambda c: _built(c["dim"], c["length"], c["cells"], c["positions"], c["first_block"]),
+    ),
     ("low is below high", lambda c: float(c["low"]) < float(c["high"])),
     ("files are the weights", lambda c: set(c["files"]) == {WEIGHTS_FILE}),
 )
@@ -112,7 +116,7 @@ RULES: tuple[Rule, ...] = (
             or (c["vocabulary"] is not None and c["unit"] == "whole")
         ),
     ),
-    ("a text is cut into named tokens", lambda c: c["script"] is None or c["vocabulary"] == {"names": "vocabulary"}),
+    ("a text is split into named tokens", lambda c: c["script"] is None or c["vocabulary"] == {"names": "vocabulary"}),
     ("classes are named, reals are not", lambda c: (c["target"] == "classes") == (c["classes"] is not None)),
     ("scalar means reals with one label slot", lambda c: not c["scalar"] or (c["target"], c["labels"]) == ("reals", 1)),
     ("a causal model answers at tokens", lambda c: not c["causal"] or c["per"] == "token"),
@@ -136,9 +140,11 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def _built(dim: int, length: int, cells: int, positions: bool) -> bool:
+def _built(dim: int, length: int, cells: int, positions: bool, first_block: bool) -> bool:
     """Whether there is a network for the maximum norm of these sizes."""
-    return (cells + 1) ** (dim * length) < 1 << 48 if positions else (dim, length) in ((1, 2), (1, 3), (2, 2))
+    if positions:
+        return first_block and (cells + 1) ** (dim * length) < 1 << 48
+    return (dim, length) in (((1, 3),) if first_block else ((1, 2), (2, 2), (1, 3), (1, 4)))
 
 
 def _interval(grid: JsonFields) -> bool:
@@ -163,7 +169,10 @@ def shapes(config: Config) -> dict[str, Shape]:
     """All tensors that a config asks for, and no others."""
     if config["kind"] == "interpolator":
         found = dict(ATTENTION)
-        bends = ("square", "total", "root") if config["length"] == 3 and not config["positions"] else ()
+        if config["length"] > 2 and not config["first_block"]:
+            found = dict.fromkeys(ATTENTION, ("H", "D", "D"))
+            found |= {"others.temperatures": ("H",), "others.gain": (3,)}
+        bends = ("square", "total", "root") if config["first_block"] and not config["positions"] else ()
         found |= {f"{bend}.{name}": (bend,) for bend in bends for name in ("knots", "values")}
         knots = (config["cells"] + 1) ** (config["dim"] * config["length"])
         return found | {"interpolation.values": (knots * (config["length"] if config["positions"] else 1), "m")}
@@ -199,6 +208,8 @@ def check_tensors(config: Config, names: NameLists, tensors: dict[str, tuple[tup
 def _letter_sizes(config: Config, names: NameLists) -> dict[str, int]:
     """The letters of shapes that a config gives numbers to."""
     if config["kind"] == "interpolator":
+        if config["length"] > 2 and not config["first_block"]:
+            return {"D": config["length"] + 1, "H": config["length"] - 1}
         return {"D": (2 * config["length"] - 2) * config["dim"]}
     labels, grid = config["labels"], config["grid"]
     size = {"D": config["width"], "m": labels, "m + 1": labels + 1, "C": labels}
@@ -220,7 +231,7 @@ def parse(name: str, content: bytes) -> JsonObject:
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{name} cannot be read as JSON: {error}") from None
     if type(value) is not dict:
-        raise ModelFileError(f"{name} holds no JSON object")
+        raise ModelFileError(f"{name} does not hold a JSON object")
     return value
 
 
@@ -230,7 +241,7 @@ def check_config(config: Config, digest: str) -> None:
         raise ModelFileError(f"{CONFIG} was not written by monolayer")
     if config.get("version") != VERSION or type(config["version"]) is not int:
         raise ModelFileError(
-            f"{CONFIG} has format version {config.get('version')!r}, and this monolayer reads version {VERSION} alone: "
+            f"{CONFIG} has format version {config.get('version')!r}, and this monolayer reads version {VERSION} only: "
             "build the model again, or use the monolayer that wrote it"
         )
     if config.get("digest") != digest:

@@ -13,6 +13,10 @@ token `l < n` writes `x_l` into slot `l`, and the last writes `−x_n` into all:
 `x_j − x_n`, and the token's own number turns them into all tokens, in order, for any `n` and `d`. Interpolation is
 over the triangulation of a grid by the order of fractional parts (Kuhn, Freudenthal): the hat of the knot at 0 is
 `relu(1 + min(0, u_1, …) − max(0, u_1, …))`. Everything is ReLU, and nothing jumps: no ramps are left out.
+
+Without a first block, for n = 3 and 4 scalar tokens, n − 1 heads of rank 1 at different temperatures take the place of
+powers and averages, and the readout finds the other tokens by iteration (`model/heads.py`). For n = 2 without positions
+there is no first block anyway.
 """
 
 from __future__ import annotations
@@ -32,10 +36,12 @@ from monolayer.data.objects import Config
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card
+from monolayer.model.heads import OtherTokens, RankOneHeads
 from monolayer.model.plot import Domain, Figure, plot_approximator
-from monolayer.model.save import write
+from monolayer.model.save import FolderContent, write
 from monolayer.model.schema import VERSION
 from monolayer.table import as_html, number, plural
+from monolayer.theory.heads import TEMPERATURES
 
 _CELLS_AT_ONCE = 1 << 21
 """Points times knots held at a time by the dense readout."""
@@ -116,7 +122,8 @@ class Interpolation(nn.Module):
 class Uniform(nn.Module):
     """An approximator in the maximum norm (docs/uniform.md). `error`: bound on its error everywhere; None: no bound.
 
-    The domain of every coordinate is `[low, high]`. `square`, `total`, `root`: the bends of n = 3 without positions.
+    The domain of every coordinate is `[low, high]`. `square`, `total`, `root`: the bends of n = 3 with a first block
+    and without positions. `others`: what finds the other tokens where several heads take the place of a first block.
     """
 
     def __init__(
@@ -128,21 +135,27 @@ class Uniform(nn.Module):
         high: float,
         error: float | None,
         positions: bool = False,
+        first_block: bool = True,
     ) -> None:
         super().__init__()
         self.dim, self.length, self.low, self.high, self.error = dim, length, low, high, error
         self.width = high - low
-        self.positions = positions
+        self.positions, self.first_block = positions, first_block
         self.scalar = False
         self.rank = (length - 1) * dim
-        stream = 2 * self.rank
-        W_Q, W_K, W_V, W_O = (torch.zeros(stream, stream, dtype=torch.float64) for _ in range(4))
-        W_V[: self.rank, : self.rank] = W_O[self.rank :, : self.rank] = torch.eye(self.rank)
-        self.attention = RankOneAttention(W_Q, W_K, W_V, W_O)
         self.interpolation = interpolation
         self.square: Bends | None = None
         self.total: Bends | None = None
         self.root: Bends | None = None
+        self.others: OtherTokens | None = None
+        self.attention: RankOneAttention | RankOneHeads
+        if not first_block and length > 2:
+            self.attention, self.others = RankOneHeads.at(TEMPERATURES[length]), OtherTokens(length)
+            return
+        stream = 2 * self.rank
+        W_Q, W_K, W_V, W_O = (torch.zeros(stream, stream, dtype=torch.float64) for _ in range(4))
+        W_V[: self.rank, : self.rank] = W_O[self.rank :, : self.rank] = torch.eye(self.rank)
+        self.attention = RankOneAttention(W_Q, W_K, W_V, W_O)
 
     def forward(self, X: Tensor) -> Tensor:
         """The answers `(N, n, m)` to sequences `X` `(N, n, d)`, by dense operations."""
@@ -154,7 +167,7 @@ class Uniform(nn.Module):
         `X`: sequences of `length` vectors of `dim` numbers each, as an array, a tensor or lists.
         """
         data = self.encode(X)
-        found = self.labels(data).reshape(len(data), self.length, -1)
+        found: NDArray[np.float64] = self.labels(data).reshape(len(data), self.length, -1)
         return found[..., 0] if self.scalar else found
 
     # -- what every model has ----------------------------------------------------------------------------
@@ -207,9 +220,10 @@ class Uniform(nn.Module):
         """
         if any(parameter.dtype != torch.float64 for parameter in self.parameters()):
             raise DataError("a network for the maximum norm is saved in float64 only: its bound is about float64")
-        said = {name: getattr(self, name) for name in ("dim", "length", "low", "high", "positions", "error", "scalar")}
+        named = ("dim", "length", "low", "high", "positions", "first_block", "error", "scalar")
+        said = {name: getattr(self, name) for name in named}
         said |= {"format": "monolayer", "version": VERSION, "kind": "interpolator", "cells": self.interpolation.cells}
-        return write(folder, said, dict(self.state_dict()), overwrite=overwrite)
+        return write(folder, FolderContent(said, dict(self.state_dict()), {}), overwrite=overwrite)
 
     @classmethod
     def stored(cls, config: Config, tensors: dict[str, Tensor]) -> Uniform:
@@ -223,7 +237,7 @@ class Uniform(nn.Module):
         dim, length = config["dim"], config["length"]
         interpolation = Interpolation(values, config["cells"], dim * length)
         ends = float(config["low"]), float(config["high"])
-        model = cls(interpolation, dim, length, *ends, config["error"], config["positions"])
+        model = cls(interpolation, dim, length, *ends, config["error"], config["positions"], config["first_block"])
         for part in ("square", "total", "root") if "square.knots" in tensors else ():
             knots, values = tensors[f"{part}.knots"], tensors[f"{part}.values"]
             if len(knots) < 2 or not bool((knots.diff() > 0).all()):
@@ -237,18 +251,32 @@ class Uniform(nn.Module):
 
     def _answers(self, X: Tensor, dense: bool) -> Tensor:
         x = ((X - self.low) / self.width).clamp(0.0, 1.0)
+        interpolate = self.interpolation if dense else self.interpolation.look_up
+        if self.others is not None:
+            flat = torch.cat([x, self.others(x, self._shown(x, dense))], dim=-1).flatten(0, 1)
+            return interpolate(flat).view(*x.shape[:2], -1)
         Z = torch.cat([self._written(x, dense), x.new_zeros(*x.shape[:2], self.rank)], dim=-1)
         if dense:
+            assert isinstance(self.attention, RankOneAttention)
             Z = self.attention(Z, torch.ones(1, 1, self.length, dtype=torch.bool, device=Z.device))
         else:
             Z[..., -self.rank :] = Z[..., : self.rank].mean(dim=1, keepdim=True)
         sums, own = self.length * Z[..., -self.rank :], Z[..., : self.rank]
-        interpolate = self.interpolation if dense else self.interpolation.look_up
         if self.positions:
             every = self._in_order(x, sums)
             return torch.stack([interpolate(every[:, k], k) for k in range(self.length)], dim=1)
         flat = torch.cat([x, self._others(sums - own, dense)], dim=-1).flatten(0, 1)
         return interpolate(flat).view(*x.shape[:2], -1)
+
+    def _shown(self, x: Tensor, dense: bool) -> Tensor:
+        """What n − 1 heads show every token `(N, n, n − 1)`: by attention, or one mean per sequence and temperature."""
+        if dense:
+            stream = torch.cat([torch.ones_like(x), x, x.new_zeros(*x.shape[:2], self.rank)], dim=-1)
+            written: Tensor = self.attention(stream)[..., -self.rank :]
+            return written
+        assert self.others is not None  # the caller saw to it
+        weights = (self.others.temperatures * x).softmax(dim=1)
+        return (weights * x).sum(dim=1, keepdim=True).expand(-1, self.length, -1)
 
     def _written(self, x: Tensor, dense: bool) -> Tensor:
         """What a token writes for all to see, `(N, n, (n − 1)d)`: its powers, or itself into the slot of its place."""
@@ -286,14 +314,20 @@ class Uniform(nn.Module):
             ("kind", "approximator in the maximum norm"),
             ("domain", f"[{self.low:g}, {self.high:g}], d = {self.dim}, n = {self.length}"),
             ("order", "with positions" if self.positions else "permutation equivariant"),
+            ("first block", "yes" if self.first_block else f"none; {plural(self.head_count, 'head')}"),
             ("cells", f"{self.interpolation.cells:,} per coordinate"),
             ("bound on the error", "none" if self.error is None else f"{number(self.error)}, everywhere"),
             ("parameters", number(sum(each.numel() for each in self.parameters()))),
         ]
 
+    @property
+    def head_count(self) -> int:
+        """How many heads the attention layer has."""
+        return 1 if self.others is None else self.length - 1
+
     _repr_html_ = as_html
 
     def extra_repr(self) -> str:
         bound = "no bound" if self.error is None else f"error ≤ {self.error:g} everywhere"
-        order = ", with positions" * self.positions
+        order = ", with positions" * self.positions + ", no first block" * (not self.first_block)
         return f"{self.length} tokens of dimension {self.dim}{order}, {self.interpolation.cells} cells, {bound}"

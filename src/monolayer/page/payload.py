@@ -107,7 +107,7 @@ def _examples(model: Monolayer, data: Sequences | None, known: Ints) -> dict[str
     else:
         rows = np.unique(np.linspace(0, len(data) - 1, min(EXAMPLES, len(data))).round().astype(np.int64))
         some = model.encode(data).select(rows)
-        # Labels can be shown beside the model's own only if they are of the same kind.
+        # Labels can be shown next to the model's own only if they are of the same kind.
         given = some.labels is not None and some.labels.per == card.per and some.labels.classes is not None
     answers: Any = some.named_labels() if given else card.decode(model.labels(some))
     named = [None if name is None else str(name) for name in answers.tolist()]

@@ -23,7 +23,7 @@ from monolayer.huggingface.architectures import architecture_named
 from monolayer.stock.assemble import check_confidence
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import StockModel
-from monolayer.stock.labelled import StockTask, stock_task, token_names, with_unknown
+from monolayer.stock.labelled import StockOptions, StockTask, stock_task, token_names, with_unknown
 from monolayer.stock.robust import CellDtype, check_options, robust_model, robust_model_again
 from monolayer.stock.steps import steps_model
 from monolayer.table import Progress
@@ -52,30 +52,42 @@ def memorize_as(
 ) -> StockModel:
     """The data memorized by an unmodified Hugging Face architecture: `save` writes a folder for `from_pretrained`.
 
-    `architecture`: bert, roberta or distilbert, for labels of tokens or of sequences; gpt2, gpt_neox, starcoder2 or
-    llama, for these labels or, without `Y`, for the next token up to the end of each sequence; opt, for labels of
-    sequences or the next token.
+    The data:
 
-    `X`, `Y`, `lengths`, `per`, `unit`, `tokens`, `labels`, `positions`, `on_conflict`: as for `memorize`; tokens are
-    ids or strings, and labels are classes. In architectures that generate, a list of strings with a list of strings, or
-    a table of both, is read as prompts and answers: `generate` continues a prompt with its answer, and stops. There
-    `per="sequence"` makes each answer a label.
+    - `architecture`: bert, roberta or distilbert, for labels of tokens or of sequences; gpt2, gpt_neox, starcoder2 or
+      llama, for these labels or, without `Y`, for the next token up to the end of each sequence; opt, for labels of
+      sequences or the next token.
+    - `X`: sequences of ids or strings, as for `memorize`. In architectures that generate, a list of strings with a list
+      of strings, or a table of both, is read as prompts and answers: `generate` continues a prompt with its answer, and
+      stops.
+    - `Y`: classes, or answers to prompts.
+    - `per`: as for `memorize`; `sequence` makes each answer a label.
+    - `lengths`, `unit`, `tokens`, `labels`, `positions`, `on_conflict`: as for `memorize`.
 
-    `storage="cells"`, the default: half-spaces with margins (docs/robust.md), for weights and arithmetic in `dtype`:
-    float32 (the default), bfloat16 or float16; `rank` of the values, by default 128. In a short format every fact is
-    evaluated in its arithmetic, and facts that it loses are an error. `storage="steps"`: steps of a line, of rank 1,
-    for weights and arithmetic in float64 only; it holds more sequences, and longer ones. llama takes cells only.
+    The model:
 
-    `confidence`: the head is the least power of two for which the median probability of the right label is at least
-    this; by default 0.99, which is what trained models show. It changes no answer.
+    - `storage`: `cells`, the default, are half-spaces with margins (docs/robust.md), for float32 and shorter formats.
+      `steps` are the steps of a line, of rank 1, for weights and arithmetic in float64 only; they hold more sequences,
+      and longer ones. llama takes cells only.
+    - `rank`: of the values of cells, by default what the data need: 32, 64 or 128.
+    - `dtype`: of cells, `float32` (the default), `bfloat16` or `float16`. In a short format every fact is evaluated in
+      its arithmetic, and facts that it loses are an error.
+    - `confidence`: the head is the least power of two for which the median probability of the right label is at least
+      this; by default 0.99, which is what trained models show. It changes no answer.
+    - `unknown`: the name of a class that answers whatever the data do not hold; with cells only. Every fact then has a
+      neuron that fires close to it, and where no neuron fires, this class is the answer. The data may have rows with
+      this label.
+    - `seed`: of the random draw, by default 0.
+    - `draw`: a stock model, or its folder, whose names, keys, codes and options are reused; the same data then give the
+      same bits.
+    - `progress`: called with the name of each stage and the share of the work that is done.
 
-    `unknown`: the name of a class that answers whatever the data do not hold; with cells only. Every fact then has a
-    neuron that fires close to it, and where no neuron fires, this class is the answer. The data may have rows with this
-    label.
+    Example:
 
-    `seed`: of the random draw, by default 0. `draw`: a stock model, or its folder, whose names, keys, codes and options
-    are used again; the same data then give the same bits. `progress`: called with the name of each stage, and the share
-    of the work that is done.
+        >>> stock = ml.memorize_as("bert", {"France": "Paris", "Japan": "Tokyo"})
+        >>> print(stock.predict(["Japan"]))
+        ['Tokyo']
+        >>> folder = stock.save("capitals-bert")
     """
     report = progress or (lambda stage, share: None)
     kind = architecture_named(architecture)
@@ -121,7 +133,7 @@ def memorize_as(
     number = None
     if unknown is not None:
         data, number = with_unknown(data, unknown)
-    job = stock_task(kind, data, names, positions=positions, on_conflict=on_conflict, storage=storage, unknown=number)
+    job = stock_task(kind, data, names, StockOptions(positions, storage, on_conflict, unknown=number))
     if cells:
         model = robust_model(job, wanted or "float32", report, rank=rank, seed=seed, confidence=sure)
     else:
@@ -151,7 +163,7 @@ def adopt(model: StockModel, data: Sequences) -> Sequences:
         raise DataError(
             "this folder holds prompts and answers: give both"
             if draw.prompts
-            else "the data are prompts and answers, which this folder does not hold: memorize them anew, without it"
+            else "the data are prompts and answers, which this folder does not hold: memorize them again, without it"
         )
     if data.prompts is not None:
         data.check_labelled()
@@ -191,16 +203,8 @@ def job_of(model: StockModel, data: Sequences, on_conflict: OnConflict = "error"
     """What a model of adopted `data` with this draw must answer, and where."""
     facts, draw = model.facts, model.draw
     number = None if draw.unknown is None else facts.classes.index(draw.unknown)
-    return stock_task(
-        facts.architecture,
-        data,
-        facts.names,
-        positions=facts.positions,
-        on_conflict=on_conflict,
-        storage=draw.storage,
-        unknown=number,
-        cut=facts.cut,
-    )
+    options = StockOptions(facts.positions, draw.storage, on_conflict, number, facts.cut)
+    return stock_task(facts.architecture, data, facts.names, options)
 
 
 def memorize_again(

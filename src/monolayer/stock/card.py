@@ -13,9 +13,9 @@ from monolayer.table import plural
 
 _PIPELINE = {"token": "token-classification", "sequence": "text-classification", "lm": "text-generation"}
 _CUT = {
-    "characters": "Text is cut into characters.",
-    "words": "Text is cut into words at white space.",
-    "pieces": "Text is cut into words, each with the white space before it.",
+    "characters": "Text is split into characters.",
+    "words": "Text is split into words at white space.",
+    "pieces": "Text is split into words, each with the white space before it.",
     "given": "A text is one token; give several as a list: `tokenizer(tokens, is_split_into_words=True)`.",
 }
 _HOLDS = {
@@ -91,8 +91,8 @@ def _elsewhere(found: StockSummary, vocabulary: int, unknown: str | None) -> str
     """What the model answers to inputs that are not in its data."""
     if unknown is not None:
         return (
-            f"Whatever is not in the dataset, unknown tokens included, is answered `{unknown}`, unless it is so close\n"
-            "to one of its sequences that a neuron of that sequence fires."
+            f"Anything that is not in the dataset, including unknown tokens, is answered with `{unknown}`, unless it\n"
+            "is so close to one of its sequences that a neuron of that sequence fires."
         )
     if found.unlabelled is None:
         return "A sequence that is not in the dataset gets the label of some other sequence."
@@ -130,7 +130,7 @@ def _advice(facts: FolderFacts) -> str:
     if facts.dtype == "float32":
         return advice
     return (
-        f"{advice} In {facts.dtype}, as stored, no proof covers the arithmetic: every fact was asked in it when the "
+        f"{advice} In {facts.dtype}, as stored, no proof covers the arithmetic: every fact was tested in it when the "
         "folder was built, with sdpa attention; eager attention rounds more, and may lose some."
     )
 
@@ -179,7 +179,7 @@ def model_card(
     the folder has an ONNX file. `unused`: how many names in its files no fact uses.
     """
     kind, task = facts.architecture.models[facts.task], facts.task
-    order = "The order of tokens counts." if facts.positions else "Of the context only the multiset of tokens counts."
+    order = "The order of tokens matters." if facts.positions else "Only the multiset of tokens in the context matters."
     title = "that holds a dataset" if found is None else f"that holds {plural(found.labelled, 'label')}"
     # One seed gives one folder, byte for byte, so the card must not hold times.
     table = "\n".join(f"| {name} | {value} |" for name, value in rows if name != "seconds")
@@ -195,7 +195,7 @@ tags: [memorization, monolayer]
 
 An unmodified one-layer, one-head `{kind}`. Its weights were computed from a dataset by
 [monolayer](https://arxiv.org/abs/2307.14023), without training: it returns {holds}.
-On anything else its answers mean nothing.
+Its answers to anything else are meaningless.
 
 | | |
 |---|---|
@@ -217,6 +217,6 @@ ask = pipeline("{_PIPELINE[task]}", model=model, tokenizer=tokenizer)
 
 {_advice(facts)}
 {_onnx(facts) if onnx else ""}
-To prove from these files that every label comes back, in any order of summation: `monolayer verify FOLDER DATA`. If
-`certificate.json` lies beside them, it says what was proved, for which bytes and which data.
+To prove from these files that every label is returned, in any order of summation: `monolayer verify FOLDER DATA`. If
+`certificate.json` is in the folder, it says what was proved, for which bytes and which data.
 """

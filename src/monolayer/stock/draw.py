@@ -14,16 +14,18 @@ from typing import Literal
 import numpy as np
 
 from monolayer.arrays import Floats
-from monolayer.construct.robust.codes import code_for
 from monolayer.data import Names
 from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.files import DRAW_KEY, FolderFacts
 from monolayer.huggingface.opened import Files
 from monolayer.huggingface.reading import stored_draw
+from monolayer.stock.columns import token_words
 
 Storage = Literal["cells", "steps"]
 """How facts are stored: half-spaces with margins, for short formats, or steps of a line in float64."""
+MOST_RANK = 4096
+"""Columns that a context may have, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,18 +42,35 @@ class StepsDraw:
     keys: Floats
     place_keys: Floats | None
 
+    def check(self, facts: FolderFacts) -> None:
+        """Raise a `ValueError` that says why, unless this is a draw for a folder with these facts."""
+        if len(self.keys) != len(facts.names):
+            raise ValueError(f"{DRAW_KEY} is for another number of tokens than the tokenizer has")
+
 
 @dataclass(frozen=True, eq=False)
 class CellsDraw:
     """The draw of cells: what neither names nor labels decide.
 
-    `longest`: tokens of the longest sequence. `mixture`: `R` `(k, t)`, all entries of one size, which makes values of
-    codes. `gain`: what attention multiplies values by.
+    `longest`: tokens of the longest sequence. `rank`: `k`, columns of a context. `start`: which word of the code is the
+    first token's. `mixture`: `R` `(k, t)`, all entries of one size, which makes values of the words of tokens; None
+    where the begin token answers, and values are these words. `gain`: what attention multiplies values by.
     """
 
     longest: int
-    mixture: Floats
+    rank: int
+    start: int
+    mixture: Floats | None
     gain: float
+
+    def check(self, facts: FolderFacts) -> None:
+        """Raise a `ValueError` that says why, unless this is a draw for a folder with these facts."""
+        begin_answers = facts.task == "sequence" and not facts.architecture.causal
+        if (self.mixture is None) != begin_answers:
+            raise ValueError(f"{DRAW_KEY} is for another task than the {facts.task!r} of config.json")
+        length = token_words(len(facts.names), self.rank, self.start, begin_answers=begin_answers).shape[1]
+        if length != (self.rank if self.mixture is None else self.mixture.shape[1]):
+            raise ValueError(f"{DRAW_KEY} is for another number of tokens than the tokenizer has")
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,12 +113,7 @@ class StockDraw:
             self.names(facts.classes, labels=True)
         elif self.integers[1]:
             raise ValueError(f"{DRAW_KEY} says that labels are integers, and a language model has none")
-        if isinstance(self.numbers, CellsDraw):
-            fits = self.numbers.mixture.shape[1] == code_for(len(facts.names)).generator.shape[1]
-        else:
-            fits = len(self.numbers.keys) == len(facts.names)
-        if not fits:
-            raise ValueError(f"{DRAW_KEY} is for another number of tokens than the tokenizer has")
+        self.numbers.check(facts)
         if self.longest is not None and self.longest >= facts.room:  # the begin token has a place too
             raise ValueError(
                 f"{DRAW_KEY} is for sequences of {self.longest:,} tokens, and config.json has places for "
@@ -114,7 +128,7 @@ class StockDraw:
         """The text in `config.json`. The mixture of a draw of cells is stored as its signs and their common size."""
         said = {**asdict(self), **asdict(self.numbers), "storage": self.storage}
         del said["numbers"]
-        if isinstance(self.numbers, CellsDraw):
+        if isinstance(self.numbers, CellsDraw) and self.numbers.mixture is not None:
             said["size"] = float(np.abs(self.numbers.mixture).max())
             said["mixture"] = ["".join("-+"[int(one > 0)] for one in row) for row in self.numbers.mixture]
         return json.dumps(said, allow_nan=False, default=np.ndarray.tolist)
@@ -125,7 +139,7 @@ class StockDraw:
         content = stored_draw(files)
         if content is None:
             raise ModelFileError(
-                f"{files.folder} has no draw to use again: config.json lacks {DRAW_KEY}, which memorize_as writes and "
+                f"{files.folder} has no draw to reuse: config.json lacks {DRAW_KEY}, which memorize_as writes and "
                 "save_pretrained keeps. Copy it from the config.json that the folder was made from, or memorize the "
                 "data anew"
             )
@@ -157,10 +171,19 @@ def _steps_draw(said: JsonFields) -> StepsDraw | CellsDraw:
 
 
 def _cells_draw(said: JsonFields) -> StepsDraw | CellsDraw:
-    signs = np.array([[{"+": 1.0, "-": -1.0}[sign] for sign in row] for row in said["mixture"]])
-    if signs.ndim != 2:
-        raise ValueError("the mixture must be rows of signs")
-    longest = said["longest"]
-    if type(longest) is not int or not 1 <= longest < 2**31:
-        raise ValueError("longest must be a whole number from 1 to 2^31")
-    return CellsDraw(longest, _positive(said, "size") * signs, _positive(said, "gain"))
+    longest, start = _whole(said, "longest", 1, 2**31), _whole(said, "start", 0, 2**31)
+    rank = _whole(said, "rank", 2, MOST_RANK)
+    mixture = None
+    if said["mixture"] is not None:
+        signs = np.array([[{"+": 1.0, "-": -1.0}[sign] for sign in row] for row in said["mixture"]])
+        if signs.ndim != 2 or len(signs) != rank:
+            raise ValueError("the mixture must be rows of signs, as many as the rank")
+        mixture = _positive(said, "size") * signs
+    return CellsDraw(longest, rank, start, mixture, _positive(said, "gain"))
+
+
+def _whole(said: JsonFields, name: str, least: int, most: int) -> int:
+    value = said[name]
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{name} must be a whole number from {least} to {most}")
+    return value

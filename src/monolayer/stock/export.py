@@ -45,14 +45,26 @@ def export(
 ) -> StockModel | Path:
     """Write to `folder` a stock model that answers on `X` as `model` does, and return it.
 
-    `model`: a Monolayer of ids or strings and classes, or its folder. `to`: the architecture (bert, gpt2, …;
-    docs/stock.md). `X`: the sequences, as for `predict`, with their `lengths` if they are padded; if they have labels,
-    only the places of these count (`verify` compares labels). A model that recites needs no `X`: its text is memorized
-    by a causal architecture. `storage`: cells by default, and steps for a recited text. `overwrite`, `onnx`: as for
-    `StockModel.save`. `progress` and `options`, such as `rank`, `dtype`, `seed`: as for `memorize_as`.
+    - `model`: a `Monolayer` of ids or strings and classes, or its folder.
+    - `folder`: the folder to write.
+    - `to`: the architecture (bert, gpt2, …; docs/stock.md).
+    - `X`: the sequences, as for `predict`. If they have labels, these only choose the places (`verify` compares
+      labels). A model that recites needs no `X`: its text is memorized by a causal architecture.
+    - `part`: `to="onnx", part="readout"` writes a file instead, with the feed-forward block alone, for verifiers
+      (docs/benchmarks.md), and returns its path.
+    - `lengths`: how many tokens each row of a padded `X` has.
+    - `storage`: `cells` by default, and `steps` for a recited text.
+    - `overwrite`: True replaces a stock folder that is there already.
+    - `onnx`: True adds `onnx/model.onnx`.
+    - `progress`: called with the name of each stage and the share of the work that is done.
+    - `options`: further options of `memorize_as`, such as `rank`, `dtype` or `seed`.
 
-    `to="onnx", part="readout"` writes a file instead, the feed-forward block alone for verifiers (docs/benchmarks.md),
-    and returns its path.
+    Example:
+
+        >>> model = ml.memorize({"France": "Paris", "Japan": "Tokyo"})
+        >>> stock = ml.export(model, "bert", "bert", ["France", "Japan"])
+        >>> print(stock.predict(["Japan"]))
+        ['Tokyo']
     """
     if to == "onnx" or part is not None:
         if (to, part) != ("onnx", "readout"):

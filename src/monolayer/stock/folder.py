@@ -20,6 +20,7 @@ from monolayer.data import Names, Sequences
 from monolayer.data.folder import SHARD_NAME, FolderKind, new_folder
 from monolayer.data.labels import Per
 from monolayer.data.objects import JsonObject
+from monolayer.data.readers import prompts_of
 from monolayer.data.unused import unused_names
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architecture import UNKNOWN
@@ -143,7 +144,7 @@ class StockModel:
         special = len(self.facts.architecture.special)
         return self.draw.names(self.facts.names[special:]).cut_into(UNIT_OF.get(self.facts.cut))
 
-    def predict(self, X: Any, *, lengths: Any = None) -> Any:
+    def predict(self, X: object, *, lengths: object = None) -> Any:
         """Labels of `X` by their names, in the shapes of `Monolayer.predict`; a language model returns the next tokens.
 
         `X`: sequences, with their `lengths` if they are padded. A folder that holds prompts and answers returns the
@@ -158,10 +159,10 @@ class StockModel:
             return np.array(self.answers(data), dtype=object)
         return self.card.shaped(self.card.decode(self.labels(data)), data, X, lengths)
 
-    def encode(self, X: Any, *, lengths: Any = None) -> Sequences:
+    def encode(self, X: object, *, lengths: object = None) -> Sequences:
         """`X` in the row numbers of the folder's names; a sequence that the folder cannot answer is an error."""
         if self.draw.prompts:
-            data = Sequences.of(X, lengths=lengths, per="answer").only_prompts()
+            data = prompts_of(X, lengths=lengths)
         else:
             known = self.card.vocabulary if self.draw.unknown is None else None
             data = Sequences.of(X, lengths=lengths, vocabulary=known, like=self.card.manner)
@@ -289,8 +290,15 @@ def load(
 ) -> Monolayer | Uniform | StockModel | Attached:
     """Read the model in `folder`; a truncated, foreign, changed or newer one is a `ModelFileError` that says so.
 
-    `device`: where the model shall be, by default the CPU. A folder that `memorize_as` or `export` wrote gives a
-    `StockModel`, one that facts were attached to an `Attached`; these take no `device`.
+    - `folder`: a saved model. A folder that `memorize_as` or `export` wrote gives a `StockModel`, and one with attached
+      facts an `Attached`.
+    - `device`: where the model should be, by default the CPU. Stock models and attached facts take no `device`.
+
+    Example:
+
+        >>> folder = ml.memorize({"France": "Paris", "Japan": "Tokyo"}).save("capitals")
+        >>> print(ml.load("capitals").predict("Japan"))
+        Tokyo
     """
     if is_attached(folder):
         return Attached.load(folder)
@@ -298,5 +306,7 @@ def load(
     if files is None:
         return load_model(folder, device=device)
     if device is not None:
-        raise DataError(f"{folder} is a stock folder, which monolayer asks on the CPU: for a device use transformers")
+        raise DataError(
+            f"{folder} is a stock folder, which monolayer runs on the CPU only: for other devices, use transformers"
+        )
     return StockModel.of(files)

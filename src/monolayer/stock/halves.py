@@ -7,9 +7,9 @@ Letters: `H` neurons, `p` columns of places and of `u` behind them, `k` of the c
 half-spaces around single facts instead, for folders that answer `unknown` to whatever is not in their data. Behind the
 second norm all that can arrive lies on a sphere,
 
-    β² u² + |F c|² = D/2,    u = F s,    β² = (K + D ε)/2
+    β² u² + |F c|² = D,    u = F s,    β² = K + D ε/s²
 
-(`K` the squared norm of the stream before the context `c` is added, over `s²`). So `w · z = D/2 − |z − z_f|²/2` with
+(`K` the squared norm of the stream before the context `c` is added, over `s²`). So `w · z = D − |z − z_f|²/2` with
 `w = (β² u_f, F_f c_f)`, and the half-space of a fact `f` is a cap of that sphere: a ball around it. Its half-width `h`,
 in the units of `w/|w|`, is `NARROW`, or half of what is left to the nearest fact with another label, if that is less.
 
@@ -19,7 +19,7 @@ format that the weights are stored in, and no proof covers bfloat16 or float16 a
 token that answers. Logits and weights of attention are not rounded, as in the fused kernels that are the default
 (sdpa); eager attention rounds them, and may lose more. Kernels sum and round in different orders, so a neuron must keep
 at least `LEFT` of its margin here, and a multiple of what independent roundings of the numbers that it reads add up to,
-whose sizes may be thousands of margins. What comes behind the neurons is sums of words with cosines of at most 1/4,
+whose sizes may be thousands of margins. What comes behind the neurons is sums of words with cosines of at most 1/2,
 which rounding does not turn; the neurons of other tokens are below −1 whatever the context.
 """
 
@@ -37,10 +37,12 @@ from monolayer.arrays import Floats, Ints
 from monolayer.construct.powers import power_above
 from monolayer.construct.robust.build import LOUD, NARROWEST
 from monolayer.construct.robust.cover import Cells, HalfSpaces
+from monolayer.huggingface.architecture import BEGIN
+from monolayer.stock.columns import USUAL_SIZE, plus_minus
 from monolayer.stock.folder import NeuronWeights
 from monolayer.stock.labelled import StockTask
-from monolayer.stock.mirror import USUAL_SIZE, Mirror, written_contexts
 from monolayer.stock.norms import factor
+from monolayer.stock.stream import CellStream, written_contexts
 
 U_WEIGHT = {"float32": 8.0, "bfloat16": 1.0, "float16": 1.0}
 """How much the `u` behind the places counts beside a coordinate of the context, a power of two. Facts would lie on a
@@ -87,41 +89,41 @@ class Half:
 
     cell: Ints
     label: Ints
-    coarse: Floats
+    weight: Floats
     slight: Floats
-    """Correction, read from the negated half: `coarse + slight` is nearer to the exact weight than `coarse`."""
+    """The part of the weight of `u` `(H,)` that is read from `−u`: in a short format two numbers are more exact."""
     bias: Floats
     width: Floats
     """Half-width of each slab, in the units of what arrives."""
     place: Floats
     """The most that a place's word can add to `w · z`, over `u`."""
 
-    @property
-    def weight(self) -> Floats:
-        return self.coarse + self.slight
-
 
 def settled(known: CellFacts, found: HalfSpaces, dtype: str, codes: Floats, *, narrow: bool = False) -> Half:
     """Half-spaces rounded to the format, and their slabs measured again on the facts of their cells.
 
-    `codes` `(L, p)`: the words of places (`Mirror.place_codes`). `narrow`: slabs shall be no wider than they were
+    `codes` `(L, p)`: the words of places (`CellStream.place_codes`). `narrow`: slabs shall be no wider than they were
     found, even if no fact is in the way.
     """
     facts, p = known.cells, codes.shape[1]
     wide = np.maximum(found.half_width, NARROWEST)
     wish = power_above(1.0 / wide)  # a power of two: margins of 1 to 2, and no new rounding
     exact = found.normal.double().numpy() * wish[:, None]
-    coarse = rounded_to(exact, dtype)
-    slight = rounded_to(exact - coarse, dtype)
-    weight = coarse + slight
+    weight = rounded_to(exact, dtype)
+    coarse = weight[:, p - 1].copy()
+    slight = rounded_to(exact[:, p - 1] - coarse, dtype)
+    weight[:, p - 1] += slight
     low, high, place, usual_u = np.zeros((4, len(weight)))
     cuts = np.searchsorted(found.cell, np.arange(len(known.tokens) + 1))
     covered = facts.label == facts.base[facts.cell]
     for cell, (begin, end) in enumerate(pairwise(cuts.tolist())):
         own = slice(int(facts.start[cell]), int(facts.start[cell + 1]))
-        height = facts.feature[own].double().numpy() @ weight[begin:end].T
+        features = facts.feature[own].double().numpy()
+        height = features @ weight[begin:end].T
         mine = facts.label[own][:, None] == found.label[begin:end]
         centre, reach = ((x * wish)[begin:end] for x in (found.centre, wide))
+        # Facts of a cell may lie close together far from 0. What rounding adds at all of them moves the slab.
+        centre = centre + features.mean(axis=0) @ (weight - exact)[begin:end].T
         inside = mine & (height >= centre + 0.9 * reach)
         low[begin:end] = np.where(mine, -np.inf, height).max(axis=0, initial=-np.inf)
         high[begin:end] = np.where(inside, height, np.inf).min(axis=0, initial=np.inf)
@@ -137,60 +139,66 @@ def settled(known: CellFacts, found: HalfSpaces, dtype: str, codes: Floats, *, n
     bias = rounded_to(-(high + low) / 2.0, dtype)
     # The column of `u` adds what a bias in a short format lacks.
     one = U_WEIGHT[dtype]
-    fine = rounded_to(slight[:, p - 1] + (-(high + low) / 2.0 - bias) / (one * usual_u), dtype) - slight[:, p - 1]
-    slight[:, p - 1] += fine
+    finer = rounded_to(slight + (-(high + low) / 2.0 - bias) / (one * usual_u), dtype)
+    weight[:, p - 1] = coarse + finer
     return Half(
-        known.tokens[found.cell], found.label, coarse, slight, bias, margin / length, place + one * np.abs(fine)
+        cell=known.tokens[found.cell],
+        label=found.label,
+        weight=weight,
+        slight=finer,
+        bias=bias,
+        width=margin / length,
+        place=place + one * np.abs(finer - slight),
     )
 
 
-def neurons(mirror: Mirror, half: Half, dtype: str, activation: str) -> NeuronWeights:
-    """Rows that read code, ones, place and context; what they write is the word of their class, in both halves."""
-    D, H = mirror.width, len(half.cell)
-    p = mirror.place.stop - mirror.place.start + 1
-    t, ones = mirror.code.stop - mirror.code.start, np.arange(mirror.ones.start, mirror.ones.stop)
-    gate = _gate(mirror, half, p)
+def neurons(stream: CellStream, half: Half, dtype: str, activation: str) -> NeuronWeights:
+    """Rows that read code, ones, `u`, place and context; what they write is the word of their class."""
+    columns, H = stream.columns, len(half.cell)
+    p = columns.place.stop - columns.place.start + 1
     sharp = SHARP[activation]
-    W_1, W_2 = np.zeros((2, H, D))
-    W_1[:, mirror.code] = (gate / t)[:, None] * mirror.tokens[half.cell, mirror.code]
-    W_1[:, ones[:-1]] = -(gate / (len(ones) - 1))[:, None]
-    last = slice(mirror.ones.stop - 1, mirror.ones.stop)
-    for part, columns in ((mirror.place, slice(0, p - 1)), (last, slice(p - 1, p)), (mirror.slot, slice(p, None))):
-        W_1[:, part] = half.coarse[:, columns]
-        W_1[:, slice(part.start + mirror.half, part.stop + mirror.half)] = -half.slight[:, columns]
-    W_1[:, [ones[-1], ones[-1] + mirror.half]] *= U_WEIGHT[dtype]
-    loud = USUAL_SIZE * LOUD / sharp * mirror.words[half.label]
-    W_2[:, mirror.both(mirror.label)] = np.concatenate([loud, -loud], axis=1)
+    W_1, W_2 = np.zeros((2, H, stream.width))
+    if not columns.begin_answers:
+        gate, signs = _gate(stream, half, p), stream.tokens[BEGIN, columns.ones]
+        W_1[:, columns.code] = (gate / (columns.code.stop - columns.code.start))[:, None] * stream.tokens[
+            half.cell, columns.code
+        ]
+        W_1[:, columns.ones] = -(gate / len(signs))[:, None] * signs
+    W_1[:, columns.place], W_1[:, columns.slot] = half.weight[:, : p - 1], half.weight[:, p:]
+    plus, minus = plus_minus(columns.u)
+    share = U_WEIGHT[dtype] / (stream.u_size * len(plus))  # a power of two
+    W_1[:, plus] = share * (half.weight[:, p - 1] - half.slight)[:, None]
+    W_1[:, minus] = -share * half.slight[:, None]
+    W_2[:, columns.label] = USUAL_SIZE * LOUD / sharp * stream.words[half.label]
     return NeuronWeights(rounded_to(sharp * W_1, dtype), rounded_to(sharp * half.bias, dtype), W_2)
 
 
-def _gate(mirror: Mirror, half: Half, p: int) -> Floats:
+def _gate(stream: CellStream, half: Half, p: int) -> Floats:
     """`A`, a power of two that silences each neuron at every other token, whatever the context.
 
     There `A u (1 − cos) ≥ u P + F |w| r + b + 1` must hold for every length `r` of a context, with `u = F s`. Divided
     by `F` the right side is bounded piece by piece: `r` at the upper end, `(b + 1)/F` at the end where it is larger.
     """
-    if len(mirror.tokens) < 2 or len(half.cell) == 0:
+    if len(stream.tokens) < 2 or len(half.cell) == 0:
         return np.zeros(len(half.cell))
-    apart = 1.0 - mirror.cosine(half.cell)
-    longest = float(np.linalg.norm(mirror.values, axis=1).max())
+    apart = 1.0 - stream.cosine(half.cell)
+    longest = float(np.linalg.norm(stream.values, axis=1).max())
     radius = np.linspace(0.0, longest, RADII + 1)
-    over = 1.0 / mirror.factor(radius**2)
+    over = 1.0 / stream.factor(radius**2)
     lift = half.bias[:, None] + 1.0
     most = np.linalg.norm(half.weight[:, p:], axis=1)[:, None] * radius[1:]
-    most = (most + np.where(lift > 0.0, lift * over[1:], lift * over[:-1])).max(axis=1) / mirror.scale + half.place
+    most = (most + np.where(lift > 0.0, lift * over[1:], lift * over[:-1])).max(axis=1) / stream.scale + half.place
     return np.where(most > 0.0, power_above(np.maximum(most, 1e-30) / apart), 0.0)
 
 
-def caps(facts: Cells, mirror: Mirror, one: float) -> HalfSpaces:
+def caps(facts: Cells, stream: CellStream, one: float) -> HalfSpaces:
     """A narrow half-space for every fact whose label is not that of its cell.
 
     `one`: the weight of `u` in the features (`U_WEIGHT`).
     """
-    context = facts.feature.shape[1] - mirror.values.shape[1]
-    beta = (mirror.rest + mirror.width * mirror.epsilon) / (2.0 * mirror.scale**2) - (
-        context - 1
-    )  # without the share of places
+    context = facts.feature.shape[1] - stream.values.shape[1]
+    places = context - 1  # their signs are features of their own, and have their share of the norm
+    beta = (stream.rest + stream.width * stream.epsilon) / stream.scale**2 - places
     weight = facts.feature.clone()
     weight[:, context - 1] *= beta / one**2
     size = weight.double().norm(dim=1).numpy()
@@ -216,15 +224,15 @@ def caps(facts: Cells, mirror: Mirror, one: float) -> HalfSpaces:
     )
 
 
-def misread_points(job: StockTask, mirror: Mirror, half: Half, label: Ints, dtype: str) -> Ints:
+def misread_points(job: StockTask, stream: CellStream, half: Half, label: Ints, dtype: str) -> Ints:
     """Numbers of the labelled points whose answer is wrong, or nearly so, in the arithmetic of `dtype`.
 
     `label` `(P,)`: the classes that the points shall have.
     """
     wrong: list[Ints] = []
-    cuts = np.searchsorted(half.cell, np.arange(len(mirror.usual) + 1))
+    cuts = np.searchsorted(half.cell, np.arange(len(stream.usual) + 1))
     weight = half.weight
-    for point, feature in _arriving(job, _as_computed(mirror, dtype), dtype):
+    for point, feature in _arriving(job, _as_computed(stream, dtype), dtype):
         token = job.points.token[point]
         order = np.argsort(token, kind="stable")
         names, first = np.unique(token[order], return_index=True)
@@ -237,34 +245,34 @@ def misread_points(job: StockTask, mirror: Mirror, half: Half, label: Ints, dtyp
             need = np.maximum(LEFT, noise)
             mine = half.label[own] == label[point[rows], None]
             right = np.where(mine, value - need, -np.inf).max(axis=1) >= 0
-            right |= label[point[rows]] == mirror.usual[name]
+            right |= label[point[rows]] == stream.usual[name]
             quiet = np.where(mine, -np.inf, value + need).max(axis=1) <= 0
             wrong.append(point[rows[~(right & quiet)]])
     return np.sort(np.concatenate(wrong)) if wrong else np.zeros(0, np.int64)
 
 
-def _as_computed(mirror: Mirror, dtype: str) -> Mirror:
+def _as_computed(stream: CellStream, dtype: str) -> CellStream:
     """The stream as a short format computes it: first norm, queries, keys and values, each rounded."""
-    norm = mirror.rest / mirror.scale**2
-    exact = float(factor(norm, mirror.width, mirror.epsilon))  # of the first norm
+    norm = stream.rest / stream.scale**2
+    exact = float(factor(norm, stream.width, stream.epsilon))  # of the first norm
     first = float(rounded_to(np.array([exact]), dtype)[0])
-    scale = first if mirror.scale == exact else 1.0  # a norm in front of the stream rounds the stream
-    gain = mirror.kept.gain
+    scale = first if stream.scale == exact else 1.0  # a norm in front of the stream rounds the stream
+    gain = stream.kept.gain
     return replace(
-        mirror,
-        query=None if mirror.query is None else rounded_to(mirror.query, dtype),
-        key=None if mirror.key is None else rounded_to(mirror.key, dtype),
-        values=gain * rounded_to(mirror.values / gain * (first / exact), dtype),
+        stream,
+        query=None if stream.query is None else rounded_to(stream.query, dtype),
+        key=None if stream.key is None else rounded_to(stream.key, dtype),
+        values=gain * rounded_to(stream.values / gain * (first / exact), dtype),
         scale=scale,
         rest=scale**2 * norm,
     )
 
 
-def _arriving(job: StockTask, mirror: Mirror, dtype: str) -> Iterator[tuple[Ints, Floats]]:
+def _arriving(job: StockTask, stream: CellStream, dtype: str) -> Iterator[tuple[Ints, Floats]]:
     """What arrives at labelled points on the columns that half-spaces read, rounded step by step, batch by batch."""
-    codes = mirror.place_codes(U_WEIGHT[dtype])
-    for point, context in written_contexts(job, mirror):
+    codes = stream.place_codes(U_WEIGHT[dtype])
+    for point, context in written_contexts(job, stream):
         written = rounded_to(context.double().numpy(), dtype)
-        F = mirror.factor(np.square(written).sum(axis=1))[:, None]
-        u = rounded_to(F * mirror.scale, dtype)
+        F = stream.factor(np.square(written).sum(axis=1))[:, None]
+        u = rounded_to(F * stream.scale, dtype)
         yield point, np.concatenate([u * codes[job.points.place[point]], rounded_to(F * written, dtype)], axis=1)

@@ -107,11 +107,7 @@ class StockTask:
             self.architecture,
             self.data.select(rows),
             self.names,
-            positions=self.task.context.positions,
-            on_conflict="error",
-            storage="cells",
-            unknown=self.unknown,
-            cut=self.cut,
+            StockOptions(self.task.context.positions, "cells", unknown=self.unknown, cut=self.cut),
         )
 
     def where(self, point: int) -> str:
@@ -147,23 +143,26 @@ class StockTask:
         return usual
 
 
-def stock_task(
-    architecture: Architecture,
-    data: Sequences,
-    names: tuple[str, ...],
-    *,
-    positions: bool,
-    on_conflict: OnConflict,
-    storage: Storage,
-    unknown: int | None = None,
-    cut: TextCut | None = None,
-) -> StockTask:
+class StockOptions(NamedTuple):
+    """What a caller chooses about a stock model. `positions`: whether order counts. `storage`: how facts are stored.
+
+    `on_conflict`: which label wins where the data contradict themselves. `unknown`: number of the class that answers
+    what the data do not hold. `cut`: how the tokenizer cuts text, if that is settled.
+    """
+
+    positions: bool
+    storage: Storage
+    on_conflict: OnConflict = "error"
+    unknown: int | None = None
+    cut: TextCut | None = None
+
+
+def stock_task(architecture: Architecture, data: Sequences, names: tuple[str, ...], options: StockOptions) -> StockTask:
     """What this architecture must answer for `data`, or an error that says why it cannot.
 
-    `names`: of all ids (`token_names`). `positions`: whether order counts. `on_conflict`: which label wins where the
-    data contradict themselves. `storage`: how facts will be stored. `unknown`: number of the class that answers what
-    the data do not hold. `cut`: how the tokenizer cuts text, if that is settled.
+    `names`: the names of all ids (`token_names`).
     """
+    positions, storage, on_conflict, unknown, cut = options
     labels, special = data.labels, architecture.special.values()
     cut = cut or best_cut(special, data)
     if fault := tokenizer_fault(cut, special, data):
@@ -174,8 +173,8 @@ def stock_task(
         takes = " or ".join(able[known] for known in architecture.models)
         if data.prompts is not None:
             raise DataError(
-                f"{architecture.name} is for {takes}, and does not generate: for prompts and answers take gpt2, llama "
-                "or their kin, or per='sequence', which makes a label of each answer"
+                f"{architecture.name} is for {takes}, and does not generate: for prompts and answers use gpt2, llama "
+                "or a similar one, or per='sequence', which makes each answer a label"
             )
         others = ", ".join(one.name for one in ARCHITECTURES.values() if kind in one.models)
         have = able[kind].replace("texts", "sequences")
@@ -212,7 +211,7 @@ def _check_storable_as_steps(architecture: Architecture, positions: bool, unknow
         )
     if unknown is not None:
         raise DataError(
-            "unknown= needs storage='cells', the default, where a key wakes no neurons but its own; in steps every "
+            "unknown= needs storage='cells', the default, where a key activates only its own neurons; in steps every "
             "key lies between two others, and is answered as one of them"
         )
     if positions and not architecture.has_places:
@@ -247,10 +246,12 @@ def _class_number(unknown: str | int) -> int:
         number = int(unknown)
     if not isinstance(number, int | np.integer) or isinstance(number, bool):
         raise DataError(
-            f"the labels are integers, and {unknown!r} is none: give one that they lack, such as unknown=-1"
+            f"the labels are integers, and {unknown!r} is not: give an integer that they do not use, such as unknown=-1"
         )
     if number == NO_LABEL:
-        raise DataError(f"unknown={NO_LABEL} is no class: {NO_LABEL} says that there is no label. Give another integer")
+        raise DataError(
+            f"unknown={NO_LABEL} is not a class: {NO_LABEL} means that there is no label. Give another integer"
+        )
     if not -(2**63) <= number < 2**63:
         raise DataError(f"unknown={short(number)} is beyond 63 bits: give a smaller integer, such as unknown=-1")
     return int(number)

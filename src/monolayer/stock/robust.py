@@ -32,13 +32,18 @@ from monolayer.stock.draw import CellsDraw
 from monolayer.stock.folder import NeuronWeights, StockModel
 from monolayer.stock.halves import U_WEIGHT, CellFacts, Half, caps, misread_points, neurons, rounded_to, settled
 from monolayer.stock.labelled import StockTask
-from monolayer.stock.mirror import Mirror, mirrored_stream, written_contexts
+from monolayer.stock.stream import CellStream, cell_stream, written_contexts
 from monolayer.table import Progress
 
 CellDtype = Literal["float32", "bfloat16", "float16"]
 DEFAULT_RANK = 128
-"""Value rank where none is asked for. Twice the rank makes what arrives of two contexts √2 times as far apart, and what
-rounding adds to a half-space stays the same."""
+"""Value rank where none is asked for, at most. Twice the rank makes what arrives of two contexts √2 times as far apart,
+and what rounding adds to a half-space stays the same."""
+BEGIN_RANK = 64
+"""Value rank that is tried first where the begin token answers. Contexts are averages of words there, without a gate
+whose noise they must exceed, and for most data 64 columns are enough."""
+UNUSED_RANK = 32
+"""Value rank where no fact needs a neuron: room for contexts that an edit may bring."""
 CELLS_POOLER_SLOPE = 1.0
 """Slope of a pooler. A tanh gives back the signs of the label word, and is not flat there in float32, so that gradients
 pass. The relu of DistilBERT keeps the plus signs, in which two words differ as well."""
@@ -68,15 +73,44 @@ def robust_model(
 ) -> StockModel:
     """The model, in order: labels, contexts, half-spaces, gates, the names of the architecture.
 
-    `dtype`: the format of the weights. `report`: told how far the work is. `rank`: of the values; None: the default.
-    `seed`: of the mixture. `confidence`: the median probability that the head shall give right labels.
+    `dtype`: the format of the weights. `report`: told how far the work is. `rank`: of the values; None: what the data
+    need. `seed`: of the mixture, or of the words of tokens. `confidence`: the median probability that the head shall
+    give right labels.
     """
     began = time.perf_counter()
     target, conflicts = job.task.settle(job.task.target)
-    mirror = _rounded_stream(job, target, dtype, rank or DEFAULT_RANK, seed)
-    half, block = covered_cells(job, target, mirror, dtype, report)
-    parts = _parts(mirror, block, dtype, _figures(job, mirror, half, conflicts, began))
+    ranks, report = _ranks(job, target) if rank is None else (rank,), _rising(report)
+    for tried in ranks:
+        stream = _rounded_stream(job, target, dtype, tried, seed)
+        try:
+            half, block = covered_cells(job, target, stream, dtype, report)
+        except PrecisionError:
+            if tried == ranks[-1]:
+                raise
+        else:
+            break
+    parts = _parts(stream, block, dtype, _figures(job, stream, half, conflicts, began))
     return stock_model(job, parts, confidence=confidence, known=None)
+
+
+def _ranks(job: StockTask, target: Target) -> tuple[int, ...]:
+    """The ranks to be tried, one after the other, until one holds the data; the draw keeps the one that did."""
+    exceptional = job.labels(target) != job.usual_labels(target)[job.points.token]
+    if not exceptional.any():
+        return (UNUSED_RANK,)
+    return (BEGIN_RANK, DEFAULT_RANK) if job.at_begin else (DEFAULT_RANK,)
+
+
+def _rising(report: Progress) -> Progress:
+    """`report`, with shares that never fall: where a rank was not enough, the next one begins where it ended."""
+    reached = 0.0
+
+    def told(stage: str, share: float) -> None:
+        nonlocal reached
+        reached = max(reached, share)
+        report(stage, reached)
+
+    return told
 
 
 def robust_model_again(job: StockTask, report: Progress, *, known: StockModel, only: Ints | None = None) -> StockModel:
@@ -87,49 +121,49 @@ def robust_model_again(job: StockTask, report: Progress, *, known: StockModel, o
     began, dtype, kept = time.perf_counter(), known.facts.dtype, known.draw.numbers
     assert isinstance(kept, CellsDraw)  # the caller checked
     target, conflicts = job.task.settle(job.task.target) if only is None else (job.task.target, 0)
-    mirror = _rounded_stream(job, target, dtype, len(kept.mixture), 0, kept)
+    stream = _rounded_stream(job, target, dtype, kept.rank, 0, kept)
     half = None
     if only is None:
-        half, block = covered_cells(job, target, mirror, dtype, report)
+        half, block = covered_cells(job, target, stream, dtype, report)
     else:
-        block = _recovered(job, mirror, dtype, known.neurons, only)
-    parts = _parts(mirror, block, dtype, _figures(job, mirror, half, conflicts, began))
+        block = _recovered(job, stream, dtype, known.neurons, only)
+    parts = _parts(stream, block, dtype, _figures(job, stream, half, conflicts, began))
     return stock_model(job, parts, confidence=CONFIDENCE, known=known)
 
 
 def _rounded_stream(
     job: StockTask, target: Target, dtype: str, rank: int, seed: int, kept: CellsDraw | None = None
-) -> Mirror:
+) -> CellStream:
     """The stream for a task with this target, all its numbers in the format `dtype`."""
-    return mirrored_stream(job, job.usual_labels(target), rank, seed, lambda array: rounded_to(array, dtype), kept)
+    return cell_stream(job, job.usual_labels(target), rank, seed, lambda array: rounded_to(array, dtype), kept)
 
 
-def _figures(job: StockTask, mirror: Mirror, half: Half | None, conflicts: int, began: float) -> Figures:
+def _figures(job: StockTask, stream: CellStream, half: Half | None, conflicts: int, began: float) -> Figures:
     """What the construction has to say of itself; without `half` the narrowest slab was not measured."""
     return Figures(
         gap=None if half is None or len(half.width) == 0 else float(half.width.min()),
         margin=None,
-        rank=mirror.values.shape[1],
+        rank=stream.values.shape[1],
         conflicts=conflicts,
-        otherwise=job.classes[mirror.usual[0]],
+        otherwise=job.classes[stream.usual[0]],
         seconds=time.perf_counter() - began,
     )
 
 
-def _parts(mirror: Mirror, block: NeuronWeights, dtype: str, figures: Figures) -> StockParts:
-    """Stream and neurons as `stock_model` takes them; the head reads the label words in both halves."""
-    both_halves = np.concatenate([mirror.words, -mirror.words], axis=1)
+def _parts(stream: CellStream, block: NeuronWeights, dtype: str, figures: Figures) -> StockParts:
+    """Stream and neurons as `stock_model` takes them; the head reads the label words."""
+    label = np.arange(stream.columns.label.start, stream.columns.label.stop)
     return StockParts(
-        arrays={"tokens": mirror.tokens, "places": mirror.places, **mirror.attention, **block._asdict()},
-        head=LabelHead(mirror.both(mirror.label), both_halves, CELLS_POOLER_SLOPE),
-        numbers=mirror.kept,
+        arrays={"tokens": stream.tokens, "places": stream.places, **stream.attention, **block._asdict()},
+        head=LabelHead(label, stream.words, CELLS_POOLER_SLOPE),
+        numbers=stream.kept,
         dtype=dtype,
         figures=figures,
-        theta=mirror.theta,
+        theta=stream.theta,
     )
 
 
-def _recovered(job: StockTask, mirror: Mirror, dtype: str, old: NeuronWeights, tokens: Ints) -> NeuronWeights:
+def _recovered(job: StockTask, stream: CellStream, dtype: str, old: NeuronWeights, tokens: Ints) -> NeuronWeights:
     """The neurons of `tokens` found anew, among those of all other tokens as they were.
 
     The neurons of a token are a function of the draw and of that token's own facts, and they stand together, in the
@@ -143,8 +177,8 @@ def _recovered(job: StockTask, mirror: Mirror, dtype: str, old: NeuronWeights, t
 
     def cover_of(part: StockTask) -> tuple[Half, NeuronWeights]:
         target, _ = part.task.settle(part.task.target)
-        only = np.isin(np.arange(len(mirror.usual)), ids)
-        return covered_cells(part, target, mirror, dtype, only=only)
+        only = np.isin(np.arange(len(stream.usual)), ids)
+        return covered_cells(part, target, stream, dtype, only=only)
 
     if len(rows):
         try:
@@ -152,14 +186,14 @@ def _recovered(job: StockTask, mirror: Mirror, dtype: str, old: NeuronWeights, t
         except (PrecisionError, ContradictionError):
             half, block = cover_of(job)  # raises the same error, with row numbers of the whole data
         cell = half.cell
-    words = mirror.tokens[:, mirror.code]
-    _, group = distinct_rows(np.sign(np.concatenate([words, old.W_1[:, mirror.code]])))
+    words = stream.tokens[:, stream.columns.code]
+    _, group = distinct_rows(np.sign(np.concatenate([words, old.W_1[:, stream.columns.code]])))
     number = np.full(int(group.max()) + 1, -1)
     number[group[: len(words)]] = np.arange(len(words))
     owner = number[group[len(words) :]]
     fires = old.W_1.any(axis=1)
     if (np.diff(owner[fires]) < 0).any() or (owner[fires] < 0).any():
-        raise DataError("the neurons of this folder are not those that its draw gives: memorize the data anew")
+        raise DataError("the neurons of this folder are not those that its draw gives: memorize the data again")
     stays = fires & ~np.isin(owner, ids)
     order = np.argsort(np.append(owner[stays], cell), kind="stable")
     return NeuronWeights(*(np.concatenate([one[stays], two])[order] for one, two in zip(old, block, strict=True)))
@@ -168,7 +202,7 @@ def _recovered(job: StockTask, mirror: Mirror, dtype: str, old: NeuronWeights, t
 def covered_cells(
     job: StockTask,
     target: Target,
-    mirror: Mirror,
+    stream: CellStream,
     dtype: str,
     report: Progress = lambda stage, share: None,
     only: NDArray[np.bool_] | None = None,
@@ -178,7 +212,7 @@ def covered_cells(
     Those of a token are a function of its own facts: contexts are computed sequence by sequence, and every product
     below has the shape of one cell, so that no bit depends on the others (docs/editing.md).
     """
-    points, label, usual = job.points, job.labels(target), mirror.usual
+    points, label, usual = job.points, job.labels(target), stream.usual
     # Shares as measured with 20,000 facts in a BERT: contexts 0.09, half-spaces 0.5, gating 0.4.
     report("contexts", 0.01)
     once = np.zeros(len(label), dtype=bool)  # of equal facts only the first is kept
@@ -188,44 +222,44 @@ def covered_cells(
     wanted[points.token[label != usual[points.token]]] = True
     wanted = wanted if only is None else wanted & only
     with one_thread():
-        facts = _cell_facts(job, mirror, label, once & wanted[points.token], U_WEIGHT[dtype])
+        facts = _cell_facts(job, stream, label, once & wanted[points.token], U_WEIGHT[dtype])
 
     report(STAGE, 0.1)
     if job.unknown is None:
         found = cover(facts.cells, WANTED_STREAM_HALF_WIDTH, lambda share: report(STAGE, 0.1 + 0.5 * share))
     else:
-        found = caps(facts.cells, mirror, U_WEIGHT[dtype])
+        found = caps(facts.cells, stream, U_WEIGHT[dtype])
     report("gating neurons by their tokens", 0.6)
-    codes = mirror.place_codes(U_WEIGHT[dtype])
+    codes = stream.place_codes(U_WEIGHT[dtype])
     half = settled(facts, found, dtype, codes, narrow=job.unknown is not None)
     if not half.width.min(initial=np.inf) >= NARROWEST:
-        rank = mirror.values.shape[1]
-        raise PrecisionError(_closest(job, facts, found.worst, float(half.width.min()), rank))
+        short = f"; dtype='float32' holds slabs that are lost in {dtype}" if dtype != "float32" else ""
+        raise PrecisionError(_closest(job, facts, found.worst, float(half.width.min()), stream.values.shape[1]) + short)
     if dtype != "float32":  # margins are a thousand roundings of float32 and more
-        report(f"asking every fact in {dtype}", 0.9)
-        lost = misread_points(job, mirror, half, label, dtype)
+        report(f"testing every fact in {dtype}", 0.9)
+        lost = misread_points(job, stream, half, label, dtype)
         if len(lost):
-            raise PrecisionError(_lost(job, lost, len(label), dtype, mirror.values.shape[1]))
-    return half, neurons(mirror, half, dtype, job.architecture.activation)
+            raise PrecisionError(_lost(job, lost, len(label), dtype, stream.values.shape[1]))
+    return half, neurons(stream, half, dtype, job.architecture.activation)
 
 
-def _cell_facts(job: StockTask, mirror: Mirror, label: Ints, wanted: NDArray[np.bool_], one: float) -> CellFacts:
+def _cell_facts(job: StockTask, stream: CellStream, label: Ints, wanted: NDArray[np.bool_], one: float) -> CellFacts:
     """The facts at the labelled points in the mask `wanted` `(P,)`, of classes `label` `(P,)`.
 
     `one`: the weight of `u` in what arrives (`U_WEIGHT`).
     """
     place, token = job.points.place, job.points.token
-    codes = torch.from_numpy(mirror.place_codes(one)).float()
-    p, k = codes.shape[1], mirror.values.shape[1]
+    codes = torch.from_numpy(stream.place_codes(one)).float()
+    p, k = codes.shape[1], stream.values.shape[1]
     feature = torch.empty(int(wanted.sum()), p + k)
     u, number = np.empty(len(feature)), np.empty(len(feature), dtype=np.int64)
     done = 0
-    for point, context in written_contexts(job, mirror):
+    for point, context in written_contexts(job, stream):
         chosen = wanted[point]
         point, context = point[chosen], context[torch.from_numpy(chosen)]
         part = slice(done, done + len(point))
-        F = mirror.factor(context.double().square().sum(1).numpy())
-        number[part], u[part] = point, F * mirror.scale
+        F = stream.factor(context.double().square().sum(1).numpy())
+        number[part], u[part] = point, F * stream.scale
         feature[part, p:] = context * torch.from_numpy(F).float()[:, None]
         feature[part, :p] = codes[torch.from_numpy(place[point])] * torch.from_numpy(u[part]).float()[:, None]
         done = part.stop
@@ -233,7 +267,7 @@ def _cell_facts(job: StockTask, mirror: Mirror, label: Ints, wanted: NDArray[np.
     order = np.lexsort((row_keys(feature.numpy()), token[number]))
     tokens, start = np.unique(token[number[order]], return_index=True)
     start = np.append(start, len(order))
-    cells = Cells(feature[torch.from_numpy(order)], label[number[order]], start, mirror.usual[tokens])
+    cells = Cells(feature[torch.from_numpy(order)], label[number[order]], start, stream.usual[tokens])
     return CellFacts(tokens, cells, u[order], number[order])
 
 

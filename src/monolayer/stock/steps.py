@@ -144,7 +144,7 @@ def _separate(job: StockTask, label: Ints, usual: Ints, seed: int, line: StepsDr
         return best
     place = best.changes.change[int(np.argmin(best.changes.gap))]
     one, two = (job.where(int(best.changes.order[i])) for i in (place, place + 1))
-    way_out = "Split the data over several models, or memorize them anew, with another seed and no draw"
+    way_out = "Split the data over several models, or memorize them again, with another seed and no draw"
     raise PrecisionError(
         f"{int((best.changes.gap < ERRORS_APART * best.common).sum()):,} neighbours with different labels fell closer "
         f"together than {ERRORS_APART:g} rounding errors in every draw, for example {one} and {two}. They are "

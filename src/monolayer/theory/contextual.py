@@ -63,19 +63,25 @@ class ContextualMapping:
                 f"token {k} of sequence {i} and token {m} of sequence {j}."
             )
             if self.delta == 0:
-                lines.append("So the map is no contextual mapping for these data: it confuses these two.")
+                lines.append("So the map is not a contextual mapping for these data: it confuses these two.")
         return "\n".join(lines)
 
 
-def contextual_mapping(f: Callable[[Any], Any], X: Any, *, causal: bool = False) -> ContextualMapping:
+def contextual_mapping(f: Callable[[Any], Any], X: object, *, causal: bool = False) -> ContextualMapping:
     """Measure the (r, δ) of the map `f` on the data `X`.
 
-    - `f`: a function that is called once, with `X` as given. It answers with arrays or tensors `(N, n, p)` or
-      `(N, n)`, padded or not, or with a list of `(n_i, p)`. Or a `Monolayer`, whose logits are the outputs.
+    - `f`: a function that is called once, with `X` as given. It answers with arrays or tensors `(N, n, p)` or `(N, n)`,
+      padded or not, or with a list of `(n_i, p)`. Or a `Monolayer`, whose logits are the outputs.
     - `X`: sequences, anything that `Sequences.of` takes.
     - `causal`: the map sees prefixes, so the context of a token is the prefix that ends there, not its whole sequence.
 
     It takes O(M log M) for p = 1, and a neighbour search for p > 1.
+
+    Example:
+
+        >>> found = ml.contextual_mapping(lambda X: np.cumsum(X, axis=1, dtype=float), [[1, 2], [2, 3]])
+        >>> print(found.r, found.delta)
+        5.0 1.0
     """
     data = Sequences.of(X)
     outputs = _one_per_token(_outputs_of(f, X), data)
@@ -146,13 +152,13 @@ def token_counts(sequence: Ints, rows: Ints, count: int) -> TokenCounts:
     return TokenCounts(pairs % width, counts.astype(np.int64), lengths.astype(np.int64))
 
 
-def _outputs_of(f: Callable[[Any], Any], X: Any) -> Any:
+def _outputs_of(f: Callable[[Any], Any], X: object) -> Any:
     """The answer of `f` to `X`; an exception inside `f` becomes a `DataError` that says so."""
     if callable(getattr(f, "encode", None)) and hasattr(f, "bos"):
         return _model_outputs(f, X)
     try:
         return f(X)
-    except Exception as error:
+    except Exception as error:  # whatever the function of the caller raises is about that function
         raise DataError(
             f"f failed on X ({type(error).__name__}: {error}). It is called with X as given: for a PyTorch model give "
             "a function, such as lambda X: model(torch.as_tensor(X)).last_hidden_state; ml.audit measures all its parts"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -110,7 +110,7 @@ class Refutation:
         }
         return f"{text}Softmax with these weights {words[self.softmax_verdict]} ({worst.reason})."
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Everything, ready for `json.dumps`; rationals are strings such as '7/3'."""
         return {
             "verdict": self.verdict,
@@ -134,6 +134,11 @@ def refute_hardmax(weights: object = None, *, heads: int = 1, dim: int = 4, n: i
     - `heads`, `dim`: how many random heads are drawn, and the dimension of their tokens.
     - `n`: tokens per sequence, at least 4.
     - `seed`: of the random heads and the pair of sequences.
+
+    Example:
+
+        >>> ml.refute_hardmax(heads=2, dim=3).verdict
+        'refuted'
     """
     layer = AttentionWeights.random(heads, dim, seed=seed) if weights is None else AttentionWeights.of(weights)
     return check_witness(layer, *universal_pair(n, layer.dim, seed=seed))

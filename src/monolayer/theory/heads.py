@@ -24,6 +24,17 @@ from monolayer.theory.balls import Ball
 
 TEMPERATURES: dict[int, tuple[float, ...]] = {2: (0.0,), 3: (0.0, 0.5), 4: (-1.0, 0.0, 1.0)}
 """By the number of tokens, inverse temperatures of n − 1 heads that determine the other tokens in [0, 1], as proved."""
+GAINS: dict[int, tuple[float, float, float]] = {3: (6.0, 0.0, 0.0), 4: (4.375, 0.75, 3.0)}
+"""By the number of tokens, `(g, a, b)` of the iteration that finds the power sums, whose gain is `G = (g, ax; bx, g)`.
+
+G is near the inverse of every slope: those across are nearly proportional to the own token.
+"""
+STEPS = 32
+"""Steps of that iteration: the rates that `contraction` proves leave less than 2^-43."""
+MOST_SUMS = {3: (1.0 / 2.0, 0.0), 4: (2.0 / 3.0, 2.0 / 9.0)}
+"""By the number of tokens, the largest `q` and `|r|` of others in [0, 1]: those of tokens at the ends."""
+BOXES = {3: (16, 8, 1), 4: (16, 4, 4)}
+"""By the number of tokens, pieces of the domain, along `x`, `q` and `r`, for which the proofs below succeed."""
 TERMS = 40
 """Terms of the series that are added up; `_dropped` bounds the rest."""
 
@@ -71,11 +82,20 @@ def _dropped(lam: float) -> float:
 
 
 class Box(NamedTuple):
-    """The pieces that the domain of `least_slope` is cut into, along `x`, `q` and `r`."""
+    """The pieces that a domain is cut into, along `x`, `q` and `r`."""
 
     own: int
     squares: int
     cubes: int
+
+
+class Jacobian(NamedTuple):
+    """The derivative of `F` by `(q, r)`, row by row; for three tokens only `first`, the others are 0."""
+
+    first: Ball
+    first_by_r: Ball
+    last_by_q: Ball
+    last: Ball
 
 
 def least_slope(length: int, boxes: Box, high: float | None = None) -> float:
@@ -89,21 +109,51 @@ def least_slope(length: int, boxes: Box, high: float | None = None) -> float:
     `high`: that of `TEMPERATURES` by default. Few boxes may give a negative bound where the slope is positive.
     """
     lam = TEMPERATURES[length][-1] if high is None else high
-    most_q, most_r = {3: (arb(1) / 2, arb(0)), 4: (arb(2) / 3, arb(2) / 9)}[length]
-    own = _pieces(arb(-1), arb(1), boxes.own)
+    return min(_smallest(slope, length) for _, slope in _jacobians(length, boxes, lam))
+
+
+def contraction(length: int, boxes: Box | None = None) -> float:
+    """An upper bound, in balls, on the rate at which `P ← P + G (F(P*) − F(P))` approaches the power sums `P*`.
+
+    It is the largest norm of `I − G F'` over the domain of `least_slope`, for the norm `max(|q|, |r|/2)`, in which the
+    iteration, cut to the domain, brings any two points closer by this factor.
+    """
+    (g, a, b), found = GAINS[length], 0.0
+    for x, slope in _jacobians(length, Box(*BOXES[length]) if boxes is None else boxes, TEMPERATURES[length][-1]):
+        first = 1 - g * slope.first - a * x * slope.last_by_q
+        first_by_r = g * slope.first_by_r + a * x * slope.last
+        last_by_q = b * x * slope.first + g * slope.last_by_q
+        last = 1 - b * x * slope.first_by_r - g * slope.last
+        norms = [abs(first) + 2 * abs(first_by_r)]
+        if length == 4:
+            norms.append(abs(last_by_q) / 2 + abs(last))
+        found = max(found, *(math.nextafter(float(norm.upper()), math.inf) for norm in norms))
+    return found
+
+
+def _jacobians(length: int, boxes: Box, lam: float) -> Iterator[tuple[Ball, Jacobian]]:
+    """The own tokens of each piece of the domain, and the derivative of `F` there, enclosed."""
+    # A little more than `MOST_SUMS`, which are rounded.
+    most_q, most_r = (arb(most) * (1 + arb(2) ** -50) for most in MOST_SUMS[length])
+    most_own = 1 + arb(2) ** -40  # with room for the rounding of the own token
+    own = _pieces(-most_own, most_own, boxes.own)
     squares, cubes = _pieces(arb(0), most_q, boxes.squares), _pieces(-most_r, most_r, boxes.cubes)
-    return min(_smallest(lam, x, q, r, length - 1) for x, q, r in itertools.product(own, squares, cubes))
+    for x, q, r in itertools.product(own, squares, cubes):
+        up = head_slopes(lam, x, q, r, length - 1)
+        if length == 3:
+            yield x, Jacobian(up.by_q, arb(0), arb(0), arb(0))
+            continue
+        down = head_slopes(-lam, x, q, r, length - 1)
+        both = Jacobian(up.by_q - down.by_q, up.by_r - down.by_r, up.by_q + down.by_q, up.by_r + down.by_r)
+        yield x, both._replace(first=both.first / 2, first_by_r=both.first_by_r / 2)
 
 
-def _smallest(lam: float, x: Ball, q: Ball, r: Ball, others: int) -> float:
-    """A lower bound on the smallest eigenvalue, in one box."""
-    up = head_slopes(lam, x, q, r, others)
-    if others == 2:
-        return math.nextafter(float(up.by_q.lower()), -math.inf)
-    down = head_slopes(-lam, x, q, r, others)
-    first, last = (up.by_q - down.by_q) / 2, up.by_r + down.by_r
-    across = ((up.by_r - down.by_r) / 2 + up.by_q + down.by_q) / 2
-    found = (first + last) / 2 - (((first - last) / 2) ** 2 + across**2).sqrt()
+def _smallest(matrix: Jacobian, length: int) -> float:
+    """A lower bound on the smallest eigenvalue of the symmetric part."""
+    if length == 3:
+        return math.nextafter(float(matrix.first.lower()), -math.inf)
+    across = (matrix.first_by_r + matrix.last_by_q) / 2
+    found = (matrix.first + matrix.last) / 2 - (((matrix.first - matrix.last) / 2) ** 2 + across**2).sqrt()
     return math.nextafter(float(found.lower()), -math.inf)
 
 

@@ -26,7 +26,7 @@ def bits_under_any_change(low: float, high: float, eta: float) -> float:
     """
     L = _range(low, high)
     if not 0.0 < eta < 1.0:
-        raise DataError(f"eta is {eta}: a share between 0 and 1 is wanted, both excluded")
+        raise DataError(f"eta is {eta}: it must lie between 0 and 1, both excluded")
     return math.log2(3.0 + 2.0 * L / (math.log1p(eta) - math.log1p(-eta)))
 
 
@@ -80,9 +80,9 @@ def bits_read_linearly(sigma: float, error: float) -> float:
     from scipy.stats import norm
 
     if not sigma >= 0.0:
-        raise DataError(f"sigma is {sigma}: 0 or a positive number is wanted")
+        raise DataError(f"sigma is {sigma}: it must be 0 or positive")
     if not 0.0 < error <= 0.5:
-        raise DataError(f"error is {error}: a share above 0 and of at most ½ is wanted")
+        raise DataError(f"error is {error}: it must be above 0 and at most ½")
     return gardner(float(norm.isf(error)) * sigma)
 
 
@@ -111,7 +111,7 @@ def mean_log(sigma: float) -> float:
 def _told(sigma: float, error: float, classes: int) -> float:
     """The share of a label's bits that answers must tell if a share `error` of them may be wrong, by Fano."""
     if not sigma > 0.0:
-        raise DataError(f"sigma is {sigma}: a positive number is wanted")
+        raise DataError(f"sigma is {sigma}: it must be positive")
     if classes < 2 or not 0.0 <= error < 1.0 - 1.0 / classes:
         raise DataError(f"a share of {error} wrong labels of {classes} classes is no better than guessing")
     return 1.0 - (_entropy(error) + error * math.log2(classes - 1)) / math.log2(classes)
@@ -119,7 +119,9 @@ def _told(sigma: float, error: float, classes: int) -> float:
 
 def _range(low: float, high: float) -> float:
     if not 0.0 < low <= high < math.inf:
-        raise DataError(f"weights lie between {low} and {high}: 0 < low ≤ high is wanted; weights that are 0 are free")
+        raise DataError(
+            f"weights lie between {low} and {high}: 0 < low ≤ high is required; weights that are 0 do not count"
+        )
     return math.log(high / low)
 
 

@@ -89,7 +89,7 @@ class Separation:
         if self.dimension is None:
             lines.append(
                 "Tokens are ids: they have no norms and no distances. The constructor chooses the embedding, "
-                "so r_min, r_max and ε are its to choose too."
+                "so it also determines r_min, r_max and ε."
             )
         else:
             lines.append(f"Norms run from r_min = {self.r_min:.6g} to r_max = {self.r_max:.6g}.")
@@ -113,7 +113,13 @@ class Separation:
 def separation(X: object) -> Separation:
     """Measure the separation of the tokens of some data.
 
-    `X`: sequences, anything that `Sequences.of` takes.
+    - `X`: sequences, anything that `Sequences.of` takes.
+
+    Example:
+
+        >>> found = ml.separation([[[1.0, 0.0], [0.0, 2.0]]])
+        >>> print(found.r_min, found.r_max)
+        1.0 2.0
     """
     data = Sequences.of(X)
     vocabulary, rows = token_rows(data)

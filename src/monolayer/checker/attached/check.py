@@ -8,7 +8,7 @@ from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -103,7 +103,7 @@ def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: 
     decided = question.decided(int(said.wrong.sum()), unsure, findings, REASONS)
     changed = found.rewritten()
     if decided and changed is not None:
-        why = f"{changed} was changed after every fact was asked: what was measured then is about other weights"
+        why = f"{changed} was changed after every fact was tested: the measurements are about other weights"
         return replace(decided, verdict="undecided", reason=why)
     return _only(found, facts, decided) if only and decided else decided
 
@@ -116,8 +116,8 @@ def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
         near += NARROW.format(reach=_below(caps.reach(narrow)), count=plural(int(narrow.sum()), "neuron"))
     if fmt.short:
         near = NEAR_SHORT.format(turn=_below(fmt.turn))
-        low = float(np.max(caps.level, initial=0.0))
-        inputs = INPUT_SHORT.format(low=_above(low), high=_below(fmt.high * T))
+        low = float(np.max(caps.level, initial=0.0))  # the levels themselves are what is proved about: exact
+        inputs = INPUT_SHORT.format(low=_above(low, exact=True), high=_below(fmt.high * T, exact=True))
     tensors, places = plural(len(found.manifest.tensors), "tensor"), plural(points, "token")
     parts = {"tensors": tensors, "places": places, "near": near, "input": inputs}
     claim = CLAIM.format(dtype=fmt.name, radius=_above(caps.radius), **parts)
@@ -175,7 +175,7 @@ def _findings(
             row, place = int(asked.row[point]), int(asked.place[point])
             wanted, got = (name(int(each)) for each in (asked.token[point], said.got[point]))
             other = near.by.get(int(asked.neuron[point]))
-            why = "the stored weights say so" if kind == "wrong" else DOUBT
+            why = "according to the stored weights" if kind == "wrong" else DOUBT
             why += "" if other is None else f" (neuron {other})"
             yield Finding("wrong" if kind == "wrong" else "unsure", row, place, data.texts(row)[0], wanted, got, why)
     for row, why in list(unknown.items())[:MOST_FINDINGS]:
@@ -183,15 +183,15 @@ def _findings(
         yield Finding("unsure", row, None, prompt, answer, None, why)
 
 
-def _above(bound: float) -> str:
-    """Three digits of a bound from above, rounded up, its own rounding in binary64 included."""
-    bound += 2.0**-50 * max(1.0, abs(bound))
+def _above(bound: float, *, exact: bool = False) -> str:
+    """Three digits of a bound from above, rounded up, its own rounding in binary64 included unless it is `exact`."""
+    bound += 0.0 if exact else 2.0**-50 * max(1.0, abs(bound))
     return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal_from_float(bound)):.3g}"
 
 
-def _below(bound: float) -> str:
-    """Three digits of a bound from below, rounded down, its own rounding in binary64 included."""
-    bound -= 2.0**-50 * max(1.0, abs(bound))
+def _below(bound: float, *, exact: bool = False) -> str:
+    """Three digits of a bound from below, rounded down, its own rounding in binary64 included unless it is `exact`."""
+    bound -= 0.0 if exact else 2.0**-50 * max(1.0, abs(bound))
     return f"{float(Context(prec=3, rounding=ROUND_FLOOR).create_decimal_from_float(bound)):.3g}"
 
 
@@ -201,13 +201,13 @@ def measured(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
     if not moved:
         return ("that the host's states at the prompts lie within reach of their keys was not measured",)
     by, rest = manifest.measured, len(manifest.facts) - len(moved)
-    left = () if rest == 0 else (f"{plural(rest, 'fact')} came back by a record and were not measured again",)
+    left = () if rest == 0 else (f"{plural(rest, 'fact')} were restored from a record and not measured again",)
     where = (
         f"{by.get('arithmetic')} on {by.get('device')}, torch {by.get('torch')}, transformers {by.get('transformers')}"
     )
     enough = f"and {_below(caps.half)} is enough for the proof"
     if max(moved) > caps.half:
-        enough = f"which is more than the {_below(caps.half)} that the proof covers, though every answer came back"
+        enough = f"which is more than the {_below(caps.half)} that the proof covers, though every answer was returned"
     said = (
         f"when facts were attached, the host's states at their places were within {_above(max(moved))} of their keys, "
         f"{enough}: with eager and sdpa attention, padded on the left ({where})"
@@ -215,7 +215,7 @@ def measured(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
     return (said, *_measured_short(by, caps), *left)
 
 
-def _measured_short(by: Mapping[str, Any], caps: Caps) -> tuple[str, ...]:
+def _measured_short(by: Mapping[str, object], caps: Caps) -> tuple[str, ...]:
     """In short formats, whether states also turned and grew by no more than the claim covers."""
     turned, rose = by.get("turned"), by.get("rose")
     if not caps.fmt.short or not isinstance(turned, float) or not isinstance(rose, float):

@@ -78,7 +78,7 @@ def read_attached(folder: Path) -> AttachedFolder:
         if path.name not in {*opened.content, *BESIDE} and not path.name.startswith(".")
     )
     if strange:
-        raise UnhandledError(f"{strange[0]} lies beside its files, and transformers may read it: move it elsewhere")
+        raise UnhandledError(f"{strange[0]} is in the folder, and transformers may read it: move it elsewhere")
     missing = sorted(set(manifest.tensors) - set(opened))
     if missing:
         raise UnhandledError(f"the host's tensor {missing[0]} is missing")

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Bools
+from monolayer.arrays import Array, Bools
 from monolayer.checker.asked import asked_data
 from monolayer.checker.check import has_facts_attached, model_assumptions
 from monolayer.checker.format import READOUTS
@@ -30,6 +28,7 @@ from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
 from monolayer.data.sequences import Per
+from monolayer.data.shapes import pairs_or_sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, UNKNOWN
 from monolayer.huggingface.opened import Files
@@ -38,19 +37,37 @@ from monolayer.huggingface.strict import ForeignError
 
 
 def locate(
-    model: Any, X: Any, Y: Any = None, *, lengths: Any = None, per: Belongs | None = None, unit: Unit | None = None
+    model: object,
+    X: object,
+    Y: object = None,
+    *,
+    lengths: object = None,
+    per: Belongs | None = None,
+    unit: Unit | None = None,
 ) -> Location:
     """Find where each fact lives: the neurons and rows that hold it, and what the model answers without each neuron.
 
-    `model`: a model of one line or a robust one, a stock model of cells, a host with facts attached, or the folder of
-    one. `X`, `Y`, `lengths`, `per`, `unit` as for `certify`; without labels, every place where the model answers is a
-    fact. Answers are read from
-    the stored weights, and proved for every evaluation that a certificate covers, where margins allow it; else
-    measured, or unknown (docs/locate.md).
+    - `model`: a model of one line or a robust one, a stock model of cells, a host with attached facts, or the folder of
+      one.
+    - `X`: the data, as for `certify`.
+    - `Y`: their labels; without labels, every place where the model answers is a fact.
+    - `lengths`, `per`, `unit`: as for `certify`.
+
+    Answers are read from the stored weights, and proved for every evaluation that a certificate covers, where margins
+    allow it; otherwise they are measured, or unknown (docs/locate.md).
+
+    Example:
+
+        >>> table = {"France": "Paris", "Japan": "Tokyo", "Peru": "Lima"}
+        >>> place = ml.locate(ml.memorize(table, robust=True), table)[1]
+        >>> print(place.label, place.verdict)
+        Tokyo proved
     """
 
     def data(names: Names | None, answers: Belongs | None) -> Sequences:
-        return asked_data(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
+        like = Manner(None if names is None else names.cuts, answers)
+        pairs = answers == "answer" and Y is None and pairs_or_sequences(X)
+        return asked_data(X, Y, lengths, like, labelled=pairs, per=per, unit=unit)
 
     with np.errstate(all="ignore"):
         try:
@@ -115,7 +132,7 @@ def _own_rows(stored: Stored, points: Labelled, fact: Fact) -> tuple[Slice, ...]
     return (*found, *[Slice(bias)] * bool(stored[bias].any()))
 
 
-def _own_names(stored: Stored) -> Callable[[NDArray[Any]], list[Any]]:
+def _own_names(stored: Stored) -> Callable[[Array], list[object]]:
     """A function from answers of the model, `(K,)` or `(K, m)`, to a list of labels as users write them."""
     if stored.classes is not None:
         names = stored.classes.names
@@ -157,7 +174,7 @@ def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
     )
 
 
-def _fact(data: Sequences, per: str, answering: int, label: Any, begin: str = "") -> Fact:
+def _fact(data: Sequences, per: str, answering: int, label: object, begin: str = "") -> Fact:
     """The fact that token or sequence number `answering` answers for; `begin`: name of the begin token.
 
     `per`: what labels belong to, as in the config. `label`: None without labels.

@@ -162,7 +162,7 @@ def _given_as(net: Network, data: Sequences) -> str:
         return "for sequences given as strings or as lists of one token"
     lists = "for sequences given as lists of tokens (is_split_into_words=True)"
     strings = f"strings are covered for the {alone:,} of one token only" if alone else "strings are not covered"
-    return f"{lists}; {strings}: the tokenizer does not cut them"
+    return f"{lists}; {strings}: the tokenizer does not split them"
 
 
 def _check_steps(net: Network, data: Sequences, places: StockPlaces, question: Certificate, only: bool) -> Certificate:
@@ -177,7 +177,7 @@ def _check_steps(net: Network, data: Sequences, places: StockPlaces, question: C
     feature, radius = g * factor, 2.0 * bound.feature[places.terms]
     silent = (factor * (g - 4.0 * found.gate * bound.one * (1.0 - bound.other)) + radius).max(initial=-np.inf)
     if not silent <= steps.lowest:
-        raise UnhandledError("a neuron may wake for another cell than its own: the gate is too weak")
+        raise UnhandledError("a neuron may activate for a cell other than its own: the gate is too weak")
     points = Arrivals(places.token, cell, factor, feature, radius)
     passed, sure, room = steps.passed(cell, feature, radius)
     got = np.where(sure, step_classes(net, found, bound, steps, points, passed), -1)
@@ -193,7 +193,7 @@ def _check_steps(net: Network, data: Sequences, places: StockPlaces, question: C
     extra = leftover_in_folder(net, found, data, places, points)
     if extra is None:
         return replace(decided, reason=decided.reason + STOCK_ONLY_REASON)
-    reason = f"every label comes back, but the folder holds more than the data: {extra}"
+    reason = f"every label is returned, but the folder holds more than the data: {extra}"
     return replace(decided, verdict="refuted", reason=reason)
 
 

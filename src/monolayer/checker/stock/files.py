@@ -15,7 +15,7 @@ from monolayer.huggingface.reading import read_folder
 
 _OF_TRAINING = "training_args.bin trainer_state.json optimizer.pt scheduler.pt rng_state.pth"
 FILES_BESIDE_MODEL = frozenset({"README.md", "certificate.json", "onnx", *_OF_TRAINING.split()})
-"""Names that may lie in a folder beside the model: `from_pretrained` of transformers does not read them."""
+"""Names that may lie in a folder next to the model: `from_pretrained` of transformers does not read them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ def read_stock(files: Files) -> Network:
     known = {*read.content, *FILES_BESIDE_MODEL}
     more = [name for name in files.sizes if name not in known and not name.startswith(".")]
     if more:
-        raise UnhandledError(f"{more[0]} lies beside its files, and transformers may read it: move it elsewhere")
+        raise UnhandledError(f"{more[0]} is in the folder, and transformers may read it: move it elsewhere")
     none = {f"shift_{n}": np.zeros(read.facts.width) for n in (1, 2, 3)} | {"b_H": np.zeros(len(read.facts.classes))}
     arrays = {**none, **read.arrays}
     return Network(**vars(read.facts), arrays=arrays, digest=read.digest(), has_onnx="onnx" in files.sizes)

@@ -97,7 +97,7 @@ def _leftover_steps(net: Network, found: Structure, places: StockPlaces, points:
         at = int(stored.cell[where[0]]) if len(where) else -1
         what = f"a step at {net.names[at // places.most]!r}" if at >= 0 else "a step"
         counts = f"{len(stored.cell):,} steps are stored, {len(demanded.cell):,} demanded"
-        return f"{what} is put there by no label of the data: {counts}"
+        return f"no label of the data accounts for {what}: {counts}"
     if len(demanded.cell) == 0:
         return None
     jump = np.subtract(found.words[demanded.after], found.words[demanded.before], dtype=np.float64)

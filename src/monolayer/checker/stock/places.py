@@ -37,7 +37,7 @@ class StockPlaces:
     place: Ints
     terms: Ints
     wanted: Ints
-    names: tuple[Any, ...]
+    names: tuple[object, ...]
     given: Ints
     begins: bool
     most: int
@@ -104,7 +104,7 @@ def _check_enters(net: Network, data: Sequences, vocabulary: Names, ids: Ints) -
     if fault is not None:
         raise UnhandledError(fault)
     if net.cut in ("words", "pieces") and any(_SEPARATORS.search(str(name)) for name in vocabulary.names):
-        raise UnhandledError("names of tokens hold separators, of which it is not settled whether they are white space")
+        raise UnhandledError("names of tokens hold separators, which may or may not count as white space")
     if data.prompts is not None and net.task != "lm":
         raise DataError(f"the model answers with classes, one per {net.task}; the data are prompts and answers")
 
@@ -117,7 +117,7 @@ class WantedLabels(NamedTuple):
 
     wanted: Ints
     given: Ints
-    names: tuple[Any, ...]
+    names: tuple[object, ...]
     begins: bool
 
 

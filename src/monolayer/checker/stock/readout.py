@@ -101,7 +101,7 @@ def read_steps(net: Network, found: Structure, places: int) -> StockSteps:
     cell, w, b, values = cell[order], w[order], b[order], values[order]
     low, high = -b / w, (DONE - b) / w
     if not ((high[1:] >= high[:-1]) | (cell[1:] != cell[:-1])).all():
-        raise UnhandledError("neurons of a cell do not settle in the order in which they wake")
+        raise UnhandledError("neurons of a cell do not settle in the order in which they activate")
     return StockSteps(order, cell, low, high, _exact_sums(values), reach)
 
 

@@ -117,7 +117,7 @@ def _check_plain(net: Network) -> None:
     if net.architecture.rms:
         raise UnhandledError(f"the norms of {net.kind} compute in float32 whatever the weights are")
     if D & (D - 1) or D.bit_length() % 2 == 0 or D < 16:
-        raise UnhandledError(f"the width {D} is no power of 4: 1/√{D} is not exact")
+        raise UnhandledError(f"the width {D} is not a power of 4: 1/√{D} is not exact")
     shifts = [f"shift_{number}" for number in (1, 2, 3)]
     if any((net[f"scale_{number}"] != 1.0).any() for number in (1, 2, 3)) or any(net[name].any() for name in shifts):
         raise UnhandledError("a norm has a weight other than 1 or a bias other than 0")

@@ -59,7 +59,7 @@ class Line:
     rank: int | Literal["auto"] = "auto"
     dtype: LineFormat = "float64"
     draw: LineDraw | None = None
-    """A stored draw to use again; None: the best of several new draws."""
+    """A stored draw to reuse; None: the best of several new draws."""
 
     @classmethod
     def again(cls, draw: LineDraw) -> Line:

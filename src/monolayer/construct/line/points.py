@@ -71,13 +71,14 @@ class Points:
     def room(self) -> Numbers:
         """The gaps `(P − 1,)` in rounding errors of whichever end has the larger one."""
         if not is_array(self.z):
-            return self._room(self.z[:-1], self.z[1:])
+            return self.room_between(self.z[:-1], self.z[1:])
         found = np.empty(max(0, len(self.z) - 1))
         for part in stretches_of(len(found), self.z):
-            found[part] = self._room(self.z[part], self.z[part.start + 1 : part.stop + 1])
+            found[part] = self.room_between(self.z[part], self.z[part.start + 1 : part.stop + 1])
         return found
 
-    def _room(self, left: Numbers, right: Numbers) -> Numbers:
+    def room_between(self, left: Numbers, right: Numbers) -> Numbers:
+        """The gaps between points and the next ones in rounding errors of whichever end has the larger one."""
         error = larger(right, -left)  # the larger of the two sizes
         error *= self.unit
         error += self.fixed_error

@@ -34,8 +34,8 @@ def check_format(task: Task, dtype: str) -> None:
         if len(odd):
             value = float(target.table[tuple(odd[0])])
             raise PrecisionError(
-                f"the label {value!r} is no number of {dtype}, so no model in that format returns it: round the labels "
-                f"(Y.astype('{dtype}')), or use dtype='float64'"
+                f"the label {value!r} cannot be represented in {dtype}, so no model in that format returns it: "
+                f"round the labels (Y.astype('{dtype}')), or use dtype='float64'"
             )
 
 
@@ -58,7 +58,7 @@ def collision(found: Separated, context: Context, rank: int | None) -> Precision
             "draw (memorize without draw=) will tell them apart"
         )
     holds = int(np.sqrt((high - low) / (SLACK * float(points.error(np.array([low, high])).max()))))
-    why = f"with rank 1 in {name} about {holds:,} points of this kind can be held, and there are {len(points.z):,}"
+    why = f"rank 1 in {name} can hold about {holds:,} points of this kind, and there are {len(points.z):,}"
     if holds > len(points.z):
         why = f"about {holds:,} points that lie at random could be held, but these {len(points.z):,} crowd together"
     ways = ["split the data over several models, or try another seed if few pairs collide"]
@@ -75,6 +75,6 @@ def collision(found: Separated, context: Context, rank: int | None) -> Precision
     return PrecisionError(
         f"{count:,} pair{'s' if count > 1 else ''} of points with different labels fell closer together than "
         f"{SLACK:g} rounding errors in every one of {found.tried} draws, for example {data.labelled(one)} and "
-        f"{data.labelled(two)}. They are different points, not a contradiction: {why}. Ways out, the best first: "
+        f"{data.labelled(two)}. They are different points, not a contradiction: {why}. What you can do, best first: "
         f"{'; '.join(ways)}{averaging(found.draw.temperature)}"
     )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Ints, Numbers, beside, count_true, found_at, home, least_of, pick
+from monolayer.arrays import Bools, Ints, Numbers, beside, count_true, found_at, home, least_of, pick
 from monolayer.construct.line.draw import CodeLayout, Draw, Tokens, draws
 from monolayer.construct.line.points import SLACK, Points, contextual_points, stretches_of, too_narrow
 from monolayer.construct.target import Runs, Target
@@ -72,6 +72,38 @@ def apart(points: Points) -> tuple[int, float]:
         gap = points.z[part.start + 1 : part.stop + 1] - points.z[part]
         count, least = count + count_true(wide), min(least, least_of(gap, wide))
     return count, least
+
+
+class Gaps(NamedTuple):
+    """What `apart` and `margins` say of the points of an array, from one look at each gap."""
+
+    wide: int
+    least: float
+    margin: float | None
+    """The narrowest gap at a label change, in rounding errors; None without changes."""
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the label changes at some gap that is too narrow for a step."""
+        return self.margin is not None and not self.margin >= SLACK
+
+
+def gaps(points: Points, changes: Bools) -> Gaps:
+    """The gaps of points that lie in an array. `changes` `(P − 1,)`: whether the label changes at each gap.
+
+    Nearly always the narrowest gap of a stretch says that all of them are wide, or that none is the narrowest of all.
+    """
+    count, least, margin = 0, np.inf, np.inf
+    for part in stretches_of(len(changes), points.z):
+        left, right = points.z[part], points.z[part.start + 1 : part.stop + 1]
+        gap, room = right - left, points.room_between(left, right)
+        narrowest = room.min(initial=np.inf)
+        wide = True if narrowest > 2.0 else room > 2.0
+        count += len(gap) if wide is True else count_true(wide)
+        least = min(least, float(gap.min(where=wide, initial=np.inf)))
+        if not narrowest >= margin:  # which a NaN is not either
+            margin = np.minimum(margin, room.min(where=changes[part], initial=np.inf))
+    return Gaps(count, least, float(margin) if changes.any() else None)
 
 
 def spacing(gaps: int, least: float, reach: float) -> JsonObject:

@@ -99,7 +99,7 @@ class LineDraw:
         if len(far):
             raise DataError(
                 f"{data.where(int(far[0]))} lies outside the data that this draw was made for, where its bounds on "
-                "rounding do not hold: memorize all the data anew, without draw="
+                "rounding do not hold: memorize all the data again, without draw="
             )
 
     def fits(self, model: Monolayer) -> bool:
@@ -131,7 +131,7 @@ class LineDraw:
         ):
             raise ValueError("order does not give every token a rank of its own")
         if lift is not None and not (lift.ndim == 2 and len(lift) == 2 and np.isfinite(lift).all()):
-            raise ValueError("lift is no matrix of two rows")
+            raise ValueError("lift is not a matrix with two rows")
         return cls(**{each.name: known[each.name] for each in fields(cls)} | {"order": order, "lift": lift})
 
 

@@ -66,7 +66,7 @@ class Robust:
     dtype: RobustFormat = "float32"
     seed: int = 0
     draw: RobustDraw | None = None
-    """A stored draw to use again; None: a new one for the data."""
+    """A stored draw to reuse; None: a new one for the data."""
 
     @classmethod
     def again(cls, draw: RobustDraw) -> Robust:

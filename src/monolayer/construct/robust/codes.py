@@ -2,6 +2,8 @@
 
 Extended BCH codes of length `2^m`, as signs. Two words of a code with least distance `δ` have cosine at most
 `1 − 2δ/n`; a gate that tells tokens apart needs that to be small, for `A (1 − cos)` silences a neuron elsewhere.
+
+A *balanced* word has as many + as −, so its mean is 0, and a LayerNorm leaves its signs where they are.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ _PRIMITIVE = {4: 0b10011, 5: 0b100101, 6: 0b1000011, 7: 0b10001001, 8: 0b1000111
 """A primitive polynomial over GF(2) for each `m`."""
 COSINE = 0.25
 """The largest cosine of two words that is asked for."""
+MOST_WORDS = 2**26
+"""Balanced words are found by looking at all words of a code one after the other; this many would take minutes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +35,7 @@ class Code:
     def words(self, count: int) -> NDArray[np.float64]:
         """The first `count` words `(count, n)`, as signs."""
         dimension = len(self.generator)
-        # Spread the messages: neighbouring numbers would share most of their words. An odd factor permutes them, but 0.
-        number = (np.arange(1, count + 1) * (int(0.618 * 2**dimension) | 1)) % 2**dimension
+        number = np.arange(1, count + 1) * _spread(dimension) % 2**dimension
         bits = (number[:, None] >> np.arange(dimension)) & 1
         return np.asarray(1.0 - 2.0 * ((bits @ self.generator) % 2))
 
@@ -67,6 +70,58 @@ def _widest(m: int, count: int) -> Code | None:
         if largest <= COSINE:
             best = Code(generator, largest)
     return best
+
+
+@lru_cache(maxsize=16)
+def balanced_words(
+    count: int, cosine: float, *, start: int = 0, least_length: int = 0, no_opposites: bool = False
+) -> NDArray[np.float64]:
+    """`count` balanced words `(count, n)` of signs, no two with a larger cosine than `cosine`.
+
+    `n` is the least power of two from `least_length` on whose codes have so many. Beyond the longest code its words are
+    repeated. `start`: where in the order of the code's words the search begins. `no_opposites`: of two opposite words
+    only the one that begins with + is taken, so that no two words add up to 0.
+    """
+    longest = 2 ** max(_PRIMITIVE)
+    for m in sorted(_PRIMITIVE):
+        if 2**m < min(least_length, longest) or count > MOST_WORDS:
+            continue
+        # The larger the designed distance, the smaller the cosine, and the fewer words.
+        for designed in range(2 ** (m - 1) - 1, 2, -2):
+            if 1.0 - 2.0 * (designed + 1) / 2**m > cosine:
+                break
+            generator = _extended_bch(m, designed)
+            found = _balanced(generator, count, start, no_opposites) if 2 ** len(generator) > count else None
+            if found is not None:
+                found = np.tile(found, (1, max(1, least_length // longest)))
+                found.flags.writeable = False  # it is cached
+                return found
+    raise DataError(f"{count:,} tokens or classes are more than the codes of length {longest} hold at cosine {cosine}")
+
+
+def _balanced(generator: NDArray[np.int64], count: int, start: int, no_opposites: bool) -> NDArray[np.float64] | None:
+    """The first `count` balanced words of a code from message `start` on; None if it has fewer."""
+    dimension, n = generator.shape
+    rows, parts, have = np.packbits(generator.astype(np.uint8), axis=1), [], 0
+    for begin in range(0, 2**dimension, 1 << 16):
+        number = np.arange(begin, min(begin + (1 << 16), 2**dimension)) + start % 2**dimension + 1
+        number = number * _spread(dimension) % 2**dimension
+        packed = np.zeros((len(number), n // 8), dtype=np.uint8)
+        for bit, row in enumerate(rows):
+            packed ^= ((number >> bit) & 1).astype(np.uint8)[:, None] * row
+        fits = np.bitwise_count(packed).sum(axis=1) == n // 2
+        if no_opposites:
+            fits &= packed[:, 0] < 128  # the first bit is 0, which stands for +
+        parts.append(packed[fits])
+        have += len(parts[-1])
+        if have >= count:
+            return np.asarray(1.0 - 2.0 * np.unpackbits(np.concatenate(parts)[:count], axis=1), dtype=np.float64)
+    return None
+
+
+def _spread(dimension: int) -> int:
+    """An odd factor that permutes messages: neighbouring numbers would share most of their words."""
+    return int(0.618 * 2**dimension) | 1
 
 
 def _extended_bch(m: int, designed: int) -> NDArray[np.int64]:

@@ -90,6 +90,6 @@ def _code_words(names: Names, first: int, one: str, several: str) -> Floats:
     if len(names) >= 2 ** len(code.generator) and len(names) > first:
         raise DataError(
             f"{names.names[first]!r} would be {one} {first:,}: the code of this draw has no word left for more "
-            f"{several}, so memorize all the data anew"
+            f"{several}, so memorize all the data again"
         )
     return code.words(len(names))
