@@ -521,7 +521,7 @@ def test_points_that_are_not_there_are_not_asked() -> None:
     asked = [("unsure", 0, None), ("unsure", 1, None), ("wrong", 0, None), ("wrong", 1, None), ("wrong", 1, "x")]
     said = [points.finding(kind, label, 0, got, "doubt").why for kind, label, got in asked]
     no_vector = "the model has no finite vector for a token here"
-    assert said == ["doubt", "doubt", "the model has no such class", no_vector, "the stored weights say so"]
+    assert said == ["doubt", "doubt", "the model has no such class", no_vector, "according to the stored weights"]
 
 
 def test_the_data_digest_depends_on_what_is_said_alone() -> None:

@@ -162,6 +162,7 @@ def test_no_wrapped_line_of_a_page_becomes_a_list() -> None:
         lines = re.sub(r"```.*?```|^\$\$.*?\$\$", "", text, flags=re.S | re.M).splitlines()
         for before, line in itertools.pairwise(lines):
             assert not re.match(r"\s*[+*] ", line), f"{name}: {line}"
+            assert before.strip() or not re.match(r" {1,3}\S", line), f"{name}: four spaces continue an item: {line}"
             if re.match(r"(- |\d+[.)] )", line):
                 assert re.match(r"$|- |\d+[.)] | ", before), f"{name}: {line}"
 
@@ -176,7 +177,7 @@ def test_the_notebooks_print_what_they_store(name: str, needs: str) -> None:
     notebook = json.loads((notebooks.NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))
     printed = [cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert len(printed) > 3
-    assert name != "stock_nnsight" or "86 other facts are as they were" in json.dumps(printed)
+    assert name != "stock_nnsight" or "86 other facts are unchanged" in json.dumps(printed)
     if importlib.util.find_spec(needs) is not None:
         assert notebooks.run(notebook) == notebook
 

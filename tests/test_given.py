@@ -267,6 +267,16 @@ def test_the_first_difference_is_found_and_named(kind: str) -> None:
         confirm(Sequences.of(*as_read), *given)
 
 
+def test_what_is_no_table_is_compared_elsewhere() -> None:
+    """False says so, and the labels of sequences that were read before are compared there."""
+    data = Sequences.of([["a"], ["b"]], [1, 2])
+    for X in (data, [["a"], ["b"]], np.array([["a"], ["b"]])):
+        assert given_rows.confirm_table(data, X, None, ReadOptions()) is False
+    assert given_rows.confirm_table(data, {"tokens": [["a"], ["b"]], "labels": [1, 2]}, None, ReadOptions()) is True
+    with pytest.raises(DataError, match="the label of sequence 1 was given as 3"):
+        confirm(data, data, [1, 3])
+
+
 def test_parts_of_another_length_than_was_read_are_not_compared() -> None:
     with pytest.raises(DataError, match="7 values were given where 6 were read"):
         DataComparison(Sequences.of([[3, 1, 4], [1, 5, 9]])).tokens([3, 1, 4, 1, 5, 9, 2])

@@ -349,6 +349,30 @@ def test_lemma_h_holds_in_single_precision_with_its_unit(n: int, monkeypatch: py
     assert np.abs(found - wanted).max() <= bound.tokens
 
 
+@pytest.mark.parametrize("n", [3, 4])
+def test_the_bound_is_that_of_lemma_h(n: int) -> None:
+    """The numbers of docs/uniform.md, in exact arithmetic but for roots."""
+    rate, g, lam = Fraction(contraction(n)), 4, {3: Fraction(1, 2), 4: Fraction(1)}[n]
+    gain, a, b = {3: (6, 0, 0), 4: (Fraction(35, 8), Fraction(3, 4), 3)}[n]
+
+    def head(size: Fraction) -> Fraction:
+        return 26 * size + 4 * g + 2 * n + 12
+
+    mean = (n * head(Fraction(0)) + 5 + 2 * n) / (n - 1) + 2
+    s = head(lam) + mean + 2 * (mean + 6) + 132
+    step = gain * s if n == 3 else max(gain * s + 2 * a * s, (b * s + 2 * gain * s) / 2)
+    u = Fraction(1, 2**53)
+    delta = rate**32 / 3 + u * (step + 64) / (1 - rate) + 2 * u
+    epsilon = math.sqrt(delta / 2) if n == 3 else 5 * float(Fraction(6, 5) * delta) ** (1 / 3) + 2.0**-25
+    found = lemma.others_error(n)
+    room = 1 + 2.0**-10
+    assert float(delta) * room * (1 - 1e-12) <= found.sums <= float(delta) * room * (1 + 1e-12)
+    epsilon *= math.sqrt(room) if n == 3 else 1.0
+    least = epsilon + float((mean + 4) * u)
+    assert least * room * (1 - 1e-12) <= found.tokens <= least * room * (1 + 2.0**-10)
+    assert found.sums < 4.4e-13
+
+
 FAULTS: dict[str, tuple[str, tuple[int, ...], str, str]] = {
     "a knot": ("interpolation.values", (7, 0), "refuted", "1 of 125 knots"),
     "a temperature": ("others.temperatures", (1,), "undecided", "others.temperatures is not"),

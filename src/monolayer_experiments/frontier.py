@@ -155,12 +155,13 @@ def _curves(facts: list[Results], hardened: list[Results]) -> str:
     parts = []
     for words, rows in (("facts in the embedding", facts), ("the Transformer trained for noise", hardened)):
         for row in [row for row in rows if row["noise"]][:1]:
-            held, noise = _density(row), row["noise"]
+            noise = row["noise"]
+            rate = row["rate"] or bits_of_normal_weights(noise, 1.0 - ENOUGH, CLASSES)
             parts.append(
-                f"{words}, {amount(held, 2)} at {amount(noise, 2)}: the rate of such weights is "
-                f"{amount(row['rate'], 2)}, and Gardner's curve {amount(bits_read_linearly(noise, 1.0 - ENOUGH))}"
+                f"{amount(rate, 2)} and {amount(bits_read_linearly(noise, 1.0 - ENOUGH))} where {words} hold"
+                f"{'' if rows is facts else 's'} {amount(_density(row), 2)}"
             )
-    return ("What theory allows at most. " + "; ".join(parts).capitalize() + ".") if parts else ""
+    return f"The rate theorem and Gardner's curve allow {'; '.join(parts)}." if parts else ""
 
 
 def _ends(rows: list[Results]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -31,8 +30,8 @@ from monolayer.table import Progress, plural
 
 def attach(
     host: str | os.PathLike[str],
-    prompts: Any,
-    answers: Any = None,
+    prompts: object,
+    answers: object = None,
     *,
     radius: float | None = None,
     keep: Sequence[str] | None = None,

@@ -17,7 +17,7 @@ PER_ANSWER = Manner(per="answer")
 """Text beside text is a prompt and its answer."""
 
 
-def read_facts(X: Any, Y: Any = None) -> Sequences:
+def read_facts(X: object, Y: object = None) -> Sequences:
     """Prompts and answers from what people have: a dict, a table, a file, two lists."""
     data = sequences_of(X, Y, like=PER_ANSWER, labelled=True)
     if data.prompts is None:
@@ -28,7 +28,7 @@ def read_facts(X: Any, Y: Any = None) -> Sequences:
 
 def stopping_tokens(host: Host, content: Mapping[str, bytes]) -> tuple[Any, ...]:
     """The ids at which `generate` stops, as generation_config.json says, or else config.json; whatever stands there."""
-    said: Any = read_generation(content).get("eos_token_id") if GENERATION_FILE in content else None
+    said: object = read_generation(content).get("eos_token_id") if GENERATION_FILE in content else None
     said = host.config.get("eos_token_id") if said is None else said
     return () if said is None else tuple(said) if isinstance(said, list) else (said,)
 

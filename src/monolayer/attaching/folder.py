@@ -112,7 +112,7 @@ class Attached:
             found[name] = torch.tensor(np.ascontiguousarray(whole), dtype=getattr(torch, host.dtype))
         return found
 
-    def predict(self, X: Any, *, strict: bool = False, device: str | torch.device | None = None) -> Any:
+    def predict(self, X: object, *, strict: bool = False, device: str | torch.device | None = None) -> Any:
         """The answers to prompts `X`, as text `(N,)`: how the model goes on, by `generate` in transformers.
 
         The likeliest token always, up to the end token. Where no fact is stored for a prompt, this is what the host
@@ -126,7 +126,7 @@ class Attached:
             raise DataError(f"row {row}: no fact is stored for the prompt {data.texts(row)[0]!r}")
         return np.array(self.answers(data, device=device), dtype=object)
 
-    def encode(self, X: Any) -> Sequences:
+    def encode(self, X: object) -> Sequences:
         """Prompts as data; one that cannot be answered is an error."""
         data = prompts_of(X)
         refused = self.unanswerable(data)
@@ -161,7 +161,7 @@ class Attached:
         return Prompts(self.host, self.manifest, self.source.content, data)
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> dict[str, object]:
         """What `config.json` says."""
         return self.host.longer_config(self.blocks)
 
@@ -193,7 +193,7 @@ class Attached:
         return replace(self.manifest, appended=digests)
 
     @property
-    def sizes(self) -> dict[str, Any]:
+    def sizes(self) -> dict[str, object]:
         """What the files alone say."""
         host, manifest = self.host, self.manifest
         return {
@@ -239,7 +239,7 @@ class Attached:
         where = ", ".join(str(said[key]) for key in ("arithmetic", "device") if key in said)
         return f"states within {max(moved):.3g} of their keys ({where})" if moved else None
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> dict[str, object]:
         """The same numbers for machines."""
         return self.sizes
 
@@ -279,7 +279,7 @@ def host_files(source: TensorFolder) -> dict[str, str]:
     return found
 
 
-def _write(path: Path, value: Any) -> None:
+def _write(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -51,7 +50,7 @@ def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Pr
         rows = tuple(sorted({miss.row for miss in found.misses}))
         raise PrecisionError(_missed(made, found.misses, rows, len(facts)), rows=rows)
     stored = [replace(fact, moved=float(lost)) for fact, lost in zip(made.manifest.facts, found.moved[0], strict=True)]
-    measured: dict[str, Any] = {
+    measured: dict[str, object] = {
         "kernels": list(KERNELS),
         "arithmetic": made.host.dtype,
         "device": running.device.type,
@@ -107,8 +106,8 @@ class Measurement:
 
 def measure_answers(
     folder: str | os.PathLike[str],
-    prompts: Any,
-    answers: Any = None,
+    prompts: object,
+    answers: object = None,
     *,
     device: str | torch.device | None = None,
     progress: Progress | None = None,

@@ -45,7 +45,7 @@ def tokenizer_in(folder: Path, model: nn.Module) -> Any:
         return None
     try:
         return _transformers().AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # as above
+    except Exception as error:  # transformers raise whatever a damaged file makes them raise
         raise DataError(
             f"the tokenizer in {folder} cannot be loaded by transformers: {type(error).__name__}: {error}"
         ) from None

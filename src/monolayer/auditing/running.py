@@ -34,9 +34,9 @@ Call = Callable[[nn.Module, Tensor], object]
 
 def audit(
     model: nn.Module | str | Path,
-    X: Any,
+    X: object,
     *,
-    tokenizer: Any = None,
+    tokenizer: object = None,
     causal: bool | None = None,
     parts: list[str] | None = None,
     call: Call | None = None,
@@ -87,7 +87,7 @@ def audit(
     return Audit(len(data.tokens), int(points.classes.max()) + 1, found, causal)
 
 
-def _model_sequences(model: nn.Module, X: Any, tokenizer: Any) -> Sequences:
+def _model_sequences(model: nn.Module, X: object, tokenizer: object) -> Sequences:
     """The data with tokens as the model takes them: vectors, rows of a Monolayer's vocabulary, or ids."""
     if isinstance(model, Monolayer):  # takes names of tokens
         return Sequences.of(X if isinstance(X, Tensor) else model.encode(X))
@@ -120,7 +120,7 @@ class _Runner(NamedTuple):
         try:
             with torch.no_grad():
                 self.call(self.model, inputs)
-        except Exception as error:
+        except Exception as error:  # whatever a model of somebody else raises is about that model and these inputs
             raise DataError(
                 f"the model does not take a tensor of shape {tuple(inputs.shape)}: {type(error).__name__}: {error}"
             ) from error

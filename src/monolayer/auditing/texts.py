@@ -25,7 +25,7 @@ def tokenized(X: Any, tokenizer: Any) -> Any:
     return ids
 
 
-def _texts(X: Any) -> list[Any] | None:
+def _texts(X: object) -> list[object] | None:
     """Texts as strings or lists of words; None if the data hold no strings."""
     if isinstance(X, Sequences):
         if X.vocabulary is None or X.vocabulary.integers:

@@ -4,50 +4,42 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Unpack
 
 from monolayer.checker.files import confirm_files
 from monolayer.checker.given import confirm, repeatable
 from monolayer.checker.rows import ReadOptions, confirm_table
-from monolayer.data import Names, Sequences, read
-from monolayer.data.labels import Belongs
+from monolayer.data import Sequences, read
 from monolayer.data.layout import Manner
-from monolayer.data.names import Unit
 from monolayer.data.plain import is_frame
 from monolayer.data.prompts import are_texts
-from monolayer.data.readers import sequences_of
+from monolayer.data.readers import ReadKeywords, sequences_of
 from monolayer.data.shards import files
 
 
 def asked_data(
-    X: Any,
-    Y: Any,
-    lengths: Any,
-    per: Belongs | None,
-    unit: Unit | None,
-    like: Manner,
-    *,
-    tokens: str | None = None,
-    labels: str | None = None,
-    labelled: bool = False,
+    X: object, Y: object, lengths: object, like: Manner, *, labelled: bool = False, **options: Unpack[ReadKeywords]
 ) -> Sequences:
     """The data that the caller gave, read as the builder reads them and compared with what was given (`given.py`).
 
-    `X`, `Y`, `lengths`, `per`, `unit`, `tokens`, `labels`: as for `memorize`. `like`: how the model reads data, for
-    what is left out. `labelled`: whether labels are needed, so that pairs are keys and values.
+    `X`, `Y`, `lengths`, and `per`, `unit`, `tokens`, `labels` among `options`: as for `memorize`. `like`: how the model
+    reads data, for what is left out. `labelled`: whether labels are needed, so that pairs are keys and values.
     """
-    columns: dict[str, Any] = {"tokens": tokens, "labels": labels}
+    per, unit = options.get("per"), options.get("unit")
+    tokens, labels = options.get("tokens"), options.get("labels")
     if isinstance(X, str | os.PathLike):
         if Y is None and lengths is None:
-            return asked_files(X, per=per, unit=unit, like=like, **columns)
+            return asked_files(X, like=like, **options)
         return sequences_of(X, Y, lengths=lengths)  # raises an error: a path comes without Y and lengths
     X, Y = repeatable(X), repeatable(Y)
     if per is None and like.per == "answer" and Y is None and not _is_table(X) and are_texts(X, X):
         per = "answer"  # prompts without answers: the reader raises an error
-    data = Sequences.of(X, Y, lengths=lengths, per=per, unit=unit, like=like, labelled=labelled, **columns)
+    data = Sequences.of(
+        X, Y, lengths=lengths, per=per, unit=unit, like=like, labelled=labelled, tokens=tokens, labels=labels
+    )
     cut = unit or like.unit
-    options = ReadOptions(cut, **columns, per=per or like.per, pairs=labelled and Y is None)
-    if not confirm_table(data, X, Y, options):
+    read_as = ReadOptions(cut, tokens=tokens, labels=labels, per=per or like.per, pairs=labelled and Y is None)
+    if not confirm_table(data, X, Y, read_as):
         confirm(data, X, Y, lengths, cut or "characters", verbatim=per == "continuation")
     return data
 
@@ -56,20 +48,19 @@ def asked_files(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     like: Manner | None = None,
-    unit: Unit | None = None,
-    per: Belongs | None = None,
-    format: str | None = None,
-    tokens: str | None = None,
-    labels: str | None = None,
-    vocabulary: Names | None = None,
+    **options: Unpack[ReadKeywords],
 ) -> Sequences:
-    """The data in files, read by `monolayer.data.read` and compared with the files. Options are those of `read`."""
-    columns: dict[str, Any] = {"format": format, "tokens": tokens, "labels": labels}
-    data = read(path, like=like, unit=unit, per=per, vocabulary=vocabulary, **columns)
-    confirm_files(data, files(path), ReadOptions(unit or (like or Manner()).unit, **columns, per=per))
+    """The data in the files of `path`, read by `monolayer.data.read` and compared with the files.
+
+    `like`: how the model reads data, for what is left out. `options`: those of `read`.
+    """
+    data = read(path, like=like, **options)
+    unit = options.get("unit") or (like or Manner()).unit
+    columns = options.get("format"), options.get("tokens"), options.get("labels")
+    confirm_files(data, files(path), ReadOptions(unit, *columns, per=options.get("per")))
     return data
 
 
-def _is_table(X: Any) -> bool:
+def _is_table(X: object) -> bool:
     """Whether data are a dict or a table, whose rows may have labels."""
     return isinstance(X, Mapping) or (is_frame(X) and not isinstance(X, Sequences))

@@ -133,7 +133,7 @@ def function_values(f: AskedFunction, X: Floats, outputs: int) -> Floats:
     """
     try:
         values = np.asarray(f(X.copy()), dtype=np.float64)
-    except Exception as error:
+    except Exception as error:  # whatever the function of the caller raises is about that function
         raise DataError(
             f"the function failed on a batch of shape {X.shape}: {type(error).__name__}: {error}"
         ) from error

@@ -46,9 +46,9 @@ class Finding:
     kind: Kind
     sequence: int
     position: int | None
-    token: Any
-    expected: Any
-    got: Any
+    token: object
+    expected: object
+    got: object
     why: str
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from monolayer.data import Names, Sequences
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
+from monolayer.data.readers import ReadKeywords
 from monolayer.data.shards import kinds, strangers
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.manifest import Manifest, is_attached
@@ -88,11 +89,11 @@ def _check_number(name: str, value: Any, most: float, words: str) -> None:
 
 
 def certify(
-    model: Any,
-    X: Any,
-    Y: Any = None,
+    model: object,
+    X: object,
+    Y: object = None,
     *,
-    lengths: Any = None,
+    lengths: object = None,
     per: Belongs | None = None,
     unit: Unit | None = None,
     tokens: str | None = None,
@@ -100,7 +101,7 @@ def certify(
     tolerance: float | None = None,
     only: bool = False,
     noise: float | None = None,
-    dtype: Any = None,
+    dtype: object = None,
     host: str | os.PathLike[str] | None = None,
 ) -> Certificate:
     """Whether a saved model returns the label of every point, in every evaluation that the assumptions allow.
@@ -131,8 +132,8 @@ def certify(
 
     def data(names: Names | None, answers: Belongs | None, next_token: bool = False) -> Sequences:
         like = Manner(None if names is None else names.cuts, answers)
-        columns = {"tokens": tokens, "labels": labels}
-        return asked_data(X, Y, lengths, per, unit, like, **columns, labelled=not next_token)
+        options: ReadKeywords = {"per": per, "unit": unit, "tokens": tokens, "labels": labels}
+        return asked_data(X, Y, lengths, like, labelled=not next_token, **options)
 
     if has_facts_attached(model):
         given = [name for name, value in claims._asdict().items() if name != "only" and value is not None]
@@ -146,7 +147,7 @@ def certify(
     return compared_with_old(stored, _certificate_of(stored, X, data, claims))
 
 
-def has_facts_attached(model: Any) -> bool:
+def has_facts_attached(model: object) -> bool:
     """Whether this is a folder that facts were attached to, or such a model in memory."""
     if isinstance(model, str | os.PathLike):
         return is_attached(model)
@@ -154,7 +155,7 @@ def has_facts_attached(model: Any) -> bool:
 
 
 def _certificate_of(
-    stored: Stored | Files, X: Any, data: Callable[[Names | None, Belongs | None, bool], Sequences], claims: Claims
+    stored: Stored | Files, X: object, data: Callable[[Names | None, Belongs | None, bool], Sequences], claims: Claims
 ) -> Certificate:
     """The certificate of a model that was read.
 
@@ -196,11 +197,13 @@ def certify_files(
     names: list[str],
     *,
     progress: Progress = lambda stage, share: None,
-    **options: Any,
+    like: Manner | None = None,
+    **options: Unpack[ReadKeywords],
 ) -> Certificate | None:
-    """`certify` of a saved model and the labelled data in the files `names`, read with `options`, a file at a time.
+    """`certify` of the saved model in `folder` and the labelled data in the files `names`, a file at a time.
 
-    Files are read once and kept in a temporary folder. `progress` is told how far it is. The result is None where all
+    Files are read with `options`, and as `like` says where these leave something out. They are read once and kept in a
+    temporary folder. `progress` is told how far it is. The result is None where all
     data must be in memory at once: for stock folders, robust models, vectors, and files without a next token.
     """
     if isinstance(folder, str | os.PathLike) and is_attached(folder):
@@ -215,7 +218,7 @@ def certify_files(
         first = ""
         for number, name in enumerate(names):
             progress("reading", 0.4 * number / len(names))
-            data = asked_files(name, **options)
+            data = asked_files(name, like=like, **options)
             data.check_no_prompts()
             own, first = kinds(data), first or kinds(data)
             if own != first:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Array, Floats, Ints
 from monolayer.checker.cells import read_cells
 from monolayer.checker.network import CODE, KEY, LABEL, ONE, Stored
 from monolayer.checker.rounding import (
@@ -197,7 +197,7 @@ def read_coordinate(stored: Stored, data: Sequences, rows: Ints | None, slot: in
     return Coordinate(flat, bos, max(_largest_value(flat), abs(bos)), _largest_value(size), len(weight) + 2)
 
 
-def _at(table: NDArray[Any], rows: Ints) -> NDArray[Any]:
+def _at(table: Array, rows: Ints) -> Array:
     """The rows `rows` of a table; NaN for −1 and for rows beyond its end."""
     if len(rows) and len(table) > rows.max() >= rows.min() >= 0:
         return table.take(rows, axis=0)

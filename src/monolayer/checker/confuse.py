@@ -84,7 +84,7 @@ class Confusion:
         )
 
 
-def confuse(model: Any, f: Callable[[Any], Any], *, lipschitz: float = 0.0) -> Confusion:
+def confuse(model: object, f: Callable[[Any], Any], *, lipschitz: float = 0.0) -> Confusion:
     """Two sequences that an approximator of rank 1 confuses.
 
     - `model`: a folder, or anything with `save(folder)`.

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from monolayer.arrays import Array
 from monolayer.checker.given import DataComparison, confirm_arrays, confirm_rows, confirm_texts
 from monolayer.checker.rows import LABELS, PROMPT_COLUMNS, ROWS, Chosen, ReadOptions, Row, choose, key, second_look
 from monolayer.data import Sequences
@@ -180,7 +180,7 @@ def _parquet_columns(file: str, options: ReadOptions, answers: bool) -> Chosen:
         return choose(stored.schema_arrow.names, options, answers)
 
 
-def _parquet(file: str, chosen: Chosen) -> Iterator[tuple[Any, Any]]:
+def _parquet(file: str, chosen: Chosen) -> Iterator[tuple[object, object]]:
     """Tokens and labels of a Parquet file as Arrow columns, some rows at a time; labels are None if there are none."""
     from pyarrow.parquet import ParquetFile
 
@@ -199,7 +199,7 @@ def _arrow_rows(tokens: Any, label: Any) -> Iterator[Row]:
 class ArrowNumbers(NamedTuple):
     """The numbers of an Arrow column; `lengths`: of the lists that they lie in, None if they lie in no lists."""
 
-    values: NDArray[Any]
+    values: Array
     lengths: list[int] | None
 
 

@@ -414,7 +414,7 @@ def examine_interpolation(config: Config, tensors: NamedArrays) -> None:
     _demand(fits, "the shapes are not those that the fields ask for, or knots do not rise", WEIGHTS_FILE)
 
 
-def _is_count(value: Any, least: int) -> bool:
+def _is_count(value: object, least: int) -> bool:
     """Whether a JSON value is a whole number from `least` to 2^48."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 48
 

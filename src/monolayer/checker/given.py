@@ -52,7 +52,7 @@ class DataComparison:
         self._reals = False
         self._names: dict[int, Any] = {}
 
-    def lengths(self, given: Any) -> None:
+    def lengths(self, given: object) -> None:
         """Compare the lengths of the next sequences."""
         wanted = np.asarray(given, dtype=np.int64)
         read = self.data.lengths[self._sequences : self._sequences + len(wanted)]
@@ -133,7 +133,12 @@ class DataComparison:
 
 
 def confirm(
-    data: Sequences, X: Any, Y: Any = None, lengths: Any = None, unit: str = "characters", verbatim: bool = False
+    data: Sequences,
+    X: object,
+    Y: object = None,
+    lengths: object = None,
+    unit: str = "characters",
+    verbatim: bool = False,
 ) -> None:
     """Raise an error unless `data` hold exactly the tokens of `X` and the labels of `Y`, in their order.
 
@@ -186,14 +191,16 @@ def confirm_labels(comparison: DataComparison, Y: Any, sizes: Any) -> None:
     comparison.labels(rows)
 
 
-def confirm_rows(comparison: DataComparison, rows: Iterable[tuple[Any, Any]], unit: str, labelled: bool = True) -> None:
+def confirm_rows(
+    comparison: DataComparison, rows: Iterable[tuple[object, object]], unit: str, labelled: bool = True
+) -> None:
     """Compare the next sequences with rows: tokens or text, and their label or labels.
 
     `unit`: how text is cut. `labelled`: whether to compare the labels too.
     """
     data, sizes = comparison.data, list[int]()
     by_token = data.labels is not None and data.labels.per == "token"
-    tokens, labels = list[Any](), list[Any]()
+    tokens, labels = list[object](), list[object]()
 
     def compare() -> None:
         comparison.lengths(sizes)
@@ -250,7 +257,7 @@ def _per_token(label: Any, count: int) -> list[Any]:
     return labels
 
 
-def _sequence(row: Any, unit: str) -> Any:
+def _sequence(row: object, unit: str) -> Any:
     """The tokens of one sequence: a string is cut, and a lone integer is one token."""
     if isinstance(row, str):
         return tokens_of_text(row, unit)
@@ -276,7 +283,7 @@ def _labelled(rows: Any, classes: bool) -> Any:
     return np.flatnonzero(rows != -100) if classes else np.arange(len(rows))
 
 
-def _none(one: Any) -> bool:
+def _none(one: object) -> bool:
     """Whether a label is a gap: None, NaN, NA of pandas, or a vector of NaN only."""
     if isinstance(one, list):
         return len(one) > 0 and isinstance(one[0], float) and all(each != each for each in one)
@@ -293,7 +300,7 @@ def _large(numbers: Any) -> bool:
     return numbers.dtype.kind in "iu" and numbers.size > 0 and max(int(numbers.max()), -int(numbers.min())) > 2**53
 
 
-def _vector(value: Any) -> list[Any]:
+def _vector(value: object) -> list[object]:
     """A real vector as a list; a number as a list of one."""
     found = plain(value)
     return [plain(one) for one in found] if isinstance(found, list | tuple) else [found]
@@ -314,7 +321,7 @@ def plain(value: Any) -> Any:
     return np.asarray(value).tolist() if hasattr(value, "__array__") else value
 
 
-def _is_machine_numbers(value: Any) -> bool:
+def _is_machine_numbers(value: object) -> bool:
     """Whether `value` is an array of machine numbers without a mask, which is compared as a whole."""
     return isinstance(value, np.ndarray) and value.dtype.kind in "iuf" and not isinstance(value, np.ma.MaskedArray)
 

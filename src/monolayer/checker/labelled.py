@@ -10,9 +10,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Bools, Floats, Ints
+from monolayer.arrays import Array, Bools, Floats, Ints
 from monolayer.checker.certificate import Finding, Kind
 from monolayer.checker.network import Stored
 from monolayer.data import Names, Sequences
@@ -45,7 +44,7 @@ class PointPlace(NamedTuple):
 
     sequence: int
     position: int | None
-    token: Any
+    token: object
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +83,7 @@ class Labelled:
             return self.names.names[self.given[label]]
         return real(self.given[label], self.data.labels is not None and self.data.labels.scalar)
 
-    def finding(self, kind: Kind, label: int, answering: int, got: Any, doubt: str = UNSURE) -> Finding:
+    def finding(self, kind: Kind, label: int, answering: int, got: object, doubt: str = UNSURE) -> Finding:
         """The finding about label number `label`, which token or sequence `answering` answers for.
 
         `got`: what the model answers, None if nothing. `doubt`: why an unsure point is unsure.
@@ -229,7 +228,7 @@ def _all_names(tables: list[list[Name] | None]) -> dict[Name, int] | None:
     return {name: i for i, name in enumerate(sorted(every, key=lambda name: (isinstance(name, str), name)))}
 
 
-def _renumbered(names: Names | None, place: dict[Name, int] | None, rows: NDArray[Any]) -> NDArray[Any]:
+def _renumbered(names: Names | None, place: dict[Name, int] | None, rows: Array) -> Array:
     """Replace row numbers of `names` by the numbers of their names in `place`, in as few bytes as these need.
 
     Vectors and reals stay as they are.

@@ -92,7 +92,7 @@ class LabelComparison(NamedTuple):
     right: Bools
     wrong: Bools
     distance: Floats
-    got: Callable[[int], Any]
+    got: Callable[[int], object]
 
 
 Compare = Callable[[Any, Evaluated], LabelComparison]

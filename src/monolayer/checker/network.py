@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from numpy.typing import NDArray
-
-from monolayer.arrays import NamedArrays
+from monolayer.arrays import Array, NamedArrays
 from monolayer.checker.rounding import BinaryFormat
 from monolayer.data import Names
 from monolayer.data.objects import Config
@@ -25,9 +23,9 @@ class StepWeights(NamedTuple):
     readout of runs.
     """
 
-    weight_1: NDArray[Any]
-    bias_1: NDArray[Any]
-    weight_2: NDArray[Any]
+    weight_1: Array
+    bias_1: Array
+    weight_2: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +40,12 @@ class Stored:
     vocabulary: Names | None
     classes: Names | None
     format: BinaryFormat
-    memory: NDArray[Any] | None = None
+    memory: Array | None = None
     """Fingerprints of known points `(M,)`, if the model keeps any."""
     certificate: bytes | OSError = field(default_factory=FileNotFoundError)
     """The bytes of the certificate next to the model, or the error of reading them."""
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
+    def __getitem__(self, name: str) -> Array:
         return self.tensors[name]
 
     @property

@@ -10,8 +10,6 @@ each step stands, up to the rounding of the points beside it, where these points
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from monolayer.arrays import Floats, Ints
@@ -36,7 +34,9 @@ def leftover_in_line(stored: Stored, stage: StagePoints, wanted: Floats, rows: I
     if found is None and stored.classes is not None:  # real answers may differ from labels within the tolerance
         found = _more(stage, wanted)
     if found is None and rows is not None and stored.vocabulary is not None:
-        known = ~np.isnan(stored["lift.weight"]).all(axis=1)  # a row with some NaN still holds its token
+        weight = stored["lift.weight"]
+        known = np.ones(len(weight), dtype=bool)
+        known[np.isnan(weight).all(axis=1)] = False  # a row with some NaN still holds its token
         known[rows[rows >= 0]] = False
         if known.any():
             name = stored.vocabulary.names[int(np.flatnonzero(known)[0])]
@@ -51,7 +51,7 @@ def _misplaced(stored: Stored, stage: StagePoints) -> str | None:
     empty = np.flatnonzero(np.bincount(plateau, minlength=level.shape[1]) == 0)
     if len(empty):
         ends, label = (np.append(-np.inf, high)[empty[0]], np.append(low, np.inf)[empty[0]]), level[:, empty[0]]
-        name: Any = label.tolist()
+        name: object = label.tolist()
         if stored.classes is not None:
             name = stored.classes.names[int(np.clip(np.rint(label[0]), 0, len(stored.classes) - 1))]
         where = f"the plateau from {ends[0]:.17g} to {ends[1]:.17g}, with the label {name!r},"

@@ -12,12 +12,10 @@ so for any `w_j > 0` it returns exactly 1 for every float `z ≤ low_j` and exac
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Bools, Floats, Ints, slices
+from monolayer.arrays import Array, Bools, Floats, Ints, slices
 from monolayer.checker.network import LABEL, StepWeights, Stored
 from monolayer.checker.rounding import PADDING, BinaryFormat, UnhandledError
 
@@ -82,9 +80,7 @@ def read_staircase(stored: Stored, stage: int = 1) -> CheckedStaircase:
     )
 
 
-def checked_staircase(
-    steps: StepWeights, bias_2: NDArray[Any], fmt: BinaryFormat, form: str, block: str
-) -> CheckedStaircase:
+def checked_staircase(steps: StepWeights, bias_2: Array, fmt: BinaryFormat, form: str, block: str) -> CheckedStaircase:
     """The staircase of neurons that read one number, once all that the lemmas need has been checked.
 
     `bias_2` `(m,)`: what is added behind them. `fmt`: the arithmetic. `form`: the readout, `exact` or `runs`. `block`:
@@ -109,7 +105,7 @@ def checked_staircase(
     return CheckedStaircase(low, high, np.concatenate([first, first - np.cumsum(written, axis=1)], axis=1))
 
 
-def _labels(labels: NDArray[Any], bias_2: NDArray[Any], fmt: BinaryFormat) -> Floats:
+def _labels(labels: Array, bias_2: Array, fmt: BinaryFormat) -> Floats:
     """The labels of runs `(m, H + 1)`. Lemma 12: one indicator is 1 and all others are 0, so each comes out as stored.
 
     No two labels are added, so it is enough that they are finite and not subnormal.
@@ -146,7 +142,7 @@ def _lowest_bit(numbers: Floats) -> Floats:
     return lowest
 
 
-def check_sizes(values: NDArray[Any], nonzero: bool, fmt: BinaryFormat, name: str) -> None:
+def check_sizes(values: Array, nonzero: bool, fmt: BinaryFormat, name: str) -> None:
     """Refuse numbers that may overflow or be flushed to zero, as Lemma 6 needs; 0 is allowed unless `nonzero`."""
     flat = values.reshape(-1)
     for part in slices(len(flat)):
@@ -157,7 +153,7 @@ def check_sizes(values: NDArray[Any], nonzero: bool, fmt: BinaryFormat, name: st
             raise UnhandledError(f"{name} goes outside ±[{fmt.smallest:.3g}, {fmt.largest:.3g}]")
 
 
-def thresholds(w: NDArray[Any], b: NDArray[Any]) -> tuple[Floats, Floats]:
+def thresholds(w: Array, b: Array) -> tuple[Floats, Floats]:
     """Lemma 6, for `w > 0`: every evaluation of neuron `j` is 1 up to `low` and 0 from `high` on, `(H,)` each."""
     low, high = np.empty(len(w)), np.empty(len(w))
     for part in slices(len(w)):
@@ -165,7 +161,7 @@ def thresholds(w: NDArray[Any], b: NDArray[Any]) -> tuple[Floats, Floats]:
     return low, high
 
 
-def _thresholds(w: NDArray[Any], b: NDArray[Any]) -> tuple[Floats, Floats]:
+def _thresholds(w: Array, b: Array) -> tuple[Floats, Floats]:
     """The thresholds of some neurons, all operations on them at once."""
     # The least float that is at least 1 − b, in the stored format: the error of a sum of two is a float.
     above = 1 - b
@@ -184,7 +180,7 @@ def _thresholds(w: NDArray[Any], b: NDArray[Any]) -> tuple[Floats, Floats]:
     return low, np.maximum(high, search)
 
 
-def _move(numbers: NDArray[Any], where: Bools, towards: float) -> None:
+def _move(numbers: Array, where: Bools, towards: float) -> None:
     """Put the next float in a direction in the place of some numbers."""
     if where.any():
         some = np.flatnonzero(where)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Bools, Floats, Ints
+from monolayer.arrays import Array, Bools, Floats, Ints
 from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Claims, Finding, Kind, rounded_down
 from monolayer.checker.gates import Gated, Pairs, live, read_gates, waking_pairs
 from monolayer.checker.labelled import Labelled, LoadPoints, PointVerdicts
@@ -155,7 +154,7 @@ def in_short_format(stored: Stored, dtype: str) -> Stored:
     return replace(stored, tensors=tensors, config=stored.config | {"dtype": dtype}, format=BINARY32)
 
 
-def round_to(tensor: NDArray[Any], dtype: str) -> NDArray[np.float32]:
+def round_to(tensor: Array, dtype: str) -> NDArray[np.float32]:
     """`tensor` rounded to `dtype`, through float32 as in torch, to nearest, ties to even.
 
     int8: whole multiples of one scale per row of a matrix, or for a whole vector, its largest number over 127.

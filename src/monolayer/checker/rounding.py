@@ -70,7 +70,7 @@ class Attention:
     o: float
 
 
-def lift_error(size: Any, terms: int, fmt: BinaryFormat) -> Any:
+def lift_error(size: object, terms: int, fmt: BinaryFormat) -> Any:
     """Lemma 3: bound on the error of a sum of `terms` products, biases or positions, whose sizes sum to `size`."""
     return PADDING * (fmt.gamma(terms) * size + (4 * terms + 3) * fmt.tiny)
 

@@ -32,7 +32,7 @@ ANSWER_COLUMNS = ("completion", "answer", "completions", "answers")
 """Usual names of columns of prompts and answers.
 
 `data/prompts.py` has the same by the same names: the checker reads rows once more, with code of its own."""
-Row = tuple[Any, Any]
+Row = tuple[object, object]
 """A sequence or text, and its label or labels."""
 
 
@@ -57,7 +57,7 @@ class Chosen:
     label: int | None
     unit: str
 
-    def of(self, row: Sequence[Any]) -> Row:
+    def of(self, row: Sequence[object]) -> Row:
         """The chosen cells of a row."""
         return row[self.token], None if self.label is None else row[self.label]
 
@@ -86,7 +86,7 @@ def choose(names: list[str], options: ReadOptions, answers: bool, unit: str = "w
 # -- dicts and tables ----------------------------------------------------------------------------------
 
 
-def confirm_table(data: Sequences, X: Any, Y: Any, options: ReadOptions) -> bool:
+def confirm_table(data: Sequences, X: object, Y: object, options: ReadOptions) -> bool:
     """Raise an error unless `data` hold exactly what the dict, table or pairs `X` hold, with the labels `Y` if given.
 
     False, and nothing is compared, if `X` is none of these.
@@ -202,12 +202,12 @@ def _batches(frame: Any, names: list[str]) -> Iterator[Any]:
         yield from zip(*columns, strict=True)
 
 
-def _class_names(feature: Any) -> list[str] | None:
+def _class_names(feature: object) -> list[str] | None:
     """The class names of a feature of a dataset, or of the elements of its lists; None if it has none."""
     return getattr(feature, "names", None) or getattr(getattr(feature, "feature", None), "names", None)
 
 
-def _named_cells(cells: Iterable[Any], classes: list[str] | None) -> list[Any]:
+def _named_cells(cells: Iterable[object], classes: list[str] | None) -> list[object]:
     """Cells in which class numbers are replaced by the names of the classes."""
     if classes is None:
         return list(cells)

@@ -38,7 +38,7 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.opened import Files, stock_files
 
 
-def opened(model: Any) -> Stored | Files:
+def opened(model: object) -> Stored | Files:
     """The content of the folder of a model, read once: a model of monolayer, or the files of a stock folder.
 
     `model`: a folder; anything with `save(folder)`, which is saved to a temporary folder; or a result of this function.
@@ -82,13 +82,13 @@ def _read_model(folder: Path) -> Stored:
     return replace(_examined(files), certificate=certificate)
 
 
-def _files_of_model(opened: OpenFolder) -> tuple[dict[str, Any], bytes | OSError]:
+def _files_of_model(opened: OpenFolder) -> tuple[dict[str, object], bytes | OSError]:
     """`config.json` and the files that it names, by name, and the certificate or the error of reading it.
 
     Files of weights in several parts are mapped into memory, not read.
     """
     content = opened.read("config.json")
-    files: dict[str, Any] = {"config.json": content}
+    files: dict[str, object] = {"config.json": content}
     for name in _config(content)["files"]:
         files[name] = opened.map(name) if name.startswith("model-") else opened.read(name)
     return files, opened.attempt("certificate.json")
@@ -140,7 +140,7 @@ def _config(content: bytes) -> Config:
     return config
 
 
-def _object(name: str, content: bytes) -> dict[str, Any]:
+def _object(name: str, content: bytes) -> dict[str, object]:
     """The JSON object in the file `name`."""
     try:
         value = json.loads(str(content, "utf-8"))

@@ -21,7 +21,7 @@ from dataclasses import replace
 from decimal import ROUND_UP, Context
 from fractions import Fraction
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -140,7 +140,7 @@ def _steepest(knots: Floats, values: Floats) -> float:
     return float(np.abs(np.diff(values) / np.diff(knots)).max())
 
 
-def judge_uniform(stored: Stored, f: Any, tolerance: float | None) -> Certificate:
+def judge_uniform(stored: Stored, f: object, tolerance: float | None) -> Certificate:
     """The certificate that every evaluation of the network is close to the function `f`, everywhere on the domain.
 
     `tolerance`: how far the stored values may be from those of `f`.

@@ -79,7 +79,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _drop_output(_fail(UNEXPECTED, f"{said}; nothing is half-written, and nothing was decided", debug))
     except MemoryError:
         return _fail(UNEXPECTED, "out of memory; nothing is half-written, and nothing was decided", debug)
-    except Exception as error:
+    except Exception as error:  # a bug of ours: said in one line, with exit code 70, and never as a raw traceback
         what = f"{type(error).__name__}: {error}".rstrip(": ")
         way_out = "" if debug else "; --debug shows the traceback"
         return _fail(UNEXPECTED, f"internal error: {what}{way_out}", debug)

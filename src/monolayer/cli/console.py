@@ -154,7 +154,7 @@ def check_picture(path: Path, overwrite: bool) -> None:
         raise DataError("pictures need plotly: pip install plotly")
 
 
-def write_picture(path: Path, figure: Any) -> None:
+def write_picture(path: Path, figure: object) -> None:
     """Write a Plotly figure as one HTML file that loads nothing from elsewhere."""
     from monolayer.data.aside import new_file
     from monolayer.model.plot import picture_page

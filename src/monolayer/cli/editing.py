@@ -152,7 +152,7 @@ def _edit_and_prove(change: _Change, folder: Path, data: str | None, outputs: _O
     with progress(as_json) as step:
         model = load(folder)
         known = facts_of.known(model, reading.read(data, step, model.card.manner, proved=True))
-        asked: Any = change.rows if facts is None else reading.read(facts, step, model.card.manner, proved=True)
+        asked: object = change.rows if facts is None else reading.read(facts, step, model.card.manner, proved=True)
         step("editing", 0.5)
         if verb == "forget":
             new, found = facts_of.forget(known, asked, names=change.names)

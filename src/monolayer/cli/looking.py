@@ -90,7 +90,7 @@ def inspect(
     show(as_json, {"folder": str(folder), **facts, "built": said, "plot": plot and str(plot)}, str(folder), rows)
     if built is not None and not as_json:
         out.print()
-        table("measured when it was built", _built_rows(built, facts["dtype"]))
+        table("measured when it was built", _built_rows(built, str(facts["dtype"])))
 
 
 def describe(model: Monolayer | Uniform) -> FactsByName:
@@ -145,7 +145,7 @@ def _describe_steps(model: Monolayer) -> FactsByName:
     }
 
 
-def _by_stage(values: Any) -> Any:
+def _by_stage(values: object) -> Any:
     if not isinstance(values, tuple):
         return values
     return values[0] if len(values) == 1 else {f"stage {number}": value for number, value in enumerate(values, 1)}

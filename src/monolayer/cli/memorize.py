@@ -104,7 +104,7 @@ def memorize_files(
     began = time.perf_counter()
     try:
         with progress(as_json) as step:
-            build(data, out, overwrite=overwrite, progress=step, **options, **reading.keywords)
+            build(data, out, overwrite=overwrite, progress=step, **options, **given(**reading.keywords))
     except KeyboardInterrupt as stop:
         for note in getattr(stop, "__notes__", ()):
             complain(note)

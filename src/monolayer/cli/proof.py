@@ -100,7 +100,7 @@ def verify(
     raise typer.Exit(EXIT[certificate.verdict])
 
 
-def _with_measurement(folder: Path, facts: Any, proof: Certificate, only: bool, step: Progress) -> Certificate:
+def _with_measurement(folder: Path, facts: object, proof: Certificate, only: bool, step: Progress) -> Certificate:
     """The certificate of a folder with facts attached, with what asking it here finds; a wrong answer refutes it.
 
     With `only`, every fact must come back by its own neurons: elsewhere these would be a fact that nobody asks for.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from monolayer.checker.network import Stored
     from monolayer.data import Sequences
     from monolayer.data.layout import Manner
+    from monolayer.data.readers import ReadKeywords
     from monolayer.data.text import Script
     from monolayer.huggingface.opened import Files
     from monolayer.model.monolayer import Monolayer
@@ -67,9 +68,15 @@ class Reading:
     ] = None
 
     @property
-    def keywords(self) -> dict[str, Any]:
+    def keywords(self) -> ReadKeywords:
         """The options as keyword arguments of `monolayer.data.read`, `asked_files` and `certify_files`."""
-        return asdict(self)
+        return {
+            "format": self.format,
+            "tokens": self.tokens,
+            "labels": self.labels,
+            "unit": self.unit,
+            "per": self.per,
+        }
 
     def read(
         self,
@@ -78,7 +85,7 @@ class Reading:
         model: Answering | Manner | None = None,
         known: bool = True,
         proved: bool = False,
-        keys: list[Any] | None = None,
+        keys: list[object] | None = None,
     ) -> Sequences:
         """Read data files. `model` decides what the options leave open.
 
@@ -91,15 +98,18 @@ class Reading:
         from monolayer.data.layout import Manner
 
         step("reading", 0.0)
-        read = asked_files if proved else read_once
         if model is None or isinstance(model, Manner):
+            read = asked_files if proved else read_once
             return read(data, like=model, **self.keywords)
         card, text = model.card, only_text(data)
         if card.script is not None and self.format is None and text is not None:
             return windows_of_file(text, card.script)
         names = card.vocabulary if known else None
-        kept: dict[str, Any] = {} if keys is None else {"keys": keys}
-        found = read(data, vocabulary=names, like=card.manner, **self.keywords, **kept)
+        options: ReadKeywords = {**self.keywords, "vocabulary": names}
+        if proved:
+            found = asked_files(data, like=card.manner, **options)
+        else:
+            found = read_once(data, like=card.manner, keys=keys, **options)
         return in_numbers(model, found) if self.format == "text" else found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -88,7 +88,7 @@ def audit(
     with progress(as_json) as step:
         model = load_any(folder)
         tokenizer = tokenizer_in(folder, model)
-        X: Any
+        X: object
         if isinstance(model, Monolayer):
             X = reading.read(data, step, model)
         elif tokenizer is not None and reading.format is None and (text := only_text(data)) is not None:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Array, Floats, Ints
 from monolayer.cluster.blocks import Block, Rules
 from monolayer.cluster.points import point_columns
 from monolayer.cluster.spill import Spill
@@ -53,7 +52,7 @@ class FoundPlaces(NamedTuple):
     """
 
     z: Floats
-    label: NDArray[Any]
+    label: Array
     data: Sequences
     place: Ints
     place_in_block: Ints

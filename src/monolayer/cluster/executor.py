@@ -76,7 +76,7 @@ class Work:
 
 
 @contextmanager
-def executor(engine: Engine, workers: int, scheduler: Any = None) -> Iterator[Run]:
+def executor(engine: Engine, workers: int, scheduler: object = None) -> Iterator[Run]:
     """How to run pieces while the block lasts: in this process, in `workers` processes, or on a Dask cluster."""
     if engine == "dask":
         with _dask(scheduler) as client:
@@ -221,7 +221,7 @@ def _by_dask(client: Any, function: Callable[..., None], tasks: list[PieceArgume
 
 
 @contextmanager
-def _dask(scheduler: Any) -> Iterator[Any]:
+def _dask(scheduler: object) -> Iterator[Any]:
     """A Dask client: `scheduler` itself, or one connected to the scheduler at that address."""
     try:
         from distributed import Client

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from monolayer.cluster.build import Build
 from monolayer.cluster.executor import Engine, Options, executor
@@ -32,7 +32,7 @@ def memorize_files(
     memory: str | int | float = "2GB",
     workers: int | None = None,
     engine: Engine = "processes",
-    scheduler: Any = None,
+    scheduler: object = None,
     resume: bool = False,
     overwrite: bool = False,
     positions: bool = False,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints, rising_at
+from monolayer.arrays import Array, Floats, Ints, rising_at
 from monolayer.cluster.points import Range, differ
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut_line, least_label
@@ -100,12 +100,12 @@ class PartTensors(NamedTuple):
     """What a part holds, as it is stored: `bias_1`, `weight_1` `(R,)` and `weight_2` `(m, R)`; `Σ |Δ|` of classes."""
 
     bias_1: Floats
-    weight_1: NDArray[Any]
-    weight_2: NDArray[Any]
+    weight_1: Array
+    weight_2: Array
     size: float
 
 
-def _tensors(z: Floats, steps: Ints, level: NDArray[Any], reals: int, formats: PartFormats) -> PartTensors:
+def _tensors(z: Floats, steps: Ints, level: Array, reals: int, formats: PartFormats) -> PartTensors:
     """The tensors of a part, without the row of the stretches.
 
     `steps` `(R,)` are given by the point before each; `level` `(R + 1,)` or `(R + 1, m)`: the labels between them. A
@@ -130,7 +130,7 @@ def _tensors(z: Floats, steps: Ints, level: NDArray[Any], reals: int, formats: P
     return PartTensors(bias, slopes, rows, size)
 
 
-def _passed(bounds: Ints, steps: int, formats: PartFormats) -> NDArray[Any]:
+def _passed(bounds: Ints, steps: int, formats: PartFormats) -> Array:
     """The row of a part of classes that says where the number of the stretch rises: −1 at these steps, and else 0."""
     row = np.zeros(steps, stored_type(formats.weight_2))
     row[bounds] = shortened(np.array([-1.0]), formats.weight_2)

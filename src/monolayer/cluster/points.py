@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints, ends_of, slices
+from monolayer.arrays import Array, Floats, Ints, ends_of, slices
 from monolayer.cluster.blocks import Block, Rules
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.draw import Draw
@@ -32,7 +32,10 @@ def write_points(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw
     context = draw.contexts(tokens)
     draw = replace(draw, known=(tokens, context))
     found = contextual_points(draw, tokens, rules.target(rules.places(data)))
-    label = block.labels(spill, rules, data).take(found.order, axis=0)
+    given = block.labels(spill, rules, data)
+    label = np.empty(given.shape, given.dtype)
+    for part in slices(len(label)):
+        label[part] = given.take(found.order[part], axis=0)
     inner = np.searchsorted(found.z, splitters, side="left")
     bounds = np.concatenate([[0], inner, [len(found.z)]])
     columns = [found.z, label, found.order.astype(np.int32, copy=False)]
@@ -44,7 +47,7 @@ class PointColumns(NamedTuple):
     """The points of a block, in order, as they lie in its file: `z` and number `(P,)`, label `(P,)` or `(P, m)`."""
 
     z: Floats
-    label: NDArray[Any]
+    label: Array
     number: NDArray[np.int32]
 
 
@@ -73,7 +76,7 @@ class RangePoints(NamedTuple):
     """
 
     z: Floats
-    label: NDArray[Any]
+    label: Array
     clean: bool
 
 
@@ -90,7 +93,7 @@ class PointsBehind(NamedTuple):
     """Points in order, equal ones once, from a range and some behind it; `complete`: no points lie further behind."""
 
     z: Floats
-    label: NDArray[Any]
+    label: Array
     complete: bool
 
 
@@ -143,7 +146,7 @@ class Range:
             PieceSlice(f"{spill.numbers(piece)}", max(0, first - 1), min(total, last + behind), total)
             for piece, (first, last, total) in zip(self.pieces, self.bounds.tolist(), strict=True)
         ]
-        held, group, count, known = list[tuple[Floats, NDArray[Any]]](), list[PieceSlice](), 0, np.inf
+        held, group, count, known = list[tuple[Floats, Array]](), list[PieceSlice](), 0, np.inf
         for each in slices:
             group.append(each)
             count += each.end - each.begin
@@ -158,7 +161,7 @@ class Range:
         below = len(z) if known == np.inf else int(np.searchsorted(z, known))
         return PointsBehind(z[:below], label[:below], known == np.inf)
 
-    def _read(self, slices: list[PieceSlice]) -> tuple[Floats, NDArray[Any], float]:
+    def _read(self, slices: list[PieceSlice]) -> tuple[Floats, Array, float]:
         """`z` and label of the points of some slices, and the least of their last `z` behind which there are more."""
         count, known = sum(each.end - each.begin for each in slices), np.inf
         z, label = np.empty(count), np.empty((count, self.reals) if self.reals else count, self.label_type)
@@ -177,9 +180,7 @@ class Range:
                 known = min(known, float(z[at - 1]))
         return z, label, known
 
-    def _end(
-        self, z: Floats, label: NDArray[Any], complete: bool, splitter: float, strict: bool
-    ) -> tuple[int, bool] | None:
+    def _end(self, z: Floats, label: Array, complete: bool, splitter: float, strict: bool) -> tuple[int, bool] | None:
         """Where the range behind a splitter begins, and whether that is clean; None: more points must be looked at."""
         if np.isinf(splitter):
             return (0 if splitter < 0 else len(z)), True
@@ -191,7 +192,7 @@ class Range:
             return None
         return min(len(z), first + most), strict
 
-    def _clean(self, z: Floats, label: NDArray[Any]) -> int | None:
+    def _clean(self, z: Floats, label: Array) -> int | None:
         """The first point behind a wide gap with no crowd on either side of it."""
         for size in (LOOKED_AT_FIRST, len(z)):
             here = self.points(z[:size])
@@ -204,13 +205,13 @@ class Range:
         return None
 
 
-def differ(label: NDArray[Any]) -> NDArray[np.bool_]:
+def differ(label: Array) -> NDArray[np.bool_]:
     """Which labels `(P,)` or `(P, m)` differ from the next `(P − 1,)`."""
     found: NDArray[np.bool_] = label[1:] != label[:-1]
     return np.asarray(found.any(axis=1)) if found.ndim == 2 else found
 
 
-def distinct_in_order(z: Floats, label: NDArray[Any]) -> tuple[Floats, NDArray[Any]]:
+def distinct_in_order(z: Floats, label: Array) -> tuple[Floats, Array]:
     """Points in order of `z`, then of label, equal ones once. The given arrays may be written to.
 
     Floats of one sign are in the order of their bits, or in its reverse: where 64 bits hold what those of all points

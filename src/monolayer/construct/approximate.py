@@ -8,7 +8,7 @@ stores the value of the function at the centres. After the first block this is t
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import numpy as np
 import torch
@@ -39,9 +39,11 @@ RAMP = 2.0**-20
 
 
 @overload
-def approximate(f: Any, dim: int, length: int, *, norm: Literal["sup"], **options: Any) -> Uniform: ...
+def approximate(f: object, dim: int, length: int, *, norm: Literal["sup"], **options: object) -> Uniform: ...
 @overload
-def approximate(f: Any, dim: int, length: int, *, norm: Literal["mean"] = "mean", **options: Any) -> Monolayer: ...
+def approximate(
+    f: object, dim: int, length: int, *, norm: Literal["mean"] = "mean", **options: object
+) -> Monolayer: ...
 def approximate(  # type: ignore[misc]  # the options stand below, once
     f: BatchFunction,
     dim: int,

@@ -94,7 +94,7 @@ class Column:
     def __init__(self, what: Literal["token", "label"], *, ours: bool = False) -> None:
         self.what, self.ours = what, ours
         self.kind: str | None = None
-        self._first: Any = None
+        self._first: object = None
         self._dim: int | None = None
         self._names = NameBuilder()
         self._parts: list[Array] = []
@@ -259,7 +259,7 @@ def _held(number: Any) -> bool:
     return bool(float(number) == number)
 
 
-def _beyond(number: Any) -> bool:
+def _beyond(number: object) -> bool:
     return isinstance(number, int) and not -(2**63) <= number < 2**63
 
 

@@ -326,7 +326,7 @@ def read_together(folder: Path, reader: Callable[[OpenFolder], ReadResult]) -> R
             found = reader(opened)
             if opened.is_whole():
                 return found
-        except Exception:
+        except Exception:  # a folder replaced meanwhile makes a reader raise anything: then it is read again
             if opened.is_whole():
                 raise
         finally:

@@ -120,7 +120,7 @@ def _by_sequence(rows: Given) -> ColumnValues:
                 f"per='sequence', but the label of sequence {number} is {short(row)}: one label is a lone value or a "
                 "vector of real numbers"
             )
-    values: list[Any] = rows
+    values: list[object] = rows
     return values
 
 

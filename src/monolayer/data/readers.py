@@ -17,7 +17,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from monolayer.data import lines as limits
 from monolayer.data.growing import Growing
@@ -48,6 +48,17 @@ SUFFIXES_OF_FORMAT = {
 ARROW = find_spec("pyarrow") is not None
 """Whether pyarrow is installed; its parsers then read plain text, which is faster."""
 _FORMAT_OF = {suffix: format for format, suffixes in SUFFIXES_OF_FORMAT.items() for suffix in suffixes}
+
+
+class ReadKeywords(TypedDict, total=False):
+    """The options of `read` about how data are to be read, as keywords that other functions pass on."""
+
+    format: str | None
+    tokens: str | None
+    labels: str | None
+    unit: Unit | None
+    per: Belongs | None
+    vocabulary: Names | None
 
 
 def read(

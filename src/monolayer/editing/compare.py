@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ NAME_KEYS = frozenset({"names", "vocabulary", "classes", "id2label", "label2id"}
 """Keys of a configuration that hold the names of tokens and classes."""
 
 
-def compare(one: GivenModel, two: GivenModel, X: Any = None, *, lengths: Any = None) -> Comparison:
+def compare(one: GivenModel, two: GivenModel, X: object = None, *, lengths: object = None) -> Comparison:
     """Where two models, or folders of models, differ: in weights and neurons and, with `X`, in answers.
 
     - `one`, `two`: models, or folders of them; also a language model and a copy that has, or may have, facts attached.

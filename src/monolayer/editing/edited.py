@@ -7,7 +7,7 @@ answers, a prompt with its answer.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Edited:
 # -- which rows are meant --------------------------------------------------------------------------------------
 
 
-def chosen_rows(subject: Subject, data: Sequences, X: Any, lengths: object = None) -> Ints:
+def chosen_rows(subject: Subject, data: Sequences, X: object, lengths: object = None) -> Ints:
     """Rows `(K,)` of the data in rising order, at least one.
 
     `X`: row numbers, or the sequences themselves, with their `lengths` if they are padded.

@@ -33,12 +33,12 @@ from monolayer.editing.subject import GivenModel, Subject, subject_of
 from monolayer.editing.unused import unused_after, without_names
 from monolayer.errors import DataError, PrecisionError
 
-WHOLE = "the same bits as {}"
+WHOLE = "bit-identical to {}"
 CELLS = (
-    "the neurons of {} tokens are the same bits that memorizing {} with this draw gives them; those of all other "
-    "tokens are unchanged, and never activate at these facts"
+    "the neurons of {} tokens are bit-identical to those of memorizing {} with this draw; those of all other tokens "
+    "are unchanged, and never activate at these facts"
 )
-MEANT = {"forget": "the rest of the data", "edit": "the edited data", "insert": "all the data"}
+MEANT = {"forget": "only the remaining data", "edit": "the edited data", "insert": "all the data"}
 
 
 @final
@@ -50,7 +50,7 @@ class Facts:
     data: Sequences
 
     @classmethod
-    def of(cls, model: GivenModel, X: Any, Y: Any = None, *, lengths: Any = None) -> Facts:
+    def of(cls, model: GivenModel, X: object, Y: object = None, *, lengths: object = None) -> Facts:
         """A model with the data that it holds, all of them and no others: it must be the model that they determine.
 
         `model`: a model, or its folder. `X`, `Y`, `lengths`: the data, as for `memorize`.
@@ -177,7 +177,7 @@ NEEDED = (
 
 
 def forget(
-    model: GivenModel | Facts, X: Any, data: Any = None, *, lengths: Any = None, names: bool = False
+    model: GivenModel | Facts, X: object, data: object = None, *, lengths: object = None, names: bool = False
 ) -> tuple[Any, Record]:
     """`model` without some of its facts, and a record of what changed.
 
@@ -205,7 +205,7 @@ def forget(
 
 
 def edit(
-    model: GivenModel | Facts, X: Any, Y: Any = None, data: Any = None, *, lengths: Any = None
+    model: GivenModel | Facts, X: object, Y: object = None, data: object = None, *, lengths: object = None
 ) -> tuple[Any, Record]:
     """`model` with other labels for facts that it holds, and a record of what changed.
 
@@ -228,7 +228,7 @@ def edit(
 
 
 def insert(
-    model: GivenModel | Facts, X: Any, Y: Any = None, data: Any = None, *, lengths: Any = None
+    model: GivenModel | Facts, X: object, Y: object = None, data: object = None, *, lengths: object = None
 ) -> tuple[Any, Record]:
     """`model` with more facts, and a record of what changed.
 
@@ -250,13 +250,13 @@ def insert(
     return _returned(model, *facts.changed("insert", with_rows(facts.subject, facts.data, asked)))
 
 
-def _read(subject: Subject, X: Any, Y: Any, lengths: Any) -> Sequences:
+def _read(subject: Subject, X: object, Y: object, lengths: object) -> Sequences:
     """Labelled data in any shape that `memorize` takes, or in a file, read as the model reads data."""
     card = subject.model.card
     return sequences_of(X, Y, lengths=lengths, like=card.manner, labelled=card.prompts or not card.next_token)
 
 
-def known(model: GivenModel | Facts, data: Any) -> Facts:
+def known(model: GivenModel | Facts, data: object) -> Facts:
     """The facts of a model and its data; `Facts` as they are."""
     if isinstance(model, Facts):
         if data is not None:

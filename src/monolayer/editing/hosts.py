@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -88,7 +87,7 @@ def _planted(bare: tuple[BareLayer, ...], facts: int | None) -> str:
 
 
 @contextmanager
-def language_models(one: Any, two: Any) -> Iterator[tuple[LanguageModel, LanguageModel] | None]:
+def language_models(one: object, two: object) -> Iterator[tuple[LanguageModel, LanguageModel] | None]:
     """The language models in two folders, or of `Attached`, if at least one is not a folder that `attach` wrote.
 
     None where both are, or neither is a language model: then they are compared as models of monolayer. A `DataError`
@@ -99,7 +98,7 @@ def language_models(one: Any, two: Any) -> Iterator[tuple[LanguageModel, Languag
         return
     with ExitStack() as stack:
 
-        def opened(model: Any) -> LanguageModel | None:
+        def opened(model: object) -> LanguageModel | None:
             if isinstance(model, Attached):
                 model = model.save(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model")
             return language_model(model) if isinstance(model, str | os.PathLike) else None
@@ -114,7 +113,7 @@ def language_models(one: Any, two: Any) -> Iterator[tuple[LanguageModel, Languag
         yield None if first is None or second is None else (first, second)
 
 
-def _attached(model: Any) -> bool:
+def _attached(model: object) -> bool:
     """Whether this is what `attach` made, with all that it says about itself."""
     if isinstance(model, str | os.PathLike):
         found = language_model(model) if is_attached(model) else None
@@ -122,7 +121,7 @@ def _attached(model: Any) -> bool:
     return isinstance(model, Attached)
 
 
-def compare_hosts(one: LanguageModel, two: LanguageModel, X: Any = None) -> HostComparison:
+def compare_hosts(one: LanguageModel, two: LanguageModel, X: object = None) -> HostComparison:
     """Where two language models differ, tensor by tensor; with `X`, also how they go on from these prompts."""
     old, new = one.opened.tensors, two.opened.tensors
     weights = {name: _differing(old.get(name), new.get(name)) for name in sorted({*old, *new})}
@@ -163,7 +162,7 @@ def _differing(one: Tensor | None, two: Tensor | None) -> int | None:
     return int(np.count_nonzero(first != second))
 
 
-def _differing_answers(one: LanguageModel, two: LanguageModel, X: Any) -> tuple[int, list[Answer]]:
+def _differing_answers(one: LanguageModel, two: LanguageModel, X: object) -> tuple[int, list[Answer]]:
     """How many prompts were asked, and those from which the two go on differently."""
     data = Sequences.of(X, per="answer").only_prompts()
     if data.prompts is None:

@@ -56,7 +56,7 @@ class MonolayerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.classes_[self.model_.predict(self._rows(X, None, reset=False))]
 
-    def _rows(self, X: Any, y: object, *, reset: bool) -> Any:
+    def _rows(self, X: object, y: object, *, reset: bool) -> Any:
         """`X` as `memorize` takes it; arrays of numbers are checked as scikit-learn does."""
         if isinstance(X, list) and X and isinstance(X[0], list) and X[0] and isinstance(X[0][0], float):
             X = np.asarray(X)  # a table of numbers, written as lists

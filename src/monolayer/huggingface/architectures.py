@@ -69,7 +69,7 @@ def _row(
     )
 
 
-def _bert(name: str, word: str, head: str, **more: Any) -> Architecture:
+def _bert(name: str, word: str, head: str, **more: object) -> Architecture:
     """BERT and RoBERTa, which differ in the `head` of sequences and in `more` fields of `Architecture`."""
     return _row(
         name,
@@ -97,7 +97,7 @@ def _bert(name: str, word: str, head: str, **more: Any) -> Architecture:
 
 
 def _llama(
-    name: str, word: str, neurons: Mapping[str, str], settings: Mapping[str, Setting], **more: Any
+    name: str, word: str, neurons: Mapping[str, str], settings: Mapping[str, Setting], **more: object
 ) -> Architecture:
     """Llama and Starcoder2: rotary positions over all coordinates, so slow that they do nothing.
 

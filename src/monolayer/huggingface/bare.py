@@ -34,7 +34,7 @@ class LanguageModel:
     """A causal language model of an architecture that facts can be attached to; whether they can is not asked."""
 
     kind: HostKind
-    config: Mapping[str, Any]
+    config: Mapping[str, object]
     opened: TensorFolder
 
     @property
@@ -71,7 +71,7 @@ class LanguageModel:
             return None
 
     @property
-    def sizes(self) -> dict[str, Any]:
+    def sizes(self) -> dict[str, object]:
         """What the files alone say, and what the tensors show."""
         tensor = next(iter(self.opened.tensors.values()))
         said = self.manifest
@@ -86,7 +86,7 @@ class LanguageModel:
         }
 
     @property
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> dict[str, object]:
         """What the tensors show of facts that were attached, whatever the other files say."""
         return {
             "layers_whose_attention_adds_nothing": [bare.layer for bare in self.bare],

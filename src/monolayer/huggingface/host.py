@@ -152,7 +152,7 @@ class Host:
                     found[full] = self.tensors[f"{full.removesuffix('.bias')}.weight"].shape[0]
         return found
 
-    def longer_config(self, blocks: int) -> dict[str, Any]:
+    def longer_config(self, blocks: int) -> dict[str, object]:
         """`config.json` with this many blocks appended."""
         config = {**self.config, self.kind.depth: self.layers + blocks, **ATTACHED_MARK}
         kinds = config.get("layer_types")

@@ -77,7 +77,7 @@ class HostKind:
     """Key and default."""
     epsilon: tuple[str | None, float] = ("layer_norm_eps", 1e-5)
     """Key, None where there is none, and default."""
-    demands: Mapping[str, Any] = field(default_factory=dict)
+    demands: Mapping[str, object] = field(default_factory=dict)
     """Values of `config.json` without which its blocks are others; a missing key has the value that is asked for."""
     bias_key: str | None = None
     """The key that gives feed-forward layers their biases, where they may have none: it is set, and they are 0."""
@@ -90,7 +90,7 @@ class HostKind:
     head: str = "lm_head.weight"
     """The tensor of the head, where it is not the table of tokens."""
 
-    def block_names(self, config: Mapping[str, Any]) -> frozenset[str]:
+    def block_names(self, config: Mapping[str, object]) -> frozenset[str]:
         """The tensors of a layer of a host with this `config.json`, by their names in it."""
         found = {f"{layer}.weight" for layer in (*self.attention, *self.linear, *self.norms)}
         found |= set() if self.rms else {f"{norm}.bias" for norm in self.norms}
@@ -100,7 +100,7 @@ class HostKind:
             found |= {f"{layer}.bias" for layer in self.attention}
         return frozenset(found)
 
-    def block(self, config: Mapping[str, Any]) -> dict[str, Role]:
+    def block(self, config: Mapping[str, object]) -> dict[str, Role]:
         """The role of each tensor in an appended block, by its name in the block."""
         roles: dict[str, Role] = dict.fromkeys(self.block_names(config), "zeros")
         roles |= {f"{norm}.weight": "ones" for norm in self.norms}
@@ -195,7 +195,7 @@ NO_BIAS = ("mistral", "mixtral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_te
 """Architectures whose gated neurons can have no bias."""
 
 
-def choose_host(config: Mapping[str, Any]) -> HostKind:
+def choose_host(config: Mapping[str, object]) -> HostKind:
     """The row of an architecture, by the host's `config.json`; a `DataError` says why there is none."""
     name, known = config.get("model_type"), ", ".join(HOSTS)
     if name in NO_BIAS:
@@ -224,12 +224,12 @@ def choose_host(config: Mapping[str, Any]) -> HostKind:
     return kind
 
 
-def activation_of(kind: HostKind, config: Mapping[str, Any]) -> Any:
+def activation_of(kind: HostKind, config: Mapping[str, object]) -> Any:
     """The activation of the feed-forward layers, by its name."""
     return config.get(*kind.activation)
 
 
-def epsilon_of(kind: HostKind, config: Mapping[str, Any]) -> Any:
+def epsilon_of(kind: HostKind, config: Mapping[str, object]) -> Any:
     """ε of the norms."""
     key, usual = kind.epsilon
     return usual if key is None else config.get(key, usual)

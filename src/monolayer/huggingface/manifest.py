@@ -58,7 +58,7 @@ class Manifest:
     radius: float
     end: int | None
     facts: tuple[StoredFact, ...] = ()
-    measured: Mapping[str, Any] = field(default_factory=dict)
+    measured: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def neurons(self) -> int:

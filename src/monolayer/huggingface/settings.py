@@ -38,7 +38,7 @@ FREE_GENERATION = _word_set("""
 """)
 """Keys of `generation_config.json` that do not change which token greedy decoding takes: for sampling and beams alone,
 limits of length, caches, speculation."""
-NEUTRAL: dict[str, tuple[Any, ...]] = {
+NEUTRAL: dict[str, tuple[object, ...]] = {
     **dict.fromkeys(("do_sample", "renormalize_logits", "remove_invalid_values", "token_healing", "use_mtp"), (False,)),
     **dict.fromkeys(("num_beams", "num_beam_groups", "guidance_scale", "repetition_penalty"), (1, 1.0)),
     "encoder_repetition_penalty": (1, 1.0),
@@ -51,7 +51,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 """Keys that may change it, and the values with which they do not; None always is one of them."""
 
-FIXED: dict[str, Any] = {
+FIXED: dict[str, object] = {
     **{"return_dict": True, "output_hidden_states": False, "output_attentions": False, "torchscript": False},
     **{"is_encoder_decoder": False, "tie_encoder_decoder": False, "add_cross_attention": False},
     **{"cross_attention_hidden_size": None, "chunk_size_feed_forward": 0, "pruned_heads": {}, "use_bfloat16": False},
@@ -131,7 +131,7 @@ def check_settings(kind: HostKind, config: Mapping[str, Any]) -> None:
         )
 
 
-def unusual_generation(content: Mapping[str, Any]) -> dict[str, Any]:
+def unusual_generation(content: Mapping[str, object]) -> dict[str, object]:
     """The keys of `generation_config.json` with which `generate` may take another token than the likeliest.
 
     `content`: files of the folder by their names. A `DataError` if the file cannot be read.
@@ -159,7 +159,7 @@ def read_generation(content: Mapping[str, Any]) -> dict[str, Any]:
     return said
 
 
-def generation_words(unusual: Mapping[str, Any]) -> str:
+def generation_words(unusual: Mapping[str, object]) -> str:
     """What these keys mean for a user, as a clause."""
     shown = ", ".join(f"{key} = {reprlib.repr(value)}" for key, value in list(unusual.items())[:4])
     more = ", …" if len(unusual) > 4 else ""

@@ -72,7 +72,7 @@ class Summary:
         dim: int,
         labels: int,
         entropy: float | None,
-        **facts: Any,
+        **facts: object,
     ) -> Summary:
         """What every builder says, from a few sizes; `facts` are the other fields, as far as they are known.
 

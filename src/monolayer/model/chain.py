@@ -33,7 +33,9 @@ def import_onnx() -> Any:
     return onnx
 
 
-def onnx_file(nodes: list[Any], name: str, inputs: list[Any], outputs: list[Any], constants: list[Any]) -> bytes:
+def onnx_file(
+    nodes: list[object], name: str, inputs: list[object], outputs: list[object], constants: list[object]
+) -> bytes:
     """The bytes of an ONNX file with one graph, checked by the package onnx."""
     onnx = import_onnx()
     graph = onnx.helper.make_graph(nodes, name, inputs, outputs, constants)

@@ -58,9 +58,9 @@ class Explanation:
     below: Floats
     above: Floats
     on_ramp: Bools
-    left: list[Any]
-    right: list[Any]
-    label: list[Any]
+    left: list[object]
+    right: list[object]
+    label: list[object]
 
     @cached_property
     def margin(self) -> Floats:
@@ -134,7 +134,7 @@ def _table_line(sequence: int, line: JsonFields) -> list[str]:
     return [str(sequence), token, key, weight, context, number("z", ".7g"), step, label, around, margin]
 
 
-def _short_name(value: Any) -> str:
+def _short_name(value: object) -> str:
     """A token or a label in few characters; None is the neighbour that an outermost step does not have.
 
     A space is ␣, other blanks and what a terminal would obey are their codes.
@@ -181,11 +181,11 @@ def explain(model: Parts, data: Sequences) -> Explanation:
     total = contexts(torch.zeros_like(met.weight), met.weight, asked.lengths, (1.0, met.begin), model.card.causal)
     each = total if model.card.causal else spread(total, asked.lengths)
 
-    def labels(level: Tensor) -> list[Any]:
-        found: list[Any] = model.card.decode(values(model.card, level).cpu().numpy()).tolist()
+    def labels(level: Tensor) -> list[object]:
+        found: list[object] = model.card.decode(values(model.card, level).cpu().numpy()).tolist()
         return found
 
-    def beside(run: Tensor) -> list[Any]:
+    def beside(run: Tensor) -> list[object]:
         """The labels of runs `(P,)`; None beyond the ends of the line."""
         inside = (run >= 0) & (run < len(steps.level))
         names = labels(steps.level[run.clamp(0, len(steps.level) - 1)])

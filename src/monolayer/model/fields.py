@@ -8,7 +8,7 @@ from typing import Any
 
 from monolayer.data.objects import Config
 
-NameLists = dict[str, list[Any]]
+NameLists = dict[str, list[object]]
 """The contents of `names.json`: strings or whole numbers, by the field of the config that refers to them."""
 Test = Callable[[Any], bool]
 """Whether a value from a file will do."""
@@ -28,7 +28,7 @@ def whole_number(least: int, end: int = 2**48) -> Check:
     return (lambda value: type(value) is int and least <= value < end), f"a whole number from {least}, below {end:,}"
 
 
-def whole_number_list(value: Any) -> bool:
+def whole_number_list(value: object) -> bool:
     """Whether it is a list of one or more whole numbers from 0."""
     return type(value) is list and len(value) > 0 and all(whole_number(0)[0](each) for each in value)
 

@@ -77,7 +77,7 @@ class Domain(NamedTuple):
     cells: int
 
 
-def _first_outputs(values: Any, X: Floats) -> Floats:
+def _first_outputs(values: object, X: Floats) -> Floats:
     """The first output at the first token of every sequence, `(B,)`."""
     return np.asarray(values, np.float64).reshape(*X.shape[:2], -1)[:, 0, 0]
 
@@ -89,7 +89,7 @@ def _called(f: Callable[[Any], Any], X: Floats) -> Array:
     except Exception as error:  # whatever a function of tensors raises when it is given an array
         try:
             answer = f(torch.from_numpy(X.copy()))
-        except Exception:
+        except Exception:  # neither arrays nor tensors: the first failure is the one to tell
             raise DataError(f"f failed on a batch of shape {X.shape}: {type(error).__name__}: {error}") from error
     found = np.asarray(answer.detach().cpu() if isinstance(answer, torch.Tensor) else answer)
     if found.shape[:2] != X.shape[:2]:
@@ -224,7 +224,7 @@ def _half_spaces(model: Parts, gates: Gates, token: object) -> Figure:
     figure.update_xaxes(title_text="cosine between the context and the neuron's normal", range=[-1, 1])
     figure.update_yaxes(title_text="neuron: label that it writes", type="category", autorange="reversed")
     drawn = "" if len(awake) == len(lines) else f"; the first {len(lines)} are drawn"
-    return _finished(figure, f"{plural(len(awake), 'half-space')} of {name}{drawn}", 260 + 22 * len(lines))
+    return _finished(figure, f"{plural(len(awake), 'half-space')} of {name}{drawn}", max(340, 260 + 22 * len(lines)))
 
 
 def picture_page(figure: Figure) -> str:

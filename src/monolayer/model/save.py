@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 from safetensors import SafetensorError
 from safetensors.numpy import save_file as save_numbers
@@ -22,7 +23,7 @@ from monolayer.data import Names
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, new_folder
 from monolayer.data.objects import Config, JsonObject
 from monolayer.errors import DataError, ModelFileError
-from monolayer.model.card import Card
+from monolayer.model.card import Fingerprint
 from monolayer.model.fields import NameLists
 from monolayer.model.parts import Parts
 from monolayer.model.schema import CONFIG, MEMORY, NAMES_FILE, VERSION, check_config, check_tensors
@@ -41,20 +42,31 @@ def save(
     readout's tensors in `model` are read. `overwrite`: True replaces a folder that exists.
     """
     config, names = described(model)
-    return write(folder, config, dict(model.state_dict()), names, model.card, parts=parts, overwrite=overwrite)
+    content = FolderContent(config, dict(model.state_dict()), names, model.card.fingerprint)
+    return write(folder, content, parts=parts, overwrite=overwrite)
+
+
+class FolderContent(NamedTuple):
+    """What the folder of a model holds: its config without digests, tensors, lists of names, and memory of the data."""
+
+    config: Config
+    state: dict[str, Tensor]
+    names: NameLists
+    fingerprint: Fingerprint | None = None
 
 
 def write(
     folder: str | os.PathLike[str],
-    config: Config,
-    state: dict[str, Tensor],
-    names: NameLists | None = None,
-    card: Card | None = None,
+    content: FolderContent,
     *,
     parts: Sequence[tuple[Path, str]] = (),
     overwrite: bool = False,
 ) -> Path:
-    """Write config, tensors and names as a folder, and add the digests. Tensors in `parts` already lie in files."""
+    """Write `content` as a folder, and add the digests to its config.
+
+    `parts`: files that already hold tensors, with their digests. `overwrite`: True replaces a folder that exists.
+    """
+    config, state, names, fingerprint = content
     digests, split = {}, SPLIT if parts else ()
     tensors = {name: value.detach().cpu().contiguous() for name, value in state.items() if name not in split}
     shards = shard_names(len(parts) + 1) if parts else [WEIGHTS_FILE]
@@ -73,15 +85,15 @@ def write(
             size = sum(value.numel() * value.element_size() for value in tensors.values())
             size += sum(part_bytes(path) for path, _ in parts)
             (scratch / INDEX_FILE).write_text(index_json(list(tensors), len(parts), size), encoding="utf-8")
-        if card is not None and card.fingerprint is not None:
-            save_numbers({"fingerprints": card.fingerprint.words}, scratch / MEMORY)
+        if fingerprint is not None:
+            save_numbers({"fingerprints": fingerprint.words}, scratch / MEMORY)
         if names:
             (scratch / NAMES_FILE).write_bytes(_utf8(names))
         config["files"] = {path.name: digests.get(path.name) or file_digest(path) for path in sorted(scratch.iterdir())}
         config["digest"] = config_digest(config)
         try:
             check_config(config, config["digest"])
-            check_tensors(config, names or {}, shapes_of(state))
+            check_tensors(config, names, shapes_of(state))
         except ModelFileError as error:
             raise DataError(f"the format cannot store this model, so it was not saved: {error}") from None
         (scratch / CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n", encoding="utf-8")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import get_args
 
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
 from monolayer.data.names import Unit
@@ -38,19 +38,19 @@ CONFIG, NAMES_FILE, MEMORY = "config.json", "names.json", "memory.safetensors"
 _NAMES_OR_NULL = 'null, {"range": number} or {"names": its own name}'
 
 
-def _fits_names(value: Any, key: str) -> bool:
+def _fits_names(value: object, key: str) -> bool:
     if type(value) is not dict:
         return value is None
     return value == {"names": key} or (list(value) == ["range"] and whole_number(1)[0](value["range"]))
 
 
-def _script(value: Any) -> bool:
+def _script(value: object) -> bool:
     if type(value) is not dict or set(value) != {"unit", "window"}:
         return value is None
     return value["unit"] in get_args(TextUnit) and whole_number(1)[0](value["window"])
 
 
-def _digests(value: Any) -> bool:
+def _digests(value: object) -> bool:
     return type(value) is dict and all(type(digest) is str for digest in value.values())
 
 

@@ -128,7 +128,7 @@ def views(content: Any, file: str) -> NamedArrays:
     return found
 
 
-def joined_tensors(index: JsonObject, files: dict[str, Any]) -> NamedArrays:
+def joined_tensors(index: JsonObject, files: dict[str, object]) -> NamedArrays:
     """All tensors, in memory of their own. `files`: contents by name, all of those that the index names."""
     names = shard_names(len(files))
     if sorted(files) != names:

@@ -92,7 +92,7 @@ def _replaced(model: Parts) -> bool:
 
     Not a subclass either: what it does in its forward pass is not in the weights.
     """
-    readout: Any = model.feed_forward
+    readout: object = model.feed_forward
     row = READOUTS.get(getattr(readout, "readout", ""))
     if row is None:
         return True

@@ -169,12 +169,12 @@ class Readout(nn.Module):
         """Class numbers `(P, 1)`, for a readout whose tables do not give them (`shortcut.py`)."""
         return None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """What `config.json` says of it besides its name: the steps of every stage, or how many neurons it has."""
         return {"steps": [stage.step_count for stage in self.stairs]}
 
     @classmethod
-    def stored(cls, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+    def stored(cls, config: dict[str, object], tensors: Mapping[str, Tensor]) -> Self:
         """The readout that a file describes; `tensors` by their names without `feed_forward.`."""
         raise NotImplementedError
 

@@ -38,7 +38,7 @@ from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card
 from monolayer.model.heads import OtherTokens, RankOneHeads
 from monolayer.model.plot import Domain, Figure, plot_approximator
-from monolayer.model.save import write
+from monolayer.model.save import FolderContent, write
 from monolayer.model.schema import VERSION
 from monolayer.table import as_html, number, plural
 from monolayer.theory.heads import TEMPERATURES
@@ -167,7 +167,7 @@ class Uniform(nn.Module):
         `X`: sequences of `length` vectors of `dim` numbers each, as an array, a tensor or lists.
         """
         data = self.encode(X)
-        found = self.labels(data).reshape(len(data), self.length, -1)
+        found: NDArray[np.float64] = self.labels(data).reshape(len(data), self.length, -1)
         return found[..., 0] if self.scalar else found
 
     # -- what every model has ----------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class Uniform(nn.Module):
         named = ("dim", "length", "low", "high", "positions", "first_block", "error", "scalar")
         said = {name: getattr(self, name) for name in named}
         said |= {"format": "monolayer", "version": VERSION, "kind": "interpolator", "cells": self.interpolation.cells}
-        return write(folder, said, dict(self.state_dict()), overwrite=overwrite)
+        return write(folder, FolderContent(said, dict(self.state_dict()), {}), overwrite=overwrite)
 
     @classmethod
     def stored(cls, config: Config, tensors: dict[str, Tensor]) -> Uniform:

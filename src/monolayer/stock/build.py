@@ -23,7 +23,7 @@ from monolayer.huggingface.architectures import architecture_named
 from monolayer.stock.assemble import check_confidence
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import StockModel
-from monolayer.stock.labelled import StockTask, stock_task, token_names, with_unknown
+from monolayer.stock.labelled import StockOptions, StockTask, stock_task, token_names, with_unknown
 from monolayer.stock.robust import CellDtype, check_options, robust_model, robust_model_again
 from monolayer.stock.steps import steps_model
 from monolayer.table import Progress
@@ -69,7 +69,7 @@ def memorize_as(
     - `storage`: `cells`, the default, are half-spaces with margins (docs/robust.md), for float32 and shorter formats.
       `steps` are the steps of a line, of rank 1, for weights and arithmetic in float64 only; they hold more sequences,
       and longer ones. llama takes cells only.
-    - `rank`: of the values of cells, by default 128.
+    - `rank`: of the values of cells, by default what the data need: 32, 64 or 128.
     - `dtype`: of cells, `float32` (the default), `bfloat16` or `float16`. In a short format every fact is evaluated in
       its arithmetic, and facts that it loses are an error.
     - `confidence`: the head is the least power of two for which the median probability of the right label is at least
@@ -133,7 +133,7 @@ def memorize_as(
     number = None
     if unknown is not None:
         data, number = with_unknown(data, unknown)
-    job = stock_task(kind, data, names, positions=positions, on_conflict=on_conflict, storage=storage, unknown=number)
+    job = stock_task(kind, data, names, StockOptions(positions, storage, on_conflict, unknown=number))
     if cells:
         model = robust_model(job, wanted or "float32", report, rank=rank, seed=seed, confidence=sure)
     else:
@@ -203,16 +203,8 @@ def job_of(model: StockModel, data: Sequences, on_conflict: OnConflict = "error"
     """What a model of adopted `data` with this draw must answer, and where."""
     facts, draw = model.facts, model.draw
     number = None if draw.unknown is None else facts.classes.index(draw.unknown)
-    return stock_task(
-        facts.architecture,
-        data,
-        facts.names,
-        positions=facts.positions,
-        on_conflict=on_conflict,
-        storage=draw.storage,
-        unknown=number,
-        cut=facts.cut,
-    )
+    options = StockOptions(facts.positions, draw.storage, on_conflict, number, facts.cut)
+    return stock_task(facts.architecture, data, facts.names, options)
 
 
 def memorize_again(

@@ -144,7 +144,7 @@ class StockModel:
         special = len(self.facts.architecture.special)
         return self.draw.names(self.facts.names[special:]).cut_into(UNIT_OF.get(self.facts.cut))
 
-    def predict(self, X: Any, *, lengths: Any = None) -> Any:
+    def predict(self, X: object, *, lengths: object = None) -> Any:
         """Labels of `X` by their names, in the shapes of `Monolayer.predict`; a language model returns the next tokens.
 
         `X`: sequences, with their `lengths` if they are padded. A folder that holds prompts and answers returns the
@@ -159,7 +159,7 @@ class StockModel:
             return np.array(self.answers(data), dtype=object)
         return self.card.shaped(self.card.decode(self.labels(data)), data, X, lengths)
 
-    def encode(self, X: Any, *, lengths: Any = None) -> Sequences:
+    def encode(self, X: object, *, lengths: object = None) -> Sequences:
         """`X` in the row numbers of the folder's names; a sequence that the folder cannot answer is an error."""
         if self.draw.prompts:
             data = prompts_of(X, lengths=lengths)

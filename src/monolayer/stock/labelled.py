@@ -107,11 +107,7 @@ class StockTask:
             self.architecture,
             self.data.select(rows),
             self.names,
-            positions=self.task.context.positions,
-            on_conflict="error",
-            storage="cells",
-            unknown=self.unknown,
-            cut=self.cut,
+            StockOptions(self.task.context.positions, "cells", unknown=self.unknown, cut=self.cut),
         )
 
     def where(self, point: int) -> str:
@@ -147,23 +143,26 @@ class StockTask:
         return usual
 
 
-def stock_task(
-    architecture: Architecture,
-    data: Sequences,
-    names: tuple[str, ...],
-    *,
-    positions: bool,
-    on_conflict: OnConflict,
-    storage: Storage,
-    unknown: int | None = None,
-    cut: TextCut | None = None,
-) -> StockTask:
+class StockOptions(NamedTuple):
+    """What a caller chooses about a stock model. `positions`: whether order counts. `storage`: how facts are stored.
+
+    `on_conflict`: which label wins where the data contradict themselves. `unknown`: number of the class that answers
+    what the data do not hold. `cut`: how the tokenizer cuts text, if that is settled.
+    """
+
+    positions: bool
+    storage: Storage
+    on_conflict: OnConflict = "error"
+    unknown: int | None = None
+    cut: TextCut | None = None
+
+
+def stock_task(architecture: Architecture, data: Sequences, names: tuple[str, ...], options: StockOptions) -> StockTask:
     """What this architecture must answer for `data`, or an error that says why it cannot.
 
-    `names`: of all ids (`token_names`). `positions`: whether order counts. `on_conflict`: which label wins where the
-    data contradict themselves. `storage`: how facts will be stored. `unknown`: number of the class that answers what
-    the data do not hold. `cut`: how the tokenizer cuts text, if that is settled.
+    `names`: the names of all ids (`token_names`).
     """
+    positions, storage, on_conflict, unknown, cut = options
     labels, special = data.labels, architecture.special.values()
     cut = cut or best_cut(special, data)
     if fault := tokenizer_fault(cut, special, data):

@@ -67,7 +67,7 @@ class ContextualMapping:
         return "\n".join(lines)
 
 
-def contextual_mapping(f: Callable[[Any], Any], X: Any, *, causal: bool = False) -> ContextualMapping:
+def contextual_mapping(f: Callable[[Any], Any], X: object, *, causal: bool = False) -> ContextualMapping:
     """Measure the (r, δ) of the map `f` on the data `X`.
 
     - `f`: a function that is called once, with `X` as given. It answers with arrays or tensors `(N, n, p)` or `(N, n)`,
@@ -152,13 +152,13 @@ def token_counts(sequence: Ints, rows: Ints, count: int) -> TokenCounts:
     return TokenCounts(pairs % width, counts.astype(np.int64), lengths.astype(np.int64))
 
 
-def _outputs_of(f: Callable[[Any], Any], X: Any) -> Any:
+def _outputs_of(f: Callable[[Any], Any], X: object) -> Any:
     """The answer of `f` to `X`; an exception inside `f` becomes a `DataError` that says so."""
     if callable(getattr(f, "encode", None)) and hasattr(f, "bos"):
         return _model_outputs(f, X)
     try:
         return f(X)
-    except Exception as error:
+    except Exception as error:  # whatever the function of the caller raises is about that function
         raise DataError(
             f"f failed on X ({type(error).__name__}: {error}). It is called with X as given: for a PyTorch model give "
             "a function, such as lambda X: model(torch.as_tensor(X)).last_hidden_state; ml.audit measures all its parts"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -110,7 +110,7 @@ class Refutation:
         }
         return f"{text}Softmax with these weights {words[self.softmax_verdict]} ({worst.reason})."
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Everything, ready for `json.dumps`; rationals are strings such as '7/3'."""
         return {
             "verdict": self.verdict,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from monolayer.data import Sequences
 from monolayer.table import as_html, as_table
@@ -89,7 +88,7 @@ class Theorem:
             )
         return "\n".join(lines)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain numbers, strings and lists; what is infinite becomes None."""
         plain = asdict(self)
         plain["verdict"] = self.verdict
@@ -97,7 +96,7 @@ class Theorem:
         for name, built in (("worst", self.worst), ("measured", self.measured)):
             if built is not None:
                 plain[name]["bounds"]["bits"] = built.bounds.bits
-        result: dict[str, Any] = json.loads(json.dumps(plain), parse_constant=lambda _: None)
+        result: dict[str, object] = json.loads(json.dumps(plain), parse_constant=lambda _: None)
         return result
 
 

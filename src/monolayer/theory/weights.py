@@ -99,7 +99,7 @@ class AttentionWeights:
         )
 
 
-def _from_names(arrays: Mapping[str, Any]) -> tuple[HeadWeights, ...]:
+def _from_names(arrays: Mapping[str, object]) -> tuple[HeadWeights, ...]:
     """Heads of stacked arrays `W_Q (H, s, d)`, ...; a matrix is one head."""
     missing, unknown = [n for n in MATRICES if n not in arrays], [str(n) for n in arrays if n not in MATRICES]
     if missing:

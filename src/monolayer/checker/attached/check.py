@@ -8,7 +8,7 @@ from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -215,7 +215,7 @@ def measured(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
     return (said, *_measured_short(by, caps), *left)
 
 
-def _measured_short(by: Mapping[str, Any], caps: Caps) -> tuple[str, ...]:
+def _measured_short(by: Mapping[str, object], caps: Caps) -> tuple[str, ...]:
     """In short formats, whether states also turned and grew by no more than the claim covers."""
     turned, rose = by.get("turned"), by.get("rose")
     if not caps.fmt.short or not isinstance(turned, float) or not isinstance(rose, float):

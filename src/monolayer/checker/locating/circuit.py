@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Bools, Ints
+from monolayer.arrays import Array, Bools, Ints
 from monolayer.checker.network import CODE, KEY, LABEL, Stored
 from monolayer.checker.stock.files import Network
 
@@ -75,7 +74,7 @@ def stock_wires(net: Network, neurons: Ints) -> Wires:
     return Wires(writes, [*scores, read, _used_columns(head @ net["W_P"] if "W_P" in net else head)])
 
 
-def _used_columns(*tables: NDArray[Any]) -> Bools:
+def _used_columns(*tables: Array) -> Bools:
     """Which columns hold a number other than 0 in some table; NaN, in rows of forgotten tokens, does not count."""
     found: Bools = (np.nan_to_num(np.concatenate(tables)) != 0).any(axis=0)
     return found

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Bools
+from monolayer.arrays import Array, Bools
 from monolayer.checker.asked import asked_data
 from monolayer.checker.check import has_facts_attached, model_assumptions
 from monolayer.checker.format import READOUTS
@@ -39,7 +37,13 @@ from monolayer.huggingface.strict import ForeignError
 
 
 def locate(
-    model: Any, X: Any, Y: Any = None, *, lengths: Any = None, per: Belongs | None = None, unit: Unit | None = None
+    model: object,
+    X: object,
+    Y: object = None,
+    *,
+    lengths: object = None,
+    per: Belongs | None = None,
+    unit: Unit | None = None,
 ) -> Location:
     """Find where each fact lives: the neurons and rows that hold it, and what the model answers without each neuron.
 
@@ -63,7 +67,7 @@ def locate(
     def data(names: Names | None, answers: Belongs | None) -> Sequences:
         like = Manner(None if names is None else names.cuts, answers)
         pairs = answers == "answer" and Y is None and pairs_or_sequences(X)
-        return asked_data(X, Y, lengths, per, unit, like, labelled=pairs)
+        return asked_data(X, Y, lengths, like, labelled=pairs, per=per, unit=unit)
 
     with np.errstate(all="ignore"):
         try:
@@ -128,7 +132,7 @@ def _own_rows(stored: Stored, points: Labelled, fact: Fact) -> tuple[Slice, ...]
     return (*found, *[Slice(bias)] * bool(stored[bias].any()))
 
 
-def _own_names(stored: Stored) -> Callable[[NDArray[Any]], list[Any]]:
+def _own_names(stored: Stored) -> Callable[[Array], list[object]]:
     """A function from answers of the model, `(K,)` or `(K, m)`, to a list of labels as users write them."""
     if stored.classes is not None:
         names = stored.classes.names
@@ -170,7 +174,7 @@ def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
     )
 
 
-def _fact(data: Sequences, per: str, answering: int, label: Any, begin: str = "") -> Fact:
+def _fact(data: Sequences, per: str, answering: int, label: object, begin: str = "") -> Fact:
     """The fact that token or sequence number `answering` answers for; `begin`: name of the begin token.
 
     `per`: what labels belong to, as in the config. `label`: None without labels.

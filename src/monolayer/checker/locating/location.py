@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Bools, Ints
+from monolayer.arrays import Array, Bools, Ints
 from monolayer.checker.locating.circuit import Wires, circuit
 from monolayer.checker.locating.writers import CERTAINTIES, NOT_KNOWN, PROVED, Certainty, Writers
 from monolayer.errors import DataError
@@ -73,7 +72,7 @@ class Ablation(NamedTuple):
     """
 
     neuron: Slice
-    answer: Any
+    answer: object
     changes: bool | None
     verdict: Certainty
     others: Others
@@ -82,7 +81,7 @@ class Ablation(NamedTuple):
 class Ablated(NamedTuple):
     """All facts without one neuron: the answers, which of them change `(M,)`, and how each is known."""
 
-    answers: list[Any]
+    answers: list[object]
     changed: Bools
     verdicts: list[Certainty]
 
@@ -97,7 +96,7 @@ class Fact(NamedTuple):
     sequence: int
     position: int | None
     text: str | None
-    label: Any
+    label: object
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +111,8 @@ class Place:
     sequence: int
     position: int | None
     text: str | None
-    label: Any
-    answer: Any
+    label: object
+    answer: object
     verdict: Certainty
     rows: tuple[Slice, ...]
     ablations: tuple[Ablation, ...]
@@ -124,7 +123,7 @@ class Place:
         """The neurons that hold the fact."""
         return tuple(each.neuron for each in self.ablations)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The fact as a JSON object; slices are given by tensor, index and axis."""
         found = {name: _as_json(getattr(self, name)) for name in ("sequence", "position", "text", "label", "answer")}
         neurons = [
@@ -157,7 +156,7 @@ class Location:
 
     None where facts have no circuit of their own.
     """
-    names: Callable[[NDArray[Any]], list[Any]]
+    names: Callable[[Array], list[object]]
     """Turns class numbers `(K,)`, or rows of real numbers `(K, m)`, into a list of `K` labels as users write them."""
     arithmetic: str
     assumptions: tuple[str, ...]
@@ -215,7 +214,7 @@ class Location:
         answer, state, changed = self.writers.ablated(names.index(neuron.tensor) * self._each + index)
         return Ablated(self._named(answer, state), changed, [CERTAINTIES[one] for one in state.tolist()])
 
-    def graph(self, i: int | None = None) -> dict[str, Any]:
+    def graph(self, i: int | None = None) -> dict[str, object]:
         """The circuit of fact `i`, or of all facts, with all neurons that write there (docs/locate.md)."""
         if self.wires is None:
             raise DataError(
@@ -226,7 +225,7 @@ class Location:
         numbers = np.flatnonzero(there[writers.stop] > there[writers.start])
         return circuit(self.wires(numbers), [asdict(self._neuron(one)) for one in numbers.tolist()])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """All facts, the circuit of all of them, and what *proved* refers to, as a JSON object."""
         about = {"arithmetic": self.arithmetic, "assumptions": list(self.assumptions)}
         graph = None if self.wires is None else self.graph()
@@ -277,13 +276,13 @@ class Location:
         lines = [line.plain for line in grid_lines(self.table(), 2 * TABLE_WIDTH)]
         return "\n".join([*lines, *filter(None, [self.note])])
 
-    def _named(self, answer: NDArray[Any], state: Ints) -> list[Any]:
+    def _named(self, answer: Array, state: Ints) -> list[object]:
         """Answers as users write them, None where they are not known."""
         pairs = zip(self.names(answer), state.tolist(), strict=True)
         return [None if known == NOT_KNOWN else name for name, known in pairs]
 
     @cached_property
-    def _answers(self) -> list[Any]:
+    def _answers(self) -> list[object]:
         """The answers at all facts, as users write them."""
         return self._named(self.writers.answer, self.writers.state)
 
@@ -310,12 +309,12 @@ def _table_lines(place: Place, others: int) -> list[TableLine]:
     ]
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     """A name as text; quoted if it is empty or begins or ends with white space."""
     text = "?" if value is None else str(value)
     return text if text.strip() == text != "" else repr(value)
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: object) -> Any:
     """NumPy values as Python ones."""
     return value.tolist() if hasattr(value, "tolist") else value

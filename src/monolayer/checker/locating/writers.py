@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Bools, Floats, Ints
+from monolayer.arrays import Array, Bools, Floats, Ints
 from monolayer.checker.codes import read_attention, read_stream
 from monolayer.checker.gates import Gated, Pairs
 from monolayer.checker.labelled import Labelled
@@ -44,14 +43,14 @@ They index `CERTAINTIES`, and a larger number is more certain."""
 class KnownAnswers(NamedTuple):
     """Answers, as class numbers `(K,)` or rows of real numbers `(K, m)`; `state` `(K,)`: how each is known."""
 
-    answer: NDArray[Any]
+    answer: Array
     state: Ints
 
 
 class AblatedAnswers(NamedTuple):
     """The answers at all facts without one neuron, how each is known `(M,)`, and where it surely differs `(M,)`."""
 
-    answer: NDArray[Any]
+    answer: Array
     state: Ints
     changed: Bools
 
@@ -64,7 +63,7 @@ class Writers:
     `neuron[q]` holds the fact `fact[q]`, for `q` below `Q`; these pairs come in order of their facts.
     """
 
-    answer: NDArray[Any]
+    answer: Array
     state: Ints
     order: Ints
     start: Ints

@@ -37,7 +37,7 @@ class StockPlaces:
     place: Ints
     terms: Ints
     wanted: Ints
-    names: tuple[Any, ...]
+    names: tuple[object, ...]
     given: Ints
     begins: bool
     most: int
@@ -117,7 +117,7 @@ class WantedLabels(NamedTuple):
 
     wanted: Ints
     given: Ints
-    names: tuple[Any, ...]
+    names: tuple[object, ...]
     begins: bool
 
 

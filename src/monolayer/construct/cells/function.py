@@ -80,7 +80,7 @@ class Function:
         """Call `f` once, on a copy of `X` that it may overwrite; its failure becomes a `DataError`."""
         try:
             return self._answer(X, self._torch)
-        except Exception as error:
+        except Exception as error:  # whatever the function of the caller raises is about that function
             raise DataError(f"f failed on a batch of shape {X.shape}: {type(error).__name__}: {error}") from error
 
     def _answer(self, X: Floats, as_torch: bool) -> Array:
@@ -104,10 +104,10 @@ class Function:
             return True
         try:
             self._answer(probe, False)
-        except Exception as first:
+        except Exception as first:  # whatever a function of tensors raises when it is given an array
             try:
                 self._answer(probe, True)
-            except Exception as second:
+            except Exception as second:  # the function fails either way: the error tells both
                 raise DataError(
                     f"f fails on a batch of shape {probe.shape}: with a NumPy array, {type(first).__name__}: {first}; "
                     f"with a tensor, {type(second).__name__}: {second}"
