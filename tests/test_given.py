@@ -338,6 +338,20 @@ def test_prompts_and_answers_are_compared_row_by_row() -> None:
         confirm(data, prompts, answers[:1])
 
 
+def test_continuations_follow_their_prompts_as_they_are(tmp_path: Path) -> None:
+    """Answers have a space in front, continuations have none, in files and in tables."""
+    row, columns = '{"prompt": "a b", "answer": "c"}\n', {"prompt": ["a b"], "answer": ["c"]}
+    file, data = str(written(tmp_path / "a.jsonl", row)), Sequences.of(["a b"], ["c"], per="answer")
+    given_files.confirm_files(data, [file], ReadOptions(per="answer"))
+    assert given_rows.confirm_table(data, columns, None, ReadOptions(per="answer"))
+    for compare in (
+        lambda options: given_files.confirm_files(data, [file], options),
+        lambda options: given_rows.confirm_table(data, columns, None, options),
+    ):
+        with pytest.raises(DataError, match=r"were given as .'a b', 'c'. and read as .'a b', ' c'."):
+            compare(ReadOptions(per="continuation"))
+
+
 def test_strings_are_compared_some_at_a_time_from_the_first_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.array([[f"t{row}", "u"] for row in range(9)])
     data = Sequences.of(X)
