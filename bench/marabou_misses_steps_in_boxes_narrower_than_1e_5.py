@@ -21,9 +21,7 @@ from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
 
-from generate_properties import SECONDS, Layers, Query, check, decide, layers_of  # found by soundness_set
-
-from soundness_set import build, competition
+from soundness_set import Query, build, competition, properties
 from workload import NotRunError, run
 
 THRESHOLD = 1e-5
@@ -41,11 +39,11 @@ def ask_marabou(folder: Path, query: Query) -> str:
     network.setLowerBound(x, float(query.low))
     network.setUpperBound(x, float(query.high))
     (network.setLowerBound if query.relation == ">=" else network.setUpperBound)(y, float(query.bound))
-    options = Marabou.createOptions(verbosity=0, timeoutInSeconds=SECONDS)
+    options = Marabou.createOptions(verbosity=0, timeoutInSeconds=properties.SECONDS)
     return str(network.solve(verbose=False, options=options)[0])
 
 
-def ask_z3(layers: Layers, query: Query) -> str:
+def ask_z3(layers: properties.Layers, query: Query) -> str:
     """The same in rational arithmetic: every neuron is `if sum > 0 then sum else 0`."""
     import z3
 
@@ -53,7 +51,7 @@ def ask_z3(layers: Layers, query: Query) -> str:
         return z3.RealVal(f"{number.numerator}/{number.denominator}")
 
     solver, x = z3.Solver(), z3.Real("X_0")
-    solver.set("timeout", 1000 * SECONDS)
+    solver.set("timeout", 1000 * properties.SECONDS)
     solver.add(x >= exact(query.low), x <= exact(query.high))
     seen = [x]
     for depth, (rows, bias) in enumerate(layers):
@@ -70,7 +68,7 @@ def ask_z3(layers: Layers, query: Query) -> str:
 
 def table(folder: Path, queries: list[Query]) -> dict[tuple[str, str, str], list[int]]:
     """Ask both about every query and print how many are right; that, by family, verdict and size of the box."""
-    layers = {query.network: layers_of(folder / "onnx" / query.network) for query in queries}
+    layers = {query.network: properties.layers_of(folder / "onnx" / query.network) for query in queries}
     groups = defaultdict[tuple[str, str, str], list[tuple[Query, str, str]]](list)
     for query in queries:
         answers = ask_marabou(folder, query), ask_z3(layers[query.network], query)
@@ -104,19 +102,19 @@ def main() -> None:
             table(folder, competition(folder, seed))
             return
         queries = build(folder)
-        wrong = check(folder)
+        wrong = properties.check(folder)
         assert not wrong, wrong
         for (_, verdict, size), (count, marabou, z3) in table(folder, queries).items():
             assert z3 == count, "z3 computes in rational arithmetic"
             missed = verdict == "sat" and size == "below 1e-5"
             assert marabou == (0 if missed else count), "this Marabou does not do what the claim says"
 
-        layers = {query.network: layers_of(folder / "onnx" / query.network) for query in queries}
+        layers = {query.network: properties.layers_of(folder / "onnx" / query.network) for query in queries}
         peak = next(query for query in reversed(queries) if query.family == "narrow")
         print(f"\none peak of {peak.network}, {float(peak.high - peak.low):.1e} from one neighbour to the other:")
         for width in WIDTHS:
             query = replace(peak, high=Fraction(float(peak.low + Fraction(width))))
-            assert decide(layers[peak.network], query) == "sat"
+            assert properties.decide(layers[peak.network], query) == "sat"
             said = ask_marabou(folder, query)
             print(f"  box {width:.2e} wide: sat; Marabou says {said}")
             assert said == ("unsat" if width < THRESHOLD else "sat")

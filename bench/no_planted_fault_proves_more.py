@@ -15,6 +15,7 @@ that is not 15. All of them take a processor half a day; `--minutes` plants as m
     python bench/no_planted_fault_proves_more.py                       a sample of 200
     python bench/no_planted_fault_proves_more.py --all --jobs 16       everything
     python bench/no_planted_fault_proves_more.py --file noise.py       one file
+    python bench/no_planted_fault_proves_more.py --file noise.py --tests robust_attacks    one file, one file of tests
     python bench/no_planted_fault_proves_more.py --kind abs --minutes 5    all of a kind, as far as five minutes go
 """
 
@@ -63,8 +64,8 @@ REVIEWED = Path(__file__).with_name("planted_faults_reviewed.json")
 TESTS = [
     "attach", "attached_bounds", "attack", "cascade", "certify", "certify_attached", "certify_cells", "certify_data",
     "certify_stock", "edit_attached", "edit_stock", "enclosed", "files", "folder", "format", "friendly", "gaps",
-    "given", "locate", "lookup", "prompts", "readers", "real_labels", "recite", "resaved", "robust", "robust_attacks",
-    "rounding", "several", "shapes", "stock", "stock_files", "stock_folder", "sup", "uniform",
+    "given", "heads", "locate", "lookup", "prompts", "readers", "real_labels", "recite", "resaved", "robust",
+    "robust_attacks", "rounding", "several", "shapes", "stock", "stock_files", "stock_folder", "sup", "uniform",
 ]  # fmt: skip
 """Files of tests that execute the checker."""
 SLOWEST = 8.0

@@ -37,7 +37,8 @@ import monolayer as ml
 GENERATOR = Path(__file__).parent / "vnncomp"
 sys.path.insert(0, str(GENERATOR))
 
-from generate_properties import Query, check, decide, generate, layers_of, value, write  # noqa: E402
+import generate_properties as properties  # noqa: E402
+from generate_properties import Query  # noqa: E402
 
 LENGTHS = (100, 2_500, 5_000, 10_000)
 """Of the shortest sequence; the first has no narrow step."""
@@ -59,18 +60,22 @@ def build(folder: Path, lengths: tuple[int, ...] = LENGTHS) -> list[Query]:
         file = folder / "onnx" / f"runs_{length}.onnx"
         ml.export(model, file, "onnx", part="readout")
         found += queries(file, model.explain(X).z.tolist())
-    layers = {query.network: layers_of(folder / "onnx" / query.network) for query in found}
-    write(folder, found, layers, folder / "verdicts.csv")
+    layers = {query.network: properties.layers_of(folder / "onnx" / query.network) for query in found}
+    properties.write(folder, found, layers, folder / "verdicts.csv")
     return found
 
 
 def queries(file: Path, points: list[float]) -> list[Query]:
     """All families about one network, at a few of its peaks; `points`: where the data lie."""
-    layers = layers_of(file)
+    layers = properties.layers_of(file)
     (slope, start), found = layers[0], list[Query]()
     steps = sorted((-b / row[0], -b / row[0] + 1 / row[0]) for row, b in zip(slope, start, strict=True))
     middle = [Fraction(float((left[1] + right[0]) / 2)) for left, right in pairwise(steps)]
-    peaks = [run for run in range(1, len(middle) - 1) if value(layers, middle[run]) > value(layers, middle[run - 1])]
+    peaks = [
+        run
+        for run in range(1, len(middle) - 1)
+        if properties.value(layers, middle[run]) > properties.value(layers, middle[run - 1])
+    ]
     ask = {"narrow": (">=", Fraction(3, 4)), "wide": (">=", Fraction(3, 4)), "above": (">=", Fraction(5, 4))}
     for number, run in enumerate(peaks[:: len(peaks) // PER_LENGTH][:PER_LENGTH]):
         here, around = middle[run], Fraction(1, 64)
@@ -83,7 +88,7 @@ def queries(file: Path, points: list[float]) -> list[Query]:
         for family, (low, high) in boxes.items():
             relation, bound = ask.get(family, ("<=", Fraction(1, 4)))
             asked = Query(f"{file.stem}_{family}_{number}", file.name, low, high, relation, bound, "")
-            verdict = decide(layers, asked)
+            verdict = properties.decide(layers, asked)
             witness = here if verdict == "sat" else None
             found.append(Query(asked.name, file.name, low, high, relation, bound, verdict, witness))
     return found
@@ -109,7 +114,7 @@ def competition(folder: Path, seed: int, lengths: tuple[int, ...] = COMPETITION_
         rescale(file, model.explain(X).z.tolist())
     for name in ("generate_properties.py", "README.md"):
         shutil.copy(GENERATOR / name, folder / name)
-    return generate(folder, seed, folder.with_name(folder.name + ".verdicts.csv"))
+    return properties.generate(folder, seed, folder.with_name(folder.name + ".verdicts.csv"))
 
 
 def rescale(file: Path, points: list[float]) -> None:
@@ -143,7 +148,7 @@ def main() -> None:
             found, told = build(folder), folder / "verdicts.csv"
         else:
             found, told = competition(folder, options.competition), folder.with_name(folder.name + ".verdicts.csv")
-        wrong = check(folder, told)
+        wrong = properties.check(folder, told)
         assert not wrong, wrong
     for (family, verdict), count in Counter((query.family, query.verdict) for query in found).items():
         widths = [float(query.high - query.low) for query in found if query.family == family]

@@ -175,7 +175,9 @@ def record(rows: list[dict[str, Any]], device: str = "cpu", part: str = "") -> N
     if "--record" not in sys.argv:
         return
     script = Path(sys.argv[0])
-    words = " ".join(word for word in sys.argv[1:] if word != "--record")
+    # Of a folder that only this machine has, only the last name is kept.
+    given = (word for word in sys.argv[1:] if word != "--record")
+    words = " ".join(Path(word).name if word.startswith("/") else word for word in given)
     found = {
         "command": f"python bench/{script.name} {words}".strip(),
         "machine": machine(device),

@@ -185,8 +185,8 @@ def test_a_claim_in_a_short_format_names_the_largest_level(folders: Callable[...
     found = read_attached(folders(dtype=torch.float16))
     caps = caps_of(found)
     uneven = replace(caps, level=np.linspace(11.0, 22.0, len(caps.level)))
-    assert _above(22.0) in _claim(found, uneven, 36)
-    assert _above(11.0) not in _claim(found, uneven, 36)
+    assert "between 22 and" in _claim(found, uneven, 36)
+    assert "between 11 and" not in _claim(found, uneven, 36)
 
 
 def test_the_farthest_state_decides_what_is_said_of_those_measured(folders: Callable[..., Path]) -> None:

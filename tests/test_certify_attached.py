@@ -22,7 +22,7 @@ import monolayer as ml
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.running import Running
 from monolayer.checker.attached.answers import Head, judge_answers, judge_written
-from monolayer.checker.attached.caps import caps_and_neighbours, caps_of, near_pairs
+from monolayer.checker.attached.caps import caps_and_neighbours, caps_of, least_returned, near_pairs
 from monolayer.checker.attached.files import read_attached
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data.folder import INDEX_FILE
@@ -155,25 +155,27 @@ def test_an_answer_bears_the_worst_direction_within_the_share(hosts: Callable[[s
 
 
 def test_neighbours_that_dip_may_not_drown_what_is_written(hosts: Callable[[str], Path]) -> None:
-    """Lemma A4: each of n others may take off 0.3, and half of what is sure to be written must stay."""
+    """Lemma A4: each of n others may take off 0.3. What is left must be 0.3n at least, or f/2 where only the input f is
+    sure, because one of them stands in an earlier block."""
     found = read_attached(attached(hosts("gpt2")))
     caps = caps_of(found)
-    near, head, most = near_pairs(found, caps), Head(found), int(0.499 * caps.floor / 0.3)
-    for count, firm in ((most, True), (most + 1, False)):
-        crowded = dataclasses.replace(near, count=np.full(36, count))
-        assert (judge_written(found, caps, crowded, head).firm == firm).all()
+    near, head, later = near_pairs(found, caps), Head(found), np.arange(36) >= NEURONS
     assert not near.count.any()
-    behind = near.first - (np.arange(36) >= NEURONS)  # in an earlier block, neurons are known to have the input f only
-    for count in (1, most):
-        beside, hidden = (
-            judge_written(found, caps, dataclasses.replace(crowded, count=np.full(36, count), first=first), head).share
-            for first in (near.first, behind)
-        )
-        alone = judge_written(found, caps, near, head).share
-        # Shares are nearly in proportion to the state, which is over (level − err) − 0.3n, or over f/2.
-        sure = 0.999 * (caps.level - caps.err)
-        assert beside / alone == pytest.approx(sure / (sure - 0.3 * count), rel=0.05)
-        assert (hidden / alone)[NEURONS:] == pytest.approx((sure / (caps.floor / 2.0))[NEURONS:], rel=0.05)
+    alone, sure = judge_written(found, caps, near, head).share, 0.999 * (caps.level - caps.err)
+    for first, most, rest in (
+        (near.first, int(0.999 * sure.min() / 0.6), lambda count: sure - 0.3 * count),
+        (near.first - later, int(0.499 * caps.floor / 0.3), lambda count: np.full(36, caps.floor / 2.0)),
+    ):
+        for count, firm in ((1, True), (most, True), (most + 1, False)):
+            crowded = dataclasses.replace(near, count=np.full(36, count), first=first)
+            found_there = judge_written(found, caps, crowded, head)
+            assert (found_there.firm[later] == firm).all(), (count, firm)
+            if firm:  # shares are nearly in proportion to the state over what is returned
+                assert (found_there.share / alone)[later] == pytest.approx((sure / rest(count))[later], rel=0.06)
+    some = dataclasses.replace(near, count=np.where(later, int(sure.min() / 0.6) + 1, 0))
+    assert (least_returned(found, caps, some).heard == ~later).all()
+    # Narrow caps bear more of them.
+    assert least_returned(found, caps.narrowed(later), some).heard.all()
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("gpt_neox", torch.bfloat16), ("gpt2", torch.float16)])
@@ -755,6 +757,12 @@ def test_caps_are_those_of_lemma_a3(folder: Path) -> None:
     assert (narrow.narrow == some).all()
     assert narrow.level == pytest.approx(np.where(some, 0.875 * T, level), rel=1e-9)
     assert narrow.wanted == pytest.approx((narrow.level - found.bias) / alpha, rel=1e-12)
+    # A level that is higher already stays, and so does a cap on which hardly any input would be possible.
+    high = dataclasses.replace(caps, level=np.full(36, 0.9 * T)).narrowed(some)
+    assert (high.level == 0.9 * T).all()
+    for share in (1.06, 1.065):
+        bias = share * 0.875 * T - caps.alpha * (1.0 + caps.length)
+        assert (dataclasses.replace(caps, bias=bias).narrowed(some).narrow == (some & (share > 1.0625))).all()
 
 
 @pytest.mark.parametrize(("share", "words"), [(1.2, "hardly reaches"), (1.3, "")])

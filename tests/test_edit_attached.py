@@ -50,7 +50,7 @@ def test_forgetting_gives_the_bits_of_attaching_the_rest_and_can_be_undone(
     gone = [ROWS[0][0], ROWS[5][0]]
     new, record = ml.forget(folder, gone, (list(FACTS), list(FACTS.values())))
     rest = {prompt: answer for prompt, answer in ROWS if prompt not in gone}
-    assert record.claim == "the same bits as attaching the rest of the data to this host"
+    assert record.claim == "bit-identical to attaching only the remaining data to this host"
     assert record.neurons == (6, 0)
     new.save(tmp_path / "new")
     assert same_model(tmp_path / "new", ml.attach(host, rest).save(tmp_path / "rest"))

@@ -223,6 +223,7 @@ def test_the_fuzz_would_notice_a_reader_that_takes_more(tmp_path: Path, monkeypa
 # -- the edges of what is taken ----------------------------------------------------------------------------
 
 TOP = 2**1023
+PLACES = {"positions": True, "first_block": True}
 EDGES: dict[str, tuple[str, dict[str, Any], str]] = {
     "as it is": ("line", {}, ""),
     "steps: none": ("line", {"steps": []}, "steps is not a list"),
@@ -260,11 +261,16 @@ EDGES: dict[str, tuple[str, dict[str, Any], str]] = {
     "uniform: one cell": ("uniform", {"cells": 1}, ""),
     "uniform: most cells": ("uniform", {"cells": 2**24 - 1}, ""),
     "uniform: more cells": ("uniform", {"cells": 2**24}, "no network has"),
-    "uniform: most knots": ("uniform", {"positions": True, "cells": 1, "dim": 1, "length": 47}, ""),
-    "uniform: more knots": ("uniform", {"positions": True, "cells": 1, "dim": 1, "length": 48}, "no network has"),
-    "uniform: two places": ("uniform", {"positions": True, "dim": 1, "length": 2}, ""),
-    "uniform: one place": ("uniform", {"positions": True, "dim": 1, "length": 1}, "no network has"),
-    "uniform: no coordinate": ("uniform", {"positions": True, "dim": 0, "length": 3}, "no network has"),
+    "uniform: most knots": ("uniform", {**PLACES, "cells": 1, "dim": 1, "length": 47}, ""),
+    "uniform: more knots": ("uniform", {**PLACES, "cells": 1, "dim": 1, "length": 48}, "no network has"),
+    "uniform: two places": ("uniform", {**PLACES, "dim": 1, "length": 2}, ""),
+    "uniform: one place": ("uniform", {**PLACES, "dim": 1, "length": 1}, "no network has"),
+    "uniform: no coordinate": ("uniform", {**PLACES, "dim": 0, "length": 3}, "no network has"),
+    "uniform: places without a block": ("uniform", {"positions": True, "dim": 1, "length": 2}, "no network has"),
+    "uniform: four": ("uniform", {"first_block": False, "dim": 1, "length": 4}, ""),
+    "uniform: five": ("uniform", {"first_block": False, "dim": 1, "length": 5}, "no network has"),
+    "uniform: four after a block": ("uniform", {"first_block": True, "dim": 1, "length": 4}, "no network has"),
+    "uniform: a block for two": ("uniform", {"first_block": True, "dim": 1, "length": 2}, "no network has"),
     "uniform: ends": ("uniform", {"low": -(2.0**1000), "high": 2.0**1000, "error": 2.0**1000}, ""),
     "uniform: too low": ("uniform", {"low": -(2**1000) - 1}, "an end of the domain"),
     "uniform: too high": ("uniform", {"high": 2**1000 + 1}, "an end of the domain"),

@@ -69,10 +69,10 @@ def test_a_margin_and_training_hold_facts_where_least_squares_does_not() -> None
 def test_slopes_are_those_of_the_cross_entropy_and_adam_steps_like_the_library() -> None:
     parts = [torch.randn(2, *shape, dtype=torch.float64) for shape in ((7, 10), (7, 10), (10, 7))]
     asked = [part.clone().requires_grad_(True) for part in parts]
-    scores = Gated(*asked).scores(FACTS.table)
+    scores = Gated(*asked).scores(FACTS.keys, FACTS.table)
     loss = torch.nn.functional.cross_entropy(scores.flatten(0, 1), FACTS.answer.flatten(), reduction="sum")
     wanted = torch.autograd.grad(loss, asked)
-    found = gated.slopes(Gated(*parts), FACTS.table, FACTS.answer)
+    found = gated.slopes(Gated(*parts), FACTS.keys, FACTS.table, FACTS.answer)
     for one, other in zip(found, (wanted[0], wanted[1], wanted[2].mT), strict=True):
         torch.testing.assert_close(one, other)
     ours, theirs = parts[0].clone(), torch.nn.Parameter(parts[0].clone())
@@ -107,7 +107,7 @@ def test_what_is_certified_is_true_in_rational_arithmetic_and_ties_are_not_certi
     # Two values that differ by less than rounding, and large weights that cancel: nothing is certain.
     table = facts.table.clone()
     table[0, own[1]] = table[0, own[0]] * (1 + 2.0**-50)
-    near = Facts(table, facts.answer)
+    near = Facts(facts.keys, table, facts.answer)
     assert float(gated.certified(network, near)[0]) < 1.0
     doubled = Gated(
         torch.cat([network.left] * 3, 1),

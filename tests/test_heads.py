@@ -320,6 +320,12 @@ def test_the_iteration_contracts_as_proved_and_other_gains_do_not(
     assert contraction(n) > 1.0
     with pytest.raises(lemma.UnhandledError, match="not shown to come closer"):
         lemma.others_error(n)
+    for stuck in (1.0, 1.5):
+        monkeypatch.setattr(lemma, "contraction", lambda length, stuck=stuck: stuck)
+        with pytest.raises(lemma.UnhandledError, match="not shown to come closer"):
+            lemma.others_error(n)
+    monkeypatch.setattr(lemma, "contraction", lambda length: 0.75)
+    assert lemma.others_error(n).sums > 0.0
 
 
 @pytest.mark.parametrize("n", [3, 4])
@@ -349,6 +355,27 @@ def test_lemma_h_holds_in_single_precision_with_its_unit(n: int, monkeypatch: py
         off[1] = np.zeros(1)  # r, which three tokens do not need
     assert bound.sums / 1000 < max(off[0].max(), off[1].max() / 2) <= bound.sums
     assert np.abs(found - wanted).max() <= bound.tokens
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_the_bound_is_that_of_lemma_h(n: int) -> None:
+    """The numbers of docs/uniform.md, in exact arithmetic but for roots."""
+    rate, g, lam = Fraction(contraction(n)), 4, {3: Fraction(1, 2), 4: Fraction(1)}[n]
+    gain, a, b = {3: (6, 0, 0), 4: (Fraction(35, 8), Fraction(3, 4), 3)}[n]
+
+    def head(size: Fraction) -> Fraction:
+        return 26 * size + 4 * g + 2 * n + 12
+
+    mean = (n * head(Fraction(0)) + 5 + 2 * n) / (n - 1) + 2
+    s = head(lam) + mean + 2 * (mean + 6) + 132
+    step = gain * s if n == 3 else max(gain * s + 2 * a * s, (b * s + 2 * gain * s) / 2)
+    u = Fraction(1, 2**53)
+    delta = rate**32 / 3 + u * (step + 64) / (1 - rate) + 2 * u
+    found, room = lemma.others_error(n), 1 + 2.0**-10
+    assert found.sums == pytest.approx(float(delta) * room, rel=1e-12)
+    roots = math.sqrt(found.sums / 2) if n == 3 else 5 * (1.2 * found.sums) ** (1 / 3) + 2.0**-25
+    assert found.tokens == pytest.approx(room * (roots + float((mean + 4) * u)), rel=1e-12)
+    assert found.sums < 4.4e-13
 
 
 FAULTS: dict[str, tuple[str, tuple[int, ...], str, str]] = {

@@ -19,8 +19,10 @@ import torch
 from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.checker.locating import attached as locating_attached
 from monolayer.checker.locating import writers as locating_writers
 from monolayer.checker.locating.circuit import own_wires
+from monolayer.checker.locating.locate import _own_rows
 from monolayer.checker.locating.location import Fact, Location, Slice
 from monolayer.checker.locating.writers import MEASURED, NOT_KNOWN, PROVED, KnownAnswers, Writers
 from monolayer.checker.network import CODE, KEY
@@ -371,6 +373,60 @@ def test_the_neurons_of_a_folder_are_taken_away_one_by_one(monkeypatch: pytest.M
     none = locating_writers.cells_writers(net, data, places)
     assert (none.answer.tolist(), none.order.tolist(), none.fact.tolist()) == ([0, 1, 0, 1], [], [])
     assert none.stop.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("alike", "fires", "spoilt", "stays"),
+    [
+        ([], [], False, False),
+        ([True, True], [True, True], False, True),
+        ([True, True], [True, False], False, False),
+        ([True, False], [True, True], False, False),
+        ([True], [True], True, False),
+    ],
+    ids=["nobody else", "two others", "one that may fire by half", "one that writes otherwise", "spoilt"],
+)
+def test_an_attached_token_stays_only_where_all_other_neurons_fire_for_it(
+    alike: list[bool], fires: list[bool], spoilt: bool, stays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fact 0 is written by neuron 1, and fires others besides; what is left without neuron 1 is known only then."""
+    others = [3 + i for i in range(len(alike))]
+    writes = np.array([[0.0], [1.0], [0.0], *([1.0] if same else [2.0] for same in alike)])
+    right = SimpleNamespace(right=np.array([True]), got=np.array([7]))
+    monkeypatch.setattr(locating_attached, "judge_answers", lambda *_: right)
+    monkeypatch.setattr(locating_attached, "fires_for_sure", lambda found, caps, i, own: fires[others.index(i)])
+    found: Any = SimpleNamespace(writes=writes, manifest=SimpleNamespace(neurons=5), host=SimpleNamespace(neurons=4))
+    near: Any = SimpleNamespace(others={1: others} if others else {}, spoilt=np.array([False, spoilt, *[False] * 6]))
+    made = locating_attached._writers(found, None, near, np.array([1]), np.array([9]))  # type: ignore[arg-type]
+    assert (made.answer.tolist(), made.state.tolist()) == ([9], [PROVED])
+    assert made.without(1).state.tolist() == [PROVED if stays else NOT_KNOWN]
+    assert made.without(1).answer.tolist() == [9]
+    assert made.neuron.tolist() == [
+        1,
+        *(i for i, same, sure in zip(others, alike, fires, strict=True) if same and sure),
+    ]
+    assert len(made.start) == 8  # of two blocks of four
+    for i in others:
+        assert made.without(i).state.tolist() == [PROVED]
+
+
+def test_names_are_those_of_the_data_and_biases_count_if_any_is_not_0() -> None:
+    """Tokens that are integers and classes that are digits are not mistaken for each other."""
+    rows, labels = [[1, 2], [2, 3]], [["1", "2"], ["2", "1"]]
+    assert [one.answer for one in ml.locate(ml.memorize_as("bert", rows, labels), rows, labels)] == ["1", "2", "2", "1"]
+    text = [[1, 2, 3, 1]]
+    assert [one.answer for one in ml.locate(ml.memorize_as("gpt2", text), text)] == [2, 3, 1, "</s>", 1]
+    points: Any = SimpleNamespace(rows=None)
+    for bias, there in (([0.0, 0.0], False), ([0.0, 2.0], True), ([1.0, 2.0], True)):
+        stored: Any = SimpleStored({"feed_forward.stages.0.bias_2": np.array(bias)})
+        found = _own_rows(stored, points, Fact(0, None, "t", None))
+        assert found == (Slice("bos"), *([Slice("feed_forward.stages.0.bias_2")] if there else []))
+
+
+class SimpleStored(dict[str, Any]):
+    """Some tensors of a model of one block."""
+
+    block = "feed_forward.stages.0"
 
 
 def test_a_token_without_a_vector_has_no_known_answer() -> None:

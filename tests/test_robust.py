@@ -22,7 +22,7 @@ from monolayer.checker.robust import question_of, round_to
 from monolayer.checker.stored import read_model
 from monolayer.construct.robust import cover as covering
 from monolayer.construct.robust import hull
-from monolayer.construct.robust.codes import largest_cosine, words
+from monolayer.construct.robust.codes import balanced_words, largest_cosine, words
 from monolayer.construct.robust.cover import Cells, cover
 from monolayer.construct.robust.halfspaces import widest
 from monolayer.construct.robust.hull import widest_slabs
@@ -52,6 +52,41 @@ def test_words_are_different_and_far_apart(count: int) -> None:
     assert largest_cosine(found, np.arange(count)).max(initial=-1.0) <= 0.25
     with pytest.raises(ml.DataError, match="more than the codes"):
         words(2**40)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.one_of(st.integers(1, 40), st.integers(500, 1100), st.just(16_000)),
+    st.sampled_from([0.25, 0.5]),
+    st.integers(0, 2**31),
+    st.sampled_from([0, 2, 64, 512]),
+    st.booleans(),
+)
+def test_balanced_words_have_mean_0_and_are_far_apart(
+    count: int, cosine: float, start: int, least_length: int, no_opposites: bool
+) -> None:
+    """Wherever the search begins; the last ones too, where a code is nearly used up."""
+    found = balanced_words(count, cosine, start=start, least_length=least_length, no_opposites=no_opposites)
+    assert set(np.unique(found)) <= {-1.0, 1.0}
+    assert (found.sum(axis=1) == 0.0).all()
+    assert found.shape[1] >= max(16, least_length)
+    assert found.shape[1].bit_count() == 1
+    rows = np.unique(np.linspace(0, count - 1, 300).astype(int))
+    assert largest_cosine(found, rows).max(initial=-1.0) <= cosine
+    if no_opposites:
+        assert largest_cosine(np.concatenate([-found, found]), count + rows).max(initial=-1.0) <= 1.0 - 1e-9
+    again = balanced_words.__wrapped__(count, cosine, start=start, least_length=least_length, no_opposites=no_opposites)
+    assert np.array_equal(found, again)
+
+
+def test_balanced_words_are_as_short_as_can_be() -> None:
+    """Counts of balanced words in the codes: as many, and one more, which needs a longer code."""
+    rows = [(30, 0.25, False, 16), (31, 0.25, False, 32), (1054, 0.25, False, 32), (1055, 0.25, False, 64)]
+    rows += [(527, 0.25, True, 32), (528, 0.25, True, 64), (870, 0.5, False, 16), (36518, 0.5, False, 32)]
+    for count, cosine, no_opposites, length in rows:
+        assert balanced_words(count, cosine, no_opposites=no_opposites).shape == (count, length)
+    with pytest.raises(ml.DataError, match="more than the codes"):
+        balanced_words(2**40, 0.5)
 
 
 @settings(max_examples=10, deadline=None)

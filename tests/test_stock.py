@@ -18,7 +18,9 @@ from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.huggingface.files import written_files
 from monolayer.model.load import load_monolayer
+from monolayer.stock import robust
 from monolayer.stock.answers import Evaluation
+from monolayer.stock.draw import CellsDraw
 from monolayer.stock.halves import Half, _gate, rounded_to
 from monolayer.stock.labelled import StockOptions, stock_task, token_names
 from monolayer.stock.layout import balanced, draw_keys, lay_out_steps, word_length
@@ -220,7 +222,7 @@ def test_the_command_line_writes_proves_and_complains(tmp_path: Path, said: Any)
     assert "eager attention rounds more" in card
     found, card = build("bert", "--unknown", "none of them")
     assert found["classes"] == 4
-    assert "answered `none of them`" in card
+    assert "answered with `none of them`" in card
     found, card = build("bert")
     assert (found["model"], found["certificate"]["verdict"]) == ("BertForTokenClassification", "proved")
     assert (found["storage"], found["dtype"], found["rank"]) == ("cells", "float32", 128)
@@ -366,6 +368,73 @@ def test_no_fact_is_hidden_between_others() -> None:
     model = ml.memorize_as("llama", keys, list(map(str, range(29))), per="sequence", rank=64)
     assert model.summary.gap is not None
     assert model.summary.gap > 1e-3
+
+
+def one_word_keys(count: int) -> tuple[dict[str, str]]:
+    return ({f"key{row}": f"value {row}" for row in range(count)},)
+
+
+LONG_KEYS = [" ".join(f"w{word}" for word in row) for row in np.random.default_rng(0).integers(0, 50, (20, 120))]
+NEEDS: dict[str, tuple[str, Any, dict[str, Any], tuple[int, int, int]]] = {
+    # Architecture, data, options; rank, width and neurons. The width is that of words, ones, slot and label.
+    "three keys": ("bert", one_word_keys(3), {}, (64, 64 + 4 + 16 + 4, 2)),
+    "keys of one word": ("bert", one_word_keys(400), {}, (64, 64 + 4 + 16 + 4, 399)),
+    "more classes": ("distilbert", one_word_keys(900), {}, (64, 64 + 4 + 32 + 4, 899)),
+    "in bfloat16": ("roberta", one_word_keys(60), {"dtype": "bfloat16"}, (64, 64 + 4 + 16 + 4, 59)),
+    "in float16": ("distilbert", one_word_keys(60), {"dtype": "float16"}, (64, 64 + 4 + 16 + 4, 59)),
+    "a rank": ("bert", one_word_keys(60), {"rank": 100}, (128, 128 + 2 + 16 + 6, 59)),
+    "beyond the longest code": ("bert", one_word_keys(9), {"rank": 300}, (512, 512 + 2 + 16 + 6, 8)),
+    "order counts": ("bert", (["a b", "b a", "b b"], list("xyz")), {"positions": True}, (64, 64 + 4 + 4 + 16, 2)),
+    "long keys": ("bert", (LONG_KEYS, list(range(20))), {"positions": True}, (64, 64 + 4 + 4 + 16, 19)),
+    "a class for what is unknown": ("bert", one_word_keys(9), {"unknown": "none"}, (64, 64 + 4 + 16 + 4, 9)),
+    "the last token answers": ("gpt2", one_word_keys(9), {"per": "sequence"}, (32, 16 + 34 + 16 + 32 + 6, 1)),
+    "tokens with one label each": ("bert", ([list("abc")], [list("xyz")]), {}, (32, 16 + 34 + 16 + 32 + 6, 1)),
+    "tokens with several": ("bert", (["ab", "b"], [["x", "y"], ["x"]]), {}, (128, 16 + 34 + 16 + 128 + 6, 1)),
+    "an odd rank": ("llama", (["ab", "bb"], None), {"rank": 15}, (16, 16 + 34 + 16 + 16 + 6, 1)),
+}
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_cells_are_as_wide_as_their_data_need(name: str) -> None:
+    architecture, data, options, (rank, width, neurons) = NEEDS[name]
+    model = ml.memorize_as(architecture, *data, **options)
+    assert isinstance(model.draw.numbers, CellsDraw)
+    assert (model.draw.numbers.rank, model.facts.width, model.facts.neurons) == (rank, width, neurons)
+    per = {"per": options["per"]} if "per" in options else {}
+    assert ml.certify(model, *data, **per).verdict == "proved"
+
+
+def test_where_a_rank_is_not_enough_the_next_one_is_tried_and_the_draw_keeps_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (data,), tried, shares = one_word_keys(40), list[int](), list[float]()
+    right = robust.covered_cells
+
+    def at_128_only(job: Any, target: Any, stream: Any, *more: Any) -> Any:
+        tried.append(stream.kept.rank)
+        found = right(job, target, stream, *more)
+        if stream.kept.rank < 128:
+            raise ml.PrecisionError("too narrow")
+        return found
+
+    monkeypatch.setattr(robust, "covered_cells", at_128_only)
+    model = ml.memorize_as("bert", data, progress=lambda _, share: shares.append(share))
+    assert (tried, model.facts.width) == ([64, 128], 128 + 2 + 16 + 6)
+    assert shares == sorted(shares)
+    with pytest.raises(ml.PrecisionError, match="too narrow"):
+        ml.memorize_as("bert", data, rank=64)
+    monkeypatch.undo()
+    first = dict(list(data.items())[:20])
+    less, _ = ml.forget(model, [key for key in data if key not in first], data)
+    assert less.facts.width == model.facts.width
+    assert ml.compare(less, ml.memorize_as("bert", first, draw=model)).same
+
+
+def test_another_seed_gives_tokens_other_words_where_these_are_the_values() -> None:
+    one, two = (ml.memorize_as("bert", *one_word_keys(40), seed=seed) for seed in (0, 1))
+    assert one.facts.width == two.facts.width
+    assert not np.array_equal(one.arrays["tokens"], two.arrays["tokens"])
+    assert ml.certify(two, *one_word_keys(40)).verdict == "proved"
 
 
 def test_progress_moves_fact_by_fact() -> None:

@@ -117,7 +117,7 @@ def test_the_other_two_tokens_come_back_within_epsilon() -> None:
     ({"cells": 1000}, "1,003,003,001 knots; .* at most 255 cells fit"),
     ({"error": 0.1}, "needs lipschitz="),
     ({"error": 1e-5, "lipschitz": 1.0}, "out of reach: 255 cells"),
-    ({"cells": 4, "norm": "max"}, "it is .mean. or .sup."),
+    ({"cells": 4, "norm": "max"}, "norm must be .mean. or .sup."),
 ])  # fmt: skip
 def test_what_is_out_of_reach_is_refused_with_its_reason(options: dict, words: str) -> None:
     given = {"dim": 1, "length": 3, "norm": "sup", **options}

@@ -319,7 +319,11 @@ def test_the_answer_for_a_context_is_that_of_the_readout(approximator: Any) -> N
                 assert (found[1] <= values.max(axis=0) + size).all(), name
 
 
-@pytest.mark.parametrize("answer", [[[-0.5, -0.25, 0.0], [-0.25, 0.25, 0.125]], [[0.5, 0.5, 0.0], [0.75, 2.0, 0.5]]])
+@pytest.mark.parametrize("answer", [
+    [[-0.5, -0.25, 0.0], [-0.25, 0.25, 0.125]],
+    [[5.0, 6.0, 5.5], [6.5, 7.0, 9.0]],
+    [[-9.0, -8.0, -7.5], [-6.0, -5.5, -5.0]],
+], ids=["about", "above", "below"])  # fmt: skip
 def test_the_errors_at_a_pair_hold_in_exact_arithmetic(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the bounds of the answer are: least and most error, and what no answer avoids, less their rounding."""
 

@@ -24,7 +24,11 @@ _RELATION = re.compile(r"(?:[=<>≤≥≠≈∈⊂≪≫→↦∼:]|\\(?:le|ge|n
 _OPENING, _CLOSING = "([{", ")]}"
 _NAME = re.compile(r"<mo>([A-Za-z]{2,}6?)</mo>")
 _BAR = re.compile(r"<m[oi](?: stretchy=\"false\")?>(&#x0007C;|‖)</m[oi]>")
-_APPLIED = re.compile(r"(<mi>[A-Za-z]{2,}6?</mi>)(?=<m(?:i|n|sub|sup|row|frac|sqrt)\b)")
+_FUNCTION = r"<mi>[A-Za-z]{2,}6?</mi>"
+_APPLIED = re.compile(
+    rf"((?<!<msub>)(?<!<msup>)(?<!<msubsup>){_FUNCTION}|<(msub|msup)>{_FUNCTION}<(m[in])>[^<]*</\3></\2>)"
+    r"(?=<m(?:i|n|sub|sup|row|frac|sqrt)\b)"
+)
 _SIGN_AS_LETTER = re.compile(r"<mi>([^\w\s<&])</mi>")
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import torch
 from torch import nn
 
 import monolayer as ml
@@ -125,7 +126,8 @@ def _measure(
     few, labels = X[:asked], Y[:asked]
     row = {"name": name, "parameters": sum(part.numel() for part in model.parameters()), "bits": X.size * bits}
     noise = tolerance(model, few, labels, seed)
-    weights = [part.detach().double().numpy() for part in model.parameters()]
+    # The row of a token that does not occur is NaN.
+    weights = [part.detach()[torch.isfinite(part)].double().numpy() for part in model.parameters()]
     rate = None if noise is None else bits_of_weights(weights, noise, 1.0 - ENOUGH, round(2.0**bits))
     return row | {"recall": recall(model, X, Y), "noise": noise, "rate": rate}
 
@@ -161,12 +163,13 @@ def _curves(facts: list[Results], hardened: list[Results]) -> str:
     parts = []
     for words, rows in (("facts in the embedding", facts), ("the Transformer trained for noise", hardened)):
         for row in [row for row in rows if row["noise"]][:1]:
-            held, noise = _density(row), row["noise"]
+            noise = row["noise"]
+            rate = row["rate"] or bits_of_normal_weights(noise, 1.0 - ENOUGH, CLASSES)
             parts.append(
-                f"{words}, {amount(held, 2)} at {amount(noise, 2)}: the rate of such weights is "
-                f"{amount(row['rate'], 2)}, and Gardner's curve {amount(bits_read_linearly(noise, 1.0 - ENOUGH))}"
+                f"{amount(rate, 2)} and {amount(bits_read_linearly(noise, 1.0 - ENOUGH))} where {words} hold"
+                f"{'' if rows is facts else 's'} {amount(_density(row), 2)}"
             )
-    return ("What theory allows at most. " + "; ".join(parts).capitalize() + ".") if parts else ""
+    return f"The rate theorem and Gardner's curve allow {'; '.join(parts)}." if parts else ""
 
 
 def _ends(rows: list[Results]) -> str:

@@ -1,6 +1,6 @@
 """Facts on given keys: gated networks that map a key to the value of its fact, built in five ways.
 
-    keys      F unit vectors of R^d, the rows of a table; the answer to key i is row `answer[i]` of the same table
+    keys      F vectors of R^d; the answer to key i is row `answer[i]` of a table of values, often the keys themselves
     network   x ↦ W ((L x) ∘ (R x)), `L`, `R` `(m, d)`, `W` `(d, m)`: 3dm numbers
     answers   the row of the table with the largest product with what the network returns
 
@@ -46,18 +46,19 @@ ROWS = 1024
 
 
 class Facts(NamedTuple):
-    """B draws of F facts: `table` `(B, F, d)` of keys, which are the values too, and `answer` `(B, F)`."""
+    """B draws of F facts: `keys` `(B, F, d)`, a `table` of values `(B, C, d)`, the `answer` to each key `(B, F)`."""
 
+    keys: Tensor
     table: Tensor
     answer: Tensor
 
     def some(self, draws: list[int]) -> Facts:
-        return Facts(self.table[draws], self.answer[draws])
+        return Facts(*(part[draws] for part in self))
 
     @property
     def values(self) -> Tensor:
         """The value of every fact `(B, F, d)`."""
-        return torch.gather(self.table, 1, self.answer[..., None].expand(self.table.shape))
+        return torch.gather(self.table, 1, self.answer[..., None].expand(self.keys.shape))
 
 
 class Gated(NamedTuple):
@@ -67,9 +68,9 @@ class Gated(NamedTuple):
     right: Tensor
     readout: Tensor
 
-    def scores(self, table: Tensor) -> Tensor:
-        """Products of every answer with every value `(B, F, F)`."""
-        return features(table, self.left, self.right) @ self.readout.mT @ table.mT
+    def scores(self, keys: Tensor, table: Tensor) -> Tensor:
+        """Products of what every key gives with every value `(B, F, C)`."""
+        return features(keys, self.left, self.right) @ self.readout.mT @ table.mT
 
 
 def draw(facts: int, dim: int, seeds: list[int], *, spiked: bool, device: str) -> Facts:
@@ -83,12 +84,13 @@ def draw(facts: int, dim: int, seeds: list[int], *, spiked: bool, device: str) -
             along = functional.normalize(torch.randn(dim, generator=random, dtype=torch.float64), dim=0)
             rows = functional.normalize(rows + SPIKE * (rows @ along)[:, None] * along, dim=1)
         tables.append(rows)
-    return Facts(torch.stack(tables).to(device), torch.stack(answers).to(device))
+    table = torch.stack(tables).to(device)
+    return Facts(table, table, torch.stack(answers).to(device))
 
 
-def features(table: Tensor, left: Tensor, right: Tensor) -> Tensor:
+def features(keys: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """`(L x) ∘ (R x)` of every key `(B, F, m)`."""
-    return (table @ left.mT) * (table @ right.mT)
+    return (keys @ left.mT) * (keys @ right.mT)
 
 
 def random_gates(dim: int, widths: list[int], seeds: list[int], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -107,28 +109,28 @@ def random_gates(dim: int, widths: list[int], seeds: list[int], device: torch.de
 def hebbian(facts: Facts, widths: list[int], seeds: list[int]) -> Gated:
     """Random features; the readout is the correlation of values and features."""
     left, right = _scaled_gates(facts, widths, seeds)
-    shown = features(facts.table, left, right)
+    shown = features(facts.keys, left, right)
     return Gated(left, right, facts.values.mT @ shown / shown.shape[1])
 
 
 def whitened(facts: Facts, widths: list[int], seeds: list[int]) -> Gated:
     """Random features; the readout is ridge regression of the values on them."""
     left, right = _scaled_gates(facts, widths, seeds)
-    return Gated(left, right, ridge(facts.values, features(facts.table, left, right)))
+    return Gated(left, right, ridge(facts.values, features(facts.keys, left, right)))
 
 
 def fitted(facts: Facts, widths: list[int], seeds: list[int]) -> Gated:
     """`R`, then `L`, chosen so that scores under the Hebbian readout come near the identity; then ridge regression."""
-    left, right = random_gates(facts.table.shape[2], widths, seeds, facts.table.device)
-    readout = facts.values.mT @ features(facts.table, left, right) / facts.table.shape[1]
+    left, right = random_gates(facts.keys.shape[2], widths, seeds, facts.keys.device)
+    readout = facts.values.mT @ features(facts.keys, left, right) / facts.keys.shape[1]
     right = _fit_side(facts, left, readout, widths)
     left = _fit_side(facts, right, readout, widths)
-    return Gated(left, right, ridge(facts.values, features(facts.table, left, right)))
+    return Gated(left, right, ridge(facts.values, features(facts.keys, left, right)))
 
 
 def _scaled_gates(facts: Facts, widths: list[int], seeds: list[int]) -> tuple[Tensor, Tensor]:
     """Random gates whose features have the factor `1/√m` that the ridge is meant for."""
-    left, right = random_gates(facts.table.shape[2], widths, seeds, facts.table.device)
+    left, right = random_gates(facts.keys.shape[2], widths, seeds, facts.keys.device)
     scale = torch.tensor(widths, dtype=left.dtype, device=left.device)[:, None, None] ** -0.5
     return left * scale, right
 
@@ -150,7 +152,7 @@ def _fit_side(facts: Facts, other: Tensor, readout: Tensor, widths: list[int]) -
 
     Conjugate gradients on the normal equations with the ridge, preconditioned by their diagonal.
     """
-    keys, values = facts.table, facts.values
+    keys, values = facts.keys, facts.values
     partner = other @ keys.mT  # (B, m, F)
     inner = values.mT @ values @ readout  # (B, d, m)
 
@@ -188,7 +190,7 @@ def margin(facts: Facts, start: Gated, steps: int, *, settle: bool = False) -> G
     covariance, begun at the readout of `start`. A network stops at its first readout that returns every fact, or, with
     `settle`, goes on to the end for a wider margin.
     """
-    shown = features(facts.table, start.left, start.right)
+    shown = features(facts.keys, start.left, start.right)
     count = shown.shape[1]
     sizes, axes = torch.linalg.eigh(shown.mT @ shown)
     kept = sizes > RANK_CUT**2 * sizes[:, -1:]
@@ -224,33 +226,38 @@ def trained(
 
     It ends when no network has a fact wrong, or, with `settle`, after all steps.
     """
-    dim = facts.table.shape[2]
-    left, right = random_gates(dim, widths, seeds, facts.table.device)
+    dim = facts.keys.shape[2]
+    left, right = random_gates(dim, widths, seeds, facts.keys.device)
     width = torch.tensor(widths, dtype=left.dtype, device=left.device)[:, None, None]
-    out, _ = random_gates(dim, widths, [seed + 1_000_000 for seed in seeds], facts.table.device)
+    out, _ = random_gates(dim, widths, [seed + 1_000_000 for seed in seeds], facts.keys.device)
     starts = (left / math.sqrt(3.0 * dim), right / math.sqrt(3.0 * dim), out / (3.0 * width).sqrt())
-    weights, table = torch.stack(starts).float(), facts.table.float()  # (3, B, m, d): the readout is turned
+    weights = torch.stack(starts).float()  # (3, B, m, d): the readout is turned
+    keys, table = facts.keys.float(), facts.table.float()
     network = Gated(weights[0], weights[1], weights[2].mT)  # views: they change with the weights
     adam = Adam(weights, rate)
     for step in range(steps):
         with short_products():
-            adam.step(slopes(network, table, facts.answer), 0.505 + 0.495 * math.cos(math.pi * step / steps))
-        if not settle and step % (4 * LOOK) == 0 and bool((network.scores(table).argmax(-1) == facts.answer).all()):
+            adam.step(slopes(network, keys, table, facts.answer), 0.505 + 0.495 * math.cos(math.pi * step / steps))
+        if (
+            not settle
+            and step % (4 * LOOK) == 0
+            and bool((network.scores(keys, table).argmax(-1) == facts.answer).all())
+        ):
             break
     return Gated(*(part.double() for part in network))
 
 
-def slopes(network: Gated, table: Tensor, answer: Tensor) -> Tensor:
+def slopes(network: Gated, keys: Tensor, table: Tensor, answer: Tensor) -> Tensor:
     """The gradient of the cross-entropy by `L`, `R` and the turned `W`, stacked `(3, B, m, d)`, up to the factor F."""
-    one, other = table @ network.left.mT, table @ network.right.mT
+    one, other = keys @ network.left.mT, keys @ network.right.mT
     shown = one * other
     out = wrongness(shown @ network.readout.mT @ table.mT, answer) @ table
     back = out @ network.readout
-    return torch.stack([(back * other).mT @ table, (back * one).mT @ table, shown.mT @ out])
+    return torch.stack([(back * other).mT @ keys, (back * one).mT @ keys, shown.mT @ out])
 
 
 def wrongness(scores: Tensor, answer: Tensor) -> Tensor:
-    """The gradient of the cross-entropy by the scores `(B, F, F)`: probabilities, less 1 at the answers."""
+    """The gradient of the cross-entropy by the scores `(B, F, C)`: probabilities, less 1 at the answers."""
     found = torch.softmax(scores, dim=-1)
     return found.scatter_add_(2, answer[..., None], torch.full_like(answer[..., None], -1.0, dtype=found.dtype))
 
@@ -300,29 +307,29 @@ def certified(network: Gated, facts: Facts) -> Tensor:
     roundings = (3 * dim + width + 4) * 2.0**-53
     share = 2.0 * roundings / (1.0 - roundings)
     sizes = Gated(network.left.abs(), network.right.abs(), network.readout.abs())
-    right = torch.zeros(len(facts.table), dtype=torch.float64, device=facts.table.device)
-    for one in range(len(facts.table)):
-        table, own = facts.table[one], facts.answer[one, :, None]
+    right = torch.zeros(len(facts.keys), dtype=torch.float64, device=facts.keys.device)
+    for one in range(len(facts.keys)):
+        keys, table, own = facts.keys[one], facts.table[one], facts.answer[one, :, None]
         alone = [part[one] for part in network]
         sized = [part[one] for part in sizes]
-        for at in range(0, len(table), ROWS):
-            rows, mine = table[at : at + ROWS], own[at : at + ROWS]
+        for at in range(0, len(keys), ROWS):
+            rows, mine = keys[at : at + ROWS], own[at : at + ROWS]
             scores = features(rows, alone[0], alone[1]) @ alone[2].T @ table.T
             bounds = features(rows.abs(), sized[0], sized[1]) @ sized[2].T @ table.abs().T
             ahead = scores.gather(1, mine) - scores > share * (bounds.gather(1, mine) + bounds) + 1e-200
             ahead.scatter_(1, mine, True)
             right[one] += ahead.all(1).sum()
-    return right / facts.table.shape[1]
+    return right / facts.keys.shape[1]
 
 
 @torch.no_grad()
 def recalled(network: Gated, facts: Facts, sigma: float = 0.0, seed: int = 0) -> Tensor:
     """For each network, the share of facts that come back `(B,)`, every weight times `1 + σ · normal`; in float32."""
-    random = torch.Generator(facts.table.device).manual_seed(seed)
+    random = torch.Generator(facts.keys.device).manual_seed(seed)
     changed = Gated(
         *(
             (part * (1.0 + sigma * torch.randn(part.shape, generator=random, device=part.device))).float()
             for part in network
         )
     )
-    return (changed.scores(facts.table.float()).argmax(-1) == facts.answer).double().mean(1)
+    return (changed.scores(facts.keys.float(), facts.table.float()).argmax(-1) == facts.answer).double().mean(1)

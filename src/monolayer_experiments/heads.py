@@ -37,12 +37,12 @@ QUESTION = "How many heads do without the first block, and what do fewer leave?"
 
 PLAN = {
     "cells": ({"3": (2, 4), "4": (2,)}, {"3": (2, 4, 8, 16, 32), "4": (2, 4, 8, 16)}),
-    "tested": (500, 5_000),
-    "samples": (1 << 12, 1 << 15),
-    "places": (6, 48),
-    "temperatures": (6, 40),
-    "slices": (20, 300),
-    "in_slice": (1 << 10, 1 << 13),
+    "tested": (500, 2_000),
+    "samples": (1 << 12, 1 << 14),
+    "places": (6, 16),
+    "temperatures": (6, 20),
+    "slices": (20, 100),
+    "in_slice": (1 << 10, 1 << 12),
     "waves": ((1, 5), (1, 2, 5, 20, 100)),
 }
 """Quick and full. `cells` by the number of tokens; `slices`: own tokens and means for two heads, and points in each."""

@@ -96,15 +96,23 @@ class Block:
 
     def data(self, spill: Spill, rules: Rules, rows: Ints | None = None) -> Sequences:
         """The block's sequences, or only the sequences `rows`; tokens are numbered as in all files together."""
-        kind, lengths = np.dtype(self.types[0]), self.lengths(spill)
+        kind = np.dtype(self.types[0])
         offset, count = 8 * self.sequences + self.start * kind.itemsize, self.stop - self.start
         codes: Array = np.asarray(np.memmap(spill.numbers(self.piece), kind, "r", offset, count))
-        if rows is not None:
-            begin = (np.cumsum(lengths) - lengths)[rows]
-            lengths = lengths[rows]
+        if rows is None:
+            lengths = self.lengths(spill)
+        else:
+            begin, lengths = self._places(spill, rows)
             codes = codes[inside(begin, begin + lengths)]
-        tokens = spill.facts(f"table-{self.shard:05}")["token"][codes]  # `take` would make long integers of them first
+        tokens = _looked_up(spill.facts(f"table-{self.shard:05}")["token"], codes)
         return Sequences(tokens, lengths, Names(range(rules.vocabulary)))
+
+    def _places(self, spill: Spill, rows: Ints) -> tuple[Ints, Ints]:
+        """Where the sequences `rows` begin among the block's tokens, and their lengths."""
+        if self.width is not None:
+            return rows * self.width, np.full(len(rows), self.width)
+        lengths = self.lengths(spill)
+        return (np.cumsum(lengths) - lengths)[rows], lengths[rows]
 
     def labels(self, spill: Spill, rules: Rules, data: Sequences) -> Array:
         """The block's labels: `(P,)` class numbers, numbered as in all files together, or `(P, m)` reals.
@@ -121,9 +129,7 @@ class Block:
         label = np.fromfile(spill.numbers(self.piece), kind, (end - begin) * size, offset=offset)
         if rules.reals:
             return label.reshape(-1, size)
-        table: Array = spill.facts(f"table-{self.shard:05}")["label"].astype(rules.label_type)
-        found: Array = table[label]
-        return found
+        return _looked_up(spill.facts(f"table-{self.shard:05}")["label"].astype(rules.label_type), label)
 
     def parts(self, spill: Spill, tokens: int) -> Iterator[Block]:
         """Split the block into smaller ones of at most `tokens` tokens, unless one sequence alone has more.
@@ -147,6 +153,14 @@ class Block:
                 token=self.token + start,
             )
             first, start = last, stop
+
+
+def _looked_up(table: Array, codes: Array) -> Array:
+    """`table[codes]`. A file in which all names occur has a table of its own row numbers, which need no look-up."""
+    if np.array_equal(table, np.arange(len(table))):
+        return codes.astype(table.dtype, copy=False)
+    found: Array = table[codes]  # `take` would make long integers of the codes first
+    return found
 
 
 def blocks(spill: Spill, shards: int, tokens: int | None) -> list[Block]:

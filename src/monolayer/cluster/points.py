@@ -32,7 +32,10 @@ def write_points(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw
     context = draw.contexts(tokens)
     draw = replace(draw, known=(tokens, context))
     found = contextual_points(draw, tokens, rules.target(rules.places(data)))
-    label = block.labels(spill, rules, data).take(found.order, axis=0)
+    given = block.labels(spill, rules, data)
+    label = np.empty(given.shape, given.dtype)
+    for part in slices(len(label)):
+        label[part] = given.take(found.order[part], axis=0)
     inner = np.searchsorted(found.z, splitters, side="left")
     bounds = np.concatenate([[0], inner, [len(found.z)]])
     columns = [found.z, label, found.order.astype(np.int32, copy=False)]

@@ -19,6 +19,7 @@ import math
 import os
 import re
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -50,6 +51,10 @@ class FileIdentity(TypedDict):
     size: int
     time: int
     inode: int
+
+
+_DELETING: list[threading.Thread] = []
+"""Those that delete files of a build; they end before it does."""
 
 
 class PausedError(DataError):
@@ -96,8 +101,12 @@ class Spill:
             file.write(_facts_bytes({key: np.asarray(value) for key, value in facts.items()}))
 
     def drop(self, *names: str) -> None:
-        """Delete the numbers of pieces that are not needed any more. Their facts stay, so they count as finished."""
-        _unlink([self.numbers(name) for name in names])
+        """Delete the numbers of pieces that are not needed any more. Their facts stay, so they count as finished.
+
+        The build goes on meanwhile: a system may wait for the disk before it frees a file that was just written.
+        """
+        _DELETING.append(threading.Thread(target=_unlink, args=([self.numbers(name) for name in names],)))
+        _DELETING[-1].start()
 
 
 def _facts_bytes(facts: dict[str, Array]) -> bytes:
@@ -148,7 +157,11 @@ def open_spill(out: Path, journal: JsonObject, resume: bool) -> Iterator[tuple[S
         except MonolayerError:  # the data cannot be built as they are: nothing to go on from
             _remove(folder)
             raise
-        _remove(folder)
+        else:
+            _remove(folder)
+        finally:
+            while _DELETING:
+                _DELETING.pop().join()
 
 
 def _refuse_foreign(folder: Path) -> None:

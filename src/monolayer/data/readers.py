@@ -171,6 +171,9 @@ def sequences_of(
 
 def prompts_of(X: Given, *, lengths: Given = None) -> Sequences:
     """Prompts in any shape that facts come in: texts, a dict, a table, pairs, a file. Answers are left out."""
+    # os.path, because a prompt may be too long for the name of a file.
+    if isinstance(X, str) and X != "-" and not set(X) & set("*?[") and not os.path.exists(X):  # noqa: PTH110
+        raise DataError(f"X is a str: it must be a list of prompts, or the path of a data file, and {X!r} is no file")
     return sequences_of(X, lengths=lengths, per="answer", labelled=pairs_or_sequences(X)).only_prompts()
 
 

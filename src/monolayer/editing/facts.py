@@ -33,12 +33,12 @@ from monolayer.editing.subject import GivenModel, Subject, subject_of
 from monolayer.editing.unused import unused_after, without_names
 from monolayer.errors import DataError, PrecisionError
 
-WHOLE = "the same bits as {}"
+WHOLE = "bit-identical to {}"
 CELLS = (
-    "the neurons of {} tokens are the same bits that memorizing {} with this draw gives them; those of all other "
-    "tokens are unchanged, and never activate at these facts"
+    "the neurons of {} tokens are bit-identical to those of memorizing {} with this draw; those of all other tokens "
+    "are unchanged, and never activate at these facts"
 )
-MEANT = {"forget": "the rest of the data", "edit": "the edited data", "insert": "all the data"}
+MEANT = {"forget": "only the remaining data", "edit": "the edited data", "insert": "all the data"}
 
 
 @final

@@ -111,5 +111,5 @@ FORMATS = {
 }
 """States turn by 1 − cos ≤ 4·10⁻⁵ between kernels in bfloat16 (measured, 8 layers of width 512), a third of `turn`,
 and by 5·10⁻⁷ in float16. In float32 neither `high` nor `turn` limits anything: |û| ≤ 1 + (D + 16)u there. States in
-float16 have 11 digits, and norms compute with 24: lengths stayed below 1 + 4·10⁻⁴ < 1 + 2⁻¹¹ at states whose
-coordinates are all the same but for a digit (PyTorch 2, widths 48 to 4,096), so `beyond` is 0."""
+float16 have 11 digits, and norms compute with 24: lengths stay below 1 + 2⁻¹¹ at states whose
+coordinates are all the same but for a digit (bench/norms_in_float16_keep_lengths.py), so `beyond` is 0."""

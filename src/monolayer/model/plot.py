@@ -224,7 +224,7 @@ def _half_spaces(model: Parts, gates: Gates, token: object) -> Figure:
     figure.update_xaxes(title_text="cosine between the context and the neuron's normal", range=[-1, 1])
     figure.update_yaxes(title_text="neuron: label that it writes", type="category", autorange="reversed")
     drawn = "" if len(awake) == len(lines) else f"; the first {len(lines)} are drawn"
-    return _finished(figure, f"{plural(len(awake), 'half-space')} of {name}{drawn}", 260 + 22 * len(lines))
+    return _finished(figure, f"{plural(len(awake), 'half-space')} of {name}{drawn}", max(340, 260 + 22 * len(lines)))
 
 
 def picture_page(figure: Figure) -> str:

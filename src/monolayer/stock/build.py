@@ -69,7 +69,7 @@ def memorize_as(
     - `storage`: `cells`, the default, are half-spaces with margins (docs/robust.md), for float32 and shorter formats.
       `steps` are the steps of a line, of rank 1, for weights and arithmetic in float64 only; they hold more sequences,
       and longer ones. llama takes cells only.
-    - `rank`: of the values of cells, by default 128.
+    - `rank`: of the values of cells, by default what the data need: 32, 64 or 128.
     - `dtype`: of cells, `float32` (the default), `bfloat16` or `float16`. In a short format every fact is evaluated in
       its arithmetic, and facts that it loses are an error.
     - `confidence`: the head is the least power of two for which the median probability of the right label is at least

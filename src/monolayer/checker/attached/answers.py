@@ -7,15 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.attached.caps import FLOAT32_UNIT, Caps, Near
+from monolayer.checker.attached.caps import FLOAT32_UNIT, Caps, Near, least_returned
 from monolayer.checker.attached.files import AttachedFolder
 from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
 from monolayer.data.distinct import equal_rows
 
 OVERFLOW = 2.0**120
 """What logits, and every sum on the way to them, may reach in binary32."""
-DIP = 0.3
-"""What gelu and silu return at least, below 0: −0.17 and −0.28."""
 HEAD_PRODUCTS_AT_ONCE = 1 << 23
 """Logits held at a time."""
 
@@ -123,13 +121,8 @@ def judge_written(found: AttachedFolder, caps: Caps, near: Near, head: Head) -> 
     # The norm sees w_2 less its mean, and roundings are relative to all of it. A mean is computed here, too.
     whole = _row_lengths(found.writes)
     length = np.maximum(0.0, _row_lengths(head.seen(found.writes)) - D * 2.0**-52 * whole)
-    # The activation returns 0.999 of an input from `floor` on, before its roundings.
-    kept = 0.999 - 4.0 * fmt.unit
-    # Others in the block take off at most DIP each, so all of them together are at most 3 a in size.
-    heard = kept * caps.floor - DIP * near.count >= caps.floor / 2.0
-    # In the first block that fires stands the neuron itself, or one whose input is sure to be `floor` at least.
-    itself = near.first == np.arange(len(near.first)) // found.host.neurons
-    least = np.where(itself, kept * (caps.level - caps.err) - DIP * near.count, caps.floor / 2.0) * length
+    returned, heard = least_returned(found, caps, near)
+    least = returned * length
     peak = np.abs(found.writes).max(axis=1)
     finite = (near.most * whole <= 2.0**50) & (1.01 * near.most * peak + fmt.state <= fmt.largest)
     with np.errstate(divide="ignore", invalid="ignore"):

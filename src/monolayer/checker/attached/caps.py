@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from monolayer.huggingface.hosts import IDENTITY
 FLOAT32_UNIT = BINARY32.unit
 COSINES_AT_ONCE = 1 << 24
 """Cosines held at a time."""
+DIP = 0.3
+"""What gelu and silu return at least, below 0: −0.17 and −0.28."""
 FINITE = 2.0**60
 """How long a state of the host may be, and what neurons add to it: sums of squares stay below 2^123."""
 FLUSHING_ERROR = 2.0**-90
@@ -127,10 +130,10 @@ def caps_of(found: AttachedFolder) -> Caps:
 
 
 def caps_and_neighbours(found: AttachedFolder) -> tuple[Caps, Near]:
-    """The caps of all neurons, narrow for those that another would spoil on the wide one, and who is near whom."""
+    """The caps of all neurons, narrow for those that others would spoil on the wide one, and who is near whom."""
     caps = caps_of(found)
     near = near_pairs(found, caps)
-    narrower = caps.narrowed(near.spoilt)
+    narrower = caps.narrowed(near.spoilt | ~least_returned(found, caps, near).heard)
     return (caps, near) if (narrower.level == caps.level).all() else (narrower, near_pairs(found, narrower))
 
 
@@ -147,6 +150,24 @@ class Near:
     """For some of those that are spoilt, the other neuron."""
     others: dict[int, list[int]]
     """The neurons that may fire on the cap of each that has any."""
+
+
+class Returned(NamedTuple):
+    """What the first block that fires on the cap of each neuron `(N,)` returns at `least`, all that write its row
+    together (A4); and whether it is `heard`: whether that is a third at least of what they return in size."""
+
+    least: Floats
+    heard: Bools
+
+
+def least_returned(found: AttachedFolder, caps: Caps, near: Near) -> Returned:
+    """Lemma A4: others take off at most `DIP` each."""
+    # The activation returns 0.999 of an input from `floor` on, before its roundings.
+    kept, dips = 0.999 - 4.0 * caps.fmt.unit, DIP * near.count
+    # In that block stands the neuron itself, or one whose input is sure to be `floor` at least.
+    itself = near.first == np.arange(len(near.first)) // found.host.neurons
+    least = np.where(itself, kept * (caps.level - caps.err) - dips, caps.floor / 2.0)
+    return Returned(least, np.where(itself, least >= dips, kept * caps.floor - dips >= least))
 
 
 def near_pairs(found: AttachedFolder, caps: Caps) -> Near:

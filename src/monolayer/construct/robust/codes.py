@@ -21,6 +21,8 @@ _PRIMITIVE = {4: 0b10011, 5: 0b100101, 6: 0b1000011, 7: 0b10001001, 8: 0b1000111
 """A primitive polynomial over GF(2) for each `m`."""
 COSINE = 0.25
 """The largest cosine of two words that is asked for."""
+MOST_WORDS = 2**26
+"""Balanced words are found by looking at all words of a code one after the other; this many would take minutes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +84,7 @@ def balanced_words(
     """
     longest = 2 ** max(_PRIMITIVE)
     for m in sorted(_PRIMITIVE):
-        if 2**m < min(least_length, longest):
+        if 2**m < min(least_length, longest) or count > MOST_WORDS:
             continue
         # The larger the designed distance, the smaller the cosine, and the fewer words.
         for designed in range(2 ** (m - 1) - 1, 2, -2):
