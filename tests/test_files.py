@@ -224,7 +224,7 @@ def test_memory_is_for_processes_names_and_pieces(tmp_path: Path, monkeypatch: p
     assert some.beside(0, 0) == some
     assert some.beside(0, 9).block < some.block
     assert small.block < some.block
-    assert 2 * small.block * room.TOKEN + 100_000 * some.name <= some.spare
+    assert 2 * small.block * room.BLOCK_BYTES_PER_TOKEN + 100_000 * some.name <= some.spare
     with pytest.raises(ml.DataError, match=r"1,000,000 different tokens .*--memory.*fewer workers") as error:
         some.beside(1_000_000, 0)
     Room.of(str(error.value).split("'")[1], 2, WITH_TORCH, 10).beside(1_000_000, 0)
