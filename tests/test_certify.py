@@ -356,7 +356,10 @@ def test_names_are_translated_and_strangers_are_named() -> None:
     assert proof.wrong >= len(X[0])
     assert "token 0 ('stranger') of sequence 0: got None" in proof.explain()
     wrong = next(name for name in saved.names["classes"] if name != Y[1][0])
-    for name, got, why in (("no such class", Y[1][0], "the model has no such class"), (wrong, Y[1][0], "the stored")):
+    for name, got, why in (
+        ("no such class", Y[1][0], "the model has no such class"),
+        (wrong, Y[1][0], "according to the stored"),
+    ):
         proof = expect("refuted", "", saved, X, [Y[0], [name, *Y[1][1:]], *Y[2:]])
         assert (proof.wrong, proof.unsure) == (1, 0)
         found = proof.findings[0]
