@@ -318,6 +318,12 @@ def test_the_iteration_contracts_as_proved_and_other_gains_do_not(
     assert contraction(n) > 1.0
     with pytest.raises(lemma.UnhandledError, match="not shown to come closer"):
         lemma.others_error(n)
+    for stuck in (1.0, 1.5):
+        monkeypatch.setattr(lemma, "contraction", lambda length, stuck=stuck: stuck)
+        with pytest.raises(lemma.UnhandledError, match="not shown to come closer"):
+            lemma.others_error(n)
+    monkeypatch.setattr(lemma, "contraction", lambda length: 0.75)
+    assert lemma.others_error(n).sums > 0.0
 
 
 @pytest.mark.parametrize("n", [3, 4])
@@ -363,13 +369,10 @@ def test_the_bound_is_that_of_lemma_h(n: int) -> None:
     step = gain * s if n == 3 else max(gain * s + 2 * a * s, (b * s + 2 * gain * s) / 2)
     u = Fraction(1, 2**53)
     delta = rate**32 / 3 + u * (step + 64) / (1 - rate) + 2 * u
-    epsilon = math.sqrt(delta / 2) if n == 3 else 5 * float(Fraction(6, 5) * delta) ** (1 / 3) + 2.0**-25
-    found = lemma.others_error(n)
-    room = 1 + 2.0**-10
-    assert float(delta) * room * (1 - 1e-12) <= found.sums <= float(delta) * room * (1 + 1e-12)
-    epsilon *= math.sqrt(room) if n == 3 else 1.0
-    least = epsilon + float((mean + 4) * u)
-    assert least * room * (1 - 1e-12) <= found.tokens <= least * room * (1 + 2.0**-10)
+    found, room = lemma.others_error(n), 1 + 2.0**-10
+    assert found.sums == pytest.approx(float(delta) * room, rel=1e-12)
+    roots = math.sqrt(found.sums / 2) if n == 3 else 5 * (1.2 * found.sums) ** (1 / 3) + 2.0**-25
+    assert found.tokens == pytest.approx(room * (roots + float((mean + 4) * u)), rel=1e-12)
     assert found.sums < 4.4e-13
 
 

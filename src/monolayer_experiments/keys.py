@@ -73,6 +73,11 @@ class Cell(NamedTuple):
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Find how few parameters of each kind of network still hold facts on given keys, for each dimension and load.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     cells = cells_of(plan, setting)
     found: list[Results] = []
     if setting.device == "cpu":
@@ -243,6 +248,7 @@ def _found(results: Results) -> list[Results]:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     rows = [row for row in _found(results) if row["kind"] == "isotropic"]
     spiked = [row for row in _found(results) if row["kind"] == "anisotropic"]
     said = {way: low_to_high(map(density, where(rows, way=way))) for way in WAYS if where(rows, way=way)}
@@ -278,6 +284,7 @@ def _noise_said(rows: list[Results]) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     made = []
     for kind in KINDS:
         rows = [row for row in _found(results) if row["kind"] == kind]
@@ -304,6 +311,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
     shown: Results = {
         "width": lambda row: low_to_high(row["widths"]) if None not in row["widths"] else "—",
         "bits": lambda row: density(row) if None not in row["widths"] else None,
@@ -321,6 +329,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     rates = low_to_high(rate for rate in results["rates"].values() if rate is not None)
     asked = max((row["facts"] for row in results["rows"] if row["way"] == "trained"), default=0)
     return (
