@@ -11,7 +11,7 @@ import pytest
 
 from monolayer.checker import files as given_files
 from monolayer.checker import rows as given_rows
-from monolayer.checker.given import UNSPACED_RANGES, DataComparison, _needs_space, confirm
+from monolayer.checker.given import UNSPACED_RANGES, DataComparison, _flat, _needs_space, _per_token, confirm
 from monolayer.checker.rows import ReadOptions
 from monolayer.data import Sequences
 from monolayer.data.prompts import as_generated
@@ -293,6 +293,16 @@ def test_tables_of_labels_series_and_lists_of_dicts() -> None:
     ]
     listed: Any = given_rows._rows_of_shape(dicts, ReadOptions(), False)
     assert list(listed[0]) == [(["a"], ["p"]), (["b"], None), (["c"], ["q"]), (["d"], None)]
+
+
+def test_rows_count_up_to_their_lengths_and_text_has_a_label_per_word_or_character() -> None:
+    rows = np.array([[1, 2, 3], [4, 5, 6]])
+    assert _flat(rows, [2, 3]).tolist() == [1, 2, 4, 5, 6]
+    assert _flat(rows, [3, 3]).tolist() == [1, 2, 3, 4, 5, 6]
+    assert _flat(rows[0], [1, 1, 1]).tolist() == [1, 2, 3]
+    assert [_per_token(label, 2) for label in ("A B", "AB", None)] == [["A", "B"], ["A", "B"], [None, None]]
+    data = Sequences.of([["to", "be"], ["or"]], ["x", "y"])
+    assert given_rows.confirm_table(data, {"to be": "x", "or": "y"}, None, ReadOptions())
 
 
 def test_what_is_no_table_is_compared_elsewhere() -> None:
