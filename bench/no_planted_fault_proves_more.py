@@ -15,6 +15,7 @@ that is not 15. All of them take a processor half a day; `--minutes` plants as m
     python bench/no_planted_fault_proves_more.py                       a sample of 200
     python bench/no_planted_fault_proves_more.py --all --jobs 16       everything
     python bench/no_planted_fault_proves_more.py --file noise.py       one file
+    python bench/no_planted_fault_proves_more.py --file noise.py --tests robust_attacks    one file, one file of tests
     python bench/no_planted_fault_proves_more.py --kind abs --minutes 5    all of a kind, as far as five minutes go
 """
 

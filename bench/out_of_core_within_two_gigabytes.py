@@ -194,7 +194,6 @@ def main() -> None:
     parser.add_argument("--folder", help="where to put files; they are removed in the end")
     recordable(parser)
     options = parser.parse_args()
-    found: list[dict[str, Any]] = []
     build = ml.memorize_files  # its import is not what is measured
     sizes = len(options.labels)
     settings = [given * sizes if len(given) == 1 else given for given in (options.workers, options.memory)]
@@ -244,7 +243,6 @@ def main() -> None:
             row = {"labels": total, "workers": workers, "sort": sort, "sort_by_all": shared, "build": took}
             row |= {"processor": work, "sort_processor": sorting, "memory": peak.bytes, "rank": summary["rank"]}
             row["stages"] = stages.per_label(total)
-            found.append(row)
             if options.stages:
                 print(stages.table(total))
             if options.ask:
@@ -253,9 +251,9 @@ def main() -> None:
                 print(f"opened in {opening:.1f}s; {asked:,} labels asked in {asking:.1f}s, {wrong:,} wrong", flush=True)
                 assert wrong == 0
                 row |= {"opened": opening, "asked": asked, "asking": asking, "wrong": wrong}
+            record([row], part=f"-{total // 10**6}M")
         finally:
             shutil.rmtree(folder)
-    record(found)
 
 
 if __name__ == "__main__":

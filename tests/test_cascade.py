@@ -319,7 +319,7 @@ def test_stages_add_what_is_missing_and_nothing_elsewhere(seed: int, whole: bool
 def test_rank_1_says_which_rank_would_do() -> None:
     model, X, Y = built("tokens")
     rank = model.summary.rank
-    with pytest.raises(ml.PrecisionError, match=rf"with rank 1 in float32 about [\d,]+ points.*rank={rank}"):
+    with pytest.raises(ml.PrecisionError, match=rf"rank 1 in float32 can hold about [\d,]+ points.*rank={rank}"):
         ml.memorize(X, Y, positions=True, dtype="float32", rank=1)
     assert ml.memorize(X, Y, positions=True, dtype="float32", rank=rank).summary.rank == rank
     assert ml.memorize(X, Y, positions=True).summary.rank == 1

@@ -20,7 +20,7 @@ import monolayer as ml
 from monolayer.checker import Certificate, certify, data_digest
 from monolayer.checker.check import certify_files
 from monolayer.checker.labelled import Labelled, _model_rows
-from monolayer.checker.line import Part, _joined
+from monolayer.checker.line import Part, _joined_parts
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError, ModelFileError
 from tests.adversary import relabelled
@@ -356,7 +356,10 @@ def test_names_are_translated_and_strangers_are_named() -> None:
     assert proof.wrong >= len(X[0])
     assert "token 0 ('stranger') of sequence 0: got None" in proof.explain()
     wrong = next(name for name in saved.names["classes"] if name != Y[1][0])
-    for name, got, why in (("no such class", Y[1][0], "the model has no such class"), (wrong, Y[1][0], "the stored")):
+    for name, got, why in (
+        ("no such class", Y[1][0], "the model has no such class"),
+        (wrong, Y[1][0], "according to the stored"),
+    ):
         proof = expect("refuted", "", saved, X, [Y[0], [name, *Y[1][1:]], *Y[2:]])
         assert (proof.wrong, proof.unsure) == (1, 0)
         found = proof.findings[0]
@@ -500,10 +503,10 @@ def test_every_file_counts_and_advice_needs_all_of_them(tmp_path: Path) -> None:
     none: dict[Any, list[Any]] = {"wrong": [], "unsure": []}
     close = Part(1, 0, none, (5.0, "here"), 2.0**-20, 1.0, True)
     question = Certificate("undecided", "", "", (), 0, 0)
-    assert "it would be proved" in _joined(question, [close, close]).reason
+    assert "it would be proved" in _joined_parts(question, [close, close]).reason
     for odd in (close._replace(settled=False), close._replace(distance=0.5), close._replace(distance=math.inf)):
         for parts in ([close, odd], [odd, close], [odd]):
-            assert "would be proved" not in _joined(question, parts).reason
+            assert "would be proved" not in _joined_parts(question, parts).reason
 
 
 def test_points_that_are_not_there_are_not_asked() -> None:

@@ -757,6 +757,12 @@ def test_caps_are_those_of_lemma_a3(folder: Path) -> None:
     assert (narrow.narrow == some).all()
     assert narrow.level == pytest.approx(np.where(some, 0.875 * T, level), rel=1e-9)
     assert narrow.wanted == pytest.approx((narrow.level - found.bias) / alpha, rel=1e-12)
+    # A level that is higher already stays, and so does a cap on which hardly any input would be possible.
+    high = dataclasses.replace(caps, level=np.full(36, 0.9 * T)).narrowed(some)
+    assert (high.level == 0.9 * T).all()
+    for share in (1.06, 1.065):
+        bias = share * 0.875 * T - caps.alpha * (1.0 + caps.length)
+        assert (dataclasses.replace(caps, bias=bias).narrowed(some).narrow == (some & (share > 1.0625))).all()
 
 
 @pytest.mark.parametrize(("share", "words"), [(1.2, "hardly reaches"), (1.3, "")])

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,8 @@ def test_the_findings_and_the_picture_are_made_and_not_written_by_hand() -> None
 
 
 def test_what_the_pages_say_of_bench_is_recorded() -> None:
-    def stored(name: str) -> list[dict[str, Any]]:
-        found = json.loads((ROOT / "results" / "bench" / f"{name}.json").read_text(encoding="utf-8"))
+    def stored(name: str, part: str = "") -> list[dict[str, Any]]:
+        found = json.loads((ROOT / "results" / "bench" / f"{name}{part}.json").read_text(encoding="utf-8"))
         assert found["command"].startswith(f"python bench/{name}.py")
         assert {"monolayer", "source"} <= set(found["versions"])
         rows: list[dict[str, Any]] = found["rows"]
@@ -86,9 +87,48 @@ def test_what_the_pages_say_of_bench_is_recorded() -> None:
     assert (row["labels"], row["wrong"], row["verdict"]) == (64_000_000, 0, "proved")
     built = f"value rank {row['rank']}, built in {row['build']:.0f} s, proved in {row['certify']:.0f} s"
     assert built in TEXTS["construction"]
-    (row,) = stored("out_of_core_within_two_gigabytes")
-    times = " | ".join(f"{row[name]:.1f} s" for name in ("sort", "sort_by_all", "build"))
-    assert f"| {row['labels'] // 10**6:,} M | {row['workers']} | {times}" in TEXTS["large"]
+    for part in ("-1000M",):
+        (row,) = stored("out_of_core_within_two_gigabytes", part)
+        times = " | ".join(f"{row[name]:.1f} s" for name in ("sort", "sort_by_all", "build"))
+        sorts, work = row["build"] / row["sort_by_all"], row["processor"] / row["sort_processor"]
+        own = f"{1e9 * row['processor'] / row['labels']:.0f} ns | {row['memory'] / 1e9:.2f} GB | {row['rank']} |"
+        size = f"| {row['labels'] // 10**6:,} M | {row['workers']} |"
+        assert f"{size} {times} | {sorts:.2f} | {work:.2f} | {own}" in TEXTS["large"]
+    runs = ("-float32-1000", "-bfloat16-1000", "-float16-1000", "-float32-10000")
+    attached = [stored("a_thousand_facts_attached", run)[0] for run in runs]
+
+    def line(words: str, cell: Callable[[dict[str, Any]], str]) -> str:
+        return f"| {words} | {' | '.join(map(cell, attached))} |"
+
+    def both(row: dict[str, Any], cell: Callable[[dict[str, Any]], str]) -> str:
+        return f"{cell(row['eager'])} and {cell(row['sdpa'])}"
+
+    def differ(name: str) -> Callable[[dict[str, Any]], str]:
+        return lambda row: both(row, lambda kernel: f"{kernel[name]['differ']}")
+
+    for expected in (
+        line("facts", lambda row: f"{row['facts']:,}"),
+        line("neurons, blocks", lambda row: f"{row['neurons']:,}, {row['blocks']}"),
+        line("rows that were refused, and replaced", lambda row: f"{row['refused_rows']}"),
+        line("answers by free generation", lambda row: both(row, lambda kernel: f"{kernel['right']:,}")),
+        line("places of held-out text that differ, of 500,000", differ("held-out text")),
+        line(
+            "… of the same sentence about 4,000 other airports, of some 44,700",
+            differ("the same sentence about other airports"),
+        ),
+        line("… of the prompts with one token changed, of 11,176 (111,784)", differ("one token changed")),
+        line(
+            "certificate, with the host and `only=True`",
+            lambda row: f"{row['verdict']}, {row['certify_seconds']:.1f} s",
+        ),
+        line("seconds to attach", lambda row: f"{row['attach_seconds']:.1f}"),
+        line("seconds of one forward pass per prompt", lambda row: f"{row['pass_seconds']:.1f}"),
+        line(
+            "time of `generate` over the host's",
+            lambda row: both(row, lambda one: f"{one['generate_seconds'] / one['generate_seconds_host']:.2f}"),
+        ),
+    ):
+        assert expected in TEXTS["attach"], expected
 
 
 def test_the_site_has_every_page_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:
@@ -110,7 +150,7 @@ def test_the_site_has_every_page_builds_without_a_warning_and_fetches_nothing(tm
     assert all(name in pages["api"] for name in names)
     assert 'src="builder.html"' in pages["index"]
     assert 'id="source"' in pages["builder"]
-    for name in ("theorems", "proofs", "proofs-stock", "hardmax", "rate", "approximation"):
+    for name in ("theorems", "proofs", "proofs-stock", "hardmax", "rate", "approximation", "uniform", "first-block"):
         assert "<math" in pages[name], f"the formulas of {name} are rendered"
         assert re.findall(r"(?<!\\)\$[^$<]+\$", pages[name]) == [], f"no formula of {name} is left as LaTeX"
 

@@ -217,7 +217,7 @@ DIFFER: dict[str, tuple[Any, Any, str]] = {
         "the label of sequence 0 was given as 'v'",
     ),
     **{
-        f"a large integer of {kind}": (
+        f"a large integer of {kind}, {sign}": (
             ([["a"]], [float(sign * BIG)]),
             ([["a"]], np.array([sign * BIG + sign], kind)),
             f"the label of sequence 0 was given as {sign * BIG + sign}",
@@ -228,6 +228,11 @@ DIFFER: dict[str, tuple[Any, Any, str]] = {
         ([["a"], ["b"]], [1.0, float(BIG)]),
         ([["a"], ["b"]], np.array([1, BIG + 1])),
         f"the label of sequence 1 was given as {BIG + 1}",
+    ),
+    "a large negative integer among small ones": (
+        ([["a"], ["b"]], [1.0, float(-BIG)]),
+        ([["a"], ["b"]], np.array([1, -BIG - 1])),
+        f"the label of sequence 1 was given as {-BIG - 1}",
     ),
     "a label where none was read": (
         ([["a"]] * 3, [1, None, None]),
@@ -265,6 +270,29 @@ def test_the_first_difference_is_found_and_named(kind: str) -> None:
         confirm(Sequences.of(*given), *given)
     with pytest.raises(DataError, match=words):
         confirm(Sequences.of(*as_read), *given)
+
+
+def test_tables_of_labels_series_and_lists_of_dicts() -> None:
+    """Columns of labels without the index; a Series whose index is its keys; dicts that lack what the first one has."""
+    X, Y = [["a", "b"], ["b", "c"]], [["x", "y"], ["y", "z"]]
+    data = Sequences.of(X, Y)
+    confirm(data, X, pd.DataFrame(Y, index=[7, 9]))
+    with pytest.raises(DataError, match="the label of token 1 of sequence 1 was given as 'v'"):
+        confirm(data, X, pd.DataFrame([["x", "y"], ["y", "v"]]))
+    asked = ReadOptions(pairs=True)
+    for index in (["a", "b"], pd.Index([3, 4], name="key")):
+        found: Any = given_rows._rows_of_shape(pd.Series([1, 2], index=index), asked, False)
+        assert list(found[0]) == [*zip(index, [1, 2], strict=True)]
+    assert given_rows._rows_of_shape(pd.Series([1, 2]), asked, False) is None
+    assert given_rows._rows_of_shape(pd.Series([1, 2], index=["a", "b"]), ReadOptions(), False) is None
+    dicts = [
+        {"x": 0, "tokens": ["a"], "labels": ["p"]},
+        {"tokens": ["b"]},
+        {"labels": ["q"], "tokens": ["c"], "y": 1},
+        {"tokens": ["d"]},
+    ]
+    listed: Any = given_rows._rows_of_shape(dicts, ReadOptions(), False)
+    assert list(listed[0]) == [(["a"], ["p"]), (["b"], None), (["c"], ["q"]), (["d"], None)]
 
 
 def test_what_is_no_table_is_compared_elsewhere() -> None:
@@ -308,6 +336,20 @@ def test_prompts_and_answers_are_compared_row_by_row() -> None:
             confirm(data, *given)
     with pytest.raises(ValueError, match=r"shorter|longer"):
         confirm(data, prompts, answers[:1])
+
+
+def test_continuations_follow_their_prompts_as_they_are(tmp_path: Path) -> None:
+    """Answers have a space in front, continuations have none, in files and in tables."""
+    row, columns = '{"prompt": "a b", "answer": "c"}\n', {"prompt": ["a b"], "answer": ["c"]}
+    file, data = str(written(tmp_path / "a.jsonl", row)), Sequences.of(["a b"], ["c"], per="answer")
+    given_files.confirm_files(data, [file], ReadOptions(per="answer"))
+    assert given_rows.confirm_table(data, columns, None, ReadOptions(per="answer"))
+    for compare in (
+        lambda options: given_files.confirm_files(data, [file], options),
+        lambda options: given_rows.confirm_table(data, columns, None, options),
+    ):
+        with pytest.raises(DataError, match=r"were given as .'a b', 'c'. and read as .'a b', ' c'."):
+            compare(ReadOptions(per="continuation"))
 
 
 def test_strings_are_compared_some_at_a_time_from_the_first_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:

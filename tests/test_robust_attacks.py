@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import monolayer as ml
-from monolayer.checker.gates import AWAKE, EPSILON, Pairs, RowSequences, _contexts, read_gates
+from monolayer.checker.gates import AWAKE, EPSILON, Pairs, RowSequences, _contexts, live, read_gates
 from monolayer.checker.labelled import labelled
 from monolayer.checker.noise import LARGEST_SCORE, ROBUST_UNDERFLOW, Shares, errors, point_verdicts, silent
 from monolayer.checker.robust import Question, question_of
@@ -538,3 +538,37 @@ def test_the_length_of_a_context_has_room_for_every_coordinate() -> None:
     assert not found.z[2].any()
     assert found.norm == pytest.approx(plain, rel=1e-12, abs=0.0)
     assert found.norm[2, 0] == pytest.approx(np.sqrt(k * EPSILON), rel=1e-12, abs=0.0)
+
+
+def test_errors_of_a_neuron_are_those_of_lemma_r3_up_to_a_turn_of_a_half() -> None:
+    """With one neuron `|w| = 5` of rank 2, and noise that turns the context far."""
+    gated: Any = SimpleNamespace(weight_context=np.array([[3.0, -4.0]]))
+    shares = Shares(token=0.01, value=0.02, read=0.03, sway=0.04, out=0.05)
+    zero = np.zeros(1, np.int64)
+    for turn in (0.0, 0.2, 0.3, 0.49, 0.51, 3.0):
+        sizes = {"token": 7.0, "context": 11.0, "across": 13.0, "mixed": 17.0, "along": 19.0}
+        pair = Pairs(zero, zero, np.zeros(1), **{name: np.array([size]) for name, size in sizes.items()},
+                     turn=np.array([turn / 0.04]), sway=np.array([turn / 0.08]))  # fmt: skip
+        found = float(errors(pair, gated, shares)[0])
+        if turn > 0.5:
+            assert found == math.inf
+            continue
+        length = 5.0 * math.sqrt(2.0)
+        across = (0.02 * 13.0 + 0.04 * 17.0) / (1.0 - turn)
+        along = 19.0 * (1.0 - math.sqrt(1.0 - turn**2))
+        read = 0.03 * (11.0 + 2.0 * turn / (1.0 - turn) * length)
+        lemma = 0.01 * 7.0 + across + along + read + 2.0**-50 * 10 * length
+        assert lemma <= found <= lemma * (1.0 + 2.0**-16)
+
+
+def test_a_neuron_at_the_very_limit_is_among_those_that_are_not_looked_at() -> None:
+    """Rows at which one neuron has its limit, a little more, a little less; a row of NaN; and one that is not asked."""
+    values = [AWAKE, AWAKE + 2.0**-20, AWAKE - 1.0, math.nan, 5.0]
+    gated: Any = SimpleNamespace(
+        own=np.zeros((5, 1)), weight_context=np.zeros((1, 1)), place=np.zeros((0, 0)), token=np.array(values)[:, None],
+        weight_token=np.ones((1, 1)), bias=np.zeros(1),
+    )  # fmt: skip
+    found = live(gated, np.array([True, True, True, True, False]))
+    assert found.top.tolist() == [AWAKE]
+    assert found.start.tolist() == [0, 0, 1, 1, 1, 1]
+    assert found.size.tolist() == [1.5]

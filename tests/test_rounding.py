@@ -393,6 +393,15 @@ def step(w: float, b: float, z: float, fused: bool) -> float:
     return max(0.0, 1.0 - max(0.0, inner))
 
 
+def test_a_ramp_below_the_rounding_of_its_place_ends_in_front_of_the_float_at_which_a_search_passes_it() -> None:
+    """`−b/w` and `(1 − b)/w` are one float: alone, and beside a step whose ramp is wide."""
+    for w, b in ((np.array([1.0]), np.array([-(2.0**60)])), (np.array([1.0, 1.0]), np.array([-1.0, -(2.0**60)]))):
+        low, high = thresholds(w, b)
+        assert low[-1] == np.nextafter(2.0**60, 0.0)
+        assert high[-1] >= 2.0**60
+    assert (low[0], high[0]) == (1.0, 2.0)
+
+
 @example(1.0, 3 * 2.0**-33 - 2.0**20, 0.0)  # 1 − b rounds down
 @example(1.0 + 2.0**-52, -700001.0, 0.0)  # no power of two by its last bit alone: quotients round up
 @example(1.0 + 2.0**-52, -999999.0, 0.0)  # and down

@@ -222,7 +222,7 @@ def test_the_command_line_writes_proves_and_complains(tmp_path: Path, said: Any)
     assert "eager attention rounds more" in card
     found, card = build("bert", "--unknown", "none of them")
     assert found["classes"] == 4
-    assert "answered `none of them`" in card
+    assert "answered with `none of them`" in card
     found, card = build("bert")
     assert (found["model"], found["certificate"]["verdict"]) == ("BertForTokenClassification", "proved")
     assert (found["storage"], found["dtype"], found["rank"]) == ("cells", "float32", 128)

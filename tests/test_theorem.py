@@ -423,6 +423,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         (lambda: bits_under_random_noise(1.0, 2.0, 0.1, error=0.5), "no better than guessing"),
         (lambda: bits_of_normal_weights(0.0), "must be.* positive"),
         (lambda: bits_of_weights([], 0.1), "no weights"),
+        (lambda: bits_of_weights([np.array([1.0, np.nan])], 0.1), "not a number"),
         (lambda: bits_read_linearly(0.1, 0.0), "above 0"),
         (lambda: bits_read_linearly(-0.1, 0.1), "must be 0 or positive"),
         (lambda: gardner(-1.0), "proved for 0"),

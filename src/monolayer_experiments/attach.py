@@ -88,6 +88,11 @@ Made = tuple[Any, int]
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Attach facts to a trained host and put them in by other methods, and measure recall, rewordings and harm.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         progress("training the host", 0.0)
         world = _World(plan, setting, Path(scratch))
@@ -271,6 +276,7 @@ def _few_facts(rows: list[Results]) -> str:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     host, most = results["host"], max(column(results["rows"], "facts"))
     attached = where(results["rows"], method="attach")
     counts = ", ".join(f"{row['facts']:,}" for row in attached)
@@ -285,6 +291,7 @@ def answer(results: Results) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     shown = {"paraphrase": "Facts that come back in other words", "efficacy": "Facts that come back"}
     found = []
     for key, title in shown.items():
@@ -304,6 +311,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
     head = (
         "facts; method; setting; efficacy: efficacy %; rewordings: paraphrase %; places that change: changes; mean KL: "
         "divergence; known airports right: known_right %; seconds; with the search: search; numbers changed: numbers"
@@ -331,6 +339,7 @@ def _efficacy(row: Results) -> str:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     count = results["redrawn"]
     drawn = f" attach refused {count} draws of facts, and others were drawn." if count else ""
     return (

@@ -43,6 +43,11 @@ PLAN = {
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Build a model for data of several sizes, and train networks of one layer or more on the same data.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     data = {key: plan[key] for key in ("length", "vocabulary", "classes")}
     ml.memorize([[0, 1]], [[0, 1]])  # imports and first calls are not what is timed
     whole = sum(seeds * seconds for seeds, seconds in plan["sizes"].values()) * len(plan["models"])
@@ -67,6 +72,7 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     built, trained = results["constructed"], results["trained"]
     wrong = [row for row in built if row["accuracy"] < 1.0]
     if wrong:
@@ -98,6 +104,7 @@ def answer(results: Results) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     made = []
     caption = "A curve is the run that was kept; its clock includes the trials of other learning rates."
     for built in results["constructed"]:
@@ -113,6 +120,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
     summary = []
     for built in results["constructed"]:
         words = {"model": "construction", "right": share(built["accuracy"]), "alone": built["seconds"]}
@@ -133,6 +141,7 @@ def _searched(results: Results) -> list[Results]:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     clocks = low_to_high(column(results["trained"], "clock"), lambda clock: f"{clock:g}")
     return (
         f"A model had {clocks} s, one width and one batch size; a longer clock may take training further. "

@@ -31,6 +31,11 @@ DATA_FOR_BALLS = {"count": 40, "length": 5, "vocabulary": 12}
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Measure the construction and the paper's head where tokens repeat, and sequences or tokens are close.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     count, seed = plan["sequences"], setting.seed
     results: Results = {"small": DATA_FOR_BALLS, "repeats": [], "similarity": [], "closeness": []}
     for done, part in enumerate(SHARES):
@@ -89,6 +94,7 @@ def _pairs(epsilon: float, vocabulary: int, dim: int, seed: int) -> Floats:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     rows = [*results["repeats"], *results["similarity"]]
     kept = all(row["practical"]["accuracy"] == 1.0 for row in rows)
     ends = [row["epsilon"] for row in results["closeness"] if row["practical"]["refused"]]
@@ -107,6 +113,7 @@ def answer(results: Results) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     close = results["closeness"]
     return [
         figure(
@@ -121,6 +128,8 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
+
     def cells(row: Results) -> Results:
         practical, paper = row["practical"], row["paper"]
         head = (paper or {}).get("measured") or {}
@@ -145,6 +154,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     small = results["small"]
     return (
         f"Balls were run on {small['count']} sequences of {small['length']} tokens out of {small['vocabulary']}; that "

@@ -49,6 +49,11 @@ of the longest fine-tuning, and how many kept phrases are asked after it."""
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Change facts of a constructed model and of fine-tuned networks, and measure time, success and harm.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     random = np.random.default_rng(setting.seed)
     data = some_phrases(plan["phrases"], plan["characters"], setting.seed)
     progress("construction", 0.0)
@@ -167,6 +172,7 @@ def _gain(row: Results) -> float:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     cases = results["cases"]
     all_right = all(case["edited_right"] == 1.0 and case["kept_lost"] == 0 for case in cases)
     exact = all(case["same_bits"] for case in cases) and all(case["verdict"] == "proved" for case in cases)
@@ -198,6 +204,7 @@ def _in_words(row: Results) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     cases = results["cases"]
     edits = column(cases, "edits")
     right, lost = [], []
@@ -216,6 +223,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
     built = (
         "edits; edited labels right: edited_right %; kept labels lost: lost; seconds; bits; certificate: verdict; "
         "neurons changed: neurons"
@@ -235,6 +243,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     refused = sum(case["refused"] for case in results["cases"])
     drawn = f" {refused} draws of edits were refused for want of margin and drawn again." if refused else ""
     return (

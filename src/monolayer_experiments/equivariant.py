@@ -28,6 +28,11 @@ RAMP_SHARE = 2.0**-18
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Measure the error of approximators of every equivariant target, for each number of cells.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     cells, points = plan["cells"], plan["points"]
     names = [name for name, target in TARGETS.items() if target.equivariant]
     rows = []
@@ -80,6 +85,7 @@ def _words(slope: float) -> str:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     bounded = [row for row in results["rows"] if row["bound"] is not None]
     kept = sum(row["sup"] <= row["bound"] for row in bounded)
     smooth = distinct(bounded, "target")
@@ -99,6 +105,7 @@ def answer(results: Results) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     errors = []
     for name, colour in zip(distinct(results["rows"], "target"), PALETTE, strict=False):
         rows = where(results["rows"], target=name)
@@ -113,6 +120,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
     slopes = []
     for name in distinct(results["rows"], "target"):
         rows = where(results["rows"], target=name)
@@ -125,6 +133,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     return (
         "Errors are the largest on random points; the bound is proved. Points within 2^-18 of a cell from its edge, "
         "where ramps lie, are left out."

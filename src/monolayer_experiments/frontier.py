@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import torch
 from torch import nn
 
 import monolayer as ml
@@ -62,6 +63,11 @@ NONE = 1e-16
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Measure the bits per parameter and the noise that models on a line and robust models survive.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     count, length, words, asked, widths = (
         plan[key] for key in ("sequences", "length", "vocabulary", "asked", "widths")
     )
@@ -120,7 +126,8 @@ def _measure(
     few, labels = X[:asked], Y[:asked]
     row = {"name": name, "parameters": sum(part.numel() for part in model.parameters()), "bits": X.size * bits}
     noise = tolerance(model, few, labels, seed)
-    weights = [part.detach().double().numpy() for part in model.parameters()]
+    # The row of a token that does not occur is NaN.
+    weights = [part.detach()[torch.isfinite(part)].double().numpy() for part in model.parameters()]
     rate = None if noise is None else bits_of_weights(weights, noise, 1.0 - ENOUGH, round(2.0**bits))
     return row | {"recall": recall(model, X, Y), "noise": noise, "rate": rate}
 
@@ -130,6 +137,7 @@ def _rows(results: Results) -> list[Results]:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     rows = {row["name"]: row for row in _rows(results)}
     kinds = ("robust", "in the embedding", "trained", "trained for noise")
     cells, facts, plain, hardened = (
@@ -211,6 +219,7 @@ def _traces(rows: list[Results], least: float) -> list[Trace]:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     rows = _rows(results)
     shares = [10.0**power for power in (-16, -12, -8, -6, -4, -3, -2, -1)]
     bound = [bits_under_any_change(*WEIGHT_SIZES, share) for share in shares]
@@ -251,6 +260,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
     shown: Results = {key: lambda row, key=key: amount(row.get(key), 2) for key in ("noise", "proved", "rate")}
     shown |= {"density": _density, "right": lambda row: f"{row['recall']:.4%}"}
     head = "network: name; parameters; neurons; bits per parameter: density; right; noise; rate there: rate; proved"
@@ -258,6 +268,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     refused = [row["name"] for row in results["rows"] if "refused" in row]
     words = f" Refused: {', '.join(refused)}." if refused else ""
     return (

@@ -63,6 +63,11 @@ PLAN = {
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Approximate the targets by construction and by trained networks, and measure the errors of both.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     random = np.random.default_rng([setting.seed, 7])
     points = {"pool": random.random((plan["pool"], LENGTH, 1))}
     points["chosen"] = random.random((plan["held_out"] // 4, LENGTH, 1))
@@ -144,6 +149,7 @@ def _relative(results: Results, model: str, key: str) -> list[float]:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     names, trained = list(results["range"]), [row for row in results["rows"] if row["model"] in LAYERS_AND_RANK]
 
     def ahead(kind: str, rows: list[Results]) -> str:
@@ -166,6 +172,7 @@ def _seeds(results: Results) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     words = f"{results['held_out']:,} fresh points; {results['cells']} cells; {results['clock']:g} s of training, "
     words += f"{_seeds(results)}."
     short = [name.replace("-", "-<br>") for name in results["range"]]
@@ -178,6 +185,8 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
+
     def rates(row: Results) -> str:
         kept = ", ".join(sorted(set(row.get("rates", ["—"]))))
         return kept if row.get("tuned", True) else f"{kept}, untuned"
@@ -189,6 +198,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     kept = [rate for row in results["rows"] for rate in row.get("rates", ())]
     largest = results["rates"][-1]
     return (

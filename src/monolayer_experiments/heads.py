@@ -51,6 +51,11 @@ EXACT = 1e-12
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Measure how small the error gets with one head and with several, for sequences of three and four tokens.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     rows: list[Results] = []
     for number, length in enumerate((3, 4)):
         share = part_of(progress, 0.45 * number, 0.45 * (number + 1))
@@ -139,6 +144,7 @@ def _shares(rows: list[Results], key: str) -> list[float]:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     three, four = (_finest(results, length) for length in (3, 4))
     proved, last = sum(row["verdict"] == "proved" for row in results["rows"]), results["waves"][-1]
 
@@ -161,6 +167,7 @@ def answer(results: Results) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     made = []
     for length in (3, 4):
         traces = []
@@ -199,6 +206,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
     head = (
         "target; n: length; variance; one head leaves: one_head; two leave: two_heads; cells; n − 1 heads, no block: "
         "without; largest: without_sup; certificate: verdict; one head and block: with_block; largest there: "
@@ -211,6 +219,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     return (
         "What one and two heads leave are estimates from random samples on a grid of temperatures; of two heads one "
         f"averages. Networks are measured on {results['tested']:,} random sequences. Scalar tokens; the readout "

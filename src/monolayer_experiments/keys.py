@@ -30,14 +30,14 @@ from monolayer_experiments.perturbed import ENOUGH, NOISE_DRAWS
 QUESTION = "How many parameters do facts on given keys need?"
 
 PLAN = {
-    "dims": ((12,), (64, 90, 128)),
+    "dims": ((12,), (16,)),
     "loads": ((1 / 4,), (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)),
     "draws": (2, 5),
-    "steps": (200, 1_000),
-    "training": (300, 3_000),
+    "steps": (200, 400),
+    "training": (300, 800),
     "trained facts": (100, 2_100),
     "noisy load": (1 / 4, 1 / 8),
-    "widest": (256, 16_384),
+    "widest": (256, 1_024),
 }
 """Quick and full. `steps` of the convex problem; `training`: steps of gradient descent, which is asked of so many facts
 at most (`trained facts`)."""
@@ -73,6 +73,11 @@ class Cell(NamedTuple):
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Find how few parameters of each kind of network still hold facts on given keys, for each dimension and load.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     cells = cells_of(plan, setting)
     found: list[Results] = []
     if setting.device == "cpu":
@@ -243,6 +248,7 @@ def _found(results: Results) -> list[Results]:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     rows = [row for row in _found(results) if row["kind"] == "isotropic"]
     spiked = [row for row in _found(results) if row["kind"] == "anisotropic"]
     said = {way: low_to_high(map(density, where(rows, way=way))) for way in WAYS if where(rows, way=way)}
@@ -273,11 +279,16 @@ def _ratios(rows: list[Results], wide: str, narrow: str) -> list[float]:
 
 
 def _noise_said(rows: list[Results]) -> str:
-    found = [each for row in rows for each in row["noise"] if each is not None]
-    return low_to_high(found, lambda each: amount(each, 2)) if found else "none tried"
+    every = [each for row in rows for each in row["noise"]]
+    found = [each for each in every if each is not None]
+    if not found:
+        return "none tried"
+    words = low_to_high(found, lambda each: amount(each, 2))
+    return words if len(found) == len(every) else f"{words}, none in {len(every) - len(found)} of {len(every)} draws"
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     made = []
     for kind in KINDS:
         rows = [row for row in _found(results) if row["kind"] == kind]
@@ -304,6 +315,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
     shown: Results = {
         "width": lambda row: low_to_high(row["widths"]) if None not in row["widths"] else "—",
         "bits": lambda row: density(row) if None not in row["widths"] else None,
@@ -321,10 +333,13 @@ def tables(results: Results) -> list[Table]:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     rates = low_to_high(rate for rate in results["rates"].values() if rate is not None)
     asked = max((row["facts"] for row in results["rows"] if row["way"] == "trained"), default=0)
+    dims = ", ".join(map(str, sorted(distinct(results["rows"], "dim"))))
     return (
-        "Keys are values too, and facts a permutation of them, as in hebbian-mlps; its constructions are our own "
+        f"Measured for d = {dims}. Keys are values too, and facts a permutation of them, as in hebbian-mlps; its "
+        "constructions are our own "
         "re-implementation from its text and formulas, in binary64, not its code. The search takes a width for too "
         f"small where the steps that it has are not enough. Gradient descent was asked of up to {asked:,} facts, all "
         f"of them in every step, at the best of {len(RATES)} learning rates ({rates} chosen)."

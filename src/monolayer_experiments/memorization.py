@@ -25,6 +25,11 @@ SUMMARY = ("points", "gap", "expected_gap", "margin", "parameters", "corollary_1
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Memorize data without repeated tokens, of growing size, and measure accuracy, gap, parameters and time.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     ml.memorize([[0, 1]], [[0, 1]])  # imports and first calls are not what is timed
     counts = plan["sequences"]
     rows: list[Results] = []
@@ -44,6 +49,7 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     rows, refused = results["rows"], results["refused"]
     last, wrong = rows[-1], sum(row["labels"] - row["right"] for row in rows)
     if wrong:
@@ -67,6 +73,7 @@ def _numbers(row: Results) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     rows = results["rows"]
     points, labels = column(rows, "points"), column(rows, "labels")
     numbers = [
@@ -98,11 +105,13 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
     head = "sequences; labels; right %; certificate: verdict; gap; 1/M²: expected_gap; margin; seconds"
     return [table("Every size", results["rows"], head, right=lambda row: row["right"] / row["labels"])]
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     last = results["rows"][-1]
     return (
         "Labels are random, tokens do not repeat, sequences have one length. "

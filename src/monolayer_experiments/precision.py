@@ -38,6 +38,11 @@ PLAN = {"vocabularies": (QUICK_VOCABULARIES, (*QUICK_VOCABULARIES, 512, 1024, 20
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Enclose the separation of the paper's head and of the practical one, for vocabularies of growing size.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     sizes = plan["vocabularies"]
     rows = []
     for done, vocabulary in enumerate(sizes):
@@ -88,6 +93,7 @@ def _construction(built: PaperConstruction) -> Results:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     last = results["rows"][-1]
     proved = all(row[kind]["verdict"] == "proved" for row in results["rows"] for kind in ("paper", "faithful"))
     wrong = sum(row["labels"] - row["right"] for row in results["rows"])
@@ -104,6 +110,7 @@ def answer(results: Results) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     rows = results["rows"]
     sizes, paper, faithful = column(rows, "vocabulary"), column(rows, "paper"), column(rows, "faithful")
     return [
@@ -125,6 +132,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
     rows = results["rows"]
     promised = [
         {
@@ -156,6 +164,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     working = max(row["paper"]["working_bits"] or 0 for row in results["rows"])
     return (
         "Bits are counted for numbers subtracted as they stand; a program that works with the Wronskian of two "

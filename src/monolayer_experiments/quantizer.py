@@ -60,6 +60,11 @@ NOTHING = 1e-5
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Measure the error that one head leaves without the first block, and the error with it.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     floors = one_head_floors(QUANTIZED_TARGETS, LENGTH, plan, setting.seed, part_of(progress, 0.0, 0.5))
     cells = plan["cells"]
     random = np.random.default_rng([setting.seed, 4])
@@ -122,6 +127,7 @@ def _share(row: Results) -> float:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     rows = results["rows"]
     free = [row["target"] for row in rows if _share(row) < NOTHING]
     hard = [row for row in rows if _share(row) >= NOTHING]
@@ -139,6 +145,7 @@ def answer(results: Results) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     traces = []
     for row, colour in zip(results["rows"], PALETTE, strict=False):
         relative = [error / row["variance"] for error in row["quantized"]]
@@ -160,6 +167,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
     head = "target; variance; floor without: floor; share; error with: error; cells"
     computed = {
         "share": lambda row: f"{amount(100 * _share(row), 2)} %",
@@ -170,6 +178,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     return (
         f"Floors are estimates from random samples on a grid of parameters; below {amount(NOTHING)} of the variance "
         f"they count as 0. One head of rank 1, {results['length']} scalar tokens, mean square error."

@@ -44,6 +44,11 @@ DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Measure the smallest gap between contexts for attention of each rank, in each format of numbers.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     ranks, repeats = plan["ranks"], plan["repeats"]
     largest = {k: plan["low" if k <= 4 else "high"] for k in ranks}
     gaps: dict[int, list[list[float]]] = {k: [] for k in ranks}
@@ -128,6 +133,7 @@ def _end(curve: Results, k: int, error: float) -> Results:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     ranks, ends = results["ranks"], results["ends"]
 
     def held(name: str, k: int) -> str:
@@ -164,6 +170,7 @@ def _slope(results: Results, k: int) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     ranks, ends, gaps = results["ranks"], [], []
     for name, colour in COLOUR_OF_FORMAT.items():
         found = results["ends"][name]
@@ -199,6 +206,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
     rows = []
     for name, error in results["errors"].items():
         law = (f"10^{end['log10_points']:.1f}{'' if end['seen'] else ' (law)'}" for end in results["ends"][name])
@@ -208,6 +216,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     least, largest = (pick(max(curve["points"]) for curve in results["curves"].values()) for pick in (min, max))
     return (
         f"Sizes beyond {largest:,} contexts ({least:,} at the higher ranks) come from the law, not from a count. "

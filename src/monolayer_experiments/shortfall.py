@@ -55,6 +55,11 @@ PLAN = {
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Train networks of rank 1 and readouts alone on given contexts, and measure which of them fall short.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     rows: list[Results] = []
     for number in range(plan["seeds"]):
 
@@ -163,6 +168,8 @@ def _shares(results: Results, model: str, weights: str, form: str | None = None)
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
+
     def said(*which: str) -> str:
         return low_to_high(_shares(results, *which), share)
 
@@ -194,6 +201,7 @@ def _seeds(results: Results) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     names = {f"1 layer,<br>{rank}": (f"1 layer, {rank}", "trained") for rank in ("rank 1", "full rank")}
     names |= {"given:<br>" + name.replace(", ", ",<br>"): ("readout alone", name) for name in GIVEN}
 
@@ -212,6 +220,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
     rows = [{**row, **row.get("any_readout", {})} for row in results["rows"]]
     bounds = "; ".join(f"any readout, {name}: {name} %" for name in SHORT_FORMATS)
     head = f"seed; model; weights or contexts: weights; right: accuracy %; {bounds}"
@@ -222,6 +231,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     searched = [row for row in results["rows"] if "grid" in row]
     return (
         f"Random labels, one size, one width ({results['width']}), a clock of {results['clock']:g} s. {edge(searched)} "

@@ -46,6 +46,11 @@ PLAN = {
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Build and train models of phrases and words with real labels, and measure both on seen and unseen sequences.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     ml.memorize([[0, 1]], [[0, 1]])  # imports and first calls are not what is timed
     progress("reading", 0.0)
     corpora = {
@@ -168,6 +173,7 @@ def find_model(corpus: Results, model: str) -> Results:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     sentences, rule = [], True
     for corpus in results["corpora"]:
         built, usual = find_model(corpus, "construction"), find_model(corpus, "most frequent label")
@@ -188,6 +194,7 @@ def answer(results: Results) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     corpora = results["corpora"]
     names = [corpus["corpus"] for corpus in corpora]
     held = [
@@ -199,6 +206,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
     rows = [{**row, "corpus": corpus["corpus"]} for corpus in results["corpora"] for row in corpus["rows"]]
     head = "corpus; model; data: accuracy %; held out: held_out %; parameters; seconds"
     sizes = (
@@ -221,6 +229,7 @@ def _searched(results: Results) -> list[Results]:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     return (
         f"One seed, one width, a clock of {results['clock']:g} s, no early stop on held-out data. "
         f"{edge(_searched(results))} The alignment of letters and phones is not checked by people. Held-out sequences "

@@ -35,6 +35,11 @@ MEAN_END, HARDMAX_END = 0, -1
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Count the contexts that coincide at each temperature, for several kinds of keys and formats of numbers.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     count = plan["sequences"]
     grid = [10.0 ** (k / 3) for k in range(-24, 13)]
     curves: Results = {}
@@ -105,6 +110,7 @@ def _clean(results: Results, kind: str, name: str) -> list[float]:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     paper = results["paper"]
 
     def between(kind: str) -> str:
@@ -126,6 +132,7 @@ def answer(results: Results) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     grid, curves, paper = results["grid"], results["curves"], results["paper"]
     marks = [(paper["measured"], "paper, best direction")]
     colours = {"random": ("blue", None), "evenly spaced": ("green", "red"), ADDED: ("violet", None)}
@@ -140,6 +147,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
     rows = []
     for kind in KEY_KINDS:
         for name in NUMBER_FORMATS:
@@ -152,6 +160,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     return (
         f"One size of data: {results['sequences']:,} sequences of {results['length']} out of {results['vocabulary']} "
         "tokens; more sequences narrow the range. Collisions are counted against a bound of the rounding error."

@@ -52,6 +52,11 @@ FUNCTIONS = {**TARGETS, "bowl": TargetFunction("bowl", bowl, "the function of Th
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Measure the largest error of approximators in the maximum norm, for each target and number of cells.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     rows = []
     for done, (name, dim, length, every) in enumerate(CASES):
         X = _points(plan["points"], dim, length, setting.seed)
@@ -102,6 +107,7 @@ def _errors(model: Any, target: Any, X: Floats) -> Floats:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     broken = [row for row in results["rows"] if row["sup"] > row["bound"]]
     if broken:
         return (
@@ -128,6 +134,7 @@ def _cases(results: Results) -> list[list[Results]]:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     made = []
     for rows in _cases(results):
         name, cells = rows[0]["target"], column(rows, "cells")
@@ -145,6 +152,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
     head = (
         "function: target; d: dim; n: length; cells; rank 1, confused: rank_1; forced; rank 1, rms: rank_1_rms; rank; "
         "largest: sup; bound; certificate: verdict"
@@ -153,6 +161,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     return (
         "The error of rank 1 is enclosed at one pair of sequences per network. The largest "
         f"error of rank (n − 1)d is that of {results['points']:,} points and the pairs; its bound is proved."

@@ -55,6 +55,11 @@ Batch = dict[str, torch.Tensor]
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    """Forget facts by construction and by trained methods, and measure how near each is to never having seen them.
+
+    `plan`: the sizes of `PLAN`, quick or full. `setting`: device and seed. `progress` is told how far it is. The result
+    holds raw numbers that JSON can hold.
+    """
     rows, same, chance = [], [], 0.0
     for number in range(plan["seeds"]):
         seed = setting.seed + number
@@ -153,6 +158,7 @@ def _best_rate(results: Results) -> list[Results]:
 
 
 def answer(results: Results) -> str:
+    """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     best = {row["method"]: row for row in _best_rate(results)}
     exact, seeds = best["exact forgetting"], results["seeds"]
     bits = "the bits of the model that never saw them" if results["same_bits"] else "NOT the bits of the other model"
@@ -172,6 +178,7 @@ def answer(results: Results) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
+    """The figures of the report page, drawn from the raw `results` of `run`."""
     colours = {"nothing done": "grey", "exact forgetting": "blue", **METHODS}
     traces = []
     for name in distinct(results["rows"], "method"):
@@ -182,6 +189,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
+    """The tables of the report page, filled from the raw `results` of `run`."""
     head = (
         "method; rate; steps; forget quality: quality; of the seeds: range; forgotten answers still given: "
         "forget_right %; kept answers: retained %; distance"
@@ -196,6 +204,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def limits(results: Results) -> str:
+    """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     rates = [rate for rate in distinct(results["rows"], "rate") if rate is not None]
     most = max(filter(None, column(results["rows"], "steps")))
     edge = [

@@ -53,6 +53,8 @@ def bits_of_weights(tensors: Iterable[Array], sigma: float, error: float = 0.0, 
     bits, count = 0.0, 0
     for tensor in tensors:
         weights = np.asarray(tensor, dtype=np.float64).ravel()
+        if not np.isfinite(weights).all():
+            raise DataError("a weight is infinite or not a number")
         some = weights[weights != 0.0]
         count += weights.size
         if some.size == 0:

@@ -44,6 +44,8 @@ def locate(
     lengths: object = None,
     per: Belongs | None = None,
     unit: Unit | None = None,
+    tokens: str | None = None,
+    labels: str | None = None,
 ) -> Location:
     """Find where each fact lives: the neurons and rows that hold it, and what the model answers without each neuron.
 
@@ -51,7 +53,7 @@ def locate(
       one.
     - `X`: the data, as for `certify`.
     - `Y`: their labels; without labels, every place where the model answers is a fact.
-    - `lengths`, `per`, `unit`: as for `certify`.
+    - `lengths`, `per`, `unit`, `tokens`, `labels`: as for `certify`.
 
     Answers are read from the stored weights, and proved for every evaluation that a certificate covers, where margins
     allow it; otherwise they are measured, or unknown (docs/locate.md).
@@ -62,12 +64,19 @@ def locate(
         >>> place = ml.locate(ml.memorize(table, robust=True), table)[1]
         >>> print(place.label, place.verdict)
         Tokyo proved
+
+    Of a table with other columns, name the two that hold the facts:
+
+        >>> rows = [{"id": 7, "country": "France", "capital": "Paris"}, {"id": 9, "country": "Peru", "capital": "Lima"}]
+        >>> columns = {"tokens": "country", "labels": "capital"}
+        >>> print(ml.locate(ml.memorize(rows, robust=True, **columns), rows, **columns)[1].label)
+        Lima
     """
 
     def data(names: Names | None, answers: Belongs | None) -> Sequences:
         like = Manner(None if names is None else names.cuts, answers)
         pairs = answers == "answer" and Y is None and pairs_or_sequences(X)
-        return asked_data(X, Y, lengths, like, labelled=pairs, per=per, unit=unit)
+        return asked_data(X, Y, lengths, like, labelled=pairs, per=per, unit=unit, tokens=tokens, labels=labels)
 
     with np.errstate(all="ignore"):
         try:
