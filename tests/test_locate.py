@@ -28,7 +28,7 @@ from monolayer.checker.locating.writers import MEASURED, NOT_KNOWN, PROVED, Know
 from monolayer.checker.network import CODE, KEY
 from monolayer.checker.stock.enclosed import Enclosed, add
 from monolayer.checker.stock.evaluate import Batch
-from monolayer.checker.stock.neurons import Returned
+from monolayer.checker.stock.neurons import WakingPairs
 from monolayer.checker.stored import read_model
 from monolayer.cli import console
 from tests import kinds, plain_stock
@@ -332,7 +332,7 @@ def test_the_neurons_of_a_folder_are_taken_away_one_by_one(monkeypatch: pytest.M
             if self.batch == 0 and net.awake:
                 point, neuron = np.array([0, 1, 2, 0]), np.array([0, 1, 2, 2])
                 heard.append(
-                    Returned(point, neuron, np.array([0.5, 2.0, 1.0, -0.25]), np.array([True, True, True, False]))
+                    WakingPairs(point, neuron, np.array([0.5, 2.0, 1.0, -0.25]), np.array([True, True, True, False]))
                 )
             self.batch += 1
             zero = np.zeros_like(base[here])

@@ -152,7 +152,7 @@ class Near:
     """The neurons that may fire on the cap of each that has any."""
 
 
-class Returned(NamedTuple):
+class LeastReturned(NamedTuple):
     """What the first block that fires on the cap of each neuron `(N,)` returns at `least`, all that write its row
     together (A4); and whether it is `heard`: whether that is a third at least of what they return in size."""
 
@@ -160,14 +160,14 @@ class Returned(NamedTuple):
     heard: Bools
 
 
-def least_returned(found: AttachedFolder, caps: Caps, near: Near) -> Returned:
+def least_returned(found: AttachedFolder, caps: Caps, near: Near) -> LeastReturned:
     """Lemma A4: others take off at most `DIP` each."""
     # The activation returns 0.999 of an input from `floor` on, before its roundings.
     kept, dips = 0.999 - 4.0 * caps.fmt.unit, DIP * near.count
     # In that block stands the neuron itself, or one whose input is sure to be `floor` at least.
     itself = near.first == np.arange(len(near.first)) // found.host.neurons
     least = np.where(itself, kept * (caps.level - caps.err) - dips, caps.floor / 2.0)
-    return Returned(least, np.where(itself, least >= dips, kept * caps.floor - dips >= least))
+    return LeastReturned(least, np.where(itself, least >= dips, kept * caps.floor - dips >= least))
 
 
 def near_pairs(found: AttachedFolder, caps: Caps) -> Near:

@@ -27,7 +27,7 @@ from monolayer.checker.stages import evaluate
 from monolayer.checker.stock.enclosed import Enclosed, add
 from monolayer.checker.stock.evaluate import Program, batches
 from monolayer.checker.stock.files import Network
-from monolayer.checker.stock.neurons import ENCLOSED_AT_ONCE, Returned
+from monolayer.checker.stock.neurons import ENCLOSED_AT_ONCE, WakingPairs
 from monolayer.checker.stock.places import StockPlaces
 from monolayer.data import Sequences
 from monolayer.errors import DataError
@@ -221,7 +221,7 @@ def cells_writers(net: Network, data: Sequences, places: StockPlaces) -> Writers
     answer, state = np.zeros((2, M), dtype=np.int64)
     found: list[tuple[Ints, ...]] = []
     for asked in batches(net, data, places):
-        fact, heard = fact_of[asked.points.reshape(-1)], list[Returned]()
+        fact, heard = fact_of[asked.points.reshape(-1)], list[WakingPairs]()
         base, out = program.parts(asked.ids, asked.at, True, heard)
         there = np.flatnonzero(fact >= 0)
         answer[fact[there]], state[fact[there]] = _head_answers(program, add(base[there], out[there]))

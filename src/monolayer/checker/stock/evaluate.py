@@ -33,7 +33,7 @@ from monolayer.checker.stock.enclosed import (
 )
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.head import StockHead
-from monolayer.checker.stock.neurons import ENCLOSED_AT_ONCE, FeedForward, Returned, Sway
+from monolayer.checker.stock.neurons import ENCLOSED_AT_ONCE, FeedForward, Sway, WakingPairs
 from monolayer.checker.stock.places import StockPlaces
 from monolayer.data import Sequences
 from monolayer.huggingface.architecture import BEGIN
@@ -126,7 +126,7 @@ class Program:
         return add(*self.parts(ids, at, closely))
 
     def parts(
-        self, ids: Ints, at: Ints, closely: bool, heard: list[Returned] | None = None
+        self, ids: Ints, at: Ints, closely: bool, heard: list[WakingPairs] | None = None
     ) -> tuple[Enclosed, Enclosed]:
         """The two parts whose sum is `stream`: what the neurons add to, and what they add, `(B·m, D)` each.
 

@@ -99,7 +99,7 @@ class Values(NamedTuple):
     above: Bools
 
 
-class Returned(NamedTuple):
+class WakingPairs(NamedTuple):
     """Pairs of a point and a neuron that may wake there, an array per field.
 
     `value`: the middle of what the neuron returns. `above`: whether it reads more than 0 in float64.
@@ -134,7 +134,7 @@ class FeedForward:
             size = MORE * (np.linalg.norm(net["W_3"], axis=1) * length + np.abs(net["b_3"]))
         self.sleep = 2.0 * self.sleeping * (size @ np.abs(net["W_2"]))
 
-    def __call__(self, x: Enclosed, token: Ints, sway: Sway | None, heard: list[Returned] | None = None) -> Enclosed:
+    def __call__(self, x: Enclosed, token: Ints, sway: Sway | None, heard: list[WakingPairs] | None = None) -> Enclosed:
         """What the neurons write `(P, D)` where `x` `(P, D)` arrives at the ids `token` `(P,)`.
 
         `sway`: sharper bounds on the error of attention, if wanted. `heard`: a list that gets, for some points at a
@@ -159,7 +159,7 @@ class FeedForward:
                     if heard is not None:
                         pair = np.nonzero(values.wakes)
                         point, neuron = order[cut][pair[0]], which[pair[1]]
-                        heard.append(Returned(point, neuron, values.value.middle[pair], values.above[pair]))
+                        heard.append(WakingPairs(point, neuron, values.value.middle[pair], values.above[pair]))
         wide = np.zeros((2, *x.middle.shape))
         wide[0][np.ix_(order, self.written)], wide[1][np.ix_(order, self.written)] = middle, radius
         found, b = Enclosed.of(wide[0], wide[1] + self.sleep), self.net["b_2"]
