@@ -1,4 +1,4 @@
-"""Transformers of any kind, measured as the theory does: which parts tell contexts apart, and by how much."""
+"""Measure any Transformer as the theory does: which of its parts tell contexts apart, and by how much."""
 
 from monolayer.auditing.parts import Audit, AuditedPart
 from monolayer.auditing.running import audit

@@ -1,12 +1,13 @@
-"""What every part of a Transformer makes of contexts, on given data.
+"""Measure how well each part of a Transformer tells contexts apart on given data.
 
 A part is a submodule whose output is one vector per token. It is an (r, δ)-contextual mapping for the data, as
 `theory/contextual.py` measures it: outputs reach norm `r`, and two points that a contextual mapping must tell apart
-(other token, or other set of tokens) are at least `δ` from each other. `log2(r/δ)` bits hold that difference.
-*Confused* points are those whose output, rounded to a format, equals that of a point which must differ: no readout in
-that format can give both their labels.
+(they differ in their token, or in the set of tokens around it) are at least `δ` from each other. It takes `log2(r/δ)`
+bits to hold that difference. A point is *confused* if its output, rounded to a format, equals that of a point which
+must differ: no readout in that format can give both points their labels.
 
-The context of a token is its sequence or, in a causal model, the prefix that ends there: what follows cannot be seen.
+The context of a token is its sequence. In a causal model, which cannot see what follows, it is the prefix that ends at
+the token.
 """
 
 from __future__ import annotations
@@ -30,17 +31,20 @@ AUDIT_FORMATS = {"float32": torch.float32, "float16": torch.float16, "bfloat16":
 AUDIT_COLUMNS = ("part", "width", "r", "δ", "bits", "confused", "QK", "OV")
 LEGEND = "confused: points in float32, float16, bfloat16; QK, OV: effective ranks"
 MOST_NAMED = 4
-"""Parts that a sentence names one by one; of more it names the first and the last."""
+"""A sentence names up to this many parts one by one. If there are more, it names only the first and the last."""
 
 
 @dataclass(frozen=True)
 class AuditedPart:
-    """One submodule, measured.
+    """The measurements of one submodule.
 
-    `r`, `delta`: of the contextual mapping. `bits`: how many bits δ needs, infinite where δ is 0. `confused`: how many
-    points are confused in each format. `resolution`: a distance that rounding alone can cause, `width · u · r`, where
-    `u` is the unit roundoff of the module's output: about the error of a product with as many terms as the output has
-    coordinates. `qk_rank`, `ov_rank`: effective ranks, one per head; None where the heads are not known.
+    - `name`, `kind`, `width`: its name in the model, the name of its class, and the length of its output vectors.
+    - `r`, `delta`: r and δ of the contextual mapping.
+    - `bits`: how many bits it takes to hold δ; infinite if δ is 0.
+    - `confused`: how many points are confused in each format.
+    - `resolution`: a distance that rounding alone can cause, `width · u · r`, where `u` is the unit roundoff of the
+      module's output. This is about the error of a sum of products with one term per coordinate of the output.
+    - `qk_rank`, `ov_rank`: effective ranks, one per head; None if the heads are not known.
     """
 
     name: str
@@ -56,15 +60,20 @@ class AuditedPart:
 
     @property
     def tells_apart(self) -> bool | None:
-        """Whether this part tells all contexts apart; None where δ is not 0, but so small that rounding explains it."""
-        return False if self.delta == 0 else True if self.delta > self.resolution else None
+        """Whether this part tells all contexts apart; None if δ is positive, but so small that rounding explains it."""
+        if self.delta == 0:
+            return False
+        return True if self.delta > self.resolution else None
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The parts of a model in the order in which they were evaluated; how many points, of how many classes.
+    """What `audit` found.
 
-    `causal`: whether the context of a token is its prefix rather than its whole sequence.
+    - `points`: how many tokens in their contexts were compared.
+    - `classes`: how many different classes they fall into. Points of one class need not be told apart.
+    - `parts`: the measured parts of the model, in the order in which they were evaluated.
+    - `causal`: whether the context of a token is its prefix rather than its whole sequence.
     """
 
     points: int
@@ -74,7 +83,7 @@ class Audit:
     columns: ClassVar[tuple[str, ...]] = AUDIT_COLUMNS
 
     def rows(self) -> list[list[str]]:
-        """A line per part, for a table under `AUDIT_COLUMNS`."""
+        """The table that users see: one row per part, with the columns `AUDIT_COLUMNS`."""
         return [
             [
                 part.name,
@@ -99,7 +108,7 @@ class Audit:
 
     @property
     def note(self) -> str:
-        """What stands below the table in a notebook."""
+        """The text below the table in a notebook."""
         return f"{LEGEND}. {self.explain()}"
 
     def explain(self) -> str:
@@ -114,13 +123,13 @@ class Audit:
                 f"No part tells all {self.classes:,} contexts apart beyond rounding; {best.name} comes closest and "
                 f"confuses {best.confused['float32']:,} of {plural(self.points, 'point')} in float32."
             )
-        least = max(apart, key=lambda part: part.bits)
-        hardest = f"the smallest difference is in {least.name}, which takes {least.bits:.1f} bits"
+        hardest = max(apart, key=lambda part: part.bits)
+        smallest = f"the smallest difference is in {hardest.name}, which takes {hardest.bits:.1f} bits"
         if not others:
-            return f"Every part tells all {self.classes:,} contexts apart; {hardest}."
+            return f"Every part tells all {self.classes:,} contexts apart; {smallest}."
         tell, do = ("tells" if len(apart) == 1 else "tell"), ("does" if len(others) == 1 else "do")
-        told = f"{_part_names(apart)} {tell} all {self.classes:,} contexts apart ({hardest})"
-        return f"{told}; {_part_names(others)} {do} not."
+        success = f"{_part_names(apart)} {tell} all {self.classes:,} contexts apart ({smallest})"
+        return f"{success}; {_part_names(others)} {do} not."
 
     _repr_html_ = as_html
 
@@ -128,7 +137,7 @@ class Audit:
         return f"{self.heading}\n{columns(AUDIT_COLUMNS, self.rows())}\n{LEGEND}\n{self.explain()}"
 
     def to_json(self) -> dict[str, object]:
-        """The audit for JSON; an infinite number of bits is null."""
+        """The audit as an object for JSON, in which infinite `delta` and `bits` are null."""
         parts = [
             asdict(part)
             | {name: x if math.isfinite(x := getattr(part, name)) else None for name in ("delta", "bits")}
@@ -143,7 +152,7 @@ class Audit:
 
 
 def _part_names(parts: list[AuditedPart]) -> str:
-    """The names of parts: all of them if they are few, else their number with the first and the last."""
+    """The names of parts in words: all of them if they are few, else how many, with the first and the last."""
     names = [part.name for part in parts]
     if len(names) > MOST_NAMED:
         return f"{len(names):,} parts from {names[0]} to {names[-1]}"
@@ -152,7 +161,11 @@ def _part_names(parts: list[AuditedPart]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class AuditedTokens:
-    """The tokens of `data` that a part is asked about; `classes` `(T,)` says which of them must differ."""
+    """The data that parts are measured on.
+
+    Two tokens must be told apart if their `classes` `(T,)` differ. `causal`: whether the context of a token is its
+    prefix rather than its whole sequence.
+    """
 
     data: Sequences
     classes: Ints
@@ -160,11 +173,15 @@ class AuditedTokens:
 
 
 def measure_part(name: str, modules: dict[str, nn.Module], points: AuditedTokens, output: Tensor) -> AuditedPart:
-    """What the output `(T, p)` of the module `name` makes of these points."""
+    """Measure the module `name`, one of `modules`, from its output `(T, p)` at these points."""
     outputs = output.double()
-    each = np.split(outputs.numpy(), points.data.offsets[1:-1])
-    mapping = contextual_mapping(lambda _: each, points.data, causal=points.causal)
-    bits = math.inf if mapping.delta == 0 else max(0.0, math.log2(mapping.r / mapping.delta)) if mapping.r > 0 else 0.0
+    by_sequence = np.split(outputs.numpy(), points.data.offsets[1:-1])
+    mapping = contextual_mapping(lambda _: by_sequence, points.data, causal=points.causal)
+    bits = 0.0
+    if mapping.delta == 0:
+        bits = math.inf
+    elif mapping.r > 0:
+        bits = max(0.0, math.log2(mapping.r / mapping.delta))
     qk, ov = heads_of(modules[name], name, modules) or (None, None)
     width, roundoff = outputs.shape[-1], torch.finfo(output.dtype).eps / 2
     return AuditedPart(
@@ -182,14 +199,20 @@ def measure_part(name: str, modules: dict[str, nn.Module], points: AuditedTokens
 
 
 def confused(outputs: Tensor, classes: Ints) -> int:
-    """How many of the points have an output `(T, p)` that equals the output of a point of another class."""
+    """Count the points whose output equals the output of a point of another class.
+
+    `outputs` is `(T, p)`, one row per point, and `classes` `(T,)` says which points may have equal outputs.
+    """
     _, rows = distinct_rows(outputs.double().numpy())
-    pairs = np.unique(rows * (int(classes.max()) + 1) + classes) // (int(classes.max()) + 1)
-    several = np.bincount(pairs, minlength=int(rows.max()) + 1) > 1
-    return int(several[rows].sum())
+    class_count = int(classes.max()) + 1
+    row_and_class = np.unique(rows * class_count + classes)
+    row_of_pair = row_and_class // class_count
+    has_several_classes = np.bincount(row_of_pair, minlength=int(rows.max()) + 1) > 1
+    return int(has_several_classes[rows].sum())
 
 
 def _range_text(values: tuple[float, ...] | None) -> str:
+    """The range of values in words, such as '1.00 … 2.50'; empty if there are none."""
     if values is None:
         return ""
     low, high = min(values), max(values)

@@ -1,8 +1,8 @@
-"""`audit`: run a model on data, listen to every part, and measure what each part makes of the contexts.
+"""`audit`: run a model on data, record the output of every part, and measure how well it tells contexts apart.
 
 Sequences of one length are run together and nothing is padded, so no part sees a token that the data do not have.
-Whether a model is causal is tried, which works for any module: it is if another last token changes no output before
-it, to the bit, while another first token changes outputs behind it.
+Whether a model is causal is found by a test that works for any module. It is causal if replacing the last token leaves
+every output before it bit-identical, while replacing the first token changes some output after it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from monolayer.theory.contextual import context_classes
 from monolayer.theory.separation import token_rows
 
 MOST_POINTS = 1 << 14
-"""Points up to which a closest pair is searched: above 8 dimensions that takes all pairs."""
+"""More points than this are refused, because finding the closest pair above 8 dimensions compares all pairs."""
 MOST_TRIED = 64
-"""Sequences with which a model is tried for being causal; one that looks back differs at nearly every one of them."""
+"""How many sequences test whether a model is causal. A model that looks back shows it at nearly every one of them."""
 Call = Callable[[nn.Module, Tensor], object]
 
 
@@ -79,16 +79,16 @@ def audit(
     if causal is None:
         causal = model.card.causal if isinstance(model, Monolayer) else _looks_only_back(runner, modules, data)
     chosen = modules if parts is None else {part: modules[part] for part in parts}
-    seen = _outputs(runner, chosen, data)
-    if not seen:
+    outputs = _outputs(runner, chosen, data)
+    if not outputs:
         raise DataError("no part answered with one vector per token, (N, n, width) for N sequences of n tokens")
     points = AuditedTokens(data, context_classes(data, causal), causal)
-    found = tuple(measure_part(name, modules, points, output) for name, output in seen.items())
-    return Audit(len(data.tokens), int(points.classes.max()) + 1, found, causal)
+    measured = tuple(measure_part(name, modules, points, output) for name, output in outputs.items())
+    return Audit(len(data.tokens), int(points.classes.max()) + 1, measured, causal)
 
 
 def _model_sequences(model: nn.Module, X: object, tokenizer: object) -> Sequences:
-    """The data with tokens as the model takes them: vectors, rows of a Monolayer's vocabulary, or ids."""
+    """`X` as sequences whose tokens `model` takes: vectors, rows of a Monolayer's vocabulary, or ids."""
     if isinstance(model, Monolayer):  # takes names of tokens
         return Sequences.of(X if isinstance(X, Tensor) else model.encode(X))
     data = Sequences.of(X) if tokenizer is None else Sequences.of(tokenized(X, tokenizer))
@@ -104,7 +104,10 @@ def _model_sequences(model: nn.Module, X: object, tokenizer: object) -> Sequence
 
 
 class _Runner(NamedTuple):
-    """A model, and how it is called. `names`: the ids that row numbers stand for; None if it takes them as they are."""
+    """A model, and how to call it.
+
+    `names` says which id each row number of the data stands for; None if the model takes row numbers or vectors.
+    """
 
     model: nn.Module
     call: Call
@@ -120,7 +123,7 @@ class _Runner(NamedTuple):
         try:
             with torch.no_grad():
                 self.call(self.model, inputs)
-        except Exception as error:  # whatever a model of somebody else raises is about that model and these inputs
+        except Exception as error:  # a model that somebody else wrote may raise any exception
             raise DataError(
                 f"the model does not take a tensor of shape {tuple(inputs.shape)}: {type(error).__name__}: {error}"
             ) from error
@@ -129,13 +132,17 @@ class _Runner(NamedTuple):
 
 
 def _outputs(runner: _Runner, modules: dict[str, nn.Module], data: Sequences) -> dict[str, Tensor]:
-    """Outputs `(T, width)` of the modules that answer with one vector per token, in the order of evaluation."""
+    """Outputs `(T, width)` of the modules that return one vector per token, in the order of evaluation.
+
+    A module must do so for sequences of every length in the data.
+    """
     found: dict[str, Tensor] = {}
     answered: set[str] | None = None
     for length in np.unique(data.lengths).tolist():
         rows = np.flatnonzero(data.lengths == length)
         places = data.flat(rows)
-        seen = _heard(runner, modules, data.tokens[places].reshape(len(rows), length, *data.tokens.shape[1:]))
+        tokens = data.tokens[places].reshape(len(rows), length, *data.tokens.shape[1:])
+        seen = _recorded_outputs(runner, modules, tokens)
         for name, output in seen.items():
             if name not in found:
                 found[name] = output.new_empty(len(data.tokens), output.shape[-1])
@@ -144,31 +151,36 @@ def _outputs(runner: _Runner, modules: dict[str, nn.Module], data: Sequences) ->
     return {name: output for name, output in found.items() if name in (answered or ())}
 
 
-def _heard(runner: _Runner, modules: dict[str, nn.Module], tokens: Any) -> dict[str, Tensor]:
-    """Outputs `(N, n, width)` of modules on tokens `(N, n)` or `(N, n, d)`, on the processor."""
+def _recorded_outputs(runner: _Runner, modules: dict[str, nn.Module], tokens: Any) -> dict[str, Tensor]:
+    """Run the model on tokens `(N, n)` or `(N, n, d)`, and return the outputs `(N, n, width)` of modules on the CPU."""
     seen: dict[str, Tensor] = {}
-    with _listening(modules, (tokens.shape[0], tokens.shape[1]), seen):
+    with _recording(modules, (tokens.shape[0], tokens.shape[1]), seen):
         runner.run(tokens)
     return seen
 
 
 @contextmanager
-def _listening(modules: dict[str, nn.Module], shape: tuple[int, int], seen: dict[str, Tensor]) -> Iterator[None]:
-    """Inside this context, outputs `(N, n, width)` of modules are put into `seen` under the names of the modules."""
+def _recording(modules: dict[str, nn.Module], shape: tuple[int, int], seen: dict[str, Tensor]) -> Iterator[None]:
+    """Inside this context, outputs `(N, n, width)` of modules are put into `seen` under the names of the modules.
 
-    def listen(name: str) -> Callable[..., None]:
-        def hear(module: nn.Module, given: object, answer: object) -> None:
+    `shape`: the number of sequences `N` and their length `n`. Outputs of other shapes are ignored.
+    """
+    count, length = shape
+
+    def recorder(name: str) -> Callable[..., None]:
+        def record(module: nn.Module, given: object, answer: object) -> None:
             value = answer[0] if isinstance(answer, tuple) and answer else answer
             if not isinstance(value, Tensor) or not value.is_floating_point() or value.ndim != 3:
                 return
-            # A begin token in front has no counterpart in the data.
-            if len(value) == shape[0] and value.shape[1] in (shape[1], shape[1] + 1):
+            # A model may put a begin token in front, which has no counterpart in the data.
+            if len(value) == count and value.shape[1] in (length, length + 1):
+                begin_tokens = value.shape[1] - length
                 # Copied, since a later part may write into this output.
-                seen[name] = value[:, value.shape[1] - shape[1] :].detach().cpu().clone()
+                seen[name] = value[:, begin_tokens:].detach().cpu().clone()
 
-        return hear
+        return record
 
-    handles = [module.register_forward_hook(listen(name)) for name, module in modules.items()]
+    handles = [module.register_forward_hook(recorder(name)) for name, module in modules.items()]
     try:
         yield
     finally:
@@ -177,9 +189,9 @@ def _listening(modules: dict[str, nn.Module], shape: tuple[int, int], seen: dict
 
 
 def _looks_only_back(runner: _Runner, modules: dict[str, nn.Module], data: Sequences) -> bool:
-    """Whether another last token changes no output before it, while another first token changes some behind it.
+    """Whether replacing the last token changes no output before it, and replacing the first changes some after it.
 
-    The longest sequences are tried. A model of parts that never look at other tokens is not called causal.
+    The longest sequences are used for this. A model whose parts never look at other tokens is not called causal.
     """
     length = int(data.lengths.max())
     table, rows = token_rows(data)
@@ -187,13 +199,13 @@ def _looks_only_back(runner: _Runner, modules: dict[str, nn.Module], data: Seque
         return False
     chosen = np.flatnonzero(data.lengths == length)[:MOST_TRIED]
     rows = rows[data.flat(chosen)].reshape(len(chosen), length)
-    plain = _heard(runner, modules, table[rows])
+    original = _recorded_outputs(runner, modules, table[rows])
 
     def changed(place: int, others: slice) -> bool:
-        """Whether another token at `place` changes an output at `others`."""
-        other = rows.copy()
-        other[:, place] = (other[:, place] + 1) % len(table)
-        heard = _heard(runner, modules, table[other])
-        return any(not torch.equal(plain[name][:, others], heard[name][:, others]) for name in plain)
+        """Whether another token at `place` changes an output at the places `others`."""
+        replaced_rows = rows.copy()
+        replaced_rows[:, place] = (replaced_rows[:, place] + 1) % len(table)
+        replaced = _recorded_outputs(runner, modules, table[replaced_rows])
+        return any(not torch.equal(original[name][:, others], replaced[name][:, others]) for name in original)
 
     return not changed(-1, slice(None, -1)) and changed(0, slice(1, None))

@@ -1,4 +1,4 @@
-"""Texts as ids, by a tokenizer that Hugging Face's libraries provide."""
+"""Turn texts into ids with a tokenizer from Hugging Face's libraries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from monolayer.errors import DataError
 
 
 def tokenized(X: Any, tokenizer: Any) -> Any:
-    """Lists of ids, one per text. `X`: strings, lists of words, or `Sequences` of either; ids are left alone."""
+    """The ids that `tokenizer` gives the texts in `X`, one list per text.
+
+    `X` holds strings, lists of words, or is a `Sequences` of either. If it holds no strings, it is returned unchanged.
+    """
     texts = _texts(X)
     if texts is None:
         return X
@@ -18,7 +21,7 @@ def tokenized(X: Any, tokenizer: Any) -> Any:
         try:
             found = tokenizer(text, is_split_into_words=True) if isinstance(text, list) else tokenizer(text)
             ids.append([int(each) for each in found["input_ids"]])
-        except Exception as error:  # tokenizers raise whatever their library does
+        except Exception as error:  # a tokenizer that somebody else wrote may raise any exception
             raise DataError(f"the tokenizer does not take text {number}: {type(error).__name__}: {error}") from error
         if not ids[-1]:
             raise DataError(f"text {number}, {text!r}, has no token: leave it out")
@@ -26,7 +29,7 @@ def tokenized(X: Any, tokenizer: Any) -> Any:
 
 
 def _texts(X: object) -> list[object] | None:
-    """Texts as strings or lists of words; None if the data hold no strings."""
+    """The texts in `X`, each a string or a list of words; None if `X` holds no strings."""
     if isinstance(X, Sequences):
         if X.vocabulary is None or X.vocabulary.integers:
             return None
@@ -36,5 +39,9 @@ def _texts(X: object) -> list[object] | None:
         raise DataError("X is one string: give a list of texts")
     if not isinstance(X, list | tuple) or not X:
         return None
-    first = X[0] if isinstance(X[0], str) else X[0][0] if isinstance(X[0], list | tuple) and X[0] else None
-    return [text if isinstance(text, str) else list(text) for text in X] if isinstance(first, str) else None
+    first = X[0]
+    if isinstance(first, list | tuple) and first:
+        first = first[0]
+    if not isinstance(first, str):
+        return None
+    return [text if isinstance(text, str) else list(text) for text in X]
