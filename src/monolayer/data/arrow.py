@@ -1,10 +1,12 @@
-"""Tables by Arrow: Parquet, and text a block of lines at a time. What is plain is never a Python object.
+"""Read tables with Arrow: Parquet files, and text files one block of lines at a time.
 
-Rows are plain if nothing about them is unusual: no missing value, no empty list, no vectors of several lengths. Others
-go one by one: those of Parquet through `Table.row`, a block of text back to the reader that goes line by line, with all
-that follows it. They decide what it means, and name the line if it is wrong. So all ways read a file alike.
+Plain rows are read as whole columns and never become Python objects. A row is plain if nothing about it is unusual: it
+has no missing value, no empty list, and no vectors of several lengths. Unusual rows are read one by one. In Parquet
+they go through `RowReader.row`. In a text file, the block that holds them and everything after it go back to the reader
+that goes line by line. Those readers decide what a row means, and name the line if it is wrong, so a file means the
+same whichever way it is read.
 
-Needs pyarrow, so nothing imports this file before pyarrow has been found.
+This file needs pyarrow, so nothing imports it before pyarrow has been found.
 """
 
 from __future__ import annotations
@@ -32,36 +34,43 @@ from monolayer.data.tabular import RowReader, row_cells
 from monolayer.errors import DataError
 
 BYTES_PER_TOKEN = 16
-"""Bytes of text parsed at a time, for every token that a reader may hold."""
-_BATCH = 1 << 16  # rows of Parquet
+"""How many bytes of text are parsed at a time, per token that a reader may hold in memory."""
+_BATCH = 1 << 16
+"""How many rows of Parquet are read at a time."""
 ArrowColumn: TypeAlias = Any
-"""A column of Arrow: pyarrow has no types."""
+"""A column of Arrow. It is `Any` because pyarrow has no type annotations."""
 
 
 # -- columns -------------------------------------------------------------------------------------------
 
 
 def _decoded(cells: ArrowColumn) -> ArrowColumn:
-    """The column without dictionary encoding, which is a matter of storage."""
+    """The column without dictionary encoding, which only says how it is stored."""
     return cells.dictionary_decode() if isinstance(cells, pa.DictionaryArray) else cells
 
 
 def _is_list(cells: ArrowColumn) -> bool:
+    """Whether the cells of a column are lists."""
     kind = cells.type
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _is_text(cells: ArrowColumn) -> bool:
+    """Whether the cells of a column are strings."""
     return bool(pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type))
 
 
 def _lengths(lists: ArrowColumn) -> Ints:
+    """The length of each list in a column of lists."""
     sizes: Ints = pc.list_value_length(lists).to_numpy(zero_copy_only=False).astype(np.int64)
     return sizes
 
 
 def _plain_values(cells: ArrowColumn) -> Array | Coded | None:
-    """Numbers, vectors or coded strings; None where a value is missing, or of another kind, or a vector is uneven."""
+    """The values of a column: numbers, vectors or coded strings.
+
+    None if a value is missing or of another kind, or if vectors have different lengths.
+    """
     cells = _decoded(cells)
     if cells.null_count or not len(cells):
         return None
@@ -81,16 +90,17 @@ def _plain_values(cells: ArrowColumn) -> Array | Coded | None:
 
 
 def _split_words(cells: ArrowColumn) -> ArrowColumn | None:
-    """Text as lists of words; None where there is none."""
+    """A column of text as a column of lists of words; None if a cell is missing or has no word."""
     trimmed = pc.utf8_trim_whitespace(cells)
-    return None if cells.null_count or pc.any(pc.equal(trimmed, "")).as_py() else pc.utf8_split_whitespace(trimmed)
+    has_gap = cells.null_count or pc.any(pc.equal(trimmed, "")).as_py()
+    return None if has_gap else pc.utf8_split_whitespace(trimmed)
 
 
 # -- tables --------------------------------------------------------------------------------------------
 
 
 def _add(table: RowReader, lines: range, cells: dict[str, ArrowColumn]) -> bool:
-    """Add rows of a table, column by column; False, and nothing added, if they are not plain."""
+    """Add rows of a table column by column, and return True. If they are not plain, add nothing and return False."""
     layout = table.layout
     tokens, label = cells[layout.token], cells.get(layout.label or "")
     if layout.per in ("token", "answer"):
@@ -119,7 +129,7 @@ def _add(table: RowReader, lines: range, cells: dict[str, ArrowColumn]) -> bool:
 
 
 def read_parquet(file: Path, columns: Columns, batch: int = _BATCH) -> Sequences:
-    """The sequences of a Parquet file, a record batch at a time."""
+    """Read the sequences of a Parquet file, `batch` rows at a time. `columns` says which columns to read."""
     growing, done = Growing(str(file), unit="row"), 0
     growing.keys = columns.keys
     try:
@@ -146,7 +156,10 @@ def read_parquet(file: Path, columns: Columns, batch: int = _BATCH) -> Sequences
 
 
 def _read_blocks(lines: Lines, add: Callable[[bytes, range], bool]) -> None:
-    """Read `lines` up to their end, or up to the first block that `add` does not take."""
+    """Pass `lines` to `add` block by block, up to their end or the first block that it refuses by returning False.
+
+    A refused block is put back, so that it can be read line by line.
+    """
     while True:
         block, count = lines.block(BYTES_PER_TOKEN * limits.TOKENS_AT_ONCE)
         if not block:
@@ -157,7 +170,7 @@ def _read_blocks(lines: Lines, add: Callable[[bytes, range], bool]) -> None:
 
 
 def read_table_blocks(lines: Lines, table: RowReader, names: list[str], tabs: bool) -> None:
-    """Rows of CSV or TSV with columns `names`."""
+    """Read rows of CSV, or of TSV if `tabs`, into `table`; `names` are the columns of the file, in order."""
     numbers = [str(number) for number in range(len(names))]
     used = {name: numbers[names.index(name)] for name in table.layout.columns}
     parse = pcsv.ParseOptions(delimiter="\t" if tabs else ",", quote_char=False, ignore_empty_lines=False)
@@ -182,7 +195,7 @@ def read_table_blocks(lines: Lines, table: RowReader, names: list[str], tabs: bo
 
 
 def read_json_blocks(lines: Lines, table: RowReader) -> None:
-    """JSON objects, one per line."""
+    """Read JSON objects, one per line, into `table`."""
     layout = table.layout
     used = layout.columns
     others = {"label", "labels"} - {layout.label} if layout.label in (None, "label", "labels") else set()
@@ -207,5 +220,5 @@ def read_json_blocks(lines: Lines, table: RowReader) -> None:
 
 
 def _column_has_reals(cells: ArrowColumn) -> bool:
-    """Whether there are real numbers: integers may be among them, and may have been rounded."""
+    """Whether a column holds real numbers. If integers were among them, Arrow may have rounded these."""
     return _column_has_reals(cells.flatten()) if _is_list(cells) else bool(pa.types.is_floating(cells.type))

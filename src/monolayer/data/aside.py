@@ -20,14 +20,14 @@ from typing import BinaryIO, TextIO
 
 @contextmanager
 def new_file(path: Path) -> Iterator[TextIO]:
-    """A UTF-8 text file that becomes `path` when the block ends well, and vanishes when it does not."""
+    """Open a new UTF-8 text file that becomes `path` if the block succeeds, and is removed if it raises."""
     with new_bytes(path) as file, io.TextIOWrapper(file, encoding="utf-8") as text:
         yield text
 
 
 @contextmanager
 def new_bytes(path: Path) -> Iterator[BinaryIO]:
-    """A binary file that becomes `path` when the block ends well, and vanishes when it does not."""
+    """Open a new binary file that becomes `path` if the block succeeds, and is removed if it raises."""
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     # Created with mode 0o666, so that the user's umask sets the permissions as for any other file.
     try:
@@ -43,7 +43,7 @@ def new_bytes(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_regular(path: str | os.PathLike[str], *, inside: int | None = None) -> bytes:
-    """The bytes of a regular file; an `OSError` for anything else. Never blocks.
+    """Read the bytes of the regular file at `path`. Anything else is an `OSError`. This never blocks.
 
     `inside` is the descriptor of an opened folder that a relative path starts from.
     """
@@ -52,7 +52,10 @@ def read_regular(path: str | os.PathLike[str], *, inside: int | None = None) -> 
 
 
 def map_regular(path: str | os.PathLike[str], *, inside: int | None = None) -> mmap.mmap:
-    """A memory map of a regular file: its bytes are read on access, and the system may drop them from memory again."""
+    """Map the regular file at `path` into memory: bytes are read on access, and the system may drop them again.
+
+    `inside` is the descriptor of an opened folder that a relative path starts from. An empty file is an `OSError`.
+    """
     with _opened(path, inside) as file:
         if os.fstat(file.fileno()).st_size == 0:
             raise OSError(errno.EINVAL, "this file is empty", str(path))
@@ -61,6 +64,7 @@ def map_regular(path: str | os.PathLike[str], *, inside: int | None = None) -> m
 
 @contextmanager
 def _opened(path: str | os.PathLike[str], inside: int | None) -> Iterator[BinaryIO]:
+    """Open a regular file for reading without ever blocking; an `OSError` for anything else."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=inside)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):

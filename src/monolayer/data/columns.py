@@ -1,11 +1,11 @@
 """One column of the data, tokens or labels: values of one kind, checked and encoded a chunk at a time.
 
-There are four kinds. An integer and a string are names and become row numbers of a table; a real number and
-a real vector stay what they are. Tokens are integers, strings or vectors. Labels are of any kind, and
-integers among real numbers count as real numbers. −0.0 is stored as 0.0: they are equal, so they must be
-equal bits too. An integer among real numbers that float64 does not hold is refused: it would be rounded.
+There are four kinds. Integers and strings are names, and become row numbers of a table. Real numbers and real vectors
+stay what they are. Tokens are integers, strings or vectors. Labels are of any kind, and integers among real numbers
+count as real numbers. −0.0 is stored as 0.0: the two are equal, so they must have equal bits too. An integer among real
+numbers is refused if float64 cannot represent it, because it would be rounded.
 
-None, NaN and, among integers, −100 (the index that loss functions ignore) say that there is no label.
+None, NaN and, among integers, −100 (the index that loss functions ignore) mean that there is no label.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from monolayer.table import plural
 
 NO_LABEL = -100
 EXACT = 2**53
-"""float64 holds every integer up to this size."""
-NamePlace = Callable[[int], str]  # the token or sequence that value `i` of a chunk belongs to, in words
+"""float64 represents every integer up to this size exactly."""
+NamePlace = Callable[[int], str]
+"""Says in words which token or sequence value `i` of a chunk belongs to."""
 ColumnValues = list[Any] | Array
 
 
 @dataclass(frozen=True, eq=False)
 class Coded:
-    """Strings in coded form: value `i` is `names[rows[i]]`. Every name occurs."""
+    """Strings in coded form: value `i` is `names[rows[i]]`. Every name is used at least once."""
 
     names: list[str]
     rows: NDArray[np.integer]
@@ -51,20 +52,24 @@ _NEEDED = {
 
 
 def token_place(flat: int, sizes: Ints, name: Callable[[int], str] = "sequence {}".format) -> str:
-    """'token k of sequence i' for a place in the flat arrays; `sizes` `(N,)` are lengths, `name` names sequences."""
+    """Describe the place `flat` in the flat arrays as 'token k of sequence i'.
+
+    `sizes` `(N,)` are the lengths of the sequences, and `name` describes sequence `i` in words.
+    """
     ends = np.cumsum(sizes)
     row = int(np.searchsorted(ends, flat, side="right"))
     return f"token {flat - int(ends[row] - sizes[row])} of {name(row)}"
 
 
 def flattened(rows: list[Any]) -> ColumnValues:
-    """What lists or arrays hold, one after the other: an array if all are arrays of one kind, else a list."""
+    """Concatenate lists or arrays: into an array if all of them are arrays of one kind, else into a list."""
     if all(map(plain_array, rows)) and len({(row.dtype.kind, row.shape[1:]) for row in rows}) == 1:
         return np.concatenate(rows)
     return list(chain.from_iterable(rows))
 
 
 def _kind_of_type(of: type) -> str | None:
+    """Which of the four kinds values of a Python type are; None if they are neither tokens nor labels."""
     if issubclass(of, str):
         return STRING
     if issubclass(of, int):
@@ -75,7 +80,7 @@ def _kind_of_type(of: type) -> str | None:
 
 
 class FinishedColumn(NamedTuple):
-    """Values `(K,)` int64 with their names, or `(K, m)` float64 with `names` None.
+    """The encoded values of a column: `(K,)` int64 with their names, or `(K, m)` float64 with `names` None.
 
     `scalar`: whether real values came as plain numbers rather than vectors.
     """
@@ -86,9 +91,10 @@ class FinishedColumn(NamedTuple):
 
 
 class Column:
-    """A growing column. `add` takes chunks; `finish` gives the frozen values and their names.
+    """A column that grows chunk by chunk with `add`; `finish` returns the frozen values and their names.
 
-    `ours`: nobody else holds the arrays that are added, so they need no copy.
+    `what`: whether the values are tokens or labels. `ours`: whether nobody else holds the arrays that are added, so
+    that they need no copy.
     """
 
     def __init__(self, what: Literal["token", "label"], *, ours: bool = False) -> None:
@@ -100,12 +106,12 @@ class Column:
         self._parts: list[Array] = []
         self._count = 0
         self._gaps: list[Ints] = []
-        self._unheld = ""  # words for the first integer label that float64 does not hold
+        self._rounding_error = ""  # the error to raise if real numbers follow an integer that float64 would round
         self.place: Ints | None = None
-        """After `finish`: which of all values that were added are labels; None: all."""
+        """After `finish`: which of the added values are labels rather than gaps; None if all are."""
 
     def add(self, values: ColumnValues | Coded, place: NamePlace) -> None:
-        """Append values: a list of them, an array whose first axis counts them, or strings in coded form."""
+        """Append values: a list, an array with one value per row, or coded strings. `place` locates them for errors."""
         if len(values) == 0:
             return
 
@@ -137,13 +143,13 @@ class Column:
             self._parts.append(self._reals(values, spot))
 
     def skip(self, count: int) -> None:
-        """So many places without a label."""
+        """Append `count` places that have no label."""
         if count:
             self._gaps.append(self._count + np.arange(count))
             self._count += count
 
     def finish(self) -> FinishedColumn:
-        """Everything that was added, encoded."""
+        """Everything that was added, encoded. This also sets `place`."""
         if self.kind is None:
             return FinishedColumn(np.zeros(0, np.int64), Names(range(0)))
         flat = self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
@@ -164,7 +170,7 @@ class Column:
         return FinishedColumn(rows, names)
 
     def _sort_out(self, values: ColumnValues, spot: NamePlace) -> tuple[ColumnValues, set[str]]:
-        """The values, and the kinds that occur among them."""
+        """Return the values as a list or an array of numbers, with the kinds that occur among them."""
         if isinstance(values, np.ndarray):
             letter = values.dtype.kind
             if values.ndim == 1 and letter in "UT":
@@ -181,7 +187,7 @@ class Column:
         return values, {kind for kind in kinds if kind is not None}
 
     def _agree(self, values: ColumnValues, kinds: set[str], spot: NamePlace) -> None:
-        """One kind throughout; real numbers may have integers among them."""
+        """Refuse values that are not of the kind of the first one; labels may mix integers and real numbers."""
         if self.kind is None:
             first = array_like(values[0])
             self._first = first.tolist() if isinstance(first, np.ndarray) else first
@@ -198,15 +204,16 @@ class Column:
             )
         if REAL in kinds:
             self.kind = REAL
-            if self._unheld:
-                raise DataError(self._unheld)
+            if self._rounding_error:
+                raise DataError(self._rounding_error)
 
     def _numbers_of_names(self, names: list[str]) -> NDArray[np.int32]:
-        # 32 bits: a table of names fits in memory long before it has 2^31 rows.
+        """The number of each name in the order of first appearance."""
+        # 32 bits are enough: a table of 2^31 names would not fit in memory.
         return np.array(self._names.encode(names), dtype=np.int32)
 
     def _integers(self, values: ColumnValues, spot: NamePlace) -> Ints:
-        """An int64 array, a fresh one unless `ours`: the caller may go on changing his own."""
+        """The values as an int64 array, copied unless `ours`, since the caller may go on changing the original."""
         try:
             if isinstance(values, np.ndarray) and values.dtype == np.uint64:
                 values = values.tolist() if int(values.max()) > np.iinfo(np.int64).max else values
@@ -215,9 +222,9 @@ class Column:
             bad = next(i for i, value in enumerate(values) if not -(2**63) <= value < 2**63)
             raise DataError(f"{spot(bad)} is {short(values[bad])}, beyond 63 bits: make it a string") from None
         low = int(found.argmin())
-        if self.what == "label" and not self._unheld and (found.max() > EXACT or found[low] < -EXACT):
-            odd = next((i for i, value in enumerate(found.tolist()) if not _held(value)), None)
-            self._unheld = "" if odd is None else _would_be_rounded(spot(odd), int(found[odd]))
+        if self.what == "label" and not self._rounding_error and (found.max() > EXACT or found[low] < -EXACT):
+            odd = next((i for i, value in enumerate(found.tolist()) if not _is_exact(value)), None)
+            self._rounding_error = "" if odd is None else _would_be_rounded(spot(odd), int(found[odd]))
         if self.what == "token" and found[low] < 0:
             raise DataError(
                 f"{spot(low)} has id {int(found[low])}: ids below zero are not allowed; cut padding off "
@@ -226,6 +233,7 @@ class Column:
         return found
 
     def _reals(self, values: ColumnValues, spot: NamePlace) -> NDArray[np.float64]:
+        """The values as a float64 array of numbers or of vectors; an error names one that does not fit."""
         if self.kind == VECTOR and self._dim is None:
             self._dim = len(values[0])
         try:
@@ -245,30 +253,32 @@ class Column:
             bad = int((~finite).argmax())
             raise DataError(f"{spot(bad)} is {short(array[bad].tolist())}: NaN and infinity are not allowed")
         reals: NDArray[np.float64] = array.astype(np.float64) + 0.0  # −0.0 becomes 0.0
-        whole = array.dtype.kind in "iub" or not isinstance(values, np.ndarray)  # there may be integers
-        if whole and np.abs(reals).max() >= EXACT:
+        may_hold_integers = array.dtype.kind in "iub" or not isinstance(values, np.ndarray)
+        if may_hold_integers and np.abs(reals).max() >= EXACT:
             for place, value in enumerate(values):
-                unheld = next((number for number in _numbers_in(value) if not _held(number)), None)
-                if unheld is not None:
-                    raise DataError(_would_be_rounded(spot(place), unheld))
+                rounded = next((number for number in _numbers_in(value) if not _is_exact(number)), None)
+                if rounded is not None:
+                    raise DataError(_would_be_rounded(spot(place), rounded))
         return reals
 
 
-def _held(number: Any) -> bool:
-    """Whether float64 holds a number; Python compares an integer and a float exactly."""
+def _is_exact(number: Any) -> bool:
+    """Whether float64 represents a number exactly; Python compares an integer and a float without rounding."""
     return bool(float(number) == number)
 
 
 def _beyond(number: object) -> bool:
+    """Whether a value is an integer that int64 cannot hold."""
     return isinstance(number, int) and not -(2**63) <= number < 2**63
 
 
 def _numbers_in(value: Any) -> list[Any]:
-    """The numbers of a vector, or a lone one, as Python has them."""
+    """The numbers of a vector, or a single number in a list, as Python values."""
     return [array_like(one) for one in value] if is_list(value) else [array_like(value)]
 
 
 def _would_be_rounded(spot: str, number: int) -> str:
+    """The error message for an integer among real numbers that float64 would round."""
     return (
         f"{spot} is {number} among real numbers, and float64 does not hold it (the nearest is {float(number):.0f}): "
         "round it, or, where labels are classes, make every one of them an integer or a string"
@@ -276,20 +286,20 @@ def _would_be_rounded(spot: str, number: int) -> str:
 
 
 def _is_vector(value: Any, dim: int | None) -> bool:
-    """Whether a value is a vector of so many real numbers."""
+    """Whether a value is a vector of `dim` real numbers."""
     numbers = is_list(value) and all(isinstance(one, int | float | np.integer | np.floating) for one in value)
     return numbers and len(value) == dim
 
 
 def _plain_list(values: ColumnValues) -> list[Any]:
-    """The values without tensors and NumPy's scalars."""
+    """The values as a list in which tensors and NumPy scalars have become arrays and Python numbers."""
     types = set(map(type, values))
     odd = any(hasattr(of, "__array__") or hasattr(of, "detach") for of in types)
     return [array_like(value) for value in values] if odd else list(values)
 
 
 def _gaps(values: ColumnValues) -> Bools | None:
-    """Which values say that there is no label; None: none."""
+    """Which values mean that there is no label, as a mask; None if none do."""
     if isinstance(values, np.ndarray):
         if values.dtype.kind != "f" or values.ndim > 2:
             return None

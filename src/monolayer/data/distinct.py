@@ -1,4 +1,4 @@
-"""Equal rows, found by hashing and proved equal by comparing.
+"""Find equal rows by hashing, and prove them equal by comparing.
 
 Sorting whole rows costs O(d T log T) with a bad constant. Here each row gets a 64-bit key: its words are
 scrambled, multiplied by fixed odd numbers and summed mod 2^64. Equal rows have equal keys; that unequal rows
@@ -17,10 +17,10 @@ _WORDS_AT_ONCE = 1 << 18  # words hashed at a time: temporaries of 2 MB stay in 
 
 
 def distinct_rows(vectors: Array) -> tuple[Array, Ints]:
-    """`vocabulary` `(V, d)` and `rows` `(T,)` with `vectors == vocabulary[rows]`, for `vectors` `(T, d)`.
+    """The distinct rows of `vectors` `(T, d)`, in order of first appearance, and which of them each row is.
 
-    Vectors are int64, or anything float64 holds exactly; −0.0 counts as 0.0 and comes back as 0.0. The
-    vocabulary is in order of first appearance.
+    Returns `vocabulary` `(V, d)` and `rows` `(T,)` with `vectors == vocabulary[rows]`. Vectors are int64, or anything
+    that float64 represents exactly; −0.0 counts as 0.0 and comes back as 0.0.
     """
     vectors = np.asarray(vectors)
     whole = np.issubdtype(vectors.dtype, np.integer)
@@ -31,9 +31,10 @@ def distinct_rows(vectors: Array) -> tuple[Array, Ints]:
 
 
 def equal_rows(table: Array) -> tuple[Ints, Ints]:
-    """The first row of each kind in `table` `(T, d)`, by its number, and for each row `(T,)` which kind it is.
+    """Group the rows of `table` `(T, d)` that have the same bits; its numbers have 64 bits.
 
-    Rows of 64-bit numbers are of one kind if they have the same bits. Kinds are in order of first appearance.
+    Returns the number of the first row in each group, and the group `(T,)` of each row. Groups are in order of first
+    appearance.
     """
     words = np.ascontiguousarray(table).view(np.uint64)
     first, rows = _groups(_hash_rows(words))
@@ -46,7 +47,7 @@ def equal_rows(table: Array) -> tuple[Ints, Ints]:
 
 
 def row_keys(table: NDArray[np.float32]) -> Words:
-    """`(T,)` 64-bit keys of the rows of `table` `(T, d)`: equal for equal bits, and hardly ever else."""
+    """64-bit keys `(T,)` of the rows of `table` `(T, d)`. Rows with equal bits have equal keys; others hardly ever do."""
     words = np.ascontiguousarray(table).view(np.uint32)
     return np.concatenate(
         [_hash_rows(part.astype(np.uint64)) for part in np.array_split(words, 1 + words.size // _WORDS_AT_ONCE)]
@@ -54,9 +55,10 @@ def row_keys(table: NDArray[np.float32]) -> Words:
 
 
 def distinct_runs(values: Ints, lengths: Ints) -> Ints:
-    """`(N,)` class numbers of the runs that `lengths` `(N,)` cuts `values` `(T,)` into, equal iff these are.
+    """Cut `values` `(T,)` into runs of the given `lengths` `(N,)`, and number them so that equal runs share a number.
 
-    Classes are numbered by length, then by first appearance. A run may be empty.
+    Returns the class number of each run, `(N,)`. Classes are numbered by length, then by first appearance. A run may be
+    empty.
     """
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     classes = np.empty(len(lengths), np.int64)
@@ -71,7 +73,7 @@ def distinct_runs(values: Ints, lengths: Ints) -> Ints:
 
 
 def scramble(word: Words) -> Words:
-    """64-bit words scrambled one to one, so that sums over them do not fall apart."""
+    """Scramble 64-bit words by a bijection, so that sums of different words hardly ever agree."""
     word = (word ^ (word >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
     word = (word ^ (word >> np.uint64(29))) * np.uint64(0xD6E8FEB86659FD93)
     return word ^ (word >> np.uint64(32))
@@ -92,19 +94,19 @@ def _hash_rows(words: Words) -> Words:
 
 
 def _groups(keys: Words) -> tuple[Ints, Ints]:
-    """The first member of every group of equal keys, and the group of every key."""
+    """The number of the first key in every group of equal keys, and the group of every key."""
     order = np.argsort(keys)
     ordered = keys[order]
     change = np.ones(len(keys), bool)
     np.not_equal(ordered[1:], ordered[:-1], out=change[1:])
     rows = np.empty(len(keys), np.int64)
     rows[order] = np.cumsum(change) - 1
-    # The sort is not stable, which would cost more: the first member of a group is the least one.
+    # A stable sort would cost more. This one is not stable, so the first member of a group is its minimum.
     return np.minimum.reduceat(order, np.flatnonzero(change)) if len(order) else order, rows
 
 
 def _matches(words: Words, first: Ints, rows: Ints) -> bool:
-    """Whether every row equals the first of its group."""
+    """Whether every row of `words` equals the first row of its group; a hash collision makes this False."""
     step = max(1, _WORDS_AT_ONCE // max(words.shape[1], 1))
     return all(
         np.array_equal(words[start : start + step], words[first[rows[start : start + step]]])

@@ -1,10 +1,10 @@
 """64-bit fingerprints of points, to tell what a model was built from and what it never saw.
 
-A point is a token in its context, and in its place where places count; or a whole sequence, for a label per sequence.
-Every token, with its place, has a scrambled 64-bit word; the words of a context are added up modulo 2^64, so order
-counts exactly as far as the model sees it. Equal points have equal fingerprints, always. Taking the scrambler for a
-random function, a new point has one of `M` stored fingerprints with probability `M / 2^64`: about 5·10⁻¹⁴ for a
-million points. It is no defence against somebody who looks for a collision.
+A point is a token in its context (and at its position, if the model sees positions), or a whole sequence if labels
+belong to sequences. Every token, with its position, has a scrambled 64-bit word. The words of a context are added up
+modulo 2^64, so that order counts only if the model sees positions. Equal points always have equal fingerprints. If the
+scrambler were a random function, a new point would have one of `M` stored fingerprints with probability `M / 2^64`:
+about 5·10⁻¹⁴ for a million points. This is no defence against somebody who looks for a collision.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ _TOKEN_SALT, _PLACE_SALT, _OWN_SALT = (
 
 
 def fingerprints(data: Sequences, per: Per, *, positions: bool, causal: bool) -> Words:
-    """The fingerprint of every answering place of ids: `(T,)` tokens or `(N,)` sequences."""
+    """The fingerprints of the points in `data`, whose tokens are ids: one per token `(T,)` or per sequence `(N,)`.
+
+    `per`: whether points are tokens or sequences. `positions`: whether the model sees the positions of tokens.
+    `causal`: whether a token sees only itself and the tokens before it.
+    """
     word = scramble(data.tokens.astype(np.uint64) ^ _TOKEN_SALT)
     if positions:
         word = scramble(word ^ scramble(data.position.astype(np.uint64) ^ _PLACE_SALT))
@@ -32,7 +36,11 @@ def fingerprints(data: Sequences, per: Per, *, positions: bool, causal: bool) ->
 
 
 def context_sums(word: Words, data: Sequences, per: Per, causal: bool) -> Words:
-    """Sums modulo 2^64 of the words `(T,)` that each token sees, `(T,)`, or each sequence, `(N,)`."""
+    """The sum modulo 2^64 of the words that each token sees, `(T,)`, or of those in each sequence, `(N,)`.
+
+    `word` `(T,)` holds one word per token. `per="sequence"` asks for sums of sequences; `causal`: whether a token sees
+    only itself and the tokens before it.
+    """
     running = np.cumsum(word)  # modulo 2^64, so differences of running sums are exact
     first = data.offsets[:-1]
     start = running[first] - word[first]
@@ -43,7 +51,7 @@ def context_sums(word: Words, data: Sequences, per: Per, causal: bool) -> Words:
 
 
 def once(words: Words) -> Words:
-    """The different ones of `words` `(P,)`, in order: by a sort, which is many times faster than NumPy's hashing."""
+    """The distinct values of `words` `(P,)`, sorted. The sort is many times faster than NumPy's hashing."""
     ordered = np.sort(words)
     new = np.ones(len(ordered), dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
@@ -51,7 +59,10 @@ def once(words: Words) -> Words:
 
 
 def contained(found: Words, stored: Words) -> NDArray[np.bool_]:
-    """Which of `found` `(P,)` are among `stored` `(M,)`, which is sorted: a search, for few are asked of many."""
+    """Which of `found` `(P,)` are among `stored` `(M,)`, which must be sorted.
+
+    A binary search is used because `found` is usually much shorter than `stored`.
+    """
     place = np.searchsorted(stored, found)
     inside = place < len(stored)
     inside[inside] = stored[place[inside]] == found[inside]

@@ -1,16 +1,16 @@
-"""A folder that is replaced all at once: at every moment the old one or the new one is there, and whole.
+"""Replace a folder all at once: at every moment either the old folder or the new one is there, and complete.
 
     .NAME.3f9a01bc.saving/    the new folder, locked by the process that writes it; in the end renamed to NAME
     .NAME.3f9a01bc.old/       the old folder, moved out of its way, then removed
 
-Whoever moves folders locks the folder around them, so moves come one after the other; where the file system has no
-locks, two saves at the same moment may fail, and neither harms the other. A process may be killed anywhere. What it
-leaves is cleared by the next save of NAME, once its lock is free; and if NAME is missing, the next save or load first
-moves the old folder back.
+A process that moves folders locks the parent folder, so moves come one after the other. On a file system without locks,
+two saves at the same moment may fail, but neither harms the other. A process may be killed at any point. What it leaves
+behind is removed by the next save of NAME, once its lock is free. If NAME is missing, the next save or load first moves
+the old folder back.
 
-Whoever read `config.json` before a save and the weights after it would mix two models. So `read_together` opens the
-folder once and files inside it, and if one is gone because the folder was replaced, it reads all again. Nothing else
-reads two files of a folder.
+A reader that took `config.json` from before a save and the weights from after it would mix two models. So
+`read_together` opens the folder once and reads files inside it. If one is gone because the folder was replaced, it
+reads all of them again. Nothing else reads two files of a folder.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from monolayer.errors import DataError, ModelFileError
 
 ReadResult = TypeVar("ReadResult")
 WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
-"""The weights of a model in one file; or, where they lie in several, the file that says which of them holds what."""
+"""The file with all weights of a model; or, if they are split into shards, the index that says which shard holds what."""
 SHARD_NAME = r"model-[0-9]{5}-of-[0-9]{5}\.safetensors"
-"""A pattern of the names of these several files, which are those that `save_pretrained` gives."""
+"""A pattern that matches the names of shards, which are those that `save_pretrained` gives them."""
 _TRIES = 1000
-"""How often a folder may be replaced while it is read."""
+"""How often a folder may be replaced while it is read before reading gives up."""
 _ASIDE = re.compile(r"\.(.+)\.[0-9a-f]{8}")
-"""A file that `data/aside.py` is writing: hidden, with eight random digits. Other hidden files are the user's."""
+"""Matches a file that `data/aside.py` is writing: hidden, with eight random digits. Other hidden files are the user's."""
 _SCRATCH = re.compile(r"\..+\.[0-9a-f]{8}\.(saving|old)")
-"""A folder that a save is writing, or has moved out of the way."""
+"""Matches a folder that a save is writing, or has moved out of the way."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,11 @@ class FolderKind:
     numbered: str | None = None
 
     def _own(self, name: str) -> bool:
+        """Whether a file of this name belongs to this kind of folder."""
         return name in self.files or (self.numbered is not None and re.fullmatch(self.numbered, name) is not None)
 
     def objection(self, folder: Path) -> str | None:
-        """Why `folder` may not be replaced, or None."""
+        """Why `folder` may not be replaced, as a clause for an error; None if it may."""
         try:
             said = json.loads(read_regular(folder / "config.json"))
             ours = isinstance(said, dict) and said.get(self.key) == "monolayer"
@@ -105,7 +106,10 @@ MODEL = FolderKind(
 
 @contextmanager
 def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind: FolderKind = MODEL) -> Iterator[Path]:
-    """A scratch folder that becomes `folder` when the block ends well, and vanishes when it does not."""
+    """Open a scratch folder that becomes `folder` if the block succeeds, and is removed if it raises.
+
+    `overwrite`: whether an existing folder may be replaced, if it is one of this `kind`.
+    """
     final = check_output(folder, overwrite=overwrite, kind=kind).resolve()  # '.' has no name to make another from
     final.parent.mkdir(parents=True, exist_ok=True)
     scratch = final.with_name(f".{final.name}.{secrets.token_hex(4)}.saving")
@@ -114,14 +118,14 @@ def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind:
             _clear_leftovers(final, kind)
             scratch.mkdir()
             lock = _lock(scratch, wait=True)
-    except OSError as error:  # about the folder that was asked for: nobody knows the name of a scratch folder
+    except OSError as error:  # name the folder that was asked for: users do not know the scratch folder
         raise OSError(error.errno, error.strerror, str(folder)) from None
     try:
         yield scratch
         usual = scratch.stat().st_mode & 0o666
         for path in filter(Path.is_file, scratch.rglob("*")):
             path.chmod(usual)  # libraries that write aside make files for their owner alone
-        if final.exists():  # the old one goes: first see to it that the new one survives a loss of power
+        if final.exists():  # before the old folder goes, make sure that the new one survives a power loss
             for path in (*scratch.rglob("*"), scratch):
                 _sync(path)
         with _moving_alone(final):
@@ -129,12 +133,16 @@ def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind:
     finally:
         if recover(final):
             shutil.rmtree(scratch.with_suffix(".old"), ignore_errors=True)
-        shutil.rmtree(scratch, ignore_errors=True)  # one that was not finished
+        shutil.rmtree(scratch, ignore_errors=True)  # still there if it was not finished
         _unlock(lock)
 
 
 def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False, kind: FolderKind = MODEL) -> Path:
-    """Refuse a folder that exists, unless it may be replaced; bring back one that a killed process left aside."""
+    """Refuse `folder` if it cannot be written, or exists and may not be replaced; else return its path.
+
+    A folder that a killed process left aside is first put back. `overwrite`: whether an existing folder may be
+    replaced, if it is one of this `kind`.
+    """
     final = Path(folder)
     scratch = next((above for above in final.resolve().parents if _SCRATCH.fullmatch(above.name)), None)
     if scratch is not None:  # it is locked as long as that save lasts, and then it has another name
@@ -153,7 +161,7 @@ def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False, kin
 
 
 def recover(final: Path) -> bool:
-    """Whether `final` exists. If a save was killed and left the old folder aside, that is put back first."""
+    """Put the old folder back if a killed save left it aside, and return whether `final` exists."""
     if not os.path.lexists(final):
         with _moving_alone(final):
             _put_back(final)
@@ -161,6 +169,7 @@ def recover(final: Path) -> bool:
 
 
 def _check_replaceable(final: Path, overwrite: bool, kind: FolderKind) -> None:
+    """Put back what a killed save left aside, then refuse an existing folder that may not be replaced."""
     _put_back(final.resolve())
     if final.exists() and not overwrite:
         raise DataError(
@@ -178,9 +187,9 @@ def _move_into_place(scratch: Path, final: Path, overwrite: bool, kind: FolderKi
         scratch.rename(final)
         return
     old = scratch.with_suffix(".old")
-    final.rename(old)  # killed here, `_put_back` undoes it
+    final.rename(old)  # if the process is killed here, `_put_back` undoes this
     foreign = kind.foreign(old)
-    if foreign is not None:  # it came after we had looked
+    if foreign is not None:  # it was created after the check above
         old.rename(final)
         raise DataError(f"{final} is not replaced: {foreign!r} was put into it. Nothing was changed")
     scratch.rename(final)
@@ -194,7 +203,7 @@ def _put_back(final: Path) -> None:
 
 
 def _clear_leftovers(final: Path, kind: FolderKind) -> None:
-    """Remove what processes left behind that were killed while they saved `final`; folders with foreign files stay."""
+    """Remove what killed saves of `final` left behind, except folders that hold foreign files."""
     for left in (*_scratch_folders(final, "saving"), *(_scratch_folders(final, "old") if final.exists() else ())):
         lock = _lock(left, wait=False)
         with suppress(OSError):
@@ -204,7 +213,7 @@ def _clear_leftovers(final: Path, kind: FolderKind) -> None:
 
 
 def _scratch_folders(final: Path, suffix: str) -> list[Path]:
-    """The scratch folders of `final`.
+    """The scratch folders of `final` that end in `suffix`, which is `saving` or `old`.
 
     The random part has no dot, so `.NAME.v2.3f9a01bc.old` belongs to `NAME.v2` alone.
     """
@@ -215,6 +224,7 @@ def _scratch_folders(final: Path, suffix: str) -> list[Path]:
 
 
 def _sync(path: Path) -> None:
+    """Write a file or folder from the system's cache to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -236,22 +246,26 @@ def _moving_alone(final: Path) -> Iterator[None]:
 
 
 def _lock(folder: Path, *, wait: bool) -> int | None:
-    """Lock a folder; the lock ends with the process. None if it cannot be locked or, unless `wait`, is in use."""
+    """Lock a folder until `_unlock` or the end of the process, and return the lock.
+
+    None if the folder cannot be locked or, unless `wait`, if its lock is in use.
+    """
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # in use, or a file system without locks: then nobody clears
+    except OSError:  # the lock is in use, or the file system has no locks: then leftovers are not removed
         os.close(handle)
         return None
     return handle
 
 
 def _unlock(lock: int | None) -> None:
+    """Release a lock of `_lock`; None is no lock."""
     if lock is not None:
-        fcntl.flock(lock, fcntl.LOCK_UN)  # a process that was forked meanwhile has the lock too
+        fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough: a process forked meanwhile shares the lock
         os.close(lock)
 
 
@@ -267,19 +281,20 @@ class OpenFolder:
     def __init__(self, path: Path, handle: int) -> None:
         self.path = path
         self._handle = handle
-        # Whether something was not found, or all was listed: a folder that was replaced loses file after file.
+        # Whether a file was missing, or the folder was listed. Both answers may be wrong if the folder was replaced
+        # meanwhile, since the files of the old one are removed one by one.
         self._asked_what_is_there = False
 
     def read(self, name: str) -> bytes:
-        """The bytes of a regular file; `OSError`, with the full path, if it is missing or cannot be read."""
+        """The bytes of the regular file `name`; an `OSError` with the full path if it is missing or cannot be read."""
         return self._file(read_regular, name)
 
     def map(self, name: str) -> mmap.mmap:
-        """The bytes of a regular file, mapped into memory and loaded only as they are read; errors as for `read`."""
+        """Map the regular file `name` into memory; an `OSError` with the full path if it is missing or cannot be read."""
         return self._file(map_regular, name)
 
     def attempt(self, name: str) -> bytes | OSError:
-        """The bytes of a regular file that may be missing, or the error of reading it."""
+        """The bytes of the regular file `name`, or the `OSError` of reading it, which is not raised."""
         try:
             return self.read(name)
         except OSError as error:
@@ -292,11 +307,12 @@ class OpenFolder:
         for entry in sorted(os.scandir(self._handle), key=lambda entry: entry.name):
             try:
                 found[entry.name] = entry.stat().st_size if entry.is_file() else None
-            except OSError:  # a link that leads nowhere, or a file that was being written aside
+            except OSError:  # a broken link, or a temporary file that is gone by now
                 found[entry.name] = None
         return found
 
     def _file(self, reader: Callable[..., ReadResult], name: str) -> ReadResult:
+        """What `reader` returns for the file `name` of this folder; an `OSError` names its full path."""
         try:
             return reader(name, inside=self._handle)
         except OSError as error:
@@ -304,12 +320,12 @@ class OpenFolder:
             raise OSError(error.errno, error.strerror, str(self.path / name)) from None
 
     def is_whole(self) -> bool:
-        """Whether all that was read, or found missing, belongs to one save, even if the folder was replaced."""
+        """Whether everything that was read or found missing belongs to one save, even if the folder was replaced."""
         return not self._asked_what_is_there or _still_names(self.path, self._handle)
 
 
 def read_together(folder: Path, reader: Callable[[OpenFolder], ReadResult]) -> ReadResult:
-    """What `reader` returns for the folder, opened once, so that all files come from one save.
+    """Call `reader` with the folder, opened once so that all files come from one save, and return its result.
 
     If a file is gone because the folder was replaced meanwhile, `reader` is called again. A folder that a killed save
     left aside is put back first. Errors of `reader`, and `OSError` for a folder that cannot be opened, are raised.
@@ -326,7 +342,7 @@ def read_together(folder: Path, reader: Callable[[OpenFolder], ReadResult]) -> R
             found = reader(opened)
             if opened.is_whole():
                 return found
-        except Exception:  # a folder replaced meanwhile makes a reader raise anything: then it is read again
+        except Exception:  # if the folder was replaced meanwhile, a reader may raise anything: read it again
             if opened.is_whole():
                 raise
         finally:
@@ -336,9 +352,9 @@ def read_together(folder: Path, reader: Callable[[OpenFolder], ReadResult]) -> R
 
 @contextmanager
 def unchanged(folder: Path) -> Iterator[None]:
-    """Raise a `ModelFileError` if a file of `folder` was written or replaced meanwhile.
+    """Raise a `ModelFileError` at the end of the block if a file of `folder` was written or replaced meanwhile.
 
-    For what reads a folder more than once because others open its files by their names, as transformers do.
+    This is for callers whose libraries, such as transformers, open files by name, so that `read_together` cannot help.
     """
     before = _file_stamps(folder)
     yield
@@ -347,19 +363,19 @@ def unchanged(folder: Path) -> Iterator[None]:
 
 
 def _file_stamps(folder: Path) -> list[tuple[str, int, int, int]]:
-    """Name, inode, size and time of writing of every file; none for what is not a folder."""
+    """The name, inode, size and modification time of every file in `folder`; an empty list if it is not a folder."""
     if not folder.is_dir():
         return []
     found = []
     for entry in os.scandir(folder):
-        with suppress(OSError):  # it went away meanwhile
-            said = entry.stat()
-            found.append((entry.name, said.st_ino, said.st_size, said.st_mtime_ns))
+        with suppress(OSError):  # it was removed meanwhile
+            status = entry.stat()
+            found.append((entry.name, status.st_ino, status.st_size, status.st_mtime_ns))
     return sorted(found)
 
 
 def _still_names(folder: Path, opened: int) -> bool:
-    """Whether `folder` still names the folder that was opened."""
+    """Whether the path `folder` still leads to the folder with the descriptor `opened`."""
     try:
         return os.path.samestat(folder.stat(), os.fstat(opened))
     except FileNotFoundError:
