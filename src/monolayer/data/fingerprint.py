@@ -2,7 +2,7 @@
 
 A point is a token in its context (and at its position, if the model sees positions), or a whole sequence if labels
 belong to sequences. Every token, with its position, has a scrambled 64-bit word. The words of a context are added up
-modulo 2^64, so that order counts only if the model sees positions. Equal points always have equal fingerprints. If the
+modulo 2^64, so order counts exactly as far as the model sees it. Equal points always have equal fingerprints. If the
 scrambler were a random function, a new point would have one of `M` stored fingerprints with probability `M / 2^64`:
 about 5·10⁻¹⁴ for a million points. This is no defence against somebody who looks for a collision.
 """

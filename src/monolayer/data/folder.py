@@ -34,13 +34,13 @@ from monolayer.errors import DataError, ModelFileError
 
 ReadResult = TypeVar("ReadResult")
 WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
-"""The file with all weights of a model; or, if they are split into shards, the index that says which shard holds what."""
+"""The file with all weights of a model, and the index that says which shard holds what if they are in several files."""
 SHARD_NAME = r"model-[0-9]{5}-of-[0-9]{5}\.safetensors"
 """A pattern that matches the names of shards, which are those that `save_pretrained` gives them."""
 _TRIES = 1000
 """How often a folder may be replaced while it is read before reading gives up."""
 _ASIDE = re.compile(r"\.(.+)\.[0-9a-f]{8}")
-"""Matches a file that `data/aside.py` is writing: hidden, with eight random digits. Other hidden files are the user's."""
+"""Matches a file that `aside.py` is writing: hidden, with eight random digits. Other hidden files are the user's."""
 _SCRATCH = re.compile(r"\..+\.[0-9a-f]{8}\.(saving|old)")
 """Matches a folder that a save is writing, or has moved out of the way."""
 
@@ -290,7 +290,7 @@ class OpenFolder:
         return self._file(read_regular, name)
 
     def map(self, name: str) -> mmap.mmap:
-        """Map the regular file `name` into memory; an `OSError` with the full path if it is missing or cannot be read."""
+        """Map the regular file `name` into memory; an `OSError` with the full path if that fails."""
         return self._file(map_regular, name)
 
     def attempt(self, name: str) -> bytes | OSError:

@@ -1,7 +1,7 @@
-"""Sequences that are being read, encoded a chunk at a time.
+"""Collect sequences while they are read, and encode them a chunk at a time.
 
-At any moment there are at most about `TOKENS_AT_ONCE` tokens as Python objects; the rest is already row numbers,
-4 bytes per string token and 8 per integer token, before the table of names is put in order once at the end.
+At any moment at most about `TOKENS_AT_ONCE` tokens are Python objects. The others have already become row numbers, with
+4 bytes per string token and 8 per integer token. The table of names is put in order once, at the end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from monolayer.table import plural
 
 GAP: Given = object()
 """Stands in the place of a label, or of all labels of a row, that is missing on purpose."""
-TOKENS_AT_ONCE = 1 << 16  # tokens, or numbers where tokens are vectors
+TOKENS_AT_ONCE = 1 << 16
+"""How many tokens a chunk holds; if tokens are vectors, how many numbers."""
 
 
 class SequenceFields(NamedTuple):
@@ -37,30 +38,31 @@ class SequenceFields(NamedTuple):
 class Growing:
     """A dataset that grows: add sequences one by one (`row`) or many at once (`rows`), then `finish`.
 
-    Error messages name the `line` numbers that come with the rows.
+    `name` is what error messages call the data, and `unit` is what they call a row ("line"). They also give the number
+    of the line that comes with each row.
     """
 
     def __init__(self, name: str, unit: str = "line") -> None:
         self.name, self.unit = name, unit
         self.cut: Unit | None = None
-        """How strings were split; None: there were none."""
+        """How strings were split; None if there were none."""
         self.keys: list[Given] | None = None
-        """The keys of the sequences as they were given, if somebody wants them."""
+        """A list that collects the keys of the sequences as they were given; None if the caller does not want them."""
         self.bare = 0
         """How many sequences were given as one number, without a list around it."""
         self.prompts: list[int] = []
         """Number of prompt tokens of each sequence; empty if there are no prompts."""
         self.doubtful = ""
-        """Names of the two columns, in words, if nobody has said what a label belongs to; else empty."""
+        """Names of the two columns, in words, if the caller did not say what a label belongs to; else empty."""
         self._per: Per | None = None
         self._token_column, self._label_column = Column("token"), Column("label")
         self._all_sizes: list[Ints] = []
         self._count = self._sequences = 0
-        self._first: int | None = None  # the line of the first sequence that is no gap
+        self._first: int | None = None  # the line of the first sequence whose label is not a gap
         self._empty()
 
     def _empty(self) -> None:
-        """Start a new chunk, which holds Python objects."""
+        """Start a new, empty chunk of Python objects."""
         self._tokens: list[Given] = []
         self._labels: list[Given] = []
         self._lines: list[int] = []
@@ -68,11 +70,14 @@ class Growing:
         self._weight = 0
 
     def at(self, line: int) -> str:
-        """'line 7 of data.jsonl'."""
+        """Describe a place in the data, such as 'line 7 of data.jsonl'."""
         return f"{self.unit} {line} of {self.name}"
 
     def row(self, line: int, tokens: Sequence[Given], labels: Given, per: Per | None) -> None:
-        """One whole sequence; `labels` is a list for per token, one label for per sequence, or `GAP`."""
+        """Add one sequence.
+
+        `labels` is a list of one label per token if `per` is "token", one label if it is "sequence", or `GAP`.
+        """
         if len(tokens) == 0:
             raise DataError(f"{self.at(line)} is an empty sequence: every sequence needs a token")
         if labels is GAP:
@@ -98,7 +103,7 @@ class Growing:
             self._flush()
 
     def answer(self, line: int, prompt: list[str], answer: list[str]) -> None:
-        """One prompt with its answer, which may be missing."""
+        """Add the tokens of a prompt and of its answer; an empty answer means that it is missing."""
         self.prompts.append(len(prompt))
         self.row(line, prompt + answer, None, None)
 
@@ -110,7 +115,11 @@ class Growing:
         labels: ColumnValues | Coded | None,
         per: Per | None,
     ) -> None:
-        """Whole sequences at once: tokens, sequence after sequence, their lengths, and as many labels as `per` asks."""
+        """Add several sequences at once.
+
+        `tokens` holds them one after the other, and `sizes` their lengths. There is one label per token or per
+        sequence, as `per` says. `lines` has one number per sequence.
+        """
         self._flush()
         self._agree(lines[0], per)
         self._add(lines, tokens, sizes, labels)
@@ -183,7 +192,10 @@ class Growing:
 
 
 def _word_by_word(labels: Labels, sizes: Ints) -> bool:
-    """Whether every sequence has a label of as many words as it has tokens, `sizes` `(N,)`, and one has several."""
+    """Whether every label has as many words as its sequence has tokens (`sizes` `(N,)`), and some sequence has several.
+
+    Then a label may be meant as one word per token.
+    """
     if labels.per == "token" or labels.place is not None or labels.classes is None or sizes.max() == 1:
         return False
     words = np.array([len(str(name).split()) for name in labels.classes.names])

@@ -1,9 +1,9 @@
 """Labels: one per token or one per sequence, from lists, arrays, tensors or columns.
 
-Whether labels go by token or by sequence is said by `per`, or else read off their shape. A list of labels whose lengths
-are those of the sequences goes by token; a lone value goes by sequence; a list of real numbers of another length is
-one real vector per sequence. Where the lengths agree, by token wins. A string is one label, also where it is as long as
-its sequence; only `per="token"` makes it a list of one-letter labels.
+`per` says whether labels belong to tokens or to sequences. Without it, their shape decides. Lists of labels that are as
+long as their sequences hold one label per token. A single value is the label of a sequence. Lists of real numbers of
+another length hold one real vector per sequence. If both readings fit, labels belong to tokens. A string is one label,
+even if it is as long as its sequence; only `per="token"` makes it a list of one-letter labels.
 
 None, NaN and, among integers, −100 mean that a token or a sequence has no label: nothing is stored or claimed there.
 """
@@ -37,9 +37,9 @@ Belongs = Literal[PerOrAnswer, "continuation"]
 class Labels:
     """Labels of tokens or of sequences: class numbers, or real vectors.
 
-    `values` is `(P,)` int64 with `classes` naming the numbers, or `(P, m)` float64 with `classes` None. `scalar`
-    remembers that real labels came as plain numbers rather than vectors. `place` `(P,)`, in order: the tokens or
-    sequences that have a label; None: all.
+    `values` is `(P,)` int64 with `classes` naming the numbers, or `(P, m)` float64 with `classes` None. `per` says what
+    a label belongs to. `scalar` says that real labels came as plain numbers rather than vectors. `place` `(P,)` lists,
+    in order, the tokens or sequences that have a label; None if all have one.
     """
 
     values: Array
@@ -49,7 +49,7 @@ class Labels:
     place: Ints | None = None
 
     def take(self, chosen: Ints, count: int) -> Labels:
-        """The labels of `chosen` ones (numbers, or a mask) of `count` tokens or sequences."""
+        """The labels of the tokens or sequences `chosen` (numbers, or a mask) out of `count`."""
         if self.place is None:
             return replace(self, values=self.values[chosen])
         number = np.full(count, -1)
@@ -59,7 +59,7 @@ class Labels:
         return replace(self, values=self.values[number[there]], place=None if len(there) == len(number) else there)
 
     def decode(self, values: Array) -> Array:
-        """What users call these label values."""
+        """The label values under the names that users know."""
         if self.classes is not None:
             return self.classes.decode(values)
         return values[..., 0] if self.scalar else values
@@ -68,9 +68,10 @@ class Labels:
     def of(
         cls, Y: Given, sizes: Ints, *, padded: int | None = None, per: Per | None = None, ours: bool = False
     ) -> Labels:
-        """Labels for sequences of lengths `sizes` `(N,)`; rows of `Y` may be padded to `padded` labels.
+        """Labels from `Y` for sequences of lengths `sizes` `(N,)`.
 
-        `ours`: nobody else holds `Y`, so it needs no copy.
+        `padded`: the number of labels that rows of `Y` may be padded to. `per`: what a label belongs to; by default the
+        shape of `Y` decides. `ours`: whether nobody else holds `Y`, so that it needs no copy.
         """
         check_per(per)
         asked = per
@@ -102,14 +103,14 @@ class Labels:
 
 
 def check_per(per: object) -> None:
-    """`per` is a choice of three, or left out."""
+    """Refuse a `per` that is neither None nor one of the choices in `Belongs`."""
     if per not in (None, *get_args(Belongs)):
         names = ", ".join(map(repr, get_args(Belongs)))
         raise DataError(f"per must be {names} or None (read off the shape of the labels), not {per!r}")
 
 
 def _by_sequence(rows: Given) -> ColumnValues:
-    """One label per sequence: a lone value, or one vector of real numbers."""
+    """The labels of sequences; refuses a row that is neither a single value nor one vector of real numbers."""
     if plain_array(rows):
         if rows.ndim > 2 or (rows.ndim == 2 and rows.dtype.kind != "f"):
             raise DataError(f"per='sequence', but Y has shape {rows.shape} and type {rows.dtype}: give one label each")
@@ -125,6 +126,7 @@ def _by_sequence(rows: Given) -> ColumnValues:
 
 
 def _labels_of_array(Y: Array, sizes: Ints, padded: int | None) -> tuple[Array, Per]:
+    """The labels in an array, flat and without padding, and what they belong to by its shape."""
     if Y.ndim == 1:
         return Y, "sequence"
     width = Y.shape[1]
@@ -140,6 +142,7 @@ def _labels_of_array(Y: Array, sizes: Ints, padded: int | None) -> tuple[Array, 
 
 
 def _labels_of_lists(rows: list[Any], sizes: Ints, padded: int | None) -> tuple[ColumnValues, Per]:
+    """The labels in rows, flat and without padding, and what they belong to by the lengths of the rows."""
     bare = [not is_list(row) and is_gap(row) for row in rows]  # no label in the whole row
     nested = {number: is_list(row) for number, row in enumerate(rows) if not bare[number]}
     if not any(nested.values()):
@@ -173,6 +176,7 @@ def _real(row: Given) -> bool:
 
 
 def _wrong_count(sizes: Ints, counts: Ints) -> DataError:
+    """The error about the first sequence whose number of labels differs from its number of tokens."""
     bad = int((sizes != counts).argmax())
     return DataError(
         f"sequence {bad} has {plural(int(sizes[bad]), 'token')} but {plural(int(counts[bad]), 'label')}: give one per "

@@ -1,9 +1,9 @@
-"""Which columns of a table hold the tokens and the labels. A row is a sequence.
+"""Decide which columns of a table hold the tokens and the labels. Each row is a sequence.
 
-Its tokens are in a column `tokens`; it may have `labels` (one per token) or a `label` (one per sequence). A table of
-two columns with other names holds a key and a value per row: a sequence and its label. To ask a model, a table of one
-column with keys is enough. For a model that generates, key and value are a prompt and its answer; in a larger table
-they are found by their names.
+Tokens are in the column `tokens`. Labels are in `labels` (one per token) or in `label` (one per sequence). A table of
+two columns with other names holds a key and a value per row: a sequence and its label. To ask a model, a table with one
+column of keys is enough. For a model that generates, key and value are a prompt and its answer; in a larger table their
+columns are found by name.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from monolayer.data.prompts import ANSWER_COLUMNS, PROMPT_COLUMNS
 from monolayer.errors import DataError
 
 BY_TOKEN = ("labels", "ner_tags", "tags")
-"""Columns that hold a label per token, the last two in many public datasets."""
+"""Columns that hold one label per token. The last two names are common in public datasets."""
 USUAL_COLUMNS = {"tokens", "label", *BY_TOKEN}
 
 
 @dataclass(frozen=True)
 class Manner:
-    """How a model reads data: how it splits text, and what its labels belong to. It applies where data leave this open.
+    """How a model reads data that leave this open: how it splits text, and what its labels belong to.
 
     With `per="answer"`, two columns of text are prompts and answers.
     """
@@ -35,10 +35,10 @@ class Manner:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that the caller chose; None for the usual ones.
+    """Which columns the caller wants to read, and how.
 
-    `unit`: how strings are split. `per`: what a label belongs to. None: decided by the model (`like`), the format or
-    the data.
+    `tokens`, `labels`: names of columns; None for the usual names. `unit`: how strings are split. `per`: what a label
+    belongs to. If these two are None, the model (`like`), the format or the data decide.
     """
 
     tokens: str | None = None
@@ -49,13 +49,13 @@ class Columns:
     verbatim: bool = False
     """Whether answers follow their prompts as they are, without a space in between."""
     keys: list[Given] | None = None
-    """A list for the keys as they were given; None: nobody wants them."""
+    """A list that collects the keys as they were given; None if the caller does not want them."""
 
     @classmethod
     def of(
         cls, tokens: str | None, labels: str | None, unit: Unit | None, per: Belongs | None, like: Manner | None
     ) -> Columns:
-        """The columns for what a caller says; continuations are answers that are taken verbatim."""
+        """The columns for the options of a caller; `per="continuation"` means answers that are taken verbatim."""
         verbatim = per == "continuation"
         return cls(tokens, labels, unit, "answer" if per == "continuation" else per, like or Manner(), verbatim)
 
@@ -69,16 +69,22 @@ class Columns:
     @property
     def belongs(self) -> Belongs | None:
         """What a label belongs to, if known. If the caller gives a `unit`, text is an answer only if `per` says so."""
-        return self.per or (None if self.unit is not None and self.like.per == "answer" else self.like.per)
+        if self.per:
+            return self.per
+        splits_text = self.unit is not None
+        return None if splits_text and self.like.per == "answer" else self.like.per
 
 
 @dataclass(frozen=True)
 class TableLayout:
-    """The columns of a table that are read; `label` is None if there are no labels.
+    """Which columns of a table are read, and how.
 
-    `per`: what a label belongs to; None: the cells decide. `pairs`: whether the columns are a key and a value. `asks`:
-    whether the caller did not say what a label belongs to, so that the data must make it clear. `verbatim`: whether
-    answers are taken as they are.
+    - `token`, `label`: names of the columns; `label` is None if there are no labels.
+    - `unit`: how strings are split.
+    - `per`: what a label belongs to; None if the cells decide.
+    - `pairs`: whether the columns are a key and a value.
+    - `asks`: whether the caller did not say what a label belongs to, so that the data must make it clear.
+    - `verbatim`: whether answers follow their prompts without a space in between.
     """
 
     token: str
@@ -108,6 +114,7 @@ class TableLayout:
 
     @classmethod
     def _of_names(cls, columns: Columns, there: list[str], name: str, lists: bool) -> TableLayout:
+        """The layout of a table with the columns `there`, before it is checked for two columns of one name."""
         chosen = [column for column in (columns.tokens, columns.labels) if column is not None]
         for column in chosen:
             if column not in there:
@@ -124,10 +131,10 @@ class TableLayout:
             if "label" in there and "labels" in tags:
                 raise DataError(f"{name} has both 'labels' and 'label': choose one with labels= (--labels)")
             label = "label" if "label" in there else tags[0] if tags else None
-        other = label is not None and label not in ("label", *BY_TOKEN)
-        per = columns.per or ("sequence" if label == "label" else columns.belongs if other else None)
+        unusual = label is not None and label not in ("label", *BY_TOKEN)
+        per = columns.per or ("sequence" if label == "label" else columns.belongs if unusual else None)
         unit = columns.unit or columns.like.unit or ("characters" if lists else "words")
-        return cls(token, label, unit, per, asks=other and per is None, verbatim=columns.verbatim)
+        return cls(token, label, unit, per, asks=unusual and per is None, verbatim=columns.verbatim)
 
     @classmethod
     def of_pairs(cls, names: list[str], columns: Columns) -> TableLayout:
@@ -135,7 +142,8 @@ class TableLayout:
 
         By default text is split into words, in every format.
         """
-        value, unit = names[1] if len(names) > 1 else None, columns.unit or columns.like.unit or "words"
+        value = names[1] if len(names) > 1 else None
+        unit = columns.unit or columns.like.unit or "words"
         per = columns.belongs
         return cls(names[0], value, unit, per or "sequence", pairs=True, asks=per is None, verbatim=columns.verbatim)
 
@@ -154,7 +162,10 @@ class TableLayout:
 
 
 def _key_and_value(columns: Columns, there: list[str], name: str) -> list[str] | None:
-    """The columns of a table without usual names: prompts and answers by name, otherwise both columns, or the keys."""
+    """The columns to read in a table without the usual names; None if they cannot be told.
+
+    Prompts and answers are found by name. Otherwise they are both columns, or the only one, which holds keys.
+    """
     prompts, answers = ([column for column in names if column in there] for names in (PROMPT_COLUMNS, ANSWER_COLUMNS))
     if columns.belongs == "answer" and prompts:
         for several, option in ((prompts, "tokens"), (answers, "labels")):
@@ -162,9 +173,8 @@ def _key_and_value(columns: Columns, there: list[str], name: str) -> list[str] |
                 both = " and ".join(map(repr, several))
                 raise DataError(f"{name} has both {both}: choose one with {option}= (--{option}), and per='answer'")
         return prompts + answers
-    asking = (
-        columns.like.per is not None or columns.belongs == "answer"
-    )  # keys alone are something to ask a model, and nothing to build one from
+    # Keys alone are enough to ask a model, and not enough to build one.
+    asking = columns.like.per is not None or columns.belongs == "answer"
     return there if len(there) == 2 or (len(there) == 1 and asking) else None
 
 

@@ -1,7 +1,7 @@
-"""Lines of a text file or of standard input: numbered, decoded, unpacked, and honest about where they end.
+"""Read lines of a text file or of standard input: numbered, decoded, and unpacked if they are gzipped.
 
-Lines are cut at line feeds only, so that a token may hold any other character. Nothing but the line at hand
-is kept.
+Lines are cut only at line feeds, so that a token may hold any other character. Only the current line is kept in memory.
+A file that was cut short is an error.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any
 from monolayer.errors import DataError
 
 LONGEST_LINE = 1 << 27
-"""Bytes of one line: parsed it takes about ten times as much memory, and a small gzip may hold a huge one."""
+"""The most bytes in one line. A parsed line takes about ten times as much memory, and a small gzip may hold a huge one."""
 
 
 class Lines:
-    """An iterator over lines with their line feeds; `number` is that of the line given last, from 1."""
+    """An iterator over lines with their line feeds; `number` is that of the last line returned, counted from 1."""
 
     def __init__(self, path: Path | None) -> None:
-        """`path` None is standard input; a name that ends in `.gz` is unpacked."""
+        """Open the file at `path`, which is unpacked if its name ends in `.gz`; None means standard input."""
         self.name = "standard input" if path is None else str(path)
         self.number = 0
         self._held: Iterator[bytes] = iter(())
@@ -59,9 +59,9 @@ class Lines:
         return text.removeprefix("\ufeff") if self.number == 1 else text
 
     def whole(self, size: int) -> str | None:
-        """All lines as one text; they can still be read one by one. None: they have more than `size` bytes.
+        """All lines as one text; they can still be read one by one afterwards.
 
-        None, too, if the file is damaged: reading it line by line names the line.
+        None if they have more than `size` bytes, or if the file is damaged: reading it line by line then names the line.
         """
         standard_input = self._file is sys.stdin.buffer
         try:
@@ -81,11 +81,12 @@ class Lines:
         return None
 
     def block(self, size: int) -> tuple[bytes, int]:
-        """Whole lines, as bytes, about `size` of them, and how many lines; nothing at the end of the file."""
+        """The next whole lines, about `size` bytes, and how many lines they are; no bytes at the end of the file."""
         block = self._read(lambda: self._file.read(size))
         if block and not block.endswith(b"\n"):
             block += self._line(self.number + block.count(b"\n") + 1)
-        count = block.count(b"\n") + (bool(block) and not block.endswith(b"\n"))
+        ends_without_feed = bool(block) and not block.endswith(b"\n")
+        count = block.count(b"\n") + ends_without_feed
         block = block if self.number else block.removeprefix(codecs.BOM_UTF8)
         self.number += count
         return block, count
@@ -101,13 +102,14 @@ class Lines:
         return line
 
     def put_back(self, block: bytes, count: int) -> None:
-        """The last block, to be read once more, line by line."""
+        """Put back the last block, with its number of lines, so that it can be read line by line."""
         self.number -= count
         self._held = iter(io.BytesIO(block))
 
-    def _read(self, some: Callable[[], bytes]) -> bytes:
+    def _read(self, read_bytes: Callable[[], bytes]) -> bytes:
+        """Call `read_bytes`, and turn its errors into a `DataError` that names the file."""
         try:
-            return some()
+            return read_bytes()
         except EOFError:
             raise self.cut("its gzip stream stops before its end") from None
         except (gzip.BadGzipFile, zlib.error) as error:

@@ -28,12 +28,14 @@ _BUILT_FROM = {
 
 
 FORGOTTEN = "(forgotten name {})"
-"""What a row is called whose name was dropped (`forget(names=True)`). Text that is cut gives no token with a space."""
+"""The name of a row whose own name was dropped (`forget(names=True)`).
+
+It cannot clash with a token of text that was split, since such tokens hold no space."""
 _FORGOTTEN = re.compile(r"\(forgotten name [0-9]+\)")
 
 
 def is_forgotten(name: Name) -> bool:
-    """Whether this stands for a name that was dropped."""
+    """Whether a name is the placeholder of a name that was dropped."""
     return isinstance(name, str) and _FORGOTTEN.fullmatch(name) is not None
 
 
@@ -63,7 +65,7 @@ class Names:
 
     names: tuple[Name, ...] | range
     unit: Unit | None = field(default=None, compare=False)
-    """What the strings were cut into that gave these names; None: they came in lists.
+    """How the strings that gave these names were split; None if the names came in lists.
 
     Integers are `whole` if each sequence was given as one number, without a list around it, such as a key of a dict.
     """
@@ -94,15 +96,19 @@ class Names:
         """How text is split into these names; None if unknown, since they came as lists of characters."""
         if self.unit is not None or self.integers:
             return self.unit
-        return "words" if any(len(str(name)) != 1 and not is_forgotten(name) for name in self.names) else None
+        has_words = any(len(str(name)) != 1 and not is_forgotten(name) for name in self.names)
+        return "words" if has_words else None
 
     def cut_into(self, unit: Unit | None) -> Names:
-        """The same names, marked as coming from strings split by `unit`; None: from lists. Integers may be whole."""
+        """The same names, marked as coming from strings split by `unit`.
+
+        They are unchanged if `unit` is None, and integers are unchanged unless it is "whole".
+        """
         return self if unit is None or (self.integers and unit != "whole") else replace(self, unit=unit)
 
     @property
     def built_from(self) -> str:
-        """What to add to an error about an unknown token: how the known ones were made."""
+        """A clause for errors about an unknown token, which says how the known tokens were made."""
         if self.integers:
             return ""
         pieces = self.unit is None and any(str(name)[:1].isspace() for name in self.names)
@@ -110,7 +116,7 @@ class Names:
 
     @cached_property
     def rows(self) -> dict[Name, int]:
-        """Row number of every name."""
+        """The row number of every name."""
         return {name: row for row, name in enumerate(self.names)}
 
     @cached_property
@@ -118,11 +124,11 @@ class Names:
         return np.array(self.names, dtype=np.int64 if self.integers else object)
 
     def decode(self, rows: Ints) -> NDArray[np.generic]:
-        """Names of an array of row numbers, in the same shape: integers, or an object array of names."""
+        """The names of an array of row numbers, in the same shape: integers, or an object array of strings."""
         return rows if self.identity else self._array[rows]
 
     def find(self, theirs: Names) -> Ints:
-        """For each name of `theirs`, its row number in this table, −1 if it is not in it."""
+        """The row number in this table of each name of `theirs`; −1 if it is missing."""
         if self.identity and theirs.identity:
             number = np.arange(len(theirs))
             return np.where(number < len(self), number, -1)
@@ -147,7 +153,7 @@ class Names:
         return Names((*self.names, *new), self.unit)
 
     def without(self, rows: Ints) -> Names:
-        """These names, but those of `rows` dropped: the rows stay, and no longer say whose they were."""
+        """These names with placeholders in place of the names of `rows`. The numbers of all rows stay the same."""
         if self.integers or not len(rows):
             return self
         gone = set(rows.tolist())
@@ -173,7 +179,7 @@ class Names:
 
 
 class NameBuilder:
-    """Numbers strings in the order in which they first appear, in several streams one after the other."""
+    """Numbers strings in the order in which they first appear, over several calls of `encode`."""
 
     def __init__(self) -> None:
         # A missing name gets the length of the table at that moment, which is the next free number.
@@ -181,7 +187,7 @@ class NameBuilder:
         self._rows.default_factory = self._rows.__len__
 
     def encode(self, names: Iterable[str]) -> list[int]:
-        """Numbers of `names`, in their order; new names get new numbers."""
+        """The number of each of `names`; new names get new numbers."""
         return list(map(self._rows.__getitem__, names))
 
     def freeze(self, rows: NDArray[np.integer]) -> tuple[Names, Ints]:

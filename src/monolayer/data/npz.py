@@ -1,4 +1,4 @@
-"""npz files, as `numpy.savez` writes them: arrays `X`, and maybe `Y` and `lengths`."""
+"""Read npz files, as `numpy.savez` writes them, with an array `X` and maybe `Y` and `lengths`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from monolayer.data.sequences import Sequences
 from monolayer.errors import DataError
 
 _PACKED_AT_MOST = 1032
-"""Most bytes that deflate can pack into one."""
+"""One byte of a deflate stream unpacks to at most this many bytes."""
 
 
 def read_npz(file: Path, columns: Columns) -> Sequences:
-    """Arrays `X`, and maybe `Y` and `lengths`, as `Sequences.of` takes them. Never unpickles."""
+    """The sequences in an npz file, whose arrays are given to `Sequences.of`. Nothing is ever unpickled.
+
+    `columns` may name other arrays than `X` and `Y`.
+    """
     wanted = (columns.tokens or "X", columns.labels or "Y", "lengths")
     names, found = load_arrays(file, wanted)
     for name, must in zip(wanted, (True, columns.labels is not None, False), strict=True):
@@ -39,7 +42,7 @@ def read_npz(file: Path, columns: Columns) -> Sequences:
 
 
 def load_arrays(file: Path, wanted: Collection[str] | None = None) -> tuple[list[str], dict[str, Array]]:
-    """The names of all arrays in an npz file, and those that are `wanted`, by default all of them."""
+    """The names of all arrays in an npz file, and the arrays whose names are `wanted`; all of them by default."""
     try:
         sizes = array_sizes(file)
         with file.open("rb") as raw, np.load(raw, allow_pickle=False) as stored:
@@ -63,7 +66,10 @@ def load_arrays(file: Path, wanted: Collection[str] | None = None) -> tuple[list
 
 
 class ArraySize(NamedTuple):
-    """What the header of an array claims, values and bytes per value, and the most bytes that the file can hold."""
+    """The size of an array: its number of values and bytes per value, as its header claims them.
+
+    `most_bytes` is the most that the file can hold of it, so a header that claims more is wrong.
+    """
 
     values: int
     item_bytes: int

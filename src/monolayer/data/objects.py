@@ -1,14 +1,12 @@
-"""What JSON files hold, as Python has it."""
+"""Types of what JSON files hold."""
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
 JsonObject: TypeAlias = dict[str, object]
-"""What `json.loads` makes of a JSON object, or what `json.dumps` takes for one.
-
-A value is looked at before it is used."""
+"""A JSON object as `json.loads` returns it. The type of a value must be checked before it is used."""
 JsonFields: TypeAlias = dict[str, Any]
-"""A JSON object whose values are used as they are: they were checked before, or the caller catches what they raise."""
+"""A JSON object whose values are used without a check: they were checked before, or the caller catches the errors."""
 Config: TypeAlias = JsonFields
 """The fields of a `config.json` that were checked when it was read."""

@@ -1,9 +1,9 @@
-"""What other libraries hold, as NumPy arrays, lists and Python values.
+"""Turn what other libraries hold into NumPy arrays, lists and Python values.
 
-Tensors, columns of pandas, Polars and Arrow, and masked arrays become an array of machine numbers or strings. Where
-something is missing in them they become a list with None in its place, or NaN among real numbers: a gap must not turn
-integers into real numbers. What has no values to read (sparse, nested and meta tensors, queries that have not been run,
-open files) is an error that names the way out.
+Tensors, columns of pandas, Polars and Arrow, and masked arrays become an array of machine numbers or strings. If a
+value is missing they become a list with None in its place, or NaN among real numbers, because a gap must not turn
+integers into real numbers. Objects without values to read (sparse, nested and meta tensors, queries that have not been
+run, open files) are an error that names the way out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _PLAIN_TYPES = {str, int, float, bool, list, tuple, type(None)}
 
 
 def array_like(value: Given) -> Given:
-    """Tensors and whatever else knows how to be an array, as one; of objects, as a list; a lone number as itself."""
+    """Convert tensors, columns and tables to NumPy arrays, arrays of objects to lists, and scalars to Python values.
+
+    Plain Python values are returned unchanged.
+    """
     if type(value) in _PLAIN_TYPES:
         return value
     _check_readable(value)
@@ -62,7 +65,7 @@ def is_gap(value: Given) -> bool:
 
 
 def check_not_open(value: object) -> None:
-    """Refuse an open file, of which nobody can say where its reader stands."""
+    """Refuse an open file, because some of it may already have been read."""
     if hasattr(value, "readline"):
         name = getattr(value, "name", None)
         called = f" ({name})" if isinstance(name, str) else ""
@@ -70,7 +73,7 @@ def check_not_open(value: object) -> None:
 
 
 def _check_readable(value: object) -> None:
-    """Refuse what holds no values that could be read as they stand."""
+    """Refuse objects whose values cannot be read without a conversion that the caller must choose."""
     check_not_open(value)
     if _unrun(value):
         raise DataError(f"this {type(value).__name__} is a query that has not been run: pass its result, .collect()")
@@ -95,17 +98,20 @@ def _unrun(value: object) -> bool:
 
 
 def _unmasked(array: np.ma.MaskedArray[Any, Any]) -> Given:
-    """NaN for what is masked among real numbers, else None; without a masked value the array itself."""
+    """A masked array with NaN for masked real numbers, or a list with None for other masked values.
+
+    If nothing is masked, the array itself.
+    """
     if not np.ma.getmaskarray(array).any():
         return array.data
     return array.filled(np.nan) if array.dtype.kind == "f" and array.ndim > 0 else array.tolist()
 
 
 def _column_values(values: Given) -> Given:
-    """A column of pandas, Polars or Arrow; other libraries' arrays."""
+    """The values of a column of pandas, Polars or Arrow, or of another library's array: an array, or a list with gaps."""
     array = np.asarray(values)
-    own = isinstance(getattr(values, "dtype", None), np.dtype)  # then nothing was converted
-    if own or array.dtype.kind not in "fO" or (array.dtype.kind == "f" and not np.isnan(array).any()):
+    has_numpy_type = isinstance(getattr(values, "dtype", None), np.dtype)  # then nothing was converted
+    if has_numpy_type or array.dtype.kind not in "fO" or (array.dtype.kind == "f" and not np.isnan(array).any()):
         return array
     # NaN may stand for a missing value among integers, which must stay integers.
     return _as_list(values)
@@ -121,25 +127,25 @@ def _as_list(values: Given) -> list[Given]:
 
 
 def is_frame(value: object) -> bool:
-    """Whether a value has columns by name. (A dict of columns has no order of rows that one could see: not taken.)"""
+    """Whether a value is a table of a library, with columns by name. A dict of columns is not one (see `shapes.py`)."""
     return not _unrun(value) and frame_names(value) is not None and hasattr(value, "__getitem__")
 
 
 def frame_names(frame: object) -> list[str] | None:
-    """The names of its columns as text, in their order; None for what is no table."""
+    """The names of the columns of a table as text, in order; None if `frame` is not a table."""
     names = _frame_own_names(frame)
     return None if names is None else [str(name) for name in names]
 
 
 def frame_cells(frame: Given, at: int) -> list[Given]:
-    """Column number `at` as Python values."""
+    """The cells of column number `at` as Python values."""
     column = _frame_column(frame, at)
     plain = [array_like(cell) for cell in _as_list(column)]
     return [cell.tolist() if isinstance(cell, np.ndarray) else cell for cell in plain]
 
 
 def _frame_column(frame: Given, at: int) -> Given:
-    """Column number `at` as its library holds it. Its name does not matter: it may be a number, or a tuple."""
+    """Column number `at` as its library holds it. It is found by number, since its name may be a number or a tuple."""
     if hasattr(frame, "iloc"):  # pandas
         return frame.iloc[:, at]
     if hasattr(frame, "get_columns"):  # Polars
@@ -150,13 +156,14 @@ def _frame_column(frame: Given, at: int) -> Given:
 
 
 def _frame_own_names(frame: object) -> list[Given] | None:
+    """The names of the columns of a table as its library holds them; None if `frame` is not a table."""
     names = getattr(frame, "column_names", None)  # Arrow, Hugging Face
     names = getattr(frame, "columns", None) if names is None else names  # pandas, Polars
     return list(names) if isinstance(names, Iterable) else None
 
 
 def _frame_rows(frame: Given) -> Given:
-    """A table in the place of an array, row by row: an array if all its columns have one type, else lists."""
+    """The rows of a table that was given in place of an array: an array if all columns have one type, else lists."""
     columns = [array_like(_frame_column(frame, at)) for at in range(len(_frame_own_names(frame) or []))]
     if columns and all(map(plain_array, columns)) and len({column.dtype for column in columns}) == 1:
         return np.stack(columns, axis=1)
