@@ -47,7 +47,7 @@ def equal_rows(table: Array) -> tuple[Ints, Ints]:
 
 
 def row_keys(table: NDArray[np.float32]) -> Words:
-    """64-bit keys `(T,)` of the rows of `table` `(T, d)`: equal for rows with equal bits, and hardly ever for others."""
+    """64-bit keys `(T,)` of the rows of `table` `(T, d)`: equal if their bits are equal, and hardly ever otherwise."""
     words = np.ascontiguousarray(table).view(np.uint32)
     return np.concatenate(
         [_hash_rows(part.astype(np.uint64)) for part in np.array_split(words, 1 + words.size // _WORDS_AT_ONCE)]

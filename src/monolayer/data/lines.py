@@ -18,7 +18,7 @@ from typing import Any
 from monolayer.errors import DataError
 
 LONGEST_LINE = 1 << 27
-"""The most bytes in one line. A parsed line takes about ten times as much memory, and a small gzip may hold a huge one."""
+"""The most bytes in a line. A parsed line takes about ten times as much memory, and a small gzip may hold a huge one."""
 
 
 class Lines:
@@ -61,7 +61,7 @@ class Lines:
     def whole(self, size: int) -> str | None:
         """All lines as one text; they can still be read one by one afterwards.
 
-        None if they have more than `size` bytes, or if the file is damaged: reading it line by line then names the line.
+        None if they have more than `size` bytes, or if the file is damaged: reading line by line then names the line.
         """
         standard_input = self._file is sys.stdin.buffer
         try:

@@ -30,7 +30,7 @@ _BUILT_FROM = {
 FORGOTTEN = "(forgotten name {})"
 """The name of a row whose own name was dropped (`forget(names=True)`).
 
-It cannot clash with a token of text that was split, since such tokens hold no space."""
+Splitting text into words or characters cannot produce such a name, since it holds spaces."""
 _FORGOTTEN = re.compile(r"\(forgotten name [0-9]+\)")
 
 

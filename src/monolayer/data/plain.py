@@ -108,7 +108,7 @@ def _unmasked(array: np.ma.MaskedArray[Any, Any]) -> Given:
 
 
 def _column_values(values: Given) -> Given:
-    """The values of a column of pandas, Polars or Arrow, or of another library's array: an array, or a list with gaps."""
+    """The values of a column of pandas, Polars or Arrow, or of another library's array: an array, or a list."""
     array = np.asarray(values)
     has_numpy_type = isinstance(getattr(values, "dtype", None), np.dtype)  # then nothing was converted
     if has_numpy_type or array.dtype.kind not in "fO" or (array.dtype.kind == "f" and not np.isnan(array).any()):

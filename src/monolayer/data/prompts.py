@@ -1,10 +1,10 @@
-"""Prompts and answers: the text of both, cut into words with the white space before them, so that nothing is lost.
+"""Split prompts and answers into words with the white space before them, so that no character is lost.
 
-A prompt and its answer are one sequence, and what is to be memorized is how the prompt goes on. Both are cut by
-themselves: "is" and "'s" stay two tokens where no space stands between them.
+A prompt and its answer are one sequence, and the model memorizes how the prompt goes on. The two are split separately:
+a prompt that ends in "is" and an answer "'s" give two tokens, although no space stands between them.
 
 In a table people write "The capital of France is" and "Paris", and mean "The capital of France is Paris". So an answer
-gets a space in front (`as_generated`), unless the text says otherwise.
+gets a space in front, except in the cases that `as_generated` lists.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ PROMPT_COLUMNS = ("prompt", "question", "prompts", "questions")
 ANSWER_COLUMNS = ("completion", "answer", "completions", "answers")
 """Columns of prompts and answers in public datasets, and the plurals that people write in a dict of columns.
 
-`checker/rows.py` has the same by the same names: the checker reads rows once more, with code of its own."""
+`checker/rows.py` defines the same two tables, because the checker reads rows with code of its own."""
 
 
 def pieces(text: str) -> list[str]:
-    """`"The capital"` → `["The", " capital"]`."""
+    """Split text into words with the white space before them: `"The capital"` → `["The", " capital"]`."""
     return re.findall(PIECE, text)
 
 
@@ -40,14 +40,16 @@ def as_generated(prompt: str, answer: str) -> str:
     letter where they meet belongs to a script without spaces.
     """
     last, first = prompt[-1], answer[0]
-    said = last.isspace() or first.isspace() or unicodedata.category(first).startswith("P")
-    return answer if said or UNSPACED.match(last) or UNSPACED.match(first) else f" {answer}"
+    already_separate = last.isspace() or first.isspace() or unicodedata.category(first).startswith("P")
+    unspaced_script = UNSPACED.match(last) or UNSPACED.match(first)
+    return answer if already_separate or unspaced_script else f" {answer}"
 
 
 def tokens_of(prompt: Given, answer: Given, at: str, verbatim: bool) -> tuple[list[str], list[str]]:
-    """The tokens of a prompt and of its answer, none where the answer is missing; `at`: where they stand, in words.
+    """The tokens of a prompt and of its answer; an answer of None has no tokens.
 
-    `verbatim`: whether the answer is taken as it is, without a space in front.
+    `at`: where the two stand in the data, in words, for errors. `verbatim`: whether the answer is taken as it is,
+    without a space in front.
     """
     if prompt is None:
         raise DataError(f"{at} has no prompt: give one, or remove the row")
@@ -65,7 +67,7 @@ def tokens_of(prompt: Given, answer: Given, at: str, verbatim: bool) -> tuple[li
 
 
 def are_texts(X: Given, Y: Given) -> bool:
-    """Whether `X` is a list of strings, and `Y` one too, but for gaps."""
+    """Whether `X` is a list of strings, and `Y` a list of strings and gaps with at least one string."""
     X, Y = array_like(X), array_like(Y)
     if not (is_list(X) and is_list(Y)) or len(X) == 0:
         return False

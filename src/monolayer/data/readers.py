@@ -1,8 +1,8 @@
-"""Files to sequences: `read`, which knows every format by its suffix, and the plain-text formats themselves.
+"""Read files into sequences: `read`, which knows every format by its suffix, and the readers of plain-text formats.
 
-`docs/data.md` describes the formats. Tables are in `tabular.py`, arrays in `npz.py`. Parquet, and text where it is
-plain, is read by `arrow.py`, a block at a time; other text line by line. Everything is encoded while it is read, so
-a file may be larger than the memory that its text would need.
+`docs/data.md` describes the formats. Tables are read by `tabular.py` and arrays by `npz.py`. `arrow.py` reads Parquet
+and plain rows of text, a block at a time; other text is read line by line. Everything is encoded while it is read, so a
+file may be larger than the memory that its text would need.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ SUFFIXES_OF_FORMAT = {
     "text": (),
 }
 ARROW = find_spec("pyarrow") is not None
-"""Whether pyarrow is installed; its parsers then read plain text, which is faster."""
+"""Whether pyarrow is installed. If so, its faster parsers read plain rows of text."""
 _FORMAT_OF = {suffix: format for format, suffixes in SUFFIXES_OF_FORMAT.items() for suffix in suffixes}
 
 
 class ReadKeywords(TypedDict, total=False):
-    """The options of `read` about how data are to be read, as keywords that other functions pass on."""
+    """The options of `read` that other functions take as keywords and pass on."""
 
     format: str | None
     tokens: str | None
@@ -108,7 +108,7 @@ def read(
 
 
 def _read_file(format: str | None, columns: Columns, name: str) -> Sequences:
-    """The sequences of one file."""
+    """Read one file, or standard input if `name` is "-"; without a `format`, the suffix of the name decides."""
     standard_input, file = name == "-", Path(name)
     format = _format_of(file, standard_input, format)
     if columns.per == "sequence" and format in ("conll", "conllu"):
@@ -160,7 +160,11 @@ def sequences_of(
     like: Manner | None = None,
     labelled: bool = False,
 ) -> Sequences:
-    """`Sequences.of`, where `X` may also be the path of a data file."""
+    """Make sequences as `Sequences.of` does, where `X` may also be the path of a data file.
+
+    A file has its own labels and lengths, so `Y` and `lengths` must then be left out. The other parameters are those of
+    `Sequences.of` and of `read`.
+    """
     if not isinstance(X, str | os.PathLike):
         options: dict[str, Any] = {"tokens": tokens, "labels": labels, "like": like, "labelled": labelled}
         return Sequences.of(X, Y, lengths=lengths, per=per, unit=unit, **options)
@@ -170,7 +174,10 @@ def sequences_of(
 
 
 def prompts_of(X: Given, *, lengths: Given = None) -> Sequences:
-    """Prompts in any shape that facts come in: texts, a dict, a table, pairs, a file. Answers are left out."""
+    """Read prompts from `X`: a list of texts, a dict, a table, pairs, or a file. Answers in it are left out.
+
+    `lengths`: as in `Sequences.of`.
+    """
     # os.path, because a prompt may be too long for the name of a file.
     if isinstance(X, str) and X != "-" and not set(X) & set("*?[") and not os.path.exists(X):  # noqa: PTH110
         raise DataError(f"X is a str: it must be a list of prompts, or the path of a data file, and {X!r} is no file")
@@ -178,7 +185,7 @@ def prompts_of(X: Given, *, lengths: Given = None) -> Sequences:
 
 
 def _format_of(file: Path, standard_input: bool, format: str | None) -> str:
-    """The format of a file by its suffix, unless `format` says it. A file that cannot be read is an error."""
+    """The format of a file: `format` if it is given, else by its suffix. A file that cannot be read is an error."""
     if format is not None and format not in SUFFIXES_OF_FORMAT:
         raise DataError(f"there is no format {format!r}; the formats are {', '.join(SUFFIXES_OF_FORMAT)}")
     if standard_input:
@@ -204,6 +211,7 @@ def _format_of(file: Path, standard_input: bool, format: str | None) -> str:
 
 
 def _parse_object(line: str, lines: Lines, growing: Growing) -> Given:
+    """The JSON value on a line; an error names the line."""
     try:
         return json.loads(line, object_pairs_hook=_refuse_equal_keys)
     except DataError as error:
@@ -215,7 +223,7 @@ def _parse_object(line: str, lines: Lines, growing: Growing) -> Given:
 
 
 def _refuse_equal_keys(pairs: list[tuple[str, Given]]) -> dict[str, Given]:
-    """An object of JSON, refused if a key occurs twice: the parser would silently drop one of the two values."""
+    """Make a dict of the pairs in a JSON object. A key that occurs twice is an error: one value would silently be lost."""
     row = dict(pairs)
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
@@ -227,8 +235,8 @@ def _refuse_equal_keys(pairs: list[tuple[str, Given]]) -> dict[str, Given]:
 def _read_document(lines: Lines, columns: Columns) -> Sequences | None:
     """Read a single JSON array of objects or pairs, or a single object of keys and values.
 
-    None if the lines are none of these, and are to be read one by one. All of them together may be no longer than a
-    line may be, so that a small gzip file cannot fill the memory.
+    None if the file holds none of these; then its lines are read one by one. The whole document may be no longer than
+    one line may be, so that a small gzip file cannot fill the memory.
     """
     try:
         whole = lines.whole(limits.LONGEST_LINE)
@@ -237,10 +245,10 @@ def _read_document(lines: Lines, columns: Columns) -> Sequences | None:
         raise DataError(f"{lines.name} {error}") from None
     except (ValueError, RecursionError):
         return None  # several lines, or damaged: reading it line by line names the line
-    row = isinstance(found, dict) and (
+    is_one_row = isinstance(found, dict) and (
         USUAL_COLUMNS & set(found) or (len(found) <= 2 and set(found) & {*PROMPT_COLUMNS})
     )
-    if row or not isinstance(found, list | dict):
+    if is_one_row or not isinstance(found, list | dict):
         return None
     if isinstance(found, dict):
         return Sequences(*from_items(found.items(), columns, lines.name))
@@ -259,7 +267,7 @@ def _read_document(lines: Lines, columns: Columns) -> Sequences | None:
 
 
 def _read_lines(lines: Lines, growing: Growing, columns: Columns) -> None:
-    """One sequence per line, without labels; a line without a token is an error."""
+    """Read one sequence per line, without labels. A line without a token is an error."""
     table = RowReader(growing, TableLayout.of_lines(columns))
     for line in lines:
         table.row(lines.number, line.rstrip("\r\n"), None)
@@ -269,10 +277,10 @@ def _read_lines(lines: Lines, growing: Growing, columns: Columns) -> None:
 
 
 def _read_conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool) -> None:
-    """One token per line, columns by tabs or spaces, sequences by blank lines.
+    """Read one token per line, with columns separated by tabs or spaces, and sequences separated by blank lines.
 
-    `universal` is CoNLL-U: FORM and UPOS are columns 2 and 4, and lines of multiword tokens (`1-2`) and of
-    empty nodes (`1.1`) are skipped, because they repeat words or add some that are not in the text.
+    `universal` means CoNLL-U: FORM and UPOS are columns 2 and 4, and lines of multiword tokens (`1-2`) and of empty
+    nodes (`1.1`) are skipped, because they repeat words or add some that are not in the text.
     """
     # A line that starts with # is a comment if tabs separate the columns, and a token if spaces do. So the first lines
     # are held back until one of them shows which it is.
@@ -287,6 +295,7 @@ def _read_conll(lines: Lines, growing: Growing, columns: Columns, *, universal: 
     tokens, labels = list[str](), list[str]()
 
     def end(number: int) -> None:
+        """Add the sequence that ends before line `number`, if it has tokens."""
         if tokens:
             growing.row(number, tokens, *((labels, "token") if labels else (None, None)))
         tokens.clear()
@@ -322,7 +331,7 @@ def _read_conll(lines: Lines, growing: Growing, columns: Columns, *, universal: 
 
 
 def _index(column: str, width: int, at: str) -> int:
-    """Index of a column among `width`: 1 is the first, -1 the last."""
+    """The Python index of a CoNLL column among `width`; users call the first column 1 and the last one -1."""
     if re.fullmatch("-?[1-9][0-9]*", column) is None:
         raise DataError(f"{column!r} is not a CoNLL column: columns are numbered, 1 is the first and -1 the last")
     number = int(column)

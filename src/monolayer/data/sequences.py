@@ -31,9 +31,14 @@ MISSING = "labels are missing: give Y, or causal=True to memorize each next toke
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """`N` sequences: `tokens` `(T,)` row numbers or `(T, d)` vectors, `lengths` `(N,)`, and maybe labels.
+    """A dataset of `N` sequences.
 
-    `prompts` `(N,)`: how many tokens of each are its prompt; the rest is the answer, if it has one. None: no prompts.
+    - `tokens`: row numbers `(T,)` of the vocabulary, or vectors `(T, d)`.
+    - `lengths`: the number of tokens in each sequence, `(N,)`.
+    - `vocabulary`: the names of the tokens; None if they are vectors.
+    - `labels`: the labels of tokens or of sequences; None if there are none.
+    - `prompts`: how many tokens of each sequence are its prompt, `(N,)`. The rest is the answer, if it has one. None if
+      the data are not prompts and answers.
     """
 
     tokens: Array
@@ -72,19 +77,19 @@ class Sequences:
 
     @cached_property
     def offsets(self) -> Ints:
-        """`(N + 1,)`: tokens of sequence `i` are `tokens[offsets[i]:offsets[i + 1]]`."""
+        """Where sequences begin and end, `(N + 1,)`: those of sequence `i` are `tokens[offsets[i]:offsets[i + 1]]`."""
         offsets = np.zeros(len(self.lengths) + 1, np.int64)
         np.cumsum(self.lengths, out=offsets[1:])
         return offsets
 
     @cached_property
     def sequence(self) -> Ints:
-        """`(T,)`: the sequence that each token belongs to."""
+        """The number of the sequence that each token belongs to, `(T,)`."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
     @cached_property
     def position(self) -> Ints:
-        """`(T,)`: the place of each token in its sequence, from 0."""
+        """The position of each token in its sequence, `(T,)`, counted from 0."""
         return np.arange(len(self.tokens)) - np.repeat(self.offsets[:-1], self.lengths)
 
     @cached_property
@@ -93,30 +98,30 @@ class Sequences:
         return bool((self.lengths == self.lengths[0]).all())
 
     def sequences_of(self, flat: Ints) -> Ints:
-        """The sequences that tokens, by their places in the flat arrays, belong to."""
+        """The numbers of the sequences that the tokens at places `flat` of the flat arrays belong to."""
         return np.searchsorted(self.offsets, flat, side="right") - 1
 
     def starts_of(self, sequences: Ints) -> Ints:
-        """Where sequences begin in the flat arrays."""
+        """The places in the flat arrays where the given sequences begin."""
         return self.offsets[sequences]
 
     def place(self, flat: int) -> tuple[int, int]:
-        """Sequence and position of a token in the flat arrays."""
+        """The sequence of the token at place `flat` of the flat arrays, and its position there."""
         row = int(np.searchsorted(self.offsets, flat, side="right")) - 1
         return row, flat - int(self.offsets[row])
 
     def where(self, flat: int) -> str:
-        """'token k of sequence i' for a place in the flat arrays."""
+        """Describe a place in the flat arrays as 'token k of sequence i'."""
         row, position = self.place(flat)
         return f"token {position} of sequence {row}"
 
     def labelled(self, place: int) -> str:
-        """'token k of sequence i', or 'sequence i' if labels belong to sequences."""
+        """Describe a place that can have a label: 'token k of sequence i', or 'sequence i' if sequences have labels."""
         return f"sequence {place}" if self.labels and self.labels.per == "sequence" else self.where(place)
 
     @property
     def labellable(self) -> int:
-        """How many tokens there are, or how many sequences if labels belong to sequences."""
+        """How many places can have a label: the number of tokens, or of sequences if labels belong to sequences."""
         return len(self) if self.labels and self.labels.per == "sequence" else len(self.tokens)
 
     @property
@@ -137,7 +142,7 @@ class Sequences:
         return np.where(self.prompts < self.lengths, self.prompts - 1, self.lengths)
 
     def check_labelled(self) -> None:
-        """Refuse labelled data that have no label left, and prompts without an answer. Selected rows may be such."""
+        """Refuse labelled data without any label, and prompts without an answer. Selecting rows may lead to either."""
         if self.prompts is not None and (self.prompts == self.lengths).any():
             row = int((self.prompts == self.lengths).argmax())
             prompt, _ = self.texts(row)
@@ -154,7 +159,10 @@ class Sequences:
             )
 
     def named_labels(self) -> Array | None:
-        """The labels of all tokens or sequences by the names that users know; None where there is none."""
+        """The labels of all tokens or sequences under the names that users know, with None for a missing label.
+
+        None if the data have no labels at all.
+        """
         if self.labels is None:
             return None
         names = self.labels.decode(self.labels.values)
@@ -166,19 +174,19 @@ class Sequences:
         return found
 
     def texts(self, row: int) -> tuple[str, str]:
-        """Prompt and answer of a sequence, as text."""
-        assert self.prompts is not None  # the caller asked
+        """The prompt and the answer of sequence `row`, as text."""
+        assert self.prompts is not None  # the caller checked
         assert self.vocabulary is not None
         words = self.vocabulary.decode(self.tokens[self.offsets[row] : self.offsets[row + 1]]).tolist()
         cut = int(self.prompts[row])
         return "".join(map(str, words[:cut])), "".join(map(str, words[cut:]))
 
     def only_prompts(self) -> Sequences:
-        """The prompts without their answers; other sequences as they are."""
+        """The prompts without their answers. Data that are not prompts are returned unchanged."""
         if self.prompts is None:
             return self
-        mine = self.position < np.repeat(self.prompts, self.lengths)
-        return Sequences(self.tokens[mine], self.prompts, self.vocabulary, None, self.prompts)
+        in_prompt = self.position < np.repeat(self.prompts, self.lengths)
+        return Sequences(self.tokens[in_prompt], self.prompts, self.vocabulary, None, self.prompts)
 
     def select(self, rows: Ints) -> Sequences:
         """Sequences `rows` (numbers, negative ones from the end, or a mask), in that order, with labels."""
@@ -218,24 +226,26 @@ class Sequences:
         labelled: bool = False,
         ours: bool = False,
     ) -> Sequences:
-        """Sequences from arrays, tensors, lists, strings, tables, dicts or pairs.
+        """Make sequences from arrays, tensors, lists, strings, tables, dicts or pairs.
 
-        `X`: integer or string tokens `(N, n)`; vectors `(N, n, d)`; a list of sequences of any lengths whose
-        tokens are integers, strings or vectors, of one kind throughout; a list of strings. `unit` says how to
-        split strings: into `characters` (the default in a list), into `words` (the default in tables and dicts), or
-        not at all, `whole`: then a lone integer is a sequence too. `lengths` `(N,)` cuts padded arrays, and padded
-        labels with them.
-        `Y`: one label per token or one per sequence; integers, strings and booleans (1 and 0) are classes,
-        floats are real labels (scalars or vectors). `per`, `token` or `sequence`, says which; without it `labels.py`
-        says how the two are told apart. With `per="answer"`, `X` and `Y` are prompts and answers, as text; with
-        `per="continuation"` no space is put between them.
-        A table (pandas, Polars, Arrow), a list of dicts or a dict of columns is read by the usual names of its columns,
-        or by those that `tokens` and `labels` give, with its labels unless `Y` is given. Any other dict holds a label
-        for every key. `labelled` says that labels are needed: without `Y`, pairs, and a Series of pandas with an index,
-        are then keys and values. With `vocabulary`, tokens get its row numbers, and one that it lacks is an error that
-        names it. `like`: how the model that is asked reads (`model.card.manner`), which settles what the data leave
-        open. `ours` gives arrays away: whoever says so must not change them later, and they are kept without a copy
-        where they can be.
+        - `X`: integer or string tokens `(N, n)`; vectors `(N, n, d)`; a list of sequences of any lengths whose tokens
+          are integers, strings or vectors, of one kind throughout; or a list of strings. A table (pandas, Polars,
+          Arrow), a list of dicts or a dict of columns is read by the names of its columns, with its labels unless `Y`
+          is given. Any other dict holds a label for every key.
+        - `Y`: one label per token or one per sequence. Integers, strings and booleans (1 and 0) are classes; floats
+          are real labels (scalars or vectors).
+        - `lengths`: the lengths `(N,)` to which padded arrays, and padded labels with them, are cut.
+        - `per`: what a label belongs to, `token` or `sequence`; by default the shape of `Y` decides (`labels.py`). With
+          `answer`, `X` and `Y` are prompts and answers, as text; with `continuation` no space is put between them.
+        - `unit`: how to split strings: into `characters` (the default in a list), into `words` (the default in tables
+          and dicts), or not at all (`whole`): then a lone integer is a sequence too.
+        - `tokens`, `labels`: the names of the columns to read, if they are not the usual ones.
+        - `vocabulary`: tokens get its row numbers, and a token that it lacks is an error that names it.
+        - `like`: how the model that is asked reads data (`model.card.manner`), which settles what the data leave open.
+        - `labelled`: whether labels are needed. Without `Y`, pairs, and a Series of pandas with an index, are then keys
+          and values.
+        - `ours`: whether the caller gives its arrays away. They are then kept without a copy if possible, and the
+          caller must not change them later.
         """
         columns = Columns.of(tokens, labels, unit, per, like)
         belongs = columns.per
@@ -290,7 +300,10 @@ class Sequences:
         return replace(data, labels=Labels.of(Y, sizes, padded=padded, per=belongs, ours=ours))
 
     def recoded(self, vocabulary: Names | None) -> Sequences:
-        """These sequences with the row numbers of another vocabulary; a token that it lacks is an error."""
+        """These sequences with the row numbers of another vocabulary; a token that it lacks is an error.
+
+        They are unchanged if `vocabulary` is None.
+        """
         own = self.vocabulary
         if vocabulary is None or own is vocabulary:
             return self
@@ -316,7 +329,10 @@ class Sequences:
 
 
 def _tokens_of_array(X: Array, lengths: Given) -> tuple[Array, Ints]:
-    """Flat tokens `(T,)` or `(T, d)` and the lengths, from a padded or full array."""
+    """The tokens in an array as a flat array `(T,)` or `(T, d)`, and the lengths of the sequences.
+
+    `lengths` cuts off padding; None if there is none.
+    """
     if X.dtype.kind not in {2: "iubUT", 3: "iubf"}.get(X.ndim, ""):
         raise DataError(
             f"X has shape {X.shape} and type {X.dtype}; it must be integer or string tokens (N, n), "
@@ -335,7 +351,7 @@ def _tokens_of_array(X: Array, lengths: Given) -> tuple[Array, Ints]:
 
 
 def _tokens_of_lists(rows: list[Any]) -> tuple[ColumnValues, Ints]:
-    """Flat tokens, a list or an array of them, and the lengths, from one list or array per sequence."""
+    """The tokens of all rows as a flat list or array, and the lengths of the rows; each row is a list or an array."""
     for number, row in enumerate(rows):
         if not is_list(row):
             lone = "; if each item is a sequence of one token, say unit='whole'; if all are one sequence, pass [X]"
