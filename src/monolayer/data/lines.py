@@ -18,7 +18,7 @@ from typing import Any
 from monolayer.errors import DataError
 
 LONGEST_LINE = 1 << 27
-"""The most bytes in a line. A parsed line takes about ten times as much memory, and a small gzip may hold a huge one."""
+"""The most bytes in a line. Parsing it takes about ten times as much memory, and a small gzip may hold a huge line."""
 
 
 class Lines:

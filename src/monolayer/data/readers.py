@@ -223,7 +223,7 @@ def _parse_object(line: str, lines: Lines, growing: Growing) -> Given:
 
 
 def _refuse_equal_keys(pairs: list[tuple[str, Given]]) -> dict[str, Given]:
-    """Make a dict of the pairs in a JSON object. A key that occurs twice is an error: one value would silently be lost."""
+    """Make a dict of the pairs in a JSON object; a key that occurs twice is an error, since one value would be lost."""
     row = dict(pairs)
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]

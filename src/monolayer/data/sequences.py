@@ -77,7 +77,7 @@ class Sequences:
 
     @cached_property
     def offsets(self) -> Ints:
-        """Where sequences begin and end, `(N + 1,)`: those of sequence `i` are `tokens[offsets[i]:offsets[i + 1]]`."""
+        """Where sequences begin and end, `(N + 1,)`: sequence `i` is `tokens[offsets[i]:offsets[i + 1]]`."""
         offsets = np.zeros(len(self.lengths) + 1, np.int64)
         np.cumsum(self.lengths, out=offsets[1:])
         return offsets

@@ -1,4 +1,4 @@
-"""The shapes in which people hold keys and values besides tables: dicts, pairs, lists of dicts, a Series with an index.
+"""Read keys and values that are not in a table: dicts, pairs, lists of dicts, and a Series with an index.
 
     {"France": "Paris"}                                a label for each key
     {"prompts": ["a", "b"], "answers": ["c", "d"]}     columns, read like a table
@@ -6,8 +6,8 @@
     [("France", "Paris")], dict.items(), zip(X, Y)     pairs, where labels are needed
     pandas.Series(["Paris"], index=["France"])         keys are the index, where labels are needed
 
-Pairs could also be sequences of two tokens, and a Series a column of sequences. They are keys and values only where
-the caller needs labels and gives none besides; to ask a model, they are sequences. `checker/rows.py` looks at the same
+Pairs could also be sequences of two tokens, and a Series could be a column of sequences. They are keys and values only
+if the caller needs labels and gives no others; to ask a model, they are sequences. `checker/rows.py` reads the same
 shapes with code of its own.
 """
 
@@ -26,15 +26,16 @@ from monolayer.errors import DataError
 
 
 def as_list(X: Given) -> Given:
-    """`X` itself; as a list if it is an iterator, such as a `zip`, or the items of a dict."""
+    """Turn an iterator, such as a `zip`, or the items of a dict into a list; anything else is returned unchanged."""
     check_not_open(X)
     return list(X) if hasattr(X, "__next__") or isinstance(X, ItemsView) else X
 
 
 def fields_of(X: Given, Y: Given, columns: Columns, labelled: bool) -> SequenceFields | None:
-    """What `X` holds if it is a dict, a table, rows or keys with values; None for arrays and lists of sequences.
+    """Read `X` if it is a dict, a table, rows, or keys with values; None for arrays and lists of sequences.
 
-    `labelled`: whether labels are needed, so that pairs and a Series are keys and values if there is no `Y`.
+    `Y`: labels that the caller gives besides. `columns`: which columns to read. `labelled`: whether labels are needed,
+    so that pairs and a Series are keys and values if there is no `Y`.
     """
     if isinstance(X, Mapping):
         table = _columns_of(X, columns)
@@ -60,22 +61,25 @@ def fields_of(X: Given, Y: Given, columns: Columns, labelled: bool) -> SequenceF
 
 
 def _plain_row(row: Given) -> Given:
-    """A row of a list of dicts with plain values: no arrays, no tensors."""
+    """A row of a list of dicts in which arrays and tensors have become lists. Other rows are returned unchanged."""
     if not isinstance(row, Mapping):
         return row
     return {str(name): _plain_cell(value) for name, value in row.items()}
 
 
 def _plain_cell(value: Given) -> Given:
+    """A value of a row, in which arrays, tensors and tuples have become lists."""
     plain = array_like(value)
-    return plain.tolist() if plain_array(plain) else list(plain) if isinstance(plain, tuple) else plain
+    if plain_array(plain):
+        return plain.tolist()
+    return list(plain) if isinstance(plain, tuple) else plain
 
 
 # -- pairs and Series ------------------------------------------------------------------------------------------
 
 
 def _keys_and_values(X: Given, columns: Columns) -> SequenceFields | None:
-    """Pairs, or a Series with its index; None for what can only be sequences, an error for what could be both."""
+    """Read pairs, or a Series with its index, as keys and values; None if `X` is neither."""
     if _is_series(X):
         if _index_is_numbers(X):
             return None
@@ -88,7 +92,7 @@ def _keys_and_values(X: Given, columns: Columns) -> SequenceFields | None:
 
 
 def without_labels(X: Given) -> str:
-    """What to add to the error that labels are missing: the way out if `X` may be meant as keys and values."""
+    """A clause for the error that labels are missing: what to pass if `X` was meant as keys and values; else empty."""
     if _is_series(X):
         return ". The index of this Series numbers its rows; if it holds the keys, pass X.to_dict()"
     if hasattr(X, "get_chunks"):
@@ -99,24 +103,27 @@ def without_labels(X: Given) -> str:
 
 
 def pairs_or_sequences(X: Given) -> bool:
-    """Whether `X` is a list of pairs of text, which a model that generates could take for two things."""
+    """Whether `X` is a list of pairs of text, which could be prompts with answers or sequences of two tokens."""
     pairs = isinstance(X, list | tuple) and len(X) > 0 and all(isinstance(row, tuple) and len(row) == 2 for row in X)
     return pairs and all(isinstance(text, str) for row in X for text in row)
 
 
 def _is_series(X: Given) -> bool:
-    """Whether this is a Series of pandas, which has an index."""
+    """Whether `X` is a Series of pandas, which has an index."""
     return hasattr(X, "iloc") and hasattr(X, "index") and hasattr(X, "items") and not is_frame(X)
 
 
 def _index_is_numbers(series: Given) -> bool:
-    """Whether an index numbers rows: integers without a name. A name says that it is a column of the data."""
+    """Whether the index of a Series only numbers its rows: it holds integers and has no name.
+
+    An index with a name is a column of the data.
+    """
     names = [name for name in series.index.names if name is not None]
     return not names and getattr(series.index.dtype, "kind", "O") in "iu"
 
 
 def _is_series_of_structs(X: Given) -> bool:
-    """Whether this is a Series of Polars whose values have fields."""
+    """Whether `X` is a Series of Polars whose values have fields."""
     return hasattr(X, "struct") and hasattr(X, "get_chunks") and str(X.dtype).startswith("Struct")
 
 
@@ -125,7 +132,7 @@ def _is_series_of_structs(X: Given) -> bool:
 
 @dataclass(frozen=True)
 class _Table:
-    """Columns by name, as `plain.py` knows tables."""
+    """Columns by name, in the form that `plain.py` takes for a table."""
 
     columns: dict[str, Given]
 
@@ -139,10 +146,10 @@ class _Table:
 
 
 def _columns_of(mapping: Mapping[Given, Given], columns: Columns) -> _Table | None:
-    """The columns of a dict; None if it holds a label for each key, an error if it could be either.
+    """The columns of a dict; None if it holds a label for each key. A dict that could be either is an error.
 
-    Columns are lists of one length under names. A list of numbers is the real vector of its key; a list with one value
-    for each word of its key may be labels of these words: then `per` has to say it.
+    Columns are lists of one length under names. If all lists hold only numbers, they are the real vectors of their
+    keys. If every list has one value per word of its key, it may hold the labels of these words, and `per` must say so.
     """
     chosen = columns.tokens is not None or columns.labels is not None
     first = next(iter(mapping.values()), None)
@@ -185,6 +192,7 @@ def _columns_of(mapping: Mapping[Given, Given], columns: Columns) -> _Table | No
 
 
 def _only_numbers(values: Given) -> bool:
+    """Whether a list or an array holds nothing but numbers."""
     if plain_array(values):
         return values.ndim == 1 and values.dtype.kind in "iuf"
     return all(isinstance(array_like(value), int | float) for value in values)

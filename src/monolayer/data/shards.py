@@ -1,7 +1,7 @@
-"""One dataset in several files: a list of them, or a pattern such as `shards/*.parquet`, in the order of the names.
+"""Read one dataset from several files: a list of paths, or a pattern such as `shards/*.parquet`, in order of names.
 
-Whatever way rows are cut into files, they are the same dataset: names of tokens and labels get the numbers that one
-file with all rows would have given them.
+The dataset does not depend on how its rows are distributed over files: tokens and labels get the numbers that one file
+with all rows would have given them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ from monolayer.errors import DataError
 from monolayer.table import plural
 
 LETTERS, PACKED = 3, 5
-"""Rough guesses: least bytes of text per token, with its label and punctuation; and how much longer text is than its
-gzip."""
+"""Rough guesses: the least bytes of text per token, with its label and punctuation, and the compression ratio of gzip."""
 
 
 def files(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
-    """The files that a path, a pattern (`*`, `?`, `[…]`, `**`) or a list of them stands for, each of them once."""
+    """The files that a path, a pattern (`*`, `?`, `[…]`, `**`) or a list of these stands for. A duplicate is an error."""
     if isinstance(data, str | os.PathLike):
         return _matching(os.fspath(data))
     check_not_open(data)
@@ -55,7 +54,7 @@ def files(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> li
 
 
 def _matching(data: str) -> list[str]:
-    """The files of a path or a pattern, in the order of their names; a file of that very name comes first."""
+    """The files that a path or a pattern stands for, in order of names. A file of that exact name is no pattern."""
     if data == "-" or not glob.has_magic(data) or Path(data).exists():
         return [data]
     found = sorted(name for name in glob.glob(data, recursive=True) if not Path(name).is_dir())  # noqa: PTH207
@@ -65,7 +64,7 @@ def _matching(data: str) -> list[str]:
 
 
 def read_shards(names: list[str], read: Callable[[str], Sequences]) -> Sequences:
-    """The sequences of all files, one after the other; `read` reads one of them."""
+    """Read the files `names` one after the other with `read`, and join them. Files of different kinds are an error."""
     parts: list[Sequences] = []
     for name in names:
         parts.append(read(name))
@@ -76,7 +75,7 @@ def read_shards(names: list[str], read: Callable[[str], Sequences]) -> Sequences
 
 
 def join_datasets(parts: list[Sequences]) -> Sequences:
-    """Datasets of one kind as one."""
+    """Join datasets of one kind (`kinds`) into one, in order."""
     growing = Growing("the files")
     # Strings are split alike in all parts (`kinds`); integers are whole only if they are so in every part.
     units = {None if part.vocabulary is None else part.vocabulary.unit for part in parts}
@@ -90,7 +89,7 @@ def join_datasets(parts: list[Sequences]) -> Sequences:
 
 
 class UsedNames(NamedTuple):
-    """The names that occur `(U,)`, which of them each value has `(P,)`, and how often each occurs `(U,)`."""
+    """The `names` that occur `(U,)`, which of them each value has (`rows` `(P,)`), and how often each occurs `(U,)`."""
 
     names: list[str] | Ints
     rows: Array
@@ -98,7 +97,10 @@ class UsedNames(NamedTuple):
 
 
 def used(names: Names | None, rows: Ints) -> UsedNames:
-    """The names that occur; the new row numbers have the smallest integer type that holds them."""
+    """The names of a table that occur in `rows` `(P,)`, and `rows` renumbered for these names alone.
+
+    The new row numbers have the smallest integer type that holds them.
+    """
     assert names is not None  # the parts are of one kind
     count = np.bincount(rows, minlength=len(names))
     there = np.flatnonzero(count)
@@ -110,7 +112,10 @@ def used(names: Names | None, rows: Ints) -> UsedNames:
 
 
 def numbered(parts: Sequence[list[str] | Ints]) -> tuple[Names, list[Ints]]:
-    """The names of all parts, as one file with all rows would have named them; for each part the rows of its own."""
+    """One table with the names of all parts, and for each part the row numbers of its names in that table.
+
+    The table is the one that a single file with all rows would have given.
+    """
     if isinstance(parts[0], np.ndarray):
         values = np.unique(np.concatenate(parts))
         names, rows = Names.of_integers(values)
@@ -120,10 +125,13 @@ def numbered(parts: Sequence[list[str] | Ints]) -> tuple[Names, list[Ints]]:
 
 
 def tokens_at_most(name: str, format: str | None = None) -> int:
-    """About how many tokens a file holds, rather too many; 0 where it cannot be told. Errors are the reader's."""
+    """An estimate, rather too high, of how many tokens a file holds; 0 if there is no telling.
+
+    Without a `format`, the suffix of the name decides. Nothing is raised for a file that cannot be read.
+    """
     file = Path(name)
     kind = format or file.suffix.lower().removeprefix(".")
-    with suppress(Exception):  # whatever is wrong with the file is said where it is read
+    with suppress(Exception):  # the reader reports whatever is wrong with the file
         if kind == "npz":
             return max(min(size.values, size.most_bytes) for size in array_sizes(file).values())
         if kind in ("parquet", "pq"):
@@ -137,7 +145,7 @@ def tokens_at_most(name: str, format: str | None = None) -> int:
 
 
 def strangers(one: str, its: str, other: str, theirs: str) -> DataError:
-    """Two files that hold data of different kinds."""
+    """The error to raise if two files hold data of different kinds, `its` and `theirs` in words."""
     return DataError(
         f"{one} and {other} do not go together: the first has {its}, the second {theirs}. Files of one dataset have "
         "tokens of one kind, split in the same way (unit=, --unit), and labels of one kind or none"
@@ -145,13 +153,14 @@ def strangers(one: str, its: str, other: str, theirs: str) -> DataError:
 
 
 def _kind_in_words(values: Array, names: Names | None) -> str:
+    """What kind of tokens or labels these are, such as 'integers' or 'strings split into words'."""
     if names is None:
         return f"vectors of {plural(values.shape[1], 'number')}"
     return "integers" if names.integers else "strings" if names.unit is None else f"strings split into {names.unit}"
 
 
 def kinds(data: Sequences) -> str:
-    """What must be the same in all files of a dataset, in words."""
+    """The kinds of tokens and labels in a dataset, in words. They must be the same in all of its files."""
     if data.prompts is not None:
         return "prompts and answers"
     tokens, labels = _kind_in_words(data.tokens, data.vocabulary), data.labels

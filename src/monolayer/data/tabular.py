@@ -1,8 +1,8 @@
-"""Tables, in which a row is a sequence: rows of CSV, and tables in memory.
+"""Read tables in which each row is a sequence: CSV files, objects, and tables in memory.
 
-`layout.py` says which columns are read. Text cells of `tokens` and `labels` are split at whitespace; cells of a table
-in memory that hold lists and numbers are taken as they are. `arrow.py` reads plain CSV and Parquet by columns, and
-hands over what is not plain row by row.
+`layout.py` decides which columns are read. Text cells of `tokens` and `labels` are split at white space. Cells of a
+table in memory that hold lists or numbers are taken as they are. `arrow.py` reads plain rows of CSV and Parquet column
+by column, and leaves all others to this file, which reads them one by one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_CLASS_IN_DATASETS = -1
 
 
 def row_cells(row: dict[str, Given], layout: TableLayout) -> list[Given]:
-    """Tokens and label of a row; a label that is null becomes `GAP`, missing on purpose."""
+    """The tokens and the label of a row; a label that is null becomes `GAP`, since it is missing on purpose."""
     label = None if layout.label is None else row.get(layout.label)
     return [row.get(layout.token), GAP if label is None and layout.label in row else label]
 
@@ -38,9 +38,9 @@ def row_cells(row: dict[str, Given], layout: TableLayout) -> list[Given]:
 class RowReader:
     """Reads the rows of a table, given as Python values, into `growing`.
 
-    A column called `label` holds one label per sequence, and text in one called `labels` is one word per
-    token. In a column of another name a list is one label per token, and all else one per sequence; if text there has
-    as many words as the tokens in every row, the caller has to say it (`per`).
+    A column called `label` holds one label per sequence, and text in a column called `labels` holds one word per token.
+    In a column of another name, a list holds one label per token, and anything else is one label per sequence. If text
+    there has as many words as there are tokens in every row, the caller must say what it means (`per`).
     """
 
     def __init__(self, growing: Growing, layout: TableLayout) -> None:
@@ -49,7 +49,11 @@ class RowReader:
             growing.doubtful = f"{layout.token!r} and {layout.label!r}"
 
     def row(self, line: int, tokens: Given, label: Given) -> None:
-        """The next row; None is a missing value, and the value of a column that is not read; `GAP` says: no label."""
+        """Add the next row, which stands on line `line`.
+
+        `tokens` is None if it is missing. `label` is None if it is missing or not read, and `GAP` if the row has no
+        label on purpose.
+        """
         layout, at = self.layout, self.growing.at(line)
         if self.growing.keys is not None:
             self.growing.keys.append(tokens)
@@ -67,7 +71,7 @@ class RowReader:
         self.growing.row(line, tokens or [], *self._label(label, len(tokens or []), at))
 
     def _label(self, label: Given, count: int, at: str) -> tuple[Given, Per | None]:
-        """A label, or a list of those of `count` tokens, and what they belong to."""
+        """The label of a row, or the list of labels of its `count` tokens, and what they belong to."""
         per, words = self.layout.per, label.split() if isinstance(label, str) else None
         if label is None or label is GAP:
             return label, None
@@ -80,7 +84,10 @@ class RowReader:
         return label, "token" if isinstance(label, list) and per != "sequence" else "sequence"
 
     def _key(self, key: Given, value: Given, at: str) -> Given:
-        """A key, text or a list of tokens; anything else is one token. Key and value must be there."""
+        """The key as text or a list of tokens; a key that is neither becomes one token.
+
+        A missing key or value is an error.
+        """
         lacks = "key" if _missing(key) or key in ("", []) or (isinstance(key, str) and key.isspace()) else ""
         if self.layout.label is not None and (_missing(value) or value is GAP):
             lacks = lacks or "value"
@@ -98,9 +105,9 @@ class RowReader:
 def read_table(
     lines: Lines, growing: Growing, columns: Columns, *, tabs: bool, blocks: Callable[..., None] | None = None
 ) -> None:
-    """A table with a header line: comma-separated with quotes, or tab-separated with none.
+    """Read a table with a header line: comma-separated with quotes, or, if `tabs`, tab-separated without quotes.
 
-    `blocks` reads what it can of the rows; those that it leaves are read one by one.
+    `blocks`, if given, first reads as many rows as it can. The remaining ones are read one by one.
     """
     limit = csv.field_size_limit(2**31 - 1)  # a cell may be one long sequence; the limit is for the whole process
     try:
@@ -127,7 +134,7 @@ def read_table(
 
 
 def _check_delimiter(names: list[str], file: str, tabs: bool) -> None:
-    """Refuse a header of one column that holds another delimiter: nobody can tell one column from several."""
+    """Refuse a header of one column that holds another delimiter, since several columns may be meant."""
     other = next((mark for mark in (";", "|", "," if tabs else "\t") if len(names) == 1 and mark in names[0]), None)
     if other is None:
         return
@@ -140,7 +147,7 @@ def _check_delimiter(names: list[str], file: str, tabs: bool) -> None:
 
 
 def _csv_records(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the number of the line that each begins on; blank lines are passed over."""
+    """The rows of a CSV or TSV file, each with the number of the line that it begins on. Blank lines are skipped."""
     reader = csv.reader(lines, "excel-tab", quoting=csv.QUOTE_NONE) if tabs else csv.reader(lines, strict=True)
     while True:
         number = lines.number + 1
@@ -168,9 +175,9 @@ def read_objects(
     columns: Columns,
     blocks: Callable[[RowReader], None] | None = None,
 ) -> None:
-    """Numbered objects: the rows of a table, whose columns are the keys of the first one.
+    """Read numbered objects as rows of a table, whose columns are the keys of the first object.
 
-    `blocks` reads what it can of the rows after the first.
+    `blocks`, if given, reads as many rows after the first as it can. The remaining ones are read one by one.
     """
     table, first = None, 0
     for number, row in rows:
@@ -198,7 +205,10 @@ def read_objects(
 
 
 def from_frame(frame: Given, columns: Columns, name: str | None = None) -> SequenceFields:
-    """Read a table (pandas, Polars, Arrow, Hugging Face), with its labels if it has any; `name`: for errors."""
+    """Read a table (pandas, Polars, Arrow, Hugging Face), with its labels if it has any.
+
+    `columns` says which columns to read, and errors call the table `name`.
+    """
     name = name or f"the {type(frame).__name__}"
     try:
         names = frame_names(frame) or []
@@ -217,7 +227,10 @@ def from_frame(frame: Given, columns: Columns, name: str | None = None) -> Seque
 
 
 def from_items(items: Iterable[tuple[Given, Given]], columns: Columns, name: str) -> SequenceFields:
-    """Read keys with their values, as a dict holds them. A key is text, a number, or a tuple; a value is one label."""
+    """Read keys with their values, as a dict holds them. A key is text, a number, or a tuple; a value is one label.
+
+    `columns` says how to read them, and errors call the data `name`.
+    """
     growing = Growing(name, unit="item")
     growing.keys = columns.keys
     layout = TableLayout.of_pairs(["key", "value"], columns)
@@ -230,7 +243,10 @@ def from_items(items: Iterable[tuple[Given, Given]], columns: Columns, name: str
 
 
 def from_texts(prompts: Given, answers: Given, verbatim: bool) -> SequenceFields:
-    """Read prompts and answers, two lists of strings; `answers` None: prompts alone. `verbatim`: add no spaces."""
+    """Read prompts and answers from two lists of strings; if `answers` is None, there are prompts alone.
+
+    `verbatim`: whether no space is put between a prompt and its answer.
+    """
     prompts = array_like(prompts)
     answers = [None] * len(prompts) if answers is None else array_like(answers)
     for name, rows in (("X", prompts), ("Y", answers)):
@@ -245,27 +261,29 @@ def from_texts(prompts: Given, answers: Given, verbatim: bool) -> SequenceFields
 
 
 def _missing(cell: object) -> bool:
+    """Whether a cell of a table is missing. A list never is, even if it holds nothing but NaN."""
     return not isinstance(cell, list) and is_gap(cell)
 
 
 def _frame_cells_by_name(frame: Given, at: int, table: RowReader) -> list[Given]:
-    """Column number `at` as Python values; classes of a Hugging Face dataset by their names."""
+    """The cells of column number `at` as Python values, with the classes of a Hugging Face dataset by their names."""
     cells, name = frame_cells(frame, at), (frame_names(frame) or [])[at]
-    kind = (getattr(frame, "features", None) or {}).get(name)
-    called = getattr(kind, "names", None) or getattr(getattr(kind, "feature", None), "names", None)
-    if called is None:
+    feature = (getattr(frame, "features", None) or {}).get(name)
+    classes = getattr(feature, "names", None) or getattr(getattr(feature, "feature", None), "names", None)
+    if classes is None:
         return cells
 
-    def name_of(one: Given, row: int) -> Given:
-        if one is None or one in (NO_CLASS_IN_DATASETS, NO_LABEL):
+    def name_of(number: Given, row: int) -> Given:
+        """The name of a class by its number; None if the number means that there is no label."""
+        if number is None or number in (NO_CLASS_IN_DATASETS, NO_LABEL):
             return None
-        if not 0 <= one < len(called):
+        if not 0 <= number < len(classes):
             raise DataError(
-                f"{table.growing.at(row)}, column {name!r}, holds class {one}, and there are "
-                f"{plural(len(called), 'class')}: give a number from 0 to {len(called) - 1}, or "
+                f"{table.growing.at(row)}, column {name!r}, holds class {number}, and there are "
+                f"{plural(len(classes), 'class')}: give a number from 0 to {len(classes) - 1}, or "
                 f"{NO_CLASS_IN_DATASETS} for no label"
             )
-        return called[one]
+        return classes[number]
 
     return [
         [name_of(one, row) for one in cell] if isinstance(cell, list) else name_of(cell, row)

@@ -1,11 +1,12 @@
-"""A text as sequences to memorize: every window of it, labelled with what comes next.
+"""Turn a text into sequences to memorize: every window of it, labelled with the token that comes next.
 
-Notation: `T` tokens, words or characters, behind one begin marker; the window at place `k` holds the last `w` tokens
-up to `k`, or all of them where there are fewer. Its label is the next token; the last one's is the end marker. Both
-markers are the empty string, which is no token of any text. The smallest `w` at which equal windows have equal labels
-is found first: with it, any `w` tokens in a row tell how the text goes on.
+Notation: the text has `T` tokens, words or characters, after one begin marker. The window at place `k` holds the last
+`w` tokens up to `k`, or all of them if there are fewer. Its label is the next token; the label of the last window is
+the end marker. Both markers are the empty string, which is never a token of a text. First, the smallest `w` is found at
+which equal windows have equal labels: then any `w` consecutive tokens determine how the text goes on.
 
-Windows of 1, 2, 3, 4, 6, 8, 12 … tokens are there too, wherever so few already tell it, so that a short prompt can do.
+Windows of 1, 2, 3, 4, 6, 8, 12 … tokens are added wherever so few tokens already determine what comes next, so that a
+short prompt is enough there.
 """
 
 from __future__ import annotations
@@ -28,42 +29,45 @@ from monolayer.errors import DataError
 TextUnit = Literal["words", "characters"]
 
 MARK = ""
-"""Begins the text as a token and ends it as a label."""
+"""The begin marker, which is the first token, and the end marker, which is the last label."""
 LARGEST_WINDOW = 256
-"""Tokens up to which a window is tried: a passage that long, repeated, makes a text ambiguous."""
+"""The most tokens that are tried for a window. A text that repeats a passage of this length is called ambiguous."""
 SHORT_TEXT = 1 << 17
-"""Tokens of a text up to which it gets short windows too; they make several points of every token."""
+"""A text of more tokens than this gets no short windows, since they add several points per token."""
 _WORDS = re.compile(r"\w+(?:['’]\w+)*|\s+|[^\w\s]")
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
 class Script:
-    """How a text was cut: into words (spaces and signs are tokens of their own) or characters; `window` is `w`."""
+    """How a text was split: into words (spaces and punctuation are tokens of their own) or into characters.
+
+    `window` is `w`.
+    """
 
     unit: TextUnit
     window: int
 
     def split(self, text: str) -> list[str]:
-        """Tokens whose concatenation is the text."""
+        """Split another text in the same way."""
         return split(text, self.unit)
 
     def short(self, size: int) -> int:
-        """The longest window for a prompt of `size ≥ 1` tokens from the middle of the text."""
-        return (
-            self.window if size >= self.window else max(short for short in _short_sizes(self.window) if short <= size)
-        )
+        """The size of the longest window that a prompt of `size ≥ 1` tokens from the middle of the text fills."""
+        if size >= self.window:
+            return self.window
+        return max(short for short in _short_sizes(self.window) if short <= size)
 
 
 def split(text: str, unit: TextUnit) -> list[str]:
-    """Tokens whose concatenation is the text."""
+    """Split a text into words or characters, as `unit` says. The tokens joined together are the text again."""
     if unit not in get_args(TextUnit):
         raise DataError(f"a text is split into words or characters, not {unit!r}")
     return list(text) if unit == "characters" else _WORDS.findall(text)
 
 
 def read_text(path: str | Path) -> str:
-    """A UTF-8 text file, line ends as they are."""
+    """Read a UTF-8 text file, and keep its line ends as they are."""
     try:
         with Path(path).open(encoding="utf-8", newline="") as file:
             return file.read()
@@ -74,12 +78,16 @@ def read_text(path: str | Path) -> str:
 
 
 def raven() -> str:
-    """Edgar Allan Poe, *The Raven* (1845), in the public domain."""
+    """The text of Edgar Allan Poe's *The Raven* (1845), which is in the public domain."""
     return files("monolayer.data").joinpath("texts/raven.txt").read_text(encoding="utf-8")
 
 
 def windows(text: str, unit: TextUnit = "words", window: int | None = None) -> tuple[Sequences, Script]:
-    """Every window of the text with its next token, and how it was cut. None: the smallest window that serves."""
+    """Every window of the text with its next token, and how the text was split.
+
+    `unit`: whether tokens are words or characters. `window`: `w`; by default the smallest one at which equal windows
+    have equal labels.
+    """
     tokens = split(text, unit)
     if not tokens:
         raise DataError("the text is empty: there is nothing to recite")
@@ -104,13 +112,16 @@ def windows(text: str, unit: TextUnit = "words", window: int | None = None) -> t
 
 
 def _short_sizes(window: int) -> list[int]:
-    """Sizes of short windows: powers of two and three halves of them, below `window`."""
+    """The sizes of short windows below `window`: the powers of two, and 1.5 times these."""
     sizes = [1, *(size << i for i in range(window.bit_length()) for size in (2, 3))]
     return [size for size in sizes if size < window]
 
 
 def _hashes(rows: Ints) -> list[Words]:
-    """Hashes `(T + 1,)` of the windows of 1, 2, 4 … tokens that end at each place: sums of words times powers."""
+    """Hashes `(T + 1,)` of the windows of 1, 2, 4 … tokens that end at each place.
+
+    A hash is the sum of the scrambled tokens, each multiplied by a power of `_BASE`, modulo 2^64.
+    """
     found = [scramble(rows.astype(np.uint64))]
     while (width := 1 << (len(found) - 1)) < min(LARGEST_WINDOW, len(rows)):
         found.append(_joined_hashes(found[-1], found[-1], width))
@@ -118,14 +129,17 @@ def _hashes(rows: Ints) -> list[Words]:
 
 
 def _hash_of_windows(hashes: list[Words], size: int) -> Words:
-    """Hashes of windows of any size below twice the largest."""
+    """Hashes of the windows of `size` tokens, which may be anything below twice the largest size in `hashes`."""
     power = size.bit_length() - 1
     rest = size - (1 << power)
     return hashes[power] if rest == 0 else _joined_hashes(hashes[power], _hash_of_windows(hashes, rest), 1 << power)
 
 
 def _smallest(hashes: list[Words], label: Ints, line: Callable[[int], str]) -> int:
-    """The least `w` at which windows that end alike go on alike: doubling, then halving."""
+    """The smallest `w` at which equal windows have equal labels, found by doubling and then by bisection.
+
+    `line` describes the place of a token in the text, for the error if there is no such `w`.
+    """
     power = next((i for i, key in enumerate(hashes) if _contradiction(key, label) is None), None)
     if power is None:
         one, two = sorted(_contradiction(hashes[-1], label) or (0, 0))
@@ -137,15 +151,18 @@ def _smallest(hashes: list[Words], label: Ints, line: Callable[[int], str]) -> i
         )
     if power == 0:
         return 1
-    least = 1 << (power - 1)  # ambiguous; twice as much is not
+    too_small = 1 << (power - 1)  # this size is ambiguous, and twice this size is not
     for i in range(power - 2, -1, -1):
-        if _contradiction(_hash_of_windows(hashes, least + (1 << i)), label) is not None:
-            least += 1 << i
-    return least + 1
+        if _contradiction(_hash_of_windows(hashes, too_small + (1 << i)), label) is not None:
+            too_small += 1 << i
+    return too_small + 1
 
 
 def _telling(key: Words, label: Ints, width: int) -> Ints:
-    """One place for every window of `width` tokens that always goes on alike and does not reach the begin marker."""
+    """One place of each different window of `width` tokens that always has the same label.
+
+    Windows that reach back to the begin marker are left out. `key` holds the hashes of the windows.
+    """
     order = np.argsort(key[width:], kind="stable") + width
     new = np.append(True, key[order][1:] != key[order][:-1])
     odd = np.append(False, (label[order][1:] != label[order][:-1]) & ~new[1:])
@@ -155,19 +172,19 @@ def _telling(key: Words, label: Ints, width: int) -> Ints:
 
 
 def _joined_hashes(late: Words, early: Words, width: int) -> Words:
-    """Hashes of windows whose last `width` tokens have the hash `late` and the ones before them the hash `early`."""
+    """Hashes of windows whose last `width` tokens have the hash `late`, and whose other tokens have the hash `early`."""
     before = np.zeros_like(early)
     before[width:] = early[:-width]
     return late + before * np.uint64(pow(int(_BASE), width, 1 << 64))
 
 
 def _contradiction(key: Words, label: Ints) -> tuple[int, int] | None:
-    """Two places with equal keys and different labels, or None."""
+    """Two places with equal keys and different labels; None if there are none."""
     order = np.argsort(key, kind="stable")
     odd = np.flatnonzero((key[order][1:] == key[order][:-1]) & (label[order][1:] != label[order][:-1]))
     return (int(order[odd[0]]), int(order[odd[0] + 1])) if len(odd) else None
 
 
 def _line_of_token(tokens: list[str], place: int) -> str:
-    """'line 7' for the token before place `place` of the rows, which begin with the marker."""
+    """The line of the text, such as 'line 7', at which place `place` ends; place 0 is the begin marker."""
     return f"line {1 + ''.join(tokens[:place]).count(chr(10))}"

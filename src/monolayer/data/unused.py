@@ -1,4 +1,4 @@
-"""Names of tokens and labels that data do not use, such as those of facts that were forgotten."""
+"""Find names of tokens and labels that the data do not use, such as those of facts that were forgotten."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 
 class UnusedNames(NamedTuple):
-    """Rows of names that no fact uses: of tokens, and of classes. Integers are numbers, not names, and not counted."""
+    """The rows of names of tokens and of classes that no fact uses. Integers are not counted as names."""
 
     tokens: Ints
     classes: Ints
@@ -25,14 +25,14 @@ class UnusedNames(NamedTuple):
         return len(self.tokens) + len(self.classes)
 
     def texts(self, data: Sequences, most: int) -> tuple[str, ...]:
-        """The first few of these names; `data`: those in which they are not used."""
+        """The first of these names, at most `most`; `data` are the data that do not use them."""
         tables = (data.vocabulary, self.tokens), (None if data.labels is None else data.labels.classes, self.classes)
         found = [str(names.names[row]) for names, rows in tables if names is not None for row in rows[:most].tolist()]
         return tuple(found[:most])
 
 
 def unused_names(data: Sequences, always: Name | None = None) -> UnusedNames:
-    """The names in the tables of `data` that none of their tokens and labels uses; `always`: a class that is in use."""
+    """The names in the tables of `data` that no token and no label uses; `always` is a class that counts as used."""
     labels, used = data.labels, _NONE
     if labels is not None and labels.classes is not None:
         used = np.unique(labels.values)
