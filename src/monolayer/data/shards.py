@@ -27,11 +27,11 @@ from monolayer.errors import DataError
 from monolayer.table import plural
 
 LETTERS, PACKED = 3, 5
-"""Rough guesses: the least bytes of text per token, with its label and punctuation, and the compression ratio of gzip."""
+"""Rough guesses: the least bytes of text per token with its label and punctuation, and how much gzip shrinks text."""
 
 
 def files(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
-    """The files that a path, a pattern (`*`, `?`, `[…]`, `**`) or a list of these stands for. A duplicate is an error."""
+    """The files that a path, a pattern (`*`, `?`, `[…]`, `**`) or a list of these names. A duplicate is an error."""
     if isinstance(data, str | os.PathLike):
         return _matching(os.fspath(data))
     check_not_open(data)

@@ -172,7 +172,7 @@ def _telling(key: Words, label: Ints, width: int) -> Ints:
 
 
 def _joined_hashes(late: Words, early: Words, width: int) -> Words:
-    """Hashes of windows whose last `width` tokens have the hash `late`, and whose other tokens have the hash `early`."""
+    """Hashes of windows whose last `width` tokens have the hash `late`, and whose other tokens the hash `early`."""
     before = np.zeros_like(early)
     before[width:] = early[:-width]
     return late + before * np.uint64(pow(int(_BASE), width, 1 << 64))

@@ -1,1 +1,1 @@
-"""Folders of stock architectures as Hugging Face has them: names of tensors, files, texts."""
+"""Read and describe the folders of Hugging Face models: names of tensors, files, and how text is split."""

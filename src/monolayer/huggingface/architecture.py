@@ -1,6 +1,7 @@
-"""What the table says of each architecture, and how its tensors become arrays with our letters, and back.
+"""Describe one stock architecture, and convert between its tensors and arrays that are named by letters.
 
-Arrays have the same letters in every architecture; `V` tokens, `L` places, `D` width, `H` neurons, `C` classes:
+Arrays have the same letters in every architecture. Sizes are `V` tokens, `L` places, width `D`, `H` neurons and `C`
+classes:
 
     tokens, places, types                       tables of embeddings
     W_Q b_Q  W_K b_K  W_V b_V  W_O b_O          attention
@@ -28,16 +29,18 @@ ARRAY_SHAPES |= {**dict.fromkeys(("W_Q", "W_K", "W_V", "W_O", "W_P"), "DD"), "W_
 ARRAY_SHAPES |= dict.fromkeys(("W_1", "W_2", "W_3"), "HD")
 ARRAY_SHAPES |= {f"b_{letter}": shape for letter, shape in zip("QKVO123PH", "DDDDHDHDC", strict=True)}
 ARRAY_SHAPES |= {f"{part}_{number}": "D" for number in (1, 2, 3) for part in ("scale", "shift")}
-"""The sizes of every array, a letter per axis; `T` token types."""
+"""The shape of every array, with one letter per axis; `T` is the number of token types."""
 TYPES = 2
 PAD, UNKNOWN, BEGIN, END = range(4)
 ENCODER = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 DECODER = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
-"""Special tokens of models that see both ways, and of those that see what came before, in the order of their ids."""
+"""The special tokens of encoders, which see both ways, and of decoders, which see only what came before.
+
+They are in the order of their ids."""
 
 
 class ModelSetting(Enum):
-    """A value in `config.json` that depends on the model, with the attribute of `FolderFacts` that holds it."""
+    """A setting of `config.json` whose value depends on the model; it is the attribute of `FolderFacts` of this name."""
 
     WIDTH = "width"
     NEURONS = "neurons"
@@ -49,45 +52,50 @@ class ModelSetting(Enum):
 
 
 Setting: TypeAlias = "ModelSetting | str | float | Mapping[str, Setting] | None"
-"""A value in `config.json`, fixed for an architecture or known once the model is."""
+"""A value in `config.json` that is fixed for an architecture, or a `ModelSetting` that depends on the model."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """What is particular to one architecture: names of tensors, settings, and how it computes."""
+    """What is particular to one architecture: the names of its tensors, its settings, and how it computes."""
 
     name: str
     word: str
-    """What the names of its classes begin with."""
+    """The word that the names of its classes begin with."""
     tables: Mapping[str, str]
+    """The tensors of the embedding tables, by `tokens`, `places` and `types`."""
     layers: Mapping[str, str]
-    """Linear layers by their letter; query, key and value in one tensor share its name."""
+    """The names of linear layers by their letters. If query, key and value are one tensor, they share its name."""
     norms: tuple[str, ...]
+    """The names of the three norms, in the order of evaluation."""
     heads: Mapping[ModelTask, str]
+    """The name of the head for each task that the architecture has a class for."""
     settings: Mapping[str, Setting]
-    """The keys of `config.json` that not all architectures have."""
+    """The keys of `config.json`, with their values, that not all architectures have."""
     activation: str = "relu6"
     causal: bool = True
     transposed: bool = False
     """Whether matrices are stored as `(in, out)`."""
     pooler: str | None = None
-    """A layer in front of the head for labels of sequences."""
+    """The layer before the head if labels belong to sequences; None if there is no such layer."""
     pool: Literal["tanh", "relu"] = "tanh"
+    """The activation after the pooler."""
     rms: bool = False
-    """Norms that subtract no mean, have no bias, and compute in float32 whatever the weights are."""
+    """Whether norms subtract no mean, have no bias, and compute in float32 whatever type the weights have."""
     epsilon: float = 2.0**-17
-    """ε of the norms. Where `config.json` may set it: near the 1e-5 of GPT-2, and the same number in float32, in which
-    ONNX stores it."""
+    """ε of the norms. The default, for architectures whose `config.json` may set it, is near the 1e-5 of GPT-2, and is
+    a float32 number, since ONNX stores it in float32."""
     offset: int = 0
-    """Rows of the table of places in front of the first place."""
+    """How many rows the table of places has before the row of the first place."""
     hidden_rows: int = 0
-    """Rows that the table of places has beyond the number in `config.json`."""
+    """How many more rows the table of places has than `config.json` says."""
     still: Callable[[int], tuple[int, tuple[float, int]]] | None = None
-    """For rotary positions that shall do nothing in a head of this width: the coordinate that carries the key, and then
-    the base of the angles with the number of turned coordinates. The coordinate of the key is not turned, or so slowly
-    that its cosine is 1."""
+    """How to choose rotary positions that have no effect in a head of a given width; None without rotary positions.
+
+    Returns the coordinate that carries the key, and then the base of the angles with the number of rotated coordinates.
+    The coordinate of the key is not rotated, or so slowly that its cosine is 1."""
     eager: bool = False
-    """Whether eager attention computes in float64 throughout, as sdpa does in all of them."""
+    """Whether eager attention computes in float64 throughout. (sdpa does so in every architecture.)"""
 
     def __post_init__(self) -> None:
         letters = "".join(self.layers)
@@ -96,7 +104,7 @@ class Architecture:
 
     @property
     def models(self) -> dict[ModelTask, str]:
-        """The name of its class for each task."""
+        """The name of the transformers class for each task."""
         known = {task: self.word + CLASS_SUFFIXES[task] for task in self.heads}
         return known | {"lm": "GPT2LMHeadModel"} if self.name == "gpt2" else known
 
@@ -107,34 +115,37 @@ class Architecture:
 
     @property
     def special(self) -> Mapping[str, str]:
-        """Its special tokens, in the order of their ids."""
+        """The special tokens by their roles (`pad`, `unk`, …), in the order of their ids."""
         return DECODER if self.causal else ENCODER
 
     @property
     def has_places(self) -> bool:
-        """Whether it has a table of positions."""
+        """Whether the architecture has a table of positions."""
         return "places" in self.tables
 
     def names(self, task: ModelTask) -> dict[str, str]:
-        """The name of the tensor that holds each array."""
+        """The name of the tensor that holds each array, in a model for this task."""
         found = dict(self.tables)
-        layers = {**self.layers, **({"P": self.pooler} if self.pooler and task == "sequence" else {})}
-        for letter, name in {**layers, "H": self.heads[task]}.items():
+        pooler = {"P": self.pooler} if self.pooler and task == "sequence" else {}
+        for letter, name in {**self.layers, **pooler, "H": self.heads[task]}.items():
             found |= {f"W_{letter}": f"{name}.weight", f"b_{letter}": f"{name}.bias"}
         if self.causal and task != "token":  # such heads have no bias
             del found["b_H"]
         for number, name in enumerate(self.norms, start=1):
-            found |= {f"scale_{number}": f"{name}.weight"} | ({} if self.rms else {f"shift_{number}": f"{name}.bias"})
+            found[f"scale_{number}"] = f"{name}.weight"
+            if not self.rms:
+                found[f"shift_{number}"] = f"{name}.bias"
         return found
 
     def tensors(self, task: ModelTask, arrays: Mapping[str, Floats]) -> dict[str, Floats]:
-        """Arrays under the names of their tensors.
+        """The tensors of a model for this task, by their names, from arrays by their letters.
 
-        `arrays` by their letters. Those left out are filled with 0; scales, and what multiplies neurons, with 1.
+        Arrays that are left out are filled with 0, except scales and `b_3`, which are filled with 1.
         """
         sizes = {"T": TYPES, "D": arrays["tokens"].shape[1], "H": len(arrays["W_1"]), "C": len(arrays["W_H"])}
 
         def part(letter: str) -> Floats:
+            """The array of this letter, or the constant that it is filled with."""
             if letter in arrays:
                 return arrays[letter]
             one = letter.startswith("scale") or letter == "b_3"
@@ -147,9 +158,9 @@ class Architecture:
         return found
 
     def arrays(self, task: ModelTask, tensors: Mapping[str, Floats]) -> dict[str, Floats]:
-        """Tensors as arrays by their letters: the inverse of `tensors`.
+        """The arrays by their letters, from the tensors of a model for this task: the inverse of `tensors`.
 
-        A `KeyError` names a missing tensor, a `ValueError` one too many or of a wrong shape.
+        A `KeyError` names a missing tensor, and a `ValueError` an unknown one or one of a wrong shape.
         """
         rest, found = dict(tensors), dict[str, Floats]()
         for name, letters in self._stored(task).items():
@@ -174,7 +185,7 @@ class Architecture:
         return found
 
     def _turned(self, letter: str) -> bool:
-        """Whether the tensor holds the transpose of the array. Ours have a row per neuron, also in `W_2`."""
+        """Whether the tensor is the transpose of the array. Arrays have one row per neuron, also in `W_2`."""
         if letter[:2] != "W_" or letter[2] in "PH":
             return False
         return self.transposed != (letter == "W_2")

@@ -1,7 +1,7 @@
 """The stock architectures: what Hugging Face calls their classes, tensors and settings.
 
-From the architectures' own source (transformers 5.23). Folders are written by this table and read by it; the tests hold
-it against transformers, which load and run every architecture.
+The table is taken from the source of transformers 5.23. Folders are written and read by it. The tests compare it with
+transformers, which loads and runs every architecture.
 """
 
 from __future__ import annotations
@@ -50,13 +50,14 @@ def _row(
     norms: tuple[str, str, str],
     **more: Any,
 ) -> Architecture:
-    """A row of the table. Names of layers and norms that begin with a dot are inside the `block`.
+    """Make a row of the table. Names of layers and norms that begin with a dot are inside the `block`.
 
-    `tables` of tokens, places and types; `layers` by their letters; `norms` in the order of evaluation; `more`: other
-    fields of `Architecture`.
+    `tables` are those of tokens, places and types. `layers` are given by their letters, and `norms` in the order of
+    evaluation. `more` holds other fields of `Architecture`.
     """
 
     def whole(tensor: str) -> str:
+        """The full name of a layer or norm."""
         return block + tensor if tensor.startswith(".") else tensor
 
     return Architecture(
@@ -70,7 +71,7 @@ def _row(
 
 
 def _bert(name: str, word: str, head: str, **more: object) -> Architecture:
-    """BERT and RoBERTa, which differ in the `head` of sequences and in `more` fields of `Architecture`."""
+    """Make the row of BERT or RoBERTa, which differ in the `head` of sequences and in `more` fields."""
     return _row(
         name,
         word,
@@ -99,9 +100,10 @@ def _bert(name: str, word: str, head: str, **more: object) -> Architecture:
 def _llama(
     name: str, word: str, neurons: Mapping[str, str], settings: Mapping[str, Setting], **more: object
 ) -> Architecture:
-    """Llama and Starcoder2: rotary positions over all coordinates, so slow that they do nothing.
+    """Make the row of Llama or Starcoder2, which rotate all coordinates, here so slowly that it has no effect.
 
-    `neurons`: layers of the feed-forward block by their letters; `settings`: those that the other one does not have.
+    `neurons`: the layers of the feed-forward block by their letters. `settings`: the keys that the other one lacks.
+    `more`: other fields of `Architecture`.
     """
     return _row(
         name,
@@ -243,7 +245,7 @@ _TABLE = (
             **{"use_parallel_residual": False, "rotary_pct": ModelSetting.TURNED},
             "rope_parameters": {**_ROPE, "partial_rotary_factor": ModelSetting.TURNED},
         },
-        still=lambda width: (width - 1, (10000.0, 2)),  # two coordinates are turned, the last is not
+        still=lambda width: (width - 1, (10000.0, 2)),  # two coordinates are rotated, and the last one is not
     ),
     _llama(
         "starcoder2",
@@ -272,7 +274,7 @@ ARCHITECTURES = {one.name: one for one in _TABLE}
 
 
 def architecture_named(name: str) -> Architecture:
-    """The architecture of this name, or an error with the nearest name."""
+    """The architecture called `name`; for an unknown name, an error that suggests the nearest known one."""
     if isinstance(name, str) and name in ARCHITECTURES:  # anything but a string may not be hashable
         return ARCHITECTURES[name]
     near = similar_words(str(name).lower().replace("-", "_"), ARCHITECTURES)

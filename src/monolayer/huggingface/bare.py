@@ -1,7 +1,7 @@
-"""Language models in folders, whoever made them, and their layers whose attention adds nothing.
+"""Open language models in folders, whoever made them, and find their layers whose attention adds nothing.
 
-Such layers are what `attach` appends, and a trained model has none. They are found in the tensors alone, so they show
-also where `attached.json`, and what `config.json` says of it, were taken away.
+`attach` appends such layers, and a trained model has none. They are found from the tensors alone, so they show even if
+`attached.json` and the mark in `config.json` were removed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ class BareLayer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LanguageModel:
-    """A causal language model of an architecture that facts can be attached to; whether they can is not asked."""
+    """A causal language model of an architecture that facts can be attached to.
+
+    Whether they can be attached to this one is not checked.
+    """
 
     kind: HostKind
     config: Mapping[str, object]
@@ -45,27 +48,27 @@ class LanguageModel:
 
     @cached_property
     def bare(self) -> tuple[BareLayer, ...]:
-        """The layers whose attention adds nothing: what it writes with is 0."""
+        """The layers whose attention adds nothing, because its output projection is 0."""
         roots = (self.kind.root, self.kind.root.partition(".")[2])
         root = next((root for root in roots if f"{root}{self.kind.tokens}" in self.opened), self.kind.root)
         found = []
         for layer in range(self.layers):
             start = f"{root}{self.kind.layers}.{layer}."
-            last = f"{start}{self.kind.attention[-1]}"
+            output = f"{start}{self.kind.attention[-1]}"
             writes = f"{start}{self.kind.writes}.weight"
-            if last + ".weight" in self.opened and writes in self.opened and not self._any(last):
+            if output + ".weight" in self.opened and writes in self.opened and not self._has_nonzero(output):
                 numbers = self.opened[writes].numbers(np.float32)
                 found.append(BareLayer(layer, int(numbers.any(axis=int(self.kind.transposed)).sum())))
         return tuple(found)
 
-    def _any(self, linear: str) -> bool:
-        """Whether a linear layer has a number other than 0."""
+    def _has_nonzero(self, linear: str) -> bool:
+        """Whether the weight or the bias of a linear layer has a number other than 0."""
         parts = (f"{linear}.weight", f"{linear}.bias")
         return any(bool(self.opened[name].numbers(np.float32).any()) for name in parts if name in self.opened)
 
     @property
     def manifest(self) -> Manifest | None:
-        """What `attached.json` says, if it is there and can be read."""
+        """What `attached.json` says; None if it is missing or cannot be read."""
         try:
             return Manifest.from_json(self.opened.content[FILE])
         except (KeyError, ModelFileError):
@@ -73,7 +76,7 @@ class LanguageModel:
 
     @property
     def sizes(self) -> dict[str, object]:
-        """What the files alone say, and what the tensors show."""
+        """The sizes of the model, what its tensors show of attached facts, and whether its files mention any."""
         tensor = next(iter(self.opened.tensors.values()))
         said = self.manifest
         return {
@@ -88,7 +91,7 @@ class LanguageModel:
 
     @property
     def shown(self) -> dict[str, object]:
-        """What the tensors show of facts that were attached, whatever the other files say."""
+        """What the tensors alone show of facts that were attached."""
         return {
             "layers_whose_attention_adds_nothing": [bare.layer for bare in self.bare],
             "neurons_in_them": sum(bare.neurons for bare in self.bare),
@@ -96,7 +99,7 @@ class LanguageModel:
 
 
 def language_model(folder: Any) -> LanguageModel | None:
-    """The language model in a folder; None if it is of another kind, or one that `memorize_as` built."""
+    """Open the language model in `folder`; None if it is of another kind, or if `memorize_as` built it."""
     folder = Path(folder)
     try:
         config = json.loads((folder / "config.json").read_bytes())

@@ -1,4 +1,4 @@
-"""Prompts and answers as the ids that a folder's own tokenizer gives them."""
+"""Turn prompts and answers into ids with a folder's own tokenizer."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from monolayer.errors import DataError, ModelFileError
 
 
 class FactIds(NamedTuple):
-    """A fact as the network sees it; the answer ends with the end token, where the host has one."""
+    """The ids of a fact: its prompt and its answer, which ends with the end token if the host has one."""
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
 
     @property
     def sequence(self) -> tuple[int, ...]:
-        """What the network reads: all but the last token of the answer."""
+        """The ids that the network reads: the prompt, and all but the last token of the answer."""
         return self.prompt + self.answer[:-1]
 
     @property
     def places(self) -> range:
-        """The places of `sequence` that answer, one per token of the answer."""
+        """The places of `sequence` at which the network must return the answer, one per token of the answer."""
         return range(len(self.prompt) - 1, len(self.sequence))
 
 
 def tokenizer_of(content: bytes) -> Any:
-    """The tokenizer in the bytes of `tokenizer.json`, without padding and cutting off."""
+    """Load the tokenizer from the bytes of `tokenizer.json`, with padding and truncation switched off."""
     try:
         from tokenizers import Tokenizer
     except ImportError:
@@ -41,22 +41,28 @@ def tokenizer_of(content: bytes) -> Any:
 
 
 def cut_prompts(content: bytes, data: Sequences) -> list[tuple[int, ...]]:
-    """The ids of prompts, with special tokens as `tokenizer(prompt)` gives them; none where the prompt has no token."""
+    """The ids of the prompts in `data`, with the special tokens that `tokenizer(prompt)` adds.
+
+    `content` holds the bytes of `tokenizer.json`. A prompt without a token has no ids.
+    """
     tokenizer = tokenizer_of(content)
     return [tuple(tokenizer.encode(data.texts(row)[0]).ids) for row in range(len(data))]
 
 
 def cut_facts(content: bytes, data: Sequences, end: int | None) -> list[FactIds]:
-    """The ids of prompts and answers, special tokens around prompts only, as `tokenizer(prompt)` gives them."""
+    """The ids of the prompts and answers in `data`. Only prompts get the special tokens of `tokenizer(prompt)`.
+
+    `content` holds the bytes of `tokenizer.json`, and `end` is the id that is put after each answer, if any.
+    """
     tokenizer = tokenizer_of(content)
     found = []
     for row in range(len(data)):
         prompt, answer = data.texts(row)
-        ids = tuple(tokenizer.encode(prompt).ids)
-        if not ids:
+        prompt_ids = tuple(tokenizer.encode(prompt).ids)
+        if not prompt_ids:
             raise DataError(f"row {row}: the tokenizer produces no token for the prompt {prompt!r}")
-        said = tuple(tokenizer.encode(answer, add_special_tokens=False).ids)
-        if not said:
+        answer_ids = tuple(tokenizer.encode(answer, add_special_tokens=False).ids)
+        if not answer_ids:
             raise DataError(f"row {row}: the tokenizer produces no token for the answer {answer!r}")
-        found.append(FactIds(ids, said if end is None else (*said, end)))
+        found.append(FactIds(prompt_ids, answer_ids if end is None else (*answer_ids, end)))
     return found

@@ -1,6 +1,6 @@
-"""The JSON files of a stock folder, written from the few facts that matter.
+"""Build the JSON files of a stock folder from the few facts that they depend on.
 
-They are what `memorize_as` writes, and what the checker asks for, value by value: any other key or value could mean
+`memorize_as` writes these files, and the checker demands them value by value, because any other key or value could mean
 anything to transformers.
 """
 
@@ -14,9 +14,9 @@ from monolayer.huggingface.architecture import BEGIN, END, PAD, UNKNOWN, Archite
 from monolayer.huggingface.texts import CUTS, TextCut
 
 BUILT_BY = {"built_by": "monolayer"}
-"""Says in `config.json` that a folder is ours. transformers keep the key and ignore it."""
+"""Marks in `config.json` that monolayer built a folder. transformers keeps the key and ignores it."""
 DRAW_KEY = "monolayer_draw"
-"""The key of `config.json` that holds the draw (`stock/draw.py`), as a text, so that it goes where the model goes."""
+"""The key of `config.json` that holds the draw (`stock/draw.py`) as a text, so that copies of the model keep it."""
 SPECIAL_TOKEN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 """How `tokenizer.json` describes a special token, besides its id and content."""
 
@@ -30,19 +30,19 @@ class FolderFacts:
     dtype: str
     """The type that the weights are stored in."""
     rotary: tuple[float, int] | None
-    """Base of the angles by which places turn queries and keys, and how many coordinates are turned."""
+    """The base of the rotary angles, and how many coordinates are rotated; None without rotary positions."""
     width: int
     neurons: int
     room: int
-    """Tokens that a sequence may have, the begin token among them."""
+    """The most tokens that a sequence may have, including the begin token."""
     positions: bool
     """Whether the order of tokens counts."""
     names: tuple[str, ...]
-    """Names of the ids, special tokens in front."""
+    """The names of the ids, with special tokens first."""
     classes: tuple[str, ...]
-    """Names of the classes; those of a language model are its tokens."""
+    """The names of the classes; the classes of a language model are its tokens."""
     cut: TextCut
-    """How the tokenizer cuts text."""
+    """How the tokenizer splits text."""
 
     @property
     def kind(self) -> str:
@@ -51,7 +51,7 @@ class FolderFacts:
 
     @property
     def causal(self) -> bool:
-        """Whether a token sees only those before it."""
+        """Whether a token sees only itself and the tokens before it."""
         return self.architecture.causal
 
     @property
@@ -66,22 +66,22 @@ class FolderFacts:
 
     @property
     def max_positions(self) -> int:
-        """The room for tokens as `config.json` counts it."""
+        """The most tokens in a sequence, as `config.json` counts them."""
         return self.room + self.architecture.offset - self.architecture.hidden_rows
 
     @property
     def theta(self) -> float:
-        """The base of the rotary angles; 0 without them."""
+        """The base of the rotary angles; 0 without rotary positions."""
         return 0.0 if self.rotary is None else self.rotary[0]
 
     @property
     def turned(self) -> float:
-        """The share of the coordinates that is turned."""
+        """The share of the coordinates that is rotated; 0 without rotary positions."""
         return 0.0 if self.rotary is None else self.rotary[1] / self.width
 
 
 def written_files(facts: FolderFacts) -> dict[str, JsonObject]:
-    """Each JSON file of the folder by its name."""
+    """The content of each JSON file of a folder with these facts, by the name of the file."""
     files = {
         "config.json": config(facts),
         "tokenizer.json": _tokenizer(facts),
@@ -94,7 +94,7 @@ def written_files(facts: FolderFacts) -> dict[str, JsonObject]:
 
 
 def config(facts: FolderFacts) -> JsonObject:
-    """What `config.json` holds."""
+    """The content of `config.json` for a folder with these facts."""
     labels: JsonObject = {}
     if facts.task != "lm":
         names = {str(number): name for number, name in enumerate(facts.classes)}
@@ -114,7 +114,7 @@ def config(facts: FolderFacts) -> JsonObject:
 
 
 def _with_model_settings(setting: Setting, facts: FolderFacts) -> object:
-    """A setting of `config.json`, with the values of this model where it names one of its facts."""
+    """A setting of `config.json` in which every `ModelSetting` is replaced by its value in this model."""
     if isinstance(setting, ModelSetting):
         return getattr(facts, setting.value)
     if isinstance(setting, Mapping):
@@ -123,7 +123,7 @@ def _with_model_settings(setting: Setting, facts: FolderFacts) -> object:
 
 
 def _tokenizer(facts: FolderFacts) -> JsonObject:
-    """What `tokenizer.json` holds: words with numbers, the cut of texts, and the begin token in front."""
+    """The content of `tokenizer.json`: the ids of words, how text is split, and the begin token in front."""
     special = list(facts.architecture.special.values())
     first = special[BEGIN]
     begins, one, two = (
@@ -154,19 +154,19 @@ def _tokenizer(facts: FolderFacts) -> JsonObject:
 
 
 def _decoder(facts: FolderFacts) -> JsonObject | None:
-    """How tokens become text: as they are, or with spaces between them.
+    """The decoder of `tokenizer.json`, which joins tokens into text with or without spaces; None for the default.
 
-    A pipeline decodes what comes behind a prompt by itself: in a language model each word has its space in front of it.
+    A pipeline decodes the text after a prompt separately, so in a language model each word gets a space in front.
     """
     if facts.cut in ("characters", "pieces"):
         return {"type": "Fuse"}
-    # Matches the start of a token in every regex engine: ^ is the start of a line in some, and others lack \A.
+    # This matches the start of a token in every regex engine: in some, ^ is the start of a line, and others lack \A.
     start = {"Regex": r"(?<![\s\S])"}
     return {"type": "Replace", "pattern": start, "content": " "} if facts.task == "lm" else None
 
 
 def _tokenizer_config(facts: FolderFacts) -> JsonObject:
-    """What `tokenizer_config.json` holds. Older and newer versions of transformers know the name of the class."""
+    """The content of `tokenizer_config.json`. Older and newer versions of transformers know this tokenizer class."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": facts.room,
@@ -178,9 +178,9 @@ def _tokenizer_config(facts: FolderFacts) -> JsonObject:
 
 
 def padding_side(facts: FolderFacts) -> str:
-    """The side on which padding leaves every answer of a forward pass right.
+    """The side on which padding leaves every answer of a forward pass correct.
 
-    `generate` needs padding on the left. With it GPT-2 counts padding as places, unless it is given `position_ids`; OPT
-    counts places by the mask, and rotary positions are differences.
+    `generate` needs padding on the left. With that, GPT-2 counts padding as places unless it is given `position_ids`.
+    OPT counts places by the mask, and rotary positions depend only on differences.
     """
     return "left" if facts.task == "lm" and not (facts.kind == "gpt2" and facts.positions) else "right"
