@@ -40,7 +40,7 @@ They are in the order of their ids."""
 
 
 class ModelSetting(Enum):
-    """A setting of `config.json` whose value depends on the model; it is the attribute of `FolderFacts` of this name."""
+    """A setting of `config.json` that depends on the model. Its value names the attribute of `FolderFacts` with it."""
 
     WIDTH = "width"
     NEURONS = "neurons"

@@ -1,7 +1,7 @@
-"""The formats that weights of hosts are stored in, and that transformers then compute in.
+"""The formats in which the weights of hosts are stored, and in which transformers then computes.
 
-What is assumed of an evaluation in a short format is what PyTorch does: products are summed in float32, in any order,
-the bias is added there, and the sum is rounded once; norms and activations are computed in float32, or step by step,
+An evaluation in a short format is assumed to proceed as in PyTorch. Products are summed in float32, in any order; the
+bias is added in float32, and the sum is rounded once. Norms and activations are computed in float32, or step by step,
 and rounded.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 SUM_UNIT = 2.0**-24
 """`u`: the unit roundoff of float32, in which sums are computed in every format."""
 FLUSHED = 2.0**-126
-"""Numbers of float32 below this may be flushed to zero."""
+"""float32 numbers smaller than this in size may be flushed to zero."""
 
 
 @dataclass(frozen=True)
@@ -29,33 +29,38 @@ class HostFormat:
 
     name: str
     bits: int
-    """Of the significand, the leading one among them."""
+    """The number of bits in the significand, including the leading one."""
     largest: float
     """The largest finite number."""
     tiny: float
     """The spacing of the numbers next to 0."""
     low: float
+    """Claims are made for inputs of a neuron of at least `low` T."""
     narrow: float
-    """Where another key is near, claims are made for inputs from `narrow` T on only."""
+    """If another key is near, claims are made only for inputs of at least `narrow` T."""
     high: float
+    """Claims are made for inputs of a neuron of at most `high` T."""
     turn: float
+    """Claims are made for states with 1 − cos(k, û) ≤ `turn`."""
     state: float
-    """Length of a state up to which a neuron outweighs it."""
+    """The largest length of a state that a neuron outweighs."""
     coordinate: float
-    """What a coordinate of a state of the host may reach: written vectors added to it stay finite."""
+    """How large a coordinate of a state of the host may be, so that it stays finite when written vectors are added."""
     beyond: float
     """|û| ≤ 1 + `beyond` at any state, or what rounding alone makes it, whichever is more. A norm loses digits where it
     subtracts a mean that is much longer than the rest."""
 
     @property
     def unit(self) -> float:
-        """`v`: a number is rounded by at most this share of itself."""
+        """`v`, the unit roundoff: rounding changes a number by at most this share of itself."""
         return float(2.0**-self.bits)
 
     @property
     def lost(self) -> float:
-        """What is lost at most, beside a share, where a number is rounded to the format: binary32 and bfloat16 may
-        flush numbers below 2^−126 to zero, float16 has a spacing."""
+        """The most that rounding to the format can lose of a number besides the share `unit`.
+
+        float32 and bfloat16 may flush numbers below 2^−126 to zero, and float16 has the spacing `tiny` next to 0.
+        """
         return max(self.tiny, FLUSHED)
 
     @property
@@ -64,7 +69,7 @@ class HostFormat:
         return self.bits < 24
 
     def spacing(self, numbers: Any) -> Any:
-        """How far the neighbours of numbers are away: in [2^(e−1), 2^e) the spacing is 2^(e−bits)."""
+        """The distance from each number to its neighbours in the format: 2^(e−bits) in [2^(e−1), 2^e)."""
         return np.maximum(np.ldexp(1.0, np.frexp(numbers)[1] - self.bits), self.tiny)
 
 
@@ -109,7 +114,9 @@ FORMATS = {
         beyond=0.0,
     ),
 }
-"""States turn by 1 − cos ≤ 4·10⁻⁵ between kernels in bfloat16 (measured, 8 layers of width 512), a third of `turn`,
-and by 5·10⁻⁷ in float16. In float32 neither `high` nor `turn` limits anything: |û| ≤ 1 + (D + 16)u there. States in
-float16 have 11 digits, and norms compute with 24: lengths stay below 1 + 2⁻¹¹ at states whose
-coordinates are all the same but for a digit (bench/norms_in_float16_keep_lengths.py), so `beyond` is 0."""
+"""The formats that hosts may have, by their names.
+
+Between kernels, states in bfloat16 turn by 1 − cos ≤ 4·10⁻⁵ (measured with 8 layers of width 512), which is a third of
+`turn`; in float16 they turn by 5·10⁻⁷. In float32 neither `high` nor `turn` limits anything, since |û| ≤ 1 + (D + 16)u
+there. States in float16 have 11 binary digits, and norms compute with 24. Lengths therefore stay below 1 + 2⁻¹¹ even at
+states whose coordinates agree in all but one digit (bench/norms_in_float16_keep_lengths.py), so `beyond` is 0."""

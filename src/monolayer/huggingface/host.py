@@ -1,6 +1,6 @@
-"""A host: the causal language model in a folder, as far as appending blocks to it goes.
+"""A host is the causal language model in a folder. This file reads what is needed to append blocks to it.
 
-Letters: `V` tokens, `D` width, `H` neurons of a block, `L` layers.
+Letters: `V` tokens, width `D`, `H` neurons per block, `L` layers.
 """
 
 from __future__ import annotations
@@ -31,58 +31,58 @@ from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.tensors import Tensor, TensorFolder, open_folder
 
 STEEPEST = 31_000.0
-"""α in float16, at most: inputs of neurons, down to −2α (1 + 2^−10), stay above −65,504."""
+"""The largest α in float16: inputs of neurons reach down to −2α (1 + 2^−10), which stays above −65,504."""
 LEAST_HOST_EPSILON = 2.0**-100
-"""ε of norms: their squares are off by 2^−126 at most where numbers are flushed to zero, so ε is 0 in no evaluation."""
+"""The smallest ε of a norm. Flushing numbers to zero changes squares by at most 2^−126, so no evaluation makes ε 0."""
 TOKENIZER = "tokenizer.json"
 COPIED = (
     *(TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt"),
     *("vocab.txt", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "chat_template.jinja"),
     *("chat_template.json", "generation_config.json", "LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE"),
 )
-"""Files beside the weights that stay what they are, if they are there."""
+"""Files beside the weights that are copied unchanged, if they exist."""
 
 
 @dataclass(frozen=True, eq=False)
 class Host:
-    """What an architecture, a `config.json` and the tensors beside it come to."""
+    """A host: its architecture, its `config.json`, and its tensors by their names."""
 
     kind: HostKind
     config: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
     root: str
-    """What the names of its tensors begin with."""
+    """The prefix of the names of its tensors."""
 
     @property
     def layers(self) -> int:
-        """`L`"""
+        """`L`, the number of layers."""
         return int(self.config[self.kind.depth])
 
     @property
     def width(self) -> int:
-        """`D`"""
+        """`D`, the width of a state."""
         return self.tensors[f"{self.root}{self.kind.last_norm}.weight"].shape[0]
 
     @cached_property
     def neurons(self) -> int:
-        """`H`"""
+        """`H`, the number of neurons in a block."""
         return self.block_shapes[f"{self.kind.reads}.weight"][int(self.kind.transposed)]
 
     @property
     def vocabulary(self) -> int:
-        """`V`"""
+        """`V`, the number of tokens."""
         return self.tensors[self.head].shape[0]
 
     @property
     def dtype(self) -> str:
         """The format of the weights, as `config.json` calls it."""
         found = self.tensors[self.head].dtype
-        assert found is not None  # host_of asked
+        assert found is not None  # host_of checked it
         return found
 
     @property
     def places(self) -> int | None:
-        """How many tokens a text may have; None where `config.json` does not say."""
+        """How many tokens a text may have; None if `config.json` does not say."""
         found = self.config.get("n_positions", self.config.get("max_position_embeddings"))
         return found if isinstance(found, int) else None
 
@@ -98,13 +98,14 @@ class Host:
 
     @property
     def silence(self) -> float:
-        """`S`: neurons are silent at inputs up to −S."""
+        """`S`: neurons return 0 at every input up to −S."""
         return (FLOAT16_SILENCE if self.dtype == "float16" else SILENCE)[self.activation]
 
     def response(self, radius: float) -> float:
         """`T`, the input of a neuron at its own state, for a radius ρ.
 
-        `T ≥ 8 S`, so a neuron is silent from `ρ(1 + 1/8)` on, rounding aside. In float16, T/ρ is at most `STEEPEST`.
+        `T ≥ 8 S`, so a neuron is silent from `ρ(1 + 1/8)` on, apart from rounding. In float16, T/ρ is at most
+        `STEEPEST`.
         """
         wanted = max(64.0, 8.0 * self.silence)
         return min(wanted, STEEPEST * radius) if self.dtype == "float16" else wanted
@@ -116,16 +117,16 @@ class Host:
 
     @property
     def tied(self) -> bool:
-        """Whether the head has the weights of the embedding."""
+        """Whether the head shares the weights of the embedding."""
         return bool(self.config.get("tie_word_embeddings", self.kind.tied))
 
     @property
     def head(self) -> str:
-        """The name of the tensor that the head multiplies with."""
+        """The name of the tensor that the head multiplies states with."""
         return f"{self.root}{self.kind.tokens}" if self.tied else self.kind.head
 
     def layer(self, number: int) -> str:
-        """What the names of the tensors of a layer begin with."""
+        """The prefix of the names of the tensors of layer `number`."""
         return f"{self.root}{self.kind.layers}.{number}."
 
     @cached_property
@@ -135,7 +136,10 @@ class Host:
 
     @cached_property
     def block_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of these tensors: those of the host's last layer; biases that it lacks are as long as outputs."""
+        """The shapes of the tensors of an appended block, by their names in the block.
+
+        They are the shapes in the host's last layer. A bias that it lacks is as long as the output of its layer.
+        """
         found = {}
         for name in self.block:
             full = self.layer(self.layers - 1) + name
@@ -148,7 +152,7 @@ class Host:
 
     @property
     def added_biases(self) -> dict[str, int]:
-        """Biases of the host's own layers that must be written, as zeros, and their lengths."""
+        """The lengths of the biases that the host's own layers lack and that must be written as zeros, by their names."""
         found = {}
         for number in range(self.layers):
             for name in self.kind.biases if self.kind.bias_key else ():
@@ -158,7 +162,7 @@ class Host:
         return found
 
     def longer_config(self, blocks: int) -> dict[str, object]:
-        """`config.json` with this many blocks appended."""
+        """The content of `config.json` after this many blocks are appended."""
         config = {**self.config, self.kind.depth: self.layers + blocks, **ATTACHED_MARK}
         kinds = config.get("layer_types")
         if isinstance(kinds, list) and len(kinds) == self.layers:
@@ -168,15 +172,14 @@ class Host:
         return config
 
     def norm(self) -> tuple[Floats, Floats | None]:
-        """Weight and bias `(D,)` of the last norm; no bias where norms have none."""
+        """The weight and the bias `(D,)` of the last norm; the bias is None if norms have none."""
         start = f"{self.root}{self.kind.last_norm}"
-        return self.tensors[f"{start}.weight"].numbers(), (
-            None if self.kind.rms else self.tensors[f"{start}.bias"].numbers()
-        )
+        bias = None if self.kind.rms else self.tensors[f"{start}.bias"].numbers()
+        return self.tensors[f"{start}.weight"].numbers(), bias
 
 
 def host_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Host:
-    """The host with this configuration and these tensors; a `DataError` says why facts cannot be attached to it."""
+    """The host with this `config.json` and these tensors; a `DataError` says why facts cannot be attached to it."""
     kind = choose_host(config)
     check_settings(kind, config)
     roots = (kind.root, kind.root.partition(".")[2])
@@ -199,7 +202,7 @@ def host_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Host:
 
 
 def _check_names(host: Host) -> None:
-    """That the tensors are all that the architecture has, by names under which transformers find each of them once."""
+    """Refuse tensors that are not exactly those of the architecture, under names that transformers finds."""
     kind, inside = host.kind, host.kind.block_names(host.config)
     wanted = {f"{host.root}{kind.tokens}", host.head, f"{host.root}{kind.last_norm}.weight"}
     wanted |= set() if kind.rms else {f"{host.root}{kind.last_norm}.bias"}
@@ -208,20 +211,20 @@ def _check_names(host: Host) -> None:
     for number in range(host.layers):
         own = {host.layer(number) + name for name in inside}
         missing = sorted((wanted | own) - set(host.tensors))
-        if missing:  # asked layer by layer: config.json may count many that are not there
+        if missing:  # checked layer by layer, since config.json may claim a huge number of layers
             hint = f" (config.json says {kind.depth} = {host.layers})"
             raise DataError(f"it lacks the tensor {missing[0]!r}, which {kind.name} has{hint}")
         known |= own | {host.layer(number) + name for name in BUFFERS}
-    strange = sorted(set(host.tensors) - known)
-    if strange:
+    unknown = sorted(set(host.tensors) - known)
+    if unknown:
         raise DataError(
-            f"it has the tensor {strange[0]!r}, which {kind.name} with {kind.depth} = {host.layers} does not have: "
+            f"it has the tensor {unknown[0]!r}, which {kind.name} with {kind.depth} = {host.layers} does not have: "
             "save the model again (save_pretrained)"
         )
 
 
 def _check_shapes(host: Host) -> None:
-    """That tensors and sizes in `config.json` fit together, and that tensors are of one type."""
+    """Refuse tensors whose shapes do not fit each other or `config.json`, or whose types differ."""
     kind, start = host.kind, host.layer(host.layers - 1)
     norm, tokens = f"{host.root}{kind.last_norm}", host.tensors[f"{host.root}{kind.tokens}"]
     for name, axes in (
@@ -264,7 +267,10 @@ def _check_shapes(host: Host) -> None:
 
 
 def read_host(folder: Path) -> tuple[Host, TensorFolder]:
-    """The host in a folder that anyone may have written; a `DataError` of one sentence says why it cannot be one."""
+    """Read the host in `folder`, which anyone may have written, and open its files.
+
+    A `DataError` of one sentence says why the folder cannot be a host.
+    """
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder: facts are attached to a model that lies in one")
     try:
@@ -274,6 +280,7 @@ def read_host(folder: Path) -> tuple[Host, TensorFolder]:
 
 
 def _read_host(folder: Path) -> tuple[Host, TensorFolder]:
+    """Read the host in `folder`; the `DataError` does not name the folder, which `read_host` adds."""
     if (folder / "adapter_config.json").exists():
         raise DataError("it holds an adapter; merge it into its model first (merge_and_unload), and save that")
     if not (folder / "config.json").is_file():

@@ -1,12 +1,12 @@
-"""The architectures that facts can be attached to: names of their tensors, and what a block of theirs computes.
+"""The architectures that facts can be attached to: the names of their tensors, and what their blocks compute.
 
-A host is a decoder that somebody has. A block of it, as far as the appended ones go, is
+A host is somebody's decoder. A block of it computes
 
     x ← x + attention(norm_1 x),   x ← x + W_2 act(W_1 norm_2 x + b_1)
 
-in this order or both at once (in a gated one, act(…) is multiplied with W_3 norm_2 x + b_3); behind all of them the
-last norm, and the head, which has no bias. The letters are those of `architecture.py`. From the architectures' own
-source (transformers 5.23); the tests hold it against transformers.
+one after the other or both at once. In a gated block, act(…) is multiplied by W_3 norm_2 x + b_3. After all blocks come
+the last norm and the head, which has no bias. The letters are those of `architecture.py`. The table is taken from the
+source of transformers 5.23, and the tests compare it with transformers.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, Literal
 from monolayer.errors import DataError, similar_words
 
 Role = Literal["zeros", "ones", "W_1", "b_1", "W_2", "b_3"]
-"""What a tensor of an appended block holds: a letter, or one number throughout."""
+"""What a tensor of an appended block holds: the array of a letter, or zeros or ones throughout."""
 ATTACHED_MARK = {"attached_by": "monolayer"}
-"""Says in `config.json` that facts were attached. transformers keep the key and make nothing of it."""
+"""Marks in `config.json` that facts were attached. transformers keeps the key and ignores it."""
 SILENCE = {
     "relu": 0.0,
     **dict.fromkeys(("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh"), 12.0),
@@ -41,24 +41,28 @@ BUFFERS = tuple(
     for place in ("attn", "self_attn", "attention")
     for name in ("bias", "masked_bias", "rotary_emb.inv_freq")
 )
-"""Tensors of a layer that older files store and transformers compute anew: masks and angles."""
+"""Masks and angles of a layer, which older files store and transformers computes anew."""
 
 
 @dataclass(frozen=True)
 class HostKind:
-    """One row of the table."""
+    """One architecture that facts can be attached to: a row of the table `HOSTS`."""
 
     name: str
     model: str
-    """Its class of causal language models."""
+    """The name of its transformers class for causal language models."""
     root: str
-    """What names of tensors begin with; some files leave out its first part, as those of GPT-2 do."""
+    """The prefix of the names of tensors. Some files, such as those of GPT-2, leave out its first part."""
     layers: str
+    """The name of the list of layers, after `root`."""
     tokens: str
+    """The name of the embedding table, after `root`."""
     last_norm: str
+    """The name of the norm before the head, after `root`."""
     attention: tuple[str, ...]
-    """Linear layers of attention; whether they have a bias is for the file to say."""
+    """The linear layers of attention. The last one writes. `attention_bias` says whether they have biases."""
     norms: tuple[str, str]
+    """The two norms of a block, in the order of evaluation."""
     reads: str
     """The linear layer `W_1`, `b_1`."""
     writes: str
@@ -68,35 +72,40 @@ class HostKind:
     transposed: bool = False
     """Whether matrices are stored as `(in, out)`."""
     rms: bool = False
-    """Norms that subtract no mean and have no bias."""
+    """Whether norms subtract no mean and have no bias."""
     tied: bool = True
-    """Whether the head is the table of tokens where `config.json` does not say."""
+    """Whether the head shares the embedding table if `config.json` does not say."""
     depth: str = "num_hidden_layers"
     """The key of `config.json` that counts the layers."""
     activation: tuple[str, str] = ("hidden_act", "gelu")
-    """Key and default."""
+    """The key of `config.json` that names the activation, and its default."""
     epsilon: tuple[str | None, float] = ("layer_norm_eps", 1e-5)
-    """Key, None where there is none, and default."""
+    """The key of `config.json` that holds ε of the norms, None if there is none, and its default."""
     demands: Mapping[str, object] = field(default_factory=dict)
-    """Values of `config.json` without which its blocks are others; a missing key has the value that is asked for."""
+    """Values that `config.json` must have for blocks to compute as above. A missing key has the demanded value."""
     bias_key: str | None = None
-    """The key that gives feed-forward layers their biases, where they may have none: it is set, and they are 0."""
+    """The key of `config.json` that gives feed-forward layers biases; None if they always have them.
+
+    If a host lacks them, the key is set and its own biases are written as 0."""
     attention_bias: tuple[str | None, bool] = (None, True)
-    """The key that gives attention its biases, None where there is none, and its default."""
+    """The key of `config.json` that gives attention its biases, None if there is none, and its default."""
     sizes: tuple[str, str] = ("hidden_size", "intermediate_size")
-    """The keys of `D` and `H`."""
+    """The keys of `config.json` that hold `D` and `H`."""
     places: str | None = None
-    """The table of places, where there is one."""
+    """The name of the table of places, after `root`; None if there is none."""
     head: str = "lm_head.weight"
-    """The tensor of the head, where it is not the table of tokens."""
+    """The name of the tensor of the head, if it does not share the embedding table."""
 
     def block_names(self, config: Mapping[str, object]) -> frozenset[str]:
-        """The tensors of a layer of a host with this `config.json`, by their names in it."""
+        """The names, within a layer, of the tensors that each layer of a host with this `config.json` has."""
         found = {f"{layer}.weight" for layer in (*self.attention, *self.linear, *self.norms)}
-        found |= set() if self.rms else {f"{norm}.bias" for norm in self.norms}
-        found |= set(self.biases) if self.bias_key is None or config.get(self.bias_key, False) else set()
+        if not self.rms:
+            found |= {f"{norm}.bias" for norm in self.norms}
+        if self.bias_key is None or config.get(self.bias_key, False):
+            found |= set(self.biases)
         key, usual = self.attention_bias
-        if usual if key is None else config.get(key, usual):
+        attention_has_biases = usual if key is None else config.get(key, usual)
+        if attention_has_biases:
             found |= {f"{layer}.bias" for layer in self.attention}
         return frozenset(found)
 
@@ -112,12 +121,12 @@ class HostKind:
 
     @property
     def biases(self) -> tuple[str, ...]:
-        """Biases of the feed-forward layers, by their names in a block."""
+        """The names, within a block, of the biases of the feed-forward layers."""
         return tuple(f"{layer}.bias" for layer in self.linear)
 
     @property
     def linear(self) -> tuple[str, ...]:
-        """The feed-forward layers."""
+        """The names, within a block, of the feed-forward layers."""
         return (self.reads, self.writes, *(() if self.multiplies is None else (self.multiplies,)))
 
 
@@ -192,11 +201,11 @@ HOSTS = {
     )
 }
 NO_BIAS = ("mistral", "mixtral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2")
-"""Architectures whose gated neurons can have no bias."""
+"""Architectures whose gated neurons cannot have a bias, so that facts cannot be attached to them."""
 
 
 def choose_host(config: Mapping[str, object]) -> HostKind:
-    """The row of an architecture, by the host's `config.json`; a `DataError` says why there is none."""
+    """The row of `HOSTS` for a host with this `config.json`; a `DataError` says why there is none."""
     name, known = config.get("model_type"), ", ".join(HOSTS)
     if name in NO_BIAS:
         raise DataError(
@@ -225,11 +234,11 @@ def choose_host(config: Mapping[str, object]) -> HostKind:
 
 
 def activation_of(kind: HostKind, config: Mapping[str, object]) -> Any:
-    """The activation of the feed-forward layers, by its name."""
+    """The name of the activation of the feed-forward layers, as `config.json` gives it, or the default."""
     return config.get(*kind.activation)
 
 
 def epsilon_of(kind: HostKind, config: Mapping[str, object]) -> Any:
-    """ε of the norms."""
+    """ε of the norms, as `config.json` gives it, or the default."""
     key, usual = kind.epsilon
     return usual if key is None else config.get(key, usual)

@@ -1,8 +1,8 @@
-"""`attached.json`: what lies beside the weights of a folder that facts were attached to.
+"""Read and write `attached.json`, which lies beside the weights of a folder that facts were attached to.
 
-It says what the host was (its `config.json`, the digest of every tensor), how many neurons were appended, which of them
-hold which fact, by digests of its token ids, and what was measured. transformers do not read it; the checker does, and
-believes only what it can find in the weights.
+It says what the host was (its `config.json`, and the digest of every tensor), how many neurons were appended, which of
+them hold which fact (by digests of its token ids), and what was measured. transformers does not read it. The checker
+does, and believes only what it also finds in the weights.
 """
 
 from __future__ import annotations
@@ -24,19 +24,22 @@ from monolayer.huggingface.strict import ForeignError, read_json
 FILE = "attached.json"
 FORMAT, MANIFEST_VERSION = "monolayer-attached", 1
 ATTACHED_WEIGHTS = "attached.safetensors"
-"""The file with the appended blocks, and the zero biases that some hosts get."""
+"""The file with the appended blocks, and with the zero biases that some hosts get."""
 FARTHEST = 1e9
-"""More than any number that a state can have moved by."""
+"""The largest `moved` that is accepted. No state can move by that much."""
 MOST_STORED_TOKENS = 2**31
 HOST_WEIGHTS = "host.safetensors"
-"""What `model.safetensors` of the host is called in the folder: transformers would read it alone under its own name."""
+"""The new name of the host's `model.safetensors`. Under its own name transformers would read that file alone."""
 
 
 @dataclass(frozen=True)
 class StoredFact:
-    """A fact by digests of its ids: the prompt, prompt and answer; `places`: its neurons, one per token of the answer.
+    """An attached fact, known by digests of its ids.
 
-    `moved`: how much of the state's cosine with its key was lost, at most, in the evaluations that were tried.
+    - `prompt`: the digest of the prompt.
+    - `fact`: the digest of the prompt with its answer.
+    - `places`: how many neurons the fact has, one per token of the answer.
+    - `moved`: the largest loss of the state's cosine with its key in the evaluations that were tried; None if none was.
     """
 
     prompt: str
@@ -47,8 +50,16 @@ class StoredFact:
 
 @dataclass(frozen=True)
 class Manifest:
-    """`config`, `index`: those files of the host, as text. `files`: digests of files that were copied. `tensors`:
-    digests of the host's tensors, `appended`: of all others. `radius`: ρ. `end`: the id that ends answers, if any."""
+    """What `attached.json` says.
+
+    - `config`, `index`: the host's `config.json` and its index of shards, if it has one, as text.
+    - `files`: digests of the files that were copied.
+    - `tensors`, `appended`: digests of the host's tensors, and of all others.
+    - `radius`: ρ.
+    - `end`: the id that ends answers, if there is one.
+    - `facts`: the attached facts, in the order of their neurons.
+    - `measured`: what was measured when they were attached.
+    """
 
     config: str
     index: str | None
@@ -74,9 +85,9 @@ class Manifest:
         return found
 
     def longest_by_prompt(self) -> dict[str, int]:
-        """The number of the fact with the longest answer, by the digest of its prompt.
+        """For each prompt, by its digest, the number of its fact with the longest answer.
 
-        Several facts of one prompt do not contradict each other, so the other answers are beginnings of that one.
+        Facts of one prompt do not contradict each other, so its other answers are beginnings of the longest one.
         """
         found: dict[str, int] = {}
         for number, fact in enumerate(self.facts):
@@ -86,13 +97,13 @@ class Manifest:
         return found
 
     def to_json(self) -> str:
-        """The file."""
-        said = {"format": FORMAT, "version": MANIFEST_VERSION, **asdict(self)}
-        return json.dumps(said, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+        """The text of the file `attached.json`."""
+        content = {"format": FORMAT, "version": MANIFEST_VERSION, **asdict(self)}
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
     @classmethod
     def from_json(cls, content: bytes) -> Manifest:
-        """The manifest in the bytes of the file; a `ModelFileError` for anything else."""
+        """Read the manifest from the bytes of `attached.json`; a `ModelFileError` if they are not a manifest."""
         try:
             said: JsonFields = read_json(Path(FILE), content)  # `_check` looks at them below
             if said.pop("format") != FORMAT:
@@ -110,7 +121,7 @@ class Manifest:
 
 
 def _check(found: Manifest) -> None:
-    """The types of what is used; a `ValueError` names what is wrong."""
+    """Check the types and ranges of all values that are used later; a `ValueError` names the field that is wrong."""
     texts: list[tuple[str, Any, type | tuple[type, ...]]] = [
         ("config", found.config, str),
         ("index", found.index, (str, type(None))),
@@ -151,5 +162,5 @@ def prompt_digest(prompt: Sequence[int]) -> str:
 
 
 def fact_digest(prompt: Sequence[int], answer: Sequence[int]) -> str:
-    """SHA-256 of the ids of a prompt and of its answer, the end token among them."""
+    """SHA-256 of the ids of a prompt and of its answer, including the end token."""
     return hashlib.sha256(json.dumps([list(prompt), list(answer)]).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The files of a stock folder, opened together."""
+"""Open the files of a stock folder together, so that all come from one save."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ FILES_READ = (*_JSON, WEIGHTS_FILE, INDEX_FILE, "certificate.json")
 
 @dataclass(frozen=True, eq=False)
 class Files:
-    """The files of a stock folder that monolayer reads, all out of one save: their bytes, or why there are none.
+    """The files of a stock folder that monolayer reads, all from one save.
 
-    `sizes`: everything that lies in the folder, with the sizes of regular files, None for the others.
+    `content` holds the bytes of each file, or the error of reading it. `sizes` lists everything in the folder, with the
+    sizes of regular files and None for anything else.
     """
 
     folder: Path
@@ -33,19 +34,19 @@ class Files:
     sizes: Mapping[str, int | None]
 
     def demand(self, name: str) -> bytes:
-        """The bytes of a file that must be there."""
+        """The bytes of a file; a `ModelFileError` if it is missing or cannot be read."""
         found = self.content.get(name, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
         if isinstance(found, OSError):
             raise ModelFileError(f"{self.folder / name} cannot be read: {found.strerror}")
         return found
 
     def object(self, name: str) -> JsonObject:
-        """The object in a JSON file that must be there (`read_json`)."""
+        """The object in a JSON file (`read_json`); a `ModelFileError` if the file is missing or cannot be read."""
         return read_json(self.folder / name, self.demand(name))
 
 
 def is_stock(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder has a `config.json` of Hugging Face's kind rather than ours, and no facts attached to it."""
+    """Whether a folder holds a Hugging Face `config.json` rather than one of monolayer, and no attached facts."""
     try:
         return read_together(Path(folder), _says_stock)
     except (OSError, ValueError):
@@ -53,7 +54,7 @@ def is_stock(folder: str | os.PathLike[str]) -> bool:
 
 
 def stock_files(folder: str | os.PathLike[str]) -> Files | None:
-    """The files of a stock folder, read together; None if there is no folder, or it is of another kind."""
+    """Read the files of a stock folder together; None if there is no folder, or if it is of another kind."""
     try:
         return read_together(Path(folder), _opened_files)
     except (OSError, ValueError):  # ValueError: NUL or half of a surrogate pair in the path
@@ -70,10 +71,10 @@ def _opened_files(opened: OpenFolder) -> Files | None:
 
 
 def _says_stock(opened: OpenFolder) -> bool:
-    """Whether `config.json` is of Hugging Face's kind."""
+    """Whether `config.json` is one of Hugging Face rather than of monolayer, and mentions no attached facts."""
     try:
         config = json.loads(opened.read("config.json"))
     except (ValueError, RecursionError):
         return False
-    ours = isinstance(config, dict) and "model_type" in config and "format" not in config
-    return ours and not ATTACHED_MARK.items() <= config.items()
+    is_hugging_face = isinstance(config, dict) and "model_type" in config and "format" not in config
+    return is_hugging_face and not ATTACHED_MARK.items() <= config.items()
