@@ -152,7 +152,7 @@ class Host:
 
     @property
     def added_biases(self) -> dict[str, int]:
-        """The lengths of the biases that the host's own layers lack and that must be written as zeros, by their names."""
+        """The lengths, by name, of biases that the host's own layers lack and that must be written as zeros."""
         found = {}
         for number in range(self.layers):
             for name in self.kind.biases if self.kind.bias_key else ():

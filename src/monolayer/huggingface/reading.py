@@ -1,4 +1,4 @@
-"""A stock folder read back: its facts, its arrays by their letters, and that its files say nothing else."""
+"""Read a stock folder back: its facts, and its arrays by their letters. Files that say anything else are refused."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from monolayer.huggingface.texts import CUTS, UNIT_OF, TextCut
 from monolayer.huggingface.weights import Weights, read_weights
 
 DEFAULT_CLASSES = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
-"""Classes that transformers does not write, since these are the ones of a configuration without any."""
+"""The classes that transformers leaves out of `config.json`, since a configuration without classes gets these."""
 
 
 @dataclass(frozen=True, eq=False)
 class StockFolder:
-    """A stock folder: its `weights`, and as `arrays` by their letters; `content`: all files that were read."""
+    """What a stock folder holds: its facts, its weights, its `arrays` by their letters, and all files that were read."""
 
     facts: FolderFacts
     weights: Weights
@@ -40,20 +40,21 @@ class StockFolder:
 
     @property
     def tensors(self) -> Mapping[str, Floats]:
-        """All tensors by their names, in float64."""
+        """All tensors by their names, widened to float64."""
         return self.weights.tensors
 
     def digest(self) -> str:
-        """SHA-256 of configuration, weights and tokenizer, which determine what the other files mean."""
+        """SHA-256 of the configuration, weights and tokenizer, which determine what the other files mean."""
         files = ("config.json", *sorted(self.weights.files), "tokenizer.json")
         parts = (hashlib.sha256(self.content[file]).digest() for file in files)
         return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 class AskedAs(NamedTuple):
-    """How to read data for a folder: names of its tokens, what its labels belong to, and whether it has none.
+    """How to read the data that a folder is asked about.
 
-    `next_token`: its labels are the next tokens of the data.
+    `names`: the names of its tokens. `per`: what its labels belong to. `next_token`: whether the label of each token is
+    the next token, so that the data need no labels.
     """
 
     names: Names | None
@@ -62,10 +63,10 @@ class AskedAs(NamedTuple):
 
 
 def asked_as(files: Files) -> AskedAs:
-    """How to read data for a folder; the names are those of its tokens without special ones.
+    """How to read the data that a folder is asked about. Names of special tokens are left out.
 
-    All are None where `read_folder` would say what is wrong. Whether a language model holds prompts and answers is
-    read from the draw.
+    If the files are damaged or foreign, fields are None, and `read_folder` says what is wrong. Whether a language model
+    holds prompts and answers is read from the draw.
     """
     try:
         config, tokenizer = files.object("config.json"), files.object("tokenizer.json")
@@ -92,7 +93,7 @@ def _of_prompts(files: Files) -> bool:
 def stored_draw(files: Files) -> str | None:
     """The draw in `config.json`, as the text that `memorize_as` put there; None if there is none.
 
-    transformers keeps keys that it does not know, and a text under such a key does nothing, whatever it says.
+    transformers keeps a key that it does not know, and a text under such a key has no effect.
     """
     draw = files.object("config.json").get(DRAW_KEY)
     if draw is not None and type(draw) is not str:
@@ -101,7 +102,7 @@ def stored_draw(files: Files) -> str | None:
 
 
 def read_folder(files: Files) -> StockFolder:
-    """The content of a stock folder; files that mean anything but what `memorize_as` writes are a `ForeignError`."""
+    """Read a stock folder. Files that do not mean what `memorize_as` writes are a `ForeignError`."""
     config = files.object("config.json")
     name = config.get("model_type")
     if not isinstance(name, str) or name not in ARCHITECTURES:
@@ -149,10 +150,17 @@ def _task(kind: Architecture, config: JsonObject) -> ModelTask | None:
 def _folder_facts(
     files: Mapping[str, JsonObject], kind: Architecture, task: ModelTask, arrays: Mapping[str, Floats]
 ) -> FolderFacts:
-    """The facts that files and tensors may choose, each of the right type; the rest of the files follows from them."""
+    """The facts that the files and tensors are free to choose, with their types checked.
+
+    Everything else in the files follows from these facts.
+    """
     config, places, width = files["config.json"], arrays.get("places"), arrays["tokens"].shape[1]
     names = _token_names(files["tokenizer.json"])
     rotary = _rotary(config, kind, width)
+    if places is None:  # any number will do, since rotary angles have no end
+        room = _chosen_value(config, int, range(1, 2**31).__contains__, "max_position_embeddings")
+    else:
+        room = len(places) - kind.offset
     return FolderFacts(
         architecture=kind,
         task=task,
@@ -160,9 +168,7 @@ def _folder_facts(
         rotary=rotary,
         width=width,
         neurons=len(arrays["W_1"]),
-        room=_said(config, int, range(1, 2**31).__contains__, "max_position_embeddings")
-        if places is None  # any number will do, since rotary angles have no end
-        else len(places) - kind.offset,
+        room=room,
         positions=rotary != kind.still(width)[1] if kind.still else places is not None and bool(places.any()),
         names=names,
         classes=names if task == "lm" else _names_of_classes(config),
@@ -171,13 +177,13 @@ def _folder_facts(
 
 
 def _text_cut(tokenizer: JsonObject) -> TextCut:
-    """How the tokenizer cuts text; `given` if `memorize_as` did not write this tokenizer."""
+    """How the tokenizer splits text; `given` if `memorize_as` did not write this tokenizer."""
     said = value_under("tokenizer.json", tokenizer, "pre_tokenizer")
     return next((cut for cut, how in CUTS.items() if how == said), "given")
 
 
 def _token_names(tokenizer: JsonObject) -> tuple[str, ...]:
-    """The names of all ids, in their order."""
+    """The names of all ids in `tokenizer.json`, in the order of the ids."""
     table = value_under("tokenizer.json", tokenizer, "model", "vocab")
     numbers: list[Any] = list(table.values()) if isinstance(table, dict) else [None]
     if any(type(number) is not int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
@@ -186,7 +192,7 @@ def _token_names(tokenizer: JsonObject) -> tuple[str, ...]:
 
 
 def _names_of_classes(config: JsonObject) -> tuple[str, ...]:
-    """The names of the classes, in their order."""
+    """The names of the classes in `config.json`, in the order of their numbers."""
     table = value_under("config.json", config, "id2label")
     names: list[Any] = [table.get(str(number)) for number in range(len(table))] if isinstance(table, dict) else []
     if not names or any(type(name) is not str for name in names):
@@ -196,8 +202,11 @@ def _names_of_classes(config: JsonObject) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _said(config: JsonObject, kind: type, fits: Callable[[Any], bool], *keys: str) -> Any:
-    """The value under these keys, which files may choose: it must have this type and fit what the proofs allow."""
+def _chosen_value(config: JsonObject, kind: type, fits: Callable[[Any], bool], *keys: str) -> Any:
+    """The value under these nested keys of `config.json`, which the file may choose.
+
+    It must have the type `kind`, and `fits` must say that the proofs allow for it.
+    """
     value = value_under("config.json", config, *keys)
     if type(value) is not kind or not fits(value):
         raise ForeignError(f"config.json says {'.'.join(keys)} = {value!r}, which the proofs do not allow for")
@@ -205,13 +214,16 @@ def _said(config: JsonObject, kind: type, fits: Callable[[Any], bool], *keys: st
 
 
 def _rotary(config: JsonObject, kind: Architecture, width: int) -> tuple[float, int] | None:
-    """Base of the angles, and how many coordinates are turned: all, or two in a GPT-NeoX without positions."""
+    """The base of the rotary angles, and how many coordinates are rotated; None without rotary positions.
+
+    All coordinates are rotated, except in a GPT-NeoX without positions, where two are.
+    """
     if kind.still is None:
         return None
-    theta = _said(config, float, lambda value: 1e-6 <= value <= 1e30, "rope_parameters", "rope_theta")
+    theta = _chosen_value(config, float, lambda value: 1e-6 <= value <= 1e30, "rope_parameters", "rope_theta")
     if kind.name != "gpt_neox":
         return theta, width
     shares = (1.0, 2.0 / width)
-    share = _said(config, float, lambda value: value in shares, "rope_parameters", "partial_rotary_factor")
-    # transformers rounds the product down; 1 is one pair with the angle 1 as well.
+    share = _chosen_value(config, float, lambda value: value in shares, "rope_parameters", "partial_rotary_factor")
+    # transformers rounds share · width down. If that gives 1, it is still one pair, with the angle 1.
     return theta, width if share == 1.0 else 2

@@ -1,11 +1,11 @@
 """Which keys `config.json` and `generation_config.json` of a host may have, and which values.
 
-Facts are proved of the model that transformers make of a folder, so every key that transformers read must be known
+Facts are proved about the model that transformers makes of a folder, so every key that transformers reads must be known
 here. A key that is not in the table is refused: it could be another name of a key that counts (`num_hidden_layers`
 beside the `n_layer` of GPT-2), name other weights (`transformers_weights`), other code, or other layers
-(`per_layer_config`). Keys in the table either act on the host and on the folder with facts alike (rotary angles, scales
-of attention), or on neither (dropout, labels), or have their values checked. From transformers 5.23 and from what
-earlier versions wrote; the tests hold the table against transformers.
+(`per_layer_config`). A key in the table acts in the same way on the host and on the folder with facts (rotary angles,
+scales of attention), or acts on neither (dropout, labels), or has its value checked. The table is taken from
+transformers 5.23 and from what earlier versions wrote. The tests compare it with transformers.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ GENERATION_FILE = "generation_config.json"
 
 
 def _word_set(text: str) -> frozenset[str]:
+    """The set of the words in a text."""
     return frozenset(text.split())
 
 
@@ -36,8 +37,9 @@ FREE_GENERATION = _word_set("""
     assistant_ensemble_weight speculation_type
     bos_token_id eos_token_id pad_token_id decoder_start_token_id transformers_version _from_model_config
 """)
-"""Keys of `generation_config.json` that do not change which token greedy decoding takes: for sampling and beams alone,
-limits of length, caches, speculation."""
+"""Keys of `generation_config.json` that do not change which token greedy decoding takes.
+
+They concern only sampling and beams, limits of length, caches, and speculation."""
 NEUTRAL: dict[str, tuple[object, ...]] = {
     **dict.fromkeys(("do_sample", "renormalize_logits", "remove_invalid_values", "token_healing", "use_mtp"), (False,)),
     **dict.fromkeys(("num_beams", "num_beam_groups", "guidance_scale", "repetition_penalty"), (1, 1.0)),
@@ -49,7 +51,9 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     **dict.fromkeys(("sequence_bias", "watermarking_config", "dola_layers", "constraints", "stop_strings"), ()),
     **dict.fromkeys(("max_time", "assistant_early_exit", "forced_decoder_ids"), ()),
 }
-"""Keys that may change it, and the values with which they do not; None always is one of them."""
+"""Keys of `generation_config.json` that may change which token greedy decoding takes.
+
+Each has the values with which it does not; None is always one of them."""
 
 FIXED: dict[str, object] = {
     **{"return_dict": True, "output_hidden_states": False, "output_attentions": False, "torchscript": False},
@@ -57,7 +61,7 @@ FIXED: dict[str, object] = {
     **{"cross_attention_hidden_size": None, "chunk_size_feed_forward": 0, "pruned_heads": {}, "use_bfloat16": False},
     **{"pretraining_tp": 1},
 }
-"""Keys of `config.json` that must have these values, where they are there."""
+"""Keys of `config.json` that must have these values if they are present."""
 COMMON = _word_set("""
     architectures model_type transformers_version _name_or_path name_or_path _commit_hash dtype torch_dtype
     vocab_size initializer_range use_cache bos_token_id eos_token_id pad_token_id sep_token_id decoder_start_token_id
@@ -66,7 +70,7 @@ COMMON = _word_set("""
     gradient_checkpointing tf_legacy_loss _attn_implementation_autoset
     unsloth_version unsloth_fixed transformers.js_config
 """)
-"""Keys of `config.json` that all architectures have, or tools write."""
+"""Keys of `config.json` that all architectures have, or that tools write."""
 _ROTARY_KEYS = _word_set("""
     hidden_size intermediate_size num_hidden_layers num_attention_heads hidden_act attention_dropout
     rope_parameters rope_scaling rope_theta partial_rotary_factor max_position_embeddings
@@ -100,12 +104,12 @@ KEYS: dict[str, frozenset[str]] = {
         max_sequence_length rope_interleaved is_llama_config
     """),
 }
-"""Keys of `config.json` that one architecture has."""
+"""Keys of `config.json` that only some architectures have, by the name of the architecture."""
 LAYER_TYPES = ("full_attention", "sliding_attention")
 
 
 def check_settings(kind: HostKind, config: Mapping[str, Any]) -> None:
-    """`DataError` for a key of `config.json` that is not known, or whose value the proofs do not cover."""
+    """Refuse a `config.json` with an unknown key, or with a value that the proofs do not cover; `kind`: of the host."""
     if "quantization_config" in config:
         raise DataError("it is quantized; attach facts to the model that it was made from")
     if "auto_map" in config:
@@ -134,7 +138,7 @@ def check_settings(kind: HostKind, config: Mapping[str, Any]) -> None:
 def unusual_generation(content: Mapping[str, object]) -> dict[str, object]:
     """The keys of `generation_config.json` with which `generate` may take another token than the likeliest.
 
-    `content`: files of the folder by their names. A `DataError` if the file cannot be read.
+    `content` holds the files of the folder by their names. It is a `DataError` if the file cannot be read.
     """
     if GENERATION_FILE not in content:
         return {}
@@ -149,7 +153,7 @@ def unusual_generation(content: Mapping[str, object]) -> dict[str, object]:
 
 
 def read_generation(content: Mapping[str, Any]) -> dict[str, Any]:
-    """`generation_config.json`; a `DataError` if it cannot be read."""
+    """The object in `generation_config.json`, one of the files in `content`; a `DataError` if it cannot be read."""
     try:
         said = json.loads(bytes(content[GENERATION_FILE]))
     except (ValueError, RecursionError):
@@ -160,7 +164,7 @@ def read_generation(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def generation_words(unusual: Mapping[str, object]) -> str:
-    """What these keys mean for a user, as a clause."""
+    """A clause that tells users what the keys of `unusual_generation` mean for them."""
     shown = ", ".join(f"{key} = {reprlib.repr(value)}" for key, value in list(unusual.items())[:4])
     more = ", …" if len(unusual) > 4 else ""
     return (

@@ -1,7 +1,7 @@
-"""JSON as a stock folder must hold it: one reading of it in every parser, and equality with types.
+"""Read JSON strictly, so that every parser reads it in the same way, and compare values together with their types.
 
-`1`, `1.0` and `true` are three values here. Python would read NaN, a key given twice, half of a surrogate pair or a
-byte-order mark; the parser of `tokenizers` would not, or otherwise.
+`1`, `1.0` and `true` are three different values here. Python reads NaN, a key given twice, half of a surrogate pair and
+a byte-order mark; the parser of `tokenizers` refuses them or reads them differently.
 """
 
 from __future__ import annotations
@@ -21,17 +21,21 @@ class ForeignError(Exception):
 
 
 DEEPEST = 32
-"""Levels of lists and objects: parsers have limits, and transformers copies what it reads by recursion."""
+"""The most levels of nested lists and objects. Parsers have limits, and transformers copies what it reads recursively."""
 
 
 def read_json(path: Path, content: bytes) -> JsonObject:
-    """The object in a JSON file; text that parsers read in different ways is a `ForeignError`."""
+    """The object in a JSON file with these bytes; text that parsers read in different ways is a `ForeignError`.
+
+    `path` names the file in errors.
+    """
     name = path.name
 
     def refuse(what: str) -> NoReturn:
         raise ForeignError(f"{name} {what}")
 
     def table(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        """A JSON object as a dict; a key that occurs twice is refused."""
         found = dict(pairs)
         if len(found) < len(pairs):
             often = Counter(key for key, _ in pairs)
@@ -61,7 +65,10 @@ def read_json(path: Path, content: bytes) -> JsonObject:
 
 
 def demand_equal(name: str, found: object, wanted: object) -> None:
-    """Raise a `ForeignError` with the path of the first key whose value or type differs; `name`: of the file."""
+    """Raise a `ForeignError` if `found` differs from `wanted` in a value or a type.
+
+    It names the file `name` and the path of the first key that differs.
+    """
     if repr(found) != repr(wanted) and (difference := _difference(found, wanted, "")):
         raise ForeignError(f"{name} says {difference}")
 
@@ -99,13 +106,14 @@ def _difference(found: Any, wanted: Any, at: str) -> str | None:
 
 
 def _path(at: str, key: str | int) -> str:
+    """The path of a key below the path `at`, such as 'model.vocab' or 'layers[0]'."""
     if isinstance(key, int) or not key.replace("_", "a").isalnum():
         return f"{at}[{reprlib.repr(key)}]"
     return f"{at}.{key}" if at else key
 
 
 def _depth(value: object, most: int) -> int:
-    """Levels of nesting, counted no further than one beyond `most`."""
+    """The number of levels of nesting, which is not counted further than one or two beyond `most`."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     if inner is None or most < 0:
         return 0

@@ -1,4 +1,4 @@
-"""Tensors of a Hugging Face folder, one file or several, read one at a time: nothing is held that is not asked for."""
+"""Read the tensors of a Hugging Face folder from one file or several, each only when it is asked for."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, read_tog
 from monolayer.errors import ModelFileError
 
 FLOATS = {"F64": ("float64", "<f8"), "F32": ("float32", "<f4"), "F16": ("float16", "<f2"), "BF16": ("bfloat16", "<u2")}
-"""Types of numbers by their codes in safetensors, as `config.json` and NumPy call them; of bfloat16 NumPy has bits."""
+"""The names of real types in `config.json` and in NumPy, by their codes in safetensors.
+
+NumPy has no bfloat16, so its bits are read as integers."""
 BYTES_PER_NUMBER = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
 BYTES_PER_NUMBER |= {"I8": 1, "U8": 1, "BOOL": 1}
 
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """One tensor: its type by the code of safetensors, its shape, and its bytes where they lie."""
+    """One tensor in a file: its name, the safetensors code of its type, its shape, and a view of its bytes."""
 
     name: str
     code: str
@@ -33,17 +35,17 @@ class Tensor:
 
     @property
     def dtype(self) -> str | None:
-        """Its type as `config.json` names it; None where it does not hold real numbers."""
+        """The type as `config.json` names it; None if the tensor does not hold real numbers."""
         return FLOATS[self.code][0] if self.code in FLOATS else None
 
     def digest(self) -> str:
-        """SHA-256 of type, shape and bytes."""
+        """SHA-256 of the type, shape and bytes."""
         found = hashlib.sha256(f"{self.code} {list(self.shape)}\n".encode())
         found.update(self.data)
         return found.hexdigest()
 
     def numbers(self, dtype: Any = np.float64) -> Floats:
-        """Its numbers, widened."""
+        """The numbers of the tensor, converted to `dtype`."""
         if self.code not in FLOATS:
             raise ModelFileError(f"{self.name} holds {self.code}, which are not real numbers")
         raw = np.frombuffer(self.data, dtype=FLOATS[self.code][1])
@@ -53,7 +55,7 @@ class Tensor:
         return found
 
     def blocks(self, most: int = 1 << 22) -> Iterator[tuple[slice, Floats]]:
-        """Its numbers, widened to float64, some rows at a time: about `most` numbers, so that little is held."""
+        """The numbers in float64, a block of rows at a time with about `most` numbers, and the rows of each block."""
         each = math.prod(self.shape[1:]) * BYTES_PER_NUMBER[self.code]
         step = max(1, most * BYTES_PER_NUMBER[self.code] // max(1, each))
         for start in range(0, self.shape[0], step):
@@ -64,13 +66,16 @@ class Tensor:
 
 @dataclass(frozen=True, eq=False)
 class TensorFolder(Mapping[str, Tensor]):
-    """The tensors of a folder by their names; `content`: its JSON files, and maps of its files of weights."""
+    """The tensors of a folder by their names.
+
+    `content` holds the bytes of the other files that were read, and memory maps of the files of weights.
+    """
 
     path: Path
     tensors: Mapping[str, Tensor]
     content: Mapping[str, Any]
     weights: tuple[str, ...]
-    """Names of the files of weights."""
+    """The names of the files of weights."""
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]
@@ -83,16 +88,17 @@ class TensorFolder(Mapping[str, Tensor]):
 
 
 def open_folder(folder: Path, beside: Iterable[str] = ()) -> TensorFolder:
-    """A folder opened once: `config.json`, the weights, and the files `beside` them.
+    """Open `config.json`, the weights, and the files `beside` them in a folder, all from one save.
 
-    What is missing or cannot be read is a `ModelFileError`.
+    A file that is missing or cannot be read is a `ModelFileError`.
     """
 
     def content(opened: OpenFolder) -> dict[str, Any]:
+        """The bytes of the files, and maps of the weights, by their names."""
         found: dict[str, Any] = {name: opened.read(name) for name in ("config.json", *beside)}
         names = [WEIGHTS_FILE]
         index = opened.attempt(INDEX_FILE)
-        if isinstance(index, bytes) and WEIGHTS_FILE not in opened.sizes():  # transformers look for them in this order
+        if isinstance(index, bytes) and WEIGHTS_FILE not in opened.sizes():  # as transformers does
             found[INDEX_FILE], names = index, shards_of(index)
         return found | {name: opened.map(name) for name in names}
 
@@ -117,7 +123,7 @@ def open_folder(folder: Path, beside: Iterable[str] = ()) -> TensorFolder:
 
 
 def weight_map(content: bytes) -> dict[str, str]:
-    """The file of each tensor, by the index."""
+    """The file that holds each tensor, by the name of the tensor; `content`: the bytes of the index."""
     try:
         said = json.loads(content)["weight_map"]
         if not isinstance(said, dict) or not all(type(name) is str for name in said.values()):
@@ -128,7 +134,7 @@ def weight_map(content: bytes) -> dict[str, str]:
 
 
 def shards_of(content: bytes) -> list[str]:
-    """The files that an index names; a name that leads out of the folder is an error."""
+    """The names of the files in an index with these bytes; a name that leads out of the folder is an error."""
     names = sorted(set(weight_map(content).values()))
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
@@ -137,7 +143,10 @@ def shards_of(content: bytes) -> list[str]:
 
 
 def tensors_of(content: Any, file: str) -> dict[str, Tensor]:
-    """The tensors of a safetensors file in a buffer, without copying them."""
+    """The tensors of a safetensors file by their names. `content` is a buffer, of which nothing is copied.
+
+    Errors call the file `file`.
+    """
     buffer = memoryview(content)
     found: dict[str, Tensor] = {}
     try:

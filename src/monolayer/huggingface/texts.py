@@ -1,9 +1,9 @@
-"""How the tokenizer of a stock folder cuts text, and whether the tokens of data come back from their text.
+"""Choose how the tokenizer of a stock folder splits text, and check that it splits the text of data into their tokens.
 
 characters   every name is one character
-words        no name has white space in it; text is cut at white space
-pieces       names are words with the white space before them; nothing is lost, text comes back as it was
-given        anything else: a text is one token, and lists of tokens are taken (is_split_into_words=True)
+words        no name has white space in it, and text is split at white space
+pieces       names are words with the white space before them, so that no character is lost
+given        anything else: a text is one token, and lists of tokens can be passed (is_split_into_words=True)
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ CUTS: dict[TextCut, dict[str, object] | None] = {
     "pieces": {**_ISOLATED, "pattern": {"Regex": PIECE}},
     "given": None,
 }
-"""The `pre_tokenizer` of `tokenizer.json` for each way to cut a text."""
+"""The `pre_tokenizer` of `tokenizer.json` for each way to split text."""
 CUT_OF: dict[Unit, TextCut] = {"characters": "characters", "words": "words", "whole": "given"}
-"""How a tokenizer must cut text so that a string is split as the data were split."""
+"""How a tokenizer must split text so that a string is split as the data were, by the unit of the data."""
 UNIT_OF: dict[TextCut, Unit] = {cut: unit for unit, cut in CUT_OF.items()}
 
 
 def best_cut(special: Iterable[str], data: Sequences) -> TextCut:
-    """How text must be cut to give the tokens of `data` again; `special`: tokens that the tokenizer adds."""
+    """How a tokenizer must split the text of `data` to give their tokens; `special`: its special tokens."""
     assert data.vocabulary is not None  # the caller checked
     if data.prompts is not None:
-        return "pieces"  # even where no token has white space in it: an answer comes back as it was given
-    said = data.vocabulary.unit
+        return "pieces"  # even if no token has white space in it, so that an answer comes back as it was given
+    unit = data.vocabulary.unit
     # If there are lists among the strings, their tokens may not fit the unit of the strings.
-    if said is not None and tokenizer_fault(CUT_OF[said], special, data) is None:
-        return CUT_OF[said]
+    if unit is not None and tokenizer_fault(CUT_OF[unit], special, data) is None:
+        return CUT_OF[unit]
     words = [str(name) for name in data.vocabulary.names]
     if all(len(word) == 1 for word in words):
         return "characters"
     if not any(re.search(r"\s", word) for word in words):
         return "words"
-    # Spaces that are tokens of their own go to the word behind them when the text is cut again.
+    # A space that is a token of its own would be joined to the word after it when the text is split again.
     return "given" if tokenizer_fault("pieces", special, data) else "pieces"
 
 
@@ -61,7 +61,7 @@ def tokenizer_fault(cut: TextCut, special: Iterable[str], data: Sequences) -> st
     if "" in used:
         return "the data have an empty token, which no tokenizer produces"
     if cut == "given":
-        # Lists are not glued together, but special tokens are looked for inside each of their tokens.
+        # The tokens of a list are not joined, but the tokenizer looks for special tokens inside each of them.
         inside = ((name, word) for word in used for name in special if name in word and name != word)
         name, word = next(inside, (None, None))
         return None if name is None else f"the token {word!r} holds {name!r}, which the tokenizer would find in it"
@@ -75,7 +75,7 @@ def tokenizer_fault(cut: TextCut, special: Iterable[str], data: Sequences) -> st
         return None
     glue = " " if cut == "words" else ""
     for number, row in enumerate(data.split(data.tokens)):
-        # A prompt is tokenized alone; what follows it are ids that the model has returned.
+        # A prompt is tokenized alone, and the ids after it come from the model.
         cuts = [] if data.prompts is None else [int(data.prompts[number])]
         for part in np.split(words[row], cuts):
             text = glue.join(part)

@@ -1,4 +1,4 @@
-"""The tensors of a stock folder: `model.safetensors`, or its shards and the index that lists them."""
+"""Read the tensors of a stock folder from `model.safetensors`, or from its shards and the index that lists them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from monolayer.huggingface.opened import Files
 from monolayer.huggingface.strict import ForeignError
 
 STORED = {"float64": ("F64", "<f8"), "float32": ("F32", "<f4"), "bfloat16": ("BF16", "<u2"), "float16": ("F16", "<f2")}
-"""Types that `config.json` may name, as safetensors and NumPy call them."""
+"""The names that safetensors and NumPy have for the types that `config.json` may name."""
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """`tensors` by their names, in float64; `files`: the bytes of those that hold them, the index among them."""
+    """The `tensors` of a folder by their names, in float64, and the bytes of the `files` that hold them or list them."""
 
     tensors: Mapping[str, Floats]
     files: Mapping[str, bytes]
 
 
 def read_weights(files: Files, dtype: object) -> Weights:
-    """All tensors, widened to float64; each must have the type that `config.json` names, and be finite.
+    """Read all tensors and widen them to float64. Each must have the type `dtype` of `config.json`, and be finite.
 
-    transformers reads `model.safetensors` where there is one, else the shards that the index names.
+    Like transformers, this reads `model.safetensors` if there is one, else the shards that the index names.
     """
     if type(dtype) is not str or dtype not in STORED:
         raise ForeignError(f"config.json says dtype = {dtype!r}; the proofs know {', '.join(STORED)}")
@@ -67,7 +67,7 @@ def _shards(files: Files) -> dict[str, set[str]]:
 
 
 def _tensors_of(content: bytes, dtype: str) -> dict[str, Floats]:
-    """The tensors of one file."""
+    """The tensors in the bytes of one file, widened to float64; they must be finite and have the type `dtype`."""
     code, plain = STORED[dtype]
     found: dict[str, Any] = {}
     for name, tensor in deserialize(content):  # type: ignore[no-untyped-call]
