@@ -31,7 +31,7 @@ DEFAULT_CLASSES = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"L
 
 @dataclass(frozen=True, eq=False)
 class StockFolder:
-    """What a stock folder holds: its facts, its weights, its `arrays` by their letters, and all files that were read."""
+    """What a stock folder holds: its facts, its weights, `arrays` by their letters, and all files that were read."""
 
     facts: FolderFacts
     weights: Weights

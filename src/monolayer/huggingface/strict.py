@@ -21,7 +21,7 @@ class ForeignError(Exception):
 
 
 DEEPEST = 32
-"""The most levels of nested lists and objects. Parsers have limits, and transformers copies what it reads recursively."""
+"""The most levels of nested lists and objects. Parsers have limits, and transformers copies by recursion."""
 
 
 def read_json(path: Path, content: bytes) -> JsonObject:
@@ -113,7 +113,7 @@ def _path(at: str, key: str | int) -> str:
 
 
 def _depth(value: object, most: int) -> int:
-    """The number of levels of nesting, which is not counted further than one or two beyond `most`."""
+    """The number of levels of nesting, counted no further than one beyond `most`."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     if inner is None or most < 0:
         return 0

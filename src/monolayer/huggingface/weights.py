@@ -21,7 +21,7 @@ STORED = {"float64": ("F64", "<f8"), "float32": ("F32", "<f4"), "bfloat16": ("BF
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """The `tensors` of a folder by their names, in float64, and the bytes of the `files` that hold them or list them."""
+    """The `tensors` of a folder by their names, in float64, and the bytes of the `files` that hold or list them."""
 
     tensors: Mapping[str, Floats]
     files: Mapping[str, bytes]
