@@ -20,7 +20,7 @@ import monolayer as ml
 from monolayer.checker import Certificate, certify, data_digest
 from monolayer.checker.check import certify_files
 from monolayer.checker.labelled import Labelled, _model_rows
-from monolayer.checker.line import Part, _joined
+from monolayer.checker.line import Part, _joined_parts
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError, ModelFileError
 from tests.adversary import relabelled
@@ -503,10 +503,10 @@ def test_every_file_counts_and_advice_needs_all_of_them(tmp_path: Path) -> None:
     none: dict[Any, list[Any]] = {"wrong": [], "unsure": []}
     close = Part(1, 0, none, (5.0, "here"), 2.0**-20, 1.0, True)
     question = Certificate("undecided", "", "", (), 0, 0)
-    assert "it would be proved" in _joined(question, [close, close]).reason
+    assert "it would be proved" in _joined_parts(question, [close, close]).reason
     for odd in (close._replace(settled=False), close._replace(distance=0.5), close._replace(distance=math.inf)):
         for parts in ([close, odd], [odd, close], [odd]):
-            assert "would be proved" not in _joined(question, parts).reason
+            assert "would be proved" not in _joined_parts(question, parts).reason
 
 
 def test_points_that_are_not_there_are_not_asked() -> None:

@@ -301,6 +301,13 @@ def test_what_steps_hold_besides_the_data_is_named(kind: str) -> None:
     assert re.search(words, found) if words and found else found is None
 
 
+def test_a_step_that_changes_one_number_of_a_label_changes_something() -> None:
+    stage, _ = on_stairs([0, 1], [0.0, 1.0], [0.0, 1.0])
+    stairs = CheckedStaircase(stage.stairs.low, stage.stairs.high, np.array([[0.0, 1.0], [5.0, 5.0]]))
+    stored: Any = SimpleNamespace(format=BINARY64, classes=None)
+    assert _misplaced(stored, stage._replace(stairs=stairs)) is None
+
+
 def test_a_row_that_the_data_do_not_use_is_named() -> None:
     """A row is gone if all of it is NaN; a token that the model lacks has the number −1, and is not the last row."""
     lift = np.zeros((5, 3))

@@ -70,7 +70,7 @@ def attach_holds(found: Results) -> None:
 
 def heads_holds(found: Results) -> None:
     for row in found["rows"]:
-        blind = row["one_head"] >= 1e-5 * row["variance"]
+        blind = row["one_head"] >= 1e-4 * row["variance"]  # few samples leave 10^-6 of what one head sees
         assert blind == (row["target"] not in ("mean", "maximum")), row["target"]
         if row["two_heads"] is not None:  # it has one head more, up to what few samples say
             assert row["two_heads"] <= row["one_head"] + 0.02 * row["variance"]

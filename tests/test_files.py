@@ -38,7 +38,7 @@ from monolayer.construct.line.alphabet import Ids, Proposal
 from monolayer.construct.line.cascade import cut_line
 from monolayer.construct.line.draw import Digits, Tokens
 from monolayer.construct.line.points import Points, token_major
-from monolayer.construct.line.separate import hopeless
+from monolayer.construct.line.separate import apart, gaps, hopeless, margins
 from monolayer.data import read
 
 
@@ -224,7 +224,7 @@ def test_memory_is_for_processes_names_and_pieces(tmp_path: Path, monkeypatch: p
     assert some.beside(0, 0) == some
     assert some.beside(0, 9).block < some.block
     assert small.block < some.block
-    assert 2 * small.block * room.TOKEN + 100_000 * some.name <= some.spare
+    assert 2 * small.block * room.BLOCK_BYTES_PER_TOKEN + 100_000 * some.name <= some.spare
     with pytest.raises(ml.DataError, match=r"1,000,000 different tokens .*--memory.*fewer workers") as error:
         some.beside(1_000_000, 0)
     Room.of(str(error.value).split("'")[1], 2, WITH_TORCH, 10).beside(1_000_000, 0)
@@ -624,6 +624,26 @@ def test_ranges_are_cut_where_no_crowd_is(
 def test_many_points_are_hopeless_wherever_they_lie(low: float, reach: float, error: float) -> None:
     points = Points(np.zeros(0), np.zeros(0), 1.0, error)
     assert hopeless(10**9, 10**8, points, (low, low + reach))
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.sampled_from([0.0, 2.0**-52, 2.0**-50, 2.0**-44, 0.5, 3.0]), st.booleans()), max_size=40),
+    st.sampled_from([-1000.0, -3.0, 0.0, 700.0]),
+    st.sampled_from([0.0, 2.0**-53, 2.0**-46]),
+    st.integers(1, 7),
+)
+def test_one_look_at_gaps_says_all(steps: list[tuple[float, bool]], low: float, error: float, at_once: int) -> None:
+    """`gaps` says what `apart` and `margins` say, however many points are looked at together."""
+    z = low + np.cumsum([0.0, *(step for step, _ in steps)])
+    points, changes = Points(z, z, 1.0, error), np.array([change for _, change in steps], dtype=bool)
+    with pytest.MonkeyPatch.context() as patch, np.errstate(invalid="ignore", divide="ignore"):
+        patch.setattr(line_points, "POINTS_IN_CACHE", at_once)
+        found = gaps(points, changes)
+        wanted = margins(points, np.flatnonzero(changes))
+        assert (found.wide, found.least) == apart(points)
+    assert str(found.margin) == str(wanted.least)
+    assert found.narrow == (len(wanted.close) > 0)
 
 
 def numbers_to_order(kind: str, count: int) -> np.ndarray:

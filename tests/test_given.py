@@ -11,7 +11,7 @@ import pytest
 
 from monolayer.checker import files as given_files
 from monolayer.checker import rows as given_rows
-from monolayer.checker.given import UNSPACED_RANGES, DataComparison, _needs_space, confirm
+from monolayer.checker.given import UNSPACED_RANGES, DataComparison, _flat, _needs_space, _per_token, confirm
 from monolayer.checker.rows import ReadOptions
 from monolayer.data import Sequences
 from monolayer.data.prompts import as_generated
@@ -295,6 +295,16 @@ def test_tables_of_labels_series_and_lists_of_dicts() -> None:
     assert list(listed[0]) == [(["a"], ["p"]), (["b"], None), (["c"], ["q"]), (["d"], None)]
 
 
+def test_rows_count_up_to_their_lengths_and_text_has_a_label_per_word_or_character() -> None:
+    rows = np.array([[1, 2, 3], [4, 5, 6]])
+    assert _flat(rows, [2, 3]).tolist() == [1, 2, 4, 5, 6]
+    assert _flat(rows, [3, 3]).tolist() == [1, 2, 3, 4, 5, 6]
+    assert _flat(rows[0], [1, 1, 1]).tolist() == [1, 2, 3]
+    assert [_per_token(label, 2) for label in ("A B", "AB", None)] == [["A", "B"], ["A", "B"], [None, None]]
+    data = Sequences.of([["to", "be"], ["or"]], ["x", "y"])
+    assert given_rows.confirm_table(data, {"to be": "x", "or": "y"}, None, ReadOptions())
+
+
 def test_what_is_no_table_is_compared_elsewhere() -> None:
     """False says so, and the labels of sequences that were read before are compared there."""
     data = Sequences.of([["a"], ["b"]], [1, 2])
@@ -336,6 +346,20 @@ def test_prompts_and_answers_are_compared_row_by_row() -> None:
             confirm(data, *given)
     with pytest.raises(ValueError, match=r"shorter|longer"):
         confirm(data, prompts, answers[:1])
+
+
+def test_continuations_follow_their_prompts_as_they_are(tmp_path: Path) -> None:
+    """Answers have a space in front, continuations have none, in files and in tables."""
+    row, columns = '{"prompt": "a b", "answer": "c"}\n', {"prompt": ["a b"], "answer": ["c"]}
+    file, data = str(written(tmp_path / "a.jsonl", row)), Sequences.of(["a b"], ["c"], per="answer")
+    given_files.confirm_files(data, [file], ReadOptions(per="answer"))
+    assert given_rows.confirm_table(data, columns, None, ReadOptions(per="answer"))
+    for compare in (
+        lambda options: given_files.confirm_files(data, [file], options),
+        lambda options: given_rows.confirm_table(data, columns, None, options),
+    ):
+        with pytest.raises(DataError, match=r"were given as .'a b', 'c'. and read as .'a b', ' c'."):
+            compare(ReadOptions(per="continuation"))
 
 
 def test_strings_are_compared_some_at_a_time_from_the_first_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from monolayer.errors import DataError
 from monolayer.model.heads import OtherTokens, PowerSums, RankOneHeads
 from monolayer.theory.balls import precision
 from monolayer.theory.boltzmann import boltzmann_ball
-from monolayer.theory.heads import GAINS, TEMPERATURES, Box, contraction, head_slopes, least_slope
+from monolayer.theory.heads import GAINS, HEAD_TEMPERATURES, PieceCounts, contraction, head_slopes, least_slope
 from monolayer.theory.targets import TARGETS
 from tests.test_sup import changed
 
@@ -122,8 +122,10 @@ def test_divided_differences_of_close_heads_are_the_cumulants(n: int) -> None:
 # -- temperatures that are not tiny, in balls ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("length", "boxes", "least"), [(3, Box(16, 8, 1), 0.119), (4, Box(16, 4, 4), 0.084)])
-def test_the_heads_are_injective_over_the_whole_domain(length: int, boxes: Box, least: float) -> None:
+@pytest.mark.parametrize(
+    ("length", "boxes", "least"), [(3, PieceCounts(16, 8, 1), 0.119), (4, PieceCounts(16, 4, 4), 0.084)]
+)
+def test_the_heads_are_injective_over_the_whole_domain(length: int, boxes: PieceCounts, least: float) -> None:
     assert least_slope(length, boxes) > least
 
 
@@ -131,7 +133,7 @@ def test_large_temperatures_fold_and_the_bound_says_so() -> None:
     """At 4 the slope is negative at a point, in balls, so two multisets share what both heads show."""
     slopes = [head_slopes(4.0, arb(x), arb(q), arb(0), 2).by_q for x, q in ((1, 0.0), (0, 0.25))]
     assert slopes[0] < 0 < slopes[1]
-    assert least_slope(3, Box(16, 8, 1), high=4.0) < 0
+    assert least_slope(3, PieceCounts(16, 8, 1), high=4.0) < 0
 
 
 @given(seeds, st.sampled_from([3, 4]))
@@ -157,7 +159,7 @@ def test_slopes_are_those_of_the_heads_and_the_domain_holds_every_sequence(seed:
         assert -1 <= float(own) <= 1
         assert 0 <= float(q) <= most[0] + 1e-12
         assert n == 3 or abs(float(r)) <= most[1] + 1e-12
-        for lam in TEMPERATURES[n]:
+        for lam in HEAD_TEMPERATURES[n]:
             found = head_slopes(lam, own, q, r if n == 4 else arb(0), n - 1)
             shift = sum(others, arb(0)) / (n - 1)
             assert (found.value + shift).overlaps(boltzmann_ball(arb(lam), [x, *others]))
@@ -296,7 +298,7 @@ def test_the_network_is_proved_keeps_its_bound_and_survives_its_file(n: int, cel
 
 @pytest.mark.parametrize("n", [3, 4])
 def test_every_head_has_rank_one_and_all_of_them_find_the_other_tokens(n: int) -> None:
-    heads, others, X = RankOneHeads.at(TEMPERATURES[n]), OtherTokens(n), torch.from_numpy(hard_sequences(2_000, n))
+    heads, others, X = RankOneHeads.at(HEAD_TEMPERATURES[n]), OtherTokens(n), torch.from_numpy(hard_sequences(2_000, n))
     for matrices in heads.parameters():
         assert all(np.linalg.matrix_rank(matrix) <= 1 for matrix in matrices.detach().numpy())
     with torch.no_grad():
@@ -370,9 +372,9 @@ def test_the_bound_is_that_of_lemma_h(n: int) -> None:
     u = Fraction(1, 2**53)
     delta = rate**32 / 3 + u * (step + 64) / (1 - rate) + 2 * u
     found, room = lemma.others_error(n), 1 + 2.0**-10
-    assert found.sums == pytest.approx(float(delta) * room, rel=1e-12)
+    assert found.sums == pytest.approx(float(delta) * room, rel=1e-12, abs=0.0)
     roots = math.sqrt(found.sums / 2) if n == 3 else 5 * (1.2 * found.sums) ** (1 / 3) + 2.0**-25
-    assert found.tokens == pytest.approx(room * (roots + float((mean + 4) * u)), rel=1e-12)
+    assert found.tokens == pytest.approx(room * (roots + float((mean + 4) * u)), rel=1e-12, abs=0.0)
     assert found.sums < 4.4e-13
 
 

@@ -31,7 +31,8 @@ def part_of(progress: Progress, begin: float, end: float) -> Progress:
 class Tabular(Protocol):
     """A result with rows of text to show; (name, value) pairs, unless it has `columns`."""
 
-    def rows(self) -> Sequence[Sequence[str]]: ...
+    def rows(self) -> Sequence[Sequence[str]]:
+        """The rows of the table."""
 
 
 def as_table(result: Tabular) -> str:

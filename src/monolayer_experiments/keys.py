@@ -30,14 +30,14 @@ from monolayer_experiments.perturbed import ENOUGH, NOISE_DRAWS
 QUESTION = "How many parameters do facts on given keys need?"
 
 PLAN = {
-    "dims": ((12,), (64, 90, 128)),
+    "dims": ((12,), (16,)),
     "loads": ((1 / 4,), (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)),
     "draws": (2, 5),
-    "steps": (200, 1_000),
-    "training": (300, 3_000),
+    "steps": (200, 400),
+    "training": (300, 800),
     "trained facts": (100, 2_100),
     "noisy load": (1 / 4, 1 / 8),
-    "widest": (256, 16_384),
+    "widest": (256, 1_024),
 }
 """Quick and full. `steps` of the convex problem; `training`: steps of gradient descent, which is asked of so many facts
 at most (`trained facts`)."""
@@ -279,8 +279,12 @@ def _ratios(rows: list[Results], wide: str, narrow: str) -> list[float]:
 
 
 def _noise_said(rows: list[Results]) -> str:
-    found = [each for row in rows for each in row["noise"] if each is not None]
-    return low_to_high(found, lambda each: amount(each, 2)) if found else "none tried"
+    every = [each for row in rows for each in row["noise"]]
+    found = [each for each in every if each is not None]
+    if not found:
+        return "none tried"
+    words = low_to_high(found, lambda each: amount(each, 2))
+    return words if len(found) == len(every) else f"{words}, none in {len(every) - len(found)} of {len(every)} draws"
 
 
 def figures(results: Results) -> list[Figure]:
@@ -332,8 +336,10 @@ def limits(results: Results) -> str:
     """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     rates = low_to_high(rate for rate in results["rates"].values() if rate is not None)
     asked = max((row["facts"] for row in results["rows"] if row["way"] == "trained"), default=0)
+    dims = ", ".join(map(str, sorted(distinct(results["rows"], "dim"))))
     return (
-        "Keys are values too, and facts a permutation of them, as in hebbian-mlps; its constructions are our own "
+        f"Measured for d = {dims}. Keys are values too, and facts a permutation of them, as in hebbian-mlps; its "
+        "constructions are our own "
         "re-implementation from its text and formulas, in binary64, not its code. The search takes a width for too "
         f"small where the steps that it has are not enough. Gradient descent was asked of up to {asked:,} facts, all "
         f"of them in every step, at the best of {len(RATES)} learning rates ({rates} chosen)."

@@ -23,6 +23,7 @@ class Detached:
 
     @property
     def host(self) -> Host:
+        """The host without its facts."""
         return self.attached.host
 
     def save(self, folder: str | os.PathLike[str]) -> Path:

@@ -75,6 +75,7 @@ class Attached:
 
     @property
     def steep(self) -> Steepness:
+        """ρ and T of the neurons, which follow from the host and the radius in the manifest."""
         return steepness(self.host, self.manifest.radius)
 
     @property

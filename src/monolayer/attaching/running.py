@@ -108,6 +108,7 @@ class Running:
 
     @property
     def device(self) -> torch.device:
+        """The device that the model lies on."""
         found: torch.device = self.model.device
         return found
 

@@ -91,6 +91,7 @@ class Sums(NamedTuple):
         return self._replace(z=self.z[places], terms=terms)
 
     def codes(self) -> Codes:
+        """`z` with bounds on how far our evaluation, and any other of the format, may be from the exact sum."""
         own = code_error(self.z, self.before[0][self.terms], BINARY64)
         if self.format is BINARY64:
             return Codes(self.z, own, own)

@@ -20,7 +20,7 @@ import numpy as np
 
 from monolayer.arrays import Floats
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, UnhandledError
-from monolayer.theory.heads import GAINS, STEPS, TEMPERATURES, contraction
+from monolayer.theory.heads import GAINS, HEAD_TEMPERATURES, STEPS, contraction
 
 HEAD_UNIT = BINARY64.unit
 HEAD_ROOM = 1.0 + 2.0**-10
@@ -34,14 +34,14 @@ TRIGONOMETRY = 2.0**-25
 HEAD_ASSUMPTION = f"cos and arccos within {EXP_ULPS} units in the last place, and square roots rounded to nearest"
 
 
-class Errors(NamedTuple):
+class HeadErrors(NamedTuple):
     """Bounds of Lemma H on the errors of the power sums and of the other tokens; over the reals both are nearly 0."""
 
     sums: float
     tokens: float
 
 
-def others_error(length: int) -> Errors:
+def others_error(length: int) -> HeadErrors:
     """How far the power sums, and the other tokens, that any evaluation finds are from those of the sequence."""
     u, n = HEAD_UNIT, length
     rate = contraction(length)
@@ -49,13 +49,13 @@ def others_error(length: int) -> Errors:
         raise UnhandledError("the iteration that finds the other tokens is not shown to come closer")
     mean = (n * _head_error(0.0, n) + 5.0 * u + 2.0 * n * u) / (n - 1) + 2.0 * u
     own = mean + 6.0 * u
-    miss = _head_error(TEMPERATURES[length][-1], n) + mean + 2.0 * own + (ROUNDED_HEAD + 4.0) * u
+    miss = _head_error(HEAD_TEMPERATURES[length][-1], n) + mean + 2.0 * own + (ROUNDED_HEAD + 4.0) * u
     g, a, b = GAINS[length]
     # With four tokens the first number is half the difference of two heads, the second their sum.
     step = g * miss if length == 3 else max(g * miss + a * 2.0 * miss, (b * miss + g * 2.0 * miss) / 2.0)
     sums = HEAD_ROOM * (rate**STEPS / 3.0 + (step + ROUNDED_STEP * u) / (1.0 - rate) + 2.0 * u)
     tokens = (sums / 2.0) ** 0.5 if length == 3 else 5.0 * (1.2 * sums) ** (1.0 / 3.0) + TRIGONOMETRY
-    return Errors(sums, HEAD_ROOM * (tokens + mean + 4.0 * u))
+    return HeadErrors(sums, HEAD_ROOM * (tokens + mean + 4.0 * u))
 
 
 def _head_error(lam: float, n: int) -> float:
@@ -65,7 +65,7 @@ def _head_error(lam: float, n: int) -> float:
 
 def check_heads(length: int, tensors: dict[str, Floats]) -> None:
     """Check that the weights are those that Lemma H is about."""
-    temperatures = TEMPERATURES[length]
+    temperatures = HEAD_TEMPERATURES[length]
     shape = tensors["attention.W_Q"].shape
     wanted = {f"attention.W_{letter}": np.zeros(shape) for letter in "QKVO"}
     for head, temperature in enumerate(temperatures):

@@ -61,7 +61,7 @@ def judge_stairs(
     claim = ": the logit of its class is the largest"
     if stored.config["target"] == "reals":
         claim = f" to within {tolerance:.3g}" if tolerance else ": the answer equals it"
-    decided = _joined(replace(question, claim=question.claim + claim), judged)
+    decided = _joined_parts(replace(question, claim=question.claim + claim), judged)
     return _nothing_else(stored, points, found, decided) if claims.only else decided
 
 
@@ -192,7 +192,7 @@ def _judge_part(stored: Stored, points: Labelled, found: Evaluated, tolerance: f
     )
 
 
-def _joined(question: Certificate, parts: list[Part]) -> Certificate:
+def _joined_parts(question: Certificate, parts: list[Part]) -> Certificate:
     """The certificate of all parts together."""
     margin, where = min((part.margin for part in parts), key=lambda one: one[0])
     stepped, far = bool(np.isfinite(margin)), max(part.distance for part in parts)

@@ -85,6 +85,7 @@ class Block:
 
     @property
     def piece(self) -> str:
+        """The name of the piece that holds the encoded file of this block."""
         return f"encoded-{self.shard:05}"
 
     def lengths(self, spill: Spill) -> Ints:

@@ -110,6 +110,7 @@ class Processes:
         self._closed = False
 
     def run(self, function: Callable[..., None], tasks: list[PieceArguments]) -> Iterator[None]:
+        """Call `function` with each of `tasks` in an idle process, and yield after each that is done."""
         with ThreadPoolExecutor(self.workers) as pool:
             try:
                 for future in as_completed([pool.submit(self._one, function, task) for task in tasks]):

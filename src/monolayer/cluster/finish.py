@@ -69,6 +69,7 @@ class BuildState:
 
     @property
     def draw(self) -> Draw:
+        """The draw that is being tried."""
         assert self.drawn is not None  # asked only after one was tried
         return self.drawn
 
@@ -78,6 +79,7 @@ class BuildState:
 
     @property
     def labelled(self) -> int:
+        """The number of labels in all files."""
         return int(self.label_count.sum())
 
     @property

@@ -68,7 +68,7 @@ def part(spill: Spill, name: str, range_: Range, strict: bool, staged: bool) -> 
         facts["crowds"] = np.stack([z[found.begin], z[found.end - 1], stretch, np.broadcast_to(lowest, stretch.shape)])
         margin = margins(points, steps).least
     formats = _formats(range_, z)
-    tensors = _tensors(z, steps, level, range_.reals, formats)
+    tensors = _part_tensors(z, steps, level, range_.reals, formats)
     weight_2 = [tensors.weight_2, _passed(facts["bounds"], len(steps), formats)] if staged else [tensors.weight_2]
     header = _begin(range_.number, len(steps), max(1, range_.reals) + staged, formats)
     last = level[-1:].reshape(-1, max(1, range_.reals)).T.astype(np.float64)
@@ -105,7 +105,7 @@ class PartTensors(NamedTuple):
     size: float
 
 
-def _tensors(z: Floats, steps: Ints, level: Array, reals: int, formats: PartFormats) -> PartTensors:
+def _part_tensors(z: Floats, steps: Ints, level: Array, reals: int, formats: PartFormats) -> PartTensors:
     """The tensors of a part, without the row of the stretches.
 
     `steps` `(R,)` are given by the point before each; `level` `(R + 1,)` or `(R + 1, m)`: the labels between them. A

@@ -68,6 +68,14 @@ def splitters(values: Floats, ranges: int) -> Floats:
     return ordered[[i * len(ordered) // ranges for i in range(1, ranges)]]
 
 
+class PointsRead(NamedTuple):
+    """`z` `(P,)` and label of points read from pieces, and the `z` up to which nothing is missing among them."""
+
+    z: Floats
+    label: Array
+    known: float
+
+
 class RangePoints(NamedTuple):
     """Points of a range in order, equal ones once: `z` `(P,)`, label `(P,)` or `(P, m)`.
 
@@ -161,7 +169,7 @@ class Range:
         below = len(z) if known == np.inf else int(np.searchsorted(z, known))
         return PointsBehind(z[:below], label[:below], known == np.inf)
 
-    def _read(self, slices: list[PieceSlice]) -> tuple[Floats, Array, float]:
+    def _read(self, slices: list[PieceSlice]) -> PointsRead:
         """`z` and label of the points of some slices, and the least of their last `z` behind which there are more."""
         count, known = sum(each.end - each.begin for each in slices), np.inf
         z, label = np.empty(count), np.empty((count, self.reals) if self.reals else count, self.label_type)
@@ -178,7 +186,7 @@ class Range:
             at = here.stop
             if end < total:
                 known = min(known, float(z[at - 1]))
-        return z, label, known
+        return PointsRead(z, label, known)
 
     def _end(self, z: Floats, label: Array, complete: bool, splitter: float, strict: bool) -> tuple[int, bool] | None:
         """Where the range behind a splitter begins, and whether that is clean; None: more points must be looked at."""

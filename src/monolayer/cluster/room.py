@@ -12,9 +12,9 @@ from monolayer.errors import DataError
 
 WITH_TORCH, WITHOUT_TORCH = 300 << 20, 130 << 20
 """Bytes of a process before it holds any data: the one that leads, with PyTorch; a worker, with NumPy and PyArrow."""
-TOKEN = 96
+BLOCK_BYTES_PER_TOKEN = 96
 """Bytes per token of a block that is worked on, at the most (bench/out_of_core_within_two_gigabytes.py)."""
-POINT = 80
+RANGE_BYTES_PER_POINT = 80
 """Bytes per point of a range that is sorted and turned into steps, at the most."""
 READ_TOKEN = 64
 """Bytes per token of a file while it is read, at the most."""
@@ -49,7 +49,9 @@ class Room:
         `idle`: bytes of a worker without data; `largest`: about how many tokens the largest file has.
         """
         total, before = size(memory), max(WITH_TORCH, resident()) + workers * idle
-        least = before + workers * max(LEAST_PIECE * max(TOKEN, POINT), largest * READ_TOKEN)
+        least = before + workers * max(
+            LEAST_PIECE * max(BLOCK_BYTES_PER_TOKEN, RANGE_BYTES_PER_POINT), largest * READ_TOKEN
+        )
         if total < least:
             way = (
                 "; fewer workers or smaller files would need less"
@@ -63,7 +65,12 @@ class Room:
         share = (total - before) // workers
         name = NAME + (workers * COPY if idle else 0)  # a cluster has memory of its own
         return cls(
-            min(LARGEST_BLOCK, share // TOKEN), min(LARGEST_RANGE, share // POINT), total, total - before, workers, name
+            min(LARGEST_BLOCK, share // BLOCK_BYTES_PER_TOKEN),
+            min(LARGEST_RANGE, share // RANGE_BYTES_PER_POINT),
+            total,
+            total - before,
+            workers,
+            name,
         )
 
     @classmethod
@@ -87,14 +94,17 @@ class Room:
         """
         if not self.spare:
             return self
-        left, least = self.spare - names * self.name, self.workers * LEAST_PIECE * max(TOKEN, POINT)
+        left, least = (
+            self.spare - names * self.name,
+            self.workers * LEAST_PIECE * max(BLOCK_BYTES_PER_TOKEN, RANGE_BYTES_PER_POINT),
+        )
         if left < least:
             raise DataError(
                 f"{names:,} different tokens and classes have names, which all processes hold, and need memory="
                 f"'{-(-(self.total + least - left) // 10**6)}MB' (--memory) or more; fewer workers need less"
             )
         share = left // self.workers
-        block, points = share // (TOKEN + 32 * reals), share // (POINT + 32 * reals)
+        block, points = share // (BLOCK_BYTES_PER_TOKEN + 32 * reals), share // (RANGE_BYTES_PER_POINT + 32 * reals)
         return replace(self, block=max(1, min(self.block, block)), range=max(1, min(self.range, points)))
 
     def ranges(self, points: int) -> int:

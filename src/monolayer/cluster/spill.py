@@ -72,6 +72,7 @@ class Spill:
         return self.path / f"{name}.bin"
 
     def finished(self, name: str) -> bool:
+        """Whether the piece `name` was written to its end."""
         return (self.path / f"{name}.facts").exists()
 
     def facts(self, name: str) -> dict[str, Array]:

@@ -30,6 +30,11 @@ class Task:
 
     @classmethod
     def of(cls, data: Sequences, *, positions: bool, causal: bool, on_conflict: OnConflict) -> Task:
+        """The task of returning the labels of `data`. Vectors that are equal count as one token.
+
+        `positions`: whether order counts. `causal`: whether a token sees only those before it. `on_conflict`: which
+        label wins where the data contradict themselves.
+        """
         target = Target.of(data, causal)
         if data.vocabulary is not None:
             vectors, rows = None, data.tokens

@@ -131,6 +131,7 @@ class _Table:
 
     @property
     def column_names(self) -> list[str]:
+        """The names of the columns, in their order."""
         return list(self.columns)
 
     def __getitem__(self, name: str) -> Given:

@@ -21,6 +21,7 @@ class UnusedNames(NamedTuple):
 
     @property
     def total(self) -> int:
+        """The number of unused names, tokens and classes together."""
         return len(self.tokens) + len(self.classes)
 
     def texts(self, data: Sequences, most: int) -> tuple[str, ...]:

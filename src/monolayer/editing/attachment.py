@@ -45,10 +45,12 @@ class Attachment:
 
     @property
     def per(self) -> Per:
+        """What an answer belongs to: to a whole prompt."""
         return "sequence"
 
     @cached_property
     def content(self) -> Content:
+        """The tensors and settings of the model that edits may change."""
         model = self.model
         dtype = getattr(torch, model.host.dtype)
         parts = zip(PARTS.values(), model.neurons, strict=True)
@@ -64,6 +66,7 @@ class Attachment:
         return Content(tensors, {**model.config, FILE: manifest}, {"appended": dict.fromkeys(PARTS.values(), 0)})
 
     def with_content(self, content: Content) -> Attachment:
+        """The model with these tensors and settings in place of its own."""
         old = self.model
         dtype = getattr(torch, old.host.dtype)
         try:
@@ -104,7 +107,9 @@ class Attachment:
         return Task(Context(data, data.tokens, True, True), target, None, "error")
 
     def again(self, data: Sequences, only: Ints | None = None) -> Attachment:
+        """The same host with the facts of `data`; neurons of facts that it has already are taken over."""
         return Attachment(again(self.model, data), self.names)
 
     def answers(self, data: Sequences) -> list[Any]:
+        """The answers of the model to the prompts of `data`, as text."""
         return list(self.model.answers(data))

@@ -165,6 +165,7 @@ class _Neurons:
 
     @classmethod
     def of(cls, tensors: NamedArrays, axes: NeuronAxes) -> _Neurons:
+        """The neurons of one block; `axes` says which axis of each tensor counts them."""
         rows = [np.moveaxis(tensors[name], axis, 0) for name, axis in axes.items()]
         count = min(map(len, rows))
         return cls(rows, [len(part) - count for part in rows], count)

@@ -50,10 +50,12 @@ class Stock:
 
     @property
     def per(self) -> Per:
+        """What a label belongs to: a token or a sequence."""
         return "sequence" if self.model.task == "sequence" or self.model.draw.prompts else "token"
 
     @property
     def ordered(self) -> bool:
+        """Whether the order of tokens counts."""
         return self.model.facts.positions or self.model.facts.causal
 
     @property
@@ -67,10 +69,12 @@ class Stock:
 
     @property
     def only(self) -> bool:
+        """Whether `certify(only=True)` can prove from the weights that the model holds nothing else."""
         return self.model.draw.storage == "steps"
 
     @cached_property
     def content(self) -> Content:
+        """The tensors and settings of the model that edits may change."""
         model = self.model
         dtype = getattr(torch, model.dtype)
         parts = {name: torch.from_numpy(np.ascontiguousarray(part)) for name, part in model.tensors.items()}
@@ -86,6 +90,7 @@ class Stock:
         return Content(tensors, {**config, DRAW_KEY: model.draw.to_json(), NAMES_KEY: said}, blocks)
 
     def with_content(self, content: Content) -> Stock:
+        """The model with these tensors and settings in place of its own."""
         dtype = getattr(torch, self.model.dtype)
         tensors = {name: tensor_of(part, dtype).double().numpy() for name, part in content.tensors.items()}
         old = self.model
@@ -116,15 +121,19 @@ class Stock:
         return Stock(replace(self.model, facts=replace(facts, names=names, classes=classes), data=data))
 
     def adopt(self, data: Sequences) -> Sequences:
+        """The data with tokens and classes numbered as in the model."""
         return adopt(self.model, data)
 
     def task(self, data: Sequences) -> Task:
+        """What a model of the adopted `data` must answer, and where."""
         return job_of(self.model, data).task
 
     def again(self, data: Sequences, only: Ints | None = None) -> Stock:
+        """The model of `data` with the draw of this one; `only`: the tokens whose facts changed, if known."""
         return Stock(memorize_again(self.model, data, only=only))
 
     def answers(self, data: Sequences) -> list[Answered]:
+        """The answers of the model to `data`, by name; None where it has none."""
         if self.model.draw.prompts:
             return list(self.model.answers(data))
         classes = self.model.card.classes
@@ -149,6 +158,7 @@ class Own:
 
     @property
     def per(self) -> Per:
+        """What a label belongs to: a token or a sequence."""
         return self.model.card.per
 
     @property
@@ -172,6 +182,7 @@ class Own:
 
     @cached_property
     def content(self) -> Content:
+        """The tensors and settings of the model that edits may change."""
         config, names = described(self.model)
         del config["format"], config["version"]
         tensors = {name: array_of(part) for name, part in self.model.state_dict().items()}

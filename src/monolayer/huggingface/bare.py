@@ -39,6 +39,7 @@ class LanguageModel:
 
     @property
     def layers(self) -> int:
+        """The number of layers that `config.json` states; 0 if it states none."""
         found = self.config.get(self.kind.depth)
         return found if type(found) is int else 0
 

@@ -46,18 +46,22 @@ class FolderFacts:
 
     @property
     def kind(self) -> str:
+        """The name of the architecture."""
         return self.architecture.name
 
     @property
     def causal(self) -> bool:
+        """Whether a token sees only those before it."""
         return self.architecture.causal
 
     @property
     def activation(self) -> str:
+        """The name of the activation function."""
         return self.architecture.activation
 
     @property
     def epsilon(self) -> float:
+        """ε of the norms."""
         return self.architecture.epsilon
 
     @property
@@ -67,6 +71,7 @@ class FolderFacts:
 
     @property
     def theta(self) -> float:
+        """The base of the rotary angles; 0 without them."""
         return 0.0 if self.rotary is None else self.rotary[0]
 
     @property

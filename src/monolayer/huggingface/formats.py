@@ -60,6 +60,7 @@ class HostFormat:
 
     @property
     def short(self) -> bool:
+        """Whether numbers of the format have fewer digits than float32."""
         return self.bits < 24
 
     def spacing(self, numbers: Any) -> Any:

@@ -75,6 +75,7 @@ class Host:
 
     @property
     def dtype(self) -> str:
+        """The format of the weights, as `config.json` calls it."""
         found = self.tensors[self.head].dtype
         assert found is not None  # host_of asked
         return found
@@ -87,10 +88,12 @@ class Host:
 
     @property
     def format(self) -> HostFormat:
+        """What attaching facts needs to know about the format of the weights."""
         return FORMATS[self.dtype]
 
     @property
     def activation(self) -> str:
+        """The name of the activation function."""
         return str(activation_of(self.kind, self.config))
 
     @property
@@ -108,10 +111,12 @@ class Host:
 
     @property
     def epsilon(self) -> float:
+        """ε of the norms."""
         return float(epsilon_of(self.kind, self.config))
 
     @property
     def tied(self) -> bool:
+        """Whether the head has the weights of the embedding."""
         return bool(self.config.get("tie_word_embeddings", self.kind.tied))
 
     @property

@@ -62,6 +62,7 @@ class Manifest:
 
     @property
     def neurons(self) -> int:
+        """The number of neurons of all facts: one per token of an answer."""
         return sum(fact.places for fact in self.facts)
 
     def starts(self) -> list[int]:

@@ -99,4 +99,5 @@ class RankOneAttention(nn.Module):
         return (temperature, tuple(kappas)) if plain else None
 
     def extra_repr(self) -> str:
+        """What PyTorch prints between the brackets of the module."""
         return f"width={self.W_Q.shape[1]}, heads=1, value rank {int(torch.linalg.matrix_rank(self.W_V))}"

@@ -102,6 +102,7 @@ class Summary:
 
     @property
     def bits_per_parameter(self) -> float | None:
+        """Bits of the labels per number in the file; None for real labels."""
         return None if self.label_bits is None else self.label_bits / self.parameters
 
 
@@ -219,10 +220,13 @@ class Card:
         return data.split(flat)
 
     def with_summary(self, summary: Summary) -> Card:
+        """The card with this summary."""
         return replace(self, summary=summary)
 
     def summary_json(self) -> JsonObject | None:
+        """The summary as an object that JSON can hold; None if there is none."""
         return None if self.summary is None else asdict(self.summary)
 
     def grid_json(self) -> JsonObject | None:
+        """The grid of an approximator as an object that JSON can hold; None if there is none."""
         return None if self.grid is None else asdict(self.grid)

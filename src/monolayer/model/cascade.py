@@ -77,4 +77,5 @@ class Cascade(Readout):
         return cls([Staircase(one, two, three, four, config["readout"]) for one, two, three, four in blocks])
 
     def extra_repr(self) -> str:
+        """What PyTorch prints between the brackets of the module."""
         return f"rank={self.rank}, labels={self.labels}"

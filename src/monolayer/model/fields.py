@@ -21,10 +21,12 @@ Shape = tuple[str | int, ...]
 
 
 def one_of(*values: str) -> Check:
+    """The check that a value is one of these strings."""
     return (lambda value: type(value) is str and value in values), " or ".join(map(json.dumps, values))
 
 
 def whole_number(least: int, end: int = 2**48) -> Check:
+    """The check that a value is a whole number from `least`, below `end`."""
     return (lambda value: type(value) is int and least <= value < end), f"a whole number from {least}, below {end:,}"
 
 

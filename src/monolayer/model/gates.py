@@ -49,6 +49,7 @@ class RankAttention(RankOneAttention):
         return cls(W_Q.clone(), W_K.clone(), W_V, gain * W_V.T.clone())
 
     def extra_repr(self) -> str:
+        """What PyTorch prints between the brackets of the module."""
         return f"width={self.W_Q.shape[1]}, heads=1, value rank {len(self.W_V)}"
 
 
@@ -109,6 +110,7 @@ class Gates(Readout):
         return cls(one, two, three, four, StreamWidths(**config["gates"], label=config["labels"]))
 
     def extra_repr(self) -> str:
+        """What PyTorch prints between the brackets of the module."""
         return f"readout=gates, neurons={len(self.weight_1)}, {self.layout}"
 
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from monolayer.theory.heads import GAINS, MOST_SUMS, STEPS, TEMPERATURES
+from monolayer.theory.heads import GAINS, HEAD_TEMPERATURES, MOST_SUMS, STEPS
 
-ONE, TOKEN, WRITTEN = 0, 1, 2
+CONSTANT, TOKEN, WRITTEN = 0, 1, 2
 """Coordinates of the stream: the constant 1, the token, and the first that the heads write."""
 SERIES_TERMS = {3: 14, 4: 18}
 """By the number of tokens, terms of the series of `A` and `A'` that are added up: the rest is below 2^-56.
@@ -40,7 +40,7 @@ class RankOneHeads(nn.Module):
         count = len(temperatures)
         W_Q, W_K, W_V, W_O = (torch.zeros(count, count + 2, count + 2, dtype=torch.float64) for _ in range(4))
         for head, temperature in enumerate(temperatures):
-            W_Q[head, TOKEN, ONE], W_K[head, TOKEN, TOKEN] = temperature, 1.0
+            W_Q[head, TOKEN, CONSTANT], W_K[head, TOKEN, TOKEN] = temperature, 1.0
             W_V[head, TOKEN, TOKEN] = W_O[head, WRITTEN + head, TOKEN] = 1.0
         return cls(W_Q, W_K, W_V, W_O)
 
@@ -53,6 +53,7 @@ class RankOneHeads(nn.Module):
         return Z + written
 
     def extra_repr(self) -> str:
+        """What PyTorch prints between the brackets of the module."""
         return f"width={self.W_Q.shape[1]}, heads={len(self.W_Q)}, each of rank 1"
 
 
@@ -74,13 +75,13 @@ class OtherTokens(nn.Module):
     def __init__(self, length: int) -> None:
         super().__init__()
         self.length = length
-        self.temperatures = nn.Parameter(torch.tensor(TEMPERATURES[length], dtype=torch.float64))
+        self.temperatures = nn.Parameter(torch.tensor(HEAD_TEMPERATURES[length], dtype=torch.float64))
         self.gain = nn.Parameter(torch.tensor(GAINS[length], dtype=torch.float64))
 
     def forward(self, x: Tensor, shown: Tensor) -> Tensor:
         """Own tokens `(…, 1)` and heads `(…, n − 1)` to the other tokens `(…, n − 1)`, in rising order."""
         others = self.length - 1
-        average = TEMPERATURES[self.length].index(0.0)
+        average = HEAD_TEMPERATURES[self.length].index(0.0)
         mean = (self.length * shown[..., average : average + 1] - x) / others
         own, heads = x - mean, shown - mean
         if self.length == 3:

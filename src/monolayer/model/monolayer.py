@@ -295,6 +295,7 @@ class Monolayer(Parts):
     _repr_html_ = as_html
 
     def extra_repr(self) -> str:
+        """What PyTorch prints between the brackets of the module."""
         card = self.card
         tokens = "vectors" if card.vocabulary is None else f"{len(card.vocabulary):,} token ids"
         labels = "real labels" if card.classes is None else f"{len(card.classes):,} classes"

@@ -48,10 +48,12 @@ class StreamWidths:
 
     @property
     def context(self) -> slice:
+        """The coordinates of the stream that attention writes the context onto."""
         return slice(self.token + self.place, self.reads)
 
     @property
     def key(self) -> slice:
+        """The coordinates of the stream that hold the key."""
         return slice(self.reads, self.reads + KEY_WIDTH)
 
     @property

@@ -110,4 +110,5 @@ class Quantizer(nn.Module):
         return CellSteps(tuple(tables))
 
     def extra_repr(self) -> str:
+        """What PyTorch prints between the brackets of the module."""
         return f"dim={self.weight_1.shape[1]}, steps={len(self.weight_1)}"

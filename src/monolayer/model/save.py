@@ -152,10 +152,12 @@ def _utf8(value: object) -> bytes:
 
 
 def config_digest(config: Config) -> str:
+    """SHA-256 of all fields of a config but its own digest."""
     rest = {key: value for key, value in config.items() if key != "digest"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def file_digest(path: Path) -> str:
+    """SHA-256 of the file at `path`."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -50,12 +50,13 @@ def shortened(numbers: Array, format: PartFormat) -> Array:
     return upper.astype(np.uint16)
 
 
-def _widened(stored: Array) -> Array:
+def _as_numbers(stored: Array) -> Array:
     """What `shortened` has stored as numbers again, in float64 or float32."""
     return (stored.astype("<u4") << 16).view("<f4") if stored.dtype == _STORED["BF16"] else stored
 
 
 def shard_names(count: int) -> list[str]:
+    """The names of the files of weights that lie in `count` files."""
     return [f"model-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1)]
 
 
@@ -153,7 +154,7 @@ def joined_tensors(index: JsonObject, files: dict[str, object]) -> NamedArrays:
     if twice:
         raise ModelFileError(f"{names[0]} holds {', '.join(sorted(twice))}, whose parts are in the other files")
     steps = {key: _joined([part[key] for part in parts]) for key in parts[0]}
-    return {name: _widened(tensor).copy() for name, tensor in held[names[0]].items()} | steps
+    return {name: _as_numbers(tensor).copy() for name, tensor in held[names[0]].items()} | steps
 
 
 def _joined(parts: list[Array]) -> Floats:
@@ -164,5 +165,5 @@ def _joined(parts: list[Array]) -> Floats:
     ends = np.cumsum([0, *(part.shape[-1] for part in parts)]).tolist()
     found = np.empty((*shapes.pop(), ends[-1]))
     for part, begin, end in zip(parts, ends, ends[1:], strict=False):
-        found[..., begin:end] = _widened(part)
+        found[..., begin:end] = _as_numbers(part)
     return found

@@ -110,6 +110,7 @@ class Plateaus(Steps):
     """Steps of which only the plateaus are known: NaN on their ramps."""
 
     def on_ramps(self, z: Tensor, here: Tensor) -> Tensor:
+        """NaN at every `z` `(P,)` on a ramp, since only plateaus are known."""
         return torch.full((self.level.shape[1], len(z)), torch.nan, dtype=z.dtype, device=z.device)
 
 
@@ -266,4 +267,5 @@ class Staircase(nn.Module):
         return 2 * steps if self.form == "exact" else 4 * steps + 1
 
     def extra_repr(self) -> str:
+        """What PyTorch prints between the brackets of the module."""
         return f"steps={self.step_count}, writes={len(self.bias_2)}, form={self.form!r}"

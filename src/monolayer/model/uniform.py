@@ -41,7 +41,7 @@ from monolayer.model.plot import Domain, Figure, plot_approximator
 from monolayer.model.save import FolderContent, write
 from monolayer.model.schema import VERSION
 from monolayer.table import as_html, number, plural
-from monolayer.theory.heads import TEMPERATURES
+from monolayer.theory.heads import HEAD_TEMPERATURES
 
 _CELLS_AT_ONCE = 1 << 21
 """Points times knots held at a time by the dense readout."""
@@ -150,7 +150,7 @@ class Uniform(nn.Module):
         self.others: OtherTokens | None = None
         self.attention: RankOneAttention | RankOneHeads
         if not first_block and length > 2:
-            self.attention, self.others = RankOneHeads.at(TEMPERATURES[length]), OtherTokens(length)
+            self.attention, self.others = RankOneHeads.at(HEAD_TEMPERATURES[length]), OtherTokens(length)
             return
         stream = 2 * self.rank
         W_Q, W_K, W_V, W_O = (torch.zeros(stream, stream, dtype=torch.float64) for _ in range(4))
@@ -328,6 +328,7 @@ class Uniform(nn.Module):
     _repr_html_ = as_html
 
     def extra_repr(self) -> str:
+        """What PyTorch prints between the brackets of the module."""
         bound = "no bound" if self.error is None else f"error ≤ {self.error:g} everywhere"
         order = ", with positions" * self.positions + ", no first block" * (not self.first_block)
         return f"{self.length} tokens of dimension {self.dim}{order}, {self.interpolation.cells} cells, {bound}"

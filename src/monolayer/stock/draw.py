@@ -90,6 +90,7 @@ class StockDraw:
 
     @property
     def storage(self) -> Storage:
+        """How facts are stored: as cells or as steps."""
         return "cells" if isinstance(self.numbers, CellsDraw) else "steps"
 
     @property
@@ -171,8 +172,8 @@ def _steps_draw(said: JsonFields) -> StepsDraw | CellsDraw:
 
 
 def _cells_draw(said: JsonFields) -> StepsDraw | CellsDraw:
-    longest, start = _whole(said, "longest", 1, 2**31), _whole(said, "start", 0, 2**31)
-    rank = _whole(said, "rank", 2, MOST_RANK)
+    longest, start = _whole_number(said, "longest", 1, 2**31), _whole_number(said, "start", 0, 2**31)
+    rank = _whole_number(said, "rank", 2, MOST_RANK)
     mixture = None
     if said["mixture"] is not None:
         signs = np.array([[{"+": 1.0, "-": -1.0}[sign] for sign in row] for row in said["mixture"]])
@@ -182,7 +183,7 @@ def _cells_draw(said: JsonFields) -> StepsDraw | CellsDraw:
     return CellsDraw(longest, rank, start, mixture, _positive(said, "gain"))
 
 
-def _whole(said: JsonFields, name: str, least: int, most: int) -> int:
+def _whole_number(said: JsonFields, name: str, least: int, most: int) -> int:
     value = said[name]
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"{name} must be a whole number from {least} to {most}")

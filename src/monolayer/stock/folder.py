@@ -99,14 +99,17 @@ class StockModel:
 
     @property
     def architecture(self) -> str:
+        """The name of the architecture."""
         return self.facts.kind
 
     @property
     def task(self) -> str:
+        """What the model answers: `token`, `sequence` or `lm`."""
         return self.facts.task
 
     @property
     def dtype(self) -> str:
+        """The format of the stored weights."""
         return self.facts.dtype
 
     @property
@@ -121,11 +124,13 @@ class StockModel:
 
     @property
     def neurons(self) -> NeuronWeights:
+        """The weights of the hidden neurons."""
         arrays = self.arrays
         return NeuronWeights(arrays["W_1"], arrays["b_1"], arrays["W_2"])
 
     @property
     def parameters(self) -> int:
+        """The number of stored numbers."""
         return sum(tensor.size for tensor in self.tensors.values())
 
     @cached_property

@@ -65,6 +65,7 @@ class StockTask:
 
     @property
     def data(self) -> Sequences:
+        """The data whose labels the model must return."""
         return self.task.data
 
     @property

@@ -75,6 +75,7 @@ class StreamLayout:
 
     @property
     def width(self) -> int:
+        """`D`: the width of the stream."""
         return int(self.tokens.shape[1])
 
 

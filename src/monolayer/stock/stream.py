@@ -97,6 +97,7 @@ class CellStream:
 
     @property
     def width(self) -> int:
+        """`D`: the width of the stream."""
         return int(self.tokens.shape[1])
 
     @property

@@ -96,6 +96,7 @@ class HeadDifference:
 
     @classmethod
     def of(cls, x: ExactHead, y: ExactHead, query: int) -> HeadDifference:
+        """The difference of two heads at the token `query`."""
         # Both sides are brought to one exponent, so that equal numbers are equal integers.
         base = min(x.score_exponent, y.score_exponent)
         s, t = ([score * fmpz(2) ** (side.score_exponent - base) for score in side.column(query)] for side in (x, y))

@@ -43,10 +43,12 @@ class MappingConstants:
 
     @property
     def log10_beta(self) -> float:
+        """The decimal logarithm of β."""
         return self.log_beta / math.log(10)
 
     @property
     def log10_delta(self) -> float:
+        """The decimal logarithm of δ."""
         return self.log_delta / math.log(10)
 
     @property

@@ -22,7 +22,7 @@ from flint import arb
 
 from monolayer.theory.balls import Ball
 
-TEMPERATURES: dict[int, tuple[float, ...]] = {2: (0.0,), 3: (0.0, 0.5), 4: (-1.0, 0.0, 1.0)}
+HEAD_TEMPERATURES: dict[int, tuple[float, ...]] = {2: (0.0,), 3: (0.0, 0.5), 4: (-1.0, 0.0, 1.0)}
 """By the number of tokens, inverse temperatures of n − 1 heads that determine the other tokens in [0, 1], as proved."""
 GAINS: dict[int, tuple[float, float, float]] = {3: (6.0, 0.0, 0.0), 4: (4.375, 0.75, 3.0)}
 """By the number of tokens, `(g, a, b)` of the iteration that finds the power sums, whose gain is `G = (g, ax; bx, g)`.
@@ -81,7 +81,7 @@ def _dropped(lam: float) -> float:
     return 4.0 * 3.0 * TERMS**2 * size ** (TERMS - 1) / math.factorial(TERMS - 2)
 
 
-class Box(NamedTuple):
+class PieceCounts(NamedTuple):
     """The pieces that a domain is cut into, along `x`, `q` and `r`."""
 
     own: int
@@ -98,7 +98,7 @@ class Jacobian(NamedTuple):
     last: Ball
 
 
-def least_slope(length: int, boxes: Box, high: float | None = None) -> float:
+def least_slope(length: int, boxes: PieceCounts, high: float | None = None) -> float:
     """A lower bound, in balls, on how fast the heads of 3 or 4 tokens in [0, 1] move with the other tokens.
 
     With `F(q) = B(high)` for three tokens, and `F(q, r) = ((B(high) − B(−high))/2, B(high) + B(−high))` for four, it is
@@ -106,20 +106,22 @@ def least_slope(length: int, boxes: Box, high: float | None = None) -> float:
     power sums. If it is positive, F is injective there: `(P − P')·(F(P) − F(P')) ≥ least_slope |P − P'|²`. The head at
     0 gives the mean, so the heads at 0, `high` and, for four tokens, `−high` determine the other tokens.
 
-    `high`: that of `TEMPERATURES` by default. Few boxes may give a negative bound where the slope is positive.
+    `high`: that of `HEAD_TEMPERATURES` by default. Few boxes may give a negative bound where the slope is positive.
     """
-    lam = TEMPERATURES[length][-1] if high is None else high
-    return min(_smallest(slope, length) for _, slope in _jacobians(length, boxes, lam))
+    lam = HEAD_TEMPERATURES[length][-1] if high is None else high
+    return min(_smallest_eigenvalue(slope, length) for _, slope in _jacobians(length, boxes, lam))
 
 
-def contraction(length: int, boxes: Box | None = None) -> float:
+def contraction(length: int, boxes: PieceCounts | None = None) -> float:
     """An upper bound, in balls, on the rate at which `P ← P + G (F(P*) − F(P))` approaches the power sums `P*`.
 
     It is the largest norm of `I − G F'` over the domain of `least_slope`, for the norm `max(|q|, |r|/2)`, in which the
     iteration, cut to the domain, brings any two points closer by this factor.
     """
     (g, a, b), found = GAINS[length], 0.0
-    for x, slope in _jacobians(length, Box(*BOXES[length]) if boxes is None else boxes, TEMPERATURES[length][-1]):
+    for x, slope in _jacobians(
+        length, PieceCounts(*BOXES[length]) if boxes is None else boxes, HEAD_TEMPERATURES[length][-1]
+    ):
         first = 1 - g * slope.first - a * x * slope.last_by_q
         first_by_r = g * slope.first_by_r + a * x * slope.last
         last_by_q = b * x * slope.first + g * slope.last_by_q
@@ -131,7 +133,7 @@ def contraction(length: int, boxes: Box | None = None) -> float:
     return found
 
 
-def _jacobians(length: int, boxes: Box, lam: float) -> Iterator[tuple[Ball, Jacobian]]:
+def _jacobians(length: int, boxes: PieceCounts, lam: float) -> Iterator[tuple[Ball, Jacobian]]:
     """The own tokens of each piece of the domain, and the derivative of `F` there, enclosed."""
     # A little more than `MOST_SUMS`, which are rounded.
     most_q, most_r = (arb(most) * (1 + arb(2) ** -50) for most in MOST_SUMS[length])
@@ -148,7 +150,7 @@ def _jacobians(length: int, boxes: Box, lam: float) -> Iterator[tuple[Ball, Jaco
         yield x, both._replace(first=both.first / 2, first_by_r=both.first_by_r / 2)
 
 
-def _smallest(matrix: Jacobian, length: int) -> float:
+def _smallest_eigenvalue(matrix: Jacobian, length: int) -> float:
     """A lower bound on the smallest eigenvalue of the symmetric part."""
     if length == 3:
         return math.nextafter(float(matrix.first.lower()), -math.inf)

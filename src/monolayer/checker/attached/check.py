@@ -37,7 +37,7 @@ CLAIM = (
     "of the key k of one of the {places} of answers{input}, the logit of that token is the largest"
 )
 NEAR_KEY = "at every û within 1 − ⟨k, û⟩ ≤ {reach}"
-NARROW = " ({reach} for {count} that others are near to)"
+NEAR_OTHERS = " ({reach} for {count} that others are near to)"
 NEAR_SHORT = "at every û within 1 − cos ≤ {turn}"
 INPUT_SHORT = ", at which the input of its neuron lies between {low} and {high}"
 SHORT = "the host is untouched, logits elsewhere are its own, and facts answer near their keys"
@@ -113,7 +113,7 @@ def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
     narrow = caps.narrow
     near, inputs = NEAR_KEY.format(reach=_below(caps.reach(narrow if narrow.all() else ~narrow))), ""
     if narrow.any() and not narrow.all():
-        near += NARROW.format(reach=_below(caps.reach(narrow)), count=plural(int(narrow.sum()), "neuron"))
+        near += NEAR_OTHERS.format(reach=_below(caps.reach(narrow)), count=plural(int(narrow.sum()), "neuron"))
     if fmt.short:
         near = NEAR_SHORT.format(turn=_below(fmt.turn))
         low = float(np.max(caps.level, initial=0.0))  # the levels themselves are what is proved about: exact

@@ -150,6 +150,7 @@ class Errors:
 
     @property
     def worst(self) -> float:
+        """The largest error; 0 if there are none."""
         return float(self.error.max(initial=0.0))
 
     def largest(self, count: int) -> Errors:

@@ -79,6 +79,7 @@ class Vectors:
 
     @property
     def size(self) -> int:
+        """The number of different vectors."""
         return len(self.vectors)
 
     def propose(self, random: np.random.Generator, share: float, stride: int) -> Proposal:
@@ -142,6 +143,7 @@ class GridCells:
 
     @property
     def size(self) -> int:
+        """The number of cells of the grid."""
         return int(self.cells**self.dim)
 
     @property

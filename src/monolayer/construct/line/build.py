@@ -63,6 +63,7 @@ class Line:
 
     @classmethod
     def again(cls, draw: LineDraw) -> Line:
+        """The construction that uses a stored draw again."""
         return cls(draw.seed, draw.temperature, draw.rank, draw.dtype, draw)
 
     def __post_init__(self) -> None:

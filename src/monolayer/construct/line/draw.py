@@ -82,6 +82,7 @@ class Tokens:
 
     @cached_property
     def longest(self) -> int:
+        """The number of tokens of the longest sequence that the draw must allow."""
         return int(self.lengths.max()) if self.most is None else self.most
 
     @cached_property

@@ -79,10 +79,14 @@ class Points:
 
     def room_between(self, left: Numbers, right: Numbers) -> Numbers:
         """The gaps between points and the next ones in rounding errors of whichever end has the larger one."""
+        return (right - left) / self.error_between(left, right)
+
+    def error_between(self, left: Numbers, right: Numbers) -> Numbers:
+        """The larger of the rounding errors of `left` and `right`, each `right` being the larger number."""
         error = larger(right, -left)  # the larger of the two sizes
         error *= self.unit
         error += self.fixed_error
-        return (right - left) / error
+        return error
 
     @cached_property
     def tight(self) -> Ints:

@@ -112,6 +112,7 @@ class LineDraw:
     # -- the file ----------------------------------------------------------------------------------------
 
     def to_json(self) -> JsonObject:
+        """The draw as an object that JSON can hold; `from_json` reads it back."""
         known = {each.name: getattr(self, each.name) for each in fields(self)}
         known["order"] = None if self.order is None else " ".join(map(str, self.order.tolist()))
         known["lift"] = None if self.lift is None else self.lift.tolist()

@@ -70,6 +70,7 @@ class Robust:
 
     @classmethod
     def again(cls, draw: RobustDraw) -> Robust:
+        """The construction that uses a stored draw again."""
         return cls(draw.rank, draw.dtype, draw.seed, draw)
 
     def __post_init__(self) -> None:

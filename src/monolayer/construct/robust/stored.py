@@ -64,6 +64,7 @@ class RobustDraw:
         )
 
     def to_json(self) -> JsonObject:
+        """The draw as an object that JSON can hold; `from_json` reads it back."""
         return {"construction": "robust", **asdict(self)}
 
     @classmethod

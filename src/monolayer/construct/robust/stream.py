@@ -148,6 +148,7 @@ def rotations(angle: Floats) -> Floats:
 
 
 def period(longest: int) -> float:
+    """How many places make a full turn, for sequences of up to `longest` tokens."""
     return max(PERIOD, 1.25 * (longest + 1))
 
 
