@@ -184,7 +184,7 @@ def figures(results: Results) -> list[Figure]:
                 floor = own[0][key]
                 if floor is not None and floor >= NOTHING * own[0]["variance"]:
                     share = [floor / own[0]["variance"]] * len(cells)
-                    called = f"{name} (exact)" if exact else f"{name}, {key}"
+                    called = f"{name} (solid: 0)" if exact else f"{name}, {key}"
                     traces.append(
                         line(called, cells, share, colour, dash=dash, markers=False, legend=exact and key == "one_head")
                     )
