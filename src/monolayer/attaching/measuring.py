@@ -1,4 +1,4 @@
-"""What no proof covers is measured: whether the host's states lie at the keys, and whether every answer comes back."""
+"""Measure what no proof covers: whether the host's states lie at the keys, and whether every answer is returned."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ from monolayer.huggingface.manifest import fact_digest
 from monolayer.table import Progress, plural
 
 MOST_NAMED_ROWS = 5
-"""Rows that an error names; the rest it counts."""
+"""How many rows an error names; it only counts the others."""
 
 
 def ask(
     made: Attached, running: Running, facts: Sequence[FactIds], first: Sequence[int | None], report: Progress
 ) -> AskedFacts:
-    """Every token of every answer in every kernel; `first`: the first neuron of each fact, None for one without."""
+    """Ask for every token of every answer in every kernel.
+
+    `first`: the number of the first neuron of each fact, or None for a fact without neurons.
+    """
 
     def moves(row: int, states: Tensor) -> Floats:
-        """At each place of a fact: how much of ⟨k, û⟩ is lost, how much it rose, and 1 − cos(k, û); `(3, places)`."""
+        """At each place of a fact: how much ⟨k, û⟩ fell, how much it rose, and 1 − cos(k, û); `(3, places)`."""
         start = first[row]
         own = slice(start, None if start is None else start + len(facts[row].answer))
         seen = running.normed(states)
@@ -44,7 +47,10 @@ def ask(
 
 
 def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Progress) -> Attached:
-    """The same with what was measured, once every answer came back; `PrecisionError` names those that did not."""
+    """Test every answer, and return `made` with the measurements in its manifest.
+
+    Raises a `PrecisionError` that names the facts whose answers were not returned.
+    """
     found = ask(made, running, facts, made.manifest.starts(), report)
     if found.misses:
         rows = tuple(sorted({miss.row for miss in found.misses}))
@@ -82,9 +88,12 @@ def _miss_in_words(made: Attached, miss: Miss) -> str:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What asking a folder in transformers found, here and now: `tokens` of answers, how many came out `wrong` in some
-    kernel, with words for the first of them; `moved`: how much of ⟨key, state⟩ was lost, at most; `outside`: facts that
-    moved further than a proof covers, or have no neurons."""
+    """What was found when the model in a folder was asked for every answer on this machine.
+
+    `tokens`: how many tokens of answers were asked for. `wrong`: how many of them came out wrong in some kernel;
+    `examples` describes the first ones. `moved`: the most by which ⟨key, state⟩ fell. `outside`: how many facts moved
+    further than a proof covers, or have no neurons. `where`: the format, the device and the versions.
+    """
 
     tokens: int
     wrong: int
@@ -112,7 +121,10 @@ def measure_answers(
     device: str | torch.device | None = None,
     progress: Progress | None = None,
 ) -> Measurement:
-    """Ask the model in a folder for every answer, as transformers load it: eager and sdpa, padded on the left."""
+    """Ask the model in `folder`, as transformers load it, for every answer.
+
+    Facts are asked in batches padded on the left, once with eager and once with sdpa attention.
+    """
     made = Attached.load(folder)
     data = read_facts(prompts, answers)
     facts = cut_facts(made.source.content[TOKENIZER], data, made.manifest.end)
