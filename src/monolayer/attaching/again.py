@@ -28,7 +28,7 @@ def again(
     device: str | torch.device | None = None,
     report: Progress = lambda stage, share: None,
 ) -> Attached:
-    """The host of `made` with the facts in `data`. The host runs only if some are new, and then every fact is tested."""
+    """The host of `made` with the facts in `data`. The host runs only if some are new; then every fact is tested."""
     facts = ids_of(made.host, made.source.content, data, made.manifest.end)
     digests = [fact_digest(*fact) for fact in facts]
     starts = dict(zip((fact.fact for fact in made.manifest.facts), made.manifest.starts(), strict=True))

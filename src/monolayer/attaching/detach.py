@@ -55,7 +55,8 @@ class Detached:
 def detach(folder: str | os.PathLike[str] | Attached) -> Detached:
     """Take attached facts off their host again; `save` writes the files of the host, byte for byte.
 
-    - `folder`: the folder that facts were attached to. If a tensor or a file of the host was changed since, a `ModelFileError` names it.
+    - `folder`: the folder that facts were attached to. If a tensor or a file of the host was changed since, a
+      `ModelFileError` names it.
 
     Example:
 

@@ -49,7 +49,7 @@ class Directions:
 
     @property
     def least(self) -> float:
-        """What a margin must exceed: the last norm sees the written vector to within 2^−9, and two logits are rounded."""
+        """What a margin must exceed, since the last norm sees written vectors to within 2^−9 and logits are rounded."""
         D = self.width
         seen = 2.0**-9 * np.sqrt(D) * 2.0 * float(self.spread.max())
         rounding = 4.0 * (D + 32) * SUM_UNIT * (np.sqrt(D) * self.size + float(np.abs(self.shift).max()))

@@ -85,7 +85,7 @@ class Attached:
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
-        """The tensors that are added to the host's, in its format: those of the blocks, and biases that the host lacks."""
+        """The tensors added to the host's, in its format: those of the blocks, and biases that the host lacks."""
         dtype = getattr(torch, self.host.dtype)
         found = {name: torch.zeros(size, dtype=dtype) for name, size in self.host.added_biases.items()}
         for number in range(self.blocks):
@@ -151,7 +151,7 @@ class Attached:
         return found
 
     def unanswerable(self, data: Sequences) -> dict[int, str]:
-        """The rows of prompts that cannot be answered, each with the reason, such as that it is too long for the host."""
+        """The rows of prompts that cannot be answered, each with the reason in words."""
         return self._prompts(data).unanswerable()
 
     def known(self, data: Sequences) -> Bools:

@@ -66,15 +66,15 @@ def least_radius(host: Host) -> float:
     """The smallest ρ that `attach` accepts for a host.
 
     A sum of `D` products and a bias, whose sizes add up to at most (2 + 2^−4)α, is off by at most 2.1(D + 2)u α. For
-    ρ = 4(D + 2)u that is 0.53 T, so an input of 0.66 T is still evaluated as T/8 or more (Lemma A3). In float16, where α
-    is limited, T must be at least 14 and more than S.
+    ρ = 4(D + 2)u that is 0.53 T, so an input of 0.66 T is still evaluated as T/8 or more (Lemma A3). In float16, where
+    α is limited, T must be at least 14 and more than S.
     """
     least = 4.0 * (host.width + 2) * SUM_UNIT
     return max(least, max(14.0, 1.25 * host.silence) / STEEPEST) if host.dtype == "float16" else least
 
 
 def steepness(host: Host, radius: float | None = None) -> Steepness:
-    """ρ and T for a host. By default ρ is at least 6(D + 2)u, so that rounding changes an input by about T/3 at most."""
+    """ρ and T for a host. By default ρ is at least 6(D + 2)u, so that rounding changes an input by at most 0.35 T."""
     least = least_radius(host)
     usual = max(STILL[host.dtype], least, 6.0 * (host.width + 2) * SUM_UNIT)
     if host.format.short:
@@ -116,8 +116,8 @@ def reading(samples: Floats, steep: Steepness, dtype: str = "float32") -> tuple[
 def round_keys(keys: Floats, states: Floats, wanted: Floats, fmt: HostFormat) -> Floats:
     """Round `keys` `(N, D)` to a short format so that their products with `states` come near to `wanted`.
 
-    Every coordinate is first rounded to the nearest number. Then, from the coordinate that moves the product most to the
-    one that moves it least, a coordinate is rounded the other way if that brings the product nearer to `wanted`.
+    Every coordinate is first rounded to the nearest number. Then, from the coordinate that moves the product most to
+    the one that moves it least, a coordinate is rounded the other way if that brings the product nearer to `wanted`.
     """
     found = rounded(keys, fmt.name)
     other = np.where(found == 0.0, 0.0, found + np.sign(keys - found) * fmt.spacing(found))

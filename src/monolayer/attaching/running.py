@@ -44,8 +44,8 @@ class Miss(NamedTuple):
 class AskedFacts(NamedTuple):
     """The result of asking for facts.
 
-    `misses`: the tokens that came out wrong. `moved` `(3, N)`: for each fact, the most by which ⟨k, û⟩ fell, the most by
-    which it rose, and the largest 1 − cos(k, û).
+    `misses`: the tokens that came out wrong. `moved` `(3, N)`: for each fact, the most by which ⟨k, û⟩ fell, the most
+    by which it rose, and the largest 1 − cos(k, û).
     """
 
     misses: list[Miss]
