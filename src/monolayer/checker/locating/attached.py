@@ -120,7 +120,7 @@ def _writers(found: AttachedFolder, caps: Caps, near: Near, neurons: Ints, token
         others = near.others.get(own, [])
         same = [np.array_equal(found.writes[i], found.writes[own]) for i in others]
         sure = [alike and fires_for_sure(found, caps, i, own) for i, alike in zip(others, same, strict=True)]
-        # Without its own neuron a token is still the answer if all neighbours surely fire on the cap and none spoils it.
+        # Without its own neuron a token is still the answer if all neighbours surely fire there and none spoils it.
         stays = bool(others) and all(sure) and not near.spoilt[own]
         pairs.append((fact, own, True, int(state[fact]) if stays else NOT_KNOWN))
         pairs += [(fact, i, fires, int(state[fact])) for i, fires in zip(others, sure, strict=True)]
