@@ -63,8 +63,8 @@ class Prompts:
         found = []
         for row in rows:
             ids, room = self.ids[row], self.host.places
-            tokens = most if room is None else min(most, room - len(ids) + 1)
-            found += running.continued([ids], tokens, self.stops)
+            fits = most if room is None else min(most, room - len(ids) + 1)
+            found += running.continued([ids], fits, self.stops)
         return [self.tokenizer.decode(ids) for ids in found]
 
     def written(self, neurons: Neurons, rows: Sequence[int]) -> list[str]:

@@ -90,6 +90,7 @@ class Duties(NamedTuple):
 
 
 def _angle(cosines: Floats) -> Floats:
+    """The angles with these cosines; numbers beyond ±1 count as ±1."""
     found: Floats = np.arccos(np.clip(cosines, -1.0, 1.0))
     return found
 

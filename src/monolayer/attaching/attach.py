@@ -102,6 +102,7 @@ def attach(
 
 
 def _stored_fact(fact: FactIds) -> StoredFact:
+    """The entry of a fact in the manifest, before anything about it was measured."""
     return StoredFact(prompt_digest(fact.prompt), fact_digest(*fact), len(fact.answer))
 
 
@@ -177,7 +178,8 @@ def check_kept(made: Attached, running: Running, texts: list[str]) -> None:
     rows = np.repeat(np.arange(len(made.manifest.facts)), [fact.places for fact in made.manifest.facts])
     for number, states in enumerate(running.states([each for each in ids if each])):
         inputs = running.normed(states) @ made.neurons.W_1.T + made.neurons.b_1
-        for place in np.flatnonzero((inputs > -made.host.silence).any(axis=1)).tolist():
+        awake = (inputs > -made.host.silence).any(axis=1)
+        for place in np.flatnonzero(awake).tolist():
             fact = rows[int(inputs[place].argmax())]
             found.append(f"token {place} of text {number} (fact {fact})")
     if found:

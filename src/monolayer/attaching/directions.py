@@ -78,16 +78,16 @@ class Directions:
         best, widest = v.copy(), np.full(len(tokens), -np.inf)
         left = np.arange(len(tokens))
         for _ in range(DIRECTION_STEPS):
-            own = tokens[left]
+            own, line = tokens[left], np.arange(len(left))
             logits = root * (v[left].astype(np.float32) @ self.rows.T).astype(np.float64) + self.shift
-            mine = logits[np.arange(len(left)), own].copy()
-            logits[np.arange(len(left)), own] = -np.inf
+            mine = logits[line, own].copy()
+            logits[line, own] = -np.inf
             other = logits.argmax(axis=1)
-            margin = mine - logits[np.arange(len(left)), other]
+            margin = mine - logits[line, other]
             better = margin > widest[left]
             best[left[better]], widest[left[better]] = v[left[better]], margin[better]
-            on = margin < goal[left]
-            left, away = left[on], _unit(self.rows[own[on]] - self.rows[other[on]])
+            unfinished = margin < goal[left]
+            left, away = left[unfinished], _unit(self.rows[own[unfinished]] - self.rows[other[unfinished]])
             if len(left) == 0:
                 break
             v[left] = _unit(v[left] + 0.1 * away)

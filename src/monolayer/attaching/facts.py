@@ -30,7 +30,9 @@ def stopping_tokens(host: Host, content: Mapping[str, bytes]) -> tuple[Any, ...]
     """The ids at which `generate` stops, from generation_config.json or else config.json; they are not checked."""
     said: object = read_generation(content).get("eos_token_id") if GENERATION_FILE in content else None
     said = host.config.get("eos_token_id") if said is None else said
-    return () if said is None else tuple(said) if isinstance(said, list) else (said,)
+    if said is None:
+        return ()
+    return tuple(said) if isinstance(said, list) else (said,)
 
 
 def end_token(host: Host, content: Mapping[str, bytes]) -> int | None:

@@ -159,6 +159,7 @@ class Attached:
         return np.array([fact is not None for fact in self._prompts(data).facts], dtype=bool)
 
     def _prompts(self, data: Sequences) -> Prompts:
+        """The prompts in `data` as ids, with the facts that are stored for them."""
         return Prompts(self.host, self.manifest, self.source.content, data)
 
     @property
@@ -279,6 +280,7 @@ def host_files(source: TensorFolder) -> dict[str, str]:
 
 
 def _write(path: Path, value: object) -> None:
+    """Write `value` as a JSON file."""
     path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 

@@ -68,12 +68,14 @@ def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Pr
 
 
 def _versions() -> dict[str, str]:
+    """The installed versions of torch and transformers."""
     import transformers
 
     return {"torch": torch.__version__, "transformers": transformers.__version__}
 
 
 def _missed(made: Attached, misses: list[Miss], rows: tuple[int, ...], facts: int) -> str:
+    """The text of the error for facts that were not returned: those of `rows`, out of `facts`."""
     named = "; ".join(_miss_in_words(made, miss) for miss in misses[:MOST_NAMED_ROWS])
     return (
         f"{len(rows):,} of {plural(facts, 'fact')} were not returned in {made.host.dtype}: "
@@ -82,6 +84,7 @@ def _missed(made: Attached, misses: list[Miss], rows: tuple[int, ...], facts: in
 
 
 def _miss_in_words(made: Attached, miss: Miss) -> str:
+    """A wrong token in words: its row, the kernel, the token that was returned, and the token of the answer."""
     name = tokenizer_of(made.source.content[TOKENIZER]).id_to_token
     return f"row {miss.row} ({miss.kernel}): {name(miss.got)!r} in place of {name(miss.wanted)!r}"
 
@@ -139,7 +142,8 @@ def measure_answers(
     examples = tuple(_miss_in_words(made, miss) for miss in found.misses[:MOST_NAMED_ROWS])
     lost, rose, turned = found.moved
     fmt, radius = made.host.format, made.steep.radius
-    away = (lost > (1.0 - fmt.low) * radius) | (rose > (fmt.high - 1.0) * radius) | (turned > fmt.turn)
-    outside = sum(start is None or bool(out) for start, out in zip(first, away, strict=True))
+    fell_too_far, rose_too_far = lost > (1.0 - fmt.low) * radius, rose > (fmt.high - 1.0) * radius
+    away = fell_too_far | rose_too_far | (turned > fmt.turn)
+    outside = sum(start is None or bool(too_far) for start, too_far in zip(first, away, strict=True))
     tokens = sum(len(fact.answer) for fact in facts)
     return Measurement(tokens, len(wrong), examples, float(lost.max()), outside, where)
