@@ -219,10 +219,12 @@ def test_the_theorems_hold_in_short_formats(kind: str, dtype: Any, tmp_path: Pat
 @pytest.mark.parametrize(("kind", "dtype"), [("gpt_neox", torch.bfloat16), ("gpt2", torch.float16)])
 def test_what_is_proved_of_heads_in_short_formats_is_true(kind: str, dtype: Any, tmp_path: Path) -> None:
     """Lemma A5: rows of the head get a vector in common, whose rounding is larger than differences, or a factor."""
-    folder = ml.attach(write_host(tmp_path / "host", kind, dtype=dtype), FACTS).save(tmp_path / "new")
+    # One block: in float16, what neurons near each other write in front of another block may be too much for Lemma A2.
+    some = dict(list(FACTS.items())[: NEURONS // 3])
+    folder = ml.attach(write_host(tmp_path / "host", kind, dtype=dtype), some).save(tmp_path / "new")
     found = read_attached(folder)
     caps, host = caps_of(found), found.host
-    near, all_of_them = near_pairs(found, caps), np.arange(36)
+    near, all_of_them = near_pairs(found, caps), np.arange(NEURONS)
     last = dict(loaded(folder).named_modules())[f"{host.kind.root}{host.kind.last_norm}"]
     normed = last(torch.tensor(found.writes * caps.response / 2.0).to(dtype))
     rows, common = (

@@ -407,8 +407,8 @@ def test_pieces_keep_the_sizes_that_they_had(site: Site, monkeypatch: pytest.Mon
     monkeypatch.setattr(memorize, "Room", Room)
     for name, value in (
         ("WITH_TORCH", 0),
-        ("TOKEN", 1),
-        ("POINT", 1),
+        ("BLOCK_BYTES_PER_TOKEN", 1),
+        ("RANGE_BYTES_PER_POINT", 1),
         ("READ_TOKEN", 0),
         ("LEAST_PIECE", 1),
         ("NAME", 0),

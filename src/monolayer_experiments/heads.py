@@ -176,18 +176,23 @@ def figures(results: Results) -> list[Figure]:
             own = where(rows, target=name)
             cells = column(own, "cells")
             shares = [row["without"] / row["variance"] for row in own]
-            traces.append(line(name, cells, [each if each > EXACT else None for each in shares], colour))
+            exact = max(shares) <= EXACT
+            if not exact:
+                traces.append(line(name, cells, [each if each > EXACT else None for each in shares], colour))
             dashes: tuple[tuple[str, Dash], ...] = (("one_head", "dash"), ("two_heads", "dot"))
             for key, dash in dashes:
                 floor = own[0][key]
                 if floor is not None and floor >= NOTHING * own[0]["variance"]:
                     share = [floor / own[0]["variance"]] * len(cells)
-                    traces.append(line(f"{name}, {key}", cells, share, colour, dash=dash, markers=False, legend=False))
+                    called = f"{name} (solid: 0)" if exact else f"{name}, {key}"
+                    traces.append(
+                        line(called, cells, share, colour, dash=dash, markers=False, legend=exact and key == "one_head")
+                    )
         title = f"Mean square error without a first block, {length} tokens"
         caption = (
             f"Solid: {length - 1} heads. In the same colour what one head leaves (dashed)"
             + (", and two (dotted)" if length == 4 else "")
-            + ", whatever the readout; none is drawn where it is 0."
+            + ", whatever the readout. Errors of 0 are not drawn."
         )
         titles = ("cells per coordinate", "error / variance of the target")
         made.append(

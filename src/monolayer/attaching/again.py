@@ -1,6 +1,6 @@
-"""Other facts attached to the same host: neurons of facts that are known already are taken over, bit for bit.
+"""Attach another set of facts to the same host; neurons of facts that are already stored are copied, bit for bit.
 
-A neuron depends on the host and its own fact alone, so what comes out is what `attach` makes of these facts.
+A neuron depends only on the host and its own fact, so the result is the one that `attach` gives for these facts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def again(
     device: str | torch.device | None = None,
     report: Progress = lambda stage, share: None,
 ) -> Attached:
-    """The host of `made` with these facts. It runs only where there are new ones, and then every fact is asked."""
+    """The host of `made` with the facts in `data`. The host runs only if some are new; then every fact is tested."""
     facts = ids_of(made.host, made.source.content, data, made.manifest.end)
     digests = [fact_digest(*fact) for fact in facts]
     starts = dict(zip((fact.fact for fact in made.manifest.facts), made.manifest.starts(), strict=True))

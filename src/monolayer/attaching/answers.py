@@ -1,8 +1,8 @@
-"""What a host with facts attached answers to prompts: by `generate`, or by what its neurons write.
+"""Answer prompts with a host that has facts attached: by `generate`, or from the rows that its neurons write.
 
-By `generate`, transformers go on from a prompt, always with the likeliest token, up to the end token. Without
-transformers the answers of stored facts are read from the weights: the token that the head gives the largest logit at
-the row which a neuron writes.
+With transformers, `generate` continues a prompt with the likeliest token each time, up to the end token. Without
+transformers, the answers of stored facts are read from the weights: each neuron stands for the token that has the
+largest logit at the row which the neuron writes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from monolayer.huggingface.host import TOKENIZER, Host, host_of
 from monolayer.huggingface.manifest import Manifest, prompt_digest
 
 LONGEST = 16
-"""Tokens that are asked for where no stored answer is longer."""
+"""How many tokens `generate` may return, unless a stored answer is longer."""
 
 
 def can_generate() -> bool:
@@ -32,7 +32,7 @@ def can_generate() -> bool:
 
 
 class Prompts:
-    """Prompts as ids, and the fact that each of them is the prompt of, if there is one."""
+    """Prompts as ids, and for each the number of the stored fact with that prompt, or None."""
 
     def __init__(self, host: Host, manifest: Manifest, content: Mapping[str, bytes], data: Sequences) -> None:
         self.host, self.manifest, self.tokenizer = host, manifest, tokenizer_of(content[TOKENIZER])
@@ -58,22 +58,22 @@ class Prompts:
         return found
 
     def generated(self, running: Running, rows: Sequence[int]) -> list[str]:
-        """How the model goes on from the prompts of these rows."""
+        """The texts with which `generate` continues the prompts of these rows."""
         most = max([LONGEST, *(fact.places for fact in self.manifest.facts)])
         found = []
         for row in rows:
             ids, room = self.ids[row], self.host.places
-            tokens = most if room is None else min(most, room - len(ids) + 1)
-            found += running.continued([ids], tokens, self.stops)
+            fits = most if room is None else min(most, room - len(ids) + 1)
+            found += running.continued([ids], fits, self.stops)
         return [self.tokenizer.decode(ids) for ids in found]
 
     def written(self, neurons: Neurons, rows: Sequence[int]) -> list[str]:
-        """What the neurons of the facts of these rows write, up to the end token."""
+        """The answers to these rows, read from what the neurons of their facts write, without the end token."""
         starts = self.manifest.starts()
         head, said = Directions(self.host), []
         for row in rows:
             number = self.facts[row]
-            assert number is not None  # `unanswerable` saw to it
+            assert number is not None  # `unanswerable` has refused rows without a fact
             own = slice(starts[number], starts[number] + self.manifest.facts[number].places)
             tokens: Ints = head.said(neurons.W_2[own])
             ids = [token for token in tokens.tolist() if token != self.manifest.end]
@@ -82,7 +82,10 @@ class Prompts:
 
 
 def continuations(model: LanguageModel, data: Sequences, longest: int) -> list[str]:
-    """How the language model in a folder goes on from each prompt, up to its end token; `longest`: a stored answer."""
+    """How the language model in a folder continues each prompt, up to its end token.
+
+    `longest`: the number of tokens of the longest answer to expect.
+    """
     content = model.opened.content
     if TOKENIZER not in content:
         raise DataError(f"{model.opened.path} has no {TOKENIZER}, which splits prompts: save its tokenizer into it")

@@ -1,16 +1,15 @@
-"""Whether neurons leave each other alone: where one fires, those of other tokens are silent.
+"""Check that neurons do not disturb each other: where one fires, the neurons of other tokens must be silent.
 
-Neuron `j` is wanted at states û within the half-angle ψ_j of its key, and no longer than ℓ_j; there its input is
-between `narrow` T and `high` T (`HostFormat`). Neuron `i` is silent where ⟨k_i, û⟩ ≤ s_i. They leave each other alone
-if the angle between their keys is at least ψ_j + arccos(s_i/ℓ_j). Where it is less, both must write the same row, and
-stand in the same block or have, to within rounding, the same key: a neuron of an earlier block that half fires would
-hide the state from the later ones. Rounding enters as in Lemmas A1 to A3 of docs/attach.md, so that what passes here is
-proved afterwards.
+Neuron `j` must fire at states û that lie within the half-angle ψ_j of its key and are no longer than ℓ_j; there its
+input is between `narrow` T and `high` T (`HostFormat`). Neuron `i` is silent where ⟨k_i, û⟩ ≤ s_i. So the two do not
+disturb each other if the angle between their keys is at least ψ_j + arccos(s_i/ℓ_j). If it is less, both must write
+the same row, and must be in the same block or have the same key to within rounding: a neuron of an earlier block that
+half fires would hide the state from the later blocks. Rounding is bounded as in Lemmas A1 to A3 of docs/attach.md, so
+the checker can prove what passes here.
 
-In short formats it is enough that the one is silent at the state of the other itself, with some room for rounding: no
-proof covers the whole of the cap then. Neurons of one block may there even be awake together, if the input of the other
-is no more than T/4: lengths that are rounded up raise both inputs alike. Whether the answer comes back is asked
-afterwards.
+In short formats it is enough that each neuron is silent at the state of the other itself, with some room for rounding;
+no proof then covers the whole cap. Neurons of one block may even be awake together there, if the input of the other is
+at most T/4, because a length that is rounded up raises both inputs alike. `measuring.py` tests every answer afterwards.
 """
 
 from __future__ import annotations
@@ -32,26 +31,30 @@ from monolayer.huggingface.hosts import IDENTITY
 from monolayer.table import plural
 
 PAIRS_AT_ONCE = 1 << 24
-"""Cosines held at a time."""
+"""How many cosines are in memory at a time."""
 NORM_ERROR = {False: 2.0**-5, True: 2.0**-3}
-"""How far the written direction is from what later norms return, at most: less in float32 than in a short format."""
+"""How far what later norms return may be from the written direction; by whether the format is short."""
 NAMED_PAIRS = 5
-"""Pairs of rows that an error names; the rest it counts."""
+"""How many pairs of rows an error names; it only counts the others."""
 SAME_KEY = 2.0**-20
-"""Keys are the same, to within rounding, if this is more than 1 − cos."""
+"""Two keys count as the same, to within rounding, if 1 − cos is at most this."""
 
 
 class Around(NamedTuple):
-    """The states around keys, by neuron `(N,)`: within which angle of it they lie, and how long they are at most."""
+    """The states around each key, by neuron `(N,)`: the largest angle to the key, and the largest length."""
 
     half: Floats
     longest: Floats
 
 
 class FiringCaps(NamedTuple):
-    """Keys `(N, D)` of length 1; ψ and ℓ of the caps where neurons are `wanted`, and of the states themselves, `own`;
-    by neuron `(N,)`: s, up to which it is `silent`, and the height up to which its input is at most T/4, `hardly`.
-    `short`: whether the format is. `radius`: ρ; `least_radius`: the smallest that `attach` takes."""
+    """Where neurons must fire and where they are silent, in terms of the height ⟨k, û⟩.
+
+    `keys` `(N, D)`: unit vectors. `wanted`: the caps on which neurons must fire. `own`: the states that the keys were
+    made from. `silent` `(N,)`: s, the height up to which a neuron is silent. `hardly` `(N,)`: the height up to which
+    its input is at most T/4. `short`: whether the format is short. `radius`: ρ. `least_radius`: the smallest ρ that
+    `attach` accepts.
+    """
 
     keys: Floats
     wanted: Around
@@ -63,13 +66,16 @@ class FiringCaps(NamedTuple):
     least_radius: float
 
     def needed(self, around: Around, heights: Floats, i: Ints, j: Ints) -> Floats:
-        """By pair: the angle between keys from which on ⟨k, û⟩ of each is at most its height around the other."""
+        """For each pair of neurons, the angle that their keys need between them.
+
+        From that angle on, ⟨k, û⟩ of each neuron is at most its entry of `heights` at all states around the other.
+        """
         angles = [around.half[b] + _angle(heights[a] / around.longest[b]) for a, b in ((i, j), (j, i))]
         return np.maximum(*angles)
 
 
 class Duties(NamedTuple):
-    """By neuron `(N,)`: the token that it answers with, the row of the fact that it belongs to, and its block."""
+    """For each neuron `(N,)`: the token that it answers with, the row of its fact in the data, and its block."""
 
     tokens: Ints
     rows: Ints
@@ -77,19 +83,20 @@ class Duties(NamedTuple):
 
     @classmethod
     def of(cls, facts: Sequence[FactIds], per_block: int) -> Duties:
-        """One neuron per token of the answers of `facts`, `per_block` of them in each block."""
+        """The duties of one neuron per token of the answers of `facts`, with `per_block` neurons in each block."""
         tokens = np.array([token for fact in facts for token in fact.answer])
         rows = np.repeat(np.arange(len(facts)), [len(fact.answer) for fact in facts])
         return cls(tokens, rows, np.arange(len(tokens)) // per_block)
 
 
 def _angle(cosines: Floats) -> Floats:
+    """The angles with these cosines; numbers beyond ±1 count as ±1."""
     found: Floats = np.arccos(np.clip(cosines, -1.0, 1.0))
     return found
 
 
 def firing_caps(neurons: Neurons, steep: Steepness, host: Host) -> FiringCaps:
-    """The caps around the keys of `neurons`, with room for rounding. `steep`: ρ and T with which they were built."""
+    """The caps around the keys of `neurons`, with room for rounding. `steep`: the ρ and T that they were built with."""
     D, T, fmt = host.width, steep.response, host.format
     length = np.sqrt((neurons.W_1 * neurons.W_1).sum(axis=1))
     alpha = length * np.sqrt(D)
@@ -102,16 +109,17 @@ def firing_caps(neurons: Neurons, steep: Steepness, host: Host) -> FiringCaps:
     turned = np.arccos(max(-1.0, 1.0 - fmt.turn))
     level = np.maximum(fmt.narrow * T, err + max(T / 8.0, IDENTITY[host.activation]))
     wanted = Around(np.minimum(_angle((level - neurons.b_1) / alpha / longest), turned), longest)
-    # States turn by less than `turn`, and in D dimensions hardly ever towards another key; the least of those that were
-    # seen has the input T, and lengths are rounded up by another T/4 or so.
+    # Between evaluations a state turns by less than `turn`, and in D dimensions hardly ever towards another key. The
+    # least input over the evaluations seen is T, and lengths that are rounded up add about T/4 to it.
     own = Around(wanted.half / 8.0, (1.25 * T - neurons.b_1) / alpha)
-    silent, hardly = ((height - neurons.b_1 - err) / alpha for height in (-host.silence, T / 4.0))
-    keys, radii = neurons.W_1 / length[:, None], (steep.radius, least_radius(host))
-    return FiringCaps(keys, wanted, own, silent, hardly, fmt.short, *radii)
+    silent = (-host.silence - neurons.b_1 - err) / alpha
+    hardly = (T / 4.0 - neurons.b_1 - err) / alpha
+    keys = neurons.W_1 / length[:, None]
+    return FiringCaps(keys, wanted, own, silent, hardly, fmt.short, steep.radius, least_radius(host))
 
 
 class NearPairs(NamedTuple):
-    """Pairs of neurons `(P,)` that do not leave each other alone: 1 − cos of their keys is `far`, not `needed`."""
+    """Pairs of neurons `(P,)` that disturb each other: 1 − cos of their keys is `far`, which is less than `needed`."""
 
     one: Ints
     two: Ints
@@ -122,12 +130,13 @@ class NearPairs(NamedTuple):
 def check_apart(caps: FiringCaps, duties: Duties, name: Callable[[int], str | None], first: int = 0) -> None:
     """Raise a `PrecisionError` that names rows whose states the host does not tell apart well enough.
 
-    `name`: the text of a token. `first`: the first new neuron; pairs of older ones are known to be apart.
+    `name`: returns the text of a token. `first`: the first new neuron; older neurons were compared with each other
+    before.
     """
     if len(caps.keys) == 0:
         return
     keys = torch.from_numpy(caps.keys).float()
-    # Float32 products of unit vectors are off by at most D u: what may be near is looked at again below.
+    # Float32 products of unit vectors are off by at most D u, so `_near_pairs` looks again at pairs that may be near.
     widest = caps.wanted.half.max() + float(_angle(caps.silent.min() / caps.wanted.longest.max()))
     near = float(np.cos(min(np.pi, widest))) - 2.0 * caps.keys.shape[1] * SUM_UNIT
     step, found = max(1, PAIRS_AT_ONCE // len(keys)), []
@@ -137,8 +146,8 @@ def check_apart(caps: FiringCaps, duties: Duties, name: Callable[[int], str | No
         two, one = np.nonzero(cosines.numpy() > near)
         two += start
         # Neurons of one block that write the same row may fire together.
-        beside = (duties.block[one] == duties.block[two]) & (duties.tokens[one] == duties.tokens[two])
-        pair = (one < two) & ~beside
+        together = (duties.block[one] == duties.block[two]) & (duties.tokens[one] == duties.tokens[two])
+        pair = (one < two) & ~together
         found.append(_near_pairs(caps, duties, one[pair], two[pair]))
     if any(len(part.one) for part in found):
         near_pairs = NearPairs(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
@@ -146,21 +155,23 @@ def check_apart(caps: FiringCaps, duties: Duties, name: Callable[[int], str | No
 
 
 def _near_pairs(caps: FiringCaps, duties: Duties, one: Ints, two: Ints) -> NearPairs:
-    """Those pairs of neurons `one`, `two` `(P,)` that do not leave each other alone."""
+    """The pairs among the neurons `one` and `two` `(P,)` that disturb each other."""
     gap = caps.keys[one] - caps.keys[two]
     far = 0.5 * (gap * gap).sum(axis=1)  # 1 − cos, without cancellation
     angle = _angle(1.0 - far) * (1.0 - 2.0**-19)
-    same_key, beside = far <= SAME_KEY, duties.block[one] == duties.block[two]
+    same_key, same_block = far <= SAME_KEY, duties.block[one] == duties.block[two]
     needed = caps.needed(caps.wanted, caps.silent, one, two)
     if caps.short:
-        there = caps.needed(caps.own, caps.silent, one, two)
-        needed = np.minimum(needed, np.where(beside, caps.needed(caps.own, caps.hardly, one, two), there))
-    bad = np.flatnonzero((angle < needed) & ~(same_key & (duties.tokens[one] == duties.tokens[two])))
+        to_be_silent = caps.needed(caps.own, caps.silent, one, two)
+        to_be_weak = caps.needed(caps.own, caps.hardly, one, two)
+        needed = np.minimum(needed, np.where(same_block, to_be_weak, to_be_silent))
+    same_token = duties.tokens[one] == duties.tokens[two]
+    bad = np.flatnonzero((angle < needed) & ~(same_key & same_token))
     return NearPairs(one[bad], two[bad], far[bad], 1.0 - np.cos(needed[bad]))
 
 
 def _refused(near: NearPairs, caps: FiringCaps, duties: Duties, name: Callable[[int], str | None]) -> PrecisionError:
-    """The error that names the nearest pair of rows, and those to take out so that no such pair is left."""
+    """The error that names the nearest pair of rows, and the rows to remove so that no such pair is left."""
     out: dict[int, int] = {}
     for one, two in zip(duties.rows[near.one].tolist(), duties.rows[near.two].tolist(), strict=True):
         if one not in out and two not in out:
@@ -183,7 +194,7 @@ def _refused(near: NearPairs, caps: FiringCaps, duties: Duties, name: Callable[[
 
 
 def check_written(caps: FiringCaps, written: Floats, duties: Duties) -> None:
-    """Raise a `PrecisionError` if a neuron fires at the row of `written` `(N, D)` of a neuron in an earlier block."""
+    """Raise a `PrecisionError` if a neuron may fire at a row of `written` `(N, D)` that an earlier block writes."""
     block, rows = duties.block, duties.rows
     for number in range(int(block.max(initial=0))):
         one, two = np.flatnonzero(block == number), np.flatnonzero(block > number)

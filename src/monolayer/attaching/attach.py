@@ -1,4 +1,4 @@
-"""Facts attached to a host: a line per step of the argument in `attaching/__init__.py`."""
+"""`attach`: appends facts to a host, with one line per step of the argument in `attaching/__init__.py`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def attach(
     device: str | torch.device | None = None,
     progress: Progress | None = None,
 ) -> Attached:
-    """The model in the folder `host` with facts in appended layers; nothing else of it changes. `save` writes a folder.
+    """Append layers that hold facts to the model in the folder `host`; nothing else changes. `save` writes a folder.
 
     - `host`: the folder of a causal language model with its tokenizer (docs/attach.md).
     - `prompts`: a list of texts; or a dict, a table or a file that holds prompts and answers.
@@ -68,7 +68,7 @@ def attach(
             raise DataError(
                 f"{host} cannot be a host: a file of its weights is called {ATTACHED_WEIGHTS}, as that of the facts is"
             )
-        unusual_generation(source.content)  # better known before the work that the file cannot be read
+        unusual_generation(source.content)  # if the file cannot be read, the error comes before the work
         steep = steepness(base, radius)
         data = read_facts(prompts, answers)
         stop = end_token(base, source.content) if end else None
@@ -102,11 +102,15 @@ def attach(
 
 
 def _stored_fact(fact: FactIds) -> StoredFact:
+    """The entry of a fact in the manifest, before anything about it was measured."""
     return StoredFact(prompt_digest(fact.prompt), fact_digest(*fact), len(fact.answer))
 
 
 def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[FactIds]) -> None:
-    """That transformers cut prompts as tokenizer.json says: their settings beside it may say otherwise."""
+    """Raise a `DataError` if transformers split a prompt otherwise than tokenizer.json says.
+
+    They also read tokenizer_config.json, which may change how prompts are split.
+    """
     from transformers import AutoTokenizer
 
     try:
@@ -125,9 +129,9 @@ def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[FactIds]) ->
 
 
 def states_of(running: Running, facts: Sequence[FactIds], report: Progress) -> Floats:
-    """Normed states `(K, N, D)` of the host at all places of answers, each fact evaluated by itself.
+    """Normed states `(K, N, D)` of the host at all `N` places of answers, in `K` kernels; each fact runs by itself.
 
-    In short formats states move between kernels more than in float32: there they are evaluated in each, `K` times.
+    In short formats states differ more between kernels than in float32, so all kernels are used there; in float32, one.
     """
     kernels = KERNELS if running.host.format.short else KERNELS[-1:]
     texts = [fact.sequence for fact in facts]
@@ -145,7 +149,7 @@ def states_of(running: Running, facts: Sequence[FactIds], report: Progress) -> F
 
 
 def neurons_of(host: Host, source: TensorFolder, facts: Sequence[FactIds], states: Floats, steep: Steepness) -> Neurons:
-    """The neurons of facts, by their normed states `(K, N, D)`; each depends on its own fact alone."""
+    """The neurons of facts, made from their normed states `(K, N, D)`; each neuron depends only on its own fact."""
     wanted = np.array([token for fact in facts for token in fact.answer])
     rows = np.repeat(np.arange(len(facts)), [len(fact.answer) for fact in facts])
     tokens, first, number = np.unique(wanted, return_index=True, return_inverse=True)
@@ -158,7 +162,7 @@ def neurons_of(host: Host, source: TensorFolder, facts: Sequence[FactIds], state
 
 
 def check_neurons(made: Attached, facts: Sequence[FactIds], known: int = 0) -> None:
-    """Raise a `PrecisionError` unless neurons leave each other alone; the first `known` facts are known to."""
+    """Raise a `PrecisionError` if neurons disturb each other. The first `known` facts were compared before."""
     duties = Duties.of(facts, made.host.neurons)
     caps = firing_caps(made.neurons, made.steep, made.host)
     name = tokenizer_of(made.source.content[TOKENIZER]).id_to_token
@@ -167,14 +171,15 @@ def check_neurons(made: Attached, facts: Sequence[FactIds], known: int = 0) -> N
 
 
 def check_kept(made: Attached, running: Running, texts: list[str]) -> None:
-    """`DataError` that names places of texts at which a neuron is not silent."""
+    """Raise a `DataError` that names the places of `texts` at which a neuron is not silent."""
     tokenizer = tokenizer_of(made.source.content[TOKENIZER])
     ids = [tokenizer.encode(text).ids for text in texts]
     found: list[str] = []
     rows = np.repeat(np.arange(len(made.manifest.facts)), [fact.places for fact in made.manifest.facts])
     for number, states in enumerate(running.states([each for each in ids if each])):
         inputs = running.normed(states) @ made.neurons.W_1.T + made.neurons.b_1
-        for place in np.flatnonzero((inputs > -made.host.silence).any(axis=1)).tolist():
+        awake = (inputs > -made.host.silence).any(axis=1)
+        for place in np.flatnonzero(awake).tolist():
             fact = rows[int(inputs[place].argmax())]
             found.append(f"token {place} of text {number} (fact {fact})")
     if found:

@@ -1,4 +1,4 @@
-"""The host of a folder that facts were attached to, without them: its files, byte for byte."""
+"""`detach`: restores the host of a folder that facts were attached to, byte for byte."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from monolayer.table import as_html, as_table, plural
 
 @dataclass(frozen=True, eq=False)
 class Detached:
-    """The host of a folder with facts attached: its files, as they were."""
+    """The host of a folder with facts attached; its files are as they were before."""
 
     attached: Attached
 
@@ -44,7 +44,7 @@ class Detached:
     _repr_html_ = as_html
 
     def rows(self) -> list[tuple[str, str]]:
-        """What a table shows."""
+        """The rows of the table that `repr` shows."""
         host = self.host
         return [
             ("host", f"{host.kind.model}, {plural(host.layers, 'layer')}, width {host.width:,}, {host.dtype}"),
@@ -53,9 +53,10 @@ class Detached:
 
 
 def detach(folder: str | os.PathLike[str] | Attached) -> Detached:
-    """The host of a folder that facts were attached to, without them; `save` writes its files, byte for byte.
+    """Take attached facts off their host again; `save` writes the files of the host, byte for byte.
 
-    - `folder`: the folder. If a tensor or a file of the host was changed since, a `ModelFileError` names it.
+    - `folder`: the folder that facts were attached to. If a tensor or a file of the host was changed since, a
+      `ModelFileError` names it.
 
     Example:
 

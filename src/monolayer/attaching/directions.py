@@ -1,8 +1,8 @@
-"""For each token a direction `v` at which the host answers with it: its logit is the largest, by a margin.
+"""Find for each token a direction `v` of states at which the host answers with it: its logit leads by a margin.
 
-The last norm, weight g and bias β, makes of a long vector along v the vector √D g v + β (v is centred, |v| = 1), so
-logits are √D R v + c with R = W_H g, rows centred, and c = W_H β. Start from the token's row less the mean row, which
-all tokens share, and step away from the runner-up until the margin is wide (a perceptron).
+The last norm, with weight g and bias β, turns a long vector along v into √D g v + β (v is centred, and |v| = 1). So the
+logits are √D R v + c, where c = W_H β and R is W_H g with centred rows. The search starts from the token's row minus
+the mean of all rows, and steps away from the runner-up until the margin is wide (a perceptron).
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from monolayer.huggingface.formats import SUM_UNIT
 from monolayer.huggingface.host import Host
 
 DIRECTION_STEPS = 400
+"""How many steps the search for a direction takes at most."""
 GOAL = 0.25
-"""Share of √D |R_t − mean| that the margin should reach; steps end there."""
+"""The search for token `t` ends once its margin is this share of √D |R_t − mean|."""
 DIRECTION_LOGITS_AT_ONCE = 1 << 23
-"""Logits held at a time."""
+"""How many logits are in memory at a time."""
 
 
 class Directions:
-    """The head of a host, and the directions found in it; none depends on which others are asked for."""
+    """The head of a host, in which directions of tokens are found, each independently of the others."""
 
     def __init__(self, host: Host) -> None:
         weight, bias = host.norm()
@@ -48,14 +49,14 @@ class Directions:
 
     @property
     def least(self) -> float:
-        """What a margin must exceed: the written vector is seen to within 2^−9, and twice the rounding of a logit."""
+        """What a margin must exceed, since the last norm sees written vectors to within 2^−9 and logits are rounded."""
         D = self.width
         seen = 2.0**-9 * np.sqrt(D) * 2.0 * float(self.spread.max())
         rounding = 4.0 * (D + 32) * SUM_UNIT * (np.sqrt(D) * self.size + float(np.abs(self.shift).max()))
         return float(seen + rounding)
 
     def find(self, tokens: Ints) -> tuple[Floats, Floats]:
-        """Unit directions `(n, D)` of tokens `(n,)`, and the margin of each `(n,)`."""
+        """Unit directions `(n, D)` for the tokens `(n,)`, and the margin of each `(n,)`."""
         found, margins = np.zeros((len(tokens), self.width)), np.zeros(len(tokens))
         part = max(1, DIRECTION_LOGITS_AT_ONCE // len(self.rows))
         for first in range(0, len(tokens), part):
@@ -65,26 +66,28 @@ class Directions:
 
     def said(self, written: Floats) -> Ints:
         """The tokens `(n,)` that the head answers with at states along written rows `(n, D)`."""
-        found: Ints = (np.sqrt(self.width) * (_unit(written) @ self.rows.T) + self.shift).argmax(axis=1)
+        logits = np.sqrt(self.width) * (_unit(written) @ self.rows.T) + self.shift
+        found: Ints = logits.argmax(axis=1)
         return found
 
     def _find(self, tokens: Ints) -> tuple[Floats, Floats]:
+        """`find` for so few tokens `(n,)` that all their logits fit into memory."""
         root = np.sqrt(self.width)
         v = _unit(self.rows[tokens] - self.mean)
         goal = GOAL * root * self.spread[tokens]
         best, widest = v.copy(), np.full(len(tokens), -np.inf)
         left = np.arange(len(tokens))
         for _ in range(DIRECTION_STEPS):
-            own = tokens[left]
+            own, line = tokens[left], np.arange(len(left))
             logits = root * (v[left].astype(np.float32) @ self.rows.T).astype(np.float64) + self.shift
-            mine = logits[np.arange(len(left)), own].copy()
-            logits[np.arange(len(left)), own] = -np.inf
+            mine = logits[line, own].copy()
+            logits[line, own] = -np.inf
             other = logits.argmax(axis=1)
-            margin = mine - logits[np.arange(len(left)), other]
+            margin = mine - logits[line, other]
             better = margin > widest[left]
             best[left[better]], widest[left[better]] = v[left[better]], margin[better]
-            on = margin < goal[left]
-            left, away = left[on], _unit(self.rows[own[on]] - self.rows[other[on]])
+            unfinished = margin < goal[left]
+            left, away = left[unfinished], _unit(self.rows[own[unfinished]] - self.rows[other[unfinished]])
             if len(left) == 0:
                 break
             v[left] = _unit(v[left] + 0.1 * away)
@@ -92,7 +95,10 @@ class Directions:
 
 
 def check_margins(found: Directions, tokens: Ints, margins: Floats, names: Sequence[str | None], rows: Ints) -> None:
-    """`PrecisionError` for a token whose margin is too small; `names`, `rows`: what it is called, who asks for it."""
+    """Raise a `PrecisionError` if the margin of a token is too small.
+
+    `names`: the text of each token. `rows`: for each token, a row of the data that answers with it.
+    """
     short = np.flatnonzero(margins <= found.least)
     if len(short) == 0:
         return
@@ -105,6 +111,7 @@ def check_margins(found: Directions, tokens: Ints, margins: Floats, names: Seque
 
 
 def _unit(vectors: Floats) -> Floats:
+    """The vectors `(n, D)` scaled to length 1; a zero vector stays 0."""
     length = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
     found: Floats = np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0.0)
     return found

@@ -1,4 +1,4 @@
-"""Facts as ids, checked against each other: two that ask for different tokens behind the same ids contradict."""
+"""Read facts as token ids, and refuse two that continue the same ids with different tokens."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from monolayer.huggingface.host import TOKENIZER, Host
 from monolayer.huggingface.settings import GENERATION_FILE, read_generation
 
 PER_ANSWER = Manner(per="answer")
-"""Text beside text is a prompt and its answer."""
+"""Reads two columns of text as prompts and their answers."""
 
 
 def read_facts(X: object, Y: object = None) -> Sequences:
-    """Prompts and answers from what people have: a dict, a table, a file, two lists."""
+    """Prompts and answers from a dict, a table, a file or two lists."""
     data = sequences_of(X, Y, like=PER_ANSWER, labelled=True)
     if data.prompts is None:
         raise DataError("facts are prompts and answers, both text: a dict, a table of two columns, or two lists")
@@ -27,14 +27,16 @@ def read_facts(X: object, Y: object = None) -> Sequences:
 
 
 def stopping_tokens(host: Host, content: Mapping[str, bytes]) -> tuple[Any, ...]:
-    """The ids at which `generate` stops, as generation_config.json says, or else config.json; whatever stands there."""
+    """The ids at which `generate` stops, from generation_config.json or else config.json; they are not checked."""
     said: object = read_generation(content).get("eos_token_id") if GENERATION_FILE in content else None
     said = host.config.get("eos_token_id") if said is None else said
-    return () if said is None else tuple(said) if isinstance(said, list) else (said,)
+    if said is None:
+        return ()
+    return tuple(said) if isinstance(said, list) else (said,)
 
 
 def end_token(host: Host, content: Mapping[str, bytes]) -> int | None:
-    """The id that ends answers: the first of those at which `generate` stops."""
+    """The id that ends answers: the first one at which `generate` stops, or None if there is none."""
     first: Any = next(iter(stopping_tokens(host, content)), None)
     if first is not None and (type(first) is not int or not 0 <= first < host.vocabulary):
         raise DataError(
@@ -46,7 +48,7 @@ def end_token(host: Host, content: Mapping[str, bytes]) -> int | None:
 
 
 def ids_of(host: Host, content: Mapping[str, bytes], data: Sequences, end: int | None) -> list[FactIds]:
-    """The ids of facts, none of which contradict; `DataError` for one that does not fit into the host."""
+    """The ids of the facts in `data`. Raises an error if a fact does not fit into the host or two contradict."""
     facts = cut_facts(content[TOKENIZER], data, end)
     room, stops = host.places, stopping_tokens(host, content)
     for row, fact in enumerate(facts):
@@ -69,16 +71,17 @@ def ids_of(host: Host, content: Mapping[str, bytes], data: Sequences, end: int |
 
 
 def check_consistent(facts: Sequence[FactIds], content: Mapping[str, bytes]) -> None:
-    """`ContradictionError` for two facts that ask for different tokens behind the same ids."""
+    """Raise a `ContradictionError` if two facts continue the same ids with different tokens."""
     known: dict[tuple[int, ...], tuple[int, int]] = {}
     for row, fact in enumerate(facts):
         whole = fact.prompt + fact.answer
         for place in fact.places:
-            other, token = known.setdefault(whole[: place + 1], (row, whole[place + 1]))
-            if token == whole[place + 1]:
+            before, wanted = whole[: place + 1], whole[place + 1]
+            other, token = known.setdefault(before, (row, wanted))
+            if token == wanted:
                 continue
             name = tokenizer_of(content[TOKENIZER]).id_to_token
             raise ContradictionError(
                 f"rows {other} and {row} contradict each other: after the same {place + 1} tokens one continues with "
-                f"{name(token)!r}, the other with {name(whole[place + 1])!r}. Keep one of them"
+                f"{name(token)!r}, the other with {name(wanted)!r}. Keep one of them"
             )

@@ -1,4 +1,4 @@
-"""A host with facts attached, before it is a folder and as one; and the host alone again."""
+"""A host with facts attached: in memory, and saved as a folder that transformers load."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ from monolayer.table import as_html, as_table, plural
 
 _FILES = (*COPIED, "config.json", FILE, ATTACHED_WEIGHTS, HOST_WEIGHTS, INDEX_FILE, "README.md", "certificate.json")
 ATTACHED = FolderKind("host with attached facts", next(iter(ATTACHED_MARK)), frozenset(_FILES), r"[\w.-]+\.safetensors")
-"""A folder that `save` may replace when asked to."""
+"""The kind of folder that `save` writes, and may replace with `overwrite=True`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Attached:
-    """A host and the neurons of its facts. Nothing of monolayer is needed to use what `save` writes."""
+    """A host and the neurons of its facts. The folder that `save` writes can be used without monolayer."""
 
     host: Host
     source: TensorFolder
-    """Where the host lies: its own folder, or one that has facts attached."""
+    """The folder that the host was read from: its own, or one with facts attached."""
     neurons: Neurons
     manifest: Manifest
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Attached:
-        """A folder that `save` wrote, read back."""
+        """Read a folder that `save` wrote."""
         folder = Path(folder)
         if not is_attached(folder):
             raise ModelFileError(
@@ -70,12 +70,12 @@ class Attached:
 
     @property
     def card(self) -> Card:
-        """How it reads: prompts and answers, as text; it keeps no names of its own."""
+        """How the model reads data: prompts and answers as text, without a vocabulary of its own."""
         return Card(None, None, "sequence", causal=True, next_token=True, prompts=True)
 
     @property
     def steep(self) -> Steepness:
-        """ρ and T of the neurons, which follow from the host and the radius in the manifest."""
+        """ρ and T of the neurons; they follow from the host and the radius in the manifest."""
         return steepness(self.host, self.manifest.radius)
 
     @property
@@ -85,7 +85,7 @@ class Attached:
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
-        """What is written beside the host's tensors, in the host's format: the blocks, and biases that it lacks."""
+        """The tensors added to the host's, in its format: those of the blocks, and biases that the host lacks."""
         dtype = getattr(torch, self.host.dtype)
         found = {name: torch.zeros(size, dtype=dtype) for name, size in self.host.added_biases.items()}
         for number in range(self.blocks):
@@ -94,7 +94,7 @@ class Attached:
         return found
 
     def block(self, number: int) -> dict[str, Tensor]:
-        """The tensors of an appended block, by their names in it."""
+        """The tensors of appended block `number`, by their names inside the block."""
         host, H = self.host, self.host.neurons
         rows = slice(number * H, (number + 1) * H)
         parts: dict[str, Any] = {"W_1": self.neurons.W_1[rows], "W_2": self.neurons.W_2[rows]}
@@ -114,11 +114,11 @@ class Attached:
         return found
 
     def predict(self, X: object, *, strict: bool = False, device: str | torch.device | None = None) -> Any:
-        """The answers to prompts `X`, as text `(N,)`: how the model goes on, by `generate` in transformers.
+        """The answers to prompts `X`, as text `(N,)`: how `generate` in transformers continues each of them.
 
-        The likeliest token always, up to the end token. Where no fact is stored for a prompt, this is what the host
-        says; with `strict` such a prompt is an error that names it. Without transformers, stored answers are read from
-        the weights, and every other prompt is an error.
+        The likeliest token is chosen each time, up to the end token. If no fact is stored for a prompt, the answer is
+        what the host says; with `strict` such a prompt is an error that names it. Without transformers, stored answers
+        are read from the weights, and every other prompt is an error.
         """
         data = self.encode(X)
         unseen = np.flatnonzero(~self.known(data)) if strict else np.array([])
@@ -128,7 +128,7 @@ class Attached:
         return np.array(self.answers(data, device=device), dtype=object)
 
     def encode(self, X: object) -> Sequences:
-        """Prompts as data; one that cannot be answered is an error."""
+        """The prompts `X` as data. Raises a `DataError` for a prompt that cannot be answered."""
         data = prompts_of(X)
         refused = self.unanswerable(data)
         if refused:
@@ -136,7 +136,7 @@ class Attached:
         return data
 
     def answers(self, data: Sequences, device: str | torch.device | None = None) -> list[str | None]:
-        """How the model goes on from each prompt, as text; None where `unanswerable`."""
+        """How the model continues each prompt, as text; None for prompts that are `unanswerable`."""
         prompts, found = self._prompts(data), list[str | None]([None] * len(data))
         refused = prompts.unanswerable()
         rows = [row for row in range(len(data)) if row not in refused]
@@ -151,37 +151,36 @@ class Attached:
         return found
 
     def unanswerable(self, data: Sequences) -> dict[int, str]:
-        """Prompts that cannot be answered, each with the reason: too long for the host, or of no token."""
+        """The rows of prompts that cannot be answered, each with the reason in words."""
         return self._prompts(data).unanswerable()
 
     def known(self, data: Sequences) -> Bools:
-        """For which prompts `(N,)` a fact is stored."""
+        """Whether a fact is stored for each prompt `(N,)`."""
         return np.array([fact is not None for fact in self._prompts(data).facts], dtype=bool)
 
     def _prompts(self, data: Sequences) -> Prompts:
+        """The prompts in `data` as ids, with the facts that are stored for them."""
         return Prompts(self.host, self.manifest, self.source.content, data)
 
     @property
     def config(self) -> dict[str, object]:
-        """What `config.json` says."""
+        """The content of `config.json`."""
         return self.host.longer_config(self.blocks)
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write `folder`, all at once or not at all. The host's files of weights are copied byte for byte."""
         with new_folder(folder, overwrite=overwrite, kind=ATTACHED) as scratch:
-            where = {}
             for name, final in host_weights(self.source).items():
                 (scratch / final).write_bytes(self.source.content[name])
             for name in self.manifest.files:
                 (scratch / name).write_bytes(self.source.content[name])
             save_file(self.tensors, scratch / ATTACHED_WEIGHTS, metadata={"format": "pt"})
             files = host_files(self.source)
-            where = {name: files[name] for name in self.manifest.tensors} | dict.fromkeys(
-                self.tensors, ATTACHED_WEIGHTS
-            )
+            file_of = {name: files[name] for name in self.manifest.tensors}
+            file_of |= dict.fromkeys(self.tensors, ATTACHED_WEIGHTS)
             size = sum(len(self.host.tensors[name].data) for name in self.manifest.tensors)
             size += sum(part.nbytes for part in self.tensors.values())
-            index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(where.items()))}
+            index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(file_of.items()))}
             _write(scratch / INDEX_FILE, index)
             _write(scratch / "config.json", self.config)
             (scratch / FILE).write_text(self._finished().to_json(), encoding="utf-8")
@@ -189,13 +188,13 @@ class Attached:
         return Path(folder)
 
     def _finished(self) -> Manifest:
-        """The manifest with the digests of what is written now."""
+        """The manifest with the digests of the appended tensors."""
         digests = {name: tensor_digest(tensor) for name, tensor in sorted(self.tensors.items())}
         return replace(self.manifest, appended=digests)
 
     @property
     def sizes(self) -> dict[str, object]:
-        """What the files alone say."""
+        """Sizes of the model and what was measured, as the files give them."""
         host, manifest = self.host, self.manifest
         return {
             "kind": "host with attached facts",
@@ -217,7 +216,7 @@ class Attached:
     _repr_html_ = as_html
 
     def rows(self) -> list[tuple[str, str]]:
-        """What a table shows."""
+        """The rows of the table that `repr` shows."""
         host, manifest = self.host, self.manifest
         measured = self._measured()
         rows = [
@@ -241,11 +240,11 @@ class Attached:
         return f"states within {max(moved):.3g} of their keys ({where})" if moved else None
 
     def json(self) -> dict[str, object]:
-        """The same numbers for machines."""
+        """The numbers of `sizes`, for JSON output."""
         return self.sizes
 
     def readme(self) -> str:
-        """README.md of the folder."""
+        """The text of the README.md in the folder."""
         table = "\n".join(f"| {name} | {value} |" for name, value in self.rows())
         return f"""---
 library_name: transformers
@@ -268,12 +267,12 @@ Outside small neighbourhoods of the stored prompts every logit is the host's. Re
 
 
 def host_weights(source: TensorFolder) -> dict[str, str]:
-    """The host's files of weights, and what they are called in a folder with facts attached."""
+    """The host's weight files in `source`, each with its name in a folder with facts attached."""
     return {name: HOST_WEIGHTS if name == WEIGHTS_FILE else name for name in source.weights if name != ATTACHED_WEIGHTS}
 
 
 def host_files(source: TensorFolder) -> dict[str, str]:
-    """The file of each of the host's tensors, in a folder with facts attached."""
+    """For each tensor of the host, the name of its file in a folder with facts attached."""
     found: dict[str, str] = {}
     for name, final in host_weights(source).items():
         found |= dict.fromkeys(tensors_of(source.content[name], name), final)
@@ -281,11 +280,12 @@ def host_files(source: TensorFolder) -> dict[str, str]:
 
 
 def _write(path: Path, value: object) -> None:
+    """Write `value` as a JSON file."""
     path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
 def tensor_digest(tensor: Tensor) -> str:
-    """As `huggingface.tensors.Tensor.digest`, of a tensor that is not in a file yet."""
+    """The digest that `huggingface.tensors.Tensor.digest` will give this tensor once it is in a file."""
     code = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}[tensor.dtype]
     found = hashlib.sha256(f"{code} {list(tensor.shape)}\n".encode())
     found.update(tensor.contiguous().view(torch.uint8).numpy().data if tensor.numel() else b"")
@@ -293,7 +293,7 @@ def tensor_digest(tensor: Tensor) -> str:
 
 
 def _neurons(host: Host, opened: Mapping[str, Any], count: int) -> Neurons:
-    """The rows of the appended blocks, of which `count` are in use."""
+    """The neurons of the first `count` rows of the appended blocks, which are the rows in use."""
     blocks = -(-count // host.neurons)
     letters = {role: name for name, role in host.block.items() if role in ("W_1", "b_1", "W_2")}
     parts: dict[str, list[Any]] = {role: [] for role in letters}
@@ -313,7 +313,7 @@ def _neurons(host: Host, opened: Mapping[str, Any], count: int) -> Neurons:
 
 
 def copied_digests(source: TensorFolder) -> dict[str, str]:
-    """Digests of the files beside the weights that are copied."""
+    """The digests of the files beside the weights that `save` copies."""
     return {name: hashlib.sha256(source.content[name]).hexdigest() for name in COPIED if name in source.content}
 
 

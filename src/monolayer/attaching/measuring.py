@@ -1,4 +1,4 @@
-"""What no proof covers is measured: whether the host's states lie at the keys, and whether every answer comes back."""
+"""Measure what no proof covers: whether the host's states lie at the keys, and whether every answer is returned."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ from monolayer.huggingface.manifest import fact_digest
 from monolayer.table import Progress, plural
 
 MOST_NAMED_ROWS = 5
-"""Rows that an error names; the rest it counts."""
+"""How many rows an error names; it only counts the others."""
 
 
 def ask(
     made: Attached, running: Running, facts: Sequence[FactIds], first: Sequence[int | None], report: Progress
 ) -> AskedFacts:
-    """Every token of every answer in every kernel; `first`: the first neuron of each fact, None for one without."""
+    """Ask for every token of every answer in every kernel.
+
+    `first`: the number of the first neuron of each fact, or None for a fact without neurons.
+    """
 
     def moves(row: int, states: Tensor) -> Floats:
-        """At each place of a fact: how much of ⟨k, û⟩ is lost, how much it rose, and 1 − cos(k, û); `(3, places)`."""
+        """At each place of a fact: how much ⟨k, û⟩ fell, how much it rose, and 1 − cos(k, û); `(3, places)`."""
         start = first[row]
         own = slice(start, None if start is None else start + len(facts[row].answer))
         seen = running.normed(states)
@@ -44,7 +47,10 @@ def ask(
 
 
 def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Progress) -> Attached:
-    """The same with what was measured, once every answer came back; `PrecisionError` names those that did not."""
+    """Test every answer, and return `made` with the measurements in its manifest.
+
+    Raises a `PrecisionError` that names the facts whose answers were not returned.
+    """
     found = ask(made, running, facts, made.manifest.starts(), report)
     if found.misses:
         rows = tuple(sorted({miss.row for miss in found.misses}))
@@ -62,12 +68,14 @@ def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Pr
 
 
 def _versions() -> dict[str, str]:
+    """The installed versions of torch and transformers."""
     import transformers
 
     return {"torch": torch.__version__, "transformers": transformers.__version__}
 
 
 def _missed(made: Attached, misses: list[Miss], rows: tuple[int, ...], facts: int) -> str:
+    """The text of the error for facts that were not returned: those of `rows`, out of `facts`."""
     named = "; ".join(_miss_in_words(made, miss) for miss in misses[:MOST_NAMED_ROWS])
     return (
         f"{len(rows):,} of {plural(facts, 'fact')} were not returned in {made.host.dtype}: "
@@ -76,15 +84,19 @@ def _missed(made: Attached, misses: list[Miss], rows: tuple[int, ...], facts: in
 
 
 def _miss_in_words(made: Attached, miss: Miss) -> str:
+    """A wrong token in words: its row, the kernel, the token that was returned, and the token of the answer."""
     name = tokenizer_of(made.source.content[TOKENIZER]).id_to_token
     return f"row {miss.row} ({miss.kernel}): {name(miss.got)!r} in place of {name(miss.wanted)!r}"
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What asking a folder in transformers found, here and now: `tokens` of answers, how many came out `wrong` in some
-    kernel, with words for the first of them; `moved`: how much of ⟨key, state⟩ was lost, at most; `outside`: facts that
-    moved further than a proof covers, or have no neurons."""
+    """What was found when the model in a folder was asked for every answer on this machine.
+
+    `tokens`: how many tokens of answers were asked for. `wrong`: how many of them came out wrong in some kernel;
+    `examples` describes the first ones. `moved`: the most by which ⟨key, state⟩ fell. `outside`: how many facts moved
+    further than a proof covers, or have no neurons. `where`: the format, the device and the versions.
+    """
 
     tokens: int
     wrong: int
@@ -112,7 +124,10 @@ def measure_answers(
     device: str | torch.device | None = None,
     progress: Progress | None = None,
 ) -> Measurement:
-    """Ask the model in a folder for every answer, as transformers load it: eager and sdpa, padded on the left."""
+    """Ask the model in `folder`, as transformers load it, for every answer.
+
+    Facts are asked in batches padded on the left, once with eager and once with sdpa attention.
+    """
     made = Attached.load(folder)
     data = read_facts(prompts, answers)
     facts = cut_facts(made.source.content[TOKENIZER], data, made.manifest.end)
@@ -127,7 +142,8 @@ def measure_answers(
     examples = tuple(_miss_in_words(made, miss) for miss in found.misses[:MOST_NAMED_ROWS])
     lost, rose, turned = found.moved
     fmt, radius = made.host.format, made.steep.radius
-    away = (lost > (1.0 - fmt.low) * radius) | (rose > (fmt.high - 1.0) * radius) | (turned > fmt.turn)
-    outside = sum(start is None or bool(out) for start, out in zip(first, away, strict=True))
+    fell_too_far, rose_too_far = lost > (1.0 - fmt.low) * radius, rose > (fmt.high - 1.0) * radius
+    away = fell_too_far | rose_too_far | (turned > fmt.turn)
+    outside = sum(start is None or bool(too_far) for start, too_far in zip(first, away, strict=True))
     tokens = sum(len(fact.answer) for fact in facts)
     return Measurement(tokens, len(wrong), examples, float(lost.max()), outside, where)

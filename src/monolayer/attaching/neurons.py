@@ -1,6 +1,6 @@
-"""Neurons from states: which half-space each reads, and the constants that say how steeply.
+"""Make neurons from states: the half-space that each reads, and how steeply its input rises there.
 
-Notation of `attaching/__init__.py`; `u` is 2^−24, the unit roundoff of float32.
+The notation is that of `attaching/__init__.py`, except that `u` is 2^−24, the unit roundoff of float32.
 """
 
 from __future__ import annotations
@@ -17,20 +17,24 @@ from monolayer.huggingface.formats import FORMATS, SUM_UNIT, HostFormat
 from monolayer.huggingface.host import STEEPEST, Host
 
 AMPLITUDE = 2.0**30
-"""`A`: length of what a neuron writes at its own state. Its square is a float32, and 2^−12 of a quarter of it is still
-`HostFormat.state`, so the last norm sees the written vector to within about 2^−12."""
+"""`A`, the length of what a neuron writes at its own state. A² fits into float32. A state is no longer than
+`HostFormat.state`, which is 2^−12 A/4, so the last norm sees the written vector to within about 2^−12."""
 PEAK = 10_240.0
 """In float16, the largest coordinate of what a neuron writes at its own state. A neuron returns up to 2.44 T where
-norms round lengths up, so what two blocks write, beside a state up to 8,192, is below 65,504: with a third behind them
-a proof covers every place (Lemma A2). Less would leave less room to outweigh states in narrow hosts."""
+norms round lengths up, so a state with coordinates up to 8,192 stays below 65,504 when two blocks add to it. Lemma A2
+needs this in front of the last block, so proofs cover three blocks. A smaller value would leave less room to outweigh
+states in narrow hosts."""
 WIDEST = 0.0625
+"""The largest ρ that `attach` accepts."""
 STILL = {"float32": 2.0**-14, "bfloat16": 2.0**-11, "float16": 2.0**-13}
-"""ρ by format, at least: states turn between kernels by 10⁻⁷ in float32 and by some 10⁻⁵ in bfloat16 (measured)."""
+"""The least default ρ by format. States turn between kernels by 10⁻⁷ in float32 and by about 10⁻⁵ in bfloat16 (both
+measured)."""
 ROUNDING_STEPS = 3.25
-"""In short formats ρ is at least this many v/√D: four standard deviations of ⟨k, û⟩, whose coordinates are rounded. It
-falls by up to 2 v/√D below the least that was seen when the key was made (measured: 705 states in four evaluations)."""
+"""In short formats the default ρ is at least this many v/√D: four standard deviations of ⟨k, û⟩, because coordinates of
+û are rounded. In 705 states and four evaluations, ⟨k, û⟩ fell by up to 2 v/√D below the least value seen when the key
+was made."""
 KEYS_AT_ONCE = 4096
-"""Keys that are rounded at a time."""
+"""How many keys are rounded at a time."""
 
 
 class Neurons(NamedTuple):
@@ -41,7 +45,7 @@ class Neurons(NamedTuple):
     W_2: Floats
 
     def joined(self, other: Neurons) -> Neurons:
-        """These, and behind them those of `other`."""
+        """These neurons, followed by those of `other`."""
         return Neurons(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
 
 
@@ -54,23 +58,23 @@ class Steepness:
 
     @property
     def alpha(self) -> float:
-        """`α = T/ρ`"""
+        """`α = T/ρ`: how fast the input of a neuron rises with ⟨k, û⟩."""
         return self.response / self.radius
 
 
 def least_radius(host: Host) -> float:
-    """The smallest ρ that a host takes.
+    """The smallest ρ that `attach` accepts for a host.
 
-    A sum of `D` products and a bias, all together at most (2 + 2^−4)α in size, is off by at most 2.1(D + 2)u α. Where ρ
-    is 4(D + 2)u, that is 0.53 T: an input of 0.66 T is then still T/8 or more (Lemma A3). In float16, where α is
-    limited, T must be 14 at least, and more than S.
+    A sum of `D` products and a bias, whose sizes add up to at most (2 + 2^−4)α, is off by at most 2.1(D + 2)u α. For
+    ρ = 4(D + 2)u that is 0.53 T, so an input of 0.66 T is still evaluated as T/8 or more (Lemma A3). In float16, where
+    α is limited, T must be at least 14 and more than S.
     """
     least = 4.0 * (host.width + 2) * SUM_UNIT
     return max(least, max(14.0, 1.25 * host.silence) / STEEPEST) if host.dtype == "float16" else least
 
 
 def steepness(host: Host, radius: float | None = None) -> Steepness:
-    """ρ and T for a host; by default ρ is so large that rounding takes a third of T: 6(D + 2)u or more."""
+    """ρ and T for a host. By default ρ is at least 6(D + 2)u, so that rounding changes an input by at most 0.35 T."""
     least = least_radius(host)
     usual = max(STILL[host.dtype], least, 6.0 * (host.width + 2) * SUM_UNIT)
     if host.format.short:
@@ -85,11 +89,11 @@ def steepness(host: Host, radius: float | None = None) -> Steepness:
 
 
 def reading(samples: Floats, steep: Steepness, dtype: str = "float32") -> tuple[Floats, Floats]:
-    """`W_1` `(N, D)` and `b_1` `(N,)`, numbers of a format: neurons whose input is T at their own normed states.
+    """`W_1` `(N, D)` and `b_1` `(N,)` of neurons whose input is T at their own normed states, rounded to `dtype`.
 
     `samples` `(K, N, D)`: the states of the same places in `K` evaluations. A key is the direction of their mean. In
-    float32 the bias makes the input T there. In a short format the bias is rounded first, and then the key, so that the
-    least input of the samples is T.
+    float32 the bias makes the input T at that mean. In a short format the bias is rounded first, and then the key, so
+    that the least input of the samples is T.
     """
     states = samples.mean(axis=0)
     D = states.shape[1]
@@ -110,10 +114,10 @@ def reading(samples: Floats, steep: Steepness, dtype: str = "float32") -> tuple[
 
 
 def round_keys(keys: Floats, states: Floats, wanted: Floats, fmt: HostFormat) -> Floats:
-    """Numbers of a short format next to `keys` `(N, D)`, above or below, whose products with the states are `wanted`.
+    """Round `keys` `(N, D)` to a short format so that their products with `states` come near to `wanted`.
 
-    Each is rounded to the nearest number first. Then, from the coordinate that moves the sum most to the one that moves
-    it least, it is rounded the other way where that brings the sum nearer.
+    Every coordinate is first rounded to the nearest number. Then, from the coordinate that moves the product most to
+    the one that moves it least, a coordinate is rounded the other way if that brings the product nearer to `wanted`.
     """
     found = rounded(keys, fmt.name)
     other = np.where(found == 0.0, 0.0, found + np.sign(keys - found) * fmt.spacing(found))
@@ -131,9 +135,9 @@ def round_keys(keys: Floats, states: Floats, wanted: Floats, fmt: HostFormat) ->
 
 
 def writing(directions: Floats, steep: Steepness, dtype: str) -> Floats:
-    """`W_2` `(N, D)`: rows along directions, so long that a neuron writes a vector of length A at its own state.
+    """`W_2` `(N, D)`: rows along `directions`, scaled so that a neuron writes a vector of length A at its own state.
 
-    In float16 that is as long as numbers up to `PEAK` allow.
+    In float16 the largest coordinate of that vector is `PEAK` instead.
     """
     length = np.full(len(directions), AMPLITUDE)
     if dtype == "float16":
@@ -142,13 +146,13 @@ def writing(directions: Floats, steep: Steepness, dtype: str) -> Floats:
 
 
 def rounded(values: Floats, dtype: str = "float32") -> Floats:
-    """The nearest numbers of a format."""
+    """The values rounded to the nearest numbers of the format `dtype`."""
     found: Floats = torch.from_numpy(np.ascontiguousarray(values)).to(getattr(torch, dtype)).double().numpy()
     return found
 
 
 def normed(states: Floats, host: Host) -> Floats:
-    """`u` `(N, D)`: what a norm with weight 1 and bias 0 makes of states `(N, D)`."""
+    """What a norm with weight 1 and bias 0 returns for states `(N, D)`."""
     centred = states if host.kind.rms else states - states.mean(axis=1, keepdims=True)
     found: Floats = centred / np.sqrt((centred * centred).mean(axis=1, keepdims=True) + host.epsilon)
     return found

@@ -1,6 +1,6 @@
-"""The host in transformers: states at places, and answers of the host with blocks appended.
+"""Run the host in transformers: its states at places, and its answers with blocks appended.
 
-The only file of this layer that imports transformers.
+Only this file loads and runs models with transformers.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from monolayer.huggingface.host import Host
 from monolayer.table import Progress
 
 KERNELS = ("eager", "sdpa")
-"""Ways to compute attention in which every fact is asked."""
+"""The implementations of attention with which every fact is tested."""
 TOGETHER = 16
-"""Facts that are asked in one batch, padded on the left, as `generate` takes them."""
+"""How many facts are asked in one batch, padded on the left as for `generate`."""
 BATCH_LOGITS = 1 << 26
-"""Logits that are held at a time, at most, unless one fact has more."""
+"""How many logits are in memory at a time, at most, unless a single fact has more."""
 
 
 class Miss(NamedTuple):
-    """A token that an evaluation answers otherwise."""
+    """A token of an answer in whose place an evaluation returned another one."""
 
     row: int
     place: int
@@ -42,15 +42,18 @@ class Miss(NamedTuple):
 
 
 class AskedFacts(NamedTuple):
-    """What asking found: tokens that came out wrong; `moved` `(3, N)`: by fact, how much of ⟨k, û⟩ was lost, how much
-    it rose, and 1 − cos(k, û), at most."""
+    """The result of asking for facts.
+
+    `misses`: the tokens that came out wrong. `moved` `(3, N)`: for each fact, the most by which ⟨k, û⟩ fell, the most
+    by which it rose, and the largest 1 − cos(k, û).
+    """
 
     misses: list[Miss]
     moved: Floats
 
 
 class Running:
-    """A host loaded by transformers. Blocks that `folder` has behind it are taken off, unless it is to stay `whole`."""
+    """A host loaded by transformers. Blocks that `folder` has appended to it are removed, unless `whole` is True."""
 
     def __init__(
         self, host: Host, folder: Path, device: str | torch.device | None = None, *, whole: bool = False
@@ -64,7 +67,7 @@ class Running:
         logging: Any = theirs  # it has no types
         said = logging.get_verbosity()
         try:
-            logging.set_verbosity_error()  # that biases are new is no news
+            logging.set_verbosity_error()  # no warning about biases that the file lacks
             with _quiet(logging):
                 loaded: Any = AutoModelForCausalLM.from_pretrained(
                     folder, dtype=getattr(torch, host.dtype), local_files_only=True, trust_remote_code=False, **options
@@ -95,12 +98,13 @@ class Running:
                 raise DataError(f"device {str(device)!r} cannot be used: {first}") from None
 
     def _parameter(self, name: str) -> Tensor:
+        """The parameter of the loaded model that the host's files call `name`."""
         full = self.host.kind.root + name.removeprefix(self.host.root)
         found: Tensor = self.model.get_parameter(full)
         return found
 
     def _count(self) -> None:
-        """Let the configuration say how many layers there are: caches are made by it."""
+        """Write the number of layers into the configuration, because transformers make caches from it."""
         setattr(self.model.config, self.host.kind.depth, len(self.layers))
         kinds = getattr(self.model.config, "layer_types", None)
         if isinstance(kinds, list) and kinds:
@@ -108,12 +112,12 @@ class Running:
 
     @property
     def device(self) -> torch.device:
-        """The device that the model lies on."""
+        """The device that the model is on."""
         found: torch.device = self.model.device
         return found
 
     def states(self, texts: Sequence[Sequence[int]], kernel: str = "sdpa") -> Iterator[Tensor]:
-        """The host's last states `(n, D)` at all places of each text, evaluated by itself."""
+        """The host's last states `(n, D)` at all places of each text; every text is evaluated by itself."""
         self.model.set_attn_implementation(kernel)
         with self._watching() as seen:
             for text in texts:
@@ -123,7 +127,7 @@ class Running:
                 yield seen[0][0]
 
     def normed(self, states: Tensor) -> Floats:
-        """`u` `(n, D)`: what the norm of an appended block makes of states; in short formats, in their arithmetic."""
+        """What the norm of an appended block returns for states `(n, D)`; short formats use their own arithmetic."""
         host, x = self.host, states.detach()
         if host.dtype == "float32":
             return normed(x.double().cpu().numpy(), host)
@@ -136,12 +140,12 @@ class Running:
         return found
 
     def _base(self) -> Any:
-        """The network without its head."""
+        """The loaded network without its head."""
         return self.model.base_model
 
     @contextmanager
     def _watching(self) -> Iterator[list[Tensor]]:
-        """What enters the first appended block, or the last norm if there is none."""
+        """Collect the states that enter the first appended block, or the last norm if no block is appended."""
         seen: list[Tensor] = []
 
         def keep(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -156,7 +160,7 @@ class Running:
             hook.remove()
 
     def append(self, blocks: Sequence[Mapping[str, Tensor]]) -> None:
-        """Put blocks behind the host's last layer, in place of what stands there."""
+        """Append blocks to the host's own layers, in place of any that were appended before."""
         del self.layers[self.host.layers :]
         like = self.layers[0]
         kernel = self.model.config._attn_implementation
@@ -189,13 +193,20 @@ class Running:
             first += len(batch)
 
     def _batch(self, texts: Sequence[Sequence[int]], first: int) -> Sequence[Sequence[int]]:
+        """As many texts from number `first` on as `TOGETHER` and `BATCH_LOGITS` allow, and at least one."""
         count = TOGETHER
-        while count > 1 and count * max(map(len, texts[first : first + count])) * self.host.vocabulary > BATCH_LOGITS:
+        while count > 1:
+            longest = max(map(len, texts[first : first + count]))
+            if count * longest * self.host.vocabulary <= BATCH_LOGITS:
+                break
             count //= 2
         return texts[first : first + count]
 
     def ask(self, facts: Sequence[FactIds], moves: Callable[[int, Tensor], Floats], progress: Progress) -> AskedFacts:
-        """Every token of every answer, in every kernel; `moves`: how the states of a fact moved, `(3, places)`."""
+        """Ask for every token of every answer, in every kernel.
+
+        `moves`: returns how far the states of a fact moved, `(3, places)`, in the order of `AskedFacts.moved`.
+        """
         misses: list[Miss] = []
         moved = np.full((3, len(facts)), -np.inf)
         texts = [fact.sequence for fact in facts]
@@ -204,13 +215,17 @@ class Running:
                 progress(f"asking, {kernel}", (number + row / len(facts)) / len(KERNELS))
                 places = list(facts[row].places)
                 got = logits[places].argmax(dim=-1).tolist()
-                pairs = enumerate(zip(facts[row].answer, got, strict=True))
-                misses += [Miss(row, place, *pair, kernel) for place, pair in pairs if pair[0] != pair[1]]
+                for place, (wanted, token) in enumerate(zip(facts[row].answer, got, strict=True)):
+                    if token != wanted:
+                        misses.append(Miss(row, place, wanted, token, kernel))
                 moved[:, row] = np.maximum(moved[:, row], moves(row, states[places]).max(axis=1))
         return AskedFacts(misses, np.maximum(moved, 0.0))
 
     def continued(self, prompts: Sequence[Sequence[int]], most: int, stops: Sequence[int]) -> list[list[int]]:
-        """How the model goes on from each prompt by itself, up to one of the ids `stops` or `most` tokens."""
+        """The ids with which the model continues each prompt, up to one of the ids `stops` or `most` tokens.
+
+        Every prompt is evaluated by itself.
+        """
         found = []
         for prompt in prompts:
             ids = torch.tensor([list(prompt)], device=self.device)
@@ -226,7 +241,7 @@ class Running:
 
 @contextmanager
 def _quiet(logging: Any) -> Iterator[None]:
-    """Without the bar and the warnings of transformers."""
+    """Hide the progress bar and the warnings of transformers."""
     shown = logging.is_progress_bar_enabled() if hasattr(logging, "is_progress_bar_enabled") else True
     logging.disable_progress_bar()
     try:

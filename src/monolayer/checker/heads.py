@@ -1,15 +1,16 @@
-"""Networks without a first block: how far any evaluation finds the other tokens from where they are.
+"""Bound how far off any evaluation finds the other tokens in a network without a first block.
 
-This file carries out Lemma H of docs/uniform.md: `n` = 3 or 4 scalar tokens in [0, 1], `u` unit roundoff, `g` the ulps
-by which exp, cos and arccos may be off; errors are absolute and generous. `P = (q, r)` are the power sums of the others
-relative to their mean, measured by `max(|q|, |r|/2)`.
+This file carries out Lemma H of docs/uniform.md. There are `n` = 3 or 4 scalar tokens in [0, 1]; `u` is the unit
+roundoff, and exp, cos and arccos may be off by `g` ulps. Errors are absolute and bounded generously. `P = (q, r)` are
+the power sums of the others relative to their mean, with the norm `max(|q|, |r|/2)`. This table says what each error
+bounds:
 
     c(λ)    (26|λ| + 4g + 2n + 12) u             what a head shows
     mean    (n c(0) + 5u + 2nu)/(n − 1) + 2u     the mean of the others
-    own     mean + 6u                            the own token, relative to it
+    own     mean + 6u                            the own token minus that mean
     miss    c(λ) + mean + 2 own + 128u + 4u      what a step compares, per head
-    δ       ρ^K/3 + step/(1 − ρ) + 2u            the power sums after K steps; ρ by `contraction`, in balls
-    ε       √(δ/2), or 5 (1.2 δ)^{1/3}           the other tokens, and little more
+    δ       ρ^K/3 + step/(1 − ρ) + 2u            the power sums after K steps; `contraction` bounds ρ in balls
+    ε       √(δ/2), or 5 (1.2 δ)^{1/3}           the other tokens, up to small terms
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ HEAD_UNIT = BINARY64.unit
 HEAD_ROOM = 1.0 + 2.0**-10
 """Covers terms of second order and the rounding of the bounds themselves."""
 ROUNDED_HEAD = 128.0
-"""Units by which a head is off that is computed from power sums: see item 3 of Lemma H."""
+"""By how many `u` a head that is computed from power sums may be off (item 3 of Lemma H)."""
 ROUNDED_STEP = 64.0
-"""Units by which a step of the iteration is off, whose terms are at most 16 in size."""
+"""By how many `u` rounding moves a step of the iteration; the terms of a step are at most 16 in size."""
 TRIGONOMETRY = 2.0**-25
-"""What cos and arccos, and the rounding of their arguments, add to a root."""
+"""The error that cos and arccos, and the rounding of their arguments, add to a root."""
 HEAD_ASSUMPTION = f"cos and arccos within {EXP_ULPS} units in the last place, and square roots rounded to nearest"
 
 
@@ -42,7 +43,7 @@ class HeadErrors(NamedTuple):
 
 
 def others_error(length: int) -> HeadErrors:
-    """How far the power sums, and the other tokens, that any evaluation finds are from those of the sequence."""
+    """How far the power sums and the other tokens that an evaluation finds may be from those of the sequence."""
     u, n = HEAD_UNIT, length
     rate = contraction(length)
     if not rate < 1.0:
@@ -59,12 +60,12 @@ def others_error(length: int) -> HeadErrors:
 
 
 def _head_error(lam: float, n: int) -> float:
-    """Bounds the error of what a head of inverse temperature `lam` shows, whose scores are at most `|lam|`."""
+    """A bound on the error of a head of inverse temperature `lam`, whose scores are at most `|lam|` in size."""
     return (26.0 * abs(lam) + 4 * EXP_ULPS + 2 * n + 12) * HEAD_UNIT
 
 
 def check_heads(length: int, tensors: dict[str, Floats]) -> None:
-    """Check that the weights are those that Lemma H is about."""
+    """Raise an `UnhandledError` unless the weights are those that Lemma H is about."""
     temperatures = HEAD_TEMPERATURES[length]
     shape = tensors["attention.W_Q"].shape
     wanted = {f"attention.W_{letter}": np.zeros(shape) for letter in "QKVO"}

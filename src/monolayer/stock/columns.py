@@ -1,23 +1,23 @@
-"""Which columns of the stream of cells hold what: words of tokens, places and classes, and the tables of embeddings.
+"""Assign columns of the stream of cells to words of tokens, places and classes, and build the tables of embeddings.
 
-Where tokens answer:
+If every token answers, the columns are:
 
     token   word p_a   1 −1 … 1 −1   1 −1   · · ·      · · · ·              word of its usual label   0 … 0
     place   · · ·      · · ·         · ·    word p_q   cos sin −cos −sin    · · ·                     · · ·
             code       ones          u      place      key                  label                     slot
 
-Words are balanced: as many + as −. All numbers but the keys are ±1, those of the label ±2. So every row has mean 0, and
-all rows of a table have one norm.
+Words are balanced: each has as many + as −. Keys are cosines and sines, labels are ±2, and all other numbers are ±1. So
+every row has mean 0, and all rows of a table have the same norm.
 
-Where the begin token answers for whole sequences, no other place is read. So nothing must tell tokens apart there, and
-the begin token has no word of its own: its slot is where other tokens have theirs.
+If the begin token answers for whole sequences, no other place is read. So gates need not tell tokens apart, and the
+begin token has no word of its own: its slot has the columns that hold the words of other tokens.
 
     token   word p_a   · · · ·      · · · ·              word of some label
     begin   0 … 0      b −b b −b    · · · ·              word of the usual label
     place   · · ·      · · · ·      cos sin −cos −sin    · · ·
             slot       u            key                  label
 
-The power of two `b` makes the norm of the begin token that of the others.
+The power of two `b` makes the norm of the begin token equal to that of the others.
 
 Letters: `V` tokens, `L` places, `t` columns of a token's word, `D` the width.
 """
@@ -34,20 +34,20 @@ from monolayer.construct.robust.stored import ONES
 from monolayer.huggingface.architecture import BEGIN
 
 KEY_COLUMNS = 2
-"""Columns of a key that attention reads: cosine and sine. Their negatives stand behind them."""
+"""How many columns of a key attention reads: cosine and sine. Their negatives follow in the next columns."""
 MULTIPLE = 8
-"""The width is a multiple of this, as the matrix units of hardware want it."""
+"""The width is a multiple of this, because matrix units of hardware run faster then."""
 CLASS_COSINE = 0.5
-"""The largest cosine of two words of classes. A neuron writes `LOUD = 8` times the size of the usual word: for each
-coordinate its own class gets 8 − 1 at least, another class 4 + 1 at most."""
+"""The largest cosine of two words of classes. A neuron writes its class `LOUD = 8` times as large as the usual word. So
+per coordinate its own class gets at least 8 − 1, and any other class at most 4 + 1."""
 USUAL_SIZE = 2.0
-"""Size of the usual label beside the ±1 of the code. The last norm makes what neurons wrote as large as it can be; at
-1 its answers, which no neuron writes, would be a third as sure as the others, at 2 they are half as sure or more."""
+"""Size of the usual label, where the code is ±1. The last norm scales the stream to a fixed length. So answers that no
+neuron writes would have a third of the margin of the others at size 1, and have at least half of it at size 2."""
 
 
 @dataclass(frozen=True)
 class StreamColumns:
-    """Columns of every part. Where the begin token answers, the slot has the columns of the code."""
+    """The columns of every part of the stream. If the begin token answers, the slot has the columns of the code."""
 
     code: slice
     ones: slice
@@ -59,14 +59,17 @@ class StreamColumns:
 
     @classmethod
     def of(cls, *, slot: int, **sizes: int) -> StreamColumns:
-        """Parts of these sizes, one after the other, in the order in which they are named, then a `slot`; 0: no own."""
+        """Lay out parts of these sizes one after another, in the order of the arguments, and then the slot.
+
+        A `slot` of size 0 shares the columns of the code.
+        """
         ends = np.cumsum(list(sizes.values())).tolist()
         parts = {name: slice(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)}
         return cls(**parts, slot=slice(ends[-1], ends[-1] + slot) if slot else parts["code"])
 
     @property
     def width(self) -> int:
-        """`D`: all parts, rounded up to a multiple that hardware likes."""
+        """`D`: the number of columns of all parts, rounded up to a multiple of `MULTIPLE`."""
         return MULTIPLE * -(-int(max(self.label.stop, self.slot.stop)) // MULTIPLE)
 
     @property
@@ -78,9 +81,9 @@ class StreamColumns:
 def token_words(count: int, rank: int, start: int, *, begin_answers: bool) -> Floats:
     """Words of the tokens `(V, t)`.
 
-    Where the begin token answers, a context is an average of words, so there `t` is at least `rank`, `start` chooses
-    among the words of the code, and the begin token has none. Elsewhere words are as short as the gate allows. No two
-    are opposite: two such pairs would have equal contexts.
+    If the begin token answers, a context is an average of words: `t` is at least `rank`, `start` is the first word of
+    the code that is used, and the word of the begin token is 0. Otherwise words are as short as the gate allows. No two
+    words are opposite, because two pairs of opposite words would have equal contexts.
     """
     length = 1 << (rank - 1).bit_length() if begin_answers else 0
     words = balanced_words(count, COSINE, start=start, least_length=length, no_opposites=True)
@@ -93,7 +96,10 @@ def class_words(count: int) -> Floats:
 
 
 def stream_columns(code: int, place: int, keys: bool, label: int, slot: int | None) -> StreamColumns:
-    """Columns for words of these lengths; `keys`: whether places have keys; `slot` None: the begin token answers."""
+    """Columns for words of these lengths.
+
+    `keys`: whether places have keys. `slot`: the size of the slot, or None if the begin token answers.
+    """
     return StreamColumns.of(
         code=code,
         ones=0 if slot is None else ONES,
@@ -106,12 +112,12 @@ def stream_columns(code: int, place: int, keys: bool, label: int, slot: int | No
 
 
 def _begin_size(code: int) -> float:
-    """`b`, a power of two, so that 2 or 4 numbers `±b` have the squared norm of a word of `code` signs."""
+    """`b`, a power of two such that 2 or 4 numbers `±b` have the squared norm of a word of `code` signs."""
     return 2.0 ** ((code.bit_length() - 2) // 2)
 
 
 def token_table(columns: StreamColumns, code: Floats, usual_words: Floats) -> Floats:
-    """Embeddings of tokens `(V, D)`."""
+    """Embeddings of tokens `(V, D)`, from their words `(V, t)` and the words of their usual labels `(V, m)`."""
     rows = np.zeros((len(code), columns.width))
     rows[:, columns.code], rows[:, columns.label] = code, USUAL_SIZE * usual_words
     if columns.begin_answers:
@@ -122,14 +128,14 @@ def token_table(columns: StreamColumns, code: Floats, usual_words: Floats) -> Fl
 
 
 def place_table(columns: StreamColumns, place: Floats, key: Floats) -> Floats:
-    """Embeddings of places `(L, D)`; keys `(L, 2)` that were rounded make their norms differ a little."""
+    """Embeddings of places `(L, D)`, from their words and keys `(L, 2)`. Rounded keys make norms differ a little."""
     rows = np.zeros((len(place), columns.width))
     rows[:, columns.place], rows[:, columns.key] = place, np.concatenate([key, -key], axis=1)
     return rows
 
 
 def _alternating(part: slice) -> Floats:
-    """1, −1, 1, −1 and so on, for every column of a part."""
+    """The numbers 1, −1, 1, −1 and so on, one for each column of a part."""
     return 1.0 - 2.0 * (np.arange(part.stop - part.start) % 2)
 
 

@@ -1,13 +1,14 @@
-"""The stream of stock models that store cells, up to what attention writes: every norm is one factor.
+"""Build the stream of stock models that store cells, up to what attention writes, so that every norm is one factor.
 
-The tables are those of `stock/columns.py`: rows of mean 0 and one norm, so the first norm multiplies by one factor `f`.
-Attention writes the average of the tokens' values onto the slot, which was 0. Values are random mixtures of the code,
-`v_a = R p_a`, and every column of `R` is balanced, so what is written has mean 0 too; where the begin token answers,
-values are the words `p_a` themselves. The second norm then multiplies code, ones, place and context alike, by a factor
-`F > 0` that depends on the context: signs stay, and half-spaces are placed where contexts arrive.
+The tables are those of `stock/columns.py`, whose rows have mean 0 and the same norm, so the first norm multiplies them
+all by one factor `f`. Attention writes the average of the tokens' values onto the slot, which was 0. Values are random
+mixtures of the code, `v_a = R p_a`, and every column of `R` is balanced, so what is written has mean 0 too. If the
+begin token answers, values are the words `p_a` themselves. The second norm then multiplies code, ones, place and
+context alike, by a factor `F > 0` that depends on the context. It keeps signs, and half-spaces are placed where
+contexts arrive.
 
-Logits are `λ cos(ω (i − l) + φ)`: from keys in the table of places, or, where an architecture turns queries and keys
-by their places (rotary positions), from a constant query and a constant key.
+The logits of attention are `λ cos(ω (i − l) + φ)`. They come from keys in the table of places, or, if the architecture
+turns queries and keys by their places (rotary positions), from a constant query and a constant key.
 
 Letters: `V` tokens, `L` places, `k` columns of the slot, `t` of a token's word, `D` the width.
 """
@@ -43,14 +44,14 @@ from monolayer.stock.labelled import StockTask
 from monolayer.stock.norms import factor
 
 EVEN = 1.0
-"""λ where keys that the data lack are to be told from theirs: then every place weighs enough that another token there
-shows, and order still counts."""
+"""λ for models that must tell unknown keys from those in the data. Every place then weighs so much that another token
+there shows, and the order of tokens still matters."""
 Rounding = Callable[[Floats], Floats]
 """Rounds an array to the format of the weights."""
 
 
 class PlaceLogits(NamedTuple):
-    """Weights of queries and keys, and the logits that they give places."""
+    """The weights of queries and keys, and the logits that places get from them."""
 
     weights: dict[str, Floats]
     theta: float | None
@@ -61,7 +62,7 @@ class PlaceLogits(NamedTuple):
 
     @classmethod
     def constant(cls, columns: StreamColumns) -> PlaceLogits:
-        """All logits 0: every place weighs the same."""
+        """All logits are 0, so that every place weighs the same."""
         D = columns.width
         W_Q, W_K = np.zeros((2, D, D))
         b_Q, b_K = np.zeros((2, D))
@@ -70,11 +71,11 @@ class PlaceLogits(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CellStream:
-    """Columns, tables, attention, and what follows from them, as the file will hold them."""
+    """The columns, tables and weights of attention that the file will hold, and numbers that follow from them."""
 
     tokens: Floats
     places: Floats
-    """Embeddings of places `(L, D)`; no rows where places have no table."""
+    """Embeddings of places `(L, D)`; without rows if places have no table."""
     columns: StreamColumns
     words: Floats
     """Words of the classes `(C, m)`."""
@@ -89,9 +90,9 @@ class CellStream:
     values: Floats
     """What attention writes for a token alone `(V, k)`."""
     scale: float
-    """Size of code, ones and places behind attention: `f`, or 1 where the norm leaves the stream alone."""
+    """The size of code, ones and places behind attention: `f`, or 1 if the first norm does not change the stream."""
     rest: float
-    """Squared norm of the stream behind attention, the context aside."""
+    """Squared norm of the stream behind attention, without the context."""
     epsilon: float
     kept: CellsDraw
 
@@ -102,7 +103,7 @@ class CellStream:
 
     @property
     def u_size(self) -> float:
-        """What a column of `u` holds in front of all norms, its sign aside."""
+        """The absolute value that a column of `u` holds before all norms."""
         return float(self.tokens[BEGIN, self.columns.u.start])
 
     def factor(self, squares: Floats) -> Floats:
@@ -111,17 +112,17 @@ class CellStream:
         return found
 
     def place_codes(self, one: float) -> Floats:
-        """Words of the places, and `one` behind each, `(L, p)`; without places that number alone.
+        """Words of the places, each followed by the number `one`, `(L, p)`; only that number if places have no words.
 
-        It arrives as `one · u`, which tells how long a context is before the norm. With it all facts lie on a sphere
-        but for scale, and no fact is hidden between others.
+        It arrives as `one · u`, which tells how long a context is before the norm. With it, all facts lie on a sphere
+        up to scale, so that no fact lies between others.
         """
         place = self.columns.place
         words = self.places[:, place] if len(self.places) else np.zeros((self.kept.longest + 1, 0))
         return np.append(words, np.full((len(words), 1), one), axis=1)
 
     def cosine(self, cells: Ints) -> Floats:
-        """Largest cosine of the word of each of these tokens with that of another."""
+        """The largest cosine of the word of each of the tokens `cells` with the word of another token."""
         return largest_cosine(self.tokens[:, self.columns.code], cells)
 
 
@@ -130,8 +131,8 @@ def cell_stream(
 ) -> CellStream:
     """The stream for these data: tables, then values, then the logits of attention.
 
-    `usual` `(V,)`: the label that each token's embedding already holds. `rank`: `k`, at least. `rounded`: rounds to the
-    format of the weights. `kept`: the draw of another stream, to be used again; then rank and seed have no say.
+    `usual` `(V,)`: the label that each token's embedding already holds. `rank`: the least `k`. `rounded`: rounds to the
+    format of the weights. `kept`: the draw of another stream, to be used again; then `rank` and `seed` are ignored.
     """
     kind, positions = job.architecture, job.task.context.positions
     longest = int(job.data.lengths.max()) if kept is None else kept.longest
@@ -181,7 +182,7 @@ def cell_stream(
 
 
 class _Words(NamedTuple):
-    """Words of the tokens `(V, t)`, where in the code they begin, and what mixes them into values, if anything does."""
+    """Words of the tokens `(V, t)`, the number of the first one in the code, and the mixture `R` if values have one."""
 
     code: Floats
     start: int
@@ -189,11 +190,12 @@ class _Words(NamedTuple):
 
     @property
     def values(self) -> Floats:
-        """`(V, k)`, before norm and gain."""
+        """The values of the tokens `(V, k)`, before the norm and the gain."""
         return self.code if self.mixture is None else self.code @ self.mixture.T
 
 
 def _drawn_words(count: int, rank: int, seed: int, begin_answers: bool) -> _Words:
+    """Words of `count` tokens for a new stream, drawn with `seed`."""
     if begin_answers:
         start = int(np.random.default_rng([seed, 29]).integers(0, 2**31)) if seed else 0
         return _Words(token_words(count, rank, start, begin_answers=True), start, None)
@@ -202,6 +204,7 @@ def _drawn_words(count: int, rank: int, seed: int, begin_answers: bool) -> _Word
 
 
 def _kept_words(count: int, kept: CellsDraw) -> _Words:
+    """Words of `count` tokens for a stream that uses the draw of another one again."""
     code = token_words(count, kept.rank, kept.start, begin_answers=kept.mixture is None)
     return _Words(code, kept.start, kept.mixture)
 
@@ -209,26 +212,28 @@ def _kept_words(count: int, kept: CellsDraw) -> _Words:
 def _mixture(seed: int, rank: int, size: int) -> Floats:
     """`R` `(k, t)`: random signs, as many + as − in every column, times a power of two near `1/√t`.
 
-    `k` is `rank`, or the even number behind it, and `t` a power of two.
+    `k` is `rank`, rounded up to an even number, and `t` is `size`, a power of two.
     """
     order = np.random.default_rng([seed, 29]).random((rank + rank % 2, size)).argsort(axis=0, kind="stable")
-    return np.asarray(2.0 ** -((size.bit_length() - 1) // 2) * (1.0 - 2.0 * (order % 2)), dtype=np.float64)
+    signs = 1.0 - 2.0 * (order % 2)
+    return np.asarray(2.0 ** -((size.bit_length() - 1) // 2) * signs, dtype=np.float64)
 
 
 def _gain(job: StockTask, k: int, norm: float, stretch: float) -> float:
-    """What attention multiplies values by, a power of two.
+    """The factor by which attention multiplies values, a power of two.
 
-    `norm`: squared norm of the stream. `stretch`: size of the stream behind attention over that of what attention read.
+    `norm`: squared norm of the stream. `stretch`: size of the stream behind attention, divided by the size of what
+    attention reads.
     """
-    # The average of n values of length √k is about √(k/n) long: it shall be as long as the rest of the stream. Where
-    # the begin token answers, no gate reads the rest, and twice as long makes slabs wider by a tenth to a half.
+    # The average of n values of length √k is about √(k/n) long, and should be as long as the rest of the stream. If the
+    # begin token answers, no gate reads the rest, and twice that length makes slabs wider by a tenth to a half.
     seen = float(np.median(job.data.lengths)) / (2.0 if job.architecture.causal else 1.0) + 1.0
     length = 2.0 if job.at_begin else 1.0
     return float(power_near(length * stretch * np.sqrt(norm * seen / k)))
 
 
 def _value_matrices(columns: StreamColumns, kept: CellsDraw) -> dict[str, Floats]:
-    """`W_V` mixes the code into the first `k` coordinates, or copies it, and `W_O` writes those onto the slot."""
+    """The matrices `W_V`, which puts values into the first `k` coordinates, and `W_O`, which adds them to the slot."""
     W_V, W_O = np.zeros((2, columns.width, columns.width))
     W_V[: kept.rank, columns.code] = np.eye(kept.rank) if kept.mixture is None else kept.mixture
     W_O[columns.slot, : kept.rank] = kept.gain * np.eye(kept.rank)
@@ -236,9 +241,10 @@ def _value_matrices(columns: StreamColumns, kept: CellsDraw) -> dict[str, Floats
 
 
 def _logits_from_table(columns: StreamColumns, key: Floats, first: float, turn: Floats) -> PlaceLogits:
-    """Logits from keys in the table of places: queries are keys times `turn`, rotated by a quarter of a place.
+    """Logits from keys in the table of places.
 
-    `first`: factor of the first norm, which multiplies query and key alike.
+    Queries are keys times the matrix `turn`, which rotates by a quarter of a place. `first`: the factor of the first
+    norm, which multiplies queries and keys alike.
     """
     logits = PlaceLogits.constant(columns)
     W_Q, W_K = logits.weights["W_Q"], logits.weights["W_K"]
@@ -262,16 +268,20 @@ def _logits_from_rotation(columns: StreamColumns, omega: float, angle: Floats, t
 
 
 def written_contexts(job: StockTask, stream: CellStream) -> Iterator[tuple[Ints, Tensor]]:
-    """What attention writes at labelled points, batch by batch: numbers of points `(P',)`, and `(P', k)` in float32."""
+    """Batches of what attention writes at labelled points: numbers of points `(P',)`, and `(P', k)` in float32."""
     data, causal = job.data, job.task.context.causal
     query, key = (None if part is None else torch.from_numpy(part) for part in (stream.query, stream.key))
     values, rows = torch.from_numpy(stream.values).float(), torch.from_numpy(data.tokens + job.shift)
     places = Places(query, key, causal, "sequence" if job.at_begin else "token")
-    number, there = np.full(len(data) if job.at_begin else len(data.tokens), -1), data.labelled_places
-    number[data.offsets[1:][there] - 1 if job.kind == "sequence" and causal else there] = np.arange(len(there))
+    labelled = data.labelled_places
+    # A causal model answers for a whole sequence at its last token.
+    answering = data.offsets[1:][labelled] - 1 if job.kind == "sequence" and causal else labelled
+    number = np.full(len(data) if job.at_begin else len(data.tokens), -1)
+    number[answering] = np.arange(len(labelled))
     for at, mixed in mixtures(places, values, values[BEGIN], torch.from_numpy(data.lengths), rows):
         point = number[at.numpy()]
-        if (point >= 0).any():  # else all sequences of one length lack labels
-            yield point[point >= 0], mixed[torch.from_numpy(point >= 0)]
+        known = point >= 0
+        if known.any():  # otherwise no sequence of this length has labels
+            yield point[known], mixed[torch.from_numpy(known)]
     if job.recites_from_nothing:
         yield np.array([len(data.tokens)]), values[BEGIN][None]

@@ -1,8 +1,8 @@
-"""What heads without a first block see of the other tokens, and a proof that it determines them (docs/first-block.md).
+"""Prove that what heads without a first block see of the other tokens determines these tokens (docs/first-block.md).
 
-Notation: `n` scalar tokens; `x` is the own one, and the mean of the `n − 1` others is 0, since a shift of all tokens
-shifts every head by as much. The others enter by their power sums `p_0 = n − 1`, `p_1 = 0`, `q = p_2`, and `r = p_3`,
-which is 0 for n = 3. `h_j`: complete symmetric functions.
+Notation: there are `n` scalar tokens, and `x` is the own one. The mean of the `n − 1` others may be taken as 0, since a
+shift of all tokens shifts every head by as much. The others enter by their power sums `p_0 = n − 1`, `p_1 = 0`,
+`q = p_2`, and `r = p_3`, which is 0 for n = 3. `h_j` are their complete symmetric functions.
 
     A(λ) = e^{λx} + Σ_j p_j λ^j/j!              B(λ) = A'(λ)/A(λ)
     p_j = (q/2) p_{j−2} + (r/3) p_{j−3}         h_j likewise, from h_0 = 1, h_1 = 0
@@ -23,20 +23,21 @@ from flint import arb
 from monolayer.theory.balls import Ball
 
 HEAD_TEMPERATURES: dict[int, tuple[float, ...]] = {2: (0.0,), 3: (0.0, 0.5), 4: (-1.0, 0.0, 1.0)}
-"""By the number of tokens, inverse temperatures of n − 1 heads that determine the other tokens in [0, 1], as proved."""
+"""By the number of tokens, inverse temperatures of n − 1 heads that provably determine the other tokens in [0, 1]."""
 GAINS: dict[int, tuple[float, float, float]] = {3: (6.0, 0.0, 0.0), 4: (4.375, 0.75, 3.0)}
 """By the number of tokens, `(g, a, b)` of the iteration that finds the power sums, whose gain is `G = (g, ax; bx, g)`.
 
-G is near the inverse of every slope: those across are nearly proportional to the own token.
+G is near the inverse of the derivative of `F` everywhere, since the off-diagonal entries of that derivative are nearly
+proportional to the own token.
 """
 STEPS = 32
-"""Steps of that iteration: the rates that `contraction` proves leave less than 2^-43."""
+"""How many steps the iteration takes; at the rates that `contraction` proves, an error below 2^-43 is left."""
 MOST_SUMS = {3: (1.0 / 2.0, 0.0), 4: (2.0 / 3.0, 2.0 / 9.0)}
-"""By the number of tokens, the largest `q` and `|r|` of others in [0, 1]: those of tokens at the ends."""
+"""By the number of tokens, the largest `q` and `|r|` of others in [0, 1], reached by tokens at the ends."""
 BOXES = {3: (16, 8, 1), 4: (16, 4, 4)}
-"""By the number of tokens, pieces of the domain, along `x`, `q` and `r`, for which the proofs below succeed."""
+"""By the number of tokens, into how many pieces along `x`, `q` and `r` the proofs below cut the domain to succeed."""
 TERMS = 40
-"""Terms of the series that are added up; `_dropped` bounds the rest."""
+"""How many terms of each series are added up; `_dropped` bounds the rest."""
 
 
 class Slopes(NamedTuple):
@@ -70,11 +71,11 @@ def _sum(terms: Iterator[Ball]) -> Ball:
 
 
 def _dropped(lam: float) -> float:
-    """Bounds the terms from `TERMS` on of each series above, where all roots of `z³ = (q/2) z + r/3` are in `|z| ≤ 1`.
+    """A bound on the terms from `TERMS` on of each series above, if all roots of `z³ = (q/2) z + r/3` are in `|z| ≤ 1`.
 
-    There `|p_j| ≤ 3` and `|h_j| ≤ (j + 1)(j + 2)/2`, so term `j` is at most `3j² |λ|^{j−1}/(j − 2)!` or, for |λ| < 1,
-    `3j²/(j − 2)!`. From 40 on, with |λ| ≤ 8, each is at most half of the one before. The factor 4 is 2, and room for
-    the rounding of this bound.
+    Then `|p_j| ≤ 3` and `|h_j| ≤ (j + 1)(j + 2)/2`, so term `j` is at most `3j² |λ|^{j−1}/(j − 2)!` or, for |λ| < 1,
+    `3j²/(j − 2)!`. From 40 on, with |λ| ≤ 8, each is at most half of the one before, so they add up to at most
+    twice the first. The factor is 4 rather than 2 to leave room for the rounding of this bound.
     """
     size = max(1.0, abs(lam))
     assert size <= 8.0
@@ -82,7 +83,7 @@ def _dropped(lam: float) -> float:
 
 
 class PieceCounts(NamedTuple):
-    """The pieces that a domain is cut into, along `x`, `q` and `r`."""
+    """Into how many pieces a domain is cut along `x`, `q` and `r`."""
 
     own: int
     squares: int
@@ -90,7 +91,7 @@ class PieceCounts(NamedTuple):
 
 
 class Jacobian(NamedTuple):
-    """The derivative of `F` by `(q, r)`, row by row; for three tokens only `first`, the others are 0."""
+    """The derivative of `F` by `(q, r)`, row by row. For three tokens all entries but `first` are 0."""
 
     first: Ball
     first_by_r: Ball
@@ -106,7 +107,8 @@ def least_slope(length: int, boxes: PieceCounts, high: float | None = None) -> f
     power sums. If it is positive, F is injective there: `(P − P')·(F(P) − F(P')) ≥ least_slope |P − P'|²`. The head at
     0 gives the mean, so the heads at 0, `high` and, for four tokens, `−high` determine the other tokens.
 
-    `high`: that of `HEAD_TEMPERATURES` by default. Few boxes may give a negative bound where the slope is positive.
+    `high`: by default the largest of `HEAD_TEMPERATURES`. With few boxes the bound may be negative though the slope is
+    positive.
     """
     lam = HEAD_TEMPERATURES[length][-1] if high is None else high
     return min(_smallest_eigenvalue(slope, length) for _, slope in _jacobians(length, boxes, lam))
@@ -119,9 +121,8 @@ def contraction(length: int, boxes: PieceCounts | None = None) -> float:
     iteration, cut to the domain, brings any two points closer by this factor.
     """
     (g, a, b), found = GAINS[length], 0.0
-    for x, slope in _jacobians(
-        length, PieceCounts(*BOXES[length]) if boxes is None else boxes, HEAD_TEMPERATURES[length][-1]
-    ):
+    pieces = PieceCounts(*BOXES[length]) if boxes is None else boxes
+    for x, slope in _jacobians(length, pieces, HEAD_TEMPERATURES[length][-1]):
         first = 1 - g * slope.first - a * x * slope.last_by_q
         first_by_r = g * slope.first_by_r + a * x * slope.last
         last_by_q = b * x * slope.first + g * slope.last_by_q
@@ -134,8 +135,8 @@ def contraction(length: int, boxes: PieceCounts | None = None) -> float:
 
 
 def _jacobians(length: int, boxes: PieceCounts, lam: float) -> Iterator[tuple[Ball, Jacobian]]:
-    """The own tokens of each piece of the domain, and the derivative of `F` there, enclosed."""
-    # A little more than `MOST_SUMS`, which are rounded.
+    """For each piece of the domain, balls that enclose the own token and the derivative of `F` there."""
+    # The numbers in `MOST_SUMS` are rounded, so a little is added.
     most_q, most_r = (arb(most) * (1 + arb(2) ** -50) for most in MOST_SUMS[length])
     most_own = 1 + arb(2) ** -40  # with room for the rounding of the own token
     own = _pieces(-most_own, most_own, boxes.own)
@@ -151,11 +152,12 @@ def _jacobians(length: int, boxes: PieceCounts, lam: float) -> Iterator[tuple[Ba
 
 
 def _smallest_eigenvalue(matrix: Jacobian, length: int) -> float:
-    """A lower bound on the smallest eigenvalue of the symmetric part."""
+    """A lower bound on the smallest eigenvalue of the symmetric part of `matrix`."""
     if length == 3:
         return math.nextafter(float(matrix.first.lower()), -math.inf)
     across = (matrix.first_by_r + matrix.last_by_q) / 2
-    found = (matrix.first + matrix.last) / 2 - (((matrix.first - matrix.last) / 2) ** 2 + across**2).sqrt()
+    half_sum, half_difference = (matrix.first + matrix.last) / 2, (matrix.first - matrix.last) / 2
+    found = half_sum - (half_difference**2 + across**2).sqrt()
     return math.nextafter(float(found.lower()), -math.inf)
 
 

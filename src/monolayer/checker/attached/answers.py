@@ -1,4 +1,4 @@
-"""What the head makes of what a neuron writes. Lemmas A4 and A5."""
+"""Bound the logits that the head gives at rows that neurons write (Lemmas A4 and A5)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
 from monolayer.data.distinct import equal_rows
 
 OVERFLOW = 2.0**120
-"""What logits, and every sum on the way to them, may reach in binary32."""
+"""The bound on logits, and on every sum on the way to them, in binary32."""
 HEAD_PRODUCTS_AT_ONCE = 1 << 23
-"""Logits held at a time."""
+"""How many logits are in memory at a time."""
 
 
 class Said(NamedTuple):
-    """For asked neurons `(M,)`: whether the answer surely is the largest, surely is not, and what is at the centre."""
+    """The judgement on neurons `(M,)` that were asked for tokens.
+
+    `right`: whether the logit of the token is the largest in every evaluation. `wrong`: whether it is the largest in
+    none. `got`: the token with the largest logit where the state lies exactly along the written row.
+    """
 
     right: Bools
     wrong: Bools
@@ -27,7 +31,7 @@ class Said(NamedTuple):
 
 
 class Head:
-    """Last norm and head, as far as bounds need them."""
+    """The host's last norm and head, and the sizes of their weights that the bounds need."""
 
     def __init__(self, found: AttachedFolder) -> None:
         host = found.host
@@ -39,7 +43,7 @@ class Head:
         mean = sum(part.sum(axis=0) for _, part in self.head.blocks()) / self.head.shape[0]
         self.size, self.spread, self.plain = (np.zeros(self.head.shape[0]) for _ in range(3))
         for some, part in self.head.blocks():
-            # Less a vector that all rows have in common, which a difference of two does not have.
+            # `mean` cancels in the difference of two rows, so it is subtracted before lengths are taken.
             self.size[some], self.plain[some] = _row_lengths(part), _row_lengths(part - mean)
             self.spread[some] = _row_lengths((part - mean) * weight)
         if not all(np.isfinite(numbers).all() for numbers in (self.size, self.spread, weight, self.bias)):
@@ -50,18 +54,21 @@ class Head:
             raise UnhandledError("the last norm and the head of the host are so large that logits may not be finite")
 
     def seen(self, rows: Floats) -> Floats:
-        """What norms see of written rows `(n, D)`: the rows less their mean, where norms subtract it."""
+        """The part of written rows `(n, D)` that norms see: the rows minus their mean, if norms subtract it."""
         return rows - rows.mean(axis=1, keepdims=True) if self.centred else rows
 
     def direction(self, rows: Floats) -> Floats:
-        """Unit vectors `(n, D)` along what norms see of written rows."""
+        """Unit vectors `(n, D)` in the direction of the part of written rows that norms see."""
         seen = self.seen(rows)
         length = _row_lengths(seen)[:, None]
         found: Floats = np.divide(seen, length, out=np.zeros_like(seen), where=length > 0.0)
         return found
 
     def judge(self, rows: Floats, tokens: Ints, share: Floats, D: int) -> Said:
-        """Whether states along written rows `(n, D)`, normed to within `share` `(n,)` of √D, answer `tokens`."""
+        """Judge whether the answers at states along written rows `(n, D)` are `tokens` `(n,)`.
+
+        `share` `(n,)`: how far what the last norm returns may be from the row's direction, as a share of √D.
+        """
         count = len(rows)
         right, wrong = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         got = np.zeros(count, np.int64)
@@ -88,15 +95,18 @@ class Head:
         return Said(right, wrong, got)
 
     def _doubt(self, logits: Floats, own: Ints, moved: Floats, length: Floats, D: int) -> Floats:
-        """How far evaluations of `logits[:, own] - logits` may be off (A5); `length`: of what the last norm returns."""
+        """How far evaluations of `logits[:, own] - logits` may be off (A5).
+
+        `moved`: how far what the last norm returns may be off. `length`: how long that is at most.
+        """
         unit, lost, length = self.fmt.unit, self.fmt.lost, length[:, None]
         size, spread, plain = (each + each[own][:, None] for each in (self.size, self.spread, self.plain))
         summed = BINARY32.gamma(D + 8.0) * length
         # What the last norm returns is rounded to the format, up to twice.
         doubt: Floats = moved[:, None] * spread + summed * size + 2.0 * unit * length * plain
-        # Numbers near 0: up to four on the way to each coordinate, then in the head, in products and in the logits.
+        # Numbers near 0 add errors of their own: up to four per coordinate, then in products of the head and in logits.
         doubt += 4.0 * lost * np.sqrt(D) * size + 8.0 * BINARY32.tiny * (np.sqrt(D) * length + D) + 2.0 * lost
-        # Then each logit is rounded, by a share of what it is, which is known to within `each` times its row.
+        # Each logit is then rounded by a share of itself, and is known to within `each` times the length of its row.
         each = moved[:, None] * self.gain + summed + 2.0 * unit * length + 4.0 * lost * np.sqrt(D)
         doubt += 1.1 * unit * each * size
         mine = np.abs(logits[np.arange(len(logits)), own])[:, None]
@@ -107,8 +117,8 @@ class Head:
 class Written(NamedTuple):
     """What the neurons `(N,)` write, as the norms behind them see it (A4).
 
-    `firm`: whether it outweighs every state and stays finite. `share`: how far what a norm returns may be from the
-    direction of the written row, as a share of √D, before it is rounded to the format.
+    `firm`: whether what a neuron writes outweighs every state and stays finite. `share`: how far what a norm returns
+    may be from the direction of the written row, as a share of √D, before it is rounded to the format.
     """
 
     firm: Bools
@@ -116,9 +126,9 @@ class Written(NamedTuple):
 
 
 def judge_written(found: AttachedFolder, caps: Caps, near: Near, head: Head) -> Written:
-    """Lemma A4 for all neurons."""
+    """Apply Lemma A4 to all neurons."""
     D, fmt = found.host.width, caps.fmt
-    # The norm sees w_2 less its mean, and roundings are relative to all of it. A mean is computed here, too.
+    # The norm sees w_2 minus its mean, and roundings are relative to |w_2|. The mean is rounded here as well.
     whole = _row_lengths(found.writes)
     length = np.maximum(0.0, _row_lengths(head.seen(found.writes)) - D * 2.0**-52 * whole)
     returned, heard = least_returned(found, caps, near)
@@ -136,7 +146,7 @@ def judge_written(found: AttachedFolder, caps: Caps, near: Near, head: Head) -> 
 
 
 def judge_answers(found: AttachedFolder, caps: Caps, near: Near, asked: Ints, tokens: Ints) -> Said:
-    """Whether neurons `asked` `(M,)` answer `tokens` `(M,)` at every state of their caps (A4, A5)."""
+    """Judge whether the neurons `asked` `(M,)` answer `tokens` `(M,)` at every state of their caps (A4, A5)."""
     head, D = Head(found), found.host.width
     firm, share = judge_written(found, caps, near, head)
     hidden = _answered_to(found, caps, head, near.first, share)
@@ -157,7 +167,10 @@ def _row_lengths(rows: Floats) -> Floats:
 
 
 def _answered_to(found: AttachedFolder, caps: Caps, head: Head, first: Ints, share: Floats) -> Bools:
-    """Neurons `(N,)` whose written row may wake one of a block behind the `first` `(N,)` that writes it."""
+    """Whether the row that each neuron `(N,)` writes may wake a neuron of a later block.
+
+    `first` `(N,)`: the first block that writes the row. `share` `(N,)`: that of `Written`.
+    """
     H, N = found.host.neurons, len(found.bias)
     block, bad = np.arange(N) // H, np.zeros(N, dtype=bool)
     for number in range(int(block.max(initial=0))):
@@ -165,7 +178,7 @@ def _answered_to(found: AttachedFolder, caps: Caps, head: Head, first: Ints, sha
         kinds, back = equal_rows(found.writes[mine])
         directions = head.direction(found.writes[mine[kinds]])
         widest = np.zeros(len(kinds))
-        # What the norm returns is rounded to the format: by v |û|, and |û| is at most 1 + share.
+        # What the norm returns is rounded to the format, which moves it by v |û|, and |û| is at most 1 + share.
         np.maximum.at(widest, back, (1.0 + caps.fmt.unit) * share[mine] + caps.length + 2.0**-20)
         woken = np.zeros(len(kinds), dtype=bool)
         for start in range(0, len(later), 4096):

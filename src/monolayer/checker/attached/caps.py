@@ -1,4 +1,4 @@
-"""Where neurons fire and where they are silent, for every state there could be. Lemmas A1 to A3."""
+"""Bound where neurons fire and where they are silent, over all states that the host could have (Lemmas A1 to A3)."""
 
 from __future__ import annotations
 
@@ -16,23 +16,29 @@ from monolayer.huggingface.hosts import IDENTITY
 
 FLOAT32_UNIT = BINARY32.unit
 COSINES_AT_ONCE = 1 << 24
-"""Cosines held at a time."""
+"""How many cosines are in memory at a time."""
 DIP = 0.3
-"""What gelu and silu return at least, below 0: −0.17 and −0.28."""
+"""Below 0, gelu and silu return at least −0.17 and −0.28, so never less than −`DIP`."""
 FINITE = 2.0**60
-"""How long a state of the host may be, and what neurons add to it: sums of squares stay below 2^123."""
+"""The bound on the length of a state and on what neurons add to it, so that sums of squares stay below 2^123."""
 FLUSHING_ERROR = 2.0**-90
-"""More than all that numbers flushed to zero can do to an input: fewer than 2^30 of them, each below 2^−126."""
+"""More than numbers flushed to zero can change an input by: there are fewer than 2^30, each below 2^−126."""
 
 
 @dataclass(frozen=True, eq=False)
 class Caps:
-    """`keys` `(N, D)`, and by neuron `(N,)`: α, b, err, the height `c` = `wanted` of its cap, the `level` that its
-    input has there at least, the length ℓ = `longest` of the states on it, the height `s` below which it is `silent`,
-    and what it returns at `most`, at whatever state.
+    """The cap of each neuron: the states û near its key at which its answer is claimed.
 
-    `response`: T; `floor`: what an evaluation of an input at `level` still exceeds; `length`: η; `anywhere`: |û| at
-    most, also at states that neurons have written to.
+    `keys` has the shape `(N, D)`, and these have one number per neuron, `(N,)`:
+
+    - `alpha`, `bias`, `err`: α, b and err of Lemma A1.
+    - `wanted`: c; the cap is where ⟨k, û⟩ ≥ c. `level`: the input where ⟨k, û⟩ = c, the least on the cap.
+    - `longest`: ℓ, the largest |û| on the cap.
+    - `silent`: s; the neuron is silent where ⟨k, û⟩ ≤ s.
+    - `most`: the most that the neuron returns at any state.
+
+    `response`: T. `floor`: an evaluation of an input at `level` is at least this. `length`: η. `anywhere`: the largest
+    |û| at any state, including those that neurons have written to.
     """
 
     keys: Floats
@@ -52,21 +58,21 @@ class Caps:
 
     @property
     def radius(self) -> float:
-        """The theorem of locality: where 1 − ⟨k, û⟩ ≥ radius for every key, all logits are the host's."""
+        """The radius of the locality theorem: where 1 − ⟨k, û⟩ ≥ radius for every key, all logits are the host's."""
         return float(np.max(1.0 - self.silent, initial=0.0))
 
     @property
     def narrow(self) -> Bools:
-        """Which neurons `(N,)` have a narrow cap, because others are near."""
+        """Whether each neuron `(N,)` has a narrow cap because others are near."""
         return self.level > _wide_level(self.fmt, self.response, self.err, self.floor)
 
     def reach(self, which: Bools) -> float:
-        """In float32, these neurons `(N,)` are wanted where 1 − ⟨k, û⟩ is at most this."""
+        """In float32, the neurons `which` `(N,)` all answer where 1 − ⟨k, û⟩ is at most this."""
         return float(np.min(1.0 - self.wanted[which], initial=np.inf))
 
     @property
     def half(self) -> float:
-        """How much ⟨k, û⟩ may fall from where the input is T, for every neuron."""
+        """How much ⟨k, û⟩ may fall from the value at which the input is T, for every neuron."""
         return float(np.min((self.response - self.level) / self.alpha, initial=np.inf))
 
     @property
@@ -75,7 +81,7 @@ class Caps:
         return np.minimum(_arccos(self.wanted / self.longest), float(np.arccos(max(-1.0, 1.0 - self.fmt.turn))))
 
     def narrowed(self, which: Bools) -> Caps:
-        """The same with narrow caps for some neurons `(N,)`; caps that would be next to empty stay as they are."""
+        """These caps, narrowed for the neurons `which` `(N,)`, except where a narrow cap would be almost empty."""
         level = np.maximum(self.level, self.fmt.narrow * self.response)
         which = which & (self.alpha * (1.0 + self.length) + self.bias >= 1.0625 * level)
         level = np.where(which, level, self.level)
@@ -88,12 +94,12 @@ def _arccos(cosines: Floats) -> Floats:
 
 
 def _wide_level(fmt: HostFormat, T: float, err: Floats, floor: float) -> Floats:
-    """The level e `(N,)` of wide caps (A3)."""
+    """The least input on wide caps, `(N,)`: the level e of Lemma A3."""
     return np.maximum(fmt.low * T, err + floor)
 
 
 def caps_of(found: AttachedFolder) -> Caps:
-    """The caps of all neurons; `UnhandledError` where one could not be silent, or could not fire."""
+    """The wide caps of all neurons. Raises an `UnhandledError` if a neuron could never be silent, or never fire."""
     D, bias, fmt = found.host.width, found.bias, found.host.format
     length = np.sqrt((found.reads * found.reads).sum(axis=1))
     if not (length > 0.0).all():
@@ -114,7 +120,7 @@ def caps_of(found: AttachedFolder) -> Caps:
     weak = np.flatnonzero(level > 0.75 * T)
     if len(weak):
         raise UnhandledError(f"rounding may silence neuron {weak[0]}: the radius is too small for this width")
-    # At û = k the input is α + b: T in float32; less in short formats, where a rounded state may be longer than √D.
+    # At û = k the input is α + b. That is T in float32. It is less in short formats, where |û| may exceed 1.
     dull = np.flatnonzero(alpha * (1.0 + eta) + bias < 1.25 * level)
     if len(dull):
         raise UnhandledError(
@@ -123,14 +129,14 @@ def caps_of(found: AttachedFolder) -> Caps:
     longest = np.full(len(alpha), 1.0 + eta)
     if fmt.short:  # |û| = ⟨k, û⟩/cos, where the input is at most `high` T and 1 − cos at most `turn`
         longest = np.minimum(longest, (fmt.high * T - bias) / alpha / (1.0 - fmt.turn))
-    # An activation exceeds no input above 0, and is above −1, before its roundings.
+    # Before its roundings, an activation is at most its input where that is above 0, and above −1 everywhere.
     most = (1.01 + 4.0 * fmt.unit) * np.maximum(1.0, alpha * anywhere + bias + err)
     keys = found.reads / length[:, None]
     return Caps(keys, alpha, bias, err, wanted, level, longest, silent, most, T, floor, eta, anywhere, fmt)
 
 
 def caps_and_neighbours(found: AttachedFolder) -> tuple[Caps, Near]:
-    """The caps of all neurons, narrow for those that others would spoil on the wide one, and who is near whom."""
+    """The caps of all neurons and their neighbours; a cap is narrow if others would spoil a wide one."""
     caps = caps_of(found)
     near = near_pairs(found, caps)
     narrower = caps.narrowed(near.spoilt | ~least_returned(found, caps, near).heard)
@@ -139,17 +145,20 @@ def caps_and_neighbours(found: AttachedFolder) -> tuple[Caps, Near]:
 
 @dataclass(frozen=True, eq=False)
 class Near:
-    """For each neuron `(N,)`: how many others may fire on its cap, whether one of them could spoil its answer, the
-    first block in which one of all these stands, and what it and they return together at most."""
+    """The neighbours of each neuron `(N,)`: the other neurons that may fire on its cap.
+
+    `count`: how many there are. `spoilt`: whether one of them could spoil the answer. `first`: the first block that
+    holds the neuron or a neighbour. `most`: the most that the neuron and its neighbours return together.
+    """
 
     count: Ints
     spoilt: Bools
     first: Ints
     most: Floats
     by: dict[int, int]
-    """For some of those that are spoilt, the other neuron."""
+    """For each spoilt neuron, one neighbour that could spoil its answer."""
     others: dict[int, list[int]]
-    """The neurons that may fire on the cap of each that has any."""
+    """The neighbours of each neuron that has any."""
 
 
 class LeastReturned(NamedTuple):
@@ -161,20 +170,20 @@ class LeastReturned(NamedTuple):
 
 
 def least_returned(found: AttachedFolder, caps: Caps, near: Near) -> LeastReturned:
-    """Lemma A4: others take off at most `DIP` each."""
+    """The least that the first block which fires on each cap returns (A4); every neighbour takes off at most `DIP`."""
     # The activation returns 0.999 of an input from `floor` on, before its roundings.
     kept, dips = 0.999 - 4.0 * caps.fmt.unit, DIP * near.count
-    # In that block stands the neuron itself, or one whose input is sure to be `floor` at least.
+    # That block holds the neuron itself, or a neighbour whose input is certainly at least `floor`.
     itself = near.first == np.arange(len(near.first)) // found.host.neurons
     least = np.where(itself, kept * (caps.level - caps.err) - dips, caps.floor / 2.0)
     return LeastReturned(least, np.where(itself, least >= dips, kept * caps.floor - dips >= least))
 
 
 def near_pairs(found: AttachedFolder, caps: Caps) -> Near:
-    """Neurons that may fire where another is wanted (A3), and what comes of it.
+    """Find the neurons that may fire on the cap of another (A3), and whether they could spoil its answer.
 
-    Harmless are those that write the same row and stand in the same block or a later one; in an earlier one, those that
-    fire for sure on the whole cap. `UnhandledError` where neurons could write numbers that are not finite (A2).
+    A neighbour is harmless if it writes the same row and is in the same block or a later one, or in an earlier one and
+    certain to fire on the whole cap. Raises an `UnhandledError` if neurons could write infinite numbers (A2).
     """
     N = len(found.bias)
     written = _Written(found, caps)
@@ -182,7 +191,7 @@ def near_pairs(found: AttachedFolder, caps: Caps) -> Near:
     if N:
         psi = caps.turned
         around, awake = _arccos(caps.silent / (1.0 + caps.length)), _arccos(caps.silent / caps.anywhere)
-        # Products of float32 numbers within 2^−24 of unit vectors, summed in any order.
+        # How far a product of two keys is off: they are rounded to float32, and it is summed in any order.
         slack = 4.0 * (found.host.width + 4) * FLOAT32_UNIT
         widest = float(psi.max() + around.max())
         least = np.cos(min(np.pi, widest if written.fits else max(widest, 2.0 * float(awake.max())))) - slack
@@ -215,17 +224,17 @@ def near_pairs(found: AttachedFolder, caps: Caps) -> Near:
 
 
 class _Written:
-    """How much neurons can add to a coordinate of a state, whatever the state is (A2).
+    """How much neurons can add to a coordinate of any state (A2).
 
-    Attention of later blocks multiplies states with 0, also those of other places, and 0 · ∞ is not 0. So all blocks
-    but the last, behind which there is no attention, must leave finite numbers, whichever of their neurons fire.
+    Attention of later blocks multiplies the states of all places by 0, and 0 · ∞ is not 0. So every block but the last,
+    which no attention follows, must leave finite numbers, whichever of its neurons fire.
     """
 
     def __init__(self, found: AttachedFolder, caps: Caps) -> None:
         fmt = caps.fmt
         self.block = np.arange(len(found.bias)) // found.host.neurons
         self.blocks = range(int(self.block.max(initial=0)))
-        # Sums of up to `neurons` terms in float32, and two roundings to the format.
+        # The factor covers sums of up to `neurons` terms in float32 and two roundings to the format.
         most = caps.most * PADDING * (1.0 + 2.0 * BINARY32.gamma(found.host.neurons + 8.0) + 4.0 * fmt.unit)
         self.room = min(fmt.largest - fmt.coordinate, FINITE / np.sqrt(found.host.width))
         parts = [np.flatnonzero(self.block == number) for number in self.blocks]
@@ -235,13 +244,16 @@ class _Written:
         self.each = self.total.copy()
 
     def add(self, one: Ints, two: Ints, awake: Bools) -> None:
-        """Pairs of neurons that may be awake at one state: all that are awake there are such pairs with each other."""
+        """Add pairs of neurons that may be awake at the same state.
+
+        Any two of the neurons that are awake at a state form such a pair, so `total` bounds what they write together.
+        """
         both = awake & (self.block[one] == self.block[two])
         np.add.at(self.total, one[both], self.each[two[both]])
         np.add.at(self.total, two[both], self.each[one[both]])
 
     def check(self) -> None:
-        """`UnhandledError` if blocks in front of the last one together may leave a number that is not finite."""
+        """Raise an `UnhandledError` if the blocks in front of the last one may leave a number that is not finite."""
         if self.fits:
             return
         sums = sum((self.total[self.block == number].max(axis=0) for number in self.blocks), np.zeros(len(self.sums)))
@@ -254,7 +266,7 @@ class _Written:
 
 
 def _harmless(found: AttachedFolder, caps: Caps, i: int, j: int) -> bool:
-    """Whether neuron `i`, which may fire on the cap of `j`, leaves its answer alone."""
+    """Whether neuron `i`, which may fire on the cap of neuron `j`, cannot change the answer of `j`."""
     if not np.array_equal(found.writes[i], found.writes[j]):
         return False
     H = found.host.neurons

@@ -1,4 +1,4 @@
-"""The verdict on a folder that facts were attached to: what is proved from its files, and what was measured."""
+"""Decide about a folder that facts were attached to, and say what is proved from its files and what was measured."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ DOUBT = "near the key of another fact, or too small a margin in the head"
 
 
 class AskedTokens(NamedTuple):
-    """Tokens of answers `(M,)`: the neuron that holds each, which fact and which token of its answer it is."""
+    """The tokens of answers `(M,)` to judge.
+
+    `neuron`: the neuron that holds the token. `row`: the row of its fact in the data. `place`: its place in the answer.
+    """
 
     neuron: Ints
     token: Ints
@@ -63,9 +66,10 @@ class AskedTokens(NamedTuple):
 def judge_attached(
     folder: Path, data: Sequences, *, only: bool = False, host: str | os.PathLike[str] | None = None
 ) -> Certificate:
-    """The certificate of a folder with facts attached; `host`: a folder that must be its host, tensor by tensor.
+    """The certificate of a folder with facts attached.
 
-    `only`: also whether it holds no other facts.
+    `only`: also judge whether the folder holds no other facts. `host`: a folder whose tensors and files must be those
+    of the host, if given.
     """
     if data.prompts is None:
         raise DataError("this folder holds prompts and answers: give both, as text")
@@ -83,6 +87,7 @@ def judge_attached(
 
 
 def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: bool, host: Path | None) -> Certificate:
+    """The certificate of a folder that was read; `question`: the certificate so far, still undecided."""
     odd = found.changed() or (None if host is None else differs_from(found, host))
     if odd is not None:
         return replace(question, verdict="refuted", reason=odd)
@@ -109,6 +114,7 @@ def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: 
 
 
 def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
+    """The claim in words, with its bounds rounded to the safe side; `points`: number of tokens of answers."""
     fmt, T = caps.fmt, caps.response
     narrow = caps.narrow
     near, inputs = NEAR_KEY.format(reach=_below(caps.reach(narrow if narrow.all() else ~narrow))), ""
@@ -116,7 +122,7 @@ def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
         near += NEAR_OTHERS.format(reach=_below(caps.reach(narrow)), count=plural(int(narrow.sum()), "neuron"))
     if fmt.short:
         near = NEAR_SHORT.format(turn=_below(fmt.turn))
-        low = float(np.max(caps.level, initial=0.0))  # the levels themselves are what is proved about: exact
+        low = float(np.max(caps.level, initial=0.0))  # exact: the proof is about the levels as they are stored here
         inputs = INPUT_SHORT.format(low=_above(low, exact=True), high=_below(fmt.high * T, exact=True))
     tensors, places = plural(len(found.manifest.tensors), "tensor"), plural(points, "token")
     parts = {"tensors": tensors, "places": places, "near": near, "input": inputs}
@@ -129,7 +135,7 @@ def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
 
 
 def _only(found: AttachedFolder, facts: list[FactIds], decided: Certificate) -> Certificate:
-    """The certificate with the claim that the folder holds no other facts."""
+    """Extend a proved certificate by the claim that the folder holds no other facts; refute it if it does."""
     given = {fact_digest(*fact) for fact in facts}
     more = sum(fact.fact not in given for fact in found.manifest.facts)
     claim = f"{decided.claim}. It holds no neurons but those of these facts"
@@ -140,7 +146,7 @@ def _only(found: AttachedFolder, facts: list[FactIds], decided: Certificate) -> 
 
 
 def _check_copies(found: AttachedFolder) -> None:
-    """A fact may be stored twice, by the same neurons: others under its name would be a fact that nobody asks for."""
+    """Refuse a folder that lists one fact twice with different neurons, because one of the two may be another fact."""
     first: dict[str, slice] = {}
     for fact, start in zip(found.manifest.facts, found.manifest.starts(), strict=True):
         own = slice(start, start + fact.places)
@@ -150,7 +156,7 @@ def _check_copies(found: AttachedFolder) -> None:
 
 
 def _asked(manifest: Manifest, facts: list[FactIds]) -> tuple[AskedTokens, dict[int, str]]:
-    """The neurons of the facts that are asked for, and facts that have none, each with the reason."""
+    """The tokens of the given facts with their neurons, and the rows of facts without neurons, each with the reason."""
     starts = dict(zip((fact.fact for fact in manifest.facts), manifest.starts(), strict=True))
     places = {fact.fact: fact.places for fact in manifest.facts}
     prompts = {fact.prompt for fact in manifest.facts}
@@ -169,6 +175,7 @@ def _asked(manifest: Manifest, facts: list[FactIds]) -> tuple[AskedTokens, dict[
 def _findings(
     found: AttachedFolder, data: Sequences, near: Near, asked: AskedTokens, said: Said, unknown: dict[int, str]
 ) -> Iterator[Finding]:
+    """The wrong and the unsure tokens in words, at most `MOST_FINDINGS` of each kind; then facts without neurons."""
     name = tokenizer_of(found.opened.content[TOKENIZER]).id_to_token
     for which, kind in ((said.wrong, "wrong"), (~said.right & ~said.wrong, "unsure")):
         for point in np.flatnonzero(which)[:MOST_FINDINGS].tolist():
@@ -184,19 +191,19 @@ def _findings(
 
 
 def _above(bound: float, *, exact: bool = False) -> str:
-    """Three digits of a bound from above, rounded up, its own rounding in binary64 included unless it is `exact`."""
+    """An upper bound as text, rounded up to three digits. Unless it is `exact`, room for its own rounding is added."""
     bound += 0.0 if exact else 2.0**-50 * max(1.0, abs(bound))
     return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal_from_float(bound)):.3g}"
 
 
 def _below(bound: float, *, exact: bool = False) -> str:
-    """Three digits of a bound from below, rounded down, its own rounding in binary64 included unless it is `exact`."""
+    """A lower bound as text, rounded down to three digits. Unless it is `exact`, room for its own rounding is left."""
     bound -= 0.0 if exact else 2.0**-50 * max(1.0, abs(bound))
     return f"{float(Context(prec=3, rounding=ROUND_FLOOR).create_decimal_from_float(bound)):.3g}"
 
 
 def measured(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
-    """What was measured when facts were attached, in words; no proof covers it."""
+    """What was measured when facts were attached and no proof covers, in words."""
     moved = [fact.moved for fact in manifest.facts if fact.moved is not None]
     if not moved:
         return ("that the host's states at the prompts lie within reach of their keys was not measured",)
@@ -216,7 +223,7 @@ def measured(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
 
 
 def _measured_short(by: Mapping[str, object], caps: Caps) -> tuple[str, ...]:
-    """In short formats, whether states also turned and grew by no more than the claim covers."""
+    """In short formats, a sentence on whether states turned and grew by no more than the claim covers."""
     turned, rose = by.get("turned"), by.get("rose")
     if not caps.fmt.short or not isinstance(turned, float) or not isinstance(rose, float):
         return ()
@@ -231,6 +238,7 @@ def _measured_short(by: Mapping[str, object], caps: Caps) -> tuple[str, ...]:
 
 
 def _notes(found: AttachedFolder) -> tuple[str, ...]:
+    """A note if attaching gave the host's own layers biases that are 0."""
     if found.host.kind.bias_key is None or not found.host.added_biases:
         return ()
     return (
@@ -242,8 +250,8 @@ def _notes(found: AttachedFolder) -> tuple[str, ...]:
 
 
 def assumed(found: AttachedFolder) -> tuple[str, ...]:
-    """What an evaluation is, in words."""
-    try:  # whose source may differ from the one that was read
+    """What the certificate assumes about an evaluation, in words."""
+    try:  # the source of the installed version may differ from the one that the proof is about
         installed = f"installed here: {version('transformers')}"
     except PackageNotFoundError:
         installed = "not installed here"
@@ -279,10 +287,12 @@ def assumed(found: AttachedFolder) -> tuple[str, ...]:
 
 
 def _round_number(number: float) -> str:
+    """A number as text: with all its digits if it is below 2^20, or else as a power of two."""
     return f"{number:,.0f}" if number < 2.0**20 else f"2^{np.log2(number):.0f}"
 
 
 def _arithmetic(fmt: HostFormat) -> tuple[str, ...]:
+    """What the certificate assumes about the arithmetic of a format, in words."""
     if not fmt.short:
         return ("IEEE-754 binary32 throughout (no TF32), round to nearest. Subnormal numbers may be flushed to zero",)
     return (

@@ -1,4 +1,4 @@
-"""The files of such a folder: whose tensors they hold, and that they say nothing else."""
+"""Read the files of a folder that facts were attached to, and refuse anything in them that `attach` does not write."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from monolayer.huggingface.strict import demand_equal, read_json
 from monolayer.huggingface.tensors import TensorFolder, open_folder
 
 BESIDE = frozenset({"README.md", "certificate.json", FILE})
-"""What transformers does not read."""
+"""Files in the folder that transformers do not read."""
 
 
 @dataclass(frozen=True, eq=False)
 class AttachedFolder:
-    """The host, the rows of all neurons of the appended blocks, `(N, D)`, `(N,)`, `(N, D)`, and what the manifest says.
+    """A folder that facts were attached to: the host, the manifest, and the neurons of the appended blocks.
 
-    `digests`: of all tensors, as they lie there.
+    `digests`: the digest of every tensor in the files. `reads` `(N, D)`, `bias` `(N,)`, `writes` `(N, D)`: as in
+    `NeuronRows`.
     """
 
     host: Host
@@ -40,7 +41,7 @@ class AttachedFolder:
     writes: Floats
 
     def digest(self) -> str:
-        """Of configuration, tokenizer and tensors."""
+        """The digest of configuration, tokenizer and tensors."""
         files = {
             name: hashlib.sha256(self.opened.content[name]).hexdigest() for name in self.opened.content if _small(name)
         }
@@ -48,7 +49,7 @@ class AttachedFolder:
         return hashlib.sha256(said.encode()).hexdigest()
 
     def changed(self) -> str | None:
-        """What of the host is not what facts were attached to, in words; None if all of it is."""
+        """What was changed in the host after facts were attached, in words; None if nothing was."""
         for name, digest in self.manifest.tensors.items():
             if self.digests[name] != digest:
                 return f"the tensor {name} is not the one that facts were attached to"
@@ -58,17 +59,18 @@ class AttachedFolder:
         return None
 
     def rewritten(self) -> str | None:
-        """The first tensor of the appended blocks that is not what was asked for all facts, if there is one."""
+        """The first appended tensor that was changed after every fact was tested, or None."""
         odd = (name for name, digest in self.manifest.appended.items() if self.digests.get(name) != digest)
         return next(odd, None)
 
 
 def _small(name: str) -> bool:
+    """Whether a file counts as configuration or tokenizer in `AttachedFolder.digest`."""
     return not name.endswith(".safetensors") and name not in (FILE, INDEX_FILE)
 
 
 def read_attached(folder: Path) -> AttachedFolder:
-    """What lies in `folder`; `ForeignError` or `UnhandledError` for anything that attach does not write."""
+    """Read `folder`. Raises a `ForeignError` or an `UnhandledError` for anything that `attach` does not write."""
     beside = [name for name in COPIED if (folder / name).is_file()]
     opened = open_folder(folder, [FILE, *beside])
     manifest = Manifest.from_json(opened.content[FILE])
@@ -113,7 +115,7 @@ class NeuronRows(NamedTuple):
 
 
 def _neuron_rows(host: Host, opened: TensorFolder, manifest: Manifest, blocks: int) -> NeuronRows:
-    """The rows of all neurons, once every other number of the appended blocks is what it must be."""
+    """The rows of all neurons, after checking that every other number of the appended blocks is what it must be."""
     found: dict[str, list[Floats]] = {"W_1": [], "b_1": [], "W_2": []}
     rest = set(opened) - set(manifest.tensors)
     for number in range(blocks):
@@ -148,6 +150,7 @@ def _neuron_rows(host: Host, opened: TensorFolder, manifest: Manifest, blocks: i
 
 
 def _tensor(opened: TensorFolder, name: str, host: Host, shape: tuple[int, ...]) -> Floats:
+    """The numbers of a tensor, which must have this shape and the host's format, and be finite."""
     if name not in opened:
         raise UnhandledError(f"the tensor {name} is missing")
     tensor = opened[name]
@@ -160,6 +163,7 @@ def _tensor(opened: TensorFolder, name: str, host: Host, shape: tuple[int, ...])
 
 
 def _file(opened: TensorFolder, name: str) -> Any:
+    """The file that a tensor lies in, according to the index."""
     return json.loads(opened.content[INDEX_FILE])["weight_map"][name]
 
 

@@ -1,1 +1,1 @@
-"""Where facts live in stored weights: the neurons that write at each, and what the model answers without them."""
+"""Find where facts live in stored weights: which neurons write at each fact, and what is answered without them."""

@@ -1,8 +1,9 @@
-"""Where facts live in a host that they were attached to: a neuron per token of an answer.
+"""Find where facts live in a host that they were attached to: every token of an answer has a neuron.
 
-A token's own neuron holds it. Others write there only if their keys are so near that they may fire on its cap (Lemma
-A3): facts that share a beginning have such neurons, and then the token stays without its own. Otherwise it is the host
-that answers without it, and no file says how.
+A token is held by its own neuron. Another neuron writes at the token's place only if its key is so near that it may
+fire on the cap of the token's neuron (Lemma A3). Facts that share a beginning have such neurons, and then the model
+answers with the token even without the token's own neuron. Otherwise the host answers there without that neuron, and
+the files do not say how.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from monolayer.huggingface.manifest import fact_digest, prompt_digest
 
 
 class Held(NamedTuple):
-    """A row of the data: its fact in ids, whether the data gave the answer, and the first of its neurons."""
+    """A row of the data: its fact as ids, whether the data gave the answer, and the number of its first neuron."""
 
     ids: FactIds
     given: bool
@@ -36,7 +37,7 @@ class Held(NamedTuple):
 
 
 def locate_attached(folder: Path, data: Sequences) -> Location:
-    """The neurons of facts. Prompts without answers ask for the fact that the folder holds for each."""
+    """`locate` in a folder with facts attached. A prompt without an answer stands for its stored fact."""
     if data.prompts is None:
         raise DataError("this folder holds prompts and answers: give prompts as text, with or without answers")
     found = read_attached(folder)
@@ -75,7 +76,7 @@ def locate_attached(folder: Path, data: Sequences) -> Location:
 
 
 def _given(found: AttachedFolder, data: Sequences) -> list[Held]:
-    """Facts that data give with their answers; one that the folder does not hold is an error that names it."""
+    """The facts in `data`, which have answers. Raises a `DataError` that names a fact that the folder lacks."""
     data.check_labelled()
     starts = dict(zip((fact.fact for fact in found.manifest.facts), found.manifest.starts(), strict=True))
     prompts = {fact.prompt for fact in found.manifest.facts}
@@ -90,7 +91,7 @@ def _given(found: AttachedFolder, data: Sequences) -> list[Held]:
 
 
 def _stored(found: AttachedFolder, caps: Caps, near: Near, data: Sequences) -> list[Held]:
-    """The facts that the folder holds for prompts, by the tokens that their neurons write."""
+    """The facts that the folder holds for the prompts in `data`; answers are the tokens that their neurons write."""
     longest, starts = found.manifest.longest_by_prompt(), found.manifest.starts()
     prompts = cut_prompts(found.opened.content[TOKENIZER], data)
     numbers = []
@@ -110,6 +111,7 @@ def _stored(found: AttachedFolder, caps: Caps, near: Near, data: Sequences) -> l
 
 
 def _writers(found: AttachedFolder, caps: Caps, near: Near, neurons: Ints, tokens: Ints) -> Writers:
+    """The neurons that may write at each token `(M,)` of answers, whose own neurons are `neurons` `(M,)`."""
     said = judge_answers(found, caps, near, neurons, tokens)
     answer = np.where(said.right, tokens, said.got)
     state = np.where(said.right, PROVED, np.where(near.spoilt[neurons], NOT_KNOWN, MEASURED))
@@ -118,7 +120,7 @@ def _writers(found: AttachedFolder, caps: Caps, near: Near, neurons: Ints, token
         others = near.others.get(own, [])
         same = [np.array_equal(found.writes[i], found.writes[own]) for i in others]
         sure = [alike and fires_for_sure(found, caps, i, own) for i, alike in zip(others, same, strict=True)]
-        # Without its own neuron a token stays where another one fires on the whole cap, and none does by half.
+        # Without its own neuron a token is still the answer if all neighbours surely fire there and none spoils it.
         stays = bool(others) and all(sure) and not near.spoilt[own]
         pairs.append((fact, own, True, int(state[fact]) if stays else NOT_KNOWN))
         pairs += [(fact, i, fires, int(state[fact])) for i, fires in zip(others, sure, strict=True)]
@@ -129,7 +131,7 @@ def _writers(found: AttachedFolder, caps: Caps, near: Near, neurons: Ints, token
 
 
 def _read_slices(found: AttachedFolder, neuron: int) -> tuple[Slice, ...]:
-    """The row and the bias that a neuron reads with; of a gated one also the bias that multiplies it."""
+    """The row and the bias that a neuron reads with; for a gated neuron also the bias of its gate."""
     kind, (block, index) = found.host.kind, divmod(neuron, found.host.neurons)
     start = found.host.layer(found.host.layers + block)
     rows = [
@@ -140,6 +142,7 @@ def _read_slices(found: AttachedFolder, neuron: int) -> tuple[Slice, ...]:
 
 
 def _near(caps: Caps) -> str:
+    """How near to a key answers are proved, in words."""
     if not caps.fmt.short:
         return f"within {caps.reach(np.ones_like(caps.narrow)):.3g}"
     low, high = float(caps.level.max(initial=0.0)), caps.fmt.high * caps.response
@@ -147,6 +150,7 @@ def _near(caps: Caps) -> str:
 
 
 def _ball(found: AttachedFolder, caps: Caps, neuron: int) -> KeyBall:
+    """Where a neuron is, and the states at which it answers and at which it is silent."""
     block, index = divmod(neuron, found.host.neurons)
     silent = 1.0 - float(caps.silent[neuron]) / (1.0 + caps.length)
     within = 1.0 - float(caps.wanted[neuron])

@@ -1,7 +1,8 @@
-"""The circuit of some facts, as JSON that EAP-IG's `Graph.from_json` and MIB's `load_graph_from_json` read.
+"""Write the circuit of facts as JSON that EAP-IG's `Graph.from_json` and MIB's `load_graph_from_json` read.
 
-One layer with one head has the nodes `input`, `a0.h0`, `m0` and `logits`. These tools call the coordinates of the
-stream that a node writes its neurons; hidden neurons are listed under `hidden`, which these tools ignore.
+A model of one layer with one head has the nodes `input`, `a0.h0`, `m0` and `logits`. By the neurons of a node these
+tools mean the coordinates of the stream that the node writes. Hidden neurons are listed under `hidden`, which these
+tools ignore.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from monolayer.checker.stock.files import Network
 
 
 class Wires(NamedTuple):
-    """Which coordinates of the stream each part writes, and which it reads, an array `(D,)` per part.
+    """Which coordinates of the stream each part writes, and which it reads: an array `(D,)` per part.
 
-    `writes`: of neurons, attention and input. `reads`: of query, key, value, neurons and head.
+    `writes`: those that neurons, attention and input write, in this order. `reads`: those that query, key, value,
+    neurons and head read.
     """
 
     writes: list[Bools]
@@ -26,9 +28,10 @@ class Wires(NamedTuple):
 
 
 def circuit(wires: Wires, hidden: list[dict[str, Any]]) -> dict[str, Any]:
-    """The circuit as JSON: an edge where a part reads what another writes, norms aside, if a path leads on to the head.
+    """The circuit as JSON.
 
-    `hidden`: the hidden neurons to list.
+    It has an edge where a part reads a coordinate that another writes, ignoring norms, if a path leads from there to
+    the head. `hidden`: the hidden neurons to list.
     """
     writes, reads = wires.writes, wires.reads
     readers = ("a0.h0<q>", "a0.h0<k>", "a0.h0<v>", "m0", "logits")

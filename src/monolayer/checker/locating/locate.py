@@ -131,7 +131,7 @@ def _in_own(stored: Stored, data: Sequences) -> Location:
 
 
 def _own_rows(stored: Stored, points: Labelled, fact: Fact) -> tuple[Slice, ...]:
-    """The rows that hold a fact: of its token and position, or of the begin token; and the bias unless it is 0."""
+    """The rows that hold a fact: those of its token and position, or of the begin token, and a bias that is not 0."""
     sequence, position = fact.sequence, fact.position
     found = [Slice("bos")]
     if position is not None:
@@ -151,7 +151,7 @@ def _own_names(stored: Stored) -> Callable[[Array], list[object]]:
 
 
 def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
-    """`locate` in a stock folder; `names`: of its tokens."""
+    """`locate` in a stock folder; `names`: the names of its tokens."""
     if net.dtype == "float64":
         raise DataError(
             "this folder stores facts in steps, whose labels are sums over many neurons: locate looks into folders of "
@@ -184,9 +184,10 @@ def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
 
 
 def _fact(data: Sequences, per: str, answering: int, label: object, begin: str = "") -> Fact:
-    """The fact that token or sequence number `answering` answers for; `begin`: name of the begin token.
+    """The fact that is answered at token or sequence number `answering`.
 
-    `per`: what labels belong to, as in the config. `label`: None without labels.
+    `per`: what labels belong to, as in the config. `label`: None if the data have no labels. `begin`: the name of the
+    begin token.
     """
     if per != "sequence" and answering == len(data.tokens):
         return Fact(0, -1, begin, label)
@@ -202,7 +203,7 @@ def _fact(data: Sequences, per: str, answering: int, label: object, begin: str =
 
 
 def _refuse(data: Sequences, strange: Bools, names: Names | None) -> None:
-    """Raise an error if some token is unknown to the model, `strange` `(T,)`: there is no fact to find there."""
+    """Raise a `DataError` if a token is unknown to the model. `strange` `(T,)`: whether each token is unknown."""
     if strange.any() and data.vocabulary is not None and names is not None:
         flat = int(strange.argmax())
         name = data.vocabulary.names[int(data.tokens[flat])]

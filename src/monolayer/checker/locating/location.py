@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SHOWN = 20
-"""How many facts the table of the `repr` shows."""
+"""How many facts the table in the `repr` shows."""
 LONGEST_TEXT = 40
-"""How many characters of a text that table shows."""
+"""How many characters of a text the table of facts shows."""
 TOKENS_SHOWN_BEFORE = 16
-"""How many tokens in front of a token of an answer its text shows."""
+"""For a token of an answer, how many of the tokens in front of it are shown as its text."""
 
 
 @dataclass(frozen=True, order=True)
 class Slice:
     """Slice `index` along `axis` of the tensor named `tensor`; without an index, the whole tensor.
 
-    A hidden neuron is a slice of the matrix that it writes with. To set that slice to 0 is the same ablation as to set
-    to 0 what the neuron returns in a forward pass.
+    A hidden neuron is a slice of the matrix that it writes with. Setting that slice to 0 is the same ablation as
+    setting the output of the neuron to 0 in a forward pass.
     """
 
     tensor: str
@@ -45,8 +45,9 @@ class Slice:
 class KeyBall(NamedTuple):
     """Where a token of an attached fact lives, and for which states of the host it answers.
 
-    `layer`: of the model; `block`: among the appended ones; `neuron`: in the block. `radius`: ρ. The token is the
-    answer where 1 − ⟨key, state⟩ is at most `within`; from 1 − cos = `silent` on, the neuron returns 0.
+    `layer`: the number of the layer in the model. `block`: its number among the appended blocks. `neuron`: the number
+    of the neuron in the block. `radius`: ρ. The token is the answer where 1 − ⟨key, state⟩ is at most `within`. The
+    neuron returns 0 where 1 − cos(key, state) is at least `silent`.
     """
 
     layer: int
@@ -58,17 +59,20 @@ class KeyBall(NamedTuple):
 
 
 class Others(NamedTuple):
-    """All other facts without a neuron: how many change their answer; `verdict`: how the least certain one is known."""
+    """What happens to all other facts without a neuron.
+
+    `changed`: how many change their answer. `verdict`: how the least certain of their answers is known.
+    """
 
     changed: int
     verdict: Certainty
 
 
 class Ablation(NamedTuple):
-    """A fact without one of the neurons that hold it.
+    """What happens to a fact without one of the neurons that hold it.
 
-    `answer`: the answer then, None if unknown. `changes`: whether it differs from the answer with the neuron, None if
-    unknown. `verdict`: how the answer is known. `others`: what happens to all other facts.
+    `answer`: the answer without the neuron, or None if unknown. `changes`: whether it differs from the answer with the
+    neuron, or None if unknown. `verdict`: how the answer is known. `others`: what happens to all other facts.
     """
 
     neuron: Slice
@@ -79,7 +83,7 @@ class Ablation(NamedTuple):
 
 
 class Ablated(NamedTuple):
-    """All facts without one neuron: the answers, which of them change `(M,)`, and how each is known."""
+    """What happens to all facts without one neuron: the answers, which of them change `(M,)`, and how each is known."""
 
     answers: list[object]
     changed: Bools
@@ -87,10 +91,10 @@ class Ablated(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """A labelled point: a token, or a whole sequence, which then has no position.
+    """A labelled point: a token, or a whole sequence, for which `position` is None.
 
-    `text`: the token or the tokens; for an answer to a prompt, what stands before it; None for vectors. `label`: None
-    if the data have no labels.
+    `text`: the token or the tokens as text; for a token of an answer, the text in front of it; None for vectors.
+    `label`: None if the data have no labels.
     """
 
     sequence: int
@@ -101,11 +105,12 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where one fact lives. `answer`: that of the model. `label`: that of the data, or without labels the answer.
+    """Where one fact lives.
 
-    `neurons` hold the fact; `ablations` say for each what the model answers without it. `rows`: the embedding of the
-    token that answers, that of its position, and biases; of an attached fact, what its neuron reads with, and its
-    `ball`. `verdict`: how the answer is known.
+    `label`: the label in the data, or the answer if the data have no labels. `answer`: the answer of the model.
+    `verdict`: how the answer is known. `rows`: the embeddings of the answering token and of its position, and biases;
+    for an attached fact, the row and biases that its neuron reads with. `ablations`: for each of the `neurons` that
+    hold the fact, what the model answers without it. `ball`: for an attached fact, the states at which it answers.
     """
 
     sequence: int
@@ -150,18 +155,18 @@ class Location:
     matrices: tuple[Slice, ...]
     """The matrices that the neurons write with: each neuron is a slice of one of them along its axis, in this order."""
     rows: Callable[[int], tuple[Slice, ...]]
-    """The rows of the fact with a given number."""
+    """Returns the rows that hold the fact with a given number."""
     wires: Callable[[Ints], Wires] | None
-    """What reads and writes which coordinates of the stream, given the numbers of the neurons that count.
+    """Returns which parts read and write which coordinates of the stream, counting only neurons with the given numbers.
 
-    None where facts have no circuit of their own.
+    It is None if facts have no circuit of their own.
     """
     names: Callable[[Array], list[object]]
     """Turns class numbers `(K,)`, or rows of real numbers `(K, m)`, into a list of `K` labels as users write them."""
     arithmetic: str
     assumptions: tuple[str, ...]
     balls: Callable[[int], KeyBall] | None = None
-    """Of a fact that was attached."""
+    """Returns the `KeyBall` of the attached fact with a given number; None if facts were not attached."""
 
     def __len__(self) -> int:
         return len(self.facts)
@@ -201,10 +206,11 @@ class Location:
         return len(self.writers.start) // len(self.matrices) if self.matrices else 0
 
     def _neuron(self, number: int) -> Slice:
+        """The slice of neuron `number`, which counts through all matrices."""
         return replace(self.matrices[number // self._each], index=number % self._each)
 
     def ablate(self, neuron: Slice) -> Ablated:
-        """All facts without `neuron`, one of those that some fact lists."""
+        """What happens to all facts without `neuron`, which is one of those that some fact lists."""
         if not isinstance(neuron, Slice):
             raise DataError(f"a neuron is one of those that a fact lists (location[i].neurons), not {neuron!r}")
         index = neuron.index
@@ -246,12 +252,12 @@ class Location:
 
     @property
     def heading(self) -> str:
-        """What the table is about."""
+        """The heading of the table."""
         return f"where each of {plural(len(self), 'fact')} lives; proved is about {self.arithmetic}"
 
     @property
     def note(self) -> str:
-        """How many facts the table leaves out."""
+        """A note that says how many of the facts the table shows, if it does not show all."""
         return f"{SHOWN} of {len(self):,} facts" if len(self) > SHOWN else ""
 
     def lines(self, first: int = SHOWN) -> list[list[str]]:
@@ -268,7 +274,7 @@ class Location:
         return lines
 
     def _repr_html_(self) -> str:
-        """The same table for notebooks."""
+        """The table of the first facts as HTML, for notebooks."""
         return html_table(self.heading, self.columns, self.lines(), self.note)
 
     def __repr__(self) -> str:
@@ -277,7 +283,7 @@ class Location:
         return "\n".join([*lines, *filter(None, [self.note])])
 
     def _named(self, answer: Array, state: Ints) -> list[object]:
-        """Answers as users write them, None where they are not known."""
+        """Answers as users write them, with None for answers that are not known."""
         pairs = zip(self.names(answer), state.tolist(), strict=True)
         return [None if known == NOT_KNOWN else name for name, known in pairs]
 
@@ -296,7 +302,7 @@ class TableLine(NamedTuple):
 
 
 def _table_lines(place: Place, others: int) -> list[TableLine]:
-    """A line per neuron that holds the fact, or one for its rows if no neuron does; `others`: number of other facts."""
+    """A line per neuron that holds the fact, or one line for its rows if none does; `others`: number of other facts."""
     if not place.ablations:
         return [TableLine(" + ".join(map(str, place.rows)), "", "")]
     return [
@@ -316,5 +322,5 @@ def _word(value: object) -> str:
 
 
 def _as_json(value: object) -> Any:
-    """NumPy values as Python ones."""
+    """Convert a NumPy value to a Python value; return other values unchanged."""
     return value.tolist() if hasattr(value, "tolist") else value

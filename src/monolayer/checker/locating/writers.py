@@ -1,7 +1,7 @@
-"""Which neurons write at which facts, and the answers without them, for lines, robust models and stock folders.
+"""Find which neurons write at which facts, and the answers without them, in lines, robust models and stock folders.
 
-A neuron *writes* at a fact if it may return a number other than 0 there. Only these facts can change without the
-neuron: at all others its column of the output matrix is multiplied by exactly 0.
+A neuron *writes* at a fact if it may return a number other than 0 there. Without the neuron only these facts can
+change, because at all others its column of the output matrix is multiplied by exactly 0.
 
 Letters: `M` facts, `H` neurons, `Q` pairs of a fact and a neuron that holds it.
 """
@@ -35,9 +35,9 @@ from monolayer.errors import DataError
 Certainty = Literal["proved", "measured", "unknown"]
 CERTAINTIES: tuple[Certainty, ...] = ("unknown", "measured", "proved")
 NOT_KNOWN, MEASURED, PROVED = range(3)
-"""How an answer is known: not at all; from one evaluation in float64; for every evaluation that a certificate covers.
+"""How an answer is known: not at all, from one evaluation in float64, or for all evaluations that a certificate covers.
 
-They index `CERTAINTIES`, and a larger number is more certain."""
+These numbers index `CERTAINTIES`, and a larger number is more certain."""
 
 
 class KnownAnswers(NamedTuple):
@@ -48,7 +48,10 @@ class KnownAnswers(NamedTuple):
 
 
 class AblatedAnswers(NamedTuple):
-    """The answers at all facts without one neuron, how each is known `(M,)`, and where it surely differs `(M,)`."""
+    """The answers at all facts without one neuron.
+
+    `state` `(M,)`: how each is known. `changed` `(M,)`: whether it is known and differs from that with the neuron.
+    """
 
     answer: Array
     state: Ints
@@ -109,8 +112,8 @@ def writers_of(
 
 # -- lines: steps ----
 #
-# exact   neuron j is on at every point left of its step; without it, all of these points lose its jump
-# runs    neuron r is on at the points of one run; without it, these points are answered with 0
+# exact   Neuron j is on at every point left of its step. Without it, all of these points lose its jump.
+# runs    Neuron r is on at the points of one run. Without it, the answer at these points is 0.
 #
 # In `exact` the label of a fact is a sum over many neurons; the neuron of the nearest step is said to hold the fact. No
 # sum rounds, so what a certificate proves about the readout also covers the readout without one of its neurons.
@@ -138,6 +141,7 @@ def line_writers(stored: Stored, points: Labelled) -> Writers:
         start = np.zeros_like(start)
 
     def without(j: int) -> KnownAnswers:
+        """The answers without neuron `j` at the points where it writes."""
         here = slice(start[j], stop[j])
         return _known_answers(stored, value[:, here] - written[:, j : j + 1], sure[here])
 
@@ -175,12 +179,13 @@ def robust_writers(stored: Stored, points: Labelled) -> Writers:
     found, error = Pairs._make(column[on] for column in asked.found), error[on]
 
     def judge(pairs: Pairs, off: Floats, rows: Ints) -> KnownAnswers:
+        """The answers at `rows` where the neurons of `pairs`, whose inputs are off by up to `off`, are on."""
         known = rows >= 0
         likely = _likely(gated, pairs, rows.clip(0))
         right = point_verdicts(pairs, off, gated, rows.clip(0), likely, shares).right
         return KnownAnswers(likely, np.where(known, np.where(right & quiet, PROVED, MEASURED), NOT_KNOWN))
 
-    # For every pair (`left_out`), all other pairs of its point.
+    # For every pair, numbered by `left_out`, the numbers of all other pairs of its point are collected.
     first, last = (np.searchsorted(found.point, found.point, side=side) for side in ("left", "right"))
     left_out = np.repeat(np.arange(len(first)), last - first)
     other = np.concatenate([np.zeros(0, np.int64), *map(np.arange, first, last)])
@@ -206,8 +211,8 @@ def _likely(gated: Gated, pairs: Pairs, rows: Ints) -> Ints:
 
 # -- stock folders: half-spaces in enclosed numbers ----
 #
-# What enters the last norm is a sum over neurons. Without one of them, its term is subtracted from the middle; the
-# radius stays.
+# The last norm reads a sum over neurons. To leave a neuron out, its term is subtracted from the middle of the
+# enclosure, and the radius stays.
 
 
 def cells_writers(net: Network, data: Sequences, places: StockPlaces) -> Writers:
@@ -241,6 +246,6 @@ def cells_writers(net: Network, data: Sequences, places: StockPlaces) -> Writers
 
 
 def _head_answers(program: Program, stream: Enclosed) -> KnownAnswers:
-    """The answers where this stream enters the last norm: proved if every evaluation gives them, otherwise measured."""
+    """The answers if the last norm reads `stream`: proved if every evaluation gives them, otherwise measured."""
     answer, sure = program.head.answers(stream)
     return KnownAnswers(answer, np.where(sure, PROVED, MEASURED))

@@ -1,0 +1,234 @@
+"""Lemmas A1 to A5 (docs/attach.md), number by number: slow references against the checker of attached facts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import monolayer as ml
+from monolayer.checker.attached import caps as caps_module
+from monolayer.checker.attached.answers import Head, judge_written
+from monolayer.checker.attached.caps import caps_of, near_pairs
+from monolayer.checker.attached.files import read_attached
+from monolayer.checker.rounding import PADDING, UnhandledError
+from tests.hosts import FACTS, NEURONS, write_host
+
+U, D = 2.0**-24, 48
+V = {"float32": U, "bfloat16": 2.0**-8, "float16": 2.0**-11}
+"""v: a number is rounded to the format by at most this share of itself."""
+LOST = {"float32": 2.0**-126, "bfloat16": 2.0**-126, "float16": 2.0**-24}
+STATE = {"float32": 2.0**16, "bfloat16": 2.0**16, "float16": 2.0**9}
+LARGEST = {"float32": 3.4e38, "bfloat16": 3.38e38, "float16": 65_504.0}
+EXACTLY = 1e-13
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
+    """What the checker reads of folders with `FACTS` attached, by format; a GPT-2, in bfloat16 a GPT-NeoX."""
+    where, made = tmp_path_factory.mktemp("folders"), dict[str, Path]()
+
+    def find(dtype: str) -> Any:
+        if dtype not in made:
+            kind = "gpt_neox" if dtype == "bfloat16" else "gpt2"
+            host = write_host(where / f"{dtype}-host", kind, dtype=getattr(torch, dtype))
+            made[dtype] = Path(ml.attach(host, FACTS).save(where / dtype))
+        return read_attached(made[dtype])
+
+    return find
+
+
+def gamma(k: float) -> float:
+    return k * U / (1.0 - k * U)
+
+
+@pytest.mark.parametrize("dtype", V)
+def test_lemma_a1_and_a3_what_a_neuron_reads(dtype: str, folders: Callable[[str], Any]) -> None:
+    found = folders(dtype)
+    caps, v = caps_of(found), V[dtype]
+    eta = (D + 16) * U + (v if dtype != "float32" else 0.0)
+    assert caps.length == pytest.approx(eta, rel=EXACTLY)
+    most_length = 1.0 + max(eta, caps.fmt.beyond)
+    for j, (reads, bias) in enumerate(zip(found.reads, found.bias.tolist(), strict=True)):
+        alpha = math.sqrt(math.fsum(x * x for x in reads.tolist())) * math.sqrt(D)
+        err = PADDING * (gamma(D + 2) * (alpha * most_length + abs(bias)) + 2.0**-90)
+        level = max(caps.fmt.low * caps.response, err + caps.floor)
+        longest = 1.0 + eta
+        if dtype != "float32":
+            longest = min(longest, (caps.fmt.high * caps.response - bias) / alpha / (1.0 - caps.fmt.turn))
+        assert caps.err[j] == pytest.approx(err, rel=EXACTLY)
+        assert caps.wanted[j] == pytest.approx((level - bias) / alpha, rel=EXACTLY)
+        assert caps.silent[j] == pytest.approx((-found.host.silence - bias - err) / alpha, rel=EXACTLY)
+        assert caps.longest[j] == pytest.approx(longest, rel=EXACTLY)
+        returned = (1.01 + 4.0 * v) * max(1.0, alpha * most_length + bias + err)
+        assert caps.most[j] == pytest.approx(returned, rel=EXACTLY)
+
+
+def written_by_hand(found: Any, caps: Any, near: Any, head: Head, dtype: str, j: int) -> tuple[bool, float]:
+    """Lemma A4 for neuron `j`: whether its row outweighs every state, and σ."""
+    v, n, row = V[dtype], int(near.count[j]), found.writes[j].tolist()
+    mean = math.fsum(row) / D if head.centred else 0.0
+    whole, seen = (math.sqrt(math.fsum((x - m) ** 2 for x in row)) for m in (0.0, mean))
+    seen -= D * 2.0**-52 * whole
+    own = j // NEURONS == int(near.first[j])
+    a = (0.999 - 4.0 * v) * (caps.level[j] - caps.err[j]) - 0.3 * n if own else caps.floor / 2.0
+    heard = a >= 0.3 * n if own else (0.999 - 4.0 * v) * caps.floor - 0.3 * n >= a
+    finite = near.most[j] * whole <= 2.0**50
+    finite &= 1.01 * near.most[j] * max(map(abs, row)) + STATE[dtype] <= LARGEST[dtype]
+    if not (heard and finite and a * seen > 0.0):
+        return False, 1.0
+    kappa, size = whole / seen, a * seen
+    delta = STATE[dtype] / size + (3.0 * gamma(n + 8) + 2.02 * v) * (kappa + STATE[dtype] / size)
+    delta += (n + 4) * math.sqrt(D) * LOST[dtype] / size
+    if delta > 0.25:
+        return False, 1.0
+    behind = (kappa + delta) / (1.0 - delta)
+    sigma = PADDING * (2.0 * delta + 2.0 * (D + 16) * U * behind**2 + D * head.epsilon / size**2)
+    return (True, sigma) if sigma <= 0.5 else (False, 1.0)
+
+
+@pytest.mark.parametrize("dtype", V)
+def test_lemma_a4_what_is_written(dtype: str, folders: Callable[[str], Any]) -> None:
+    found = folders(dtype)
+    caps, head = caps_of(found), Head(found)
+    near, own = near_pairs(found, caps), np.arange(len(found.bias)) // NEURONS
+    head.epsilon = 2.0**8 * STATE[dtype]  # so that it counts
+    verdicts = set()
+    for factor in 2.0 ** np.arange(-9.0, 2.0):
+        for mean in (0.0, 2.0, 2.0**6):
+            for count, first in ((0, own), (3, own), (40, own), (2, own - 1), (10**4, own)):
+                size = np.abs(found.writes).max(axis=1, keepdims=True)
+                rows = factor * found.writes + mean * size * (head.centred and dtype != "float16")
+                changed = replace(found, writes=rows)
+                some = replace(near, count=np.full(len(own), count), first=first)
+                said = judge_written(changed, caps, some, head)
+                for j in (0, 7, len(own) - 1):
+                    firm, share = written_by_hand(changed, caps, some, head, dtype, j)
+                    assert (bool(said.firm[j]), float(said.share[j])) == (firm, pytest.approx(share, rel=EXACTLY))
+                    verdicts.add(firm)
+    assert verdicts == {True, False}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_lemma_a4_what_is_written_stays_finite(dtype: str, side: float, folders: Callable[[str], Any]) -> None:
+    """The bounds on what neurons return together, from both sides; the largest number of a row may be negative."""
+    found = folders(dtype)
+    caps, head = caps_of(found), Head(found)
+    near, rows = near_pairs(found, caps), side * found.writes
+    peak, whole = np.abs(rows).max(axis=1), np.sqrt((rows * rows).sum(axis=1))
+    most = np.minimum(2.0**50 / whole, (LARGEST[dtype] - STATE[dtype]) / (1.01 * peak))
+    for share, firm in ((0.999, True), (1.001, False)):
+        said = judge_written(replace(found, writes=rows), caps, replace(near, most=share * most), head)
+        assert (said.firm == firm).all()
+
+
+@pytest.mark.parametrize("dtype", V)
+def test_lemma_a5_what_the_head_may_be_off_by(dtype: str, folders: Callable[[str], Any]) -> None:
+    found = folders(dtype)
+    head, v, tiny = Head(found), V[dtype], 2.0**-126
+    table, gain = head.head.numbers(), float(np.abs(head.weight).max())
+    mean = table.mean(axis=0)
+
+    def row_lengths(rows: Any) -> Any:
+        return np.array([math.sqrt(math.fsum((row * row).tolist())) for row in rows])
+
+    size, plain, spread = (row_lengths(rows) for rows in (table, table - mean, (table - mean) * head.weight))
+    assert head.gain == gain
+    random = np.random.default_rng(0)
+    for scale in (1.0, 2.0**-40, 2.0**40):
+        logits = scale * random.normal(size=(3, len(table)))
+        own, moved, length = np.array([0, 5, 9]), np.array([0.0, 0.1, 1e-9]), np.array([7.0, 70.0, 1e-3])
+        said = head._doubt(logits, own, moved, length, D)
+        for i, (a, m, r) in enumerate(zip(own.tolist(), moved.tolist(), length.tolist(), strict=True)):
+            for b in (1, 17, len(table) - 1):
+                s, q, p = size[a] + size[b], plain[a] + plain[b], spread[a] + spread[b]
+                summed = gamma(D + 8) * r
+                doubt = m * p + summed * s + 2.0 * v * r * q + 4.0 * LOST[dtype] * math.sqrt(D) * s
+                doubt += 8.0 * tiny * (math.sqrt(D) * r + D) + 2.0 * LOST[dtype]
+                doubt += 1.1 * v * (m * gain + summed + 2.0 * v * r + 4.0 * LOST[dtype] * math.sqrt(D)) * s
+                doubt = (1.0 + 2.0 * v) * doubt + v * (abs(logits[i, b]) + abs(logits[i, a]))
+                assert said[i, b] == pytest.approx(doubt, rel=1e-12)
+
+
+def crowded(found: Any, seed: int) -> Any:
+    """Neurons whose keys lie at all angles from a few directions, some on top of each other, and fire more or less."""
+    random, reads = np.random.default_rng(seed), found.reads.copy()
+    length = np.sqrt((reads * reads).sum(axis=1))
+    for j in range(1, len(reads)):
+        if j % 4:
+            other = random.normal(size=D)
+            other -= other.mean()
+            near = reads[j - j % 4] / length[j - j % 4]
+            turned = near + random.choice([0.0, 3e-3, 1e-2, 2e-2, 3e-2, 0.05]) * other / np.sqrt(other @ other)
+            reads[j] = turned * length[j] / np.sqrt(turned @ turned)
+    spread = random.uniform(0.0, 0.05, len(reads)) * float(caps_of(found).response)
+    return replace(found, reads=reads, bias=found.bias + spread)
+
+
+@pytest.mark.parametrize("dtype", V)
+@pytest.mark.parametrize("seed", range(3))
+def test_lemma_a3_who_may_fire_on_whose_cap(
+    dtype: str, seed: int, folders: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All pairs, one by one; the checker looks at a few rows at a time."""
+    found = crowded(folders(dtype), seed)
+    found = replace(found, writes=2.0**-6 * found.writes)  # finite, whoever fires
+    caps, N = caps_of(found), len(found.bias)
+    monkeypatch.setattr(caps_module, "COSINES_AT_ONCE", 5 * N)
+    psi = [
+        min(math.acos(max(-1.0, min(1.0, w / m))), math.acos(max(-1.0, 1.0 - caps.fmt.turn)))
+        for w, m in zip(caps.wanted.tolist(), caps.longest.tolist(), strict=True)
+    ]
+    expected: dict[int, set[int]] = {}
+    for j in range(N):
+        for i in range(N):
+            apart = math.sqrt(math.fsum(((caps.keys[i] - caps.keys[j]) ** 2).tolist()))
+            angle = 2.0 * math.asin(min(1.0, apart / 2.0)) * (1.0 - 2.0**-20)
+            silent = math.acos(max(-1.0, min(1.0, float(caps.silent[i] / caps.longest[j]))))
+            if i != j and angle < psi[j] + silent:
+                expected.setdefault(j, set()).add(i)
+    near = near_pairs(found, caps)
+    assert {j: set(others) for j, others in near.others.items()} == expected
+    assert 8 < sum(map(len, expected.values())) < N * N / 2
+    for j in range(N):
+        all_of_them = expected.get(j, set()) | {j}
+        assert near.count[j] == len(all_of_them) - 1
+        assert near.first[j] == min(all_of_them) // NEURONS
+        assert near.most[j] == pytest.approx(sum(caps.most[i] for i in all_of_them), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lemma_a2_what_neurons_that_are_awake_together_add(
+    seed: int, folders: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In front of the last block, whichever neurons of a block may be awake at one state: just finite, and just not."""
+    found = crowded(folders("float16"), seed)
+    caps, N = caps_of(found), len(found.bias)
+    monkeypatch.setattr(caps_module, "COSINES_AT_ONCE", 5 * N)
+    v = V["float16"]
+    each = PADDING * (1.0 + 2.0 * gamma(NEURONS + 8) + 4.0 * v) * caps.most[:, None] * np.abs(found.writes)
+    awake = [math.acos(max(-1.0, min(1.0, s / caps.anywhere))) for s in caps.silent.tolist()]
+    most = np.zeros(D)
+    for j in range(NEURONS):
+        total = each[j].copy()
+        for i in range(NEURONS):
+            apart = math.sqrt(math.fsum(((caps.keys[i] - caps.keys[j]) ** 2).tolist()))
+            if i != j and 2.0 * math.asin(min(1.0, apart / 2.0)) * (1.0 - 2.0**-20) < awake[i] + awake[j]:
+                total += each[i]
+        most = np.maximum(most, total)
+    room = LARGEST["float16"] - caps.fmt.coordinate
+    assert each[:NEURONS].sum(axis=0).max() > 1.5 * most.max()  # not all are awake together
+    for share, fits in ((0.9999, True), (1.0001, False)):
+        rows = found.writes * (share * room / most.max())
+        if fits:
+            near_pairs(replace(found, writes=rows), caps)
+        else:
+            with pytest.raises(UnhandledError, match="in front of the last block"):
+                near_pairs(replace(found, writes=rows), caps)
