@@ -14,8 +14,8 @@ import torch
 
 import monolayer as ml
 from monolayer.checker.attached import caps as caps_module
-from monolayer.checker.attached.answers import Head, judge_written
-from monolayer.checker.attached.caps import caps_of, near_pairs
+from monolayer.checker.attached.answers import OVERFLOW, Head, judge_written
+from monolayer.checker.attached.caps import caps_of, fires_for_sure, near_pairs
 from monolayer.checker.attached.files import read_attached
 from monolayer.checker.rounding import PADDING, UnhandledError
 from tests.hosts import FACTS, NEURONS, write_host
@@ -166,7 +166,9 @@ def crowded(found: Any, seed: int) -> Any:
             other = random.normal(size=D)
             other -= other.mean()
             near = reads[j - j % 4] / length[j - j % 4]
-            turned = near + random.choice([0.0, 3e-3, 1e-2, 2e-2, 3e-2, 0.05]) * other / np.sqrt(other @ other)
+            turned = near + random.choice([0.0, 3e-3, 1e-2, 2e-2, 3e-2, 0.05, 0.3, 0.5, 0.6]) * other / np.sqrt(
+                other @ other
+            )
             reads[j] = turned * length[j] / np.sqrt(turned @ turned)
     spread = random.uniform(0.0, 0.05, len(reads)) * float(caps_of(found).response)
     return replace(found, reads=reads, bias=found.bias + spread)
@@ -232,3 +234,61 @@ def test_lemma_a2_what_neurons_that_are_awake_together_add(
         else:
             with pytest.raises(UnhandledError, match="in front of the last block"):
                 near_pairs(replace(found, writes=rows), caps)
+
+
+@pytest.mark.parametrize(("share", "sure"), [(0.999, True), (1.001, False)])
+def test_lemma_a3_a_key_that_moves_so_far_still_fires(share: float, sure: bool, folders: Callable[[str], Any]) -> None:
+    """Neuron 1 has the key and the bias of neuron 0, but for as much as its input may fall on that cap, or more."""
+    found = folders("float32")
+    caps = caps_of(found)
+    room = float(caps.level[0] - caps.err[0] - caps.floor) / PADDING
+    across = np.random.default_rng(0).normal(size=D)
+    across /= np.sqrt(across @ across)
+    for part in (1.0, 0.25, 0.0):  # how much of it the key takes, and the bias the rest
+        reads, bias = found.reads.copy(), found.bias.copy()
+        reads[1] = reads[0] + share * part * room / math.sqrt(D) / (1.0 + caps.length) * across
+        bias[1] = bias[0] - share * (1.0 - part) * room
+        changed = replace(found, reads=reads, bias=bias)
+        err = caps.err.copy()
+        err[1] = err[0]
+        assert fires_for_sure(changed, replace(caps, err=err), 1, 0) == sure
+
+
+def test_neurons_that_hear_half_of_all_states_or_hardly_any_are_not_proved(folders: Callable[[str], Any]) -> None:
+    found = folders("float32")
+    caps = caps_of(found)
+    half = -float(found.host.silence)  # silent only below 0, wanted above it
+    with pytest.raises(UnhandledError, match="neuron 3 answers to half of all states"):
+        caps_of(replace(found, bias=np.where(np.arange(len(found.bias)) == 3, half, found.bias)))
+    rounding = float(caps.err[3] / (caps.alpha[3] + abs(found.bias[3])))
+    longer = (caps.response - caps.floor) / (2.0 * rounding) / float(caps.alpha[3])  # err + floor is T
+    reads, bias = found.reads.copy(), found.bias.copy()
+    reads[3] *= longer
+    bias[3] = -float(caps.alpha[3]) * longer + caps.response
+    with pytest.raises(UnhandledError, match="rounding may silence neuron 3"):
+        caps_of(replace(found, reads=reads, bias=bias))
+
+
+@pytest.mark.parametrize(("share", "fits"), [(0.999, True), (1.001, False)])
+def test_lemma_a5_logits_stay_finite(
+    share: float, fits: bool, folders: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For whatever the last norm returns, and for what it returns at written rows."""
+    found = folders("float32")
+    head, (weight, bias) = Head(found), found.host.norm()
+    rows, none = found.writes[:2], np.zeros(2)
+    normed = math.sqrt(D) * head.direction(rows) * head.weight + head.bias
+    length = np.sqrt((normed * normed).sum(axis=1)) + head.shift
+    largest = (1.0 + 2.0**-4) * float(length.max()) * (1.0 + float(head.size.max()))
+    head.fmt = replace(head.fmt, largest=largest / share)
+    own = np.array([int((row @ head.head.numbers().T).argmax()) for row in normed])
+    said = head.judge(rows, own, none, D)
+    assert said.right[int(length.argmax())] == fits
+    size = 2.0 * math.sqrt(D) * float(np.abs(weight).max()) + 2.0 * math.sqrt(float((bias * bias).sum()))
+    factor = share * OVERFLOW / (size * (1.0 + float(head.size.max())))
+    monkeypatch.setattr(type(found.host), "norm", lambda _: (factor * weight, factor * bias))
+    if fits:
+        Head(found)
+    else:
+        with pytest.raises(UnhandledError, match="logits may not be finite"):
+            Head(found)
