@@ -458,8 +458,8 @@ def test_answers_that_do_not_come_back_are_named(gpt2: Path, monkeypatch: pytest
 
 def test_texts_to_keep_are_looked_at(gpt2: Path) -> None:
     ml.attach(gpt2, FACTS, keep=OTHERS)
-    with pytest.raises(ml.DataError, match=r"fire at 1 place .*token \d of text 1 .fact 3"):
-        ml.attach(gpt2, FACTS, keep=["The capital", "The capital of country3 is"])
+    with pytest.raises(ml.DataError, match=r"fire at 1 place .*token \d of text 2 .fact 3"):
+        ml.attach(gpt2, FACTS, keep=["", "The capital", "The capital of country3 is"])
 
 
 def test_what_an_earlier_block_writes_must_not_wake_a_later_one(gpt2: Path) -> None:

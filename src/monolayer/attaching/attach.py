@@ -173,10 +173,11 @@ def check_neurons(made: Attached, facts: Sequence[FactIds], known: int = 0) -> N
 def check_kept(made: Attached, running: Running, texts: list[str]) -> None:
     """Raise a `DataError` that names the places of `texts` at which a neuron is not silent."""
     tokenizer = tokenizer_of(made.source.content[TOKENIZER])
-    ids = [tokenizer.encode(text).ids for text in texts]
+    encoded = {number: tokenizer.encode(text).ids for number, text in enumerate(texts)}
+    with_tokens = {number: ids for number, ids in encoded.items() if ids}
     found: list[str] = []
     rows = np.repeat(np.arange(len(made.manifest.facts)), [fact.places for fact in made.manifest.facts])
-    for number, states in enumerate(running.states([each for each in ids if each])):
+    for number, states in zip(with_tokens, running.states(list(with_tokens.values())), strict=True):
         inputs = running.normed(states) @ made.neurons.W_1.T + made.neurons.b_1
         awake = (inputs > -made.host.silence).any(axis=1)
         for place in np.flatnonzero(awake).tolist():
