@@ -10,14 +10,14 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from monolayer.attaching.attach import check_neurons, neurons_of, states_of
+from monolayer.attaching.attach import check_neurons, neurons_of, states_of, stored_fact
 from monolayer.attaching.facts import ids_of
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons
 from monolayer.attaching.running import Running
 from monolayer.data import Sequences
-from monolayer.huggingface.manifest import StoredFact, fact_digest, prompt_digest
+from monolayer.huggingface.manifest import fact_digest
 from monolayer.table import Progress
 
 
@@ -43,7 +43,7 @@ def again(
         first = len(made.neurons.b_1)
         for row in new:
             starts[digests[row]] = first
-            known[digests[row]] = StoredFact(prompt_digest(facts[row].prompt), digests[row], len(facts[row].answer))
+            known[digests[row]] = stored_fact(facts[row])
             first += len(facts[row].answer)
     order = [starts[digest] + place for digest in digests for place in range(known[digest].places)]
     rows = np.array(order, dtype=np.int64)

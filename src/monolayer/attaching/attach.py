@@ -87,7 +87,7 @@ def attach(
         appended={},
         radius=steep.radius,
         end=stop,
-        facts=tuple(_stored_fact(fact) for fact in facts),
+        facts=tuple(stored_fact(fact) for fact in facts),
     )
     made = Attached(base, source, neurons, manifest)
     report("comparing states", 0.6)
@@ -101,7 +101,7 @@ def attach(
     return made
 
 
-def _stored_fact(fact: FactIds) -> StoredFact:
+def stored_fact(fact: FactIds) -> StoredFact:
     """The entry of a fact in the manifest, before anything about it was measured."""
     return StoredFact(prompt_digest(fact.prompt), fact_digest(*fact), len(fact.answer))
 

@@ -108,8 +108,7 @@ class Attached:
             else:
                 part = parts[role]
                 whole = np.concatenate([part, np.zeros((H - len(part), *part.shape[1:]))])
-                turned = role in ("W_1", "W_2") and host.kind.transposed != (role == "W_2")
-                whole = whole.T if turned else whole
+                whole = whole.T if host.kind.is_turned(role) else whole
             found[name] = torch.tensor(np.ascontiguousarray(whole), dtype=getattr(torch, host.dtype))
         return found
 
@@ -305,8 +304,7 @@ def _neurons(host: Host, opened: Mapping[str, Any], count: int) -> Neurons:
             whole = opened[start + name].numbers()
             if whole.shape != host.block_shapes[name]:
                 raise ModelFileError(f"{start + name} has shape {whole.shape}, not {host.block_shapes[name]}")
-            turned = role in ("W_1", "W_2") and host.kind.transposed != (role == "W_2")
-            parts[role].append(whole.T if turned else whole)
+            parts[role].append(whole.T if host.kind.is_turned(role) else whole)
     D = host.width
     none = {"W_1": np.zeros((0, D)), "b_1": np.zeros(0), "W_2": np.zeros((0, D))}
     return Neurons(*(np.concatenate([none[role], *parts[role]])[:count] for role in ("W_1", "b_1", "W_2")))

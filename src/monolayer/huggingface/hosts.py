@@ -119,6 +119,10 @@ class HostKind:
             roles |= {f"{self.multiplies}.weight": "zeros", f"{self.multiplies}.bias": "b_3"}
         return dict(sorted(roles.items()))
 
+    def is_turned(self, role: Role) -> bool:
+        """Whether the tensor of this role is stored as (width, neurons): the neurons of W_1 and W_2 are rows to us."""
+        return role in ("W_1", "W_2") and self.transposed != (role == "W_2")
+
     @property
     def biases(self) -> tuple[str, ...]:
         """The names, within a block, of the biases of the feed-forward layers."""

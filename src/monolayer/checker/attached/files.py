@@ -131,8 +131,7 @@ def _neuron_rows(host: Host, opened: TensorFolder, manifest: Manifest, blocks: i
                 if not ((numbers[:used] == 1.0).all() and not numbers[used:].any()):
                     raise UnhandledError(f"{start}{name} is not 1 for the neurons in use and 0 for others")
             else:
-                turned = role in ("W_1", "W_2") and host.kind.transposed != (role == "W_2")
-                found[role].append(numbers.T if turned else numbers)
+                found[role].append(numbers.T if host.kind.is_turned(role) else numbers)
     for name, size in host.added_biases.items():
         rest.discard(name)
         if _tensor(opened, name, host, (size,)).any():
