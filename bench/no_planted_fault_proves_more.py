@@ -374,7 +374,8 @@ class Run:
             verdict.outcome, verdict.by = "killed", failed
             self.killers[f"{fault.file} {fault.function}"][failed] += 1
         elif self.reason(fault):
-            verdict.outcome, verdict.by = "reviewed", self.reason(fault)
+            claims_more = f"({len(more)} more: {', '.join(more[:3])}) " if more else ""
+            verdict.outcome, verdict.by = "reviewed", claims_more + self.reason(fault)
         elif more:
             verdict.outcome, verdict.by = "proves more", f"{len(more)}: {', '.join(more[:3])}"
         elif less:
