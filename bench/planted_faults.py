@@ -27,7 +27,7 @@ SHIFTED: dict[type[ast.cmpop], tuple[str, type[ast.cmpop]]] = {
     ast.Eq: ("comparison", ast.NotEq), ast.NotEq: ("comparison", ast.Eq),
     ast.In: ("comparison", ast.NotIn), ast.NotIn: ("comparison", ast.In),
 }  # fmt: skip
-"""By comparison, the kind of its fault and what it becomes: a boundary differs where both sides are equal, and only there."""
+"""By comparison, the kind of its fault and what it becomes. A boundary differs only where both sides are equal."""
 CHOSEN = (ast.BitAnd, ast.BitOr)
 PASSED = (ast.keyword, ast.comprehension)
 DROPPED = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Pow, ast.LShift, *CHOSEN)
