@@ -100,7 +100,7 @@ class Site(NamedTuple):
 
 
 CONTEXTS = 2
-"""Sentences that ROME and MEMIT put before a prompt, each by itself, to take means over."""
+"""How many ends of sentences ROME and MEMIT put before a prompt, each by itself, to take means over."""
 REDRAWN = 5
 """How often other facts are drawn, at most, where the host does not tell some apart."""
 Made = tuple[Any, int]
@@ -172,8 +172,8 @@ class _World:
         draw = torch.Generator().manual_seed(setting.seed)
         starts = torch.randint(0, len(ids) - self.size.context, (plan["sampled"] // self.size.context,), generator=draw)
         self.sampled = [ids[at : at + self.size.context].tolist() for at in starts.tolist()]
-        # Beginnings that ROME and MEMIT take means over: none, and sentences of the kind that the host was trained on.
-        self.contexts = ("", *sentences(self.known, CONTEXTS, setting.seed + 2).splitlines())
+        # Beginnings that ROME and MEMIT take means over: none, and ends of sentences that the host was trained on.
+        self.contexts = ("", *(f"{airport.city}." for airport in self.known[:CONTEXTS]))
         self.covariances: dict[int, torch.Tensor] = {}
         self.redrawn = 0
         self.ranked: dict[str, list[str]] = {}
