@@ -2,7 +2,9 @@
 
 The host is a GPT-2 that is trained here, on Python source of installed packages and on sentences about made-up
 airports, each in three wordings. Facts are about airports that it has not heard of, in the first wording; the other two
-are the rewordings that nobody teaches. `attach`, fine-tuning of all weights, LoRA, ROME and MEMIT put them in.
+are the rewordings that nobody teaches. The airports lie in cities that the host knows, as in the benchmarks of editors:
+a small host cannot be edited to say a word that it never said. `attach`, fine-tuning of all weights, LoRA, ROME and
+MEMIT put the facts in.
 
 Measured by free generation: how many facts come back (efficacy), how many in the other wordings (paraphrase), and how
 many of the airports that the host knew are still right. Measured by logits, on held-out text: at how many places any of
@@ -11,11 +13,11 @@ them changes, and the mean KL divergence (locality).
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,7 +72,7 @@ PLAN = {
     "rome": (5, 100),
     "epochs": (30, 40),
     "delta_rates": ((0.3,), (0.1, 0.3)),
-    "delta_steps": (20, 40),
+    "delta_steps": (20, 25),
     "places": (2_000, 100_000),
     "sampled": (4_000, 200_000),
 }
@@ -78,11 +80,11 @@ PLAN = {
 it knows and lines about them, numbers of facts, the largest number for ROME, epochs of training methods, rates and
 steps of the gradient descent in ROME and MEMIT, places of held-out text, and places for covariances."""
 METHODS = {"attach": "blue", "fine-tuning": "red", "LoRA": "orange", "ROME": "violet", "MEMIT": "green"}
-FINETUNING_RATES, LORA_RATES = (1e-5, 3e-5, 1e-4), (3e-4, 1e-3, 3e-3)
+FINETUNING_RATES, LORA_RATES = (1e-5, 3e-5, 1e-4, 1e-3), (3e-4, 1e-3, 3e-3, 1e-2)
 WEIGHTS = (1_500.0, 150.0, 15.0)
 """λ of MEMIT. Its authors take 15,000 with eight times as many neurons: one fact is written in full where λ is small
 beside kᵀC⁻¹k, which is about the number of neurons."""
-KEPT = {"ROME": 1, "MEMIT": 6}
+KEPT = {"ROME": 1, "MEMIT": 4}
 """How many settings, the best with the number of facts before, are tried with the next number of facts."""
 
 
@@ -157,7 +159,9 @@ class _World:
         self.device = setting.device
         # The last ones are never mentioned while the host is trained: facts are about them.
         everyone = airports(plan["known"] + (REDRAWN + 1) * max(plan["facts"]), setting.seed + 1)
-        self.known, self.unheard = everyone[: plan["known"]], everyone[plan["known"] :]
+        self.known = everyone[: plan["known"]]
+        cities = itertools.cycle(airport.city for airport in self.known)
+        self.unheard = [airport._replace(city=next(cities)) for airport in everyone[plan["known"] :]]
         lines, source = sentences(self.known, plan["lines"], setting.seed), source_text(plan["megabytes"])
         self.tokenizer = byte_tokenizer(f"{lines}\n{source}", plan["vocabulary"])
         code = ids_of(self.tokenizer, source)
@@ -233,7 +237,7 @@ class _World:
         if method == "LoRA":
             return {f"rate {rate:g}": partial(lora, host, lesson, rate, epochs, seed) for rate in LORA_RATES}
         found = dict[str, Callable[[], Made]]()
-        for site, rate in product(sites(self.size.layers), self.plan["delta_rates"]):
+        for site, rate in itertools.product(sites(self.size.layers), self.plan["delta_rates"]):
             if method == "ROME":
                 found[f"{site.place}, layer {site.layers[-1]}, rate {rate:g}"] = partial(self._rome, site, rate)
             else:
@@ -389,7 +393,7 @@ def limits(results: Results) -> str:
         f"One small host, trained for {results['host']['steps']:,} steps (loss {amount(results['loss'])}; it says "
         f"{share(results['known_right'])} of the {results['known']:,} airports that it was taught), and facts of one "
         "form. Each method is shown at the setting that has most facts right, token by token, and among such settings "
-        "most rewordings, which favours the methods that attach is compared with: fine-tuning and LoRA over three "
+        "most rewordings, which favours the methods that attach is compared with: fine-tuning and LoRA over four "
         "learning rates, ROME and MEMIT over places to write at, layers, rates and λ. With more facts, ROME is run at "
         f"the best setting of the number of facts before, MEMIT at the best {KEPT['MEMIT']}. LoRA by "
         f"{results['lora_by']}; ROME and MEMIT after their papers, since no "

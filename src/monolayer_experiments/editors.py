@@ -35,9 +35,9 @@ TOGETHER = 64
 RANK = 8
 """Of the matrices that LoRA adds, scaled by 2."""
 DECAY, CLAMP, KL_FACTOR, ENOUGH = 0.01, 4.0, 0.0625, 0.05
-"""Of the gradient descent for δ: as in the settings of ROME for GPT-2 XL, except the weight of |δ|. That is 0.5 |δ|/|h|²
-there, for a stream h; it would hold δ down in a small host, whose stream is short, so it is 0.01 |δ|/|h| here. The
-descent ends where the loss is `ENOUGH`."""
+"""Of the gradient descent for δ: as in the settings of ROME for GPT-2 XL, except the weight of |δ|. There it is
+0.5 |δ|/|h|² for a stream h, which would hold δ down in a small host, whose stream is short; here it is 0.01 |δ|/|h|.
+The descent ends where the loss is `ENOUGH`."""
 SUBJECT, PROMPT = "subject", "prompt"
 """Whose last token ROME and MEMIT write at."""
 
