@@ -116,10 +116,10 @@ SMALL: dict[str, Results] = {
     "memorization": {"sequences": (100, 300)},
     "duplicates": {"sequences": 200},
     "rank": {"ranks": (1, 2, 4, 8), "low": 1 << 12, "high": 1 << 8, "asked": 50},
-    "depth": {"sizes": {12: (2, 0.05), 20: (1, 0.05)}, "models": ("1 layer, rank 1", "2 layers")},
-    "shortfall": {"sequences": 16, "clock": 0.05, "seeds": 2, "length": 4, "vocabulary": 14, "width": 32},
-    "tagging": {"phrases": 200, "characters": 100, "words": 40, "clock": 0.05},
-    "editing": {"phrases": 60, "characters": 100, "edits": (1, 5), "clock": 0.05, "width": 32, "longest": 0.01},
+    "depth": {"sizes": {12: (2, 20), 20: (1, 20)}, "models": ("1 layer, rank 1", "2 layers")},
+    "shortfall": {"sequences": 16, "budget": 20, "seeds": 2, "length": 4, "vocabulary": 14, "width": 32},
+    "tagging": {"phrases": 200, "characters": 100, "words": 40, "budget": 20},
+    "editing": {"phrases": 60, "characters": 100, "edits": (1, 5), "budget": 20, "width": 32, "tuning": (1, 4)},
     "unlearning": {"facts": 24, "forgotten": 8, "rates": (1e-3,), "steps": (1, 2)},
     "quantizer": {"cells": (2, 4, 8), "tested": 1_000, "samples": 1 << 12, "places": 4},
     "equivariant": {"cells": (2, 4, 8), "points": 2_000},
@@ -141,7 +141,7 @@ SMALL["attach"] |= {
     "sampled": 800,
     "delta_steps": 5,
 }
-SMALL["frontier"] |= {"widths": (32,), "clock": 0.05}
+SMALL["frontier"] |= {"widths": (32,), "budget": 20}
 
 
 def some_phrases() -> Sequences:

@@ -33,6 +33,7 @@ from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import Trace, amount, column, figure, line, low_to_high, scatter, table
 from monolayer_experiments.packed import memorize_packed, pack
 from monolayer_experiments.perturbed import ENOUGH, NOISE_DRAWS, recall, tolerance
+from monolayer_experiments.runs import budget
 from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import train
 
@@ -50,10 +51,10 @@ PLAN = {
     "embedded": (((16, 32), (16, 64)), ((12, 124), (24, 160), (32, 224), (32, 320), (64, 512))),
     "widths": ((32, 64, 128), (32, 64, 128)),
     "noise": (0.05, 0.05),
-    "clock": (1.0, 60.0),
+    "budget": (100, 20_000),
 }
 """Quick and full. `asked`: sequences that noisy copies are asked about; `embedded`: value ranks and neurons; `noise`:
-what half of the trainings see; `clock`: seconds of each training."""
+what half of the trainings see; `budget`: steps of each training."""
 MANY_BITS = 13
 """Bits of a label with 8,192 classes; a packed number of 52 bits holds four of them."""
 WEIGHT_SIZES = (2.0**-40, 2.0**20)
@@ -101,15 +102,21 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
         rows.append(row | {"rank": rank, "neurons": neurons, "proved": certain(embedded, X, Y) or None})
     trainings = [(width, noise) for noise in (0.0, plan["noise"]) for width in widths]
     for done, (width, noise) in enumerate(trainings):
-        name = f"trained{' for noise' if noise else ''}, width {width}"
-        progress(name, 0.5 + 0.5 * done / len(trainings))
-        options = {"seconds": plan["clock"], "seed": setting.seed, "device": setting.device, "noise": noise}
-        trained = train(X, Y, width=width, **options)
-        row = _measure(name, trained.model.cpu(), X, Y, asked, setting.seed)
-        rows.append(row | {"seconds": trained.seconds, "accuracy": trained.accuracy})
+        progress(f"training, width {width}", 0.5 + 0.5 * done / len(trainings))
+        rows.append(trained_row(width, noise, X, Y, plan, setting))
     return {"sequences": count, "length": length, "vocabulary": words, "points": int(X.size), "rows": rows} | {
-        "trained for": plan["noise"]
+        "trained for": plan["noise"],
+        "budget": plan["budget"],
     }
+
+
+def trained_row(width: int, noise: float, X: Array, Y: Array, plan: Results, setting: Setting) -> Results:
+    """A row of a Transformer that was trained, with this noise on its weights at every step."""
+    name = f"trained{' for noise' if noise else ''}, width {width}"
+    options = {"steps": plan["budget"], "seed": setting.seed, "device": setting.device, "noise": noise}
+    trained = train(X, Y, width=width, **options)
+    row = _measure(name, trained.model.cpu(), X, Y, plan["asked"], setting.seed)
+    return row | {"seconds": trained.seconds, "steps": trained.steps, "accuracy": trained.accuracy}
 
 
 def _packed_row(name: str, X: Array, Y: Array, bits: int, asked: int, seed: int) -> Results:
@@ -275,6 +282,6 @@ def limits(results: Results) -> str:
         "One kind of data and one seed of it, tokens with about as many facts each; for others facts in the embedding "
         "have no answer yet. The rate of a network is estimated from its own weights, where the theorem has means over "
         "all labellings; Gardner's curve is for many weights and features ±1. Noise is asked of some sequences only. "
-        "Trained models had a minute each, search of the learning rate included. Anchors are "
-        f"others' figures, for other data.{words}"
+        f"Trained models had {budget({'clock': 60.0} | results)} each, search of the learning rate included. Anchors "
+        f"are others' figures, for other data.{words}"
     )
