@@ -128,7 +128,7 @@ SMALL: dict[str, Results] = {
     "heads": {"places": 4, "temperatures": 4, "slices": 6, "tested": 200, "waves": (1, 20)},
     "precision": {"vocabularies": (4, 8, 16)},
     "keys": {"dims": (8,), "steps": 60, "training": 60, "widest": 64},
-    "frontier": {"sequences": 24, "length": 4, "asked": 4, "ranks": (16,), "embedded": ((16, 48),)},
+    "frontier": {"sequences": 24, "length": 4, "asked": 4, "ranks": (16,), "embedded": ((16, 48),), "fresh": 1},
 }
 SMALL["editing"]["asked"] = 20
 SMALL["attach"] = {"host": (2, 64, 64, 4, 0.08, 2e-3), "steps": 8, "megabytes": 0.01, "vocabulary": 512, "known": 6}
