@@ -155,11 +155,15 @@ def ridge(values: Tensor, shown: Tensor) -> Tensor:
     count, width = shown.shape[1:]
     if width > count:
         gram = shown @ shown.mT + RIDGE * torch.eye(count, dtype=shown.dtype, device=shown.device)
-        weights: Tensor = torch.cholesky_solve(values, torch.linalg.cholesky(gram))
-        return weights.mT @ shown
+        return _solved(gram, values).mT @ shown
     covariance = shown.mT @ shown / count + RIDGE * torch.eye(width, dtype=shown.dtype, device=shown.device)
-    readout: Tensor = torch.cholesky_solve(shown.mT @ values / count, torch.linalg.cholesky(covariance))
-    return readout.mT
+    return _solved(covariance, shown.mT @ values / count).mT
+
+
+def _solved(matrices: Tensor, sides: Tensor) -> Tensor:
+    """`matrices⁻¹ sides` of positive definite matrices, one at a time: batched kernels are made for small matrices."""
+    pairs = zip(matrices, sides, strict=True)
+    return torch.stack([torch.cholesky_solve(side, torch.linalg.cholesky(one)) for one, side in pairs])
 
 
 def _fit_side(facts: Facts, other: Tensor, readout: Tensor, widths: list[int]) -> Tensor:
@@ -208,14 +212,15 @@ def margin(facts: Facts, start: Gated, steps: int, *, settle: bool = False) -> G
     covariance = shown.mT @ shown / shown.shape[1]
     trace = covariance.diagonal(dim1=1, dim2=2).sum(1)[:, None, None]
     one = torch.eye(shown.shape[2], dtype=shown.dtype, device=shown.device)
-    factor = torch.linalg.cholesky(covariance + WHITENING_RIDGE * trace * one)  # features are `factor` times `inputs`
-    inputs = torch.linalg.solve_triangular(factor, shown.mT, upper=False).mT.float().contiguous()
+    # One matrix at a time, as in `_solved`; features are `factor` times `inputs`.
+    factor = torch.stack([torch.linalg.cholesky(each) for each in covariance + WHITENING_RIDGE * trace * one])
+    inverse = torch.stack([torch.linalg.solve_triangular(each, one, upper=False) for each in factor])
+    inputs = (shown @ inverse.mT).float()
     begun = (factor.mT @ start.readout.mT).float()  # (B, m, d): the readout is turned
     own = (inputs @ begun * facts.values.float()).sum(-1).mean(1).abs().clamp_min(1e-6)
     problem = Readouts(Facts(inputs, facts.table.float(), facts.answer))
     found = descend(problem, SHARPNESS * begun / own[:, None, None], MARGIN_RATE, steps, settle=settle)
-    readout = torch.linalg.solve_triangular(factor.mT, found.double(), upper=True)
-    return Gated(start.left, start.right, readout.mT)
+    return Gated(start.left, start.right, found.double().mT @ inverse)
 
 
 class Readouts(NamedTuple):
