@@ -67,7 +67,8 @@ def test_lemma_a1_and_a3_what_a_neuron_reads(dtype: str, folders: Callable[[str]
         assert caps.silent[j] == pytest.approx((-found.host.silence - bias - err) / alpha, rel=EXACTLY)
         assert caps.longest[j] == pytest.approx(longest, rel=EXACTLY)
         returned = (1.01 + 4.0 * v) * max(1.0, alpha * most_length + bias + err)
-        assert caps.most[j] == pytest.approx(returned, rel=EXACTLY)
+        terms = alpha * most_length + abs(bias) + err  # which nearly cancel where the radius is small
+        assert caps.most[j] == pytest.approx(returned, rel=0.0, abs=1.1 * EXACTLY * terms)
 
 
 def written_by_hand(found: Any, caps: Any, near: Any, head: Head, dtype: str, j: int) -> tuple[bool, float]:
