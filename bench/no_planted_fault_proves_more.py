@@ -71,8 +71,6 @@ TESTS = [
     "stock_points", "stock_structure", "sup", "uniform",
 ]  # fmt: skip
 """Files of tests that execute the checker."""
-SLOWEST = 8.0
-"""Seconds of a test above which it is not asked."""
 OUTCOMES = ("killed", "never run", "proves less", "reviewed", "proves more", "no difference")
 
 
@@ -85,7 +83,6 @@ class Suite:
 
     session: Session
     items: dict[str, pytest.Item]
-    seconds: dict[str, float] = field(default_factory=dict)
     cost: dict[str, float] = field(default_factory=dict)
     """Seconds times lines: what is quick and executes little of the checker says most about each line of it."""
     lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
@@ -95,7 +92,7 @@ class Suite:
         """What was traced; tests that fail on the true checker, when they are traced, are not asked."""
         for name in self.items:
             seconds, failed, lines = known[name]
-            self.seconds[name], self.cost[name] = seconds, seconds * len(lines)
+            self.cost[name] = seconds * len(lines)
             if failed:
                 print(f"fails on the true checker, so it is not asked: {name}")
             for file, line in () if failed else lines:
@@ -320,7 +317,6 @@ class Run:
         names = lines.get(fault.line, [])
         if not fault.function:
             names = self._users(fault)
-        names = [name for name in names if self.suite.seconds[name] <= SLOWEST]
         best = [name for name, _ in self.killers[f"{fault.file} {fault.function}"].most_common(3) if name in names]
         return best + sorted(set(names) - set(best), key=lambda name: (self.suite.cost[name], name))
 
