@@ -27,6 +27,8 @@ from monolayer.attaching.apart import Duties, check_written, firing_caps
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.neurons import Steepness, reading, round_keys, rounded
 from monolayer.checker.locating.location import Slice
+from monolayer.data import folder as folders
+from monolayer.huggingface import tensors as tensor_folders
 from monolayer.huggingface.formats import FORMATS
 from monolayer.huggingface.host import read_host
 from monolayer.huggingface.hosts import HOSTS
@@ -508,7 +510,7 @@ def test_a_host_that_was_changed_cannot_be_had_back(gpt2: Path, tmp_path: Path) 
 # -- the commands -------------------------------------------------------------------------------------------------
 
 
-def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str]) -> None:
+def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"prompt": prompt, "completion": answer} for prompt, answer in FACTS.items()]
     facts, other = tmp_path / "facts.jsonl", tmp_path / "other.jsonl"
     facts.write_text("\n".join(map(json.dumps, rows)))
@@ -516,8 +518,16 @@ def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str]) -> N
     new, back = tmp_path / "new", tmp_path / "back"
     shown = said("attach", str(gpt2), str(facts), "--out", str(new))
     assert all(word in shown for word in ("GPT2LMHeadModel, 2 layers", "12, in 36 neurons", "proved"))
+    opened: list[Path] = []
+
+    def read_together(folder: Path, content: Callable[[Any], Any]) -> Any:
+        opened.append(folder)
+        return folders.read_together(folder, content)
+
+    monkeypatch.setattr(tensor_folders, "read_together", read_together)
     found = json.loads(said("verify", str(new), str(facts), "--host", str(gpt2), "--only", "--json"))
     assert found["verdict"] == "proved"
+    assert opened == [new, gpt2]  # once each: the proof and the measurement are about the same bytes
     assert "here, every token of every answer was returned" in found["measured"][1]
     assert "refuted" in said("verify", str(new), str(other), code=1)  # measured: the proof alone cannot tell
     told = json.loads(said("inspect", str(new), "--json"))

@@ -18,6 +18,7 @@ from monolayer.errors import DataError, PrecisionError
 from monolayer.huggingface.cutting import FactIds, cut_facts, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import fact_digest
+from monolayer.huggingface.tensors import TensorFolder
 from monolayer.table import Progress, plural
 
 MOST_NAMED_ROWS = 5
@@ -120,14 +121,14 @@ class Measurement:
 
 
 def measure_answers(
-    folder: str | os.PathLike[str],
+    folder: str | os.PathLike[str] | TensorFolder,
     prompts: object,
     answers: object = None,
     *,
     device: str | torch.device | None = None,
     progress: Progress | None = None,
 ) -> Measurement:
-    """Ask the model in `folder`, as transformers load it, for every answer.
+    """Ask the model in `folder`, which may be open already, for every answer. transformers load it by its name.
 
     Facts are asked in batches padded on the left, once with eager and once with sdpa attention.
     """
