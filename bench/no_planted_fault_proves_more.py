@@ -67,8 +67,8 @@ TESTS = [
     "attach", "attached_bounds", "attached_lemmas", "attack", "cascade", "certify", "certify_attached", "certify_cells",
     "certify_data", "certify_stock", "edit_attached", "edit_stock", "enclosed", "files", "folder", "format",
     "friendly", "gaps", "given", "heads", "locate", "lookup", "prompts", "readers", "real_labels", "recite", "resaved",
-    "robust", "robust_attacks", "rounding", "several", "shapes", "stock", "stock_files", "stock_folder", "sup",
-    "uniform",
+    "robust", "robust_attacks", "rounding", "several", "shapes", "stock", "stock_bounds", "stock_files", "stock_folder",
+    "stock_points", "stock_structure", "sup", "uniform",
 ]  # fmt: skip
 """Files of tests that execute the checker."""
 SLOWEST = 8.0
