@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,10 +77,22 @@ def test_facts_come_back_nothing_else_changes_and_the_host_can_be_had_back(host:
         ("llama", torch.float16),
     ],
 )
-def test_facts_come_back_in_short_formats(kind: str, dtype: Any, tmp_path: Path) -> None:
+def test_facts_come_back_in_short_formats(
+    kind: str, dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Biases round by hundreds there; keys are rounded so that their own states are answered all the same."""
     host = write_host(tmp_path / kind, kind, dtype=dtype)
-    made = ml.attach(host, FACTS)
+    plain = torch.nn.Linear.forward
+
+    def with_a_notice(layer: torch.nn.Linear, x: torch.Tensor) -> torch.Tensor:
+        warnings.warn("mkldnn bf16 path needs the cpu support", stacklevel=1)
+        return plain(layer, x)
+
+    with monkeypatch.context() as patch:
+        # What PyTorch says where a processor lacks the instructions is no concern of a user.
+        patch.setattr(torch.nn.Linear, "forward", with_a_notice)
+        made = ml.attach(host, FACTS)
+        assert len(made.predict(OTHERS[:1])) == 1
     folder = made.save(tmp_path / "new")
     for kernel in ("eager", "sdpa"):
         assert answers(folder, list(FACTS), kernel) == list(FACTS.values())

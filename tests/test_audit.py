@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,13 @@ def test_confusion_is_counted_by_points_of_different_classes() -> None:
     classes = np.array([0, 1, 2, 3, 3])
     assert confused(outputs, classes) == 2
     assert confused(outputs.to(torch.bfloat16), classes) == 3
+
+
+def test_a_notice_about_kernels_is_no_concern_of_a_user() -> None:
+    """PyTorch warns where a processor lacks instructions for a short format."""
+    layer = nn.Linear(3, 2, dtype=torch.bfloat16)
+    layer.register_forward_hook(lambda *_: warnings.warn("mkldnn bf16 path needs the cpu support", stacklevel=1))
+    assert ml.audit(nn.Sequential(layer), RANDOM.standard_normal((4, 2, 3))).points == 8
 
 
 def test_ranks_of_known_matrices() -> None:

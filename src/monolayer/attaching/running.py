@@ -21,6 +21,7 @@ from monolayer.attaching.neurons import normed
 from monolayer.errors import DataError
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import Host
+from monolayer.model.device import no_notice_of_kernels
 from monolayer.table import Progress
 
 KERNELS = ("eager", "sdpa")
@@ -104,6 +105,7 @@ class Running:
         finally:
             logging.set_verbosity(said)
         self.host = host
+        self.dtype: torch.dtype = getattr(torch, host.dtype)
         self.model: Any = loaded
         self.model.eval()
         self.model.requires_grad_(False)
@@ -149,7 +151,7 @@ class Running:
             for text in texts:
                 ids = torch.tensor([list(text)], device=self.device)
                 seen.clear()
-                self._base()(input_ids=ids, use_cache=False)
+                self._evaluated(self._base(), input_ids=ids)
                 yield seen[0][0]
 
     def normed(self, states: Tensor) -> Floats:
@@ -168,6 +170,11 @@ class Running:
     def _base(self) -> Any:
         """The loaded network without its head."""
         return self.model.base_model
+
+    def _evaluated(self, network: Any, **inputs: Tensor) -> Any:
+        """What `network`, the model or its base, returns for `inputs`."""
+        with no_notice_of_kernels(self.dtype):
+            return network(**inputs, use_cache=False)
 
     @contextmanager
     def _watching(self) -> Iterator[list[Tensor]]:
@@ -193,7 +200,7 @@ class Running:
         for tensors in blocks:
             block = type(like)(self.model.config, layer_idx=len(self.layers))
             block.load_state_dict(dict(tensors))
-            self.layers.append(block.to(device=self.device, dtype=getattr(torch, self.host.dtype)).eval())
+            self.layers.append(block.to(device=self.device, dtype=self.dtype).eval())
         self.model.requires_grad_(False)
         self._count()
         self.model.set_attn_implementation(kernel)
@@ -213,7 +220,8 @@ class Running:
             place = (mask.cumsum(dim=1) - 1).clamp(min=0)
             with self._watching() as seen:
                 named = {"input_ids": ids, "attention_mask": mask, "position_ids": place}
-                found = self.model(**{key: each.to(self.device) for key, each in named.items()}, use_cache=False).logits
+                inputs = {key: each.to(self.device) for key, each in named.items()}
+                found = self._evaluated(self.model, **inputs).logits
                 yield _Evaluated(first, seen[0], found)
             first += len(batch)
 
@@ -258,7 +266,7 @@ class Running:
         for prompt in prompts:
             ids = torch.tensor([list(prompt)], device=self.device)
             options = {"max_new_tokens": most, "do_sample": False, "pad_token_id": next(iter(stops), 0)}
-            with torch.inference_mode():
+            with torch.inference_mode(), no_notice_of_kernels(self.dtype):
                 said = self.model.generate(
                     ids, attention_mask=torch.ones_like(ids), eos_token_id=list(stops) or None, **options
                 )

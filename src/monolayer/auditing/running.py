@@ -21,6 +21,7 @@ from monolayer.auditing.parts import Audit, AuditedTokens, measure_part
 from monolayer.auditing.texts import tokenized
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError, similar_words
+from monolayer.model.device import no_notice_of_kernels
 from monolayer.model.monolayer import Monolayer
 from monolayer.theory.contextual import context_classes
 from monolayer.theory.separation import token_rows
@@ -121,7 +122,7 @@ class _Runner(NamedTuple):
         training = self.model.training
         self.model.eval()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), no_notice_of_kernels(first.dtype):
                 self.call(self.model, inputs)
         except Exception as error:  # a model that somebody else wrote may raise any exception
             raise DataError(
