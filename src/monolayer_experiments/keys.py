@@ -411,8 +411,11 @@ def limits(results: Results) -> str:
     trained = where(results["rows"], way="trained")
     rates = low_to_high(column(trained, "rate"))
     asked = max(column(trained, "facts"), default=0)
-    lacking = "; ".join(f"d = {dim}, {part}, load {load:g}" for dim, part, load in results["left out"])
-    left_out = f" Left out, since the time on the machine ended: {lacking}." if lacking else ""
+    lacking: dict[str, list[str]] = {}
+    for dim, part, load in results["left out"]:
+        lacking.setdefault(f"d = {dim}, {part}", []).append(f"{load:g}")
+    said = "; ".join(f"{which} at {', '.join(loads)}" for which, loads in lacking.items())
+    left_out = f" Not measured, for want of room or time on the machine (loads): {said}." if said else ""
     dims = ", ".join(map(str, sorted(distinct(results["rows"], "dim"))))
     return (
         f"Measured for d = {dims}. Keys are values too, and facts a permutation of them, as in hebbian-mlps; its "
