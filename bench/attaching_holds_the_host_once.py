@@ -12,6 +12,7 @@ The yardstick is the size of its files of weights.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import threading
@@ -24,12 +25,15 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # hosts and facts are a p
 
 import torch
 import transformers
+from safetensors.torch import save_file
 from tests.hosts import FACTS, tokenizer
 
 import monolayer as ml
 from workload import NotRunError, claim, record, recordable, run
 
 STATUS = Path("/proc/self/status")
+SHARDS = 4
+"""Files of weights."""
 
 
 def held() -> int:
@@ -47,12 +51,35 @@ def write_host(folder: Path, layers: int, width: int, vocabulary: int) -> int:
         **{"num_attention_heads": width // 64, "max_position_embeddings": 256, "bos_token_id": 0, "eos_token_id": 0},
         **{"tie_word_embeddings": False, "initializer_range": 0.1, "mlp_bias": True},
     )
-    torch.set_default_dtype(torch.bfloat16)
-    torch.manual_seed(0)
-    transformers.LlamaForCausalLM(config).save_pretrained(folder, max_shard_size="4GB")
-    torch.set_default_dtype(torch.float32)
+    with torch.device("meta"):
+        shapes = {name: part.shape for name, part in transformers.LlamaForCausalLM(config).state_dict().items()}
+    config.architectures, config.dtype = ["LlamaForCausalLM"], "bfloat16"
+    config.save_pretrained(folder)
     tokenizer().save_pretrained(folder)
+    # One pool of random numbers for all matrices, since drawing billions takes minutes. Its length is odd, so no two
+    # rows of a matrix are the same piece of it.
+    pool = 0.1 * torch.randn(2**24 + 43, generator=torch.Generator().manual_seed(0)).bfloat16()
+    shards: dict[str, dict[str, torch.Tensor]] = {}
+    for number, (name, shape) in enumerate(shapes.items()):
+        shard = shards.setdefault(f"model-{number * SHARDS // len(shapes) + 1}.safetensors", {})
+        shard[name] = _weights(name, shape, pool, 7919 * number)
+    for file, tensors in shards.items():
+        save_file(tensors, folder / file, metadata={"format": "pt"})
+    file_of = {name: file for file, tensors in shards.items() for name in tensors}
+    index = {"metadata": {"total_size": 2 * sum(shape.numel() for shape in shapes.values())}, "weight_map": file_of}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+
+
+def _weights(name: str, shape: torch.Size, pool: torch.Tensor, start: int) -> torch.Tensor:
+    """Norms of ones, biases of zeros, and a matrix from the pool, from number `start` on."""
+    if len(shape) == 1:
+        return torch.full(shape, float("norm" in name), dtype=torch.bfloat16)
+    found = torch.empty(shape.numel(), dtype=torch.bfloat16)
+    for first in range(0, len(found), len(pool)):
+        part = found[first : first + len(pool)]
+        part[:] = pool.roll(-start)[: len(part)]
+    return found.reshape(shape)
 
 
 def main() -> None:

@@ -10,7 +10,9 @@ somebody has looked at have a sentence in `planted_faults_reviewed.json`, which 
 proves more, or lies on a line that no test executes.
 
 Tests run in forks of one process that has imported and collected everything: a fault that is seen costs a second, one
-that is not 15. All of them take a processor half a day; `--minutes` plants as many as fit, in random order.
+that is not 15. All of them take a processor half a day; `--minutes` plants as many as fit, in random order. `--list` is
+written as the faults come back, so a run that is stopped keeps what it found; `--again` plants what such a file lists,
+in its order.
 
     python bench/no_planted_fault_proves_more.py                       a sample of 200
     python bench/no_planted_fault_proves_more.py --all --jobs 16       everything
@@ -65,8 +67,8 @@ TESTS = [
     "attach", "attached_bounds", "attached_lemmas", "attack", "cascade", "certify", "certify_attached", "certify_cells",
     "certify_data", "certify_stock", "edit_attached", "edit_stock", "enclosed", "files", "folder", "format",
     "friendly", "gaps", "given", "heads", "locate", "lookup", "prompts", "readers", "real_labels", "recite", "resaved",
-    "robust", "robust_attacks", "rounding", "several", "shapes", "stock", "stock_files", "stock_folder", "sup",
-    "uniform",
+    "robust", "robust_attacks", "rounding", "several", "shapes", "stock", "stock_bounds", "stock_files", "stock_folder",
+    "stock_points", "stock_structure", "sup", "uniform",
 ]  # fmt: skip
 """Files of tests that execute the checker."""
 SLOWEST = 8.0
@@ -297,6 +299,11 @@ class Verdict:
     by: str = ""
     seconds: float = 0.0
 
+    @property
+    def row(self) -> str:
+        """A line of the file that `--list` writes and `--again` reads."""
+        return f"{self.outcome}\t{self.fault.key}\t{self.fault.line}\t{self.by}\t{self.seconds:.2f}"
+
 
 class Run:
     """All faults of a run, some at a time."""
@@ -367,7 +374,8 @@ class Run:
             verdict.outcome, verdict.by = "killed", failed
             self.killers[f"{fault.file} {fault.function}"][failed] += 1
         elif self.reason(fault):
-            verdict.outcome, verdict.by = "reviewed", self.reason(fault)
+            claims_more = f"({len(more)} more: {', '.join(more[:3])}) " if more else ""
+            verdict.outcome, verdict.by = "reviewed", claims_more + self.reason(fault)
         elif more:
             verdict.outcome, verdict.by = "proves more", f"{len(more)}: {', '.join(more[:3])}"
         elif less:
@@ -376,10 +384,9 @@ class Run:
             verdict.outcome = "no difference" if self.tests_of(fault) else "never run"
         return verdict
 
-    def all(self, planted: list[Fault]) -> Iterator[Verdict]:
-        """Verdicts as they come."""
+    def all(self, planted: list[Fault], end: float) -> Iterator[Verdict]:
+        """Verdicts as they come; no fault is planted after `end`, a time of `perf_counter`."""
         waiting, running = list(reversed(planted)), dict[int, tuple[int, Fault, float, list[bytes]]]()
-        end = time.perf_counter() + 60.0 * (self.options.minutes or float("inf"))
         while waiting or running:
             if time.perf_counter() > end:
                 waiting.clear()
@@ -440,17 +447,14 @@ def chosen(trees: dict[str, ast.Module], options: argparse.Namespace) -> list[Fa
     if options.only:
         every = [fault for fault in every if options.only in fault.key]
     if options.again:
-        wanted = {line.split("\t")[1] for line in options.again.read_text().splitlines()
-                  if line.split("\t")[0] in ("no difference", "proves more", "never run", "proves less")}  # fmt: skip
-        every = [fault for fault in every if fault.key in wanted]
+        rows = [line.split("\t") for line in options.again.read_text().splitlines()]
+        wanted = [row[1] for row in rows if row[0] in ("no difference", "proves more", "never run", "proves less")]
+        by_key = {fault.key: fault for fault in every}
+        return [by_key[key] for key in dict.fromkeys(wanted) if key in by_key]
     if options.minutes:
         random.Random(options.seed).shuffle(every)
         return every
-    few = (
-        options.sample
-        and len(every) > options.sample
-        and not (options.all or options.file or options.kind or options.again)
-    )
+    few = options.sample and len(every) > options.sample and not (options.all or options.file or options.kind)
     return sorted(random.Random(options.seed).sample(every, options.sample), key=every.index) if few else every
 
 
@@ -461,13 +465,13 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--only", help="faults whose description has this in it")
     parser.add_argument("--tests", action="append", help="ask only tests/test_THIS.py, while it is written; repeatable")
     parser.add_argument("--again", type=Path, help="a file that --list wrote: what the tests did not see there")
-    parser.add_argument("--list", type=Path, help="write what became of every fault to this file")
+    parser.add_argument("--list", type=Path, help="write what became of every fault to this file, one by one")
     parser.add_argument("--all", action="store_true", help="every fault")
     parser.add_argument(
         "--sample", type=int, default=200, help="that many at random, unless a file or all are asked for"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
-    parser.add_argument("--minutes", type=float, help="plant in random order, and no more once so long has passed")
+    parser.add_argument("--minutes", type=float, help="plant in random order, and no more so long after the start")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--seconds", type=float, default=60.0, help="of tests for each fault")
     parser.add_argument("--lines", type=Path, help="keep there which test executes which line; read if it exists")
@@ -491,28 +495,31 @@ def main() -> None:
         known = pickle.loads(options.lines.read_bytes()) if options.lines and options.lines.exists() else {}
         new = [name for name in suite.items if name not in known]
         shares = [new[number :: options.jobs] for number in range(options.jobs)]
-        for child in [forked(partial(traced, suite, share), scratch) for share in shares]:
-            known |= result(*child)
-        if options.lines:
-            options.lines.write_bytes(pickle.dumps(known))
-        suite.learn(known)
+        children = [forked(partial(traced, suite, share), scratch) for share in shares if share]
         run = Run(suite, trees, options, scratch)
         if not options.quick:
             _CORPUS.extend(corpus(scratch))
             run.true = result(*forked(lambda: {name: ask() for name, ask in _CORPUS}, scratch))
+        for child in children:
+            known |= result(*child)
+        if options.lines and children:
+            options.lines.write_bytes(pickle.dumps(known))
+        suite.learn(known)
         print(f"{len(planted):,} faults, {len(suite.items)} tests, {len(run.true)} models in the corpus, "
               f"{time.perf_counter() - began:.0f} s so far", flush=True)  # fmt: skip
         found = []
-        for verdict in run.all(planted):
+        if options.list:
+            options.list.write_text("")
+        for verdict in run.all(planted, began + 60.0 * (options.minutes or float("inf"))):
             found.append(verdict)
+            if options.list:
+                with options.list.open("a") as file:
+                    file.write(verdict.row + "\n")
             if verdict.outcome in ("no difference", "never run", "proves more"):
                 where = f"{verdict.fault.file}:{verdict.fault.line}"
                 print(f"{verdict.outcome}: {where} {verdict.fault.key}  [{verdict.by}]", flush=True)
             if len(found) % 100 == 0:
                 print(f"   {len(found):,} after {time.perf_counter() - began:.0f} s", flush=True)
-    if options.list:
-        rows = [f"{v.outcome}\t{v.fault.key}\t{v.fault.line}\t{v.by}\t{v.seconds:.2f}" for v in found]
-        options.list.write_text("\n".join(rows) + "\n")
     show(found)
     print(f"{len(found):,} of {len(planted):,} faults planted in {time.perf_counter() - began:.0f} s")
     counts = Counter(verdict.outcome for verdict in found)

@@ -2,10 +2,10 @@
 
 A fault replaces one node of a module's tree. What is planted: constants halved, doubled, or one more or less; `abs`
 dropped; `max` and `min`, `any` and `all`, `and` and `or`, `&` and `|` for each other, or one of their operands dropped;
-terms, factors and divisors dropped; comparisons shifted at their boundary, or forced either way; `not` and `~` dropped;
-conditions forced either way; branches of `np.where` and conditional expressions made equal; `raise`, `return` in front
-of the end, updates in place and calls for their own sake dropped. Not planted is what NumPy takes for the same:
-`reshape(-2)` for `reshape(-1)`.
+terms, factors and divisors dropped; comparisons turned round, shifted at their boundary, or forced either way; `not`
+and `~` dropped; conditions forced either way; branches of `np.where` and conditional expressions made equal; `raise`,
+`return` in front of the end, updates in place and calls for their own sake dropped. Not planted is what NumPy takes
+for the same: `reshape(-2)` for `reshape(-1)`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ WIDEST = 110
 """Characters of source that describe a fault."""
 PAIRS = {"max": "min", "maximum": "minimum", "any": "all", "fmax": "fmin", "argmax": "argmin", "floor": "ceil"}
 OTHER = PAIRS | {new: old for old, new in PAIRS.items()}
-SHIFTED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn, ast.NotIn: ast.In,
+SHIFTED: dict[type[ast.cmpop], tuple[str, type[ast.cmpop]]] = {
+    ast.Lt: ("boundary", ast.LtE), ast.LtE: ("boundary", ast.Lt),
+    ast.Gt: ("boundary", ast.GtE), ast.GtE: ("boundary", ast.Gt),
+    ast.Eq: ("comparison", ast.NotEq), ast.NotEq: ("comparison", ast.Eq),
+    ast.In: ("comparison", ast.NotIn), ast.NotIn: ("comparison", ast.In),
 }  # fmt: skip
+"""By comparison, the kind of its fault and what it becomes. A boundary differs only where both sides are equal."""
 CHOSEN = (ast.BitAnd, ast.BitOr)
 PASSED = (ast.keyword, ast.comprehension)
 DROPPED = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Pow, ast.LShift, *CHOSEN)
@@ -178,8 +181,9 @@ def _variants(node: ast.AST, place: Place) -> Iterator[tuple[str, ast.AST]]:
     elif isinstance(node, ast.Compare):
         for i, op in enumerate(node.ops):
             if type(op) in SHIFTED:
-                ops = [SHIFTED[type(op)]() if number == i else old for number, old in enumerate(node.ops)]
-                yield "comparison", ast.Compare(node.left, ops, node.comparators)
+                kind, other = SHIFTED[type(op)]
+                ops = [other() if number == i else old for number, old in enumerate(node.ops)]
+                yield kind, ast.Compare(node.left, ops, node.comparators)
         yield from _forced(node)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.Invert | ast.USub):
         yield "negation dropped", node.operand

@@ -13,6 +13,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Workers share the processors, and with several threads each they mostly wait for one another: training of small
+    # networks took five times the processor time. What is set outside holds, so that more threads can be tried.
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+
 import hypothesis.core
 import numpy as np
 import pytest

@@ -77,7 +77,7 @@ def test_shortfall() -> None:
     every(results["rows"], accuracy=0.5, any_readout=dict.fromkeys(shortfall.SHORT_FORMATS, 1.0))
     good = [row for row in results["rows"] if row["weights"] == "constructed, 16 numbers"]
     every(good, accuracy=1.0)
-    assert "So within this clock the readout falls short" in shortfall.answer(results)
+    assert "So within this budget the readout falls short" in shortfall.answer(results)
     good[0]["accuracy"] = 0.4  # one seed is enough to leave it open
     assert "So " not in shortfall.answer(results)
     every(results["rows"], any_readout=dict.fromkeys(shortfall.SHORT_FORMATS, 1.0) | {"bfloat16": 0.4})

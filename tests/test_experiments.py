@@ -116,10 +116,10 @@ SMALL: dict[str, Results] = {
     "memorization": {"sequences": (100, 300)},
     "duplicates": {"sequences": 200},
     "rank": {"ranks": (1, 2, 4, 8), "low": 1 << 12, "high": 1 << 8, "asked": 50},
-    "depth": {"sizes": {12: (2, 0.05), 20: (1, 0.05)}, "models": ("1 layer, rank 1", "2 layers")},
-    "shortfall": {"sequences": 16, "clock": 0.05, "seeds": 2, "length": 4, "vocabulary": 14, "width": 32},
-    "tagging": {"phrases": 200, "characters": 100, "words": 40, "clock": 0.05},
-    "editing": {"phrases": 60, "characters": 100, "edits": (1, 5), "clock": 0.05, "width": 32, "longest": 0.01},
+    "depth": {"sizes": {12: (2, 20), 20: (1, 20)}, "models": ("1 layer, rank 1", "2 layers")},
+    "shortfall": {"sequences": 16, "budget": 20, "seeds": 2, "length": 4, "vocabulary": 14, "width": 32},
+    "tagging": {"phrases": 200, "characters": 100, "words": 40, "budget": 20},
+    "editing": {"phrases": 60, "characters": 100, "edits": (1, 5), "budget": 20, "width": 32, "tuning": (1, 4)},
     "unlearning": {"facts": 24, "forgotten": 8, "rates": (1e-3,), "steps": (1, 2)},
     "quantizer": {"cells": (2, 4, 8), "tested": 1_000, "samples": 1 << 12, "places": 4},
     "equivariant": {"cells": (2, 4, 8), "points": 2_000},
@@ -128,7 +128,7 @@ SMALL: dict[str, Results] = {
     "heads": {"places": 4, "temperatures": 4, "slices": 6, "tested": 200, "waves": (1, 20)},
     "precision": {"vocabularies": (4, 8, 16)},
     "keys": {"dims": (8,), "steps": 60, "training": 60, "widest": 64},
-    "frontier": {"sequences": 24, "length": 4, "asked": 4, "ranks": (16,), "embedded": ((16, 48),)},
+    "frontier": {"sequences": 24, "length": 4, "asked": 4, "ranks": (16,), "embedded": ((16, 48),), "fresh": 1},
 }
 SMALL["editing"]["asked"] = 20
 SMALL["attach"] = {"host": (2, 64, 64, 4, 0.08, 2e-3), "steps": 8, "megabytes": 0.01, "vocabulary": 512, "known": 6}
@@ -141,7 +141,7 @@ SMALL["attach"] |= {
     "sampled": 800,
     "delta_steps": 5,
 }
-SMALL["frontier"] |= {"widths": (32,), "clock": 0.05}
+SMALL["frontier"] |= {"widths": (32,), "budget": 20}
 
 
 def some_phrases() -> Sequences:

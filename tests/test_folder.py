@@ -1,17 +1,10 @@
-"""Folders that are replaced: what is not ours stays, what is ours is there at every moment, nothing is left behind.
-
-As a program it kills a save at every step that it takes, one process per step, and looks at what is left. A child
-replaces the folder under a profiler that counts calls into the system, and kills itself with SIGKILL after the chosen
-one; what is on the disk changes nowhere else. The parent then finds the old or the new folder, whole, and the next save
-leaves nothing else behind. Without PyTorch, so that a fork costs a millisecond; `python -m tests.test_folder FOLDER`.
-"""
+"""Folders that are replaced: what is not ours stays, what is ours is there at every moment, nothing is left behind."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -28,33 +21,12 @@ import pytest
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.data import folder as folders
-from monolayer.data.folder import read_together
 from monolayer.errors import DataError
 from monolayer.huggingface.opened import is_stock
 from monolayer.stock.folder import STOCK
+from tests.killed_saves import content, fill, save
 
 ROOT = Path(__file__).parent.parent
-
-
-SYSTEM = {"posix", "fcntl", "_io"}
-BOTH = ("config.json", "model.safetensors")
-
-
-def fill(scratch: Path, text: bytes) -> None:
-    (scratch / "model.safetensors").write_bytes(text)
-    (scratch / "config.json").write_bytes(b'{"format": "monolayer", "is": "%s"}' % text)
-
-
-def save(folder: Path, text: bytes) -> None:
-    with folders.new_folder(folder, overwrite=True) as scratch:
-        fill(scratch, text)
-
-
-def content(folder: Path) -> bytes:
-    """What was saved, once both files agree."""
-    config, weights = read_together(folder, lambda opened: [opened.read(name) for name in BOTH])
-    assert config == b'{"format": "monolayer", "is": "%s"}' % weights
-    return weights
 
 
 def names(folder: Path) -> list[str]:
@@ -108,7 +80,7 @@ def test_what_comes_in_the_last_moment_is_not_lost(tmp_path: Path, monkeypatch: 
 
 
 def test_killed_at_any_step_the_old_or_the_new_folder_is_there(tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "error", "-m", "tests.test_folder", str(tmp_path / "m")]
+    command = [sys.executable, "-W", "error", "-m", "tests.killed_saves", str(tmp_path / "m")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -309,45 +281,3 @@ def test_a_new_folder_has_the_permissions_that_the_user_asks_for(tmp_path: Path)
         os.umask(mask)
     assert (tmp_path / "m").stat().st_mode & 0o777 == 0o750
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "m").iterdir()} == {0o640}
-
-
-# -- the program -------------------------------------------------------------------------------------------
-
-
-def killed_at(step: int, folder: Path) -> bool:
-    """Whether a save in a child was killed at this step; False if it ended before."""
-    child = os.fork()
-    if child == 0:
-        left = step
-
-        def count(frame: Any, event: str, function: Any) -> None:
-            nonlocal left
-            left -= event == "c_return" and (function.__module__ or type(function.__self__).__module__) in SYSTEM
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.setprofile(count)
-        save(folder, b"new")
-        sys.setprofile(None)
-        os._exit(0)
-    status = os.waitpid(child, 0)[1]
-    assert os.WIFSIGNALED(status) or status == 0, status
-    return os.WIFSIGNALED(status)
-
-
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    folders._sync = lambda path: None  # a loss of power is not played here, and disks are slow
-    found = {b"old": 0, b"new": 0}
-    left_aside = step = 0
-    while True:
-        save(folder, b"old")
-        assert [path.name for path in folder.parent.iterdir()] == [folder.name], "nothing is left behind"
-        step += 1
-        if not killed_at(step, folder):
-            break
-        left_aside += not folder.exists()
-        found[content(folder)] += 1
-    assert content(folder) == b"new"
-    assert min(found.values()) > 10, "kills before and after the new folder was in place"
-    assert left_aside > 0, "between the renames there is no folder, and then it comes back"

@@ -72,8 +72,9 @@ def test_slopes_are_those_of_the_cross_entropy_and_adam_steps_like_the_library()
     scores = Gated(*asked).scores(FACTS.keys, FACTS.table)
     loss = torch.nn.functional.cross_entropy(scores.flatten(0, 1), FACTS.answer.flatten(), reduction="sum")
     wanted = torch.autograd.grad(loss, asked)
-    found = gated.slopes(Gated(*parts), FACTS.keys, FACTS.table, FACTS.answer)
-    for one, other in zip(found, (wanted[0], wanted[1], wanted[2].mT), strict=True):
+    stacked = torch.stack([parts[0], parts[1], parts[2].mT], dim=1)
+    found = gated.Networks(FACTS).slope(stacked)
+    for one, other in zip(found.unbind(1), (wanted[0], wanted[1], wanted[2].mT), strict=True):
         torch.testing.assert_close(one, other)
     ours, theirs = parts[0].clone(), torch.nn.Parameter(parts[0].clone())
     adam, library = gated.Adam(ours, 0.01), torch.optim.Adam([theirs], lr=0.01, eps=1e-12)

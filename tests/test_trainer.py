@@ -39,7 +39,7 @@ def by_steps() -> Iterator[None]:
 
 def train(X, Y, **options) -> Trained:
     """Small and quick, whatever the options leave open."""
-    return train_(X, Y, **{"seconds": 20.0, "width": 32, "rates": (1e-2,), **options})
+    return train_(X, Y, **{"steps": 8_000, "width": 32, "rates": (1e-2,), **options})
 
 
 def parity(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -60,21 +60,22 @@ def test_training_ends_when_no_label_is_wrong_and_keeps_its_rank(rank):
     assert torch.linalg.matrix_rank(matrices, rtol=1e-5).tolist() == [32 if rank is None else rank] * 3
 
 
-def test_a_clock_that_is_too_short_is_kept_and_the_search_keeps_what_it_shows():
+def test_a_budget_that_is_too_small_is_kept_and_the_search_keeps_what_it_shows():
     """And training leaves the random stream and the precision of the process alone."""
     before = torch.get_float32_matmul_precision()
     wanted = torch.rand(2, generator=torch.manual_seed(3))
     torch.manual_seed(3)
     X, Y = np.random.default_rng(0).integers(0, 50, (2, 100, 8))
-    found = train(X, Y, seconds=0.05, rates=(1e-12, 1e-11, 1e-10))  # no rate moves a weight: the likeliest is kept
+    found = train(X, Y, steps=20, rates=(1e-12, 1e-11, 1e-10))  # no rate moves a weight: the likeliest is kept
     assert torch.equal(torch.rand(2), wanted)
     assert torch.get_float32_matmul_precision() == before
     assert found.accuracy < 1.0
     assert set(found.grid) == {"1e-12", "1e-11", "1e-10"}
     assert found.rate == 1e-12
+    assert found.steps == 2 + 20 - 3 * 2  # a trial has 30 % of the steps, shared by three rates
     assert 0.0 < found.alone <= found.seconds
     assert [at for at, _ in found.curve] == sorted(at for at, _ in found.curve)
-    found = train(*parity(), rates=(1e-9, 1e-2), seconds=2.0)
+    found = train(*parity(), rates=(1e-9, 1e-2), steps=800)
     assert found.rate == 1e-2
     assert found.grid["1e-09"] < found.grid["0.01"]
 

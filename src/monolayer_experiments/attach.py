@@ -2,7 +2,9 @@
 
 The host is a GPT-2 that is trained here, on Python source of installed packages and on sentences about made-up
 airports, each in three wordings. Facts are about airports that it has not heard of, in the first wording; the other two
-are the rewordings that nobody teaches. `attach`, fine-tuning of all weights, LoRA, ROME and MEMIT put them in.
+are the rewordings that nobody teaches. The airports lie in cities that the host knows, as in the benchmarks of editors:
+a small host cannot be edited to say a word that it never said. `attach`, fine-tuning of all weights, LoRA, ROME and
+MEMIT put the facts in.
 
 Measured by free generation: how many facts come back (efficacy), how many in the other wordings (paraphrase), and how
 many of the airports that the host knew are still right. Measured by logits, on held-out text: at how many places any of
@@ -11,20 +13,24 @@ them changes, and the mean KL divergence (locality).
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 import monolayer as ml
 from monolayer.table import Progress
 from monolayer_experiments.editors import (
+    PROMPT,
+    SUBJECT,
     Descent,
     Lesson,
+    Part,
     changes_at,
     covariance,
     finetuned,
@@ -65,8 +71,8 @@ PLAN = {
     "facts": ((5, 20), (10, 100, 1_000)),
     "rome": (5, 100),
     "epochs": (30, 40),
-    "delta_rates": ((0.5,), (0.1, 0.5)),
-    "delta_steps": (20, 40),
+    "delta_rates": ((0.3,), (0.1, 0.3)),
+    "delta_steps": (20, 25),
     "places": (2_000, 100_000),
     "sampled": (4_000, 200_000),
 }
@@ -74,17 +80,43 @@ PLAN = {
 it knows and lines about them, numbers of facts, the largest number for ROME, epochs of training methods, rates and
 steps of the gradient descent in ROME and MEMIT, places of held-out text, and places for covariances."""
 METHODS = {"attach": "blue", "fine-tuning": "red", "LoRA": "orange", "ROME": "violet", "MEMIT": "green"}
-FINETUNING_RATES, LORA_RATES = (1e-5, 1e-4, 1e-3), (1e-4, 1e-3, 1e-2)
-WEIGHTS = (15_000.0, 150.0, 1.5)
-"""λ of MEMIT; the first is the one of its authors."""
-EDITED = 3
-"""ROME writes to one of so many first layers, MEMIT up to the second or the third of them. What a small host knows of a
-name has moved to later places behind these: ROME is tried in the middle of the host as well, to show it."""
-CONTEXTS = ("", "It is known: ", "Note. ")
-"""Beginnings of the text that ROME and MEMIT take means over."""
+FINETUNING_RATES, LORA_RATES = (1e-5, 3e-5, 1e-4, 1e-3), (3e-4, 1e-3, 3e-3, 1e-2)
+WEIGHTS = (1_500.0, 150.0, 15.0)
+"""λ of MEMIT. Its authors take 15,000 with eight times as many neurons: one fact is written in full where λ is small
+beside kᵀC⁻¹k, which is about the number of neurons."""
+KEPT = {"ROME": 1, "MEMIT": 4}
+"""How many settings, the best with the number of facts before, are tried with the next number of facts."""
+
+
+class Site(NamedTuple):
+    """Where ROME and MEMIT write: at the last token of the subject or of the prompt, and behind which layers.
+
+    ROME writes to the last of the layers.
+    """
+
+    place: str
+    layers: range
+
+    def __str__(self) -> str:
+        return f"{self.place}, layers {self.layers[0]} to {self.layers[-1]}"
+
+
+CONTEXTS = 2
+"""How many ends of sentences ROME and MEMIT put before a prompt, each by itself, to take means over."""
 REDRAWN = 5
 """How often other facts are drawn, at most, where the host does not tell some apart."""
 Made = tuple[Any, int]
+
+
+def sites(layers: int) -> list[Site]:
+    """Where ROME and MEMIT are tried in a host of so many layers.
+
+    A small host reads a name early, so writing at the subject is tried behind the first layers; writing at the end of
+    the prompt, in the middle and behind it.
+    """
+    early = [Site(SUBJECT, range(max(0, last - 2), last + 1)) for last in sorted({0, 1, 2} & {*range(layers)})]
+    late = sorted({layers // 4, layers // 2, 3 * layers // 4})
+    return early + [Site(PROMPT, range(max(0, last - 2), last + 1)) for last in late]
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
@@ -127,7 +159,9 @@ class _World:
         self.device = setting.device
         # The last ones are never mentioned while the host is trained: facts are about them.
         everyone = airports(plan["known"] + (REDRAWN + 1) * max(plan["facts"]), setting.seed + 1)
-        self.known, self.unheard = everyone[: plan["known"]], everyone[plan["known"] :]
+        self.known = everyone[: plan["known"]]
+        cities = itertools.cycle(airport.city for airport in self.known)
+        self.unheard = [airport._replace(city=next(cities)) for airport in everyone[plan["known"] :]]
         lines, source = sentences(self.known, plan["lines"], setting.seed), source_text(plan["megabytes"])
         self.tokenizer = byte_tokenizer(f"{lines}\n{source}", plan["vocabulary"])
         code = ids_of(self.tokenizer, source)
@@ -142,9 +176,11 @@ class _World:
         draw = torch.Generator().manual_seed(setting.seed)
         starts = torch.randint(0, len(ids) - self.size.context, (plan["sampled"] // self.size.context,), generator=draw)
         self.sampled = [ids[at : at + self.size.context].tolist() for at in starts.tolist()]
+        # Beginnings that ROME and MEMIT take means over: none, and ends of sentences that the host was trained on.
+        self.contexts = ("", *(f"{airport.city}." for airport in self.known[:CONTEXTS]))
         self.covariances: dict[int, torch.Tensor] = {}
         self.redrawn = 0
-        self.chosen: dict[str, str] = {}
+        self.ranked: dict[str, list[str]] = {}
 
     def draw_facts(self, count: int) -> None:
         """Facts that the host tells apart; where it does not, others are drawn, and counted."""
@@ -159,30 +195,32 @@ class _World:
                 if turn == REDRAWN:
                     raise
         self.lesson = Lesson(self.tokenizer, self.facts, self.device)
-        self.changes: dict[tuple[int, float], tuple[torch.Tensor, float]] = {}
+        self.changes: dict[tuple[Site, float], tuple[torch.Tensor, float]] = {}
 
     def measured(self, method: str) -> Results:
-        """What a method does with these facts, at the first of its settings that has most of them right."""
+        """What a method does with these facts, at the setting that has most of them right.
+
+        Of several such settings, it is the one that has most rewordings right, and then the first.
+        """
         if method == "attach":
             folder = self.made.save(self.scratch / f"attached-{len(self.facts)}")
             model, numbers = load(folder, self.device), sum(part.numel() for part in self.made.tensors.values())
             about = {"seconds": self.seconds, "search": self.seconds, "numbers": numbers, "setting": "—", "grid": {}}
             return {**about, **self.scores(model)}
-        best: tuple[float, str, Made, float] | None = None
-        grid, search, wanted = {}, 0.0, self.lesson.batch()
-        for name, make in self.settings(method).items():
+        wanted, reworded = self.lesson.batch(), self.lesson.batch(Part(wording=1), Part(wording=2))
+        score, name, made, spent = (-1.0, -1.0), "", None, 0.0
+        grid, search = dict[str, tuple[float, float]](), 0.0
+        for tried, make in self.settings(method).items():
             self.reused = 0.0  # seconds of what this setting takes over from an earlier one
-            made, seconds = timed(self._finished, make)
-            grid[name], search = right(made[0], wanted), search + seconds
-            if best is None or grid[name] > best[0]:
-                best = (grid[name], name, made, seconds + self.reused)
-            if grid[name] == 1.0:
-                break
-        assert best is not None  # every method has settings
-        _, name, (model, numbers), seconds = best
-        self.chosen.setdefault(method, name)
-        about = {"seconds": seconds, "search": search, "numbers": numbers, "setting": name, "grid": grid}
-        return {**about, **self.scores(model)}
+            found, seconds = timed(self._finished, make)
+            grid[tried] = (right(found[0], wanted), right(found[0], reworded))
+            search += seconds
+            if grid[tried] > score:
+                score, name, made, spent = grid[tried], tried, found, seconds + self.reused
+        assert made is not None  # every method has settings
+        self.ranked[method] = sorted(grid, key=lambda tried: grid[tried], reverse=True)
+        about = {"seconds": spent, "search": search, "numbers": made[1], "setting": name, "grid": grid}
+        return {**about, **self.scores(made[0])}
 
     def _finished(self, make: Callable[[], Made]) -> Made:
         """What a method makes, once the device has finished: a GPU works behind the clock."""
@@ -198,31 +236,36 @@ class _World:
             return {f"rate {rate:g}": partial(finetuned, host, lesson, rate, epochs, seed) for rate in FINETUNING_RATES}
         if method == "LoRA":
             return {f"rate {rate:g}": partial(lora, host, lesson, rate, epochs, seed) for rate in LORA_RATES}
-        layers, found = range(min(EDITED, self.size.layers)), dict[str, Callable[[], Made]]()
-        if method == "ROME":
-            for layer, rate in product(sorted({*layers, self.size.layers // 2}), self.plan["delta_rates"]):
-                found[f"layer {layer}, rate {rate:g}"] = partial(self._rome, layer, rate)
-            # One fact after the other takes long: the setting is chosen at the smallest number of facts.
-            return found if method not in self.chosen else {self.chosen[method]: found[self.chosen[method]]}
-        for last, rate, weight in product(layers[1:], self.plan["delta_rates"], WEIGHTS):
-            found[f"layers 0 to {last}, rate {rate:g}, λ {weight:g}"] = partial(self._memit, last, rate, weight)
-        return found
+        found = dict[str, Callable[[], Made]]()
+        for site, rate in itertools.product(sites(self.size.layers), self.plan["delta_rates"]):
+            if method == "ROME":
+                found[f"{site.place}, layer {site.layers[-1]}, rate {rate:g}"] = partial(self._rome, site, rate)
+            else:
+                for weight in WEIGHTS:
+                    found[f"{site}, rate {rate:g}, λ {weight:g}"] = partial(self._memit, site, rate, weight)
+        # All of them would take long with many facts.
+        kept = self.ranked[method][: KEPT[method]] if method in self.ranked else list(found)
+        return {name: make for name, make in found.items() if name in kept}
+
+    def _at(self, site: Site) -> Lesson:
+        return replace(self.lesson, place=site.place)
 
     def _descent(self, rate: float) -> Descent:
         return Descent(rate, self.plan["delta_steps"])
 
-    def _rome(self, layer: int, rate: float) -> Made:
-        return rome(self.host, self.lesson, layer, self._descent(rate), self.covariance(layer), CONTEXTS)
+    def _rome(self, site: Site, rate: float) -> Made:
+        layer = site.layers[-1]
+        return rome(self.host, self._at(site), layer, self._descent(rate), self.covariance(layer), self.contexts)
 
-    def _memit(self, last: int, rate: float, weight: float) -> Made:
-        layers = list(range(last + 1))
-        Cs = [self.covariance(layer) for layer in layers]
-        if (last, rate) in self.changes:  # found for another λ, on which they do not depend
-            delta, self.reused = self.changes[last, rate]
+    def _memit(self, site: Site, rate: float, weight: float) -> Made:
+        Cs, lesson = [self.covariance(layer) for layer in site.layers], self._at(site)
+        if (site, rate) in self.changes:  # found for another λ, on which they do not depend
+            delta, self.reused = self.changes[site, rate]
         else:
-            delta, seconds = timed(changes_at, self.host, self.lesson, last, CONTEXTS, self._descent(rate))
-            self.changes[last, rate] = delta, seconds
-        return memit(self.host, self.lesson, layers, delta, weight, Cs, CONTEXTS)
+            last, by = site.layers[-1], self._descent(rate)
+            delta, seconds = timed(changes_at, self.host, lesson, last, self.contexts, by)
+            self.changes[site, rate] = delta, seconds
+        return memit(self.host, lesson, site.layers, delta, weight, Cs, self.contexts)
 
     def covariance(self, layer: int) -> torch.Tensor:
         """`C` of a layer of the host, computed once."""
@@ -317,9 +360,9 @@ def tables(results: Results) -> list[Table]:
         "divergence; known airports right: known_right %; seconds; with the search: search; numbers changed: numbers"
     )
     tried = [
-        {"facts": row["facts"], "method": row["method"], "setting": name, "right": found}
+        {"facts": row["facts"], "method": row["method"], "setting": name, "right": right_of, "reworded": reworded}
         for row in results["rows"]
-        for name, found in row["grid"].items()
+        for name, (right_of, reworded) in row["grid"].items()
     ]
     return [
         table(
@@ -329,7 +372,11 @@ def tables(results: Results) -> list[Table]:
             changes=lambda row: f"{row['places']:,} of {row['of']:,}",
             efficacy=lambda row: _efficacy(row),
         ),
-        table("Settings that were tried", tried, "facts; method; setting; facts right, token by token: right %"),
+        table(
+            "Settings that were tried",
+            tried,
+            "facts; method; setting; facts right, token by token: right %; rewordings right likewise: reworded %",
+        ),
     ]
 
 
@@ -345,9 +392,11 @@ def limits(results: Results) -> str:
     return (
         f"One small host, trained for {results['host']['steps']:,} steps (loss {amount(results['loss'])}; it says "
         f"{share(results['known_right'])} of the {results['known']:,} airports that it was taught), and facts of one "
-        "form. Each method is shown at the first of a few settings that has most facts right, token by token: "
-        "fine-tuning and LoRA over three learning rates, ROME over layers and rates at the smallest number of facts, "
-        f"MEMIT over layers, rates and λ. LoRA by {results['lora_by']}; ROME and MEMIT after their papers, since no "
+        "form. Each method is shown at the setting that has most facts right, token by token, and among such settings "
+        "most rewordings, which favours the methods that attach is compared with: fine-tuning and LoRA over four "
+        "learning rates, ROME and MEMIT over places to write at, layers, rates and λ. With more facts, ROME is run at "
+        f"the best setting of the number of facts before, MEMIT at the best {KEPT['MEMIT']}. LoRA by "
+        f"{results['lora_by']}; ROME and MEMIT after their papers, since no "
         "package of them installs beside this PyTorch. ROME writes one fact after the other and was run up to "
         f"{results['rome_most']:,} facts; MEMIT is its form for many.{drawn} attach answers at its own prompts alone: "
         "whoever wants rewordings adds them as rows."

@@ -2,8 +2,8 @@
 
 Notation: `N` sequences of `n` different tokens, a random class for every token, `M = nN` labels. Trained models are
 ordinary Transformers (`transformer.py`): one layer of rank 1, one of full rank, and 2, 4 and 8 layers of full rank.
-Each is so wide that it has as many parameters as the construction, or more. The clock of a model includes the search
-for its learning rate.
+Each is so wide that it has as many parameters as the construction, or more. A model has a number of steps, the search
+for its learning rate included.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import monolayer as ml
 from monolayer.table import Progress
 from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, low_to_high, scatter, share, table, where
-from monolayer_experiments.runs import DEVICES, described, edge, searches, timed
+from monolayer_experiments.runs import DEVICES, budget, described, edge, searches, timed
 from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import train
 from monolayer_experiments.transformer import width_for
@@ -29,17 +29,15 @@ MODELS = {
     "8 layers": (8, None, "gold"),
 }
 """Layers, rank and colour of every trained model; None is full rank."""
-TIMED = 0.05
-"""Seconds below which a construction is mostly fixed costs, and no ratio of times is drawn from it."""
 PLAN = {
     "length": (8, 16),
     "vocabulary": (100, 1000),
     "classes": (16, 16),
-    "sizes": ({100: (1, 4.0)}, {2_000: (3, 10.0), 20_000: (2, 20.0), 100_000: (1, 35.0)}),
+    "sizes": ({100: (1, 400)}, {2_000: (3, 4_000), 20_000: (2, 4_000), 100_000: (1, 4_000)}),
     "models": (("1 layer, rank 1", "1 layer", "2 layers"), tuple(MODELS)),
     "least_width": (64, 128),
 }
-"""Quick and full. `sizes`: for every number of sequences, how many seeds and how many seconds a model has."""
+"""Quick and full. `sizes`: for every number of sequences, how many seeds there are and how many steps a model has."""
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
@@ -50,9 +48,9 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     """
     data = {key: plan[key] for key in ("length", "vocabulary", "classes")}
     ml.memorize([[0, 1]], [[0, 1]])  # imports and first calls are not what is timed
-    whole = sum(seeds * seconds for seeds, seconds in plan["sizes"].values()) * len(plan["models"])
+    whole = sum(seeds * steps for seeds, steps in plan["sizes"].values()) * len(plan["models"])
     done, built, trained = 0.0, [], []
-    for count, (seeds, seconds) in plan["sizes"].items():
+    for count, (seeds, steps) in plan["sizes"].items():
         X, Y = without_repeats(count, **data, seed=setting.seed)
         model, spent = timed(ml.memorize, X, Y, seed=setting.seed)
         parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -64,10 +62,10 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
             shape: Results = {"layers": layers, "rank": rank, "width": width}
             for seed in range(setting.seed, setting.seed + seeds):
                 progress(f"{count:,} sequences, {name}", done / whole)
-                found = train(X, Y, **shape, seconds=seconds, seed=seed, device=setting.device)
-                row = {"sequences": count, "model": name, "seed": seed, "width": width, "clock": seconds}
+                found = train(X, Y, **shape, steps=steps, seed=seed, device=setting.device)
+                row = {"sequences": count, "model": name, "seed": seed, "width": width, "budget": steps}
                 trained.append({**row, **described(found, curve=seed == setting.seed)})
-                done += seconds
+                done += steps
     return {**data, "constructed": built, "trained": trained}
 
 
@@ -86,10 +84,10 @@ def answer(results: Results) -> str:
         start = f"On {each['sequences']:,} sequences"
         if exact:
             best = min(exact, key=lambda row: row["alone"])
-            ratio = f"{amount(best['alone'] / each['seconds'], 2)} times" if each["seconds"] >= TIMED else "against"
+            steps = f"{best['steps']:,} steps and " if "steps" in best else ""
             text += (
                 f" {start} {len(exact)} of {len(rows)} training runs did too, the quickest ({best['model']}) in "
-                f"{amount(best['alone'])} s, {ratio} the construction's {amount(each['seconds'])} s."
+                f"{steps}{amount(best['alone'])} s, against {amount(each['seconds'])} s of construction."
             )
         else:
             best = max(rows, key=lambda row: row["accuracy"])
@@ -99,7 +97,7 @@ def answer(results: Results) -> str:
             )
     low = where(trained, model="1 layer, rank 1")
     if where(trained, accuracy=1.0) and low and not where(low, accuracy=1.0):
-        text += " Within these clocks no training run got there with rank 1, the rank of the construction."
+        text += " With these budgets no training run got there with rank 1, the rank of the construction."
     return text
 
 
@@ -131,7 +129,8 @@ def tables(results: Results) -> list[Table]:
                 times = {key: sum(column(rows, key)) / len(rows) for key in ("seconds", "alone")}
                 right = low_to_high(column(rows, "accuracy"), share)
                 summary.append({**rows[0], **times, "right": right, "seeds": len(rows)})
-    head = "sequences; model; parameters; right; seconds; without search: alone; clock; seeds"
+    summary = [{**row, "budget": budget(row) if "seeds" in row else None} for row in summary]
+    head = "sequences; model; parameters; right; seconds; without search: alone; budget; seeds"
     return [table("Labels right", summary, head), searches(_searched(results), "sequences", "model", "seed")]
 
 
@@ -142,8 +141,10 @@ def _searched(results: Results) -> list[Results]:
 
 def limits(results: Results) -> str:
     """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
-    clocks = low_to_high(column(results["trained"], "clock"), lambda clock: f"{clock:g}")
+    budgets = " or ".join(dict.fromkeys(map(budget, results["trained"])))
+    missing = [f"{count:,} sequences, {name}" for count, name in results.get("left out", [])]
+    left_out = f" Left out, since the time on the machine ended: {'; '.join(missing)}." if missing else ""
     return (
-        f"A model had {clocks} s, one width and one batch size; a longer clock may take training further. "
-        f"Times leave out the search for a rate. {edge(_searched(results))} {DEVICES}"
+        f"A model had {budgets}, one width and one batch size; more may take training further. Times leave out the "
+        f"search for a rate, and were taken beside other work. {edge(_searched(results))} {DEVICES}{left_out}"
     )

@@ -1,9 +1,9 @@
-"""Edits of a real dictionary: the construction beside fine-tuning a trained one-layer model, on the same clock.
+"""Edits of a real dictionary: the construction beside fine-tuning a trained one-layer model.
 
 Each edit gives one character of one phrase another reading. The construction edits with its data at hand; every edited
 and every kept label is then looked up, the model compared bit for bit with one that memorized the edited data, and the
-certificate made. A trained model is fine-tuned on the edited phrases, alone or among kept ones, at several rates, for
-as long as the construction took and for multiples of that.
+certificate made. A trained model is fine-tuned on the edited phrases, alone or among kept ones, at several rates, and
+looked at after several numbers of steps.
 """
 
 from __future__ import annotations
@@ -19,19 +19,15 @@ from monolayer.arrays import Bools, Ints
 from monolayer.data import Sequences
 from monolayer.table import Progress, plural
 from monolayer_experiments.experiment import Figure, Results, Setting, Table
-from monolayer_experiments.look import amount, column, figure, line, share, table, where
-from monolayer_experiments.runs import above, timed
+from monolayer_experiments.look import amount, column, figure, line, low_to_high, share, table, where
+from monolayer_experiments.runs import above, budget, timed
 from monolayer_experiments.tagging import labels_of, padded, some_phrases
 from monolayer_experiments.trainer import Batches, finetune, predict, train
 
 QUESTION = "What do edits of single facts cost, and what do they harm: construction beside fine-tuning?"
 
 FINETUNING_RATES = (1e-3, 3e-4, 1e-4)
-"""Learning rates of fine-tuning; the best at each clock is shown."""
-MULTIPLES = (1, 10, 100)
-"""Clocks of fine-tuning, in times of the construction's."""
-OVERRUN = 2.0
-"""A run whose steps took longer than so many clocks is not counted at that clock, unless all did."""
+"""Learning rates of fine-tuning; the best at each number of steps is shown."""
 WAYS = ("edits alone", "among kept phrases")
 
 
@@ -39,13 +35,13 @@ PLAN = {
     "phrases": (1_000, None),
     "characters": (200, None),
     "edits": ((1, 30), (1, 10, 100, 1_000, 10_000)),
-    "clock": (2.0, 60.0),
+    "budget": (200, 4_000),
     "width": (64, 256),
-    "longest": (0.05, 6.0),
+    "tuning": ((1, 10), (10, 100, 1_000)),
     "asked": (200, 2_000),
 }
-"""Quick and full: phrases and common characters (None: all), numbers of edits, seconds and width of training, seconds
-of the longest fine-tuning, and how many kept phrases are asked after it."""
+"""Quick and full: phrases and common characters (None: all), numbers of edits, steps and width of training, numbers
+of steps after which fine-tuning is looked at, and how many kept phrases are asked then."""
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
@@ -67,7 +63,7 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
         edits.append(_edited(data, facts, count, random))
     progress("training", 0.25)
     X, Y, _ = padded(data)
-    options: Results = {"seconds": plan["clock"], "seed": setting.seed, "device": setting.device}
+    options: Results = {"steps": plan["budget"], "seed": setting.seed, "device": setting.device}
     trained = train(X, Y, data.lengths, width=plan["width"], positions=True, rates=(3e-3, 1e-3), **options)
     cases = []
     for number, edit in enumerate(edits):
@@ -78,7 +74,7 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
         "labels": len(data.tokens),
         "runs": model.summary.runs,
         "build": built,
-        "clock": plan["clock"],
+        "budget": plan["budget"],
         "accuracy": trained.accuracy,
         "chance": float(np.bincount(labels_of(data).values).max() / len(data.tokens)),
         "parameters": [sum(p.numel() for p in model.parameters()), trained.parameters],
@@ -130,8 +126,8 @@ def _edited(data: Sequences, facts: ml.Facts, count: int, random: np.random.Gene
 
 
 def _tuned(model: nn.Module, edit: EditedCase, plan: Results, setting: Setting) -> list[Results]:
-    """Fine-tune the model on the same edits in every way, at every rate and for every clock."""
-    edited, rows, built = edit.data, edit.rows, edit.results["seconds"]
+    """Fine-tune the model on the same edits in every way, at every rate and for every number of steps."""
+    edited, rows = edit.data, edit.rows
     X, Y, inside = padded(edited)
     data = Batches(X, Y, edited.lengths, setting.device, setting.seed)
     others = np.setdiff1d(np.arange(len(X)), rows)
@@ -143,28 +139,23 @@ def _tuned(model: nn.Module, edit: EditedCase, plan: Results, setting: Setting) 
         return answers
 
     before = right(model, asked)[inside[asked]]
-    stops = sorted({min(plan["longest"], built * times) for times in MULTIPLES})
     found = []
     for way in WAYS:
         for rate in FINETUNING_RATES:
             kept = None if way == WAYS[0] else pool
-            tuning = finetune(model, data, rows, kept, rate, stops, setting.seed)
-            for stop, tuned in zip(stops, tuning, strict=True):
-                row = {"way": way, "rate": rate, "clock": stop, "seconds": tuned.seconds, "steps": tuned.steps}
+            for tuned in finetune(model, data, rows, kept, rate, plan["tuning"], setting.seed):
+                row = {"way": way, "rate": rate, "seconds": tuned.seconds, "steps": tuned.steps}
                 row["edited_right"] = float(right(tuned.model, rows)[np.arange(len(rows)), edit.places].mean())
                 lost = before & ~right(tuned.model, asked)[inside[asked]]
                 found.append({**row, "kept_lost": float(lost.sum() / before.sum()) if before.any() else None})
     return found
 
 
-def _best_at_each_clock(case: Results) -> list[Results]:
-    """At every clock of a case the run that edits most for what it loses."""
-    found = []
-    for clock in sorted(set(column(case["tuned"], "clock"))):
-        rows = where(case["tuned"], clock=clock)
-        kept = [row for row in rows if row["seconds"] < OVERRUN * clock] or rows
-        found.append(max(kept, key=_gain))
-    return found
+def _best_at_each_stop(case: Results) -> list[Results]:
+    """After every number of steps (older records: at every clock), the run that edits most for what it loses."""
+    runs = case["tuned"]
+    stop = "clock" if "clock" in runs[0] else "steps"
+    return [max(where(runs, **{stop: each}), key=_gain) for each in sorted(set(column(runs, stop)))]
 
 
 def _gain(row: Results) -> float:
@@ -184,23 +175,23 @@ def answer(results: Results) -> str:
         f"took the construction {amount(first['seconds'])} to {amount(most['seconds'])} s: {kept}{proved}."
     )
     if not above(results["accuracy"], results["chance"], results["labels"]):
-        return (
-            f"{built} The Transformer had learnt nothing in {results['clock']:g} s, so its fine-tuning shows nothing."
-        )
-    best = [max(_best_at_each_clock(case), key=_gain) for case in cases]
+        return f"{built} The Transformer had learnt nothing in {budget(results)}, so its fine-tuning shows nothing."
+    best = [max(_best_at_each_stop(case), key=_gain) for case in cases]
     tuned = "; ".join(
         f"{plural(case['edits'], 'edit')}: {_in_words(row)}" for case, row in zip(cases, best, strict=True)
     )
     return (
         f"{built} A one-layer Transformer that had {share(results['accuracy'])} of the labels was fine-tuned on the "
-        "edits for once, ten times and up to a hundred times as long. Of the edits it then had right, and of the other "
-        f"labels it had lost, at the best of these clocks, {tuned}."
+        "edits. Of the edits it then had right, and of the other labels it had lost, at the best of all rates, ways "
+        f"and numbers of steps, {tuned}."
     )
 
 
 def _in_words(row: Results) -> str:
     lost = share(row["kept_lost"]) if row["kept_lost"] else "none"
-    return f"{share(row['edited_right'])} and {lost} after {amount(row['seconds'], 2)} s"
+    return (
+        f"{share(row['edited_right'])} and {lost} after {plural(row['steps'], 'step')} ({amount(row['seconds'], 2)} s)"
+    )
 
 
 def figures(results: Results) -> list[Figure]:
@@ -208,13 +199,18 @@ def figures(results: Results) -> list[Figure]:
     cases = results["cases"]
     edits = column(cases, "edits")
     right, lost = [], []
-    for name, clock, colour in (("as long as the construction", 0, "orange"), ("the longest clock", -1, "red")):
-        found = [_best_at_each_clock(case)[clock] for case in cases]
+    for name, stop, colour in (("first stop", 0, "orange"), ("last stop", -1, "red")):
+        found = [_best_at_each_stop(case)[stop] for case in cases]
         right.append(line(f"fine-tuned, {name}", edits, column(found, "edited_right"), colour))
         lost.append(line(f"fine-tuned, {name}", edits, column(found, "kept_lost"), colour))
     right.append(line("construction", edits, column(cases, "edited_right"), "blue"))
     lost.append(line("construction", edits, [case["kept_lost"] / case["kept"] for case in cases], "blue"))
-    caption = "Fine-tuning: the best of two ways and three rates, by edits right less labels lost."
+    steps = [[row["steps"] for row in _best_at_each_stop(case)] for case in cases]
+    first, last = (low_to_high([each[stop] for each in steps]) for stop in (0, -1))
+    caption = (
+        f"Fine-tuning for {first} steps (first stop) and {last} (last stop): the best of two ways and three rates, by "
+        "edits right less labels lost."
+    )
     whose = f"{caption} Of labels that were right before; the construction was asked for all of them."
     return [
         figure("Edits that took", right, ("edits", "edited labels right"), caption, log="x", range_y=(0, 1.05)),

@@ -2,14 +2,15 @@
 
 No package of ROME or MEMIT installs beside a current PyTorch (easyeditor 0.0.1 asks for torch 2.0.1 and transformers
 4.30.1), so their published updates are written out here. Notation: `W` `(H, D)` is the matrix that a feed-forward
-layer writes with, `k` `(H,)` what it reads at the last token of the subject, `C = E[k kᵀ]` over other text, `δ` `(D,)`
-what must be added to the stream at that token so that the model goes on with the answer.
+layer writes with, `k` `(H,)` what it reads at one token of the prompt, `C = E[k kᵀ]` over other text, `δ` `(D,)` what
+must be added to the stream at that token so that the model goes on with the answer. The token is the last one of the
+subject, as published, or the last one of the prompt, which published code offers as well.
 
     ROME    one fact after the other, one layer:    W ← W + u (δ / ⟨k, u⟩)ᵀ,   u = C⁻¹ k̄
     MEMIT   all facts at once, several layers:      W ← W + (λC + K Kᵀ)⁻¹ K Rᵀ,   R the part of δ that is left to do
 
-k̄ is the mean of k over some beginnings of the text. δ is found by gradient descent (Meng et al., arXiv 2202.05262 and
-2210.07229; their constants, except rate, steps and λ).
+k̄ is the mean of k over some beginnings of the text; the bare prompt counts as much as all others together. δ is found
+by gradient descent (Meng et al., arXiv 2202.05262 and 2210.07229; their constants, except where this file says so).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -33,19 +34,26 @@ TOGETHER = 64
 """Facts in a batch."""
 RANK = 8
 """Of the matrices that LoRA adds, scaled by 2."""
-DECAY, CLAMP, KL_FACTOR = 0.5, 4.0, 0.0625
-"""Of the gradient descent for δ: as in the settings of ROME for GPT-2 XL."""
+DECAY, CLAMP, KL_FACTOR, ENOUGH = 0.01, 4.0, 0.0625, 0.05
+"""Of the gradient descent for δ: as in the settings of ROME for GPT-2 XL, except the weight of |δ|. There it is
+0.5 |δ|/|h|² for a stream h, which would hold δ down in a small host, whose stream is short; here it is 0.01 |δ|/|h|.
+The descent ends where the loss is `ENOUGH`."""
+SUBJECT, PROMPT = "subject", "prompt"
+"""Whose last token ROME and MEMIT write at."""
 
 
 class Descent(NamedTuple):
-    """The gradient descent for δ: its learning rate and its steps, 20 in the settings of ROME."""
+    """The gradient descent for δ: its learning rate, as a share of a coordinate's size in the stream, and its steps.
+
+    20 steps in the settings of ROME.
+    """
 
     rate: float
     steps: int = 20
 
 
 class Batch(NamedTuple):
-    """Texts padded on the right: ids, mask and labels `(n, m)`; `last`: the last token of each subject `(n,)`."""
+    """Texts padded on the right: ids, mask and labels `(n, m)`; `last`: the token of each to write at `(n,)`."""
 
     ids: Tensor
     mask: Tensor
@@ -58,10 +66,11 @@ class Batch(NamedTuple):
 
 
 class Part(NamedTuple):
-    """How facts stand in a batch: behind which text, and whole or only up to the last token of the subject."""
+    """How facts stand in a batch: behind which text, whole or only up to the token to write at, in which wording."""
 
     before: str = ""
     whole: bool = True
+    wording: int = 0
 
 
 SHORT = Part(whole=False)
@@ -69,27 +78,37 @@ SHORT = Part(whole=False)
 
 @dataclass(frozen=True)
 class Lesson:
-    """Facts to put into a model, as texts of its tokenizer; an answer ends with a full stop."""
+    """Facts to put into a model, as texts of its tokenizer; an answer ends with a full stop.
+
+    `place`: whose last token ROME and MEMIT write at, that of the subject or that of the prompt.
+    """
 
     tokenizer: Any
     facts: Sequence[Airport]
     device: str
+    place: str = SUBJECT
+
+    def some(self, start: int, stop: int) -> Lesson:
+        """The facts from number `start` up to `stop`."""
+        return replace(self, facts=self.facts[start:stop])
 
     def batch(self, *parts: Part) -> Batch:
         """All facts, once for each part, one part behind the other; by default once, as they are."""
         rows, labels, last = [], [], []
         for part in parts or (Part(),):
             for fact in self.facts:
-                prompt = part.before + fact.prompts()[0]
-                end = prompt.index(fact.name, len(part.before)) + len(fact.name)
+                prompt = part.before + fact.prompts()[part.wording]
+                end = len(prompt)
+                if self.place == SUBJECT:
+                    end = prompt.index(fact.name, len(part.before)) + len(fact.name)
                 found = self.tokenizer(prompt, return_offsets_mapping=True)
                 ids = found["input_ids"]
-                subject = next(place for place, (_, stop) in enumerate(found["offset_mapping"]) if stop >= end)
+                written = next(place for place, (_, stop) in enumerate(found["offset_mapping"]) if stop >= end)
                 said = self.tokenizer(f"{fact.answer}.", add_special_tokens=False)["input_ids"] if part.whole else []
-                ids = ids if part.whole else ids[: subject + 1]
+                ids = ids if part.whole else ids[: written + 1]
                 rows.append(torch.tensor([*ids, *said]))
                 labels.append(torch.tensor([IGNORED] * len(ids) + said))
-                last.append(subject)
+                last.append(written)
         padded = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=END)
         lengths = torch.tensor([len(row) for row in rows])
         mask = (torch.arange(padded.shape[1]) < lengths[:, None]).long()
@@ -222,46 +241,59 @@ def covariance(model: Any, layer: int, texts: Sequence[Sequence[int]], device: s
 
 
 def _keys(model: Any, layer: int, lesson: Lesson, contexts: Sequence[str]) -> Tensor:
-    """k̄ of every fact `(n, H)`, the mean over beginnings of the text."""
-    given = lesson.batch(*(Part(before, whole=False) for before in contexts))
-    with _watched(model, layer) as seen:
-        model.transformer(given.ids, attention_mask=given.mask)
-    read = _at(seen["read"], given.last)
-    return read.reshape(len(contexts), -1, read.shape[-1]).mean(dim=0)
+    """k̄ of every fact `(n, H)` over beginnings of the text; the first of them counts as much as all others together."""
+    found = []
+    for first in range(0, len(lesson.facts), TOGETHER):
+        given = lesson.some(first, first + TOGETHER).batch(*(Part(before, whole=False) for before in contexts))
+        with _watched(model, layer) as seen:
+            model.transformer(given.ids, attention_mask=given.mask)
+        read = _at(seen["read"], given.last)
+        bare, *others = read.reshape(len(contexts), -1, read.shape[-1])
+        found.append((bare + torch.stack(others).mean(dim=0)) / 2 if others else bare)
+    return torch.cat(found)
 
 
 def wanted_changes(model: Any, layer: int, lesson: Lesson, contexts: Sequence[str], by: Descent) -> Tensor:
-    """δ of every fact `(n, D)`: what to add behind a layer at the subject so that the model goes on with the answer.
+    """δ of every fact `(n, D)`: what to add behind a layer at one token so that the model goes on with the answer.
 
     Loss: that of the answer, over all beginnings of the text; how much the model's next token right behind the subject
-    changes (KL); the length of δ, which stays below four times that of the stream.
+    changes (KL; not where δ is added behind the prompt, since the answer is the next token there); the length of δ,
+    which stays below four times that of the stream.
     """
     short = lesson.batch(SHORT)
     n = len(short.ids)
     with _watched(model, layer) as seen:
         before = _at(model(short.ids, attention_mask=short.mask).logits, short.last).log_softmax(dim=-1)
         length = _at(seen["stream"], short.last).norm(dim=-1)
-    delta = torch.zeros(n, model.config.n_embd, device=short.ids.device, requires_grad=True)
-    optimizer = torch.optim.Adam([delta], by.rate)
+    width = model.config.n_embd
+    shift = torch.zeros(n, width, device=short.ids.device, requires_grad=True)  # δ in units of the stream's coordinates
+    unit = length[:, None] / width**0.5
+    optimizer = torch.optim.Adam([shift], by.rate)
     given = lesson.batch(*(Part(context) for context in contexts), SHORT)  # the last n rows have no labels
     asked = given.labels[:-n]
     for _ in range(by.steps):
+        delta = unit * shift
         logits = _shifted(model, layer, given, delta.repeat(len(contexts) + 1, 1))
         each = F.cross_entropy(logits[:-n, :-1].mT, asked[:, 1:], ignore_index=IGNORED, reduction="none").sum(dim=1)
-        loss = (each / (asked != IGNORED).sum(dim=1)).sum() / len(contexts)
-        after = _at(logits[-n:], given.last[-n:]).log_softmax(dim=-1)
-        loss = loss + KL_FACTOR * F.kl_div(before, after, log_target=True, reduction="sum")
-        loss = loss + DECAY * (delta.norm(dim=-1) / length.square()).sum()
+        of_fact = (each / (asked != IGNORED).sum(dim=1)).reshape(len(contexts), n).mean(dim=0)
+        of_fact = of_fact + DECAY * delta.norm(dim=-1) / length
+        if lesson.place == SUBJECT:
+            after = _at(logits[-n:], given.last[-n:]).log_softmax(dim=-1)
+            of_fact = of_fact + KL_FACTOR * F.kl_div(before, after, log_target=True, reduction="none").sum(dim=-1)
+        if float(of_fact.detach().max()) < ENOUGH:
+            break
+        loss = of_fact.sum()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         with torch.no_grad():
-            delta *= (CLAMP * length / delta.norm(dim=-1).clamp(min=1e-12)).clamp(max=1.0)[:, None]
-    return delta.detach()
+            shift *= (CLAMP * width**0.5 / shift.norm(dim=-1).clamp(min=1e-12)).clamp(max=1.0)[:, None]
+    found: Tensor = (unit * shift).detach()
+    return found
 
 
 def _shifted(model: Any, layer: int, given: Batch, delta: Tensor) -> Tensor:
-    """Logits where δ is added to what the feed-forward block of a layer writes at the subjects."""
+    """Logits where δ is added to what the feed-forward block of a layer writes at the tokens `last`."""
     place = F.one_hot(given.last, given.ids.shape[1]).to(delta.dtype)[:, :, None]
     hook = model.transformer.h[layer].mlp.register_forward_hook(lambda module, read, out: out + place * delta[:, None])
     try:
@@ -275,8 +307,8 @@ def rome(host: Any, lesson: Lesson, layer: int, by: Descent, C: Tensor, contexts
     """The host with one fact after the other written into one matrix, and how many numbers that has."""
     model = copy.deepcopy(host).requires_grad_(False)
     W = model.transformer.h[layer].mlp.c_proj.weight
-    for fact in lesson.facts:
-        one = Lesson(lesson.tokenizer, [fact], lesson.device)
+    for number in range(len(lesson.facts)):
+        one = lesson.some(number, number + 1)
         delta = wanted_changes(model, layer, one, contexts, by)[0].double()
         key = _keys(model, layer, one, contexts)[0].double()
         bare = _keys(model, layer, one, [""])[0].double()
@@ -288,11 +320,8 @@ def rome(host: Any, lesson: Lesson, layer: int, by: Descent, C: Tensor, contexts
 
 def changes_at(host: Any, lesson: Lesson, layer: int, contexts: Sequence[str], by: Descent) -> Tensor:
     """δ of all facts, in batches; MEMIT finds them in the host, before any weight changes."""
-    found = []
-    for first in range(0, len(lesson.facts), TOGETHER):
-        some = Lesson(lesson.tokenizer, lesson.facts[first : first + TOGETHER], lesson.device)
-        found.append(wanted_changes(host, layer, some, contexts, by))
-    return torch.cat(found)
+    parts = (lesson.some(first, first + TOGETHER) for first in range(0, len(lesson.facts), TOGETHER))
+    return torch.cat([wanted_changes(host, layer, part, contexts, by) for part in parts])
 
 
 def memit(

@@ -6,8 +6,9 @@ at which multiplying every weight by `1 + σ · normal` leaves 99 of 100 labels 
 that is proved, weight by weight in the worst case; and what the rate theorem lets such weights hold at the noise that
 they bear (`docs/rate.md`).
 
-Beside them: facts in the embedding (`embedded.py`); labels of 53 random bits, read as one real number each; the packed
-readout (`packed.py`) on the same data, and on sequences with labels of 8,192 classes, ten times as long; and
+Beside them: facts in the embedding (`embedded.py`), whose densest network is measured again, its settings unchanged, on
+fresh data, since these settings were chosen on the first; labels of 53 random bits, read as one real number each; the
+packed readout (`packed.py`) on the same data, and on sequences with labels of 8,192 classes, ten times as long; and
 Transformers of three widths, trained as usual and with noise on their weights at every step.
 """
 
@@ -33,6 +34,7 @@ from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import Trace, amount, column, figure, line, low_to_high, scatter, table
 from monolayer_experiments.packed import memorize_packed, pack
 from monolayer_experiments.perturbed import ENOUGH, NOISE_DRAWS, recall, tolerance
+from monolayer_experiments.runs import budget
 from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import train
 
@@ -48,12 +50,14 @@ PLAN = {
     "asked": (40, 64),
     "ranks": ((8, 16, 32, 64, 128), (8, 16, 32, 64, 128)),
     "embedded": (((16, 32), (16, 64)), ((12, 124), (24, 160), (32, 224), (32, 320), (64, 512))),
+    "fresh": (2, 8),
     "widths": ((32, 64, 128), (32, 64, 128)),
     "noise": (0.05, 0.05),
-    "clock": (1.0, 60.0),
+    "budget": (100, 20_000),
 }
-"""Quick and full. `asked`: sequences that noisy copies are asked about; `embedded`: value ranks and neurons; `noise`:
-what half of the trainings see; `clock`: seconds of each training."""
+"""Quick and full. `asked`: sequences that noisy copies are asked about; `embedded`: value ranks and neurons; `fresh`:
+further draws of the data for the first of them; `noise`: what half of the trainings see; `budget`: steps of each
+training."""
 MANY_BITS = 13
 """Bits of a label with 8,192 classes; a packed number of 52 bits holds four of them."""
 WEIGHT_SIZES = (2.0**-40, 2.0**20)
@@ -99,17 +103,34 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
         embedded = memorize_embedded(X, Y, rank, neurons, setting.seed)
         row = _measure(f"in the embedding, {neurons} neurons", embedded, X, Y, asked, setting.seed)
         rows.append(row | {"rank": rank, "neurons": neurons, "proved": certain(embedded, X, Y) or None})
+    progress("fresh data", 0.48)
+    fresh = [_fresh_row(number, plan, setting) for number in range(1, plan["fresh"] + 1)]
     trainings = [(width, noise) for noise in (0.0, plan["noise"]) for width in widths]
     for done, (width, noise) in enumerate(trainings):
-        name = f"trained{' for noise' if noise else ''}, width {width}"
-        progress(name, 0.5 + 0.5 * done / len(trainings))
-        options = {"seconds": plan["clock"], "seed": setting.seed, "device": setting.device, "noise": noise}
-        trained = train(X, Y, width=width, **options)
-        row = _measure(name, trained.model.cpu(), X, Y, asked, setting.seed)
-        rows.append(row | {"seconds": trained.seconds, "accuracy": trained.accuracy})
+        progress(f"training, width {width}", 0.5 + 0.5 * done / len(trainings))
+        rows.append(trained_row(width, noise, X, Y, plan, setting))
     return {"sequences": count, "length": length, "vocabulary": words, "points": int(X.size), "rows": rows} | {
-        "trained for": plan["noise"]
+        "fresh": fresh,
+        "trained for": plan["noise"],
+        "budget": plan["budget"],
     }
+
+
+def _fresh_row(number: int, plan: Results, setting: Setting) -> Results:
+    """The first network with facts in the embedding, built and measured on a draw of the data of its own."""
+    (rank, neurons), seed = plan["embedded"][0], setting.seed + number
+    X, Y = without_repeats(plan["sequences"], plan["length"], plan["vocabulary"], CLASSES, seed=seed)
+    model = memorize_embedded(X, Y, rank, neurons, seed)
+    return _measure("in the embedding, fresh data", model, X, Y, plan["asked"], seed) | {"seed": seed}
+
+
+def trained_row(width: int, noise: float, X: Array, Y: Array, plan: Results, setting: Setting) -> Results:
+    """A row of a Transformer that was trained, with this noise on its weights at every step."""
+    name = f"trained{' for noise' if noise else ''}, width {width}"
+    options = {"steps": plan["budget"], "seed": setting.seed, "device": setting.device, "noise": noise}
+    trained = train(X, Y, width=width, **options)
+    row = _measure(name, trained.model.cpu(), X, Y, plan["asked"], setting.seed)
+    return row | {"seconds": trained.seconds, "steps": trained.steps, "accuracy": trained.accuracy}
 
 
 def _packed_row(name: str, X: Array, Y: Array, bits: int, asked: int, seed: int) -> Results:
@@ -154,7 +175,7 @@ def answer(results: Results) -> str:
         f"{amount(best['proved'], 2)}; facts in the embedding {_ends(facts)}, "
         f"proved for every change up to {amount(max((row['proved'] or 0.0 for row in facts), default=None), 2)} only; "
         f"trained Transformers {_ends(plain)}; trained with noise of {amount(results['trained for'], 2)} at every "
-        f"step {_ends(hardened)}. {_curves(facts, hardened)}"
+        f"step {_ends(hardened)}. {_curves(facts, hardened)}{_fresh(results)}"
     )
 
 
@@ -170,6 +191,19 @@ def _curves(facts: list[Results], hardened: list[Results]) -> str:
                 f"{'' if rows is facts else 's'} {amount(_density(row), 2)}"
             )
     return f"The rate theorem and Gardner's curve allow {'; '.join(parts)}." if parts else ""
+
+
+def _fresh(results: Results) -> str:
+    """What the densest network with facts in the embedding bears on data that did not choose its settings."""
+    rows = results.get("fresh", [])
+    borne = [row["noise"] or 0.0 for row in rows]
+    if not rows:
+        return ""
+    return (
+        f" The settings of the densest were chosen on these data; on {len(rows)} fresh draws of the data the same "
+        f"settings hold {low_to_high(map(_density, rows), lambda each: amount(each, 3))} at "
+        f"{low_to_high(borne, lambda each: amount(each, 2))}, {amount(sum(borne) / len(borne), 2)} in the mean."
+    )
 
 
 def _ends(rows: list[Results]) -> str:
@@ -264,7 +298,13 @@ def tables(results: Results) -> list[Table]:
     shown: Results = {key: lambda row, key=key: amount(row.get(key), 2) for key in ("noise", "proved", "rate")}
     shown |= {"density": _density, "right": lambda row: f"{row['recall']:.4%}"}
     head = "network: name; parameters; neurons; bits per parameter: density; right; noise; rate there: rate; proved"
-    return [table("What they hold", _rows(results), head, **shown)]
+    fresh = "network: name; seed; parameters; bits per parameter: density; right; noise; rate there: rate"
+    return [
+        table("What they hold", _rows(results), head, **shown),
+        table(
+            "The densest network with facts in the embedding, on fresh data", results.get("fresh", []), fresh, **shown
+        ),
+    ]
 
 
 def limits(results: Results) -> str:
@@ -272,9 +312,10 @@ def limits(results: Results) -> str:
     refused = [row["name"] for row in results["rows"] if "refused" in row]
     words = f" Refused: {', '.join(refused)}." if refused else ""
     return (
-        "One kind of data and one seed of it, tokens with about as many facts each; for others facts in the embedding "
+        "One kind of data, one seed of it but for the fresh draws, tokens with about as many facts each; for others "
+        "facts in the embedding "
         "have no answer yet. The rate of a network is estimated from its own weights, where the theorem has means over "
         "all labellings; Gardner's curve is for many weights and features ±1. Noise is asked of some sequences only. "
-        "Trained models had a minute each, search of the learning rate included. Anchors are "
-        f"others' figures, for other data.{words}"
+        f"Trained models had {budget({'clock': 60.0} | results)} each, search of the learning rate included. Anchors "
+        f"are others' figures, for other data.{words}"
     )

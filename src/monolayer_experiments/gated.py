@@ -34,9 +34,9 @@ FITTED_LOOSELY = 8192
 """Above so many numbers per gate, `fitted` ends at a residual of 1e-5 in place of 1e-10, as hebbian-mlps has it."""
 SHARPNESS = 32.0
 """What `margin` begins with: the readout of the start, scaled until own scores are this in the mean."""
-RANK_CUT = 1e-6
-"""Directions of the features whose singular value is below this share of the largest are left out: their squares are
-known to a rounding of 2^-53 of the largest only, and this is 80 times its root."""
+WHITENING_RIDGE = 1e-12
+"""Added to the covariance of features before it is factored, as a share of its trace: more than what rounding takes
+away, which is m 2^-53 of the trace for m neurons. It changes the coordinates of `margin` and not its problem."""
 MARGIN_RATE = 3e-3 * SHARPNESS
 """Learning rate of Adam for `margin`, on features of unit covariance."""
 LOOK = 25
@@ -52,8 +52,16 @@ class Facts(NamedTuple):
     table: Tensor
     answer: Tensor
 
-    def some(self, draws: list[int]) -> Facts:
+    def some(self, draws: list[int] | Tensor) -> Facts:
         return Facts(*(part[draws] for part in self))
+
+    def beside(self, other: Facts) -> Facts:
+        """The draws of both, as many facts in each, in one batch."""
+        return Facts(*(torch.cat(parts) for parts in zip(self, other, strict=True)))
+
+    def short(self) -> Facts:
+        """Keys and table in float32."""
+        return Facts(self.keys.float(), self.table.float(), self.answer)
 
     @property
     def values(self) -> Tensor:
@@ -67,6 +75,11 @@ class Gated(NamedTuple):
     left: Tensor
     right: Tensor
     readout: Tensor
+
+    @staticmethod
+    def of(weights: Tensor) -> Gated:
+        """Networks whose `L`, `R` and turned `W` are stacked `(B, 3, m, d)`; views."""
+        return Gated(weights[:, 0], weights[:, 1], weights[:, 2].mT)
 
     def scores(self, keys: Tensor, table: Tensor) -> Tensor:
         """Products of what every key gives with every value `(B, F, C)`."""
@@ -109,8 +122,10 @@ def random_gates(dim: int, widths: list[int], seeds: list[int], device: torch.de
 def hebbian(facts: Facts, widths: list[int], seeds: list[int]) -> Gated:
     """Random features; the readout is the correlation of values and features."""
     left, right = _scaled_gates(facts, widths, seeds)
-    shown = features(facts.keys, left, right)
-    return Gated(left, right, facts.values.mT @ shown / shown.shape[1])
+    values, count = facts.values, facts.keys.shape[1]
+    # One network at a time: these are so wide that the features of all of them would fill a device.
+    readouts = [values[one].T @ features(facts.keys[one], left[one], right[one]) for one in range(len(widths))]
+    return Gated(left, right, torch.stack(readouts) / count)
 
 
 def whitened(facts: Facts, widths: list[int], seeds: list[int]) -> Gated:
@@ -140,11 +155,15 @@ def ridge(values: Tensor, shown: Tensor) -> Tensor:
     count, width = shown.shape[1:]
     if width > count:
         gram = shown @ shown.mT + RIDGE * torch.eye(count, dtype=shown.dtype, device=shown.device)
-        weights: Tensor = torch.linalg.solve(gram, values)
-        return weights.mT @ shown
+        return _solved(gram, values).mT @ shown
     covariance = shown.mT @ shown / count + RIDGE * torch.eye(width, dtype=shown.dtype, device=shown.device)
-    readout: Tensor = torch.linalg.solve(covariance, shown.mT @ values / count)
-    return readout.mT
+    return _solved(covariance, shown.mT @ values / count).mT
+
+
+def _solved(matrices: Tensor, sides: Tensor) -> Tensor:
+    """`matrices⁻¹ sides` of positive definite matrices, one at a time: batched kernels are made for small matrices."""
+    pairs = zip(matrices, sides, strict=True)
+    return torch.stack([torch.cholesky_solve(side, torch.linalg.cholesky(one)) for one, side in pairs])
 
 
 def _fit_side(facts: Facts, other: Tensor, readout: Tensor, widths: list[int]) -> Tensor:
@@ -187,33 +206,34 @@ def margin(facts: Facts, start: Gated, steps: int, *, settle: bool = False) -> G
     """The gates of `start` with a readout of largest margin, as far as `steps` of Adam come, in float32.
 
     One convex problem per network: `Σ_i log Σ_j exp(score_ij − score_i,own)` over all readouts, on features of unit
-    covariance, begun at the readout of `start`. A network stops at its first readout that returns every fact, or, with
-    `settle`, goes on to the end for a wider margin.
+    covariance, begun at the readout of `start`. `settle`: go on to the last step for a wider margin (`descend`).
     """
     shown = features(facts.keys, start.left, start.right)
-    count = shown.shape[1]
-    sizes, axes = torch.linalg.eigh(shown.mT @ shown)
-    kept = sizes > RANK_CUT**2 * sizes[:, -1:]
-    whiten = axes * (kept * math.sqrt(count) / sizes.clamp_min(1e-300).sqrt())[:, None, :]  # (B, m, m)
-    begun = (start.readout @ axes * (kept * sizes.clamp_min(0.0).sqrt() / math.sqrt(count))[:, None, :]).mT
-    inputs, table = (shown @ whiten).float(), facts.table.float()
-    own = (inputs @ begun.float() * facts.values.float()).sum(-1).mean(1).abs().clamp_min(1e-6)
-    weight = (SHARPNESS * begun.float() / own[:, None, None]).contiguous()
-    found = weight.clone()
-    done = torch.zeros(len(table), dtype=torch.bool, device=table.device)
-    adam = Adam(weight, MARGIN_RATE)
-    for step in range(steps):
-        with short_products():
-            adam.step(inputs.mT @ (wrongness(inputs @ weight @ table.mT, facts.answer) @ table))
-        if step % LOOK == LOOK - 1:
-            right = ((inputs @ weight @ table.mT).argmax(-1) == facts.answer).all(1)
-            new = right if settle else right & ~done
-            found[new] = weight[new]
-            done |= right
-            if bool(done.all()) and not settle:
-                break
-    found[~done] = weight[~done]
-    return Gated(start.left, start.right, (whiten @ found.double()).mT)
+    covariance = shown.mT @ shown / shown.shape[1]
+    trace = covariance.diagonal(dim1=1, dim2=2).sum(1)[:, None, None]
+    one = torch.eye(shown.shape[2], dtype=shown.dtype, device=shown.device)
+    # One matrix at a time, as in `_solved`; features are `factor` times `inputs`.
+    factor = torch.stack([torch.linalg.cholesky(each) for each in covariance + WHITENING_RIDGE * trace * one])
+    inverse = torch.stack([torch.linalg.solve_triangular(each, one, upper=False) for each in factor])
+    inputs = (shown @ inverse.mT).float()
+    begun = (factor.mT @ start.readout.mT).float()  # (B, m, d): the readout is turned
+    own = (inputs @ begun * facts.values.float()).sum(-1).mean(1).abs().clamp_min(1e-6)
+    problem = Readouts(Facts(inputs, facts.table.float(), facts.answer))
+    found = descend(problem, SHARPNESS * begun / own[:, None, None], MARGIN_RATE, steps, settle=settle)
+    return Gated(start.left, start.right, found.double().mT @ inverse)
+
+
+class Readouts(NamedTuple):
+    """Readouts of given features: the keys of `facts` are features `(B, F, m)`, weights the turned `W` `(B, m, d)`."""
+
+    facts: Facts
+
+    def scores(self, weight: Tensor) -> Tensor:
+        return self.facts.keys @ weight @ self.facts.table.mT
+
+    def slope(self, weight: Tensor) -> Tensor:
+        """The gradient of the cross-entropy, up to the factor F."""
+        return self.facts.keys.mT @ (wrongness(self.scores(weight), self.facts.answer) @ self.facts.table)
 
 
 # -- gradient descent ----------------------------------------------------------------------------------------
@@ -224,36 +244,64 @@ def trained(
 ) -> Gated:
     """All three matrices by Adam on cross-entropy, all facts in every step, the rate falling along a cosine to 1 %.
 
-    It ends when no network has a fact wrong, or, with `settle`, after all steps.
+    `settle`: go on to the last step for a wider margin (`descend`).
     """
     dim = facts.keys.shape[2]
     left, right = random_gates(dim, widths, seeds, facts.keys.device)
     width = torch.tensor(widths, dtype=left.dtype, device=left.device)[:, None, None]
     out, _ = random_gates(dim, widths, [seed + 1_000_000 for seed in seeds], facts.keys.device)
     starts = (left / math.sqrt(3.0 * dim), right / math.sqrt(3.0 * dim), out / (3.0 * width).sqrt())
-    weights = torch.stack(starts).float()  # (3, B, m, d): the readout is turned
-    keys, table = facts.keys.float(), facts.table.float()
-    network = Gated(weights[0], weights[1], weights[2].mT)  # views: they change with the weights
-    adam = Adam(weights, rate)
+    start = torch.stack(starts, dim=1).float()
+    return Gated.of(descend(Networks(facts.short()), start, rate, steps, falling=True, settle=settle).double())
+
+
+class Networks(NamedTuple):
+    """Whole networks on `facts`: weights `(B, 3, m, d)` are `L`, `R` and the turned `W`."""
+
+    facts: Facts
+
+    def scores(self, weight: Tensor) -> Tensor:
+        return Gated.of(weight).scores(self.facts.keys, self.facts.table)
+
+    def slope(self, weight: Tensor) -> Tensor:
+        """The gradient of the cross-entropy, up to the factor F."""
+        keys, table, answer = self.facts
+        network = Gated.of(weight)
+        one, other = keys @ network.left.mT, keys @ network.right.mT
+        shown = one * other
+        out = wrongness(shown @ network.readout.mT @ table.mT, answer) @ table
+        back = out @ network.readout
+        return torch.stack([(back * other).mT @ keys, (back * one).mT @ keys, shown.mT @ out], dim=1)
+
+
+def descend(
+    problem: Readouts | Networks, weight: Tensor, rate: float, steps: int, *, falling: bool = False, settle: bool
+) -> Tensor:
+    """Weights `(B, …)` after at most so many steps of Adam; `falling`: the rate falls along a cosine to 1 %.
+
+    What is right is looked up every `LOOK` steps. A network leaves the batch at the first look that finds every fact
+    right, so that it costs no more. With `settle` all go on to the last step, and the last weights that had every fact
+    right are kept. A network that never had keeps its last weights.
+    """
+    kept, left = weight.clone(), torch.arange(len(weight), device=weight.device)
+    adam = Adam(weight.clone(), rate)
+    ever = torch.zeros(len(weight), dtype=torch.bool, device=weight.device)
     for step in range(steps):
         with short_products():
-            adam.step(slopes(network, keys, table, facts.answer), 0.505 + 0.495 * math.cos(math.pi * step / steps))
-        if (
-            not settle
-            and step % (4 * LOOK) == 0
-            and bool((network.scores(keys, table).argmax(-1) == facts.answer).all())
-        ):
-            break
-    return Gated(*(part.double() for part in network))
-
-
-def slopes(network: Gated, keys: Tensor, table: Tensor, answer: Tensor) -> Tensor:
-    """The gradient of the cross-entropy by `L`, `R` and the turned `W`, stacked `(3, B, m, d)`, up to the factor F."""
-    one, other = keys @ network.left.mT, keys @ network.right.mT
-    shown = one * other
-    out = wrongness(shown @ network.readout.mT @ table.mT, answer) @ table
-    back = out @ network.readout
-    return torch.stack([(back * other).mT @ keys, (back * one).mT @ keys, shown.mT @ out])
+            factor = 0.505 + 0.495 * math.cos(math.pi * step / steps) if falling else 1.0
+            adam.step(problem.slope(adam.weight), factor)
+        if step % LOOK != LOOK - 1 and step != steps - 1:
+            continue
+        right = (problem.scores(adam.weight).argmax(-1) == problem.facts.answer).all(1)
+        kept[left[right]] = adam.weight[right]
+        ever[left[right]] = True
+        if not settle and bool(right.any()):
+            left, adam, problem = left[~right], adam.some(~right), problem._replace(facts=problem.facts.some(~right))
+            if not len(left):
+                break
+    never = ~ever[left]
+    kept[left[never]] = adam.weight[never]
+    return kept
 
 
 def wrongness(scores: Tensor, answer: Tensor) -> Tensor:
@@ -271,6 +319,12 @@ class Adam:
     def __init__(self, weight: Tensor, rate: float) -> None:
         self.weight, self.rate, self.taken = weight, rate, 0
         self.mean, self.square = torch.zeros_like(weight), torch.zeros_like(weight)
+
+    def some(self, rows: Tensor) -> Adam:
+        """The same for some rows of the tensor, copied."""
+        other = Adam(self.weight[rows], self.rate)
+        other.mean, other.square, other.taken = self.mean[rows], self.square[rows], self.taken
+        return other
 
     def step(self, gradient: Tensor, factor: float = 1.0) -> None:
         self.taken += 1

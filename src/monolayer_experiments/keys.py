@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from typing import NamedTuple
@@ -24,52 +24,81 @@ from monolayer.table import Progress
 from monolayer_experiments import gated
 from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.gated import Facts, Gated
-from monolayer_experiments.look import amount, distinct, figure, line, low_to_high, table, where
+from monolayer_experiments.look import amount, column, distinct, figure, line, low_to_high, table, where
 from monolayer_experiments.perturbed import ENOUGH, NOISE_DRAWS
 
 QUESTION = "How many parameters do facts on given keys need?"
 
 PLAN = {
-    "dims": ((12,), (16,)),
+    "dims": ((12,), (64, 90, 128)),
     "loads": ((1 / 4,), (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)),
     "draws": (2, 5),
-    "steps": (200, 400),
-    "training": (300, 800),
+    "steps": (200, 500),
+    "training": (300, 3_000),
     "trained facts": (100, 2_100),
     "noisy load": (1 / 4, 1 / 8),
-    "widest": (256, 1_024),
+    "widest": (256, 16_384),
 }
 """Quick and full. `steps` of the convex problem; `training`: steps of gradient descent, which is asked of so many facts
 at most (`trained facts`)."""
 KINDS = {"isotropic": False, "anisotropic": True}
 PROCESSES = 3
-"""How many share a GPU."""
+"""How many processes share a GPU."""
 PRECISION = 0.05
 """The least width is found to this share."""
 RATES = (1e-2, 3e-3, 3e-2)
-"""Learning rates of gradient descent; each dimension and kind of keys takes the best at its first load."""
+"""Learning rates of gradient descent; each dimension takes the best at its first load."""
 WAYS = {
-    "Hebbian": 0.02,
-    "whitened": 0.1,
-    "fitted": 0.3,
-    "margin": 0.35,
-    "fitted, margin": 0.4,
+    "Hebbian": 0.03,
+    "whitened": 0.085,
+    "fitted": 0.2,
+    "margin": 0.4,
+    "fitted, margin": 0.7,
     "trained": 1.5,
 }
 """The ways to build a network, and the bits per parameter at which the search begins."""
 COLOURS = dict(zip(WAYS, ("grey", "red", "gold", "blue", "green", "orange"), strict=True))
+NOISE = "noise"
+"""The part of a dimension that asks for the noise at one load, where others find the widths of one way."""
+PARTS = ("whitened", "margin", "trained", "fitted", "fitted, margin", NOISE, "Hebbian")
+"""The parts of a dimension, in the order in which they are measured."""
 RANDOM_GATES = ("Hebbian", "whitened", "margin")
 """Ways whose gates a seed draws again."""
 
 
 class Cell(NamedTuple):
-    """One kind of keys in one dimension: a share of the work that needs no other."""
+    """One dimension and one of `PARTS`: a share of the work that needs no other."""
 
-    kind: str
     dim: int
+    part: str
     plan: Results
     seed: int
     device: str
+
+    @property
+    def loads(self) -> list[float]:
+        """The loads at which this part measures, in rising order."""
+        loads = sorted(self.plan["loads"])
+        if self.part == NOISE:
+            return [self.plan["noisy load"]]
+        few = self.plan["trained facts"] if self.part == "trained" else math.inf
+        return [load for load in loads if self.facts(load) <= few]
+
+    def facts(self, load: float) -> int:
+        return round(load * self.dim**2)
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds of the draws of one kind of keys."""
+        return [1_000 * self.seed + draw for draw in range(self.plan["draws"])]
+
+    def draw(self, load: float) -> Facts:
+        """The facts of a load: all draws of the first kind of keys, then all of the second, in one batch."""
+        first, second = (
+            gated.draw(self.facts(load), self.dim, self.seeds, spiked=spiked, device=self.device)
+            for spiked in KINDS.values()
+        )
+        return first.beside(second)
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
@@ -79,79 +108,102 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     holds raw numbers that JSON can hold.
     """
     cells = cells_of(plan, setting)
-    found: list[Results] = []
+    rows: list[Results] = []
     if setting.device == "cpu":
         for done, cell in enumerate(cells):
-            progress(f"{cell.kind}, d = {cell.dim}", done / len(cells))
-            found.append(measured(cell))
+            progress(f"d = {cell.dim}, {cell.part}", done / len(cells))
+            rows += measured_whole(cell)
     else:  # small problems leave a GPU waiting for the next launch, so several processes share it
         with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool:
-            for done, part in enumerate(pool.map(measured, cells)):
-                progress(f"{cells[done].kind}, d = {cells[done].dim}", (done + 1) / len(cells))
-                found.append(part)
-    return together(cells, found)
+            for done, part in enumerate(pool.map(measured_whole, cells)):
+                progress(f"d = {cells[done].dim}, {cells[done].part}", (done + 1) / len(cells))
+                rows += part
+    return together(plan, cells, rows)
 
 
 def cells_of(plan: Results, setting: Setting) -> list[Cell]:
-    """All cells of a plan, the longest first."""
-    dims = sorted(plan["dims"], reverse=True)
-    return [Cell(kind, dim, plan, setting.seed, setting.device) for dim, kind in product(dims, KINDS)]
+    """All cells of a plan, small dimensions first: a run that is stopped then lacks the least."""
+    return [Cell(dim, part, plan, setting.seed, setting.device) for dim, part in product(sorted(plan["dims"]), PARTS)]
 
 
-def together(cells: list[Cell], found: list[Results]) -> Results:
-    """The results of an experiment from those of its cells."""
-    plan = cells[0].plan
-    rows = [row for part in found for row in part["rows"]]
-    noise = [row for part in found for row in part["noise"]]
-    rates = {f"{cell.kind}, {cell.dim}": part["rate"] for cell, part in zip(cells, found, strict=True)}
+def measured_whole(cell: Cell) -> list[Results]:
+    """All rows of a cell; a process of its own may be asked for them."""
+    return list(measured(cell))
+
+
+def together(plan: Results, cells: list[Cell], rows: list[Results]) -> Results:
+    """The results of an experiment from the rows of its cells; what no row is about is listed as left out."""
     order = {way: number for number, way in enumerate(WAYS)}
-    for some in (rows, noise):
-        some.sort(key=lambda row: (order[row["way"]], row["kind"] != "isotropic", row["dim"], row.get("load", 0.0)))
-    return {"draws": plan["draws"], "noisy load": plan["noisy load"], "rates": rates, "rows": rows, "noise": noise}
+    rows = sorted(rows, key=lambda row: (order[row["way"]], row["kind"] != "isotropic", row["dim"], row["load"]))
+    found = {(row["dim"], NOISE if "noise" in row else row["way"], row["load"]) for row in rows}
+    asked = [(cell.dim, cell.part, load) for cell in cells for load in cell.loads]
+    return {
+        "draws": plan["draws"],
+        "noisy load": plan["noisy load"],
+        "rows": [row for row in rows if "widths" in row],
+        "noise": [row for row in rows if "noise" in row],
+        "left out": [list(each) for each in asked if each not in found],
+    }
 
 
-def measured(cell: Cell) -> Results:
-    """Least widths of every way at every load, and the noise at one of them."""
-    plan = cell.plan
-    seeds = [1_000 * cell.seed + draw for draw in range(plan["draws"])]
-    starts, rate = dict(WAYS), None
-    rows: list[Results] = []
-    noise: list[Results] = []
-    for load in plan["loads"]:
-        count = round(load * cell.dim**2)
-        facts = gated.draw(count, cell.dim, seeds, spiked=KINDS[cell.kind], device=cell.device)
-        for way in WAYS:
-            if way == "trained" and count > plan["trained facts"]:
-                continue
-            if way == "trained" and rate is None:
-                rate = _best_rate(facts, _width(count, cell.dim, starts[way]), seeds, plan["training"])
-            build = _builder(way, plan["steps"], rate or RATES[0], plan["training"])
-            widths = _least(build, facts, seeds, _width(count, cell.dim, starts[way]), plan["widest"])
-            row = {"way": way, "kind": cell.kind, "dim": cell.dim, "load": load, "facts": count, "widths": widths}
-            rows.append(row)
-            if None not in widths:
-                starts[way] = density(row)
-            if way == "whitened" and load == plan["noisy load"]:
-                width = max(each for each in widths if each is not None)
-        if load == plan["noisy load"]:
-            for way in WAYS:
-                network = _builder(way, plan["steps"], rate or RATES[0], plan["training"], settle=True)(
-                    facts, [width] * len(seeds), seeds
-                )
-                row = {"way": way, "kind": cell.kind, "dim": cell.dim, "facts": count, "width": width}
-                noise.append(row | {"noise": _tolerance(network, facts)})
-    return {"rows": rows, "noise": noise, "rate": rate}
+def measured(cell: Cell) -> Iterator[Results]:
+    """The rows of a cell, one load after the other: least widths of a way, or the noise that every way bears."""
+    if cell.part == NOISE:
+        yield from _noise_rows(cell)
+        return
+    rate = _best_rate(cell) if cell.part == "trained" else None
+    build = _builder(cell.part, cell.plan, rate)
+    densities = dict.fromkeys(KINDS, WAYS[cell.part])
+    for load in cell.loads:
+        for row in _least_rows(cell, load, build, densities):
+            yield row if rate is None else row | {"rate": rate}
+
+
+def _least_rows(cell: Cell, load: float, build: Build, densities: dict[str, float]) -> list[Results]:
+    """A row per kind of keys: least widths at one load. The search begins at `densities`, which it updates."""
+    count = cell.facts(load)
+    guesses = [_width(count, cell.dim, densities[kind]) for kind in KINDS for _ in cell.seeds]
+    widths = _least(build, cell.draw(load), cell.seeds * len(KINDS), guesses, cell.plan["widest"])
+    rows = []
+    for number, kind in enumerate(KINDS):
+        own = widths[number * len(cell.seeds) : (number + 1) * len(cell.seeds)]
+        row = {"way": cell.part, "kind": kind, "dim": cell.dim, "load": load, "facts": count, "widths": own}
+        if None not in own:
+            densities[kind] = density(row)
+        rows.append(row)
+    return rows
+
+
+def _noise_rows(cell: Cell) -> Iterator[Results]:
+    """Rows of the noise that every way bears at the width that ridge regression needs, which is found again here."""
+    ridge = cell._replace(part="whitened")
+    build, densities = _builder("whitened", cell.plan, None), dict.fromkeys(KINDS, WAYS["whitened"])
+    load = cell.plan["noisy load"]
+    for each in ridge.loads[: ridge.loads.index(load) + 1]:
+        rows = _least_rows(ridge, each, build, densities)
+    # Where some draw has no width within the widest, that one is used.
+    widths = {row["kind"]: max(each or cell.plan["widest"] for each in row["widths"]) for row in rows}
+    facts, rate = cell.draw(load), _best_rate(cell)
+    for way in WAYS:
+        build = _builder(way, cell.plan, rate, settle=True)
+        network = build(facts, [widths[kind] for kind in KINDS for _ in cell.seeds], cell.seeds * len(KINDS))
+        borne = _tolerance(network, facts)
+        for number, kind in enumerate(KINDS):
+            own = borne[number * len(cell.seeds) : (number + 1) * len(cell.seeds)]
+            row = {"way": way, "kind": kind, "dim": cell.dim, "load": load, "facts": cell.facts(load)}
+            yield row | {"width": widths[kind], "noise": own}
 
 
 Build = Callable[[Facts, list[int], list[int]], Gated]
 
 
-def _builder(way: str, steps: int, rate: float, training: int, *, settle: bool = False) -> Build:
+def _builder(way: str, plan: Results, rate: float | None, *, settle: bool = False) -> Build:
     """How a way builds networks of given widths; `settle`: for a wide margin, not for the first that is right."""
+    steps = plan["steps"]
 
     def build(facts: Facts, widths: list[int], seeds: list[int]) -> Gated:
         if way == "trained":
-            return gated.trained(facts, widths, seeds, rate, training, settle=settle)
+            return gated.trained(facts, widths, seeds, rate or RATES[0], plan["training"], settle=settle)
         if way == "Hebbian":
             return gated.hebbian(facts, widths, seeds)
         start = (gated.fitted if way.startswith("fitted") else gated.whitened)(facts, widths, seeds)
@@ -165,18 +217,20 @@ def _width(facts: int, dim: int, bits: float) -> int:
     return max(2, round(facts * math.log2(facts) / (3 * dim * bits)))
 
 
-def _best_rate(facts: Facts, width: int, seeds: list[int], steps: int) -> float:
-    """The learning rate that leaves the fewest facts wrong at a width that is about the least."""
+def _best_rate(cell: Cell) -> float:
+    """The learning rate that leaves the fewest facts wrong at the first load, at a width that is about the least."""
+    load, seeds = min(cell.plan["loads"]), cell.seeds * len(KINDS)
+    facts, widths = cell.draw(load), [_width(cell.facts(load), cell.dim, WAYS["trained"])] * len(seeds)
     right = {
-        rate: float(gated.recalled(gated.trained(facts, [width] * len(seeds), seeds, rate, steps), facts).mean())
+        rate: float(gated.recalled(gated.trained(facts, widths, seeds, rate, cell.plan["training"]), facts).mean())
         for rate in RATES
     }
     return max(right, key=lambda rate: right[rate])
 
 
-def _least(build: Build, facts: Facts, seeds: list[int], guess: int, widest: int) -> list[int | None]:
+def _least(build: Build, facts: Facts, seeds: list[int], guesses: list[int], widest: int) -> list[int | None]:
     """For each draw the least width, to PRECISION, at which every fact is certified; None: more than `widest`."""
-    searches = [WidthSearch(min(guess, widest), widest) for _ in seeds]
+    searches = [WidthSearch(min(guess, widest), widest) for guess in guesses]
     while left := [one for one, search in enumerate(searches) if not search.done]:
         widths, some = [searches[one].next for one in left], facts.some(left)
         network = build(some, widths, [seeds[one] for one in left])
@@ -334,13 +388,16 @@ def tables(results: Results) -> list[Table]:
 
 def limits(results: Results) -> str:
     """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
-    rates = low_to_high(rate for rate in results["rates"].values() if rate is not None)
-    asked = max((row["facts"] for row in results["rows"] if row["way"] == "trained"), default=0)
+    trained = where(results["rows"], way="trained")
+    rates = low_to_high(column(trained, "rate"))
+    asked = max(column(trained, "facts"), default=0)
+    lacking = "; ".join(f"d = {dim}, {part}, load {load:g}" for dim, part, load in results["left out"])
+    left_out = f" Left out, since the time on the machine ended: {lacking}." if lacking else ""
     dims = ", ".join(map(str, sorted(distinct(results["rows"], "dim"))))
     return (
         f"Measured for d = {dims}. Keys are values too, and facts a permutation of them, as in hebbian-mlps; its "
         "constructions are our own "
         "re-implementation from its text and formulas, in binary64, not its code. The search takes a width for too "
         f"small where the steps that it has are not enough. Gradient descent was asked of up to {asked:,} facts, all "
-        f"of them in every step, at the best of {len(RATES)} learning rates ({rates} chosen)."
+        f"of them in every step, at the best of {len(RATES)} learning rates ({rates} chosen).{left_out}"
     )

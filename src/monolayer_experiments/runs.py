@@ -49,11 +49,17 @@ def decided(grid: Mapping[str, float], labels: int, chance: float) -> bool:
     return first == 1.0 or (above(first, chance, labels) and all(apart(first, each, labels) for each in rest))
 
 
+def budget(plan: Results) -> str:
+    """What a training may use, in words: `budget`, in steps, or seconds on a `clock`, which older records have."""
+    return f"{plan['budget']:,} steps" if "budget" in plan else f"{plan['clock']:g} s"
+
+
 def described(found: Trained, *, curve: bool = False) -> Results:
     """What is kept of a trained model; its curve thinned to 16 points."""
     picked = found.curve[:: -(-len(found.curve) // 15)]
     return {
         "accuracy": found.accuracy,
+        "steps": found.steps,
         "seconds": round(found.seconds, 3),
         "alone": round(found.alone, 3),
         "parameters": found.parameters,

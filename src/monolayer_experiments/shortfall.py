@@ -30,7 +30,7 @@ from monolayer.table import Progress
 from monolayer.theory.corollary import possible
 from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import Trace, bars, column, figure, low_to_high, share, table, where
-from monolayer_experiments.runs import apart, described, edge, searches
+from monolayer_experiments.runs import apart, budget, described, edge, searches
 from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import fit, train
 from monolayer_experiments.transformer import Tagger
@@ -44,14 +44,14 @@ GIVEN = {"trained": 1, "untrained": 1, "constructed": 1, "constructed, 16 number
 """Contexts that a readout alone is trained on, and how many numbers they are."""
 PLAN = {
     "sequences": (40, 4_000),
-    "clock": (0.3, 10.0),
+    "budget": (100, 5_000),
     "seeds": (1, 3),
     "length": (6, 16),
     "vocabulary": (30, 1000),
     "classes": (8, 16),
     "width": (32, 128),
 }
-"""Quick and full; `clock`: the seconds that a model has."""
+"""Quick and full; `budget`: the steps that a model has."""
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
@@ -76,7 +76,7 @@ def _rows(plan: Results, setting: Setting, progress: Progress) -> list[Results]:
     data = {key: plan[key] for key in ("length", "vocabulary", "classes")}
     vocabulary, classes, width, seed = plan["vocabulary"], plan["classes"], plan["width"], setting.seed
     X, Y = without_repeats(plan["sequences"], **data, seed=seed)
-    options: Results = {"seconds": plan["clock"], "seed": seed, "device": setting.device}
+    options: Results = {"steps": plan["budget"], "seed": seed, "device": setting.device}
     labels, rows, steps = {"labels": Y.size, "chance": 1.0 / classes}, [], len(RANK_OF_MODEL) + len(GIVEN)
     # In this order; those of the trained and the untrained head are filled in below.
     given = {name: constructed(X, vocabulary, k, seed) for name, k in GIVEN.items()}
@@ -188,7 +188,7 @@ def answer(results: Results) -> str:
     worst = min(min(_shares(results, *trained, form)) for form in SHORT_FORMATS)
     if worst > max(_shares(results, *trained)) and many > one and apart(many, one, results["labels"]):
         text += (
-            " So within this clock the readout falls short: the contexts are apart, but training does not read them "
+            " So within this budget the readout falls short: the contexts are apart, but training does not read them "
             "from a single number."
         )
     elif worst <= min(_shares(results, *trained)):
@@ -234,6 +234,6 @@ def limits(results: Results) -> str:
     """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     searched = [row for row in results["rows"] if "grid" in row]
     return (
-        f"Random labels, one size, one width ({results['width']}), a clock of {results['clock']:g} s. {edge(searched)} "
+        f"Random labels, one size, one width ({results['width']}), {budget(results)} for a model. {edge(searched)} "
         "What any readout could return counts vectors that are equal in a format."
     )

@@ -19,7 +19,7 @@ from monolayer.data import Labels, Sequences, phrases
 from monolayer.table import Progress
 from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import amount, bars, figure, share, table, where
-from monolayer_experiments.runs import DEVICES, apart, described, edge, searches, timed
+from monolayer_experiments.runs import DEVICES, apart, budget, described, edge, searches, timed
 from monolayer_experiments.trainer import predict, train
 from monolayer_experiments.transformer import width_for
 from monolayer_experiments.words import drawn, words
@@ -40,9 +40,9 @@ PLAN = {
     "characters": (300, None),
     "words": (500, None),
     "least_width": (64, 256),
-    "clock": (3.0, 60.0),
+    "budget": (300, 6_000),
 }
-"""Quick and full: sequences of each corpus (None: all), common characters, and seconds for each training."""
+"""Quick and full: sequences of each corpus (None: all), common characters, and steps of each training."""
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
@@ -64,7 +64,7 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
             progress(f"{name}, {stage}", (done + share) / len(corpora))
 
         found.append({"corpus": name, **_measure(plan, data, setting, within)})
-    return {"clock": plan["clock"], "corpora": found}
+    return {"budget": plan["budget"], "corpora": found}
 
 
 def _measure(plan: Results, data: Sequences, setting: Setting, progress: Progress) -> Results:
@@ -81,7 +81,7 @@ def _measure(plan: Results, data: Sequences, setting: Setting, progress: Progres
     parameters = sum(parameter.numel() for parameter in model.parameters())
     of_seen, of_held = (model.labels(model.encode(part)) for part in (seen, held))
     add("construction", of_held, accuracy=_right(seen, of_seen), seconds=spent, parameters=parameters)
-    options: Results = {"seconds": plan["clock"], "seed": setting.seed, "device": setting.device}
+    options: Results = {"steps": plan["budget"], "seed": setting.seed, "device": setting.device}
     for place, (kind, rank) in enumerate(RANKS.items()):
         progress(kind, (place + 0.2) / 2.4)
         width = width_for(parameters, int(X.max()) + 1, int(Y.max()) + 1, 1, rank, plan["least_width"])
@@ -231,7 +231,7 @@ def _searched(results: Results) -> list[Results]:
 def limits(results: Results) -> str:
     """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     return (
-        f"One seed, one width, a clock of {results['clock']:g} s, no early stop on held-out data. "
+        f"One seed, one width, {budget(results)} for each training, no early stop on held-out data. "
         f"{edge(_searched(results))} The alignment of letters and phones is not checked by people. Held-out sequences "
         f"with unknown tokens are left out. {DEVICES}"
     )

@@ -1,9 +1,10 @@
 """The baseline of the experiments: an ordinary Transformer that is trained on the same labels.
 
 AdamW with warm-up and cosine decay, gradients clipped, large batches kept on the device. The learning rate is searched
-first: every rate of a grid gets an equal share of the first 30 % of the clock, and the best one (the likeliest, where
-none got beyond chance) goes on from where it was until the clock or the last wrong label runs out. The clock holds
-everything: search, steps and the measuring of accuracy; a few steps before it starts warm the device up.
+first: every rate of a grid gets an equal share of the first 30 % of the steps, and the best one (the likeliest, where
+none got beyond chance) goes on from where it was until the steps or the last wrong label runs out. Steps and not
+seconds are the budget, so that a busy machine takes longer and changes nothing else. Seconds are noted all the same:
+search, steps and the measuring of accuracy; a few steps before they are counted warm the device up.
 
 Notation: `N` sequences of at most `n` tokens; `transformer.py` has the model.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,9 +31,9 @@ from monolayer_experiments.transformer import Tagger
 TRAINING_RATES = (3e-3, 1e-2, 1e-3, 3e-2, 3e-4)
 """Learning rates, in the order of trial, likely ones first: the search ends where a trial leaves no label wrong."""
 SEARCH = 0.3
-"""Share of the clock that the search for a learning rate may take."""
+"""Share of the steps that the search for a learning rate may take."""
 MEASURES = 100
-"""How often, at most, a run stops to measure its accuracy; measuring takes a tenth of the clock at most."""
+"""How often, at most, a training stops to measure its accuracy."""
 BATCH_TOKENS = {"cuda": 1 << 16, "cpu": 1 << 10}
 """Tokens per step: 4,096 sequences of 16 on a GPU, where fewer would leave it waiting for the next launch."""
 FEW = 64
@@ -41,13 +42,14 @@ FEW = 64
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained model: share of labels right, seconds used, and the way there.
+    """A trained model: share of labels right, steps and seconds used, and the way there.
 
-    `alone`: seconds of the run that was kept, without the trials of other rates; `curve`: (seconds, accuracy) of that
-    run; `grid`: accuracy of every rate at the end of its trial.
+    `steps`, `alone`: steps and seconds of the run that was kept, without the trials of other rates; `curve`: (seconds,
+    accuracy) of that run; `grid`: accuracy of every rate at the end of its trial.
     """
 
     accuracy: float
+    steps: int
     seconds: float
     alone: float
     curve: list[tuple[float, float]]
@@ -95,7 +97,7 @@ def fit(
     Y: Ints,
     lengths: Ints | None = None,
     *,
-    seconds: float,
+    steps: int,
     seed: int = 0,
     device: str = "cpu",
     rates: tuple[float, ...] = TRAINING_RATES,
@@ -103,33 +105,31 @@ def fit(
 ) -> Trained:
     """Train what `make` makes, a module `(X, inside) → logits`, on `X` `(N, n, …)` and classes `Y` `(N, n)`.
 
-    `noise`: every step sees the weights times `1 + noise · normal`, drawn anew; the clock then runs to its end.
+    `noise`: every step sees the weights times `1 + noise · normal`, drawn anew; all steps are then taken.
     """
     batches = Batches(X, Y, lengths, device, seed)
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")  # TF32 for what is not in bfloat16; nothing on a CPU
     try:
         with torch.random.fork_rng(devices=[]):  # weights are drawn on the processor
-            return _search(make, batches, seconds, seed, rates, noise)
+            return _search(make, batches, steps, seed, rates, noise)
     finally:
         torch.set_float32_matmul_precision(precision)
 
 
 def _search(
-    make: Callable[[], nn.Module], batches: Batches, seconds: float, seed: int, rates: tuple[float, ...], noise: float
+    make: Callable[[], nn.Module], batches: Batches, steps: int, seed: int, rates: tuple[float, ...], noise: float
 ) -> Trained:
     device = batches.device
     _warm_up(make().to(device), batches)
     batches.wait()
     began = time.perf_counter()
-    found = began + seconds * SEARCH
+    each, pause = max(1, round(steps * SEARCH / len(rates))), max(1, steps // MEASURES)
     tried: list[TrainingRun] = []
-    for number, rate in enumerate(rates):
+    for rate in rates:
         torch.manual_seed(seed)  # every rate starts from the same weights
         run = TrainingRun(make().to(device), batches, rate, began, noise=noise)
-        # What is left of the search is shared by the rates that are left: one that overran does not cost the last.
-        now = time.perf_counter()
-        run.go(now + (found - now) / (len(rates) - number), seconds / MEASURES, decay=False)
+        run.go(each, pause, decay=False)
         tried.append(run)
         if run.accuracy == 1.0 and not noise:
             break
@@ -137,10 +137,10 @@ def _search(
     best = max(tried, key=lambda run: run.accuracy)
     if not above(best.accuracy, batches.chance, batches.labelled):
         best = tried[0]  # all trials ended at chance: the largest of such numbers chooses nothing
-    best.go(began + seconds, seconds / MEASURES, decay=True)
+    best.go(max(1, steps - sum(run.steps for run in tried)), pause, decay=True)
     parameters = sum(parameter.numel() for parameter in best.model.parameters())
     spent = time.perf_counter() - began
-    return Trained(best.accuracy, spent, best.spent, best.curve, parameters, best.rate, grid, best.model)
+    return Trained(best.accuracy, best.steps, spent, best.spent, best.curve, parameters, best.rate, grid, best.model)
 
 
 def _warm_up(model: nn.Module, batches: Batches) -> None:
@@ -171,35 +171,32 @@ class TrainingRun:
         self.accuracy = self.spent = 0.0
         self.curve: list[tuple[float, float]] = []
 
-    def go(self, until: float, pause: float, *, decay: bool) -> None:
-        """Train at least one step, until the time `until` or, without noise, until no label is wrong.
+    def go(self, steps: int, pause: int, *, decay: bool) -> None:
+        """Train for so many steps or, without noise, until no label is wrong.
 
-        The accuracy is measured every `pause` seconds.
-
-        The rate warms up over 100 steps, or a third of a short trial; with `decay` it falls along a cosine to 2 %.
+        The accuracy is measured at the end of an epoch, if `pause` steps have passed, and after the last step. The rate
+        warms up over 100 steps, or a third of a short trial; with `decay` it falls along a cosine to 2 %.
         """
-        now = start = measured = time.perf_counter()
+        began, first, measured = time.perf_counter(), self.steps, self.steps
+        last = first + steps
         while self.accuracy < 1.0 or self.noise:
             self.model.train()
             for batch in self.batches.epoch(shuffle=True):
-                part = min(1.0, (now - start) / max(until - start, 1e-9))
+                part = (self.steps - first) / steps
                 if decay:
                     factor = 0.02 + 0.49 * (1.0 + math.cos(math.pi * part))
                 else:
                     factor = min(1.0, max((self.steps + 1) / 100, 3.0 * part))
                 self.step(batch, self.rate * factor)
-                now = time.perf_counter()
-                if now >= until:
+                if self.steps == last:
                     break
-            if now - measured >= pause or now >= until:
-                self.batches.wait()
-                now = time.perf_counter()
+            if self.steps - measured >= pause or self.steps == last:
                 self.measure()
-                measured = time.perf_counter()
-                pause, now = max(pause, 9.0 * (measured - now)), measured
-            if now >= until:
+                measured = self.steps
+            if self.steps == last:
                 break
-        self.spent += now - start
+        self.batches.wait()
+        self.spent += time.perf_counter() - began
 
     def step(self, batch: TrainingBatch, rate: float) -> None:
         for group in self.optimizer.param_groups:
@@ -236,27 +233,27 @@ class Tuned(NamedTuple):
 
 
 def finetune(
-    model: nn.Module, data: Batches, rows: Ints, kept: Ints | None, rate: float, stops: list[float], seed: int
+    model: nn.Module, data: Batches, rows: Ints, kept: Ints | None, rate: float, stops: Sequence[int], seed: int
 ) -> Iterator[Tuned]:
     """A copy of `model` trained on `rows` of `data`, with as many of `kept` in every batch unless that is None.
 
-    Yields the state at each of `stops`, which are seconds on the clock; at least one step is always taken. The clock
-    counts only the steps, not what the caller measures in between.
+    Yields the state after each number of steps in `stops`, which rise. Seconds are those of the steps, not of what the
+    caller measures in between.
     """
     random = np.random.default_rng(seed)
     run = TrainingRun(copy.deepcopy(model), data, rate, weight_decay=0.0)
     spent = 0.0
     for stop in stops:
         run.model.train()
-        while run.steps == 0 or spent < stop:
-            began = time.perf_counter()
+        began = time.perf_counter()
+        while run.steps < stop:
             some = random.choice(rows, min(len(rows), FEW if kept is None else FEW // 2), replace=False)
             if kept is not None:
                 some = np.concatenate([some, random.choice(kept, len(some), replace=False)])
             chosen = torch.from_numpy(some).to(data.device)
             run.step(data.batch(chosen, int(data.sizes[chosen].max())), rate)
-            data.wait()
-            spent += time.perf_counter() - began
+        data.wait()
+        spent += time.perf_counter() - began
         yield Tuned(spent, run.steps, run.model)
 
 

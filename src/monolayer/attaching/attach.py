@@ -118,9 +118,9 @@ def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[FactIds]) ->
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         first = str(error).strip().partition("\n")[0]
         raise DataError(f"the tokenizer of {folder} cannot be loaded by transformers: {first}") from None
-    for row, fact in enumerate(facts):
-        prompt, _ = data.texts(row)
-        said = tuple(theirs(prompt)["input_ids"])
+    prompts = [data.texts(row)[0] for row in range(len(facts))]
+    for row, (prompt, ids, fact) in enumerate(zip(prompts, theirs(prompts)["input_ids"], facts, strict=True)):
+        said = tuple(ids)
         if said != fact.prompt:
             raise DataError(
                 f"row {row}: transformers split the prompt {prompt!r} into {len(said):,} tokens, and tokenizer.json "
@@ -140,7 +140,7 @@ def states_of(running: Running, facts: Sequence[FactIds], report: Progress) -> F
         first = 0
         for number, states in enumerate(running.states(texts, kernel)):
             report("running the host", (turn + number / len(facts)) / len(kernels))
-            own = running.normed(states[list(facts[number].places)])
+            own = running.normed(states[facts[number].places.start :])
             if not np.isfinite(own).all():
                 raise PrecisionError(f"row {number}: the host's states are not finite numbers")
             found[turn, first : first + len(own)] = own

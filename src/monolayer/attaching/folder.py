@@ -102,14 +102,14 @@ class Attached:
         parts["b_3"] = np.ones(len(parts["b_1"]))
         found = {}
         for name, role in host.block.items():
-            shape = host.block_shapes[name]
-            if role in ("zeros", "ones"):
-                whole = np.full(shape, float(role == "ones"))
-            else:
-                part = parts[role]
-                whole = np.concatenate([part, np.zeros((H - len(part), *part.shape[1:]))])
-                whole = whole.T if host.kind.is_turned(role) else whole
-            found[name] = torch.tensor(np.ascontiguousarray(whole), dtype=getattr(torch, host.dtype))
+            # Made in the host's format: a whole block in float64 would be the largest thing that `save` holds.
+            whole = torch.zeros(host.block_shapes[name], dtype=getattr(torch, host.dtype))
+            if role == "ones":
+                whole.fill_(1.0)
+            elif role != "zeros":
+                by_neuron = whole.T if host.kind.is_turned(role) else whole
+                by_neuron[: len(parts[role])] = torch.from_numpy(parts[role])
+            found[name] = whole
         return found
 
     def predict(self, X: object, *, strict: bool = False, device: str | torch.device | None = None) -> Any:

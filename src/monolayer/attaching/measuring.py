@@ -13,7 +13,7 @@ from torch import Tensor
 from monolayer.arrays import Floats
 from monolayer.attaching.facts import read_facts
 from monolayer.attaching.folder import Attached
-from monolayer.attaching.running import KERNELS, AskedFacts, Miss, Running
+from monolayer.attaching.running import KERNELS, AskedFacts, Miss, PlacesAsked, Running
 from monolayer.errors import DataError, PrecisionError
 from monolayer.huggingface.cutting import FactIds, cut_facts, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER
@@ -32,16 +32,19 @@ def ask(
     `first`: the number of the first neuron of each fact, or None for a fact without neurons.
     """
 
-    def moves(row: int, states: Tensor) -> Floats:
-        """At each place of a fact: how much ⟨k, û⟩ fell, how much it rose, and 1 − cos(k, û); `(3, places)`."""
-        start = first[row]
-        own = slice(start, None if start is None else start + len(facts[row].answer))
-        seen = running.normed(states)
-        keys = made.neurons.W_1[own][: len(seen)]
+    starts = np.array([-1 if start is None else start for start in first])
+
+    def moves(asked: PlacesAsked, states: Tensor) -> Floats:
+        """At each place: how much ⟨k, û⟩ fell, how much it rose, and 1 − cos(k, û); 0 where a fact has no neurons."""
+        found = np.zeros((3, len(states)))
+        stored = starts[asked.rows] >= 0
+        own = starts[asked.rows[stored]] + asked.places[stored]
+        seen, keys = running.normed(states)[stored], made.neurons.W_1[own]
         products = (keys * seen).sum(axis=1)
-        rose = (products + made.neurons.b_1[own][: len(seen)] - made.steep.response) / made.steep.alpha
+        rose = (products + made.neurons.b_1[own] - made.steep.response) / made.steep.alpha
         lengths = np.sqrt((keys * keys).sum(axis=1) * (seen * seen).sum(axis=1))
-        return np.stack([-rose, rose, 1.0 - products / lengths]) * (start is not None)
+        found[:, stored] = -rose, rose, 1.0 - products / lengths
+        return found
 
     return running.ask(facts, moves, report)
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from monolayer.arrays import Floats
+from monolayer.arrays import Floats, Ints
 from monolayer.attaching.neurons import normed
 from monolayer.errors import DataError
 from monolayer.huggingface.cutting import FactIds
@@ -53,6 +53,32 @@ class AskedFacts(NamedTuple):
 
     misses: list[Miss]
     moved: Floats
+
+
+class PlacesAsked(NamedTuple):
+    """Places of answers `(P,)`: the number of each one's fact, and which token of the answer is asked for there."""
+
+    rows: Ints
+    places: Ints
+
+    @classmethod
+    def of(cls, answers: Sequence[Sequence[int]]) -> PlacesAsked:
+        """All places of some answers, in order."""
+        lengths = [len(answer) for answer in answers]
+        places = np.concatenate([np.arange(length) for length in lengths])
+        return cls(np.repeat(np.arange(len(answers)), lengths), places)
+
+
+Moves = Callable[[PlacesAsked, Tensor], Floats]
+"""Returns how far the states `(P, D)` at some places moved, `(3, P)`, in the order of `AskedFacts.moved`."""
+
+
+class _Evaluated(NamedTuple):
+    """A batch of texts from number `first` on, padded on the left: states `(n, m, D)` and logits `(n, m, V)`."""
+
+    first: int
+    states: Tensor
+    logits: Tensor
 
 
 class Running:
@@ -196,8 +222,8 @@ class Running:
         self._count()
         self.model.set_attn_implementation(kernel)
 
-    def logits(self, texts: Sequence[Sequence[int]], kernel: str) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """For each text its number, states `(n, D)` and logits `(n, V)`, evaluated in batches padded on the left."""
+    def _batches(self, texts: Sequence[Sequence[int]], kernel: str) -> Iterator[_Evaluated]:
+        """All texts, evaluated in batches padded on the left."""
         self.model.set_attn_implementation(kernel)
         first = 0
         while first < len(texts):
@@ -213,8 +239,7 @@ class Running:
                 named = {"input_ids": ids, "attention_mask": mask, "position_ids": place}
                 inputs = {key: each.to(self.device) for key, each in named.items()}
                 found = self._evaluated(self.model, **inputs).logits
-                for row, text in enumerate(batch):
-                    yield first + row, seen[0][row, -len(text) :], found[row, -len(text) :]
+                yield _Evaluated(first, seen[0], found)
             first += len(batch)
 
     def _batch(self, texts: Sequence[Sequence[int]], first: int) -> Sequence[Sequence[int]]:
@@ -227,24 +252,27 @@ class Running:
             count //= 2
         return texts[first : first + count]
 
-    def ask(self, facts: Sequence[FactIds], moves: Callable[[int, Tensor], Floats], progress: Progress) -> AskedFacts:
-        """Ask for every token of every answer, in every kernel.
-
-        `moves`: returns how far the states of a fact moved, `(3, places)`, in the order of `AskedFacts.moved`.
-        """
+    def ask(self, facts: Sequence[FactIds], moves: Moves, progress: Progress) -> AskedFacts:
+        """Ask for every token of every answer, in every kernel. `moves` says how far states moved."""
         misses: list[Miss] = []
-        moved = np.full((3, len(facts)), -np.inf)
+        moved = np.full((len(facts), 3), -np.inf)
         texts = [fact.sequence for fact in facts]
         for number, kernel in enumerate(KERNELS):
-            for row, states, logits in self.logits(texts, kernel):
-                progress(f"asking, {kernel}", (number + row / len(facts)) / len(KERNELS))
-                places = list(facts[row].places)
-                got = logits[places].argmax(dim=-1).tolist()
-                for place, (wanted, token) in enumerate(zip(facts[row].answer, got, strict=True)):
-                    if token != wanted:
-                        misses.append(Miss(row, place, wanted, token, kernel))
-                moved[:, row] = np.maximum(moved[:, row], moves(row, states[places]).max(axis=1))
-        return AskedFacts(misses, np.maximum(moved, 0.0))
+            for first, states, logits in self._batches(texts, kernel):
+                progress(f"asking, {kernel}", (number + first / len(facts)) / len(KERNELS))
+                answers = [fact.answer for fact in facts[first : first + len(states)]]
+                asked = PlacesAsked.of(answers)
+                # A text ends at the last place of its answer, and batches are padded on the left.
+                columns = states.shape[1] - np.array([len(answer) for answer in answers])[asked.rows] + asked.places
+                at = torch.from_numpy(asked.rows).to(self.device), torch.from_numpy(columns).to(self.device)
+                got = logits[at].argmax(dim=-1).cpu().numpy()
+                wanted = np.concatenate([np.array(answer) for answer in answers])
+                for wrong in np.flatnonzero(got != wanted).tolist():
+                    row, place = first + int(asked.rows[wrong]), int(asked.places[wrong])
+                    misses.append(Miss(row, place, int(wanted[wrong]), int(got[wrong]), kernel))
+                rows = first + asked.rows
+                np.maximum.at(moved, rows, moves(PlacesAsked(rows, asked.places), states[at]).T)
+        return AskedFacts(misses, np.maximum(moved, 0.0).T)
 
     def continued(self, prompts: Sequence[Sequence[int]], most: int, stops: Sequence[int]) -> list[list[int]]:
         """The ids with which the model continues each prompt, up to one of the ids `stops` or `most` tokens.

@@ -80,7 +80,7 @@ def _pairwise(table: Numbers) -> Numbers:
 def same_length(lengths: Numbers) -> int | None:
     """The length that all sequences have; None if they differ."""
     width = int(lengths[0])
-    return width if bool((lengths == width).all()) else None
+    return width if len(lengths) == 1 or bool((lengths == width).all()) else None
 
 
 def spread(per_sequence: Numbers, lengths: Numbers) -> Numbers:

@@ -15,6 +15,7 @@ from monolayer.arrays import Bools, Ints
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import ONE
+from monolayer.model.contexts import readable
 from monolayer.model.device import recording
 from monolayer.model.parts import Parts
 from monolayer.table import plural
@@ -135,6 +136,10 @@ def blank(model: Parts, rows: Ints) -> Bools:
         return np.zeros(len(rows), dtype=bool)
     weight = model.lift.weight.detach()
     few = len(rows) < len(weight)
+    lacking: Bools
+    if few and readable(weight):  # a look-up: each call of PyTorch's costs more than NumPy's work
+        lacking = ~np.isfinite(weight.numpy().take(rows, axis=0)).all(axis=1)
+        return lacking
     vectors = weight[torch.from_numpy(rows).to(weight.device)] if few else weight
-    lacking: Bools = (~vectors.isfinite().all(dim=1)).cpu().numpy()
+    lacking = (~vectors.isfinite().all(dim=1)).cpu().numpy()
     return lacking if few else lacking[rows]

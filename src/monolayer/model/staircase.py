@@ -94,8 +94,9 @@ class Steps:
         if len(self.start):
             # `step` ramps lie wholly left of z; z may still be on the next one.
             ramp = torch.nonzero(z > self.start.index_select(0, step.clamp(max=len(self.start) - 1))).flatten()
-            ramp = ramp[step[ramp] < len(self.start)]
-            label[:, ramp] = self.on_ramps(z[ramp], step[ramp].long())
+            if len(ramp):
+                ramp = ramp[step[ramp] < len(self.start)]
+                label[:, ramp] = self.on_ramps(z[ramp], step[ramp].long())
         return label
 
     def on_ramps(self, z: Tensor, here: Tensor) -> Tensor:
