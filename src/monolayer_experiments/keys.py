@@ -314,8 +314,10 @@ def answer(results: Results) -> str:
     return (
         f"{_training_said(_found(results))} A margin in place of least squares needs {random} times fewer parameters "
         f"on the same random gates, and {fitted} times fewer on the same fitted gates. Bits per parameter, all 3dm "
-        f"counted, every fact right and certified, over the loads and dimensions measured, isotropic keys (anisotropic in "
-        "brackets): " + "; ".join(f"{way} {said[way]} ({bent.get(way, '—')})" for way in said) + ". Counting the "
+        f"counted, every fact right and certified, over the loads and dimensions measured, isotropic keys "
+        "(anisotropic in brackets): "
+        + "; ".join(f"{way} {said[way]} ({bent.get(way, '—')})" for way in said)
+        + ". Counting the "
         "readout alone, whose gates a seed draws again, the margin holds "
         f"{low_to_high(3 * density(row) for row in where(rows, way='margin'))} bits per parameter. Noise that leaves "
         "99 of 100 facts right, at the width that ridge regression needs: "
