@@ -6,8 +6,8 @@ the first that fails. A fault that they all pass is asked a second question: sho
 claims (`corpus`), does this checker claim more than the true one: a proof, a wider margin, more noise? Then it is
 *proves more*, and wants a test. Else it *proves less* if some claim is smaller, and makes *no difference* if none is:
 that is no proof that it is harmless, only that neither the tests nor the corpus know a model that tells. Those that
-somebody has looked at have a sentence in `planted_faults_reviewed.json`, which is then believed. Exit 1 where anything
-proves more, or lies on a line that no test executes.
+somebody has looked at have a sentence in `planted_faults_reviewed.json`, which is then believed; of a fault that proves
+more only if the sentence is about it alone. Exit 1 where anything proves more, or lies on a line that no test executes.
 
 Tests run in forks of one process that has imported and collected everything: a fault that is seen costs a second, one
 that is not 15. All of them take a processor half a day; `--minutes` plants as many as fit, in random order. `--list` is
@@ -71,8 +71,6 @@ TESTS = [
     "stock_points", "stock_structure", "sup", "uniform",
 ]  # fmt: skip
 """Files of tests that execute the checker."""
-SLOWEST = 8.0
-"""Seconds of a test above which it is not asked."""
 OUTCOMES = ("killed", "never run", "proves less", "reviewed", "proves more", "no difference")
 
 
@@ -85,7 +83,6 @@ class Suite:
 
     session: Session
     items: dict[str, pytest.Item]
-    seconds: dict[str, float] = field(default_factory=dict)
     cost: dict[str, float] = field(default_factory=dict)
     """Seconds times lines: what is quick and executes little of the checker says most about each line of it."""
     lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
@@ -95,7 +92,7 @@ class Suite:
         """What was traced; tests that fail on the true checker, when they are traced, are not asked."""
         for name in self.items:
             seconds, failed, lines = known[name]
-            self.seconds[name], self.cost[name] = seconds, seconds * len(lines)
+            self.cost[name] = seconds * len(lines)
             if failed:
                 print(f"fails on the true checker, so it is not asked: {name}")
             for file, line in () if failed else lines:
@@ -320,7 +317,6 @@ class Run:
         names = lines.get(fault.line, [])
         if not fault.function:
             names = self._users(fault)
-        names = [name for name in names if self.suite.seconds[name] <= SLOWEST]
         best = [name for name, _ in self.killers[f"{fault.file} {fault.function}"].most_common(3) if name in names]
         return best + sorted(set(names) - set(best), key=lambda name: (self.suite.cost[name], name))
 
@@ -355,10 +351,14 @@ class Run:
 
         return action
 
-    def reason(self, fault: Fault) -> str:
-        """Why a fault that nothing sees does no harm, if someone has said so."""
+    def reason(self, fault: Fault, claims_more: bool) -> str:
+        """Why a fault that nothing sees does no harm, if someone has said so.
+
+        Where it claims more, that must have been said of this very fault: a sentence about many was not written for it.
+        """
         exact = self.reviewed.get(fault.key, "")
-        return exact or next((why for pattern, why in self.reviewed.items() if _covers(pattern, fault.key)), "")
+        broad = (why for pattern, why in self.reviewed.items() if _covers(pattern, fault.key))
+        return exact if claims_more else exact or next(broad, "")
 
     def limit(self, fault: Fault) -> float:
         """Seconds after which a child hangs."""
@@ -373,9 +373,8 @@ class Run:
         if failed is not None:
             verdict.outcome, verdict.by = "killed", failed
             self.killers[f"{fault.file} {fault.function}"][failed] += 1
-        elif self.reason(fault):
-            claims_more = f"({len(more)} more: {', '.join(more[:3])}) " if more else ""
-            verdict.outcome, verdict.by = "reviewed", claims_more + self.reason(fault)
+        elif why := self.reason(fault, bool(more)):
+            verdict.outcome, verdict.by = "reviewed", why
         elif more:
             verdict.outcome, verdict.by = "proves more", f"{len(more)}: {', '.join(more[:3])}"
         elif less:

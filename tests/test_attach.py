@@ -471,6 +471,31 @@ def test_answers_that_do_not_come_back_are_named(gpt2: Path, monkeypatch: pytest
         ml.attach(gpt2, FACTS)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_where_sums_are_rounded_midway_the_error_says_so(
+    dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: a product in two pieces, each rounded, as PyTorch has it on some ARM processors. Proofs exclude that."""
+    host = write_host(tmp_path / "llama", "llama", dtype=dtype)
+    exact, build = torch.nn.functional.linear, attaching.neurons_of
+
+    def in_pieces(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        half = x.shape[-1] // 2
+        return exact(x[..., :half], weight[:, :half]) + exact(x[..., half:], weight[:, half:], bias)
+
+    def wrong(*given: Any) -> Any:
+        found = build(*given)
+        found.W_2[4] = found.W_2[1]
+        return found
+
+    monkeypatch.setattr(attaching, "neurons_of", wrong)
+    with pytest.raises(ml.PrecisionError, match="choose a wider radius="):
+        ml.attach(host, FACTS)
+    monkeypatch.setattr(torch.nn.functional, "linear", in_pieces)
+    with pytest.raises(ml.PrecisionError, match=r"midway on this machine.*torch.backends.mkldnn.enabled = False"):
+        ml.attach(host, FACTS)
+
+
 def test_texts_to_keep_are_looked_at(gpt2: Path) -> None:
     ml.attach(gpt2, FACTS, keep=OTHERS)
     with pytest.raises(ml.DataError, match=r"fire at 1 place .*token \d of text 2 .fact 3"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 import monolayer as ml
 from monolayer.checker.attached.answers import Head, judge_written
 from monolayer.checker.attached.caps import caps_of, near_pairs
-from monolayer.checker.attached.check import _above, _below, _check_copies, _claim, measured
+from monolayer.checker.attached.check import _above, _below, _check_copies, _claim, judge_attached, measured
 from monolayer.checker.attached.files import read_attached
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data.folder import INDEX_FILE
@@ -82,6 +83,60 @@ def test_one_changed_number_of_a_llama_folder_is_enough(
     proof = ml.certify(folder, FACTS)
     assert proof.verdict == "undecided"
     assert said in proof.reason
+
+
+def tensors_of(file: str, change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    """Change which tensors a file holds, and the index with it."""
+
+    def apply(folder: Path) -> None:
+        changed(file, change, retell=False)(folder)
+        index = json.loads((folder / INDEX_FILE).read_text())
+        files = ("host.safetensors", ATTACHED_WEIGHTS)
+        index["weight_map"] = {name: file for file in files for name in load_file(folder / file)}
+        (folder / INDEX_FILE).write_text(json.dumps(index))
+
+    return apply
+
+
+TENSORS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "an appended tensor is missing": (
+        tensors_of(ATTACHED_WEIGHTS, lambda tensors: tensors.pop(ROW[1])),
+        f"the tensor {ROW[1]} is missing",
+    ),
+    "an appended tensor is shorter": (
+        tensors_of(ATTACHED_WEIGHTS, lambda tensors: tensors.update({ROW[1]: tensors[ROW[1]][:-1].copy()})),
+        f"{ROW[1]} is float32 ({NEURONS - 1},), not float32 ({NEURONS},)",
+    ),
+    "an appended tensor has another format": (
+        tensors_of(ATTACHED_WEIGHTS, lambda tensors: tensors.update({ROW[1]: tensors[ROW[1]].astype(np.float64)})),
+        f"{ROW[1]} is float64 ({NEURONS},), not float32 ({NEURONS},)",
+    ),
+    "a tensor too many": (
+        tensors_of(ATTACHED_WEIGHTS, lambda tensors: tensors.update({"transformer.h.2.more": tensors[ROW[1]]})),
+        "the tensor transformer.h.2.more belongs neither to the host nor to an appended block",
+    ),
+    "a tensor of the host is missing": (
+        tensors_of("host.safetensors", lambda tensors: tensors.pop("transformer.ln_f.weight")),
+        "the host's tensor transformer.ln_f.weight is missing",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_tensors_that_are_missing_too_many_or_of_another_kind_are_named(
+    name: str, folders: Callable[..., Path], tmp_path: Path
+) -> None:
+    change, said = TENSORS[name]
+    folder = Path(shutil.copytree(folders(), tmp_path / "folder"))
+    change(folder)
+    proof = ml.certify(folder, FACTS)
+    assert proof.verdict == "undecided"
+    assert said in proof.reason
+
+
+def test_a_folder_of_prompts_is_asked_with_prompts_and_answers(folders: Callable[..., Path]) -> None:
+    with pytest.raises(ml.DataError, match="this folder holds prompts and answers: give both, as text"):
+        judge_attached(folders(), ml.Sequences.of([["a"]], [["b"]]))
 
 
 def test_a_last_norm_with_one_number_that_is_not_finite_is_not_proved(

@@ -208,7 +208,8 @@ def test_labels_that_add_up_to_a_subnormal_number_may_be_flushed(
         proof = ml.certify(case.write(tmp_path / verdict), X, np.full(X.shape, total))
         assert proof.verdict == verdict
         assert ("add up to a subnormal number" in proof.reason) == (verdict == "undecided")
-        kind, flushing = (evaluate(case, X[0], Evil(rng, "random", "none", flush, 0))[1] for flush in (False, True))
+        # Of the begin token, the first row, nothing is claimed: it may stand on a ramp.
+        kind, flushing = (evaluate(case, X[0], Evil(rng, "random", "none", flush, 0))[1][1:] for flush in (False, True))
         assert (kind == np.float32(total)).all()
         assert (flushing == (0.0 if verdict == "undecided" else np.float32(total))).all()
 

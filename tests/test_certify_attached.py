@@ -21,12 +21,13 @@ from safetensors.numpy import load_file, save_file
 import monolayer as ml
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.running import Running
+from monolayer.checker.attached import check
 from monolayer.checker.attached.answers import Head, judge_answers, judge_written
 from monolayer.checker.attached.caps import caps_and_neighbours, caps_of, least_returned, near_pairs
 from monolayer.checker.attached.files import read_attached
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data.folder import INDEX_FILE
-from monolayer.huggingface.cutting import cut_facts
+from monolayer.huggingface.cutting import FactIds, cut_facts
 from monolayer.huggingface.host import read_host
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE
 from monolayer.huggingface.tensors import open_folder
@@ -70,6 +71,27 @@ def test_every_architecture_is_proved(kind: str, hosts: Callable[[str], Path]) -
     some = dict(list(FACTS.items())[:5])
     assert ml.certify(attached(host), some).verdict == "proved"
     assert ml.certify(attached(host), some, only=True).verdict == "refuted"
+
+
+def test_an_id_that_the_host_has_no_row_for_is_named(
+    hosts: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One id of one answer is moved up to the last row of the head, then beyond it."""
+    folder = attached(hosts("gpt2"))
+    vocabulary = read_attached(folder).host.vocabulary
+
+    def reason(last: int) -> str:
+        def moved(*given: Any) -> list[FactIds]:
+            first, *others = cut_facts(*given)
+            return [first._replace(answer=(*first.answer[:-1], last)), *others]
+
+        monkeypatch.setattr(check, "cut_facts", moved)
+        proof = ml.certify(folder, FACTS)
+        assert proof.verdict == "undecided"
+        return proof.reason
+
+    assert "the tokenizer gives id" not in reason(vocabulary - 1)
+    assert f"the tokenizer gives id {vocabulary}, and the host has {vocabulary:,} tokens" in reason(vocabulary)
 
 
 def states_at(caps: Any, neuron: int, height: float, scale: float, random: Any) -> Any:

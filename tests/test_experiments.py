@@ -64,7 +64,9 @@ def attach_holds(found: Results) -> None:
     assert all(rows["attach", n]["divergence"] == rows["attach", n]["paraphrase"] == 0.0 for n in (2, 3))
     for name in METHODS:
         row = rows[name, 2]
-        assert row["efficacy"] == 1.0 or name in ("ROME", "MEMIT"), name
+        # Eight steps of training may leave a fact out; what is attached comes back by a theorem.
+        assert row["efficacy"] == 1.0 or name != "attach", name
+        assert row["efficacy"] > 0.0 or name in ("ROME", "MEMIT"), name
         assert (row["places"] > 0) == (name != "attach"), name
 
 

@@ -204,7 +204,7 @@ def test_neurons_of_other_cells_stay_at_rest_from_where_lemma_s4_says(which: str
             return "the gate is too weak" in str(why)
         return False
 
-    edge = -threshold(lambda below: too_weak(-below), 0.0, 2.0**20, 40)
+    edge = -threshold(lambda below: too_weak(-below), 0.0, 2.0**20, 60)  # to within 2^-40
     lemma = max(
         factor * (phi / factor - 4.0 * found.gate * bound.one * (1.0 - 2.0**-20)) for factor, phi in exact
     )  # what the radius adds is far smaller

@@ -400,12 +400,14 @@ def test_gardner_is_what_perceptrons_of_largest_margin_reach() -> None:
         assert gardner(kappa) == pytest.approx(1.0 / integral, rel=1e-4)
     for sigma, bits in ((0.026, 1.82), (0.037, 1.75), (0.048, 1.68), (0.12, 1.31)):
         assert bits_read_linearly(sigma, 0.01) == pytest.approx(bits, abs=0.005)
-    # 300 random signs on 200 random features: the largest margin is the one at which Gardner's formula says 1.5.
-    random = np.random.default_rng(0)
-    rows = random.choice([-1.0, 1.0], (300, 200))
-    e = widest(rows, 1e-6)
-    margin = float((rows @ e).min() / np.linalg.norm(e))
-    assert gardner(margin) == pytest.approx(1.5, rel=0.1)
+    # 150 random signs on 100 random features: the largest margin is the one at which Gardner's formula says 1.5. One
+    # draw is off by 0.09 and their mean, at this size, by 0.09: nine draws are within 0.225 by 4 standard deviations.
+    random, said = np.random.default_rng(0), []
+    for _ in range(9):
+        rows = random.choice([-1.0, 1.0], (150, 100))
+        e = widest(rows, 1e-6)
+        said.append(gardner(float((rows @ e).min() / np.linalg.norm(e))))
+    assert np.mean(said) == pytest.approx(1.5, rel=0.15)
 
 
 def test_wrong_labels_and_known_values() -> None:

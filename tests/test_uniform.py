@@ -393,7 +393,8 @@ def test_eight_numbers_determine_two_unordered_points_of_space_and_seven_of_this
     for signs in itertools.product((1, -1), repeat=d):
         w = np.linalg.solve(a[:d].astype(float), np.multiply(signs, roots[:d]))
         if np.allclose(np.abs(a @ w), roots, atol=1e-6):
-            found.add(tuple(np.round(np.stack(sorted([w, -w], key=tuple))[0]).astype(int).tolist()))
+            whole = np.round(w).astype(int)
+            found.add(min(tuple(whole.tolist()), tuple((-whole).tolist())))
     w = [p - q for p, q in zip(y, z, strict=True)]
     assert found == {min(tuple(w), tuple(-each for each in w))}
     # One square less: p is orthogonal to two of the vectors, q to the other two.

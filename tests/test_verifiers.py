@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import csv
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -197,18 +198,19 @@ def test_a_seed_draws_the_same_instances_again_and_another_draws_others(competit
     assert said == "12 instances, 6 of them sat\n"
     assert [path.read_text() for path in sorted((competition / "vnnlib").iterdir())] == texts
     assert (tmp_path / "told.csv").read_text() == competition.with_name("set.verdicts.csv").read_text()
-    other = properties.generate(competition, 6)
+    other = properties.generate(shutil.copytree(competition, tmp_path / "other"), 6)
     assert {query.vnnlib() for query in other}.isdisjoint(texts)
 
 
 def test_a_query_that_tolerances_decide_is_not_drawn(competition: Path) -> None:
     layers = properties.layers_of(competition / "onnx" / "runs_300.onnx")
-    query = next(query for query in properties.generate(competition, 5) if query.family == "holds")
+    drawn = {query.family: query for query in properties.read(competition, competition.with_name("set.verdicts.csv"))}
+    query, peak = drawn["holds"], drawn["needle"]
     assert properties.sturdy(layers, query)
     sign = 1 if query.relation == ">=" else -1
     inside = properties.value(layers, query.low)
+    assert properties.sturdy(layers, peak)
     for change in ({"high": query.low}, {"high": query.high + 1}, {"bound": inside + sign * Fraction(1, 128)}):
         assert not properties.sturdy(layers, replace(query, **change))
-    peak = next(query for query in properties.generate(competition, 5) if query.family == "needle")
     for change in ({"witness": peak.low}, {"witness": peak.high + 1}, {"bound": Fraction(2)}):
         assert not properties.sturdy(layers, replace(peak, **change))

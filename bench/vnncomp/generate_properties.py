@@ -151,9 +151,11 @@ class Run:
         return random.randint(int(first), int(last)) * GRID
 
 
-def runs_of(layers: Layers, low: Fraction, high: Fraction) -> list[Run]:
-    """The flat stretches of a staircase between `low` and `high`, those at the ends left out."""
-    at = [(z, value(layers, z)) for z in corners(layers, low, high)]
+def runs_of(layers: Layers) -> list[Run]:
+    """The flat stretches of a staircase, those at the ends left out."""
+    (weights, bias), *_ = layers
+    places = [-b / row[0] for row, b in zip(weights, bias, strict=True)]
+    at = [(z, value(layers, z)) for z in corners(layers, min(places) - 1, max(places) + 2)]
     flat: list[Run] = []
     for (start, before), (end, after) in pairwise(at):
         if before != after:
@@ -165,12 +167,9 @@ def runs_of(layers: Layers, low: Fraction, high: Fraction) -> list[Run]:
     return flat[1:-1]
 
 
-def draw(name: str, network: str, layers: Layers, random: Random) -> Query:
-    """A query of the family that `name` ends with; drawn again until it is sturdy."""
+def draw(name: str, network: str, layers: Layers, runs: list[Run], random: Random) -> Query:
+    """A query of the family that `name` ends with; drawn again until it is sturdy. `runs` are those of `layers`."""
     family = name.split("_")[-2]
-    (weights, bias), *_ = layers
-    places = [-b / row[0] for row, b in zip(weights, bias, strict=True)]
-    runs = runs_of(layers, min(places) - 1, max(places) + 2)
     while True:
         query = _drawn(name, network, runs, family, random)
         if query is not None and sturdy(layers, query):
@@ -227,9 +226,10 @@ def generate(folder: Path, seed: int, verdicts: Path | None = None) -> list[Quer
     random, found, layers = Random(seed), list[Query](), dict[str, Layers]()
     for file in sorted((folder / "onnx").glob("*.onnx")):
         layers[file.name] = layers_of(file)
+        runs = runs_of(layers[file.name])
         for family in FAMILIES:
             for number in range(PER_FAMILY):
-                found.append(draw(f"{file.stem}_{family}_{number}", file.name, layers[file.name], random))
+                found.append(draw(f"{file.stem}_{family}_{number}", file.name, layers[file.name], runs, random))
     random.shuffle(found)
     write(folder, found, layers, verdicts, hidden=True)
     return found

@@ -58,7 +58,8 @@ def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Pr
     found = ask(made, running, facts, made.manifest.starts(), report)
     if found.misses:
         rows = tuple(sorted({miss.row for miss in found.misses}))
-        raise PrecisionError(_missed(made, found.misses, rows, len(facts)), rows=rows)
+        way_out = _exact_sums(running) if running.rounds_midway() else "Remove these rows, or choose a wider radius="
+        raise PrecisionError(f"{_missed(made, found.misses, rows, len(facts))} {way_out}", rows=rows)
     stored = [replace(fact, moved=float(lost)) for fact, lost in zip(made.manifest.facts, found.moved[0], strict=True)]
     measured: dict[str, object] = {
         "kernels": list(KERNELS),
@@ -83,7 +84,21 @@ def _missed(made: Attached, misses: list[Miss], rows: tuple[int, ...], facts: in
     named = "; ".join(_miss_in_words(made, miss) for miss in misses[:MOST_NAMED_ROWS])
     return (
         f"{len(rows):,} of {plural(facts, 'fact')} were not returned in {made.host.dtype}: "
-        f"{named}. Nothing was written. Remove these rows, or choose a wider radius="
+        f"{named}. Nothing was written."
+    )
+
+
+def _exact_sums(running: Running) -> str:
+    """What to do where sums are rounded before they are complete."""
+    short = "bf16" if running.host.dtype == "bfloat16" else "fp16"
+    switch = (
+        f"torch.backends.cuda.matmul.allow_{short}_reduced_precision_reduction"
+        if running.device.type == "cuda"
+        else "torch.backends.mkldnn.enabled"
+    )
+    return (
+        f"PyTorch rounds sums to {running.host.dtype} midway on this machine, and facts need the whole sum: set "
+        f"{switch} = False, here and wherever the model runs, or attach the facts to the host in float32"
     )
 
 
