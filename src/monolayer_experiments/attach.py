@@ -62,14 +62,14 @@ from monolayer_experiments.runs import above, timed
 QUESTION = "What do facts cost that are attached to a language model, beside methods that change its weights?"
 
 PLAN = {
-    "host": (Size(4, 128, 64, 12, 0.05, 2e-3), Size(8, 512, 256, 96, 0.02)),
-    "steps": (500, 2_000),
-    "megabytes": (0.05, 12.0),
-    "vocabulary": (1_536, 8_192),
+    "host": (Size(4, 128, 40, 16, 0.05, 2e-3), Size(8, 512, 256, 96, 0.02)),
+    "steps": (650, 2_000),
+    "megabytes": (0.005, 12.0),
+    "vocabulary": (448, 8_192),
     "known": (100, 2_000),
     "lines": (8_000, 100_000),
-    "facts": ((10, 100), (10, 100, 1_000)),
-    "rome": (100, 100),
+    "facts": ((5, 20), (10, 100, 1_000)),
+    "rome": (5, 100),
     "epochs": (40, 40),
     "delta_rates": ((0.3,), (0.1, 0.3)),
     "delta_steps": (20, 25),
@@ -146,6 +146,7 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
         "lora_by": lora_by(),
         "rome_most": plan["rome"],
         "redrawn": world.redrawn,
+        "known_cities": True,
         "rows": rows,
     }
 
@@ -206,21 +207,24 @@ class _World:
             folder = self.made.save(self.scratch / f"attached-{len(self.facts)}")
             model, numbers = load(folder, self.device), sum(part.numel() for part in self.made.tensors.values())
             about = {"seconds": self.seconds, "search": self.seconds, "numbers": numbers, "setting": "—", "grid": {}}
+            about["grid_reworded"] = {}
             return {**about, **self.scores(model)}
         wanted, reworded = self.lesson.batch(), self.lesson.batch(Part(wording=1), Part(wording=2))
         score, name, made, spent = (-1.0, -1.0), "", None, 0.0
-        grid, search = dict[str, tuple[float, float]](), 0.0
+        scores, search = dict[str, tuple[float, float]](), 0.0
         for tried, make in self.settings(method).items():
             self.reused = 0.0  # seconds of what this setting takes over from an earlier one
             found, seconds = timed(self._finished, make)
-            grid[tried] = (right(found[0], wanted), right(found[0], reworded))
+            scores[tried] = (right(found[0], wanted), right(found[0], reworded))
             search += seconds
-            if grid[tried] > score:
-                score, name, made, spent = grid[tried], tried, found, seconds + self.reused
+            if scores[tried] > score:
+                score, name, made, spent = scores[tried], tried, found, seconds + self.reused
         assert made is not None  # every method has settings
-        self.ranked[method] = sorted(grid, key=lambda tried: grid[tried], reverse=True)
-        about = {"seconds": spent, "search": search, "numbers": made[1], "setting": name, "grid": grid}
-        return {**about, **self.scores(made[0])}
+        self.ranked[method] = sorted(scores, key=lambda tried: scores[tried], reverse=True)
+        about = {"seconds": spent, "search": search, "numbers": made[1], "setting": name}
+        grid = {tried: facts for tried, (facts, _) in scores.items()}
+        grid_reworded = {tried: others for tried, (_, others) in scores.items()}
+        return {**about, "grid": grid, "grid_reworded": grid_reworded, **self.scores(made[0])}
 
     def _finished(self, make: Callable[[], Made]) -> Made:
         """What a method makes, once the device has finished: a GPU works behind the clock."""
@@ -360,9 +364,10 @@ def tables(results: Results) -> list[Table]:
         "divergence; known airports right: known_right %; seconds; with the search: search; numbers changed: numbers"
     )
     tried = [
-        {"facts": row["facts"], "method": row["method"], "setting": name, "right": right_of, "reworded": reworded}
+        {"facts": row["facts"], "method": row["method"], "setting": name, "right": found}
+        | {"reworded": share(row["grid_reworded"][name]) if "grid_reworded" in row else "—"}
         for row in results["rows"]
-        for name, (right_of, reworded) in row["grid"].items()
+        for name, found in row["grid"].items()
     ]
     return [
         table(
@@ -375,7 +380,7 @@ def tables(results: Results) -> list[Table]:
         table(
             "Settings that were tried",
             tried,
-            "facts; method; setting; facts right, token by token: right %; rewordings right likewise: reworded %",
+            "facts; method; setting; facts right, token by token: right %; rewordings right likewise: reworded",
         ),
     ]
 
@@ -389,15 +394,25 @@ def limits(results: Results) -> str:
     """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     count = results["redrawn"]
     drawn = f" attach refused {count} draws of facts, and others were drawn." if count else ""
+    tuned = (
+        "Each method is shown at the setting that has most facts right, token by token, and among such settings most "
+        "rewordings, which favours the methods that attach is compared with: fine-tuning and LoRA over four learning "
+        "rates, ROME and MEMIT over places to write at, layers, rates and λ. With more facts, ROME is run at the best "
+        f"setting of the number of facts before, MEMIT at the best {KEPT['MEMIT']}. "
+    )
+    if not results.get("known_cities"):  # a record of an older source
+        tuned = (
+            "Each method is shown at the first of a few settings that has most facts right, token by token: "
+            "fine-tuning and LoRA over three learning rates, ROME over layers and rates at the smallest number of "
+            "facts, MEMIT over layers, rates and λ. ROME and MEMIT were hardly tuned, and the cities of the facts were "
+            "new to the host, too, which is more than they are made for: the present source takes cities that the host "
+            "knows and tries more settings, and was not run at this size. "
+        )
     return (
         f"One small host, trained for {results['host']['steps']:,} steps (loss {amount(results['loss'])}; it says "
         f"{share(results['known_right'])} of the {results['known']:,} airports that it was taught), and facts of one "
-        "form. Each method is shown at the setting that has most facts right, token by token, and among such settings "
-        "most rewordings, which favours the methods that attach is compared with: fine-tuning and LoRA over four "
-        "learning rates, ROME and MEMIT over places to write at, layers, rates and λ. With more facts, ROME is run at "
-        f"the best setting of the number of facts before, MEMIT at the best {KEPT['MEMIT']}. LoRA by "
-        f"{results['lora_by']}; ROME and MEMIT after their papers, since no "
-        "package of them installs beside this PyTorch. ROME writes one fact after the other and was run up to "
+        f"form. {tuned}LoRA by {results['lora_by']}; ROME and MEMIT after their papers, since no package of them "
+        "installs beside this PyTorch. ROME writes one fact after the other and was run up to "
         f"{results['rome_most']:,} facts; MEMIT is its form for many.{drawn} attach answers at its own prompts alone: "
         "whoever wants rewordings adds them as rows."
     )
