@@ -403,3 +403,54 @@ def test_only_norms_that_take_off_the_mean_do_not_see_it(tmp_path: Path) -> None
     for kind, seen in (("llama", rows), ("gpt2", rows - rows.mean(axis=1, keepdims=True))):
         folder = ml.attach(write_host(tmp_path / kind, kind), FACTS).save(tmp_path / f"{kind} attached")
         assert np.array_equal(Head(read_attached(folder)).seen(rows), seen)
+
+
+def turned_to(found: Any, i: int, j: int, angle: float) -> Any:
+    """The key of neuron `i` at this angle from that of neuron `j`."""
+    reads, across = found.reads.copy(), np.random.default_rng(2).normal(size=D)
+    key = reads[j] / np.sqrt(reads[j] @ reads[j])
+    across -= across.mean() + (across @ key) * key
+    across -= (across @ key) * key
+    across /= np.sqrt(across @ across)
+    reads[i] = np.sqrt(reads[i] @ reads[i]) * (math.cos(angle) * key + math.sin(angle) * across)
+    return replace(found, reads=reads)
+
+
+@pytest.mark.parametrize(("share", "near"), [(1.0 - 2.0**-19, True), (1.0 + 2.0**-18, False)])
+def test_lemma_a3_the_widest_cap_and_the_neuron_that_hears_most_meet_at_the_sum_of_their_angles(
+    share: float, near: bool, folders: Callable[[str], Any]
+) -> None:
+    """Nearer than in any other pair: what is sorted out in front by products of float32 must not lose this one."""
+    found = folders("float32")
+    # Other biases, so that no other neuron has so wide a cap or hears so much.
+    step = 0.05 * float(caps_of(found).response)
+    found = replace(found, bias=found.bias + np.where(np.arange(len(found.bias)) < 2, step, 0.0))
+    found = replace(found, writes=2.0**-6 * found.writes)
+    caps = caps_of(found)
+    psi, around = (np.arccos(part / caps.longest) for part in (caps.wanted, caps.silent))
+    j, i = int(psi.argmax()), 1 - int(psi.argmax())
+    assert {i, j} == {0, 1}
+    assert psi[j] > 1.01 * psi[2:].max()
+    assert around[i] > 1.001 * around[2:].max()
+    moved = turned_to(found, i, j, share * float(psi[j] + around[i]))
+    pairs = near_pairs(moved, caps_of(moved)).others
+    assert (i in pairs.get(j, [])) == near
+
+
+@pytest.mark.parametrize(("share", "together"), [(1.0 - 2.0**-19, True), (1.0 + 2.0**-18, False)])
+def test_lemma_a2_two_neurons_are_awake_together_up_to_the_sum_of_their_angles(
+    share: float, together: bool, folders: Callable[[str], Any]
+) -> None:
+    """Each of them alone writes 0.7 of what is finite in front of the last block."""
+    found = folders("float16")
+    caps = caps_of(found)
+    awake = np.arccos(caps.silent / caps.anywhere)
+    moved = turned_to(found, 1, 0, share * float(awake[0] + awake[1]))
+    writes = np.zeros_like(found.writes)
+    writes[:2, 5] = 0.7 * (LARGEST["float16"] - caps.fmt.coordinate) / caps.most[:2]
+    moved = replace(moved, writes=writes)
+    if together:
+        with pytest.raises(UnhandledError, match="in front of the last block"):
+            near_pairs(moved, caps_of(moved))
+    else:
+        near_pairs(moved, caps_of(moved))
