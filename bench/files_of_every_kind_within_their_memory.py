@@ -2,7 +2,7 @@
 
 Sequences of 16 tokens, 1,008 words, in npz files, by two processes: random classes, which are the yardstick; real
 labels that are all different; and every file twice. For each the time, also as a multiple of the yardstick's, and the
-sum of the peaks of all processes. By default 6.4 million labels within 1 GB.
+sum of the peaks of all processes. By default 6.4 million labels within 1.2 GB.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def write(folder: Path, kind: str, number: int, rows: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--labels", type=float, default=6.4e6)
-    parser.add_argument("--memory", default="1GB")
+    parser.add_argument("--memory", default="1.2GB")
     parser.add_argument("--rows", type=int, default=100_000, help="sequences per file")
     options = parser.parse_args()
     files, first, build = round(options.labels / (16 * options.rows)), 0.0, ml.memorize_files

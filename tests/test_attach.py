@@ -27,6 +27,8 @@ from monolayer.attaching.apart import Duties, check_written, firing_caps
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.neurons import Steepness, reading, round_keys, rounded
 from monolayer.checker.locating.location import Slice
+from monolayer.data import folder as folders
+from monolayer.huggingface import tensors as tensor_folders
 from monolayer.huggingface.formats import FORMATS
 from monolayer.huggingface.host import read_host
 from monolayer.huggingface.hosts import HOSTS
@@ -469,6 +471,31 @@ def test_answers_that_do_not_come_back_are_named(gpt2: Path, monkeypatch: pytest
         ml.attach(gpt2, FACTS)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_where_sums_are_rounded_midway_the_error_says_so(
+    dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: a product in two pieces, each rounded, as PyTorch has it on some ARM processors. Proofs exclude that."""
+    host = write_host(tmp_path / "llama", "llama", dtype=dtype)
+    exact, build = torch.nn.functional.linear, attaching.neurons_of
+
+    def in_pieces(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        half = x.shape[-1] // 2
+        return exact(x[..., :half], weight[:, :half]) + exact(x[..., half:], weight[:, half:], bias)
+
+    def wrong(*given: Any) -> Any:
+        found = build(*given)
+        found.W_2[4] = found.W_2[1]
+        return found
+
+    monkeypatch.setattr(attaching, "neurons_of", wrong)
+    with pytest.raises(ml.PrecisionError, match="choose a wider radius="):
+        ml.attach(host, FACTS)
+    monkeypatch.setattr(torch.nn.functional, "linear", in_pieces)
+    with pytest.raises(ml.PrecisionError, match=r"midway on this machine.*torch.backends.mkldnn.enabled = False"):
+        ml.attach(host, FACTS)
+
+
 def test_texts_to_keep_are_looked_at(gpt2: Path) -> None:
     ml.attach(gpt2, FACTS, keep=OTHERS)
     with pytest.raises(ml.DataError, match=r"fire at 1 place .*token \d of text 2 .fact 3"):
@@ -508,7 +535,7 @@ def test_a_host_that_was_changed_cannot_be_had_back(gpt2: Path, tmp_path: Path) 
 # -- the commands -------------------------------------------------------------------------------------------------
 
 
-def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str]) -> None:
+def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"prompt": prompt, "completion": answer} for prompt, answer in FACTS.items()]
     facts, other = tmp_path / "facts.jsonl", tmp_path / "other.jsonl"
     facts.write_text("\n".join(map(json.dumps, rows)))
@@ -516,8 +543,16 @@ def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str]) -> N
     new, back = tmp_path / "new", tmp_path / "back"
     shown = said("attach", str(gpt2), str(facts), "--out", str(new))
     assert all(word in shown for word in ("GPT2LMHeadModel, 2 layers", "12, in 36 neurons", "proved"))
+    opened: list[Path] = []
+
+    def read_together(folder: Path, content: Callable[[Any], Any]) -> Any:
+        opened.append(folder)
+        return folders.read_together(folder, content)
+
+    monkeypatch.setattr(tensor_folders, "read_together", read_together)
     found = json.loads(said("verify", str(new), str(facts), "--host", str(gpt2), "--only", "--json"))
     assert found["verdict"] == "proved"
+    assert opened == [new, gpt2]  # once each: the proof and the measurement are about the same bytes
     assert "here, every token of every answer was returned" in found["measured"][1]
     assert "refuted" in said("verify", str(new), str(other), code=1)  # measured: the proof alone cannot tell
     told = json.loads(said("inspect", str(new), "--json"))

@@ -19,6 +19,9 @@ import pytest
 from monolayer.cli import run
 from monolayer.page import page
 from monolayer_experiments import NAMES
+from monolayer_experiments.keys import density
+from monolayer_experiments.look import amount, low_to_high, where
+from monolayer_experiments.results import read
 from tests.scripts import ROOT, script
 
 ELSEWHERE = {"benchmarks", "tools"}
@@ -65,6 +68,30 @@ def test_the_findings_and_the_picture_are_made_and_not_written_by_hand() -> None
     assert TEXTS["findings"] == findings.markdown(found)
     drawn = (ROOT / "docs" / "figures" / "monolayer.svg").read_text(encoding="utf-8")
     assert drawn == script("docs/figures/picture.py").picture()
+
+
+def test_what_the_page_about_rates_says_of_keys_and_of_fresh_data_is_recorded() -> None:
+    def two(value: float) -> str:
+        return amount(value, 2)
+
+    def bits(way: str) -> str:
+        return low_to_high(map(density, where(rows, way=way)), two)
+
+    said = " ".join(TEXTS["rate"].split())
+    found = read(ROOT / "results" / "keys.json").results["rows"]
+    rows = [row for row in where(found, kind="isotropic") if None not in row["widths"]]
+    assert f"wherever it was asked, up to 2,048 facts: it holds {bits('trained')} bits per parameter" in said
+    assert f"a margin on fitted gates holds most, {bits('fitted, margin')};" in said
+    assert f"a margin holds {bits('margin')} where ridge regression holds {bits('whitened')}" in said
+    for row in where(found, way="trained"):  # "needs the fewest parameters wherever it was asked"
+        case = {name: row[name] for name in ("kind", "dim", "load")}
+        others = [other for other in where(found, **case) if other["way"] != "trained" and None not in other["widths"]]
+        assert all(density(other) < density(row) for other in others)
+    fresh = read(ROOT / "results" / "frontier.json").results["fresh"]
+    borne = [row["noise"] for row in fresh]
+    ends = f"$σ = {min(borne):.3f}$ to {max(borne):.3f}, {sum(borne) / len(borne):.4f} in the mean"
+    assert len(fresh) == 8
+    assert f"On eight fresh draws the same settings hold 0.903 to 0.904 bits at {ends}" in said
 
 
 def test_what_the_pages_say_of_bench_is_recorded() -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from monolayer_experiments import gated
+from monolayer_experiments import gated, keys
+from monolayer_experiments.experiment import Setting
 from monolayer_experiments.gated import Facts, Gated
 from monolayer_experiments.keys import WidthSearch
 
@@ -117,6 +118,33 @@ def test_what_is_certified_is_true_in_rational_arithmetic_and_ties_are_not_certi
     )
     assert exact_scores(doubled, facts) == exact
     assert gated.certified(doubled, facts).tolist() == [0.0]
+
+
+def test_networks_leave_the_batch_when_they_are_right_and_the_others_go_on_as_they_would_alone() -> None:
+    """In binary64, where another order of sums moves the weights by much less than 1e-6."""
+    left, right = gated.random_gates(10, [40, 4], SEEDS, torch.device("cpu"))
+    start = torch.stack([left, right, left], dim=1) / 4.0
+    together = gated.descend(gated.Networks(FACTS), start, 3e-2, 4 * gated.LOOK, settle=False)
+    shares = gated.certified(Gated.of(together), FACTS).tolist()
+    assert shares[0] == 1.0 > shares[1]  # the first leaves, the second takes all steps
+    for one in range(2):
+        alone = gated.descend(gated.Networks(FACTS.some([one])), start[[one]], 3e-2, 4 * gated.LOOK, settle=False)
+        assert torch.allclose(together[one], alone[0], atol=1e-6)
+
+
+def test_what_did_not_finish_is_left_out_and_listed() -> None:
+    plan = {key: quick for key, (quick, _) in keys.PLAN.items()} | {"dims": (6,), "loads": (0.25, 0.5), "draws": 1}
+    plan |= {"trained facts": 10, "noisy load": 0.25}
+    cells = keys.cells_of(plan, Setting())
+    rows = keys.measured_whole(next(cell for cell in cells if cell.part == "whitened"))
+    found = keys.together(plan, cells, rows)
+    assert [(row["way"], row["kind"], row["load"]) for row in found["rows"]] == [
+        ("whitened", kind, load) for kind in keys.KINDS for load in (0.25, 0.5)
+    ]
+    assert [6, "trained", 0.25] in found["left out"]
+    assert [6, "trained", 0.5] not in found["left out"]  # 18 facts are more than training is asked
+    assert [6, keys.NOISE, 0.25] in found["left out"]
+    assert not any(part == "whitened" for _, part, _ in found["left out"])
 
 
 @pytest.mark.parametrize(("least", "guess"), [(1, 40), (7, 40), (100, 40), (93, 93), (256, 3)])

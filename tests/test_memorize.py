@@ -95,9 +95,13 @@ def test_groups_of_equal_points_match_a_slow_reference(seed: int, positions: boo
     places = np.sort(random.permutation(len(keys))[:6])  # looking at some says of them what looking at all does
     part = labelled_part(*given, places)
     among = dict(zip(places.tolist(), equal_points(part.context, part.target).tolist(), strict=True))
+    first = int(random.integers(1, len(keys) + 1))  # of the rest only those in a group of the first are told apart
+    asked = equal_points(*given, first)
     for i in range(len(keys)):
         for j in range(i):
             assert (group[i] == group[j]) == (keys[i] == keys[j])
+            if j < first:
+                assert (asked[i] == asked[j]) == (keys[i] == keys[j])
             if i in among and j in among:
                 assert (among[i] == among[j]) == (keys[i] == keys[j])
 

@@ -147,4 +147,5 @@ def limits(results: Results) -> str:
     return (
         f"A model had {budgets}, one width and one batch size; more may take training further. Times leave out the "
         f"search for a rate, and were taken beside other work. {edge(_searched(results))} {DEVICES}{left_out}"
+        f"{' ' + results['note'] if 'note' in results else ''}"
     )

@@ -199,18 +199,14 @@ def figures(results: Results) -> list[Figure]:
     cases = results["cases"]
     edits = column(cases, "edits")
     right, lost = [], []
-    for name, stop, colour in (("first stop", 0, "orange"), ("last stop", -1, "red")):
+    for stop, colour in ((0, "orange"), (-1, "red")):
         found = [_best_at_each_stop(case)[stop] for case in cases]
-        right.append(line(f"fine-tuned, {name}", edits, column(found, "edited_right"), colour))
-        lost.append(line(f"fine-tuned, {name}", edits, column(found, "kept_lost"), colour))
+        name = f"fine-tuned, {low_to_high(column(found, 'steps'))} steps"
+        right.append(line(name, edits, column(found, "edited_right"), colour))
+        lost.append(line(name, edits, column(found, "kept_lost"), colour))
     right.append(line("construction", edits, column(cases, "edited_right"), "blue"))
     lost.append(line("construction", edits, [case["kept_lost"] / case["kept"] for case in cases], "blue"))
-    steps = [[row["steps"] for row in _best_at_each_stop(case)] for case in cases]
-    first, last = (low_to_high([each[stop] for each in steps]) for stop in (0, -1))
-    caption = (
-        f"Fine-tuning for {first} steps (first stop) and {last} (last stop): the best of two ways and three rates, by "
-        "edits right less labels lost."
-    )
+    caption = "Fine-tuning: the best of two ways and three rates, by edits right less labels lost."
     whose = f"{caption} Of labels that were right before; the construction was asked for all of them."
     return [
         figure("Edits that took", right, ("edits", "edited labels right"), caption, log="x", range_y=(0, 1.05)),

@@ -316,6 +316,6 @@ def limits(results: Results) -> str:
         "facts in the embedding "
         "have no answer yet. The rate of a network is estimated from its own weights, where the theorem has means over "
         "all labellings; Gardner's curve is for many weights and features ±1. Noise is asked of some sequences only. "
-        f"Trained models had {budget({'clock': 60.0} | results)} each, search of the learning rate included. Anchors "
+        f"Trained models had {budget(results)} each, search of the learning rate included. Anchors "
         f"are others' figures, for other data.{words}"
     )

@@ -373,7 +373,8 @@ def certified(network: Gated, facts: Facts) -> Tensor:
             ahead = scores.gather(1, mine) - scores > share * (bounds.gather(1, mine) + bounds) + 1e-200
             ahead.scatter_(1, mine, True)
             right[one] += ahead.all(1).sum()
-    return right / facts.keys.shape[1]
+    # By a tensor: by a number a device multiplies with its inverse, and 253 · (1/253) is not 1.
+    return right / torch.full_like(right, facts.keys.shape[1])
 
 
 @torch.no_grad()

@@ -26,10 +26,10 @@ from monolayer.data.readers import prompts_of
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.host import COPIED, Host, host_of
 from monolayer.huggingface.hosts import ATTACHED_MARK
-from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, HOST_WEIGHTS, Manifest, is_attached
+from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, HOST_WEIGHTS, Manifest, is_attached, open_attached
 from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError, read_json
-from monolayer.huggingface.tensors import TensorFolder, open_folder, tensors_of
+from monolayer.huggingface.tensors import TensorFolder, tensors_of
 from monolayer.model.card import Card
 from monolayer.table import as_html, as_table, plural
 
@@ -49,23 +49,21 @@ class Attached:
     manifest: Manifest
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Attached:
-        """Read a folder that `save` wrote."""
-        folder = Path(folder)
-        if not is_attached(folder):
+    def load(cls, folder: str | os.PathLike[str] | TensorFolder) -> Attached:
+        """Read a folder that `save` wrote, which may be open already."""
+        if not isinstance(folder, TensorFolder) and not is_attached(folder):
             raise ModelFileError(
                 f"{folder} is not a folder that facts were attached to: its config.json does not say so"
             )
-        beside = [name for name in COPIED if (folder / name).is_file()]
-        opened = open_folder(folder, [FILE, *beside])
+        opened = folder if isinstance(folder, TensorFolder) else open_attached(Path(folder))
         try:
             manifest = Manifest.from_json(opened.content[FILE])
             config = read_json(Path("config.json"), manifest.config.encode())
             host = host_of(config, {name: opened.tensors[name] for name in manifest.tensors})
         except KeyError as error:
-            raise ModelFileError(f"{folder} lacks the host's tensor {error.args[0]!r}") from None
+            raise ModelFileError(f"{opened.path} lacks the host's tensor {error.args[0]!r}") from None
         except (ForeignError, DataError) as error:
-            raise ModelFileError(f"{folder} is not a folder that attach wrote: {error}") from None
+            raise ModelFileError(f"{opened.path} is not a folder that attach wrote: {error}") from None
         return cls(host, opened, _neurons(host, opened, manifest.neurons), manifest)
 
     @property

@@ -18,6 +18,7 @@ from monolayer.errors import DataError, PrecisionError
 from monolayer.huggingface.cutting import FactIds, cut_facts, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import fact_digest
+from monolayer.huggingface.tensors import TensorFolder
 from monolayer.table import Progress, plural
 
 MOST_NAMED_ROWS = 5
@@ -57,7 +58,8 @@ def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Pr
     found = ask(made, running, facts, made.manifest.starts(), report)
     if found.misses:
         rows = tuple(sorted({miss.row for miss in found.misses}))
-        raise PrecisionError(_missed(made, found.misses, rows, len(facts)), rows=rows)
+        way_out = _exact_sums(running) if running.rounds_midway() else "Remove these rows, or choose a wider radius="
+        raise PrecisionError(f"{_missed(made, found.misses, rows, len(facts))} {way_out}", rows=rows)
     stored = [replace(fact, moved=float(lost)) for fact, lost in zip(made.manifest.facts, found.moved[0], strict=True)]
     measured: dict[str, object] = {
         "kernels": list(KERNELS),
@@ -82,7 +84,21 @@ def _missed(made: Attached, misses: list[Miss], rows: tuple[int, ...], facts: in
     named = "; ".join(_miss_in_words(made, miss) for miss in misses[:MOST_NAMED_ROWS])
     return (
         f"{len(rows):,} of {plural(facts, 'fact')} were not returned in {made.host.dtype}: "
-        f"{named}. Nothing was written. Remove these rows, or choose a wider radius="
+        f"{named}. Nothing was written."
+    )
+
+
+def _exact_sums(running: Running) -> str:
+    """What to do where sums are rounded before they are complete."""
+    short = "bf16" if running.host.dtype == "bfloat16" else "fp16"
+    switch = (
+        f"torch.backends.cuda.matmul.allow_{short}_reduced_precision_reduction"
+        if running.device.type == "cuda"
+        else "torch.backends.mkldnn.enabled"
+    )
+    return (
+        f"PyTorch rounds sums to {running.host.dtype} midway on this machine, and facts need the whole sum: set "
+        f"{switch} = False, here and wherever the model runs, or attach the facts to the host in float32"
     )
 
 
@@ -120,14 +136,14 @@ class Measurement:
 
 
 def measure_answers(
-    folder: str | os.PathLike[str],
+    folder: str | os.PathLike[str] | TensorFolder,
     prompts: object,
     answers: object = None,
     *,
     device: str | torch.device | None = None,
     progress: Progress | None = None,
 ) -> Measurement:
-    """Ask the model in `folder`, as transformers load it, for every answer.
+    """Ask the model in `folder`, which may be open already, for every answer. transformers load it by its name.
 
     Facts are asked in batches padded on the left, once with eager and once with sdpa attention.
     """

@@ -19,11 +19,15 @@ from monolayer.huggingface.host import STEEPEST, Host
 AMPLITUDE = 2.0**30
 """`A`, the length of what a neuron writes at its own state. A² fits into float32. A state is no longer than
 `HostFormat.state`, which is 2^−12 A/4, so the last norm sees the written vector to within about 2^−12."""
+OUTWEIGHS = 50.0
+"""In float16, what a neuron writes at its own state is this many times as long as the longest state
+(`HostFormat.state`). Where its input is T/2, the least that is claimed, it is still 25 times as long, so the last norm
+sees its direction to within σ = 0.08 and rounding (Lemma A4). If it were longer, fewer blocks would fit (Lemma A2)."""
 PEAK = 10_240.0
-"""In float16, the largest coordinate of what a neuron writes at its own state. A neuron returns up to 2.44 T where
-norms round lengths up, so a state with coordinates up to 8,192 stays below 65,504 when two blocks add to it. Lemma A2
-needs this in front of the last block, so proofs cover three blocks. A smaller value would leave less room to outweigh
-states in narrow hosts."""
+"""In float16, the largest coordinate of what a neuron writes at its own state, where `OUTWEIGHS` would need more, as it
+does in narrow hosts. A neuron returns up to 2.44 T where norms round lengths up, so a state with coordinates up to
+8,192 stays below 65,504 when two blocks add to it. Lemma A2 needs this in front of the last block, so proofs cover
+three blocks at least, unless many keys are near each other."""
 WIDEST = 0.0625
 """The largest ρ that `attach` accepts."""
 STILL = {"float32": 2.0**-14, "bfloat16": 2.0**-11, "float16": 2.0**-13}
@@ -137,11 +141,11 @@ def round_keys(keys: Floats, states: Floats, wanted: Floats, fmt: HostFormat) ->
 def writing(directions: Floats, steep: Steepness, dtype: str) -> Floats:
     """`W_2` `(N, D)`: rows along `directions`, scaled so that a neuron writes a vector of length A at its own state.
 
-    In float16 the largest coordinate of that vector is `PEAK` instead.
+    In float16 its length is `OUTWEIGHS` times that of the longest state, or what `PEAK` allows.
     """
     length = np.full(len(directions), AMPLITUDE)
     if dtype == "float16":
-        length = PEAK / np.abs(directions).max(axis=1)
+        length = np.minimum(OUTWEIGHS * FORMATS[dtype].state, PEAK / np.abs(directions).max(axis=1))
     return rounded(directions * (length / steep.response)[:, None], dtype)
 
 

@@ -28,6 +28,8 @@ KERNELS = ("eager", "sdpa")
 """The implementations of attention with which every fact is tested."""
 TOGETHER = 16
 """How many facts are asked in one batch, padded on the left as for `generate`."""
+NEURONS_TRIED = 64
+"""How many neurons a product has that is tried for how its sums are rounded."""
 BATCH_LOGITS = 1 << 26
 """How many logits are in memory at a time, at most, unless a single fact has more."""
 
@@ -166,6 +168,21 @@ class Running:
             x = torch.nn.functional.layer_norm(x, x.shape[-1:], eps=host.epsilon)
         found: Floats = x.double().cpu().numpy()
         return found
+
+    def rounds_midway(self) -> bool:
+        """Whether sums of `D` products are rounded to a short format here before they are complete.
+
+        Proofs assume that they are not. PyTorch does it on ARM processors with bfloat16 instructions: oneDNN has a
+        library of ARM's cut long sums into pieces there, and add up the pieces in the format.
+        """
+        if not self.host.format.short:
+            return False
+        beside = 4.0 / self.host.format.unit  # 1 + `beside` rounds to `beside`
+        weights = torch.zeros(NEURONS_TRIED, self.host.width, dtype=self.dtype, device=self.device)
+        weights[:, 0], weights[:, 1], weights[:, -1] = beside, 1.0, -beside
+        # One row alone goes to other code.
+        found = torch.nn.functional.linear(torch.ones_like(weights[:TOGETHER]), weights)
+        return bool((found != 1.0).any())
 
     def _base(self) -> Any:
         """The loaded network without its head."""

@@ -41,9 +41,10 @@ from monolayer.data.names import Unit
 from monolayer.data.readers import ReadKeywords
 from monolayer.data.shards import kinds, strangers
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.manifest import Manifest, is_attached
+from monolayer.huggingface.manifest import FILE, Manifest, is_attached
 from monolayer.huggingface.opened import Files
 from monolayer.huggingface.reading import asked_as
+from monolayer.huggingface.tensors import TensorFolder
 from monolayer.table import Progress
 
 LABEL_CLAIM = "every evaluation returns the label at each of the {:,} labelled points"
@@ -139,6 +140,8 @@ def certify(
         given = [name for name, value in claims._asdict().items() if name != "only" and value is not None]
         if given:
             raise DataError(f"{given[0]} does not apply to a folder with attached facts: leave it out")
+        if isinstance(model, TensorFolder):
+            return judge_attached(model, data(None, "answer"), only=only, host=host)
         with folder_of(model) as folder:
             return judge_attached(folder, data(None, "answer"), only=only, host=host)
     if host is not None:
@@ -148,7 +151,9 @@ def certify(
 
 
 def has_facts_attached(model: object) -> bool:
-    """Whether this is a folder that facts were attached to, or such a model in memory."""
+    """Whether this is a folder that facts were attached to, such a folder that is open, or such a model in memory."""
+    if isinstance(model, TensorFolder):
+        return FILE in model.content
     if isinstance(model, str | os.PathLike):
         return is_attached(model)
     return isinstance(getattr(model, "manifest", None), Manifest)

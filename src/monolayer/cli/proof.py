@@ -17,6 +17,7 @@ from monolayer.table import Progress
 
 if TYPE_CHECKING:
     from monolayer.checker.certificate import Certificate
+    from monolayer.huggingface.tensors import TensorFolder
 
 EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
 
@@ -63,12 +64,15 @@ def verify(
     from monolayer.data.folder import unchanged
     from monolayer.data.layout import Manner
     from monolayer.data.shards import files
-    from monolayer.huggingface.manifest import is_attached
+    from monolayer.huggingface.manifest import is_attached, open_attached
 
-    with progress(as_json) as step:
-        # Opened once, so that another save meanwhile cannot change how the data are read. None: a host that facts were
-        # attached to, which is read tensor by tensor.
-        stored = None if is_attached(folder) else opened(folder)
+    with_facts = is_attached(folder)
+    # transformers open a folder with facts attached once more, by its name: what is asked must be what was proved.
+    with progress(as_json) as step, unchanged(folder) if with_facts else nullcontext():
+        # Opened once, so that another save meanwhile cannot change how the data are read. A host that facts were
+        # attached to is read tensor by tensor.
+        attached = open_attached(folder) if with_facts else None
+        stored = None if attached is not None else opened(folder)
         like = Manner(per="answer") if stored is None else manner(stored)
         wanted: Any = None if stored is None else book(stored, data)
         if len(data) == 1 and is_function(data[0]):
@@ -81,13 +85,10 @@ def verify(
         if certificate is None:
             wanted = reading.read(data, step, like, proved=True) if wanted is None else wanted
             step("checking", 0.5)
-            model = folder if stored is None else stored
             claims: dict[str, Any] = {"tolerance": tolerance, "only": only, "noise": noise, "dtype": dtype}
-            # transformers open the folder once more, by its name: what is asked must be what was proved.
-            with unchanged(folder) if stored is None else nullcontext():
-                certificate = certify(model, wanted, **claims, host=host)
-                if stored is None:
-                    certificate = _with_measurement(folder, wanted, certificate, only, step)
+            certificate = certify(stored if attached is None else attached, wanted, **claims, host=host)
+            if attached is not None:
+                certificate = _with_measurement(attached, wanted, certificate, only, step)
     if save:
         certificate.save(folder)
     if as_json:
@@ -100,7 +101,9 @@ def verify(
     raise typer.Exit(EXIT[certificate.verdict])
 
 
-def _with_measurement(folder: Path, facts: object, proof: Certificate, only: bool, step: Progress) -> Certificate:
+def _with_measurement(
+    folder: TensorFolder, facts: object, proof: Certificate, only: bool, step: Progress
+) -> Certificate:
     """The certificate of a folder with facts attached, with what asking it here finds; a wrong answer refutes it.
 
     With `only`, every fact must come back by its own neurons: elsewhere these would be a fact that nobody asks for.

@@ -55,16 +55,23 @@ class Context:
         return counts_of(self.rows, 0)
 
 
-def equal_points(context: Context, target: Target) -> Ints:
-    """`(P,)`: a group number for every labelled place; equal numbers mean equal token and equal context."""
+def equal_points(context: Context, target: Target, first: int | None = None) -> Ints:
+    """`(P,)`: a group number for every labelled place; equal numbers mean equal token and equal context.
+
+    `first`: only the groups of the first so many places are asked for; all places of no such group may get one number
+    that is none of theirs.
+    """
     columns = signatures(context, target, int(context.rows.max()) + 1, int(context.data.lengths.max()))
+    # What differs in one column is not equal: few places are left to sort.
+    some = np.arange(len(columns[0])) if first is None else np.flatnonzero(np.isin(columns[0], columns[0][:first]))
+    group = np.full(len(columns[0]), len(some))
+    columns = [column[some] for column in columns]
     order = np.lexsort(columns)
     new = np.zeros(len(order), dtype=bool)
     for column in columns:
         ordered = column[order]
         new[1:] |= ordered[1:] != ordered[:-1]
-    group = np.empty(len(order), dtype=np.int64)
-    group[order] = np.cumsum(new)
+    group[some[order]] = np.cumsum(new)
     return group
 
 

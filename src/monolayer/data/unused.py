@@ -33,20 +33,25 @@ class UnusedNames(NamedTuple):
 
 def unused_names(data: Sequences, always: Name | None = None) -> UnusedNames:
     """The names in the tables of `data` that no token and no label uses; `always` is a class that counts as used."""
-    labels, used = data.labels, _NONE
+    labels, tokens, classes = data.labels, _NONE, _NONE
+    if data.vocabulary is not None:
+        tokens = _unused_rows(data.vocabulary, data.tokens)
     if labels is not None and labels.classes is not None:
-        used = np.unique(labels.values)
-        if always is not None and not labels.classes.integers:  # integers are never dropped
-            used = np.append(used, labels.classes.rows[always])
-    return UnusedNames(
-        _NONE if data.vocabulary is None else _unused_rows(data.vocabulary, np.unique(data.tokens)),
-        _NONE if labels is None or labels.classes is None else _unused_rows(labels.classes, used),
-    )
+        classes = _unused_rows(labels.classes, labels.values, always)
+    return UnusedNames(tokens, classes)
 
 
-def _unused_rows(names: Names, used: Ints) -> Ints:
-    """The rows of a table of strings that are not among `used`, and whose names were not dropped before."""
+def _unused_rows(names: Names, rows: Ints, always: Name | None = None) -> Ints:
+    """The rows of a table of strings that are not among `rows`, and whose names were not dropped before.
+
+    Integers are never dropped. `always`: the name of a row that counts as used.
+    """
     if names.integers:
         return _NONE
-    rows = np.setdiff1d(np.arange(len(names)), used)
-    return np.array([row for row in rows.tolist() if not is_forgotten(names.names[row])], dtype=np.int64)
+    used = np.zeros(len(names), dtype=bool)
+    used[rows] = True
+    if always is not None:
+        used[names.rows[always]] = True
+    return np.array(
+        [row for row in np.flatnonzero(~used).tolist() if not is_forgotten(names.names[row])], dtype=np.int64
+    )

@@ -258,8 +258,8 @@ def _equal_facts(subject: Subject, asked: Sequences, data: Sequences) -> Matches
         labels = Labels(np.zeros(len(place), np.int64), data.labels.per, Names(range(1)), place=place)
     both = _rows_joined(parts, asked.vocabulary, labels)
     task = subject.task(both)
-    group = equal_points(task.context, task.target)
     count = int(np.searchsorted(fact_rows(task.data, task.target), len(asked)))
+    group = equal_points(task.context, task.target, count)
     mine, theirs = group[:count], group[count:]
     if asked.labels is not None or data.labels is None:
         _check_consistent(asked, subject.task(asked).target, mine)

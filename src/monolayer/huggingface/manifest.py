@@ -20,6 +20,7 @@ from monolayer.errors import ModelFileError
 from monolayer.huggingface.host import COPIED, TOKENIZER
 from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.strict import ForeignError, read_json
+from monolayer.huggingface.tensors import TensorFolder, open_folder
 
 FILE = "attached.json"
 FORMAT, MANIFEST_VERSION = "monolayer-attached", 1
@@ -154,6 +155,13 @@ def is_attached(folder: Any) -> bool:
     except (OSError, ValueError, RecursionError, TypeError):
         return False
     return isinstance(config, dict) and ATTACHED_MARK.items() <= config.items()
+
+
+def open_attached(folder: Path | TensorFolder) -> TensorFolder:
+    """Open the files of a folder that facts were attached to, all from one save; one that is open stays as it is."""
+    if isinstance(folder, TensorFolder):
+        return folder
+    return open_folder(folder, [FILE, *(name for name in COPIED if (folder / name).is_file())])
 
 
 def prompt_digest(prompt: Sequence[int]) -> str:

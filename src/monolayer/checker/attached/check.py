@@ -28,6 +28,7 @@ from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import Manifest, fact_digest, prompt_digest
 from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError
+from monolayer.huggingface.tensors import TensorFolder
 from monolayer.table import plural
 from monolayer.theory.verdicts import Verdict
 
@@ -64,7 +65,7 @@ class AskedTokens(NamedTuple):
 
 
 def judge_attached(
-    folder: Path, data: Sequences, *, only: bool = False, host: str | os.PathLike[str] | None = None
+    folder: Path | TensorFolder, data: Sequences, *, only: bool = False, host: str | os.PathLike[str] | None = None
 ) -> Certificate:
     """The certificate of a folder with facts attached.
 
@@ -83,7 +84,8 @@ def judge_attached(
     except (UnhandledError, ForeignError) as why:
         return replace(question, reason=f"the proof does not cover this folder: {why}")
     except ModelFileError as why:
-        raise ModelFileError(f"{folder}: {why}") from None
+        path = folder.path if isinstance(folder, TensorFolder) else folder
+        raise ModelFileError(f"{path}: {why}") from None
 
 
 def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: bool, host: Path | None) -> Certificate:
@@ -299,7 +301,8 @@ def _arithmetic(fmt: HostFormat) -> tuple[str, ...]:
         (
             f"arithmetic in {fmt.name}, the format of the weights: products are summed in binary32 (no TF32), the bias "
             "is added there, and the sum is rounded once, to nearest (on a GPU: torch.backends.cuda.matmul."
-            f"allow_{'bf16' if fmt.name == 'bfloat16' else 'fp16'}_reduced_precision_reduction is False); norms and "
+            f"allow_{'bf16' if fmt.name == 'bfloat16' else 'fp16'}_reduced_precision_reduction is False; on an ARM "
+            "processor with bfloat16 instructions: torch.backends.mkldnn.enabled is False); norms and "
             "activations are computed in binary32, or step by step, and rounded. Numbers below 2^-126 may be flushed "
             "to zero"
         ),

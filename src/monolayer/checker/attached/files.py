@@ -16,9 +16,9 @@ from monolayer.checker.rounding import UnhandledError
 from monolayer.data.folder import INDEX_FILE
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.host import COPIED, Host, host_of, read_host
-from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, Manifest
+from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, Manifest, open_attached
 from monolayer.huggingface.strict import demand_equal, read_json
-from monolayer.huggingface.tensors import TensorFolder, open_folder
+from monolayer.huggingface.tensors import TensorFolder
 
 BESIDE = frozenset({"README.md", "certificate.json", FILE})
 """Files in the folder that transformers do not read."""
@@ -69,14 +69,14 @@ def _small(name: str) -> bool:
     return not name.endswith(".safetensors") and name not in (FILE, INDEX_FILE)
 
 
-def read_attached(folder: Path) -> AttachedFolder:
+def read_attached(folder: Path | TensorFolder) -> AttachedFolder:
     """Read `folder`. Raises a `ForeignError` or an `UnhandledError` for anything that `attach` does not write."""
-    beside = [name for name in COPIED if (folder / name).is_file()]
-    opened = open_folder(folder, [FILE, *beside])
+    opened = open_attached(folder)
+    beside = set(COPIED) & set(opened.content)
     manifest = Manifest.from_json(opened.content[FILE])
     strange = sorted(
         path.name
-        for path in folder.iterdir()
+        for path in opened.path.iterdir()
         if path.name not in {*opened.content, *BESIDE} and not path.name.startswith(".")
     )
     if strange:
@@ -84,10 +84,10 @@ def read_attached(folder: Path) -> AttachedFolder:
     missing = sorted(set(manifest.tensors) - set(opened))
     if missing:
         raise UnhandledError(f"the host's tensor {missing[0]} is missing")
-    gone = sorted(set(manifest.files) - set(beside))
+    gone = sorted(set(manifest.files) - beside)
     if gone:
         raise UnhandledError(f"{gone[0]}, which lay beside the host, is missing")
-    unlisted = sorted(set(beside) - set(manifest.files))
+    unlisted = sorted(beside - set(manifest.files))
     if unlisted:
         raise UnhandledError(f"{unlisted[0]} was not there when facts were attached")
     try:
@@ -99,7 +99,7 @@ def read_attached(folder: Path) -> AttachedFolder:
         raise UnhandledError(f"the end token is {manifest.end}, and the host has {host.vocabulary:,} tokens")
     blocks = -(-manifest.neurons // host.neurons)
     demand_equal(
-        "config.json", read_json(folder / "config.json", opened.content["config.json"]), host.longer_config(blocks)
+        "config.json", read_json(opened.path / "config.json", opened.content["config.json"]), host.longer_config(blocks)
     )
     rows = _neuron_rows(host, opened, manifest, blocks)
     digests = {name: opened[name].digest() for name in opened}
