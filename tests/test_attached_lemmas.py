@@ -446,11 +446,12 @@ def test_lemma_a2_two_neurons_are_awake_together_up_to_the_sum_of_their_angles(
     caps = caps_of(found)
     awake = np.arccos(caps.silent / caps.anywhere)
     moved = turned_to(found, 1, 0, share * float(awake[0] + awake[1]))
-    writes = np.zeros_like(found.writes)
-    writes[:2, 5] = 0.7 * (LARGEST["float16"] - caps.fmt.coordinate) / caps.most[:2]
-    moved = replace(moved, writes=writes)
-    if together:
-        with pytest.raises(UnhandledError, match="in front of the last block"):
-            near_pairs(moved, caps_of(moved))
-    else:
-        near_pairs(moved, caps_of(moved))
+    for side in (1.0, -1.0):
+        writes = np.zeros_like(found.writes)
+        writes[:2, 5] = side * 0.7 * (LARGEST["float16"] - caps.fmt.coordinate) / caps.most[:2]
+        changed = replace(moved, writes=writes)
+        if together:
+            with pytest.raises(UnhandledError, match="in front of the last block"):
+                near_pairs(changed, caps_of(changed))
+        else:
+            near_pairs(changed, caps_of(changed))
