@@ -423,15 +423,15 @@ def test_lemma_a3_the_widest_cap_and_the_neuron_that_hears_most_meet_at_the_sum_
     """Nearer than in any other pair: what is sorted out in front by products of float32 must not lose this one."""
     found = folders("float32")
     # Other biases, so that no other neuron has so wide a cap or hears so much.
-    step = 0.05 * float(caps_of(found).response)
+    step = 0.3 * float(caps_of(found).response)
     found = replace(found, bias=found.bias + np.where(np.arange(len(found.bias)) < 2, step, 0.0))
     found = replace(found, writes=2.0**-6 * found.writes)
     caps = caps_of(found)
     psi, around = (np.arccos(part / caps.longest) for part in (caps.wanted, caps.silent))
     j, i = int(psi.argmax()), 1 - int(psi.argmax())
     assert {i, j} == {0, 1}
-    assert psi[j] > 1.01 * psi[2:].max()
-    assert around[i] > 1.001 * around[2:].max()
+    assert psi[j] > 1.1 * psi[2:].max()
+    assert around[i] > 1.01 * around[2:].max()
     moved = turned_to(found, i, j, share * float(psi[j] + around[i]))
     pairs = near_pairs(moved, caps_of(moved)).others
     assert (i in pairs.get(j, [])) == near
