@@ -15,9 +15,22 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
-from monolayer.checker.attached.answers import Head, judge_written
+from monolayer.checker.attached.answers import Head, Said, judge_written
 from monolayer.checker.attached.caps import caps_of, near_pairs
-from monolayer.checker.attached.check import _above, _below, _check_copies, _claim, judge_attached, measured
+from monolayer.checker.attached.check import (
+    DOUBT,
+    AskedTokens,
+    _above,
+    _below,
+    _check_copies,
+    _claim,
+    _findings,
+    _notes,
+    _round_number,
+    assumed,
+    judge_attached,
+    measured,
+)
 from monolayer.checker.attached.files import read_attached
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data.folder import INDEX_FILE
@@ -160,6 +173,40 @@ def test_a_finding_names_the_prompt_the_answer_and_what_comes_instead(
     assert second.token == list(FACTS)[second.sequence]
     assert first.expected != second.expected
     assert (first.got, second.got) == (second.expected, first.expected)
+
+
+def test_findings_tell_wrong_tokens_from_those_that_are_open_and_name_the_neuron_in_the_way(
+    folders: Callable[..., Path],
+) -> None:
+    found = read_attached(folders())
+    data = ml.Sequences.of(list(FACTS), list(FACTS.values()), per="answer")
+    caps = caps_of(found)
+    asked = AskedTokens(*(np.array(column) for column in ((4, 5, 6), (7, 8, 9), (0, 1, 2), (0, 0, 0))))
+    near = replace(near_pairs(found, caps), by={6: 11})
+    said = Said(np.array([True, False, False]), np.array([False, True, False]), np.array([7, 3, 9]))
+    told = [(one.kind, one.sequence, one.why) for one in _findings(found, data, near, asked, said, {})]
+    assert told == [("wrong", 1, "according to the stored weights"), ("unsure", 2, f"{DOUBT} (neuron 11)")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "rounding", "arithmetic", "note"),
+    [
+        ("gpt2", torch.float32, "η = (D + 16)u, D the width", "IEEE-754 binary32 throughout", False),
+        ("llama", torch.float32, "η = (D + 16)u, D the width", "IEEE-754 binary32 throughout", True),
+        ("gpt2", torch.float16, "η = (D + 16)u + v, D the width", "arithmetic in float16", False),
+    ],
+)
+def test_assumptions_are_those_of_the_format_and_the_host(
+    kind: str, dtype: Any, rounding: str, arithmetic: str, note: bool, folders: Callable[..., Path]
+) -> None:
+    found = read_attached(folders(kind, dtype))
+    lines = assumed(found)
+    assert any(rounding in line for line in lines)
+    assert any(line.startswith(arithmetic) for line in lines)
+    assert bool(_notes(found)) == note
+    told = _round_number(found.host.format.coordinate)
+    assert any(f"no coordinate is above {told}" in line for line in lines)
+    assert [_round_number(number) for number in (1234.0, 2.0**20 - 1.0, 2.0**20)] == ["1,234", "1,048,575", "2^20"]
 
 
 @pytest.mark.parametrize("part", ["reads", "bias", "writes"])

@@ -303,9 +303,10 @@ def distinct(found: Any) -> Any:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_lemma_a5_a_written_row_that_may_wake_a_later_neuron_is_not_claimed(
-    dtype: str, folders: Callable[[str], Any]
+    dtype: str, folders: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """⟨k, ŵ⟩ + (1 + v) σ + η + 2^-20 against s, of every neuron in a later block; from both sides."""
+    monkeypatch.setattr(answers, "KEYS_AT_ONCE", 5)
     found = distinct(folders(dtype))
     caps, head, N = caps_of(found), Head(found), len(found.bias)
     block, share = np.arange(N) // NEURONS, np.linspace(0.01, 0.4, N)
@@ -365,3 +366,92 @@ def test_a_neighbour_is_harmless_in_the_same_block_a_later_one_or_where_it_surel
         for i, j in pairs:
             assert caps_module._harmless(same, None, i, j) == (fires or i // NEURONS >= j // NEURONS)  # type: ignore[arg-type]
             assert not caps_module._harmless(found, None, i, j)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("turned", [1.0, -1.0])
+@pytest.mark.parametrize("padded", [0.0, -1e-9, 1e-9])
+def test_lemma_a5_an_answer_is_right_beyond_its_doubt_and_where_logits_are_finite(
+    turned: float, padded: float, folders: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the last norm returns may be σ√D off, times its largest weight, which may be negative."""
+    found = folders("float32")
+    weight, bias = found.host.norm()
+    weight = turned * weight * np.linspace(0.5, 1.0, D)
+    monkeypatch.setattr(type(found.host), "norm", lambda _: (weight, bias))
+    head, rows, share = Head(found), found.writes[:1], np.array([0.3])
+    assert head.gain == max(map(abs, weight.tolist()))
+    normed = math.sqrt(D) * head.direction(rows) * weight + bias
+    length = math.sqrt(math.fsum((normed * normed).ravel().tolist())) + 0.3 * math.sqrt(D) * head.gain + head.shift
+    largest = (1.0 + 2.0**-4) * length * (1.0 + float(head.size.max()))
+    logits = (normed @ head.head.numbers().T)[0]
+    best, last = int(logits.argmax()), int(logits.argmin())
+    gaps = np.where(np.arange(len(logits)) == best, 1.0, logits[best] - logits)
+    monkeypatch.setattr(
+        head, "_doubt", lambda *_: gaps[None] / PADDING * (1.0 + padded) if padded else 0.0 * gaps[None]
+    )
+    for room, fits in ((1.0001, True), (0.9999, False)):
+        head.fmt = replace(head.fmt, largest=room * largest)
+        assert head.judge(rows, np.array([best]), share, D).right[0] == (fits and padded <= 0.0)
+        said = head.judge(rows, np.array([last]), share, D)
+        assert not said.right[0]
+        assert said.wrong[0] or not fits or padded > 0.0
+        assert fits or not said.wrong[0]
+
+
+def test_only_norms_that_take_off_the_mean_do_not_see_it(tmp_path: Path) -> None:
+    rows = np.arange(2.0 * D).reshape(2, D)
+    for kind, seen in (("llama", rows), ("gpt2", rows - rows.mean(axis=1, keepdims=True))):
+        folder = ml.attach(write_host(tmp_path / kind, kind), FACTS).save(tmp_path / f"{kind} attached")
+        assert np.array_equal(Head(read_attached(folder)).seen(rows), seen)
+
+
+def turned_to(found: Any, i: int, j: int, angle: float) -> Any:
+    """The key of neuron `i` at this angle from that of neuron `j`."""
+    reads, across = found.reads.copy(), np.random.default_rng(2).normal(size=D)
+    key = reads[j] / np.sqrt(reads[j] @ reads[j])
+    across -= across.mean() + (across @ key) * key
+    across -= (across @ key) * key
+    across /= np.sqrt(across @ across)
+    reads[i] = np.sqrt(reads[i] @ reads[i]) * (math.cos(angle) * key + math.sin(angle) * across)
+    return replace(found, reads=reads)
+
+
+@pytest.mark.parametrize(("share", "near"), [(1.0 - 2.0**-19, True), (1.0 + 2.0**-18, False)])
+def test_lemma_a3_the_widest_cap_and_the_neuron_that_hears_most_meet_at_the_sum_of_their_angles(
+    share: float, near: bool, folders: Callable[[str], Any]
+) -> None:
+    """Nearer than in any other pair: what is sorted out in front by products of float32 must not lose this one."""
+    found = folders("float32")
+    # Other biases, so that no other neuron has so wide a cap or hears so much.
+    step = 0.3 * float(caps_of(found).response)
+    found = replace(found, bias=found.bias + np.where(np.arange(len(found.bias)) < 2, step, 0.0))
+    found = replace(found, writes=2.0**-6 * found.writes)
+    caps = caps_of(found)
+    psi, around = (np.arccos(part / caps.longest) for part in (caps.wanted, caps.silent))
+    j, i = int(psi.argmax()), 1 - int(psi.argmax())
+    assert {i, j} == {0, 1}
+    assert psi[j] > 1.1 * psi[2:].max()
+    assert around[i] > 1.01 * around[2:].max()
+    moved = turned_to(found, i, j, share * float(psi[j] + around[i]))
+    pairs = near_pairs(moved, caps_of(moved)).others
+    assert (i in pairs.get(j, [])) == near
+
+
+@pytest.mark.parametrize(("share", "together"), [(1.0 - 2.0**-19, True), (1.0 + 2.0**-18, False)])
+def test_lemma_a2_two_neurons_are_awake_together_up_to_the_sum_of_their_angles(
+    share: float, together: bool, folders: Callable[[str], Any]
+) -> None:
+    """Each of them alone writes 0.7 of what is finite in front of the last block."""
+    found = folders("float16")
+    caps = caps_of(found)
+    awake = np.arccos(caps.silent / caps.anywhere)
+    moved = turned_to(found, 1, 0, share * float(awake[0] + awake[1]))
+    for side in (1.0, -1.0):
+        writes = np.zeros_like(found.writes)
+        writes[:2, 5] = side * 0.7 * (LARGEST["float16"] - caps.fmt.coordinate) / caps.most[:2]
+        changed = replace(moved, writes=writes)
+        if together:
+            with pytest.raises(UnhandledError, match="in front of the last block"):
+                near_pairs(changed, caps_of(changed))
+        else:
+            near_pairs(changed, caps_of(changed))

@@ -357,11 +357,22 @@ def test_lemma_h_holds_in_single_precision_with_its_unit(n: int, monkeypatch: py
     assert np.abs(found - wanted).max() <= bound.tokens
 
 
-@pytest.mark.parametrize("n", [3, 4])
-def test_the_bound_is_that_of_lemma_h(n: int) -> None:
-    """The numbers of docs/uniform.md, in exact arithmetic but for roots."""
-    rate, g, lam = Fraction(contraction(n)), 4, {3: Fraction(1, 2), 4: Fraction(1)}[n]
-    gain, a, b = {3: (6, 0, 0), 4: (Fraction(35, 8), Fraction(3, 4), 3)}[n]
+OWN_GAINS = {3: (Fraction(6), Fraction(0), Fraction(0)), 4: (Fraction(35, 8), Fraction(3, 4), Fraction(3))}
+OTHER_GAINS = [tuple(map(Fraction, gains)) for gains in ((5, 2, 3), (5, 1, 7))]
+
+
+@pytest.mark.parametrize(("n", "gains"), [*OWN_GAINS.items(), *((n, gains) for n in (3, 4) for gains in OTHER_GAINS)])
+def test_the_bound_is_that_of_lemma_h(
+    n: int, gains: tuple[Fraction, Fraction, Fraction], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The numbers of docs/uniform.md, in exact arithmetic but for roots. Of four tokens our gains make both terms of
+    the largest one equal, so the formula is also held against gains for which the first, or the second, is larger."""
+    own = gains == OWN_GAINS[n]
+    rate, g, lam = Fraction(contraction(n)) if own else Fraction(3, 8), 4, {3: Fraction(1, 2), 4: Fraction(1)}[n]
+    gain, a, b = gains
+    if not own:
+        monkeypatch.setitem(GAINS, n, tuple(map(float, gains)))
+        monkeypatch.setattr(lemma, "contraction", lambda length: float(rate))
 
     def head(size: Fraction) -> Fraction:
         return 26 * size + 4 * g + 2 * n + 12
@@ -375,7 +386,8 @@ def test_the_bound_is_that_of_lemma_h(n: int) -> None:
     assert found.sums == pytest.approx(float(delta) * room, rel=1e-12, abs=0.0)
     roots = math.sqrt(found.sums / 2) if n == 3 else 5 * (1.2 * found.sums) ** (1 / 3) + 2.0**-25
     assert found.tokens == pytest.approx(room * (roots + float((mean + 4) * u)), rel=1e-12, abs=0.0)
-    assert found.sums < 4.4e-13
+    assert found.sums < 4.4e-13 or not own
+    assert lemma._head_error(-0.75, n) == lemma._head_error(0.75, n) == float(head(Fraction(3, 4)) * u)
 
 
 FAULTS: dict[str, tuple[str, tuple[int, ...], str, str]] = {

@@ -16,6 +16,8 @@ OVERFLOW = 2.0**120
 """The bound on logits, and on every sum on the way to them, in binary32."""
 HEAD_PRODUCTS_AT_ONCE = 1 << 23
 """How many logits are in memory at a time."""
+KEYS_AT_ONCE = 1 << 12
+"""How many keys of later blocks are compared with written rows at a time."""
 
 
 class Said(NamedTuple):
@@ -181,8 +183,8 @@ def _answered_to(found: AttachedFolder, caps: Caps, head: Head, first: Ints, sha
         # What the norm returns is rounded to the format, which moves it by v |û|, and |û| is at most 1 + share.
         np.maximum.at(widest, back, (1.0 + caps.fmt.unit) * share[mine] + caps.length + 2.0**-20)
         woken = np.zeros(len(kinds), dtype=bool)
-        for start in range(0, len(later), 4096):
-            some = later[start : start + 4096]
+        for start in range(0, len(later), KEYS_AT_ONCE):
+            some = later[start : start + KEYS_AT_ONCE]
             woken |= (directions @ caps.keys[some].T + widest[:, None] > caps.silent[some]).any(axis=1)
         bad[mine] = woken[back]
     return bad
