@@ -75,10 +75,10 @@ def _weights(name: str, shape: torch.Size, pool: torch.Tensor, start: int) -> to
     """Norms of ones, biases of zeros, and a matrix from the pool, from number `start` on."""
     if len(shape) == 1:
         return torch.full(shape, float("norm" in name), dtype=torch.bfloat16)
-    found = torch.empty(shape.numel(), dtype=torch.bfloat16)
+    found, turned = torch.empty(shape.numel(), dtype=torch.bfloat16), pool.roll(-start)
     for first in range(0, len(found), len(pool)):
         part = found[first : first + len(pool)]
-        part[:] = pool.roll(-start)[: len(part)]
+        part[:] = turned[: len(part)]
     return found.reshape(shape)
 
 

@@ -55,7 +55,7 @@ class Attached:
             raise ModelFileError(
                 f"{folder} is not a folder that facts were attached to: its config.json does not say so"
             )
-        opened = folder if isinstance(folder, TensorFolder) else open_attached(Path(folder))
+        opened = open_attached(folder)
         try:
             manifest = Manifest.from_json(opened.content[FILE])
             config = read_json(Path("config.json"), manifest.config.encode())

@@ -153,7 +153,7 @@ class Running:
             for text in texts:
                 ids = torch.tensor([list(text)], device=self.device)
                 seen.clear()
-                self._evaluated(self._base(), input_ids=ids)
+                self._output_of(self._base(), input_ids=ids)
                 yield seen[0][0]
 
     def normed(self, states: Tensor) -> Floats:
@@ -188,7 +188,7 @@ class Running:
         """The loaded network without its head."""
         return self.model.base_model
 
-    def _evaluated(self, network: Any, **inputs: Tensor) -> Any:
+    def _output_of(self, network: Any, **inputs: Tensor) -> Any:
         """What `network`, the model or its base, returns for `inputs`."""
         with no_notice_of_kernels(self.dtype):
             return network(**inputs, use_cache=False)
@@ -238,7 +238,7 @@ class Running:
             with self._watching() as seen:
                 named = {"input_ids": ids, "attention_mask": mask, "position_ids": place}
                 inputs = {key: each.to(self.device) for key, each in named.items()}
-                found = self._evaluated(self.model, **inputs).logits
+                found = self._output_of(self.model, **inputs).logits
                 yield _Evaluated(first, seen[0], found)
             first += len(batch)
 

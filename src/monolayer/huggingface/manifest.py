@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -157,11 +158,12 @@ def is_attached(folder: Any) -> bool:
     return isinstance(config, dict) and ATTACHED_MARK.items() <= config.items()
 
 
-def open_attached(folder: Path | TensorFolder) -> TensorFolder:
+def open_attached(folder: str | os.PathLike[str] | TensorFolder) -> TensorFolder:
     """Open the files of a folder that facts were attached to, all from one save; one that is open stays as it is."""
     if isinstance(folder, TensorFolder):
         return folder
-    return open_folder(folder, [FILE, *(name for name in COPIED if (folder / name).is_file())])
+    path = Path(folder)
+    return open_folder(path, [FILE, *(name for name in COPIED if (path / name).is_file())])
 
 
 def prompt_digest(prompt: Sequence[int]) -> str:
