@@ -45,7 +45,7 @@ from monolayer_experiments.hosts import (
     source_text,
     train,
 )
-from workload import SAME_RUN, claim, record, recordable, run, seconds
+from workload import SAME_RUN, claim, record, recordable, run
 
 
 class Scale(NamedTuple):
@@ -69,6 +69,8 @@ KNOWN, SPARE, OTHERS = 2000, 1000, 4000
 """Airports that the host is trained on, that take the place of others, and that stay out as neighbours."""
 TURNS = 4
 """How often rows that were refused are replaced, at most."""
+GENERATED = 7
+"""How often `generate` is timed."""
 BATCH = 250
 """Prompts that `generate` goes on from at a time."""
 Pair = tuple[str, str]
@@ -85,18 +87,22 @@ def recall(model: Any, cut: Any, pairs: list[Pair]) -> int:
     return sum(answer == found for (_, answer), found in zip(pairs, said, strict=True))
 
 
-def generating(model: Any, cut: Any, prompts: list[str], device: str) -> float:
-    """Seconds for 16 tokens behind each prompt, whatever they are: the best of three runs."""
+def generating(models: list[Any], cut: Any, prompts: list[str], device: str) -> list[float]:
+    """Seconds of each model for 16 tokens behind each prompt, whatever they are: the best of `GENERATED` runs.
+
+    The models take turns, so that a while in which the machine is busy slows all of them.
+    """
     given = cut(prompts, return_tensors="pt", padding=True, padding_side="left").to(device)
     options = {"max_new_tokens": 16, "min_new_tokens": 16, "do_sample": False, "pad_token_id": 0}
-
-    def once() -> None:
-        model.generate(**given, **options)
-        if device == "cuda":
-            torch.cuda.synchronize()
-
-    once()  # kernels are chosen
-    return seconds(once)[0]
+    times: list[list[float]] = [[] for _ in models]
+    for _ in range(GENERATED + 1):
+        for model, spent in zip(models, times, strict=True):
+            began = time.perf_counter()
+            model.generate(**given, **options)
+            if device == "cuda":
+                torch.cuda.synchronize()
+            spent.append(time.perf_counter() - began)
+    return [min(spent[1:]) for spent in times]  # in the first run kernels are chosen
 
 
 @torch.no_grad()
@@ -301,7 +307,7 @@ def compare(host: Path, folder: Path, kernel: str, made: Made, dtype: str, setti
     one, two = load(host, device, kernel), load(folder, device, kernel)
     prompts, count = list(made.stored), len(made.stored)
     right = recall(two, cut, list(made.stored.items()))
-    times = [generating(model, cut, prompts[:64], device) for model in (one, two)]
+    times = generating([one, two], cut, prompts[:64], device)
     deeper = two.config.num_hidden_layers / one.config.num_hidden_layers
     print(
         f"  {kernel}: {right:,} of {count:,} answers by generate; {times[1] / times[0]:.2f} of the host's time "

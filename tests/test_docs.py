@@ -156,6 +156,10 @@ def test_what_the_pages_say_of_bench_is_recorded() -> None:
         ),
     ):
         assert expected in TEXTS["attach"], expected
+    for row in read(ROOT / "results" / "attach.json").results["rows"]:
+        shares = row["efficacy"], row["paraphrase"], row["places"] / row["of"], row["known_right"]
+        cells = f"{row['facts']:,}", row["method"], *(f"{100 * each:.3g} %" for each in shares), f"{row['seconds']:.1f}"
+        assert f"| {' | '.join(cells)} |" in TEXTS["attach"], cells
 
 
 def test_the_site_has_every_page_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:

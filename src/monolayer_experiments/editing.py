@@ -152,10 +152,9 @@ def _tuned(model: nn.Module, edit: EditedCase, plan: Results, setting: Setting) 
 
 
 def _best_at_each_stop(case: Results) -> list[Results]:
-    """After every number of steps (older records: at every clock), the run that edits most for what it loses."""
+    """After every number of steps, the run that edits most for what it loses."""
     runs = case["tuned"]
-    stop = "clock" if "clock" in runs[0] else "steps"
-    return [max(where(runs, **{stop: each}), key=_gain) for each in sorted(set(column(runs, stop)))]
+    return [max(where(runs, steps=each), key=_gain) for each in sorted(set(column(runs, "steps")))]
 
 
 def _gain(row: Results) -> float:
