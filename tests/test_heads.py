@@ -21,9 +21,19 @@ from monolayer.cli import run
 from monolayer.construct.uniform import HEADS_ERROR
 from monolayer.errors import DataError
 from monolayer.model.heads import OtherTokens, PowerSums, RankOneHeads
+from monolayer.theory import heads as theory
 from monolayer.theory.balls import precision
 from monolayer.theory.boltzmann import boltzmann_ball
-from monolayer.theory.heads import GAINS, HEAD_TEMPERATURES, PieceCounts, contraction, head_slopes, least_slope
+from monolayer.theory.heads import (
+    BOXES,
+    GAINS,
+    HEAD_TEMPERATURES,
+    PieceCounts,
+    Slopes,
+    contraction,
+    head_slopes,
+    least_slope,
+)
 from monolayer.theory.targets import TARGETS
 from tests.test_sup import changed
 
@@ -173,11 +183,33 @@ def test_slopes_are_those_of_the_heads_and_the_domain_holds_every_sequence(seed:
             assert abs(rise - predicted) < arb(2) ** -120
 
 
+@pytest.mark.parametrize("n", [3, 4])
+def test_the_pieces_of_the_proofs_hold_every_sequence(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random sequences, and all of which every token is at an end: a domain that is too small would prove too much."""
+    asked: list[tuple[Any, Any, Any]] = []
+
+    def recorded(lam: float, x: Any, q: Any, r: Any, others: int) -> Slopes:
+        asked.append((x, q, r))
+        return Slopes(arb(0), arb(0), arb(0))
+
+    monkeypatch.setattr(theory, "head_slopes", recorded)
+    least_slope(n, PieceCounts(*BOXES[n]))
+    ends = np.array([[(float(piece.lower()), float(piece.upper())) for piece in pieces] for pieces in asked])
+    tokens = np.array([*itertools.product((0.0, 1.0), repeat=n), *np.random.default_rng(n).random((200, n))])
+    centred = tokens - tokens[:, 1:].mean(axis=1, keepdims=True)
+    q, r = ((centred[:, 1:] ** k).sum(axis=1) for k in (2, 3))
+    points = np.stack([centred[:, 0], q, r if n == 4 else 0.0 * r], axis=1)[:, None]
+    inside = (ends[None, ..., 0] <= points + 1e-12) & (points - 1e-12 <= ends[None, ..., 1])
+    assert inside.all(axis=2).any(axis=1).all()
+
+
 # -- proof 2: directions ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("n", "dim", "side"), [(3, 2, 4), (4, 2, 3), (3, 3, 2)])
-def test_enough_directions_tell_all_multisets_of_a_grid_apart_and_one_less_may_not(n: int, dim: int, side: int) -> None:
+def test_enough_directions_tell_all_multisets_of_a_grid_apart_and_fewer_than_d_do_not(
+    n: int, dim: int, side: int
+) -> None:
     count = (n - 1) * (dim - 1) + 1
     points = list(itertools.product(range(side), repeat=dim))
     multisets = list(itertools.combinations_with_replacement(points, n - 1))
