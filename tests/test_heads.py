@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.checker import heads as lemma
+from monolayer.checker.stored import read_model
+from monolayer.checker.uniform import Net
 from monolayer.cli import run
 from monolayer.construct.uniform import HEADS_ERROR
 from monolayer.errors import DataError
@@ -28,6 +30,7 @@ from monolayer.theory.heads import (
     BOXES,
     GAINS,
     HEAD_TEMPERATURES,
+    MOST_SUMS,
     PieceCounts,
     Slopes,
     contraction,
@@ -325,6 +328,10 @@ def test_the_network_is_proved_keeps_its_bound_and_survives_its_file(n: int, cel
     proof = ml.certify(tmp_path / "m", f)
     assert proof.verdict == "proved", proof.reason
     assert ("Lemmas U and H" in proof.reason) == (n > 2)
+    assert (lemma.HEAD_ASSUMPTION in proof.assumptions) == (n > 2)
+    found_within = lemma.others_error(n).tokens if n > 2 else 0.0
+    reach = Net(read_model(tmp_path / "m")).reach()
+    assert 3.0 / cells + 3.0 * found_within < reach < 3.0 / cells + 3.0 * found_within + 1e-12
     assert "no first block" in repr(loaded)
 
 
@@ -341,6 +348,21 @@ def test_every_head_has_rank_one_and_all_of_them_find_the_other_tokens(n: int) -
     error = np.abs(found.numpy() - others_of(X.numpy())).max()
     assert error < lemma.others_error(n).tokens <= HEADS_ERROR[n]
     assert np.abs(shifted.numpy() - others_of(X.numpy())).max() > HEADS_ERROR[n]
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_the_short_series_of_the_readout_shows_what_the_heads_do(n: int) -> None:
+    """At the corners of the domain, where its terms are largest, against balls: item 3 of Lemma H."""
+    others = OtherTokens(n)
+    lam, (most_q, most_r) = HEAD_TEMPERATURES[n][-1], MOST_SUMS[n]
+    for x, q, r in itertools.product((-1.0, 1.0), (0.0, most_q), (-most_r, most_r)):
+        own = torch.tensor([x], dtype=torch.float64)
+        with torch.no_grad():
+            shown = others._shown(own, (-lam * own).exp(), (lam * own).exp(), PowerSums(0.0 * own + q, 0.0 * own + r))
+        high, low = (head_slopes(at, arb(x), arb(q), arb(r), n - 1).value for at in (lam, -lam))
+        wanted = [high] if n == 3 else [(high - low) / 2, high + low]
+        for value, exact in zip(shown, wanted, strict=False):
+            assert abs(float(value) - float(exact)) <= 2 * lemma.ROUNDED_HEAD * lemma.HEAD_UNIT
 
 
 @pytest.mark.parametrize(("n", "rate"), [(3, 0.285), (4, 0.39)])
