@@ -267,6 +267,31 @@ def test_no_temperature_of_one_head_does_better_than_the_bound() -> None:
     assert np.square(np.diff(f[difference])).mean() / 2 < 1e-3
 
 
+def test_where_levels_fold_a_fast_wave_is_left_too() -> None:
+    """Both others below the own token: the labels of the proof in the limit, and what is left there, sampled."""
+    random, x = np.random.default_rng(0), 0.9
+    b, a = np.sort(-x * random.random((2, 40_000)), axis=0)
+    f, step = np.cos(2 * math.pi * 60 * (a - b)), 1e-6
+    for lam in (2.0, 4.0, 10.0, 40.0):
+        order = np.argsort(seen(lam, a, b), kind="stable")
+        assert np.square(np.diff(f[order])).mean() / 2 > 0.47
+        w, m = 0.2, np.linspace(-x + 0.1, -0.1, 4001)
+        v = np.exp(lam * (m + w / 2)) + np.exp(lam * (m - w / 2))
+        along = (v + lam * seen(lam, m + w / 2, m - w / 2)) / (1 + v)
+        moved = seen(lam, m + step + w / 2, m + step - w / 2) - seen(lam, m - step + w / 2, m - step - w / 2)
+        np.testing.assert_allclose(moved / (2 * step), along, atol=1e-6)
+        assert (np.diff(np.sign(along)) >= 0).all(), "from falling to rising, once"
+    assert along[0] < 0 < along[-1], "the last of them folds"
+    large, inside = 200.0, (a < -0.1) & (a - b > 0.1)
+
+    def label(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return -np.log(-seen(large, a, b)) / large
+
+    a, b = a[inside], b[inside]
+    assert np.abs(label(a, b) + a).max() < 0.02
+    assert np.abs((label(a + step, b + step) - label(a - step, b - step)) / (2 * step) + 1).max() < 0.06
+
+
 def test_two_heads_know_the_other_tokens() -> None:
     """At equal sums the context at λ = ½ grows with the distance of the two, strictly."""
     for x, total in itertools.product((0.0, 0.3, 1.0), (0.2, 1.0, 1.7)):

@@ -86,6 +86,8 @@ def test_keywords_become_flags() -> None:
         ("per='sequence' or per='token' (--per)", "--per sequence or --per token"),
         ("missing: give Y, or causal=True to memorize", "missing: add labels, or pass --causal to memorize"),
         ("Use path='dense'", "Use --dense"),
+        ('first_block=False needs norm="sup": with', "--no-first-block needs --norm sup: with"),
+        ("attach with end=False", "attach with --no-end"),
         ("a token = 3 stays (as it is)", "a token = 3 stays (as it is)"),
     ):
         assert as_flags(message) == shown

@@ -17,13 +17,26 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.checker import heads as lemma
+from monolayer.checker.stored import read_model
+from monolayer.checker.uniform import Net
 from monolayer.cli import run
 from monolayer.construct.uniform import HEADS_ERROR
 from monolayer.errors import DataError
 from monolayer.model.heads import OtherTokens, PowerSums, RankOneHeads
+from monolayer.theory import heads as theory
 from monolayer.theory.balls import precision
 from monolayer.theory.boltzmann import boltzmann_ball
-from monolayer.theory.heads import GAINS, HEAD_TEMPERATURES, PieceCounts, contraction, head_slopes, least_slope
+from monolayer.theory.heads import (
+    BOXES,
+    GAINS,
+    HEAD_TEMPERATURES,
+    MOST_SUMS,
+    PieceCounts,
+    Slopes,
+    contraction,
+    head_slopes,
+    least_slope,
+)
 from monolayer.theory.targets import TARGETS
 from tests.test_sup import changed
 
@@ -173,11 +186,33 @@ def test_slopes_are_those_of_the_heads_and_the_domain_holds_every_sequence(seed:
             assert abs(rise - predicted) < arb(2) ** -120
 
 
+@pytest.mark.parametrize("n", [3, 4])
+def test_the_pieces_of_the_proofs_hold_every_sequence(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random sequences, and all of which every token is at an end: a domain that is too small would prove too much."""
+    asked: list[tuple[Any, Any, Any]] = []
+
+    def recorded(lam: float, x: Any, q: Any, r: Any, others: int) -> Slopes:
+        asked.append((x, q, r))
+        return Slopes(arb(0), arb(0), arb(0))
+
+    monkeypatch.setattr(theory, "head_slopes", recorded)
+    least_slope(n, PieceCounts(*BOXES[n]))
+    ends = np.array([[(float(piece.lower()), float(piece.upper())) for piece in pieces] for pieces in asked])
+    tokens = np.array([*itertools.product((0.0, 1.0), repeat=n), *np.random.default_rng(n).random((200, n))])
+    centred = tokens - tokens[:, 1:].mean(axis=1, keepdims=True)
+    q, r = ((centred[:, 1:] ** k).sum(axis=1) for k in (2, 3))
+    points = np.stack([centred[:, 0], q, r if n == 4 else 0.0 * r], axis=1)[:, None]
+    inside = (ends[None, ..., 0] <= points + 1e-12) & (points - 1e-12 <= ends[None, ..., 1])
+    assert inside.all(axis=2).any(axis=1).all()
+
+
 # -- proof 2: directions ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("n", "dim", "side"), [(3, 2, 4), (4, 2, 3), (3, 3, 2)])
-def test_enough_directions_tell_all_multisets_of_a_grid_apart_and_one_less_may_not(n: int, dim: int, side: int) -> None:
+def test_enough_directions_tell_all_multisets_of_a_grid_apart_and_fewer_than_d_do_not(
+    n: int, dim: int, side: int
+) -> None:
     count = (n - 1) * (dim - 1) + 1
     points = list(itertools.product(range(side), repeat=dim))
     multisets = list(itertools.combinations_with_replacement(points, n - 1))
@@ -293,6 +328,10 @@ def test_the_network_is_proved_keeps_its_bound_and_survives_its_file(n: int, cel
     proof = ml.certify(tmp_path / "m", f)
     assert proof.verdict == "proved", proof.reason
     assert ("Lemmas U and H" in proof.reason) == (n > 2)
+    assert (lemma.HEAD_ASSUMPTION in proof.assumptions) == (n > 2)
+    found_within = lemma.others_error(n).tokens if n > 2 else 0.0
+    reach = Net(read_model(tmp_path / "m")).reach()
+    assert 3.0 / cells + 3.0 * found_within < reach < 3.0 / cells + 3.0 * found_within + 1e-12
     assert "no first block" in repr(loaded)
 
 
@@ -309,6 +348,21 @@ def test_every_head_has_rank_one_and_all_of_them_find_the_other_tokens(n: int) -
     error = np.abs(found.numpy() - others_of(X.numpy())).max()
     assert error < lemma.others_error(n).tokens <= HEADS_ERROR[n]
     assert np.abs(shifted.numpy() - others_of(X.numpy())).max() > HEADS_ERROR[n]
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_the_short_series_of_the_readout_shows_what_the_heads_do(n: int) -> None:
+    """At the corners of the domain, where its terms are largest, against balls: item 3 of Lemma H."""
+    others = OtherTokens(n)
+    lam, (most_q, most_r) = HEAD_TEMPERATURES[n][-1], MOST_SUMS[n]
+    for x, q, r in itertools.product((-1.0, 1.0), (0.0, most_q), (-most_r, most_r)):
+        own = torch.tensor([x], dtype=torch.float64)
+        with torch.no_grad():
+            shown = others._shown(own, (-lam * own).exp(), (lam * own).exp(), PowerSums(0.0 * own + q, 0.0 * own + r))
+        high, low = (head_slopes(at, arb(x), arb(q), arb(r), n - 1).value for at in (lam, -lam))
+        wanted = [high] if n == 3 else [(high - low) / 2, high + low]
+        for value, exact in zip(shown, wanted, strict=False):
+            assert abs(float(value) - float(exact)) <= 2 * lemma.ROUNDED_HEAD * lemma.HEAD_UNIT
 
 
 @pytest.mark.parametrize(("n", "rate"), [(3, 0.285), (4, 0.39)])

@@ -174,6 +174,7 @@ def test_the_set_for_the_competition_has_wide_boxes_short_numbers_and_verdicts_t
     layers, runs = properties.layers_of(file), session(file)
     assert {one.data_type for one in onnx.load(file).graph.initializer} == {onnx.TensorProto.FLOAT}
     assert max(abs(weight) for rows, _ in layers for row in rows for weight in row.values()) < 100
+    assert max(abs(number) for _, bias in layers for number in bias) < 500
     for query in queries:
         assert query.high - query.low >= Fraction(1, 16)
         assert all(Fraction(float(np.float32(float(end)))) == end for end in (query.low, query.high, query.bound))

@@ -71,20 +71,26 @@ def _version(
 
 
 def as_flags(message: str) -> str:
-    """Rewrite keyword arguments in a message of the library as command-line flags: `seed=3` becomes `--seed 3`."""
+    """Rewrite keyword arguments in a message of the library as command-line flags.
+
+    `seed=3` becomes `--seed 3`, `causal=True` becomes `--causal`, and `first_block=False` becomes `--no-first-block`.
+    """
     commands = [command.callback for command in app.registered_commands if command.callback is not None]
     known = {name for command in commands for name in inspect.signature(command).parameters}
 
     def flag(found: re.Match[str]) -> str:
-        if found[1] not in known:
+        name, given = found[1], found[2]
+        if given == "False" and not known.isdisjoint((name, f"no_{name}")):
+            return f"--no-{name.replace('_', '-')}"
+        if name not in known:
             return found[0]
-        value = "" if found[2] in (None, "True") else found[2].replace("'", "")
-        return f"--{found[1].replace('_', '-')} {value}".rstrip()
+        value = "" if given in (None, "True") else re.sub("['\"]", "", given)
+        return f"--{name.replace('_', '-')} {value}".rstrip()
 
     # Some messages name both: the keyword, and the flag in brackets after it. Then the flag is dropped here.
     message = re.sub(r"(=[\w.+'-]*) \((?:--[a-z-]+(?:, )?)+(?: on the command line)?\)", r"\1", message)
     message = message.replace("path='dense'", "--dense")
-    message = re.sub(r"\b([a-z_]+)=('\w+'(?: or '\w+')*|True\b|[\w+-][\w.+-]*)?", flag, message)
+    message = re.sub(r"\b([a-z_]+)=('\w+'(?: or '\w+')*|\"\w+\"|True\b|[\w+-][\w.+-]*)?", flag, message)
     message = re.sub(r"\((--[a-z-]+), \1\)", r"(\1)", message)
     message = message.replace("give Y, or --causal", "add labels, or pass --causal")
     return message.replace("give Y", "add labels to the data")
