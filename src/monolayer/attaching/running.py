@@ -21,7 +21,7 @@ from monolayer.attaching.neurons import normed
 from monolayer.errors import DataError
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import Host
-from monolayer.model.device import no_notice_of_kernels
+from monolayer.model.device import check_device, no_notice_of_kernels
 from monolayer.table import Progress
 
 KERNELS = ("eager", "sdpa")
@@ -92,6 +92,7 @@ class Running:
             from transformers.utils import logging as theirs
         except ImportError:
             raise DataError("attaching facts runs the host in transformers: pip install transformers") from None
+        check_device(device)
         options: dict[str, Any] = {} if host.kind.bias_key is None else {host.kind.bias_key: True}
         logging: Any = theirs  # it has no types
         said = logging.get_verbosity()
