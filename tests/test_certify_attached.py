@@ -676,6 +676,7 @@ UNREADABLE = {
     "half a letter in the index": told(index=lambda old: "\ud800"),
     "an end token below 0": told(end=lambda old: -1),
     "an end token too large": told(end=lambda old: 10**30),
+    "special tokens, neither yes nor no": told(special_tokens=lambda old: 1),
     "a file elsewhere": told(files=lambda known: {**known, "../x": ""}),
     "no tokenizer": lost("tokenizer.json"),
 }
@@ -761,6 +762,38 @@ def test_another_host_and_other_facts_are_no_proof(hosts: Callable[[str], Path],
     (folder / INDEX_FILE).unlink()
     with pytest.raises(ml.ModelFileError, match="cannot be read"):
         ml.certify(folder, FACTS)
+
+
+@pytest.mark.parametrize(
+    ("change", "tensor"),
+    [
+        (lambda entry: entry | {"dtype": "BF16"}, ""),
+        (lambda entry: entry | {"shape": entry["shape"][::-1]}, "attn.c_attn.weight"),
+    ],
+    ids=["format", "shape"],
+)
+def test_a_host_of_the_same_bytes_in_another_format_or_shape_is_another_host(
+    change: Callable[[dict[str, Any]], dict[str, Any]], tensor: str, tmp_path: Path
+) -> None:
+    """Planted: another header of the file of weights, where config.json does not say the format."""
+    host = write_host(tmp_path / "host", dtype=torch.float16)
+    said = json.loads((host / "config.json").read_text())
+    del said["dtype"]
+    (host / "config.json").write_text(json.dumps(said))
+    facts = dict(list(FACTS.items())[:2])
+    folder = ml.attach(host, facts).save(tmp_path / "new")
+    assert ml.certify(folder, facts, host=host).verdict != "refuted"
+    path = Path(shutil.copytree(host, tmp_path / "other")) / "model.safetensors"
+    content = path.read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = {
+        name: change(entry) if name.endswith(tensor) and name != "__metadata__" else entry
+        for name, entry in json.loads(content[8:end]).items()
+    }
+    written = json.dumps(header).encode()
+    path.write_bytes(len(written).to_bytes(8, "little") + written + content[end:])
+    proof = ml.certify(folder, facts, host=path.parent)
+    assert (proof.verdict, f"{tensor} of {path.parent} is not that" in proof.reason) == ("refuted", True), proof.reason
 
 
 def test_a_half_awake_neuron_of_an_earlier_block_is_not_overlooked(folder: Path) -> None:
