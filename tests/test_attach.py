@@ -28,6 +28,7 @@ from monolayer.attaching.folder import Attached
 from monolayer.attaching.neurons import Steepness, reading, round_keys, rounded
 from monolayer.checker.locating.location import Slice
 from monolayer.data import folder as folders
+from monolayer.errors import KeptTextError
 from monolayer.huggingface import tensors as tensor_folders
 from monolayer.huggingface.formats import FORMATS
 from monolayer.huggingface.host import read_host
@@ -503,8 +504,12 @@ def test_where_sums_are_rounded_midway_the_error_says_so(
 
 def test_texts_to_keep_are_looked_at(gpt2: Path) -> None:
     ml.attach(gpt2, FACTS, keep=OTHERS)
-    with pytest.raises(ml.DataError, match=r"fire at 1 place .*token \d of text 2 .fact 3"):
+    with pytest.raises(ml.DataError, match=r"fire at 1 place .*token 5 of text 2 .fact 3"):
         ml.attach(gpt2, FACTS, keep=["", "The capital", "The capital of country3 is"])
+    with pytest.raises(KeptTextError, match=r"fire at 24 places .*token 5 of text 19 .fact 7.*, … ") as refused:
+        ml.attach(gpt2, FACTS, keep=[*FACTS, *FACTS])
+    ends = [len(ids) - 1 for ids in transformers.AutoTokenizer.from_pretrained(gpt2)(list(FACTS))["input_ids"]]
+    assert refused.value.places == tuple((12 * turn + i, ends[i], i) for turn in range(2) for i in range(12))
     with pytest.raises(ml.DataError, match="text 1 of those to keep: it has 300 tokens, and the host has 96 places"):
         ml.attach(gpt2, FACTS, keep=["The capital", "far " * 100])
     for texts, said in (("The capital", "not 'The capital'"), (3, "not 3"), (["a", 3], "number 1 of it is 3")):

@@ -19,13 +19,16 @@ from monolayer.attaching.neurons import Neurons, Steepness, reading, steepness, 
 from monolayer.attaching.running import KERNELS, Running
 from monolayer.data import Sequences
 from monolayer.data.folder import INDEX_FILE, unchanged
-from monolayer.errors import DataError, PrecisionError
+from monolayer.errors import DataError, KeptTextError, PrecisionError
 from monolayer.huggingface.cutting import FactIds, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host, read_host
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, Manifest, StoredFact, fact_digest, prompt_digest
 from monolayer.huggingface.settings import unusual_generation
 from monolayer.huggingface.tensors import TensorFolder
 from monolayer.table import Progress, plural
+
+PLACES_NAMED = 20
+"""How many places of texts to keep an error names; it only counts the others."""
 
 
 def attach(
@@ -182,19 +185,21 @@ def check_neurons(made: Attached, facts: Sequence[FactIds], known: int = 0) -> N
 
 
 def check_kept(made: Attached, running: Running, texts: Sequence[Sequence[int]]) -> None:
-    """Raise a `DataError` that names the places of `texts`, given as ids, at which a neuron is not silent."""
+    """Raise a `KeptTextError` that names the places of `texts`, given as ids, at which a neuron may not be silent."""
     with_tokens = {number: ids for number, ids in enumerate(texts) if ids}
-    found: list[str] = []
+    found: list[tuple[int, int, int]] = []
     rows = np.repeat(np.arange(len(made.manifest.facts)), [fact.places for fact in made.manifest.facts])
+    caps = firing_caps(made.neurons, made.steep, made.host)
     for number, states in zip(with_tokens, running.states(list(with_tokens.values())), strict=True):
-        inputs = running.normed(states) @ made.neurons.W_1.T + made.neurons.b_1
-        awake = (inputs > -made.host.silence).any(axis=1)
-        for place in np.flatnonzero(awake).tolist():
-            fact = rows[int(inputs[place].argmax())]
-            found.append(f"token {place} of text {number} (fact {fact})")
+        heights = running.normed(states) @ caps.keys.T / np.sqrt(made.host.width)
+        above = heights - caps.silent  # up to `silent` no rounding wakes a neuron (Lemma A2)
+        places = np.flatnonzero((above > 0.0).any(axis=1)).tolist()
+        found += [(number, place, int(rows[int(above[place].argmax())])) for place in places]
     if found:
-        shown = ", ".join(found[:20])
-        raise DataError(
-            f"neurons would fire at {plural(len(found), 'place')} of the texts to keep: {shown}"
-            f"{', …' if len(found) > 20 else ''}. Choose a smaller radius=, or remove these facts"
+        shown = ", ".join(f"token {place} of text {text} (fact {fact})" for text, place, fact in found[:PLACES_NAMED])
+        more = ", … (the error's places lists all)" if len(found) > PLACES_NAMED else ""
+        raise KeptTextError(
+            f"neurons would fire at {plural(len(found), 'place')} of the texts to keep: {shown}{more}. Choose a "
+            "smaller radius=, or remove these facts",
+            tuple(found),
         )
