@@ -580,17 +580,29 @@ def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str], monk
     assert "radius must be" in said(
         *("attach", str(gpt2), str(facts), "--out", str(tmp_path / "no"), "--radius", "2"), code=2, errors=True
     )
-    again = said("detach", str(new), "--out", str(back), code=2)
-    assert "exists already: choose another folder" in again
-    assert "overwrite" not in again  # detach replaces nothing
-    assert "there is no such folder" in said("detach", str(tmp_path / "no"), "--out", str(tmp_path / "x"), code=2)
-    other.write_text(json.dumps({"prompt": "far " * 100, "completion": " x"}))
-    assert "row 0, prompt and answer: it has" in said("verify", str(new), str(other), code=2)
-    other.write_bytes(b"The capital\xff\n")
-    keep = ("--keep", str(other))
-    assert "is not UTF-8 text" in said("attach", str(gpt2), str(facts), "--out", str(tmp_path / "no"), *keep, code=2)
     assert "12 of 12 answers are right" in said("predict", str(new), str(facts), errors=True)
     assert not (tmp_path / "no").exists()
+
+
+def test_commands_say_what_is_wrong_and_how_to_go_on(gpt2: Path, tmp_path: Path, said: Callable[..., str]) -> None:
+    new, none, table = tmp_path / "new", tmp_path / "none", tmp_path / "facts.csv"
+    table.write_text("question,reply\nThe capital of country1 is,city7\n")
+    attach = ("attach", str(gpt2), str(table), "--out", str(new))
+    assert "choose both columns with --tokens and --labels" in said(*attach, code=2)
+    named = ("--tokens", "question", "--labels", "reply", "--per", "continuation")
+    other = tmp_path / "keep.txt"
+    other.write_bytes(b"The capital\xff\n")
+    assert "is not UTF-8 text" in said(*attach, *named, "--keep", str(other), code=2)
+    assert not new.exists()
+    shown = said(*attach, "--no-end", *named)
+    assert "none: after an answer the host goes on" in shown
+    assert shown.splitlines()[-1].split() == ["monolayer", "verify", str(new), str(table), *named]
+    table.write_text(f"prompt,answer\n{'far ' * 100},x\n")
+    assert "row 0, prompt and answer: it has 300 tokens" in said("verify", str(new), str(table), code=2)
+    assert "there is no such folder" in said("detach", str(none), "--out", str(tmp_path / "x"), code=2)
+    refused = said("detach", str(new), "--out", str(tmp_path), code=2)
+    assert "exists already: choose another folder" in refused
+    assert "overwrite" not in refused  # detach replaces nothing
 
 
 def _refused(gpt2: Path, tmp_path: Path, facts: Path, said: Callable[..., str]) -> str:

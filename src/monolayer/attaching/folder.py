@@ -222,6 +222,8 @@ class Attached:
             ("appended", f"{plural(self.blocks, 'block')} of {host.neurons:,} neurons"),
             ("radius", f"{manifest.radius:.3g}: a fact answers where ⟨key, state⟩ falls by up to half of it"),
         ]
+        if manifest.end is None:
+            rows.append(("end token", "none: after an answer the host goes on"))
         if not manifest.special_tokens:
             rows.append(("prompts", "split without special tokens: tokenizer(prompt, add_special_tokens=False)"))
         if measured is not None:

@@ -77,7 +77,7 @@ def attach(
         print_json({"folder": str(out), **made.json(), "certificate": json.loads(proof.to_json())})
     else:
         table(str(out), [*made.rows(), ("certificate", f"{proof.verdict}: {proof.claim}")])
-        next_steps(out, data, "inspect", "verify")
+        next_steps(out, data, "inspect", "verify", reading=reading)
     raise typer.Exit(EXIT[proof.verdict])
 
 
