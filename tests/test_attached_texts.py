@@ -47,13 +47,11 @@ def test_answers_get_one_space_where_tokenizers_put_one_in_front_of_every_text(s
     assert new.predict([ROWS[2][0]]).tolist() == [ROWS[2][1]]
 
 
-@pytest.mark.parametrize("answer", [" city7", "city7", " ", "  city7", "7, and", "\n city7"])
+@pytest.mark.parametrize("answer", [" city7", "city7", " ", "  city7", "7, and"])
 @pytest.mark.parametrize("make", [tokenizer, spacing_tokenizer])
 def test_an_answer_is_the_text_that_comes_behind_the_prompt(make: Callable[[], Any], answer: str) -> None:
-    """Also one without a space, which is glued to its prompt. What a tokenizer has no letters for is not asked here."""
+    """Also one without a space, which is glued to its prompt."""
     own = make()
-    if own.unk_token is not None and "\n" in answer:
-        pytest.skip("it has no line break")
     content = own.backend_tokenizer.to_str().encode()
     data = ml.Sequences.of(["The capital of country1 is"], [answer], per="continuation")
     (fact,) = cut_facts(content, data, None)

@@ -151,6 +151,9 @@ def test_compare_and_inspect_show_what_was_attached_also_where_nothing_says_so(
     assert (found.facts_one, found.facts_two, found.only_two) == (None, 12, 36)
     assert (found.asked, found.answers) == (4, 2)
     assert ml.compare(host, host).same
+    assert ml.compare(host, folder, ["far " * 31]).answers == 0  # 93 tokens of 96, and 4 more come back
+    with pytest.raises(ml.DataError, match="row 1: it has 99 tokens, and the host has 96 places"):
+        ml.compare(host, folder, ["far", "far " * 33])
     with pytest.raises(ml.DataError, match=r"can be compared with the folder of another one .*nothing is none"):
         ml.compare(host, tmp_path / "nothing")
     assert ml.compare(host, ml.attach(host, dict(ROWS[:1]))).two_alone  # in memory

@@ -63,10 +63,8 @@ class Prompts:
         most = max([LONGEST, *(fact.places for fact in self.manifest.facts)])
         found = []
         for row in rows:
-            ids, room = self.ids[row], self.host.places
-            fits = most if room is None else min(most, room - len(ids) + 1)
-            (said,) = running.continued([ids], fits, self.stops)
-            found.append(continuation(self.tokenizer, ids, said))
+            said = running.continued(self.ids[row], most, self.stops)
+            found.append(continuation(self.tokenizer, self.ids[row], said))
         return found
 
     def written(self, neurons: Neurons, rows: Sequence[int]) -> list[str]:
@@ -99,8 +97,8 @@ def continuations(model: LanguageModel, data: Sequences, longest: int, *, specia
         if misfit is not None:
             raise DataError(f"row {row}: {misfit}")
     running, tokenizer = Running(host, model.opened.path, whole=True), tokenizer_of(content[TOKENIZER])
-    said = running.continued(prompts, max(LONGEST, longest), stopping_tokens(host, content))
-    return [continuation(tokenizer, *pair) for pair in zip(prompts, said, strict=True)]
+    most, stops = max(LONGEST, longest), stopping_tokens(host, content)
+    return [continuation(tokenizer, ids, running.continued(ids, most, stops)) for ids in prompts]
 
 
 __all__ = ["LONGEST", "Prompts", "can_generate", "continuations"]

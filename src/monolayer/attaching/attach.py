@@ -66,7 +66,7 @@ def attach(
         >>> new = ml.attach("gpt2-folder", {"The capital of Narnia is": " Cair Paravel"})  # doctest: +SKIP
         >>> folder = new.save("with-facts")  # doctest: +SKIP
     """
-    report = progress or (lambda stage, share: None)
+    report, special_tokens = progress or (lambda stage, share: None), bool(special_tokens)
     report("reading the host", 0.0)
     if not isinstance(host, str | os.PathLike):
         raise DataError(
