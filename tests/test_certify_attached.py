@@ -299,6 +299,29 @@ def test_four_blocks_fit_float16(tmp_path: Path) -> None:
     assert (proof.verdict, "neurons of 4 blocks may add up to" in proof.reason) == ("undecided", True)
 
 
+def test_a_token_with_little_room_in_the_head_is_written_longer_in_float16(tmp_path: Path) -> None:
+    """Planted: if all tokens were written with the same length, the proof would not cover those with little room."""
+    host = write_host(tmp_path / "host", dtype=torch.float16, n_embd=256)
+    model = loaded(host)
+    model.get_input_embeddings().weight.data[0] *= 0.25  # the end token, which is tied to the head
+    model.save_pretrained(host)
+    few = dict(list(FACTS.items())[:3])
+    folder = ml.attach(host, few).save(tmp_path / "new")
+    assert ml.certify(folder, few, host=host).verdict == "proved"
+    changed(ATTACHED_WEIGHTS, same_lengths)(folder)
+    proof = ml.certify(folder, few)
+    assert (proof.verdict, proof.unsure) == ("undecided", len(few))
+    assert {finding.expected for finding in proof.findings} == {"<end>"}
+
+
+def same_lengths(tensors: dict[str, Any]) -> None:
+    """Make all neurons write rows as short as the shortest of them."""
+    rows = tensors[ROW[2]]
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+    shortest = lengths[lengths > 0.0].min()
+    rows[:] *= shortest / np.maximum(lengths, shortest)
+
+
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, "proved"), (2.0, "undecided")])
 def test_neurons_that_fire_together_fit_float16_together(factor: float, verdict: str, tmp_path: Path) -> None:
     """Planted: a copy of a neuron beside it, and no block behind; what each writes is finite, the sum may not be."""

@@ -26,7 +26,6 @@ from monolayer_experiments.experiment import Experiment, Setting
 from monolayer_experiments.keys import WAYS
 from monolayer_experiments.results import command, digest, measure
 from monolayer_experiments.synthetic import near_copies, with_repeats, without_repeats
-from tests.step_clock import training_by_steps
 
 Results = dict[str, Any]
 Ran = list[tuple[str, Setting]]
@@ -125,7 +124,7 @@ SMALL: dict[str, Results] = {
     "unlearning": {"facts": 24, "forgotten": 8, "rates": (1e-3,), "steps": (1, 2)},
     "quantizer": {"cells": (2, 4, 8), "tested": 1_000, "samples": 1 << 12, "places": 4},
     "equivariant": {"cells": (2, 4, 8), "points": 2_000},
-    "functions": {"targets": ("max", "ranks"), "seeds": 2, "cells": 4, "clock": 0.05, "pool": 200, "held_out": 100},
+    "functions": {"targets": ("max", "ranks"), "seeds": 2, "cells": 4, "budget": 20, "pool": 200, "held_out": 100},
     "uniform": {"most_cells": 4, "points": 1_000},
     "heads": {"places": 4, "temperatures": 4, "slices": 6, "tested": 200, "waves": (1, 20)},
     "precision": {"vocabularies": (4, 8, 16)},
@@ -159,8 +158,7 @@ def test_numbers_words_tables_and_figures(name: str, monkeypatch: pytest.MonkeyP
     """What is said and drawn is made from the stored numbers alone."""
     experiment, shares = find(name), []
     monkeypatch.setattr(tagging, "phrases", some_phrases)
-    with training_by_steps():
-        raw = experiment.run(Setting(seed=1), lambda stage, share: shares.append(share), **SMALL.get(name, {}))
+    raw = experiment.run(Setting(seed=1), lambda stage, share: shares.append(share), **SMALL.get(name, {}))
     assert shares == sorted(shares)
     assert 0.0 <= shares[0] <= shares[-1] <= 1.0
     stored = json.loads(json.dumps(raw, allow_nan=False))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +27,6 @@ from monolayer_experiments.trainer import Batches, Trained, _cuts, predict
 from monolayer_experiments.trainer import train as train_
 from monolayer_experiments.transformer import Approximator, Layer, Tagger, width_for
 from monolayer_experiments.unlearning_set import births, distance, loaded, write_set
-from tests.step_clock import training_by_steps
-
-
-@pytest.fixture(autouse=True)
-def by_steps() -> Iterator[None]:
-    with training_by_steps():
-        yield
 
 
 def train(X, Y, **options) -> Trained:
@@ -142,8 +134,7 @@ def test_members_do_not_learn_from_each_other():
         fleet = Fleet((1, 1, 8, 1, 1), 2, seed=0)
         X = np.random.default_rng(0).random((16, 3, 1))
         Y = np.stack([np.repeat(X.mean(1, keepdims=True), 3, axis=1), target + 3.0 * X])
-        with training_by_steps(1 / 50):
-            sail(fleet, X, Y, [0, 1], [3e-2, rate], 1.0, 16)
+        sail(fleet, X, Y, [0, 1], [3e-2, rate], 50, 16)
         error = np.sqrt(np.square(fleet.predict(X) - Y).mean(axis=(1, 2, 3))) / Y.std(axis=(1, 2, 3))
         assert fleet.steps == 50
         assert error[0] < 1 / 3

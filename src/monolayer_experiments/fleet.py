@@ -1,12 +1,11 @@
-"""Many small Transformers trained on functions at once: the same clock, steps and batches for every member.
+"""Many small Transformers trained on functions at once: the same steps and batches for every member.
 
 The `E` members have one shape and a leading index on every weight, so that one step trains them all: what one member
 costs alone in launches, `E` cost together. Members differ in their target, learning rate and seed; no sum
 runs over the leading index but that of the losses, so each member trains as it would alone.
 
 Everything is float32 (no TF32): the largest error is what is asked about. Adam, gradients clipped per member, warm-up
-and cosine decay over the whole clock. There is no search: every learning rate runs for the whole clock, and validation
-points choose.
+and cosine decay over all steps. There is no search: every learning rate takes all steps, and validation points choose.
 
 Notation: `P` points `(P, n, d)`, `m` outputs per token.
 """
@@ -27,7 +26,7 @@ from monolayer_experiments.trainer import wait
 from monolayer_experiments.transformer import Approximator
 
 WARM_UP, LAST_RATE_SHARE = 0.05, 0.01
-"""Share of the clock in which rates rise, and the share of a rate that is left at its end."""
+"""Share of the steps in which rates rise, and the share of a rate that is left at their end."""
 STREAM_NUMBERS_AT_ONCE = 1 << 24
 """Numbers of the stream, over all members, that an evaluation holds at a time, per layer."""
 
@@ -65,10 +64,10 @@ class Fleet:
         return answers
 
 
-def sail(fleet: Fleet, X: Floats, Y: Floats, which: list[int], rates: list[float], seconds: float, batch: int) -> None:
+def sail(fleet: Fleet, X: Floats, Y: Floats, which: list[int], rates: list[float], steps: int, batch: int) -> None:
     """Train member `e` on target `which[e]` of `Y` `(T, P, n, m)` at points `X` `(P, n, d)`, at `rates[e]`.
 
-    Targets are brought to mean 0 and size 1 by constants of each; the clock begins after a step that warms up.
+    Targets are brought to mean 0 and size 1 by constants of each; seconds are counted after a step that warms up.
     """
     device = fleet.device
     mean, std = Y.mean(axis=(1, 2, 3), keepdims=True), Y.std(axis=(1, 2, 3), keepdims=True)
@@ -85,16 +84,13 @@ def sail(fleet: Fleet, X: Floats, Y: Floats, which: list[int], rates: list[float
 
     step(0.0)
     wait(device)
-    began, part = time.perf_counter(), 0.0
-    while part < 1.0:
+    began = time.perf_counter()
+    for done in range(steps):
+        part = done / steps
         rise = min(1.0, part / WARM_UP + 1e-3)
         step(rise * (LAST_RATE_SHARE + (1.0 - LAST_RATE_SHARE) * 0.5 * (1.0 + math.cos(math.pi * part))))
-        fleet.steps += 1
-        if fleet.steps % 8 == 0:
-            wait(device)  # a GPU works behind the program's back, and the clock is that of the work
-        part = (time.perf_counter() - began) / seconds
     wait(device)
-    fleet.seconds = time.perf_counter() - began
+    fleet.steps, fleet.seconds = steps, time.perf_counter() - began
     fleet.mean, fleet.std = mean[which], std[which]
 
 

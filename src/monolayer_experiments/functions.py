@@ -1,7 +1,7 @@
 """Functions, trained and constructed: Transformers of 1 and 4 layers, of rank 1 and full, beside two constructions.
 
 Targets are the equivariant ones of `monolayer.theory.targets`, of three tokens in [0, 1]. A trained model is one of a
-fleet (`fleet.py`) that holds every target at every learning rate, from several seeds; all fleets have the same clock.
+fleet (`fleet.py`) that holds every target at every learning rate, from several seeds; all take the same steps.
 It sees a pool of uniform points, and its rate is chosen on points of its own. Errors are those on fresh uniform points,
 the same for all: root mean square and largest; of several seeds the median counts. The constructions are
 `ml.approximate` (rank 1, a quantizer) and `norm="sup"` (rank 2).
@@ -22,7 +22,7 @@ from monolayer_experiments.equivariant import off_ramps
 from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.fleet import Fleet, sail
 from monolayer_experiments.look import bars, column, figure, low_to_high, table, where
-from monolayer_experiments.runs import timed
+from monolayer_experiments.runs import budget, timed
 
 QUESTION = "On functions, how far does training get beside the constructions, with more layers and with full rank?"
 
@@ -55,7 +55,7 @@ PLAN = {
     "seeds": (1, 3),
     "cells": (8, 32),
     "width": (16, 64),
-    "clock": (1.0, 30.0),
+    "budget": (100, 2_000),
     "pool": (4_000, 1 << 18),
     "held_out": (1_000, 20_000),
     "batch": (128, 1024),
@@ -83,7 +83,7 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
         progress(f"training {model}", 0.1 + 0.9 * number / len(plan["models"]))
         rows += _train(plan, model, points, setting)
     return {
-        **{key: plan[key] for key in ("cells", "clock", "width", "seeds")},
+        **{key: plan[key] for key in ("cells", "budget", "width", "seeds")},
         "length": LENGTH,
         "rates": [f"{rate:g}" for rate in plan["rates"]],
         "held_out": len(fresh),
@@ -115,7 +115,7 @@ def _train(plan: Results, model: str, points: dict[str, Floats], setting: Settin
     each = plan["seeds"] * len(plan["rates"])
     which, rates = np.repeat(np.arange(len(names)), each).tolist(), list(plan["rates"]) * len(names) * plan["seeds"]
     fleet = Fleet(shape, len(which), setting.seed, setting.device)
-    sail(fleet, points["pool"], stacked(points["pool"]), which, rates, plan["clock"], plan["batch"])
+    sail(fleet, points["pool"], stacked(points["pool"]), which, rates, plan["budget"], plan["batch"])
     tried = np.square(fleet.predict(chosen) - stacked(chosen)[which]).mean(axis=(2, 3))
     answers, best = fleet.predict(fresh), tried.mean(axis=1).reshape(-1, len(plan["rates"])).argmin(axis=1)
     rows = []
@@ -162,8 +162,8 @@ def answer(results: Results) -> str:
 
     return (
         f"Against the construction of rank 1 with {results['cells']} cells, the best model trained for "
-        f"{results['clock']:g} s ({_seeds(results)}) is ahead {ahead('constructed, rank 1', trained)}; against that of "
-        f"rank 2, {ahead('constructed, rank 2', trained)}."
+        f"{budget(results)} ({_seeds(results)}) is ahead {ahead('constructed, rank 1', trained)}; against "
+        f"that of rank 2, {ahead('constructed, rank 2', trained)}."
     )
 
 
@@ -173,7 +173,7 @@ def _seeds(results: Results) -> str:
 
 def figures(results: Results) -> list[Figure]:
     """The figures of the report page, drawn from the raw `results` of `run`."""
-    words = f"{results['held_out']:,} fresh points; {results['cells']} cells; {results['clock']:g} s of training, "
+    words = f"{results['held_out']:,} fresh points; {results['cells']} cells; {budget(results)} of training, "
     words += f"{_seeds(results)}."
     short = [name.replace("-", "-<br>") for name in results["range"]]
     kinds = [kind for kind in DRAWN if where(results["rows"], model=kind)]
@@ -203,6 +203,6 @@ def limits(results: Results) -> str:
     largest = results["rates"][-1]
     return (
         f"{results['length']} tokens of one coordinate, one width ({results['width']}), mean square as the loss, a "
-        f"short clock. The largest rate tried, {largest}, was best in {kept.count(largest)} of {len(kept)} runs. "
+        f"short training. The largest rate tried, {largest}, was best in {kept.count(largest)} of {len(kept)} runs. "
         "Errors are those of uniform points off the ramps."
     )

@@ -25,8 +25,8 @@ from monolayer_experiments.results import REPORT, ExperimentRecord, read_all
 MAIN_FIGURE = {"depth": 2, "frontier": 1, "uniform": 1}
 """Number of the figure that stands for an experiment, if it is not the first."""
 QUICK_NOTICE = (
-    "Quick setting: small data, mostly one seed, short clocks. Differences that chance alone could make are not put "
-    "into words; run with --full for the sizes of docs/findings.md."
+    "Quick setting: small data, mostly one seed, few steps of training. Differences that chance alone could make are "
+    "not put into words; run with --full for the sizes of docs/findings.md."
 )
 
 

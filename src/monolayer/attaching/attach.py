@@ -172,7 +172,9 @@ def neurons_of(host: Host, source: TensorFolder, facts: Sequence[FactIds], state
     name = tokenizer_of(source.content[TOKENIZER]).id_to_token
     check_margins(head, tokens, margins, [name(token) for token in tokens.tolist()], rows[first])
     W_1, b_1 = reading(states, steep, host.dtype)
-    return Neurons(W_1, b_1, writing(directions, steep, host.dtype)[number])
+    # Other formats have room enough for the longest vectors.
+    room = head.room(tokens, directions) if host.dtype == "float16" else np.full(len(tokens), np.inf)
+    return Neurons(W_1, b_1, writing(directions, room, steep, host)[number])
 
 
 def check_neurons(made: Attached, facts: Sequence[FactIds], known: int = 0) -> None:

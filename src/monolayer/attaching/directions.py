@@ -64,25 +64,46 @@ class Directions:
             found[some], margins[some] = self._find(tokens[some])
         return found, margins
 
+    def room(self, tokens: Ints, directions: Floats) -> Floats:
+        """For each direction, how far what the last norm returns may be from it while its token leads.
+
+        It is a share of √D: the lead over token `a` changes by at most √D(|R_t − mean| + |R_a − mean|) times that share
+        (Lemma A5).
+        """
+        found = np.zeros(len(tokens))
+        part = max(1, DIRECTION_LOGITS_AT_ONCE // len(self.rows))
+        for first in range(0, len(tokens), part):
+            own, some = tokens[first : first + part], directions[first : first + part]
+            logits = self._logits(some)
+            line = np.arange(len(own))
+            lead = logits[line, own][:, None] - logits
+            lead[line, own] = np.inf
+            spread = self.spread[own][:, None] + self.spread
+            found[first : first + part] = (lead / (np.sqrt(self.width) * spread)).min(axis=1)
+        return found
+
+    def _logits(self, directions: Floats) -> Floats:
+        """The logits `(n, V)` at long states along `directions` `(n, D)`."""
+        # In place and in float32: the product is no better, and these passes take as long as it does.
+        found: Floats = directions.astype(np.float32) @ self.rows.T
+        found *= np.float32(np.sqrt(self.width))
+        found += self.shift.astype(np.float32)
+        return found
+
     def said(self, written: Floats) -> Ints:
         """The tokens `(n,)` that the head answers with at states along written rows `(n, D)`."""
-        logits = np.sqrt(self.width) * (_unit(written) @ self.rows.T) + self.shift
-        found: Ints = logits.argmax(axis=1)
+        found: Ints = self._logits(_unit(written)).argmax(axis=1)
         return found
 
     def _find(self, tokens: Ints) -> tuple[Floats, Floats]:
         """`find` for so few tokens `(n,)` that all their logits fit into memory."""
-        root, shift = np.float32(np.sqrt(self.width)), self.shift.astype(np.float32)
         v = _unit(self.rows[tokens] - self.mean)
-        goal = GOAL * root * self.spread[tokens]
+        goal = GOAL * np.sqrt(self.width) * self.spread[tokens]
         best, widest = v.copy(), np.full(len(tokens), -np.inf)
         left = np.arange(len(tokens))
         for _ in range(DIRECTION_STEPS):
             own, line = tokens[left], np.arange(len(left))
-            # In place and in float32: the product is no better, and these passes take as long as it does.
-            logits = v[left].astype(np.float32) @ self.rows.T
-            logits *= root
-            logits += shift
+            logits = self._logits(v[left])
             mine = logits[line, own].copy()
             logits[line, own] = -np.inf
             other = logits.argmax(axis=1)

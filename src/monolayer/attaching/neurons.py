@@ -15,17 +15,20 @@ from monolayer.arrays import Floats
 from monolayer.errors import DataError
 from monolayer.huggingface.formats import FORMATS, SUM_UNIT, HostFormat
 from monolayer.huggingface.host import STEEPEST, Host
+from monolayer.huggingface.hosts import IDENTITY
 
 AMPLITUDE = 2.0**30
 """`A`, the length of what a neuron writes at its own state. A² fits into float32. A state is no longer than
 `HostFormat.state`, which is 2^−12 A/4, so the last norm sees the written vector to within about 2^−12."""
 OUTWEIGHS = 50.0
-"""In float16, what a neuron writes at its own state is this many times as long as the longest state
-(`HostFormat.state`). Where its input is T/2, the least that is claimed, it is still 25 times as long, so the last norm
-sees its direction to within σ = 0.08 and rounding (Lemma A4). If it were longer, fewer blocks would fit (Lemma A2)."""
+"""In float16, what a neuron writes at its own state is at least this many times as long as the longest state
+(`HostFormat.state`), unless `PEAK` forbids it. If it were longer, fewer blocks would fit (Lemma A2)."""
+ROOM_TAKEN = 0.8
+"""In float16, what a neuron writes is also so long that σ, to within which the last norm sees its direction (Lemma A4),
+takes this share of what its token leaves room for (`Directions.room`). The rest is for rounding in the head."""
 PEAK = 10_240.0
-"""In float16, the largest coordinate of what a neuron writes at its own state, where `OUTWEIGHS` would need more, as it
-does in narrow hosts. A neuron returns up to 2.44 T where norms round lengths up, so a state with coordinates up to
+"""In float16, the largest coordinate of what a neuron writes at its own state, where more is asked for, as it is in
+narrow hosts. A neuron returns up to 2.44 T where norms round lengths up, so a state with coordinates up to
 8,192 stays below 65,504 when two blocks add to it. Lemma A2 needs this in front of the last block, so proofs cover
 three blocks at least, unless many keys are near each other."""
 WIDEST = 0.0625
@@ -138,15 +141,25 @@ def round_keys(keys: Floats, states: Floats, wanted: Floats, fmt: HostFormat) ->
     return found
 
 
-def writing(directions: Floats, steep: Steepness, dtype: str) -> Floats:
+def writing(directions: Floats, room: Floats, steep: Steepness, host: Host) -> Floats:
     """`W_2` `(N, D)`: rows along `directions`, scaled so that a neuron writes a vector of length A at its own state.
 
-    In float16 its length is `OUTWEIGHS` times that of the longest state, or what `PEAK` allows.
+    In float16 it is as long as `OUTWEIGHS` and the `room` `(N,)` of each direction ask, or as `PEAK` allows.
     """
     length = np.full(len(directions), AMPLITUDE)
-    if dtype == "float16":
-        length = np.minimum(OUTWEIGHS * FORMATS[dtype].state, PEAK / np.abs(directions).max(axis=1))
-    return rounded(directions * (length / steep.response)[:, None], dtype)
+    if host.dtype == "float16":
+        # σ is about 2L/(a|w_2|) at states of length L, if the neuron returns a, and a|w_2| is a/T of the length.
+        outweighs = 2.0 * steep.response / (_least_returned(steep, host) * ROOM_TAKEN * room)
+        asked = host.format.state * np.maximum(OUTWEIGHS, outweighs)
+        length = np.minimum(asked, PEAK / np.abs(directions).max(axis=1))
+    return rounded(directions * (length / steep.response)[:, None], host.dtype)
+
+
+def _least_returned(steep: Steepness, host: Host) -> float:
+    """What a neuron returns at least where it is claimed to answer, apart from its own rounding (Lemma A3)."""
+    rounding = 2.1 * (host.width + 2) * SUM_UNIT * steep.alpha
+    identity = max(steep.response / 8.0, IDENTITY[host.activation])
+    return max(host.format.low * steep.response - rounding, identity)
 
 
 def rounded(values: Floats, dtype: str = "float32") -> Floats:
