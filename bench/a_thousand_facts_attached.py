@@ -238,6 +238,7 @@ def attached(host: Path, count: int, setting: Setting) -> Made:
             refused += len(why.rows)
             continue
         spent = time.perf_counter() - began
+        stages("after", 1.0)  # ends the last stage, so that all of them add up to `spent`
         return Made(made, dict(pairs), everyone[count + SPARE :], refused, spent, stages.seconds)
     raise AssertionError("every turn returns or raises")
 

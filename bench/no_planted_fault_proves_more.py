@@ -64,11 +64,12 @@ from workload import record, recordable  # noqa: E402
 CHECKER = ROOT / "src" / "monolayer" / "checker"
 REVIEWED = Path(__file__).with_name("planted_faults_reviewed.json")
 TESTS = [
-    "attach", "attached_bounds", "attached_lemmas", "attack", "cascade", "certify", "certify_attached", "certify_cells",
-    "certify_data", "certify_stock", "edit_attached", "edit_stock", "enclosed", "files", "folder", "format",
-    "friendly", "gaps", "given", "heads", "locate", "lookup", "prompts", "readers", "real_labels", "recite", "resaved",
-    "robust", "robust_attacks", "rounding", "several", "shapes", "stock", "stock_bounds", "stock_files", "stock_folder",
-    "stock_points", "stock_structure", "sup", "uniform",
+    "attach", "attached_bounds", "attached_lemmas", "attached_texts", "attack", "cascade", "certify",
+    "certify_attached", "certify_cells", "certify_changed", "certify_data", "certify_stock", "edit_attached",
+    "edit_stock", "enclosed", "files", "folder", "format", "friendly", "gaps", "given", "heads", "locate", "lookup",
+    "prompts", "readers", "real_labels", "recite", "resaved", "robust", "robust_attacks", "rounding", "several",
+    "shapes", "stock", "stock_bounds", "stock_files", "stock_folder", "stock_points", "stock_structure", "sup",
+    "uniform",
 ]  # fmt: skip
 """Files of tests that execute the checker."""
 OUTCOMES = ("killed", "never run", "proves less", "reviewed", "proves more", "no difference")

@@ -18,7 +18,7 @@ from monolayer.checker.attached.caps import caps_of
 from monolayer.checker.attached.files import read_attached
 from monolayer.data.folder import INDEX_FILE
 from monolayer.huggingface.cutting import cut_facts, tokenizer_of
-from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, HOST_WEIGHTS, fact_digest
+from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, HOST_WEIGHTS, Manifest, fact_digest
 from monolayer.huggingface.tensors import open_folder
 from tests.hosts import FACTS, OTHERS
 
@@ -212,10 +212,10 @@ def untrue(folder: Path, facts: dict[str, str] = FACTS) -> str | None:
         return None
     model = load(folder, dtype="auto").eval()
     starts = dict(zip((fact.fact for fact in found.manifest.facts), found.manifest.starts(), strict=True))
-    wanted_facts = _cut(content, facts, found.manifest.end)
+    wanted_facts = _cut(content, facts, found.manifest)
     texts: list[tuple[Any, dict[int, tuple[int, int]]]] = []
     texts += [(tuple(tokenizer_of(content).encode(text).ids), {}) for text in OTHERS]
-    for fact in _cut(content, {**FACTS, **facts}, found.manifest.end):
+    for fact in _cut(content, {**FACTS, **facts}, found.manifest):
         first = starts.get(fact_digest(*fact), 0)
         wanted = {place: (first + number, fact.answer[number]) for number, place in enumerate(fact.places)}
         texts.append((fact.sequence, wanted if fact in wanted_facts else {}))
@@ -249,5 +249,6 @@ def untrue(folder: Path, facts: dict[str, str] = FACTS) -> str | None:
     return None
 
 
-def _cut(content: bytes, facts: dict[str, str], end: int | None) -> Any:
-    return cut_facts(content, ml.Sequences.of(list(facts), list(facts.values()), per="answer"), end)
+def _cut(content: bytes, facts: dict[str, str], manifest: Manifest) -> Any:
+    data = ml.Sequences.of(list(facts), list(facts.values()), per="answer")
+    return cut_facts(content, data, manifest.end, manifest.special_tokens)

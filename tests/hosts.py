@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 ARCHITECTURES = ("gpt2", "gpt_neox", "opt", "starcoder2", "llama")
 WIDTH, NEURONS, PLACES = 48, 24, 96
@@ -36,6 +36,27 @@ def tokenizer() -> Any:
     )
 
 
+def spacing_tokenizer() -> Any:
+    """A tokenizer in the manner of Llama 2: it puts a space in front of every text, and `<s>` in front of a prompt.
+
+    Its chat template writes `<s>` too, as such templates do.
+    """
+    found = Tokenizer(models.BPE(unk_token="<unk>"))
+    found.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    found.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+    found.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    trainer = trainers.BpeTrainer(
+        vocab_size=320, special_tokens=["</s>", "<s>", "<unk>"], initial_alphabet=list("▁:?"), show_progress=False
+    )
+    found.train_from_iterator(SENTENCES, trainer)
+    found.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=found,
+        **{"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "</s>"},
+        chat_template="<s>{% for message in messages %}city: {{ message['content'] }} country:{% endfor %}",
+    )
+
+
 def config(kind: str, vocabulary: int, **more: Any) -> Any:
     """A configuration of two layers, in which attention is soft enough to tell contexts apart."""
     sizes = {"vocab_size": vocabulary, "bos_token_id": 0, "eos_token_id": 0, "initializer_range": 0.15}
@@ -54,10 +75,10 @@ def config(kind: str, vocabulary: int, **more: Any) -> Any:
 
 
 def write_host(
-    folder: Path, kind: str = "gpt2", *, dtype: Any = torch.float32, saving: Any = None, **more: Any
+    folder: Path, kind: str = "gpt2", *, dtype: Any = torch.float32, saving: Any = None, texts: Any = None, **more: Any
 ) -> Path:
-    """A host in a folder; `saving`: options of `save_pretrained`."""
-    texts = tokenizer()
+    """A host in a folder; `saving`: options of `save_pretrained`; `texts`: its tokenizer, by default `tokenizer()`."""
+    texts = tokenizer() if texts is None else texts
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config(kind, len(texts), **more)).to(dtype)
     for name, part in model.named_parameters():

@@ -28,6 +28,7 @@ from monolayer.attaching.folder import Attached
 from monolayer.attaching.neurons import Steepness, reading, round_keys, rounded
 from monolayer.checker.locating.location import Slice
 from monolayer.data import folder as folders
+from monolayer.errors import KeptTextError
 from monolayer.huggingface import tensors as tensor_folders
 from monolayer.huggingface.formats import FORMATS
 from monolayer.huggingface.host import read_host
@@ -152,11 +153,12 @@ def unprefixed(folder: Path) -> None:
         ("gpt2", {"saving": {"max_shard_size": "40KB"}}, None),
         ("gpt2", {"tie_word_embeddings": False}, None),
         ("gpt2", {"activation_function": "relu"}, unprefixed),
+        ("gpt2", {}, lambda at: edited(at, n_special=0, predict_special_tokens=True, output_past=True, _num_labels=1)),
         ("gpt2", {}, lambda at: filed_as("host.safetensors")(at)),
         ("gpt_neox", {"use_parallel_residual": False, "tie_word_embeddings": True}, None),
         ("llama", {"mlp_bias": True, "attention_bias": True, "tie_word_embeddings": True}, None),
     ],
-    ids=["several files", "untied", "OpenAI's names", "a file of our name", "sequential", "with biases"],
+    ids=["several files", "untied", "OpenAI's names", "older keys", "a file of our name", "sequential", "with biases"],
 )
 def test_hosts_of_other_layouts(
     kind: str, more: dict[str, Any], change: Callable[[Path], None] | None, tmp_path: Path
@@ -394,15 +396,19 @@ def test_facts_that_cannot_be_attached_are_named(gpt2: Path) -> None:
         ml.attach(gpt2, twice, [" city1", " city2", " city3"])
     with pytest.raises(ml.ContradictionError, match=r"rows 0 and 1 contradict.*'<end>'"):
         ml.attach(gpt2, {"The capital is": " city1", "The capital is city1": " or"})
-    with pytest.raises(ml.DataError, match=r"row 0 has .* and the host has 96 places"):
+    with pytest.raises(ml.DataError, match=r"row 0, prompt and answer: it has 302 tokens, and the host has 96 places"):
         ml.attach(gpt2, {"far " * 100: " city1"})
     with pytest.raises(ml.DataError, match="facts are prompts and answers"):
         ml.attach(gpt2, [["a", "b"]], [[0, 1]])
-    for radius in (1e-9, 0.9, "wide"):
+    for radius in (1e-9, 0.9, "wide", True, float("nan")):
         with pytest.raises(ml.DataError, match="radius must be a number from"):
             ml.attach(gpt2, FACTS, radius=radius)
-    with pytest.raises(ml.DataError, match="is not a folder"):
-        ml.attach(gpt2 / "nothing", FACTS)
+    with pytest.raises(ml.DataError, match=r"is not a folder.*of the Hub with from_pretrained"):
+        ml.attach("gpt2", FACTS)
+    with pytest.raises(ml.DataError, match="this is of type Attached: save the model"):
+        ml.attach(ml.attach(gpt2, FACTS), FACTS)
+    with pytest.raises(ml.DataError, match="device 'cuda:99' cannot be used here"):
+        ml.attach(gpt2, FACTS, device="cuda:99")
 
 
 def changed_host(gpt2: Path, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
@@ -498,8 +504,17 @@ def test_where_sums_are_rounded_midway_the_error_says_so(
 
 def test_texts_to_keep_are_looked_at(gpt2: Path) -> None:
     ml.attach(gpt2, FACTS, keep=OTHERS)
-    with pytest.raises(ml.DataError, match=r"fire at 1 place .*token \d of text 2 .fact 3"):
+    with pytest.raises(ml.DataError, match=r"fire at 1 place .*token 5 of text 2 .fact 3"):
         ml.attach(gpt2, FACTS, keep=["", "The capital", "The capital of country3 is"])
+    with pytest.raises(KeptTextError, match=r"fire at 24 places .*token 5 of text 19 .fact 7.*, … ") as refused:
+        ml.attach(gpt2, FACTS, keep=[*FACTS, *FACTS])
+    ends = [len(ids) - 1 for ids in transformers.AutoTokenizer.from_pretrained(gpt2)(list(FACTS))["input_ids"]]
+    assert refused.value.places == tuple((12 * turn + i, ends[i], i) for turn in range(2) for i in range(12))
+    with pytest.raises(ml.DataError, match="text 1 of those to keep: it has 300 tokens, and the host has 96 places"):
+        ml.attach(gpt2, FACTS, keep=["The capital", "far " * 100])
+    for texts, said in (("The capital", "not 'The capital'"), (3, "not 3"), (["a", 3], "number 1 of it is 3")):
+        with pytest.raises(ml.DataError, match=f"keep is a list of texts.*{said}"):
+            ml.attach(gpt2, FACTS, keep=texts)
 
 
 def test_what_an_earlier_block_writes_must_not_wake_a_later_one(gpt2: Path) -> None:
@@ -567,6 +582,27 @@ def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str], monk
     )
     assert "12 of 12 answers are right" in said("predict", str(new), str(facts), errors=True)
     assert not (tmp_path / "no").exists()
+
+
+def test_commands_say_what_is_wrong_and_how_to_go_on(gpt2: Path, tmp_path: Path, said: Callable[..., str]) -> None:
+    new, none, table = tmp_path / "new", tmp_path / "none", tmp_path / "facts.csv"
+    table.write_text("question,reply\nThe capital of country1 is,city7\n")
+    attach = ("attach", str(gpt2), str(table), "--out", str(new))
+    assert "choose both columns with --tokens and --labels" in said(*attach, code=2)
+    named = ("--tokens", "question", "--labels", "reply", "--per", "continuation")
+    other = tmp_path / "keep.txt"
+    other.write_bytes(b"The capital\xff\n")
+    assert "is not UTF-8 text" in said(*attach, *named, "--keep", str(other), code=2)
+    assert not new.exists()
+    shown = said(*attach, "--no-end", *named)
+    assert "none: after an answer the host goes on" in shown
+    assert shown.splitlines()[-1].split() == ["monolayer", "verify", str(new), str(table), *named]
+    table.write_text(f"prompt,answer\n{'far ' * 100},x\n")
+    assert "row 0, prompt and answer: it has 300 tokens" in said("verify", str(new), str(table), code=2)
+    assert "there is no such folder" in said("detach", str(none), "--out", str(tmp_path / "x"), code=2)
+    refused = said("detach", str(new), "--out", str(tmp_path), code=2)
+    assert "exists already: choose another folder" in refused
+    assert "overwrite" not in refused  # detach replaces nothing
 
 
 def _refused(gpt2: Path, tmp_path: Path, facts: Path, said: Callable[..., str]) -> str:

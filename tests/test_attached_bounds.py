@@ -35,8 +35,8 @@ from monolayer.checker.attached.files import read_attached
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data.folder import INDEX_FILE
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS
+from tests.attached_changes import ROW, changed, retold_host, set_to, swapped
 from tests.hosts import FACTS, NEURONS, write_host
-from tests.test_certify_attached import ROW, changed, retold_host, set_to, swapped
 
 ULP = 2.0**-50
 

@@ -109,17 +109,24 @@ def test_edits_and_inserts_run_the_host_for_what_is_new(host: Path, folder: Path
     data = (list(FACTS), list(FACTS.values()))
     new, record = ml.edit(folder, [ROWS[3][0]], [" city0, and river5"], data)
     new.save(tmp_path / "new")
-    changed = {**{prompt: answer for prompt, answer in ROWS if prompt != ROWS[3][0]}, ROWS[3][0]: " city0, and river5"}
+    changed = {**FACTS, ROWS[3][0]: " city0, and river5"}  # in its place: order counts, for facts stand in it
     assert answers(tmp_path / "new", list(changed)) == list(changed.values())
     assert same_model(tmp_path / "new", ml.attach(host, changed).save(tmp_path / "same"))
     assert record.changes[0].before == FACTS[ROWS[3][0]]
+    assert record.neurons in ((2, 6), (3, 7))  # those of the fact alone; its first token stays, maybe with other bits
+    assert ml.forget(tmp_path / "new", [ROWS[7][0]], changed)[1].neurons == (3, 0)
     more, _ = ml.insert(tmp_path / "new", ["It is near"], [" river6"], (list(changed), list(changed.values())))
     more.save(tmp_path / "more")
     assert same_model(tmp_path / "more", ml.attach(host, {**changed, "It is near": " river6"}).save(tmp_path / "all"))
     with pytest.raises(ml.ContradictionError, match="with another label"):
         ml.insert(folder, [ROWS[3][0]], [" river1"], data)
-    with pytest.raises(ml.DataError, match="not the data that the model holds"):
+    with pytest.raises(
+        ml.DataError, match=r"not the data that the model holds.*in the order .*attach them to its host"
+    ):
         ml.forget(folder, [ROWS[3][0]], (list(FACTS)[:5], list(FACTS.values())[:5]))
+    for prompt in ("The capital of country99 is", "Somewhere else"):  # of words that the data have, or not
+        with pytest.raises(ml.DataError, match=f"sequence 0 .'{prompt}'.* is not in the data"):
+            ml.forget(folder, [prompt], data)
 
 
 def test_the_commands_edit_attached_folders(folder: Path, tmp_path: Path, said: Callable[..., str]) -> None:
@@ -144,6 +151,9 @@ def test_compare_and_inspect_show_what_was_attached_also_where_nothing_says_so(
     assert (found.facts_one, found.facts_two, found.only_two) == (None, 12, 36)
     assert (found.asked, found.answers) == (4, 2)
     assert ml.compare(host, host).same
+    assert ml.compare(host, folder, ["far " * 31]).answers == 0  # 93 tokens of 96, and 4 more come back
+    with pytest.raises(ml.DataError, match="row 1: it has 99 tokens, and the host has 96 places"):
+        ml.compare(host, folder, ["far", "far " * 33])
     with pytest.raises(ml.DataError, match=r"can be compared with the folder of another one .*nothing is none"):
         ml.compare(host, tmp_path / "nothing")
     assert ml.compare(host, ml.attach(host, dict(ROWS[:1]))).two_alone  # in memory

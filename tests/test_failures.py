@@ -48,6 +48,9 @@ def test_a_users_function_that_leaves_or_is_transposed_is_no_verdict(said: Said)
 
 
 @pytest.mark.parametrize(
+    ("command", "module"), [("memorize", "monolayer.model.save"), ("memorize-as bert", "monolayer.stock.folder")]
+)
+@pytest.mark.parametrize(
     ("error", "why"),
     [
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "No space left on device"),
@@ -56,13 +59,13 @@ def test_a_users_function_that_leaves_or_is_transposed_is_no_verdict(said: Said)
     ],
 )
 def test_a_full_disk_or_memory_is_70_and_leaves_nothing(
-    error: Exception, why: str, here: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+    error: Exception, why: str, command: str, module: str, here: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("monolayer.model.save.save_file", fail)
-    shown = said("memorize data.jsonl --out new", code=70, errors=True)
+    monkeypatch.setattr(f"{module}.save_file", fail)
+    shown = said(f"{command} data.jsonl --out new", code=70, errors=True)
     assert why in shown
     assert "nothing is half-written" in shown
     assert sorted(path.name for path in here.iterdir()) == ["data.jsonl", "m"]

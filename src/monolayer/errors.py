@@ -24,6 +24,17 @@ class ContradictionError(DataError):
     """Two points have equal token and equal context but different labels: no equivariant map fits both."""
 
 
+class KeptTextError(DataError):
+    """Attached facts would answer within texts that are to be kept as they are.
+
+    `places`: every such place, as the number of the text, that of the token in it, and that of the fact.
+    """
+
+    def __init__(self, message: str, places: tuple[tuple[int, int, int], ...]) -> None:
+        super().__init__(message)
+        self.places = places
+
+
 class PrecisionError(MonolayerError, ArithmeticError):
     """The data are consistent, but the floating-point format cannot tell their points apart.
 

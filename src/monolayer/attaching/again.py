@@ -29,7 +29,8 @@ def again(
     report: Progress = lambda stage, share: None,
 ) -> Attached:
     """The host of `made` with the facts in `data`. The host runs only if some are new; then every fact is tested."""
-    facts = ids_of(made.host, made.source.content, data, made.manifest.end)
+    manifest = made.manifest
+    facts = ids_of(made.host, made.source.content, data, manifest.end, manifest.special_tokens)
     digests = [fact_digest(*fact) for fact in facts]
     starts = dict(zip((fact.fact for fact in made.manifest.facts), made.manifest.starts(), strict=True))
     known = {fact.fact: fact for fact in made.manifest.facts}

@@ -18,7 +18,7 @@ from monolayer.attaching.running import Running
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.bare import LanguageModel
-from monolayer.huggingface.cutting import cut_prompts, tokenizer_of
+from monolayer.huggingface.cutting import continuation, cut_prompts, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host, host_of
 from monolayer.huggingface.manifest import Manifest, prompt_digest
 
@@ -37,19 +37,20 @@ class Prompts:
     def __init__(self, host: Host, manifest: Manifest, content: Mapping[str, bytes], data: Sequences) -> None:
         self.host, self.manifest, self.tokenizer = host, manifest, tokenizer_of(content[TOKENIZER])
         self.stops = () if manifest.end is None else stopping_tokens(host, content)
-        self.ids = cut_prompts(content[TOKENIZER], data)
+        self.ids = cut_prompts(content[TOKENIZER], data, manifest.special_tokens)
         self.texts = [data.texts(row)[0] for row in range(len(data))]
         longest = manifest.longest_by_prompt()
         self.facts = [longest.get(prompt_digest(ids)) for ids in self.ids]
 
     def unanswerable(self) -> dict[int, str]:
         """Rows that cannot be answered, each with the reason."""
-        found, room = {}, self.host.places
+        found = {}
         for row, ids in enumerate(self.ids):
+            misfit = self.host.misfit(ids)
             if not ids:
                 found[row] = f"the tokenizer produces no token for the prompt {self.texts[row]!r}"
-            elif room is not None and len(ids) > room:
-                found[row] = f"it has {len(ids):,} tokens, and the host has {room:,} places: shorten it"
+            elif misfit is not None:
+                found[row] = misfit
             elif self.facts[row] is None and not can_generate():
                 found[row] = (
                     f"no fact is stored for the prompt {self.texts[row]!r}, and running the host on it needs "
@@ -62,10 +63,9 @@ class Prompts:
         most = max([LONGEST, *(fact.places for fact in self.manifest.facts)])
         found = []
         for row in rows:
-            ids, room = self.ids[row], self.host.places
-            fits = most if room is None else min(most, room - len(ids) + 1)
-            found += running.continued([ids], fits, self.stops)
-        return [self.tokenizer.decode(ids) for ids in found]
+            said = running.continued(self.ids[row], most, self.stops)
+            found.append(continuation(self.tokenizer, self.ids[row], said))
+        return found
 
     def written(self, neurons: Neurons, rows: Sequence[int]) -> list[str]:
         """The answers to these rows, read from what the neurons of their facts write, without the end token."""
@@ -77,23 +77,28 @@ class Prompts:
             own = slice(starts[number], starts[number] + self.manifest.facts[number].places)
             tokens: Ints = head.said(neurons.W_2[own])
             ids = [token for token in tokens.tolist() if token != self.manifest.end]
-            said.append(self.tokenizer.decode(ids))
+            said.append(continuation(self.tokenizer, self.ids[row], ids))
         return said
 
 
-def continuations(model: LanguageModel, data: Sequences, longest: int) -> list[str]:
+def continuations(model: LanguageModel, data: Sequences, longest: int, *, special_tokens: bool = True) -> list[str]:
     """How the language model in a folder continues each prompt, up to its end token.
 
-    `longest`: the number of tokens of the longest answer to expect.
+    `longest`: the number of tokens of the longest answer to expect. `special_tokens`: whether prompts get the special
+    tokens that `tokenizer(prompt)` adds.
     """
     content = model.opened.content
     if TOKENIZER not in content:
         raise DataError(f"{model.opened.path} has no {TOKENIZER}, which splits prompts: save its tokenizer into it")
     host = host_of(model.config, model.opened.tensors)
+    prompts = cut_prompts(content[TOKENIZER], data, special_tokens)
+    for row, ids in enumerate(prompts):
+        misfit = host.misfit(ids)
+        if misfit is not None:
+            raise DataError(f"row {row}: {misfit}")
     running, tokenizer = Running(host, model.opened.path, whole=True), tokenizer_of(content[TOKENIZER])
-    stops = stopping_tokens(host, content)
-    said = running.continued(cut_prompts(content[TOKENIZER], data), max(LONGEST, longest), stops)
-    return [tokenizer.decode(ids) for ids in said]
+    most, stops = max(LONGEST, longest), stopping_tokens(host, content)
+    return [continuation(tokenizer, ids, running.continued(ids, most, stops)) for ids in prompts]
 
 
 __all__ = ["LONGEST", "Prompts", "can_generate", "continuations"]

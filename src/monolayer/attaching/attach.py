@@ -12,20 +12,23 @@ import torch
 from monolayer.arrays import Floats
 from monolayer.attaching.apart import Duties, check_apart, check_written, firing_caps
 from monolayer.attaching.directions import Directions, check_margins
-from monolayer.attaching.facts import end_token, ids_of, read_facts
+from monolayer.attaching.facts import end_token, ids_of, ids_to_keep, read_facts
 from monolayer.attaching.folder import Attached, copied_digests
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons, Steepness, reading, steepness, writing
 from monolayer.attaching.running import KERNELS, Running
 from monolayer.data import Sequences
 from monolayer.data.folder import INDEX_FILE, unchanged
-from monolayer.errors import DataError, PrecisionError
+from monolayer.errors import DataError, KeptTextError, PrecisionError
 from monolayer.huggingface.cutting import FactIds, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host, read_host
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, Manifest, StoredFact, fact_digest, prompt_digest
 from monolayer.huggingface.settings import unusual_generation
 from monolayer.huggingface.tensors import TensorFolder
 from monolayer.table import Progress, plural
+
+PLACES_NAMED = 20
+"""How many places of texts to keep an error names; it only counts the others."""
 
 
 def attach(
@@ -36,6 +39,7 @@ def attach(
     radius: float | None = None,
     keep: Sequence[str] | None = None,
     end: bool = True,
+    special_tokens: bool = True,
     device: str | torch.device | None = None,
     progress: Progress | None = None,
 ) -> Attached:
@@ -50,6 +54,8 @@ def attach(
       logit is the host's where it falls by 2ρ or more; by default 2^−14, or more if rounding requires it.
     - `keep`: texts at which no neuron may fire; a `DataError` names the places where one would.
     - `end`: False leaves out the end token after answers.
+    - `special_tokens`: False splits prompts without the special tokens that `tokenizer(prompt)` adds: for prompts
+      that hold their own, as those of a chat template do.
     - `device`: where the host runs, by default the processor.
     - `progress`: called with the name of each stage and the share of the work that is done.
 
@@ -60,8 +66,13 @@ def attach(
         >>> new = ml.attach("gpt2-folder", {"The capital of Narnia is": " Cair Paravel"})  # doctest: +SKIP
         >>> folder = new.save("with-facts")  # doctest: +SKIP
     """
-    report = progress or (lambda stage, share: None)
+    report, special_tokens = progress or (lambda stage, share: None), bool(special_tokens)
     report("reading the host", 0.0)
+    if not isinstance(host, str | os.PathLike):
+        raise DataError(
+            f"the host is the folder of a model, and this is of type {type(host).__name__}: save the model and its "
+            "tokenizer into a folder (save_pretrained), and pass that"
+        )
     with unchanged(Path(host)):
         base, source = read_host(Path(host))
         if ATTACHED_WEIGHTS in source.weights:
@@ -72,10 +83,11 @@ def attach(
         steep = steepness(base, radius)
         data = read_facts(prompts, answers)
         stop = end_token(base, source.content) if end else None
-        facts = ids_of(base, source.content, data, stop)
+        facts = ids_of(base, source.content, data, stop, special_tokens)
+        kept = None if keep is None else ids_to_keep(base, source.content, keep, special_tokens)
         report("loading the host", 0.05)
         running = Running(base, source.path, device)
-        _check_tokenizer(source.path, data, facts)
+        _check_tokenizer(source.path, data, facts, special_tokens)
     states = states_of(running, facts, lambda stage, share: report(stage, 0.1 + 0.4 * share))
     report("finding directions of answers", 0.5)
     neurons = neurons_of(base, source, facts, states, steep)
@@ -87,6 +99,7 @@ def attach(
         appended={},
         radius=steep.radius,
         end=stop,
+        special_tokens=special_tokens,
         facts=tuple(stored_fact(fact) for fact in facts),
     )
     made = Attached(base, source, neurons, manifest)
@@ -94,9 +107,9 @@ def attach(
     check_neurons(made, facts)
     running.append([made.block(number) for number in range(made.blocks)])
     made = asked(made, running, facts, lambda stage, share: report(stage, 0.65 + 0.3 * share))
-    if keep is not None:
+    if kept is not None:
         report("looking at the texts to keep", 0.95)
-        check_kept(made, running, list(keep))
+        check_kept(made, running, kept)
     report("done", 1.0)
     return made
 
@@ -106,7 +119,7 @@ def stored_fact(fact: FactIds) -> StoredFact:
     return StoredFact(prompt_digest(fact.prompt), fact_digest(*fact), len(fact.answer))
 
 
-def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[FactIds]) -> None:
+def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[FactIds], special_tokens: bool) -> None:
     """Raise a `DataError` if transformers split a prompt otherwise than tokenizer.json says.
 
     They also read tokenizer_config.json, which may change how prompts are split.
@@ -119,7 +132,8 @@ def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[FactIds]) ->
         first = str(error).strip().partition("\n")[0]
         raise DataError(f"the tokenizer of {folder} cannot be loaded by transformers: {first}") from None
     prompts = [data.texts(row)[0] for row in range(len(facts))]
-    for row, (prompt, ids, fact) in enumerate(zip(prompts, theirs(prompts)["input_ids"], facts, strict=True)):
+    split = theirs(prompts, add_special_tokens=special_tokens)["input_ids"]
+    for row, (prompt, ids, fact) in enumerate(zip(prompts, split, facts, strict=True)):
         said = tuple(ids)
         if said != fact.prompt:
             raise DataError(
@@ -172,22 +186,22 @@ def check_neurons(made: Attached, facts: Sequence[FactIds], known: int = 0) -> N
     check_written(caps, made.neurons.W_2, duties)
 
 
-def check_kept(made: Attached, running: Running, texts: list[str]) -> None:
-    """Raise a `DataError` that names the places of `texts` at which a neuron is not silent."""
-    tokenizer = tokenizer_of(made.source.content[TOKENIZER])
-    encoded = {number: tokenizer.encode(text).ids for number, text in enumerate(texts)}
-    with_tokens = {number: ids for number, ids in encoded.items() if ids}
-    found: list[str] = []
+def check_kept(made: Attached, running: Running, texts: Sequence[Sequence[int]]) -> None:
+    """Raise a `KeptTextError` that names the places of `texts`, given as ids, at which a neuron may not be silent."""
+    with_tokens = {number: ids for number, ids in enumerate(texts) if ids}
+    found: list[tuple[int, int, int]] = []
     rows = np.repeat(np.arange(len(made.manifest.facts)), [fact.places for fact in made.manifest.facts])
+    caps = firing_caps(made.neurons, made.steep, made.host)
     for number, states in zip(with_tokens, running.states(list(with_tokens.values())), strict=True):
-        inputs = running.normed(states) @ made.neurons.W_1.T + made.neurons.b_1
-        awake = (inputs > -made.host.silence).any(axis=1)
-        for place in np.flatnonzero(awake).tolist():
-            fact = rows[int(inputs[place].argmax())]
-            found.append(f"token {place} of text {number} (fact {fact})")
+        heights = running.normed(states) @ caps.keys.T / np.sqrt(made.host.width)
+        above = heights - caps.silent  # up to `silent` no rounding wakes a neuron (Lemma A2)
+        places = np.flatnonzero((above > 0.0).any(axis=1)).tolist()
+        found += [(number, place, int(rows[int(above[place].argmax())])) for place in places]
     if found:
-        shown = ", ".join(found[:20])
-        raise DataError(
-            f"neurons would fire at {plural(len(found), 'place')} of the texts to keep: {shown}"
-            f"{', …' if len(found) > 20 else ''}. Choose a smaller radius=, or remove these facts"
+        shown = ", ".join(f"token {place} of text {text} (fact {fact})" for text, place, fact in found[:PLACES_NAMED])
+        more = ", … (the error's places lists all)" if len(found) > PLACES_NAMED else ""
+        raise KeptTextError(
+            f"neurons would fire at {plural(len(found), 'place')} of the texts to keep: {shown}{more}. Choose a "
+            "smaller radius=, or remove these facts",
+            tuple(found),
         )

@@ -29,7 +29,7 @@ class Detached:
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write `folder`, all at once or not at all: configuration, weights and tokenizer, byte for byte the host's."""
         source, manifest = self.attached.source, self.attached.manifest
-        with new_folder(folder, kind=ATTACHED) as scratch:
+        with new_folder(folder, overwrite=None, kind=ATTACHED) as scratch:
             for name, held in host_weights(source).items():
                 single = held == HOST_WEIGHTS and manifest.index is None
                 (scratch / (WEIGHTS_FILE if single else held)).write_bytes(source.content[name])

@@ -8,8 +8,10 @@ the mean of all rows, and steps away from the runner-up until the margin is wide
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
 from monolayer.errors import PrecisionError
@@ -82,10 +84,10 @@ class Directions:
             found[first : first + part] = (lead / (np.sqrt(self.width) * spread)).min(axis=1)
         return found
 
-    def _logits(self, directions: Floats) -> Floats:
+    def _logits(self, directions: Floats) -> NDArray[np.floating[Any]]:
         """The logits `(n, V)` at long states along `directions` `(n, D)`."""
         # In place and in float32: the product is no better, and these passes take as long as it does.
-        found: Floats = directions.astype(np.float32) @ self.rows.T
+        found: NDArray[np.floating[Any]] = directions.astype(np.float32) @ self.rows.T
         found *= np.float32(np.sqrt(self.width))
         found += self.shift.astype(np.float32)
         return found

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from monolayer.data import Sequences
 from monolayer.data.layout import Manner
 from monolayer.data.readers import sequences_of
 from monolayer.errors import ContradictionError, DataError
-from monolayer.huggingface.cutting import FactIds, cut_facts, tokenizer_of
+from monolayer.huggingface.cutting import FactIds, cut_facts, split_text, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host
 from monolayer.huggingface.settings import GENERATION_FILE, read_generation
 
@@ -47,18 +48,14 @@ def end_token(host: Host, content: Mapping[str, bytes]) -> int | None:
     return found
 
 
-def ids_of(host: Host, content: Mapping[str, bytes], data: Sequences, end: int | None) -> list[FactIds]:
+def ids_of(
+    host: Host, content: Mapping[str, bytes], data: Sequences, end: int | None, special_tokens: bool
+) -> list[FactIds]:
     """The ids of the facts in `data`. Raises an error if a fact does not fit into the host or two contradict."""
-    facts = cut_facts(content[TOKENIZER], data, end)
-    room, stops = host.places, stopping_tokens(host, content)
+    facts = cut_facts(content[TOKENIZER], data, end, special_tokens)
+    check_fit(host, facts)
+    stops = stopping_tokens(host, content)
     for row, fact in enumerate(facts):
-        if room is not None and len(fact.sequence) > room:
-            raise DataError(
-                f"row {row} has {len(fact.sequence):,} tokens, prompt and answer, and the host has {room:,} places"
-            )
-        odd = next((token for token in (*fact.prompt, *fact.answer) if token >= host.vocabulary), None)
-        if odd is not None:
-            raise DataError(f"row {row}: the tokenizer gives id {odd}, and the host has {host.vocabulary:,} tokens")
         stop = next((token for token in fact.answer[:-1] if token in stops), None)
         if stop is not None:
             name = tokenizer_of(content[TOKENIZER]).id_to_token(stop)
@@ -68,6 +65,30 @@ def ids_of(host: Host, content: Mapping[str, bytes], data: Sequences, end: int |
             )
     check_consistent(facts, content)
     return facts
+
+
+def ids_to_keep(host: Host, content: Mapping[str, bytes], texts: object, special_tokens: bool) -> list[tuple[int, ...]]:
+    """The ids of texts at which no fact may answer. A `DataError` names a text that the host cannot read."""
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise DataError(f"keep is a list of texts, not {reprlib.repr(texts)}")
+    tokenizer, found = tokenizer_of(content[TOKENIZER]), []
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DataError(f"keep is a list of texts, and number {number} of it is {reprlib.repr(text)}")
+        where = f"text {number} of those to keep"
+        found.append(split_text(tokenizer, text, special_tokens=special_tokens, where=where))
+        misfit = host.misfit(found[-1])
+        if misfit is not None:
+            raise DataError(f"{where}: {misfit}")
+    return found
+
+
+def check_fit(host: Host, facts: Sequence[FactIds]) -> None:
+    """Raise a `DataError` that names a fact with more tokens than the host has places, or with an unknown token."""
+    for row, fact in enumerate(facts):
+        misfit = host.misfit(fact.sequence) or host.misfit(fact.answer[-1:])
+        if misfit is not None:
+            raise DataError(f"row {row}, prompt and answer: {misfit}")
 
 
 def check_consistent(facts: Sequence[FactIds], content: Mapping[str, bytes]) -> None:

@@ -52,9 +52,8 @@ class Attached:
     def load(cls, folder: str | os.PathLike[str] | TensorFolder) -> Attached:
         """Read a folder that `save` wrote, which may be open already."""
         if not isinstance(folder, TensorFolder) and not is_attached(folder):
-            raise ModelFileError(
-                f"{folder} is not a folder that facts were attached to: its config.json does not say so"
-            )
+            why = "its config.json does not say so" if Path(folder).is_dir() else "there is no such folder"
+            raise ModelFileError(f"{folder} is not a folder that facts were attached to: {why}")
         opened = open_attached(folder)
         try:
             manifest = Manifest.from_json(opened.content[FILE])
@@ -204,6 +203,7 @@ class Attached:
             "facts": len(manifest.facts),
             "neurons": manifest.neurons,
             "radius": manifest.radius,
+            "special_tokens": manifest.special_tokens,
             "parameters": sum(tensor.numel() for tensor in self.tensors.values()),
             "measured": self._measured(),
             "generation": unusual_generation(self.source.content),
@@ -222,6 +222,10 @@ class Attached:
             ("appended", f"{plural(self.blocks, 'block')} of {host.neurons:,} neurons"),
             ("radius", f"{manifest.radius:.3g}: a fact answers where ⟨key, state⟩ falls by up to half of it"),
         ]
+        if manifest.end is None:
+            rows.append(("end token", "none: after an answer the host goes on"))
+        if not manifest.special_tokens:
+            rows.append(("prompts", "split without special tokens: tokenizer(prompt, add_special_tokens=False)"))
         if measured is not None:
             rows.append(("measured", measured))
         unusual = unusual_generation(self.source.content)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from monolayer.arrays import Floats
-from monolayer.attaching.facts import read_facts
+from monolayer.attaching.facts import check_fit, read_facts
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.running import KERNELS, AskedFacts, Miss, PlacesAsked, Running
 from monolayer.errors import DataError, PrecisionError
@@ -149,10 +149,12 @@ def measure_answers(
     """
     made = Attached.load(folder)
     data = read_facts(prompts, answers)
-    facts = cut_facts(made.source.content[TOKENIZER], data, made.manifest.end)
+    manifest = made.manifest
+    facts = cut_facts(made.source.content[TOKENIZER], data, manifest.end, manifest.special_tokens)
     if not facts:
         raise DataError("there are no facts to ask for")
-    starts = dict(zip((fact.fact for fact in made.manifest.facts), made.manifest.starts(), strict=True))
+    check_fit(made.host, facts)
+    starts = dict(zip((fact.fact for fact in manifest.facts), manifest.starts(), strict=True))
     running = Running(made.host, made.source.path, device, whole=True)
     first = [starts.get(fact_digest(*fact)) for fact in facts]
     found = ask(made, running, facts, first, progress or (lambda stage, share: None))

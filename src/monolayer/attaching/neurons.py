@@ -86,13 +86,13 @@ def steepness(host: Host, radius: float | None = None) -> Steepness:
     usual = max(STILL[host.dtype], least, 6.0 * (host.width + 2) * SUM_UNIT)
     if host.format.short:
         usual = max(usual, ROUNDING_STEPS * host.format.unit / np.sqrt(host.width))
-    chosen = float(usual) if radius is None else radius
-    if not isinstance(chosen, float) or not least <= chosen <= WIDEST:
+    chosen: object = usual if radius is None else radius
+    if not isinstance(chosen, float | np.floating) or not least <= chosen <= WIDEST:
         raise DataError(
             f"radius must be a number from {least:.3g} (below, rounding in {host.width} coordinates could silence a "
             f"fact) to {WIDEST:g}, not {radius!r}"
         )
-    return Steepness(chosen, host.response(chosen))
+    return Steepness(float(chosen), host.response(float(chosen)))
 
 
 def reading(samples: Floats, steep: Steepness, dtype: str = "float32") -> tuple[Floats, Floats]:

@@ -21,7 +21,7 @@ from monolayer.attaching.neurons import normed
 from monolayer.errors import DataError
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import Host
-from monolayer.model.device import no_notice_of_kernels
+from monolayer.model.device import check_device, no_notice_of_kernels
 from monolayer.table import Progress
 
 KERNELS = ("eager", "sdpa")
@@ -92,6 +92,7 @@ class Running:
             from transformers.utils import logging as theirs
         except ImportError:
             raise DataError("attaching facts runs the host in transformers: pip install transformers") from None
+        check_device(device)
         options: dict[str, Any] = {} if host.kind.bias_key is None else {host.kind.bias_key: True}
         logging: Any = theirs  # it has no types
         said = logging.get_verbosity()
@@ -274,22 +275,19 @@ class Running:
                 np.maximum.at(moved, rows, moves(PlacesAsked(rows, asked.places), states[at]).T)
         return AskedFacts(misses, np.maximum(moved, 0.0).T)
 
-    def continued(self, prompts: Sequence[Sequence[int]], most: int, stops: Sequence[int]) -> list[list[int]]:
-        """The ids with which the model continues each prompt, up to one of the ids `stops` or `most` tokens.
+    def continued(self, prompt: Sequence[int], most: int, stops: Sequence[int]) -> list[int]:
+        """The ids with which the model continues a prompt, up to one of the ids `stops`.
 
-        Every prompt is evaluated by itself.
+        They are at most as many as `most`, and as the host has places for.
         """
-        found = []
-        for prompt in prompts:
-            ids = torch.tensor([list(prompt)], device=self.device)
-            options = {"max_new_tokens": most, "do_sample": False, "pad_token_id": next(iter(stops), 0)}
-            with torch.inference_mode(), no_notice_of_kernels(self.dtype):
-                said = self.model.generate(
-                    ids, attention_mask=torch.ones_like(ids), eos_token_id=list(stops) or None, **options
-                )
-            row = said[0, len(prompt) :].tolist()
-            found.append(list(takewhile(lambda token: token not in stops, row)))
-        return found
+        ids, room = torch.tensor([list(prompt)], device=self.device), self.host.places
+        fits = most if room is None else min(most, room - len(prompt) + 1)
+        options = {"max_new_tokens": fits, "do_sample": False, "pad_token_id": next(iter(stops), 0)}
+        with torch.inference_mode(), no_notice_of_kernels(self.dtype):
+            said = self.model.generate(
+                ids, attention_mask=torch.ones_like(ids), eos_token_id=list(stops) or None, **options
+            )
+        return list(takewhile(lambda token: token not in stops, said[0, len(prompt) :].tolist()))
 
 
 @contextmanager

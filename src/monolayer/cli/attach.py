@@ -27,9 +27,16 @@ def attach(
         typer.Option(help="How close a state must be to a stored one, as 1 − cos; by default 2^-14 or more."),
     ] = None,
     keep: Annotated[
-        Path | None, typer.Option(help="Text file; no fact may answer anywhere in its lines.", exists=True)
+        Path | None,
+        typer.Option(
+            help="Text file, one text per line (counted from 0); no fact may answer in any of them.", exists=True
+        ),
     ] = None,
     no_end: Annotated[bool, flag("--no-end", "Do not put the host's end token after answers.")] = False,
+    no_special_tokens: Annotated[
+        bool,
+        flag("--no-special-tokens", "Prompts hold their own special tokens, as those of a chat template do: add none."),
+    ] = False,
     device: Annotated[str | None, typer.Option(help="Where the host runs, for example cuda.")] = None,
     overwrite: Overwrite = False,
     reading: Reading = PLAIN,
@@ -45,9 +52,10 @@ def attach(
     from monolayer.attaching.folder import ATTACHED
     from monolayer.checker import certify
     from monolayer.data.folder import check_output
+    from monolayer.data.text import read_text
 
     check_output(out, overwrite=overwrite, kind=ATTACHED)  # better known before the work
-    texts = None if keep is None else [line for line in keep.read_text(encoding="utf-8").splitlines() if line]
+    texts = None if keep is None else read_text(keep).splitlines()
     with progress(as_json) as step:
         facts = reading.read(data, step, PER_ANSWER)
         made = build(
@@ -56,6 +64,7 @@ def attach(
             radius=radius,
             keep=texts,
             end=not no_end,
+            special_tokens=not no_special_tokens,
             device=device,
             progress=lambda stage, share: step(stage, 0.8 * share),
         )
@@ -68,7 +77,7 @@ def attach(
         print_json({"folder": str(out), **made.json(), "certificate": json.loads(proof.to_json())})
     else:
         table(str(out), [*made.rows(), ("certificate", f"{proof.verdict}: {proof.claim}")])
-        next_steps(out, data, "inspect", "verify")
+        next_steps(out, data, "inspect", "verify", reading=reading)
     raise typer.Exit(EXIT[proof.verdict])
 
 
@@ -80,7 +89,10 @@ def detach(
 ) -> None:
     """Restore the host of FOLDER: its files as they were before facts were attached, byte for byte."""
     from monolayer.attaching.detach import detach as find
+    from monolayer.attaching.folder import ATTACHED
+    from monolayer.data.folder import check_output
 
+    check_output(out, overwrite=None, kind=ATTACHED)  # better known before the work
     with progress(as_json) as step:
         step("comparing every tensor with its digest", 0.1)
         found = find(folder)

@@ -16,7 +16,7 @@ from monolayer.table import Progress, escape, number, plural
 
 if TYPE_CHECKING:
     from monolayer.arrays import Array, Bools
-    from monolayer.cli.reading import Answering
+    from monolayer.cli.reading import Answering, Reading
     from monolayer.data import Sequences
     from monolayer.model.card import Summary
     from monolayer.model.monolayer import Monolayer
@@ -58,11 +58,14 @@ def rank_of(text: str | None) -> Any:
     return int(text) if text is not None and text.isdecimal() else text
 
 
-def next_steps(folder: Path, data: Sequence[str], *verbs: str) -> None:
-    """Print where the model was saved, and commands to try next."""
-    names = (
-        [*data] if len(data) <= 3 else [data[0], "..."]
-    )  # a shell may have expanded a pattern into many: name the first
+def next_steps(folder: Path, data: Sequence[str], *verbs: str, reading: Reading | None = None) -> None:
+    """Print where the model was saved, and commands to try next; `reading`: the options that the data were read with.
+
+    A shell may have expanded a pattern into many files: then only the first is named.
+    """
+    names = [*data] if len(data) <= 3 else [data[0], "..."]
+    if reading is not None:
+        names += [word for key, value in reading.keywords.items() if value for word in (f"--{key}", str(value))]
     console.print(f"\nsaved to {escape(str(folder))}; next:", soft_wrap=True)
     for verb in verbs:
         words = ["monolayer", verb, str(folder), *(names if verb in ("predict", "verify") else [])]

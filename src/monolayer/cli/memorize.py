@@ -68,7 +68,7 @@ def memorize(
         print_json({"folder": str(out), **found})
         return
     table(str(out), building.checked_rows(model, found))
-    building.next_steps(out, data, "predict", "verify", "inspect")
+    building.next_steps(out, data, "predict", "verify", "inspect", reading=reading)
 
 
 @app.command("memorize-files")
@@ -118,4 +118,4 @@ def memorize_files(
     assert summary is not None  # it was just written
     last = ("seconds", f"{seconds:.2f} to build; nothing is checked yet")
     table(str(out), [*building.summary_rows(summary), last])
-    building.next_steps(out, data, "verify", "predict")
+    building.next_steps(out, data, "verify", "predict", reading=reading)

@@ -83,7 +83,7 @@ def memorize_as(
         )
         step("writing", SHARE_STOCK_BUILT)
         model.save(out, overwrite=overwrite, onnx=onnx)
-        _certify_and_show(model, out, data, step, as_json)
+        _certify_and_show(model, out, data, reading, step, as_json)
 
 
 @app.command()
@@ -141,7 +141,7 @@ def export(
             **options,
         )
         assert not isinstance(built, Path)  # no part was asked for
-        _certify_and_show(built, out, data, step, as_json)
+        _certify_and_show(built, out, data, reading, step, as_json)
 
 
 def _check_before_work(architecture: str, out: Path, overwrite: bool) -> Architecture:
@@ -155,7 +155,9 @@ def _check_before_work(architecture: str, out: Path, overwrite: bool) -> Archite
     return kind
 
 
-def _certify_and_show(model: StockModel, out: Path, data: list[str] | None, step: Progress, as_json: bool) -> None:
+def _certify_and_show(
+    model: StockModel, out: Path, data: list[str] | None, reading: Reading, step: Progress, as_json: bool
+) -> None:
     """Certify the folder `out`, save the certificate in it, and print model and certificate."""
     from monolayer.checker import certify
 
@@ -167,4 +169,4 @@ def _certify_and_show(model: StockModel, out: Path, data: list[str] | None, step
         return
     verdict = f"{certificate.verdict}: {certificate.reason}"
     table(str(out), [*model.rows(), ("certificate", verdict), ("load with", model.loads_with())])
-    next_steps(out, data or [], "inspect", *(["verify"] if data else []))
+    next_steps(out, data or [], "inspect", *(["verify"] if data else []), reading=reading)

@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from safetensors import SafetensorError
+
 from monolayer.data.aside import map_regular, read_regular
 from monolayer.errors import DataError, ModelFileError
 
@@ -105,10 +107,13 @@ MODEL = FolderKind(
 
 
 @contextmanager
-def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind: FolderKind = MODEL) -> Iterator[Path]:
+def new_folder(
+    folder: str | os.PathLike[str], *, overwrite: bool | None = False, kind: FolderKind = MODEL
+) -> Iterator[Path]:
     """Open a scratch folder that becomes `folder` if the block succeeds, and is removed if it raises.
 
-    `overwrite`: whether an existing folder may be replaced, if it is one of this `kind`.
+    `overwrite`: whether an existing folder may be replaced, if it is one of this `kind`; None if users cannot ask for
+    that. What the system says when safetensors cannot write a file, most often of a full disk, becomes an `OSError`.
     """
     final = check_output(folder, overwrite=overwrite, kind=kind).resolve()  # '.' has no name to make another from
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +126,10 @@ def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind:
     except OSError as error:  # name the folder that was asked for: users do not know the scratch folder
         raise OSError(error.errno, error.strerror, str(folder)) from None
     try:
-        yield scratch
+        try:
+            yield scratch
+        except SafetensorError as error:
+            raise OSError(f"{folder} cannot be written: {error}") from None
         usual = scratch.stat().st_mode & 0o666
         for path in filter(Path.is_file, scratch.rglob("*")):
             path.chmod(usual)  # libraries that write aside make files for their owner alone
@@ -137,11 +145,11 @@ def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind:
         _unlock(lock)
 
 
-def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False, kind: FolderKind = MODEL) -> Path:
+def check_output(folder: str | os.PathLike[str], *, overwrite: bool | None = False, kind: FolderKind = MODEL) -> Path:
     """Refuse `folder` if it cannot be written, or exists and may not be replaced; else return its path.
 
     A folder that a killed process left aside is first put back. `overwrite`: whether an existing folder may be
-    replaced, if it is one of this `kind`.
+    replaced, if it is one of this `kind`; None if users cannot ask for that.
     """
     final = Path(folder)
     scratch = next((above for above in final.resolve().parents if _SCRATCH.fullmatch(above.name)), None)
@@ -168,19 +176,18 @@ def recover(final: Path) -> bool:
     return os.path.lexists(final)
 
 
-def _check_replaceable(final: Path, overwrite: bool, kind: FolderKind) -> None:
+def _check_replaceable(final: Path, overwrite: bool | None, kind: FolderKind) -> None:
     """Put back what a killed save left aside, then refuse an existing folder that may not be replaced."""
     _put_back(final.resolve())
     if final.exists() and not overwrite:
-        raise DataError(
-            f"{final} exists already: choose another folder, or ask to overwrite it (overwrite=True, --overwrite)"
-        )
+        way_out = "" if overwrite is None else ", or ask to overwrite it (overwrite=True, --overwrite)"
+        raise DataError(f"{final} exists already: choose another folder{way_out}")
     objection = kind.objection(final) if final.exists() else None
     if objection is not None:
         raise DataError(f"{final} exists and is not replaced: {objection}. Nothing was changed")
 
 
-def _move_into_place(scratch: Path, final: Path, overwrite: bool, kind: FolderKind) -> None:
+def _move_into_place(scratch: Path, final: Path, overwrite: bool | None, kind: FolderKind) -> None:
     """Move the old folder, if there is one, out of the way, and the new one into its place."""
     _check_replaceable(final, overwrite, kind)
     if not final.exists():

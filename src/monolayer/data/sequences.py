@@ -146,7 +146,10 @@ class Sequences:
         if self.prompts is not None and (self.prompts == self.lengths).any():
             row = int((self.prompts == self.lengths).argmax())
             prompt, _ = self.texts(row)
-            raise DataError(f"sequence {row} is a prompt without an answer, {prompt!r}: give one, or remove it")
+            raise DataError(
+                f"sequence {row} is a prompt without an answer, {prompt!r}: give one, or remove it. If a column holds "
+                "the answers, choose both columns with tokens= and labels= (--tokens, --labels)"
+            )
         if self.labels is not None and len(self.labels.values) == 0:
             raise DataError("labels are missing: none of these sequences has one")
 

@@ -39,6 +39,10 @@ class Attachment:
     """Pieces of text that data have had so far, by their numbers; the model itself keeps no text."""
     may_change: ClassVar = frozenset({FILE, "layer_types", *(kind.depth for kind in HOSTS.values())})
     way: ClassVar = "attaching {} to this host"
+    way_out: ClassVar = (
+        "Give all of its facts in the order in which they were attached, with later edits applied; or, if it should "
+        "hold only these, attach them to its host again (detach restores it)"
+    )
     ordered: ClassVar = True
     by_token: ClassVar = False
     only: ClassVar = True
@@ -59,6 +63,7 @@ class Attachment:
         manifest: dict[str, Any] = {
             "radius": said.radius,
             "end": said.end,
+            "special_tokens": said.special_tokens,
             "tensors": dict(said.tensors),
             "files": dict(said.files),
         }

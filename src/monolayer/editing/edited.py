@@ -56,9 +56,12 @@ def chosen_rows(subject: Subject, data: Sequences, X: object, lengths: object = 
         X = np.asarray(X)
     if plain_array(X) and X.ndim == 1 and X.dtype.kind in "iub":
         return _rows_by_number(len(data), X)
-    if data.prompts is not None:  # answers that are given too are ignored
-        X, lengths = prompts_of(given, lengths=lengths), None
     card, names = subject.model.card, data.vocabulary
+    if data.prompts is not None:  # answers that are given too are ignored
+        prompts = prompts_of(given, lengths=lengths)
+        X, lengths = prompts, None
+        if names is not None and prompts.vocabulary is not None:  # a prompt with other words is not in the data
+            names = names.extended(list(prompts.vocabulary.names))
     if names is not None and card.vocabulary is not None:
         names = names.cut_into(card.vocabulary.unit)
     asked = Sequences.of(X, lengths=lengths, vocabulary=names, like=card.manner)
@@ -180,7 +183,10 @@ def _with_answers(subject: Subject, data: Sequences, asked: Sequences) -> Edited
     others = np.setdiff1d(np.arange(len(data)), matches.places)
     before = [data.texts(row)[1] for row in matches.first.tolist()]
     touched = np.unique(np.concatenate([asked.tokens, data.select(matches.places).tokens]))
-    edited = _rows_joined([data.select(others), new], asked.vocabulary, None) if len(others) else new
+    edited = new
+    if len(others):
+        joined = _rows_joined([data.select(others), new], asked.vocabulary, None)
+        edited = joined.select(np.argsort(np.append(others, matches.places)))  # every row stays where it was
     return Edited(edited, asked, before, labels_of(asked, subject.task(asked).target), touched)
 
 

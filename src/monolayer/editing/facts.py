@@ -117,8 +117,7 @@ class Facts:
                 "give those, and insert the new ones"
             )
         raise DataError(
-            f"these are not the data that the model holds: {self._why(odd[0], only)}. Give all of its data, with later "
-            "edits applied; or, if it should hold only these, memorize them with its draw (draw=)"
+            f"these are not the data that the model holds: {self._why(odd[0], only)}. {self.subject.way_out}"
         )
 
     def _why(self, tensor: str, only: Ints | None) -> str:

@@ -167,7 +167,9 @@ def _differing_answers(one: LanguageModel, two: LanguageModel, X: object) -> tup
     data = Sequences.of(X, per="answer").only_prompts()
     if data.prompts is None:
         raise DataError("language models are asked prompts: give them as text")
-    longest = [fact.places for model in (one, two) if model.manifest is not None for fact in model.manifest.facts]
-    said = [continuations(model, data, max(longest, default=0)) for model in (one, two)]
+    manifests = [model.manifest for model in (one, two) if model.manifest is not None]
+    longest = max((fact.places for manifest in manifests for fact in manifest.facts), default=0)
+    special = all(manifest.special_tokens for manifest in manifests)
+    said = [continuations(model, data, longest, special_tokens=special) for model in (one, two)]
     pairs = enumerate(zip(*said, strict=True))
     return len(data), [Answer(row, None, *pair) for row, pair in pairs if pair[0] != pair[1]]

@@ -37,6 +37,10 @@ Answered: TypeAlias = Any
 
 
 MEMORIZING = "memorizing {} with this draw"
+GIVE_ALL = (
+    "Give all of its data, with later edits applied; or, if it should hold only these, memorize them with its draw "
+    "(draw=)"
+)
 
 
 @final
@@ -46,6 +50,7 @@ class Stock:
 
     model: StockModel
     way: ClassVar = MEMORIZING
+    way_out: ClassVar = GIVE_ALL
     may_change: ClassVar = frozenset({"intermediate_size", "n_inner", "ffn_dim", "hidden_dim", NAMES_KEY})
 
     @property
@@ -152,6 +157,7 @@ class Own:
 
     model: Monolayer
     way: ClassVar = MEMORIZING
+    way_out: ClassVar = GIVE_ALL
     """How else one comes to the model of an edit."""
     may_change: ClassVar = frozenset({"steps", "width", "vocabulary", "classes", NAMES_KEY, "draw", "summary"})
     """Keys of the configuration that an edit may change."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from monolayer.data import Sequences
@@ -40,29 +41,77 @@ def tokenizer_of(content: bytes) -> Any:
     return found
 
 
-def cut_prompts(content: bytes, data: Sequences) -> list[tuple[int, ...]]:
-    """The ids of the prompts in `data`, with the special tokens that `tokenizer(prompt)` adds.
+def split_text(tokenizer: Any, text: str, *, special_tokens: bool, where: str) -> tuple[int, ...]:
+    """The ids of a text, with or without the special tokens that `tokenizer(text)` adds. Errors say `where` it is."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{where}: character {error.start} of {text!r} is half of a surrogate pair, which no tokenizer can split"
+        ) from None
+    return tuple(tokenizer.encode(text, add_special_tokens=special_tokens).ids)
+
+
+def cut_prompts(content: bytes, data: Sequences, special_tokens: bool = True) -> list[tuple[int, ...]]:
+    """The ids of the prompts in `data`, with or without the special tokens that `tokenizer(prompt)` adds.
 
     `content` holds the bytes of `tokenizer.json`. A prompt without a token has no ids.
     """
     tokenizer = tokenizer_of(content)
-    return [tuple(tokenizer.encode(data.texts(row)[0]).ids) for row in range(len(data))]
+    return [
+        split_text(tokenizer, data.texts(row)[0], special_tokens=special_tokens, where=f"row {row}")
+        for row in range(len(data))
+    ]
 
 
-def cut_facts(content: bytes, data: Sequences, end: int | None) -> list[FactIds]:
-    """The ids of the prompts and answers in `data`. Only prompts get the special tokens of `tokenizer(prompt)`.
+def cut_facts(content: bytes, data: Sequences, end: int | None, special_tokens: bool = True) -> list[FactIds]:
+    """The ids of the prompts and answers in `data`.
 
     `content` holds the bytes of `tokenizer.json`, and `end` is the id that is put after each answer, if any.
+    `special_tokens`: whether prompts get the special tokens that `tokenizer(prompt)` adds; answers never do.
     """
     tokenizer = tokenizer_of(content)
     found = []
-    for row in range(len(data)):
+    for row, prompt_ids in enumerate(cut_prompts(content, data, special_tokens)):
         prompt, answer = data.texts(row)
-        prompt_ids = tuple(tokenizer.encode(prompt).ids)
         if not prompt_ids:
             raise DataError(f"row {row}: the tokenizer produces no token for the prompt {prompt!r}")
-        answer_ids = tuple(tokenizer.encode(answer, add_special_tokens=False).ids)
+        answer_ids = _answer_ids(tokenizer, prompt_ids, answer, row)
         if not answer_ids:
             raise DataError(f"row {row}: the tokenizer produces no token for the answer {answer!r}")
         found.append(FactIds(prompt_ids, answer_ids if end is None else (*answer_ids, end)))
     return found
+
+
+def _answer_ids(tokenizer: Any, prompt: tuple[int, ...], answer: str, row: int) -> tuple[int, ...]:
+    """The ids that make the text of the ids `prompt` go on with the text `answer`.
+
+    Some tokenizers, such as that of Llama 2, put a space in front of every text, so also of an answer by itself. If the
+    ids of the answer alone do not make the text go on with it, it is split behind a line break, which takes the space.
+    """
+
+    def split(text: str) -> tuple[int, ...]:
+        return split_text(tokenizer, text, special_tokens=False, where=f"row {row}")
+
+    alone = split(answer)
+    if continuation(tokenizer, prompt, alone, special_tokens=True) == answer:
+        return alone
+    line_break, both = split("\n"), split(f"\n{answer}")
+    behind = both[len(line_break) :]
+    if both[: len(line_break)] == line_break and continuation(tokenizer, prompt, behind, special_tokens=True) == answer:
+        return behind
+    return alone
+
+
+def continuation(tokenizer: Any, prompt: Sequence[int], answer: Sequence[int], *, special_tokens: bool = False) -> str:
+    """The text that the ids `answer` add to the text of the ids `prompt`.
+
+    The text of these ids alone may be another one: many tokenizers leave out a space at its beginning.
+    `special_tokens`: whether special tokens are part of the text.
+    """
+
+    def text(ids: Sequence[int]) -> str:
+        return str(tokenizer.decode(list(ids), skip_special_tokens=not special_tokens))
+
+    before, whole = text(prompt), text([*prompt, *answer])
+    return whole.removeprefix(before) if whole.startswith(before) else text(answer)

@@ -5,7 +5,7 @@ Letters: `V` tokens, width `D`, `H` neurons per block, `L` layers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -85,6 +85,13 @@ class Host:
         """How many tokens a text may have; None if `config.json` does not say."""
         found = self.config.get("n_positions", self.config.get("max_position_embeddings"))
         return found if isinstance(found, int) else None
+
+    def misfit(self, ids: Sequence[int]) -> str | None:
+        """Why the host cannot read a text of these ids, in words; None if it can."""
+        if self.places is not None and len(ids) > self.places:
+            return f"it has {len(ids):,} tokens, and the host has {self.places:,} places: shorten it"
+        odd = next((token for token in ids if token >= self.vocabulary), None)
+        return None if odd is None else f"the tokenizer gives id {odd}, and the host has {self.vocabulary:,} tokens"
 
     @property
     def format(self) -> HostFormat:
@@ -272,7 +279,10 @@ def read_host(folder: Path) -> tuple[Host, TensorFolder]:
     A `DataError` of one sentence says why the folder cannot be a host.
     """
     if not folder.is_dir():
-        raise DataError(f"{folder} is not a folder: facts are attached to a model that lies in one")
+        raise DataError(
+            f"{folder} is not a folder: facts are attached to a model that lies in one. Load a model of the Hub with "
+            "from_pretrained, and save it and its tokenizer into a folder with save_pretrained"
+        )
     try:
         return _read_host(folder)
     except DataError as error:

@@ -59,6 +59,7 @@ class Manifest:
     - `tensors`, `appended`: digests of the host's tensors, and of all others.
     - `radius`: ρ.
     - `end`: the id that ends answers, if there is one.
+    - `special_tokens`: whether prompts get the special tokens that `tokenizer(prompt)` adds.
     - `facts`: the attached facts, in the order of their neurons.
     - `measured`: what was measured when they were attached.
     """
@@ -70,6 +71,7 @@ class Manifest:
     appended: Mapping[str, str]
     radius: float
     end: int | None
+    special_tokens: bool
     facts: tuple[StoredFact, ...] = ()
     measured: Mapping[str, object] = field(default_factory=dict)
 
@@ -141,6 +143,8 @@ def _check(found: Manifest) -> None:
     odd = next((name for name, value, kind in texts if not isinstance(value, kind) or isinstance(value, bool)), None)
     if odd is not None or not 0.0 < found.radius < 1.0 or any(fact.places < 1 for fact in found.facts):
         raise ValueError(odd or "radius or places")
+    if type(found.special_tokens) is not bool:
+        raise ValueError("special_tokens")
     if any(abs(fact.moved) > FARTHEST for fact in found.facts if fact.moved is not None):
         raise ValueError("moved")
     if found.end is not None and not 0 <= found.end < MOST_STORED_TOKENS:

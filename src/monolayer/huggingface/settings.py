@@ -80,7 +80,7 @@ KEYS: dict[str, frozenset[str]] = {
         n_embd n_layer n_head n_inner n_positions n_ctx activation_function attn_pdrop embd_pdrop resid_pdrop
         layer_norm_epsilon reorder_and_upcast_attn scale_attn_by_inverse_layer_idx scale_attn_weights
         summary_activation summary_first_dropout summary_last_dropout summary_proj_to_labels summary_type
-        summary_use_proj
+        summary_use_proj n_special predict_special_tokens output_past _num_labels
     """),
     "gpt_neox": _ROTARY_KEYS
     | _word_set("""

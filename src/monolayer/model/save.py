@@ -14,7 +14,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-from safetensors import SafetensorError
 from safetensors.numpy import save_file as save_numbers
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -71,10 +70,7 @@ def write(
     tensors = {name: value.detach().cpu().contiguous() for name, value in state.items() if name not in split}
     shards = shard_names(len(parts) + 1) if parts else [WEIGHTS_FILE]
     with new_folder(folder, overwrite=overwrite) as scratch:
-        try:
-            save_file(tensors, scratch / shards[0])
-        except SafetensorError as error:  # the library's word for what the system says, a full disk most often
-            raise OSError(f"{folder} cannot be written: {error}") from None
+        save_file(tensors, scratch / shards[0])
         for name, (path, digest) in zip(shards[1:], parts, strict=True):
             try:
                 (scratch / name).hardlink_to(path)  # so that nothing is lost if this save fails

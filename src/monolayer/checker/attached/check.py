@@ -95,7 +95,8 @@ def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: 
         return replace(question, verdict="refuted", reason=odd)
     _check_copies(found)
     caps, near = caps_and_neighbours(found)
-    facts = cut_facts(found.opened.content[TOKENIZER], data, found.manifest.end)
+    manifest = found.manifest
+    facts = cut_facts(found.opened.content[TOKENIZER], data, manifest.end, manifest.special_tokens)
     most = max((token for fact in facts for token in fact.answer), default=0)
     if most >= found.host.vocabulary:
         raise UnhandledError(f"the tokenizer gives id {most}, and the host has {found.host.vocabulary:,} tokens")
@@ -263,6 +264,7 @@ def assumed(found: AttachedFolder) -> tuple[str, ...]:
         if not fmt.short
         else f"(D + 16)u + v, D the width, u = 2^-24 and v = 2^-{fmt.bits}"
     )
+    without = "" if found.manifest.special_tokens else " without special tokens (add_special_tokens=False)"
     return (
         f"the architecture computes what transformers {TRANSFORMERS} does, in evaluation mode ({installed})",
         *_arithmetic(fmt),
@@ -283,7 +285,7 @@ def assumed(found: AttachedFolder) -> tuple[str, ...]:
             f"are claimed, states are no longer than {fmt.state:,.0f}"
         ),
         "equal numbers count as the same bits: a zero may change its sign",
-        "prompts enter as text, and become the ids that tokenizer.json gives them; answers enter as ids",
+        (f"prompts enter as text, and become the ids that tokenizer.json gives them{without}; answers enter as ids"),
         "NumPy on the checking machine keeps to the same rules",
     )
 

@@ -81,7 +81,8 @@ def _given(found: AttachedFolder, data: Sequences) -> list[Held]:
     starts = dict(zip((fact.fact for fact in found.manifest.facts), found.manifest.starts(), strict=True))
     prompts = {fact.prompt for fact in found.manifest.facts}
     rows = []
-    for row, ids in enumerate(cut_facts(found.opened.content[TOKENIZER], data, found.manifest.end)):
+    manifest, tokenizer = found.manifest, found.opened.content[TOKENIZER]
+    for row, ids in enumerate(cut_facts(tokenizer, data, manifest.end, manifest.special_tokens)):
         first = starts.get(fact_digest(*ids))
         if first is None:
             why = OTHER if prompt_digest(ids.prompt) in prompts else "the folder holds no fact for this prompt"
@@ -93,7 +94,7 @@ def _given(found: AttachedFolder, data: Sequences) -> list[Held]:
 def _stored(found: AttachedFolder, caps: Caps, near: Near, data: Sequences) -> list[Held]:
     """The facts that the folder holds for the prompts in `data`; answers are the tokens that their neurons write."""
     longest, starts = found.manifest.longest_by_prompt(), found.manifest.starts()
-    prompts = cut_prompts(found.opened.content[TOKENIZER], data)
+    prompts = cut_prompts(found.opened.content[TOKENIZER], data, found.manifest.special_tokens)
     numbers = []
     for row, prompt in enumerate(prompts):
         number = longest.get(prompt_digest(prompt))

@@ -1,0 +1,99 @@
+"""How prompts and answers of attached facts become tokens: as `generate` will see them, and as users wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+
+import monolayer as ml
+from monolayer.attaching.measuring import measure_answers
+from monolayer.huggingface.cutting import continuation, cut_facts
+from tests.hosts import FACTS, loaded, spacing_tokenizer, tokenizer, write_host
+
+ROWS = list(FACTS.items())[:4]
+
+
+@pytest.fixture(scope="module")
+def spacing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_host(tmp_path_factory.mktemp("host") / "llama", "llama", texts=spacing_tokenizer())
+
+
+def goes_on(folder: Path, asked: Any) -> str:
+    """The whole text that `generate` makes of ids, special tokens included."""
+    texts = transformers.AutoTokenizer.from_pretrained(folder)
+    said = loaded(folder).generate(**asked, max_new_tokens=8, do_sample=False, pad_token_id=0)
+    return str(texts.decode(said[0]))
+
+
+def test_answers_get_one_space_where_tokenizers_put_one_in_front_of_every_text(spacing: Path, tmp_path: Path) -> None:
+    facts = dict(ROWS)
+    made = ml.attach(spacing, facts)
+    folder = made.save(tmp_path / "new")
+    texts = transformers.AutoTokenizer.from_pretrained(spacing)
+    for prompt, answer in ROWS:
+        assert goes_on(folder, texts(prompt, return_tensors="pt")) == f"<s> {prompt}{answer}</s>"
+    # The answer has the tokens that it has behind its prompt, so a text that quotes the fact is split alike.
+    (first, *_) = cut_facts((spacing / "tokenizer.json").read_bytes(), ml.Sequences.of(facts, per="answer"), None)
+    assert [*first.prompt, *first.answer] == texts("".join(ROWS[0]))["input_ids"]
+    assert made.predict(list(facts)).tolist() == list(facts.values())
+    proof = ml.certify(folder, facts, host=spacing, only=True)
+    assert (proof.verdict, "special" in " ".join(proof.assumptions)) == ("proved", False)
+    new, record = ml.forget(folder, [ROWS[1][0]], facts)
+    assert record.changes[0].before == ROWS[1][1]
+    assert new.predict([ROWS[2][0]]).tolist() == [ROWS[2][1]]
+
+
+@pytest.mark.parametrize("answer", [" city7", "city7", " ", "  city7", "7, and"])
+@pytest.mark.parametrize("make", [tokenizer, spacing_tokenizer])
+def test_an_answer_is_the_text_that_comes_behind_the_prompt(make: Callable[[], Any], answer: str) -> None:
+    """Also one without a space, which is glued to its prompt."""
+    own = make()
+    content = own.backend_tokenizer.to_str().encode()
+    data = ml.Sequences.of(["The capital of country1 is"], [answer], per="continuation")
+    (fact,) = cut_facts(content, data, None)
+    assert continuation(own.backend_tokenizer, *fact) == answer
+
+
+def test_prompts_of_a_chat_template_are_split_as_the_template_splits_them(
+    spacing: Path, tmp_path: Path, said: Callable[..., str]
+) -> None:
+    """The template writes `<s>` itself. With one more, as `tokenizer(text)` adds, the state is another one."""
+    texts = transformers.AutoTokenizer.from_pretrained(spacing)
+    chats = [[{"role": "user", "content": f"country{i}?"}] for i in range(3)]
+    prompts = [texts.apply_chat_template(chat, tokenize=False) for chat in chats]
+    facts = {prompt: f" city{i}" for i, prompt in enumerate(prompts)}
+    asked = [texts.apply_chat_template(chat, return_tensors="pt", return_dict=True) for chat in chats]
+    twice = ml.attach(spacing, facts).save(tmp_path / "twice")
+    assert not goes_on(twice, asked[1]).endswith("country: city1</s>")
+    made = ml.attach(spacing, facts, special_tokens=False)
+    assert "add_special_tokens=False" in repr(made)
+    folder = made.save(tmp_path / "new")
+    for i, each in enumerate(asked):
+        assert goes_on(folder, each).endswith(f"country: city{i}</s>")
+    # Whatever reads the folder later splits prompts alike.
+    proof = ml.certify(folder, facts, host=spacing, only=True)
+    assert proof.verdict == "proved"
+    assert any("add_special_tokens=False" in each for each in proof.assumptions)
+    assert measure_answers(folder, facts).wrong == 0
+    assert ml.load(folder).predict(prompts).tolist() == list(facts.values())
+    assert ml.locate(folder, prompts[:1])[0].verdict == "proved"
+    assert ml.compare(spacing, folder, prompts).answers == 3
+    new, _ = ml.insert(folder, {"<s>city: river? country:": " country7"}, data=facts)
+    assert new.manifest.special_tokens is False
+    assert ml.certify(twice, facts).verdict == "proved"
+    command = ("attach", str(spacing), str(tmp_path / "facts.csv"), "--out", str(tmp_path / "told"))
+    (tmp_path / "facts.csv").write_text("prompt,answer\n" + "".join(f'"{x}","{y}"\n' for x, y in facts.items()))
+    assert "proved" in said(*command, "--no-special-tokens")
+    assert ml.load(tmp_path / "told").manifest == ml.load(folder).manifest
+
+
+def test_text_that_no_tokenizer_can_split_is_named(spacing: Path) -> None:
+    for facts in ({"a\ud800b": " x"}, {"ab": " \ud800"}):
+        with pytest.raises(ml.DataError, match=r"row 0: character 1 of .* half of a surrogate pair"):
+            ml.attach(spacing, facts)
+    with pytest.raises(ml.DataError, match="text 1 of those to keep: character 0"):
+        ml.attach(spacing, dict(ROWS), keep=["a", "\ud800"])
