@@ -25,6 +25,7 @@ import monolayer as ml
 from monolayer.attaching import attach as attaching
 from monolayer.attaching.apart import Duties, check_written, firing_caps
 from monolayer.attaching.folder import Attached
+from monolayer.attaching.measuring import measure_answers
 from monolayer.attaching.neurons import Steepness, reading, round_keys, rounded
 from monolayer.checker.locating.location import Slice
 from monolayer.data import folder as folders
@@ -500,6 +501,27 @@ def test_where_sums_are_rounded_midway_the_error_says_so(
     monkeypatch.setattr(torch.nn.functional, "linear", in_pieces)
     with pytest.raises(ml.PrecisionError, match=r"midway on this machine.*torch.backends.mkldnn.enabled = False"):
         ml.attach(host, FACTS)
+
+
+def test_facts_are_also_asked_token_by_token_as_generate_does(
+    gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: attention with one query forgets the last of an odd number of keys, as oneDNN does on some processors.
+    All places at once come out right."""
+    exact = torch.nn.functional.scaled_dot_product_attention
+
+    def forgets_the_last(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *more: Any, **options: Any) -> torch.Tensor:
+        if q.shape[2] == 1 and k.shape[2] % 2:
+            v = torch.cat([v[:, :, :-1], torch.zeros_like(v[:, :, -1:])], dim=2)
+        return exact(q, k, v, *more, **options)
+
+    folder = ml.attach(gpt2, FACTS).save(tmp_path / "new")
+    assert measure_answers(folder, FACTS).wrong == 0
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", forgets_the_last)
+    assert answers(folder, list(FACTS)) != list(FACTS.values())
+    assert measure_answers(folder, FACTS).wrong > 0
+    with pytest.raises(ml.PrecisionError, match=r"sdpa, token by token.*at once every.*mkldnn.enabled = False, here"):
+        ml.attach(gpt2, FACTS)
 
 
 def test_texts_to_keep_are_looked_at(gpt2: Path) -> None:

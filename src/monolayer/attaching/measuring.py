@@ -23,12 +23,14 @@ from monolayer.table import Progress, plural
 
 MOST_NAMED_ROWS = 5
 """How many rows an error names; it only counts the others."""
+ONEDNN = "torch.backends.mkldnn.enabled"
+"""The switch of the library that PyTorch multiplies matrices of short formats with on a processor."""
 
 
 def ask(
     made: Attached, running: Running, facts: Sequence[FactIds], first: Sequence[int | None], report: Progress
 ) -> AskedFacts:
-    """Ask for every token of every answer in every kernel.
+    """Ask for every token of every answer in every way of evaluation.
 
     `first`: the number of the first neuron of each fact, or None for a fact without neurons.
     """
@@ -58,8 +60,8 @@ def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Pr
     found = ask(made, running, facts, made.manifest.starts(), report)
     if found.misses:
         rows = tuple(sorted({miss.row for miss in found.misses}))
-        way_out = _exact_sums(running) if running.rounds_midway() else "Remove these rows, or choose a wider radius="
-        raise PrecisionError(f"{_missed(made, found.misses, rows, len(facts))} {way_out}", rows=rows)
+        missed = _missed(made, found.misses, rows, len(facts))
+        raise PrecisionError(f"{missed} {_way_out(running, found.misses)}", rows=rows)
     stored = [replace(fact, moved=float(lost)) for fact, lost in zip(made.manifest.facts, found.moved[0], strict=True)]
     measured: dict[str, object] = {
         "kernels": list(KERNELS),
@@ -88,31 +90,37 @@ def _missed(made: Attached, misses: list[Miss], rows: tuple[int, ...], facts: in
     )
 
 
-def _exact_sums(running: Running) -> str:
-    """What to do where sums are rounded before they are complete."""
-    short = "bf16" if running.host.dtype == "bfloat16" else "fp16"
-    switch = (
-        f"torch.backends.cuda.matmul.allow_{short}_reduced_precision_reduction"
-        if running.device.type == "cuda"
-        else "torch.backends.mkldnn.enabled"
-    )
-    return (
-        f"PyTorch rounds sums to {running.host.dtype} midway on this machine, and facts need the whole sum: set "
-        f"{switch} = False, here and wherever the model runs, or attach the facts to the host in float32"
-    )
+def _way_out(running: Running, misses: list[Miss]) -> str:
+    """What to do about facts that were not returned: it depends on whether the machine is the cause."""
+    dtype, on_gpu = running.host.dtype, running.device.type == "cuda"
+    in_float32 = "" if dtype == "float32" else ", or attach the facts to the host in float32"
+    if running.rounds_midway():
+        short = "bf16" if dtype == "bfloat16" else "fp16"
+        own = f"torch.backends.cuda.matmul.allow_{short}_reduced_precision_reduction" if on_gpu else ONEDNN
+        return (
+            f"PyTorch rounds sums to {dtype} midway on this machine, and facts need the whole sum: set "
+            f"{own} = False, here and wherever the model runs{in_float32}"
+        )
+    if all(miss.evaluation.stepwise for miss in misses):
+        switch = "choose a wider radius=" if on_gpu else f"set {ONEDNN} = False, here and wherever the model runs"
+        return (
+            "With all places evaluated at once every answer was returned, so on this machine PyTorch computes "
+            f"something else when it goes token by token, as generate does: {switch}{in_float32}"
+        )
+    return "Remove these rows, or choose a wider radius="
 
 
 def _miss_in_words(made: Attached, miss: Miss) -> str:
-    """A wrong token in words: its row, the kernel, the token that was returned, and the token of the answer."""
+    """A wrong token in words: its row, the evaluation, the token that was returned, and the token of the answer."""
     name = tokenizer_of(made.source.content[TOKENIZER]).id_to_token
-    return f"row {miss.row} ({miss.kernel}): {name(miss.got)!r} in place of {name(miss.wanted)!r}"
+    return f"row {miss.row} ({miss.evaluation}): {name(miss.got)!r} in place of {name(miss.wanted)!r}"
 
 
 @dataclass(frozen=True)
 class Measurement:
     """What was found when the model in a folder was asked for every answer on this machine.
 
-    `tokens`: how many tokens of answers were asked for. `wrong`: how many of them came out wrong in some kernel;
+    `tokens`: how many tokens of answers were asked for. `wrong`: how many of them came out wrong in some evaluation;
     `examples` describes the first ones. `moved`: the most by which ⟨key, state⟩ fell. `outside`: how many facts moved
     further than a proof covers, or have no neurons. `where`: the format, the device and the versions.
     """
@@ -129,9 +137,8 @@ class Measurement:
             "every token of every answer was returned" if not self.wrong else f"{self.wrong:,} tokens were not returned"
         )
         kernels = " and ".join(KERNELS)
-        said = (
-            f"here, {found}, with {kernels} attention ({self.where}); states were within {self.moved:.3g} of their keys"
-        )
+        ways = f"at once and token by token, with {kernels} attention ({self.where})"
+        said = f"here, {found}, {ways}; states were within {self.moved:.3g} of their keys"
         return said + (f", {plural(self.outside, 'fact')} out of their reach" if self.outside else "")
 
 
@@ -145,7 +152,8 @@ def measure_answers(
 ) -> Measurement:
     """Ask the model in `folder`, which may be open already, for every answer. transformers load it by its name.
 
-    Facts are asked in batches padded on the left, once with eager and once with sdpa attention.
+    Facts are asked in batches padded on the left, with eager and with sdpa attention, each once with all places at once
+    and once token by token, as `generate` does.
     """
     made = Attached.load(folder)
     data = read_facts(prompts, answers)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,11 +27,31 @@ from monolayer.table import Progress
 KERNELS = ("eager", "sdpa")
 """The implementations of attention with which every fact is tested."""
 TOGETHER = 16
-"""How many facts are asked in one batch, padded on the left as for `generate`."""
+"""How many facts are asked in one batch, padded on the left as for `generate`, with all places at once."""
+STEPPED_TOGETHER = 128
+"""How many facts are asked in one batch token by token. A step is one place per fact, so small batches would be slow."""
 NEURONS_TRIED = 64
 """How many neurons a product has that is tried for how its sums are rounded."""
 BATCH_LOGITS = 1 << 26
 """How many logits are in memory at a time, at most, unless a single fact has more."""
+
+
+class Evaluation(NamedTuple):
+    """A way to evaluate texts: a kernel of attention, and whether places of answers are evaluated one after the other.
+
+    `generate` goes token by token, with the keys and values of earlier places from a cache. PyTorch has other code for
+    that than for all places at once, so a fact that one of them returns may be lost in the other.
+    """
+
+    kernel: str
+    stepwise: bool
+
+    def __str__(self) -> str:
+        return f"{self.kernel}, token by token" if self.stepwise else self.kernel
+
+
+EVALUATIONS = tuple(Evaluation(kernel, stepwise) for stepwise in (False, True) for kernel in KERNELS)
+"""The ways in which every fact is asked."""
 
 
 class Miss(NamedTuple):
@@ -41,7 +61,7 @@ class Miss(NamedTuple):
     place: int
     wanted: int
     got: int
-    kernel: str
+    evaluation: Evaluation
 
 
 class AskedFacts(NamedTuple):
@@ -74,7 +94,8 @@ Moves = Callable[[PlacesAsked, Tensor], Floats]
 
 
 class _Evaluated(NamedTuple):
-    """A batch of texts from number `first` on, padded on the left: states `(n, m, D)` and logits `(n, m, V)`."""
+    """A batch of texts from number `first` on, padded on the left: states `(n, m, D)` and logits `(n, m, V)` at the
+    last m places, among which are all places of answers."""
 
     first: int
     states: Tensor
@@ -189,10 +210,10 @@ class Running:
         """The loaded network without its head."""
         return self.model.base_model
 
-    def _output_of(self, network: Any, **inputs: Tensor) -> Any:
-        """What `network`, the model or its base, returns for `inputs`."""
+    def _output_of(self, network: Any, **inputs: Any) -> Any:
+        """What `network`, the model or its base, returns for `inputs`; it keeps a cache only if they say so."""
         with no_notice_of_kernels(self.dtype):
-            return network(**inputs, use_cache=False)
+            return network(**{"use_cache": False} | inputs)
 
     @contextmanager
     def _watching(self) -> Iterator[list[Tensor]]:
@@ -223,12 +244,13 @@ class Running:
         self._count()
         self.model.set_attn_implementation(kernel)
 
-    def _batches(self, texts: Sequence[Sequence[int]], kernel: str) -> Iterator[_Evaluated]:
-        """All texts, evaluated in batches padded on the left."""
-        self.model.set_attn_implementation(kernel)
+    def _batches(self, facts: Sequence[FactIds], way: Evaluation) -> Iterator[_Evaluated]:
+        """The texts of all facts, evaluated in batches padded on the left."""
+        self.model.set_attn_implementation(way.kernel)
+        texts = [fact.sequence for fact in facts]
         first = 0
         while first < len(texts):
-            batch = self._batch(texts, first)
+            batch = self._batch(texts, first, STEPPED_TOGETHER if way.stepwise else TOGETHER)
             length = max(map(len, batch))
             ids = torch.zeros(len(batch), length, dtype=torch.long)
             mask = torch.zeros_like(ids)
@@ -239,13 +261,39 @@ class Running:
             with self._watching() as seen:
                 named = {"input_ids": ids, "attention_mask": mask, "position_ids": place}
                 inputs = {key: each.to(self.device) for key, each in named.items()}
-                found = self._output_of(self.model, **inputs).logits
-                yield _Evaluated(first, seen[0], found)
+                if way.stepwise:
+                    steps = max(len(fact.answer) for fact in facts[first : first + len(batch)])
+                    found = self._step_by_step(inputs, steps)
+                    yield _Evaluated(first, torch.cat(seen[-steps:], dim=1), found)
+                else:
+                    found = self._output_of(self.model, **inputs).logits
+                    yield _Evaluated(first, seen[0], found)
             first += len(batch)
 
-    def _batch(self, texts: Sequence[Sequence[int]], first: int) -> Sequence[Sequence[int]]:
-        """As many texts from number `first` on as `TOGETHER` and `BATCH_LOGITS` allow, and at least one."""
-        count = TOGETHER
+    def _step_by_step(self, inputs: Mapping[str, Tensor], steps: int) -> Tensor:
+        """Logits `(n, steps, V)` at the last places of a batch, which are evaluated one by one behind all others."""
+        length = inputs["input_ids"].shape[1]
+        cache, logits = None, []
+        bounds = [0, *range(length - steps, length + 1)]
+        for start, stop in pairwise(bounds):
+            if start == stop:  # no place lies before the steps
+                continue
+            piece = {
+                "input_ids": inputs["input_ids"][:, start:stop],
+                "attention_mask": inputs["attention_mask"][:, :stop],
+                "position_ids": inputs["position_ids"][:, start:stop],
+            }
+            before = stop == length - steps
+            network = self._base() if before else self.model
+            found = self._output_of(network, use_cache=True, past_key_values=cache, **piece)
+            cache = found.past_key_values
+            if not before:
+                logits.append(found.logits)
+        return torch.cat(logits, dim=1)
+
+    def _batch(self, texts: Sequence[Sequence[int]], first: int, most: int) -> Sequence[Sequence[int]]:
+        """As many texts from number `first` on as `most` and `BATCH_LOGITS` allow, and at least one."""
+        count = most
         while count > 1:
             longest = max(map(len, texts[first : first + count]))
             if count * longest * self.host.vocabulary <= BATCH_LOGITS:
@@ -254,13 +302,12 @@ class Running:
         return texts[first : first + count]
 
     def ask(self, facts: Sequence[FactIds], moves: Moves, progress: Progress) -> AskedFacts:
-        """Ask for every token of every answer, in every kernel. `moves` says how far states moved."""
+        """Ask for every token of every answer, in every way of evaluation. `moves` says how far states moved."""
         misses: list[Miss] = []
         moved = np.full((len(facts), 3), -np.inf)
-        texts = [fact.sequence for fact in facts]
-        for number, kernel in enumerate(KERNELS):
-            for first, states, logits in self._batches(texts, kernel):
-                progress(f"asking, {kernel}", (number + first / len(facts)) / len(KERNELS))
+        for number, way in enumerate(EVALUATIONS):
+            for first, states, logits in self._batches(facts, way):
+                progress(f"asking, {way}", (number + first / len(facts)) / len(EVALUATIONS))
                 answers = [fact.answer for fact in facts[first : first + len(states)]]
                 asked = PlacesAsked.of(answers)
                 # A text ends at the last place of its answer, and batches are padded on the left.
@@ -270,7 +317,7 @@ class Running:
                 wanted = np.concatenate([np.array(answer) for answer in answers])
                 for wrong in np.flatnonzero(got != wanted).tolist():
                     row, place = first + int(asked.rows[wrong]), int(asked.places[wrong])
-                    misses.append(Miss(row, place, int(wanted[wrong]), int(got[wrong]), kernel))
+                    misses.append(Miss(row, place, int(wanted[wrong]), int(got[wrong]), way))
                 rows = first + asked.rows
                 np.maximum.at(moved, rows, moves(PlacesAsked(rows, asked.places), states[at]).T)
         return AskedFacts(misses, np.maximum(moved, 0.0).T)
