@@ -5,9 +5,9 @@
 
 The proof of facts attached in a short format assumes it (docs/attach.md, A1). It is measured because it depends on a
 library: on ARM processors with bfloat16 instructions oneDNN has ARM's Compute Library cut long sums into pieces, which
-are added up in the format. Then the claim fails here, and holds with `--without-onednn`. Terms of a sum are of very
-different sizes and cancel, so a rounding before the end shows. Here and, if there is one, on a GPU, where the switches
-are set that a certificate asks for.
+are added up in the format; and a product of one row, which attention with one query takes, may lose its last term there.
+Then the claim fails here, and holds with `--without-onednn`. Terms of a sum are of very different sizes and cancel, so a
+rounding before the end shows. Here and, if there is one, on a GPU, where the switches are set that a certificate asks for.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ ROWS = (1, 4, 16)
 """One row alone goes to other code than several."""
 NEURONS = 64
 UNITS = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
+KEYS = (8, 9, 31, 64)
+"""How many keys attention has: a sum of an odd number of terms ends in other code than one of an even number."""
 TINY = {torch.bfloat16: 2.0**-126, torch.float16: 2.0**-24}
 
 
@@ -38,6 +40,16 @@ def error(dtype: torch.dtype, rows: int, width: int, device: str, random: np.ran
     exact, magnitude = x.double() @ weights.double().T, x.double().abs() @ weights.double().abs().T
     assumed = (width + 16) * 2.0**-24 * magnitude + UNITS[dtype] * exact.abs() + TINY[dtype]
     return float(((found - exact).abs() / assumed).max())
+
+
+def attention_error(dtype: torch.dtype, keys: int, device: str) -> float:
+    """The error of attention with one query, as a share of four roundings. All keys have the same weight, and only the
+    last value is not 0, so exactly 1 is to be returned: the last term of a sum is all there is."""
+    zeros = torch.zeros(1, 1, keys, 16, dtype=dtype, device=device)
+    values = zeros.clone()
+    values[:, :, -1] = keys
+    found = torch.nn.functional.scaled_dot_product_attention(zeros[:, :, :1], zeros, values).double()
+    return float((found - 1.0).abs().max()) / (4.0 * UNITS[dtype])
 
 
 def main() -> None:
@@ -55,6 +67,8 @@ def main() -> None:
                     largest = max(error(dtype, rows, width, device, random) for rows in ROWS for _ in range(3))
                     name = str(dtype).removeprefix("torch.")
                     claim(f"{name}, width {width:,}, {device}: error/assumed", largest, at_most=1.0)
+                largest = max(attention_error(dtype, keys, device) for keys in KEYS)
+                claim(f"{name}, attention with one query, {device}: error/assumed", largest, at_most=1.0)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ KERNELS = ("eager", "sdpa")
 TOGETHER = 16
 """How many facts are asked in one batch, padded on the left as for `generate`, with all places at once."""
 STEPPED_TOGETHER = 128
-"""How many facts are asked in one batch token by token. A step is one place per fact, so small batches would be slow."""
+"""How many facts are asked in one batch token by token. A step is one place per fact, so small batches are slow."""
 NEURONS_TRIED = 64
 """How many neurons a product has that is tried for how its sums are rounded."""
 BATCH_LOGITS = 1 << 26
