@@ -339,7 +339,11 @@ def answer(results: Results) -> str:
 
 def figures(results: Results) -> list[Figure]:
     """The figures of the report page, drawn from the raw `results` of `run`."""
-    shown = {"paraphrase": "Facts that come back in other words", "efficacy": "Facts that come back"}
+    shown = {
+        "paraphrase": "Facts that come back in other words",
+        "efficacy": "Facts that come back",
+        "known_right": "Airports that the host knew, still right",
+    }
     found = []
     for key, title in shown.items():
         traces = []
