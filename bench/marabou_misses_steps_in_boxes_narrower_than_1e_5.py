@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from soundness_set import Query, build, competition, properties
-from workload import NotRunError, run
+from workload import NotRunError, record, recordable, run
 
 THRESHOLD = 1e-5
 WIDTHS = (1e-6, 5e-6, 9.9e-6, 1.01e-5, 2e-5, 1e-3)
@@ -88,23 +88,35 @@ def table(folder: Path, queries: list[Query]) -> dict[tuple[str, str, str], list
     return found
 
 
+def rows_of(found: dict[tuple[str, str, str], list[int]], versions: dict[str, str]) -> list[dict[str, object]]:
+    """What `table` found, as a record keeps it."""
+    return [
+        {"family": family, "verdict": verdict, "box": size, "queries": count, "Marabou": marabou, "z3": z3, **versions}
+        for (family, verdict, size), (count, marabou, z3) in found.items()
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--competition", type=int, metavar="SEED")
+    recordable(parser)
     seed = parser.parse_args().competition
     try:
-        print(f"Marabou {version('maraboupy')}, z3 {version('z3-solver')}\n")
+        versions = {name: version(name) for name in ("maraboupy", "z3-solver")}
+        print(f"Marabou {versions['maraboupy']}, z3 {versions['z3-solver']}\n")
     except ModuleNotFoundError as error:
         raise NotRunError(f'{error}: pip install "monolayer[verifiers]"') from None
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "set"
         if seed is not None:
-            table(folder, competition(folder, seed))
+            record(rows_of(table(folder, competition(folder, seed)), versions), "cpu", f"-{seed}")
             return
         queries = build(folder)
         wrong = properties.check(folder)
         assert not wrong, wrong
-        for (_, verdict, size), (count, marabou, z3) in table(folder, queries).items():
+        found = table(folder, queries)
+        record(rows_of(found, versions), "cpu")
+        for (_, verdict, size), (count, marabou, z3) in found.items():
             assert z3 == count, "z3 computes in rational arithmetic"
             missed = verdict == "sat" and size == "below 1e-5"
             assert marabou == (0 if missed else count), "this Marabou does not do what the claim says"

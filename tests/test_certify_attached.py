@@ -303,7 +303,7 @@ def test_a_token_with_little_room_in_the_head_is_written_longer_in_float16(tmp_p
     """Planted: if all tokens were written with the same length, the proof would not cover those with little room."""
     host = write_host(tmp_path / "host", dtype=torch.float16, n_embd=256)
     model = loaded(host)
-    model.get_input_embeddings().weight.data[0] *= 0.25  # the end token, which is tied to the head
+    model.get_input_embeddings().weight.data[0] *= 0.2  # the end token, which is tied to the head
     model.save_pretrained(host)
     few = dict(list(FACTS.items())[:3])
     folder = ml.attach(host, few).save(tmp_path / "new")

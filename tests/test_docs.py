@@ -156,6 +156,15 @@ def test_what_the_pages_say_of_bench_is_recorded() -> None:
         ),
     ):
         assert expected in TEXTS["attach"], expected
+    for seed in ("2026", "20261118"):
+        asked = stored("marabou_misses_steps_in_boxes_narrower_than_1e_5", f"-{seed}")
+        assert sum(row["queries"] for row in asked) == 48
+        assert all(row["queries"] == row["Marabou"] == row["z3"] for row in asked)
+        assert seed in TEXTS["benchmarks"]
+    asked = stored("marabou_misses_steps_in_boxes_narrower_than_1e_5")
+    wrong = {(row["family"], row["box"]): row["queries"] for row in asked if row["Marabou"] < row["queries"]}
+    assert wrong == {("narrow", "below 1e-5"): 12}
+    assert all(row["z3"] == row["queries"] for row in asked)
     for row in read(ROOT / "results" / "attach.json").results["rows"]:
         shares = row["efficacy"], row["paraphrase"], row["places"] / row["of"], row["known_right"]
         cells = f"{row['facts']:,}", row["method"], *(f"{100 * each:.3g} %" for each in shares), f"{row['seconds']:.1f}"

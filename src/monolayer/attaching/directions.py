@@ -20,8 +20,9 @@ from monolayer.huggingface.host import Host
 
 DIRECTION_STEPS = 400
 """How many steps the search for a direction takes at most."""
-GOAL = 0.25
-"""The search for token `t` ends once its margin is this share of √D |R_t − mean|."""
+GOAL = 0.125
+"""The search for token `t` ends once its lead over the runner-up `a` is this share of √D (|R_t − mean| + |R_a − mean|).
+If it were a share of the first alone, tokens whose rows are short would be left with little room."""
 DIRECTION_LOGITS_AT_ONCE = 1 << 23
 """How many logits are in memory at a time."""
 
@@ -100,8 +101,7 @@ class Directions:
     def _find(self, tokens: Ints) -> tuple[Floats, Floats]:
         """`find` for so few tokens `(n,)` that all their logits fit into memory."""
         v = _unit(self.rows[tokens] - self.mean)
-        goal = GOAL * np.sqrt(self.width) * self.spread[tokens]
-        best, widest = v.copy(), np.full(len(tokens), -np.inf)
+        best, margins, widest = v.copy(), np.zeros(len(tokens)), np.full(len(tokens), -np.inf)
         left = np.arange(len(tokens))
         for _ in range(DIRECTION_STEPS):
             own, line = tokens[left], np.arange(len(left))
@@ -110,14 +110,17 @@ class Directions:
             logits[line, own] = -np.inf
             other = logits.argmax(axis=1)
             margin = mine - logits[line, other]
-            better = margin > widest[left]
-            best[left[better]], widest[left[better]] = v[left[better]], margin[better]
-            unfinished = margin < goal[left]
+            spread = np.maximum(self.spread[own] + self.spread[other], np.finfo(np.float32).tiny)
+            room = margin / (np.sqrt(self.width) * spread)
+            better = room > widest[left]
+            improved = left[better]
+            best[improved], margins[improved], widest[improved] = v[improved], margin[better], room[better]
+            unfinished = room < GOAL
             left, away = left[unfinished], _unit(self.rows[own[unfinished]] - self.rows[other[unfinished]])
             if len(left) == 0:
                 break
             v[left] = _unit(v[left] + 0.1 * away)
-        return best, widest
+        return best, margins
 
 
 def check_margins(found: Directions, tokens: Ints, margins: Floats, names: Sequence[str | None], rows: Ints) -> None:
