@@ -5,9 +5,9 @@
 
 The proof of facts attached in a short format assumes it (docs/attach.md, A1). It is measured because it depends on a
 library: on ARM processors with bfloat16 instructions oneDNN has ARM's Compute Library cut long sums into pieces, which
-are added up in the format; and a product of one row, which attention with one query takes, may lose its last term there.
-Then the claim fails here, and holds with `--without-onednn`. Terms of a sum are of very different sizes and cancel, so a
-rounding before the end shows. Here and, if there is one, on a GPU, where the switches are set that a certificate asks for.
+are added up in the format; and the sum of values in attention with one query may lose its last term there. Then the
+claim fails here, and holds with `--without-onednn`. Terms of a sum are of very different sizes and cancel, so rounding
+before the end shows. Here and, if there is one, on a GPU, where the switches are set that a certificate asks for.
 """
 
 from __future__ import annotations
