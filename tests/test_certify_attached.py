@@ -277,9 +277,9 @@ def test_what_float16_cannot_hold_is_not_proved(tmp_path: Path) -> None:
         assert (proof.verdict, said in proof.reason) == ("undecided", True), proof.explain()
 
 
-def test_four_blocks_fit_float16(tmp_path: Path) -> None:
-    """Planted: if neurons wrote three times as much, what three blocks leave may not be finite."""
-    host = write_host(tmp_path / "host", dtype=torch.float16, n_embd=256, n_inner=6)
+def test_eight_blocks_fit_float16(tmp_path: Path) -> None:
+    """Planted: if neurons wrote three times as much, what seven blocks leave may not be finite."""
+    host = write_host(tmp_path / "host", dtype=torch.float16, n_embd=256, n_inner=3)
     facts = list(FACTS.items())
     while True:
         try:
@@ -288,7 +288,7 @@ def test_four_blocks_fit_float16(tmp_path: Path) -> None:
         except ml.PrecisionError as why:  # a wide host of random weights does not tell all prompts apart
             facts = [fact for row, fact in enumerate(facts) if row not in why.rows]
     folder = made.save(tmp_path / "new")
-    assert (made.blocks, ml.certify(folder, dict(facts[:8]), host=host).verdict) == (4, "proved")
+    assert (made.blocks, ml.certify(folder, dict(facts[:8]), host=host).verdict) == (8, "proved")
 
     def tripled(tensors: dict[str, Any]) -> None:
         for name in (name for name in tensors if name.endswith("mlp.c_proj.weight")):
@@ -296,7 +296,7 @@ def test_four_blocks_fit_float16(tmp_path: Path) -> None:
 
     changed(ATTACHED_WEIGHTS, tripled)(folder)
     proof = ml.certify(folder, dict(facts[:8]))
-    assert (proof.verdict, "neurons of 4 blocks may add up to" in proof.reason) == ("undecided", True)
+    assert (proof.verdict, "neurons of 8 blocks may add up to" in proof.reason) == ("undecided", True)
 
 
 def test_a_token_with_little_room_in_the_head_is_written_longer_in_float16(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def same_lengths(tensors: dict[str, Any]) -> None:
     rows[:] *= shortest / np.maximum(lengths, shortest)
 
 
-@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "proved"), (2.0, "undecided")])
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "proved"), (4.0, "undecided")])
 def test_neurons_that_fire_together_fit_float16_together(factor: float, verdict: str, tmp_path: Path) -> None:
     """Planted: a copy of a neuron beside it, and no block behind; what each writes is finite, the sum may not be."""
     few = dict(list(FACTS.items())[:5])

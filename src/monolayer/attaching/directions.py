@@ -7,7 +7,7 @@ the mean of all rows, and steps away from the runner-up until the margin is wide
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,16 @@ DIRECTION_STEPS = 400
 GOAL = 0.125
 """The search for token `t` ends once its lead over the runner-up `a` is this share of √D (|R_t − mean| + |R_a − mean|).
 If it were a share of the first alone, tokens whose rows are short would be left with little room."""
+FLATTEST = 1.2
+"""Coordinates of a flat direction are about this many times 1/√D at most. A vector along it may be longer before a
+coordinate leaves float16, and more of them may be added up."""
+FLATTENED = 4
+"""How often coordinates are limited in a row: what is scaled to length 1 again may exceed the limit again."""
 DIRECTION_LOGITS_AT_ONCE = 1 << 23
 """How many logits are in memory at a time."""
+
+Allowed = Callable[[Floats], Floats]
+"""Makes directions of a kind `(n, D)` from vectors `(n, D)`."""
 
 
 class Directions:
@@ -58,13 +66,24 @@ class Directions:
         rounding = 4.0 * (D + 32) * SUM_UNIT * (np.sqrt(D) * self.size + float(np.abs(self.shift).max()))
         return float(seen + rounding)
 
-    def find(self, tokens: Ints) -> tuple[Floats, Floats]:
-        """Unit directions `(n, D)` for the tokens `(n,)`, and the margin of each `(n,)`."""
+    def find(self, tokens: Ints, *, flat: bool = False) -> tuple[Floats, Floats]:
+        """Unit directions `(n, D)` for the tokens `(n,)`, and the margin of each `(n,)`.
+
+        `flat`: take directions whose coordinates are of similar size, unless a token has no wide margin at one.
+        """
+        if flat:
+            found, margins = self._find_in_parts(tokens, flattened)
+            short = np.flatnonzero(margins <= self.least)
+            found[short], margins[short] = self._find_in_parts(tokens[short], _unit)
+            return found, margins
+        return self._find_in_parts(tokens, _unit)
+
+    def _find_in_parts(self, tokens: Ints, allowed: Allowed) -> tuple[Floats, Floats]:
         found, margins = np.zeros((len(tokens), self.width)), np.zeros(len(tokens))
         part = max(1, DIRECTION_LOGITS_AT_ONCE // len(self.rows))
         for first in range(0, len(tokens), part):
             some = slice(first, first + part)
-            found[some], margins[some] = self._find(tokens[some])
+            found[some], margins[some] = self._find(tokens[some], allowed)
         return found, margins
 
     def room(self, tokens: Ints, directions: Floats) -> Floats:
@@ -98,9 +117,12 @@ class Directions:
         found: Ints = self._logits(_unit(written)).argmax(axis=1)
         return found
 
-    def _find(self, tokens: Ints) -> tuple[Floats, Floats]:
-        """`find` for so few tokens `(n,)` that all their logits fit into memory."""
-        v = _unit(self.rows[tokens] - self.mean)
+    def _find(self, tokens: Ints, allowed: Allowed) -> tuple[Floats, Floats]:
+        """Directions and margins of so few tokens `(n,)` that all their logits fit into memory.
+
+        `allowed` makes a direction that may be returned from any vector.
+        """
+        v = allowed(self.rows[tokens] - self.mean)
         best, margins, widest = v.copy(), np.zeros(len(tokens)), np.full(len(tokens), -np.inf)
         left = np.arange(len(tokens))
         for _ in range(DIRECTION_STEPS):
@@ -119,7 +141,7 @@ class Directions:
             left, away = left[unfinished], _unit(self.rows[own[unfinished]] - self.rows[other[unfinished]])
             if len(left) == 0:
                 break
-            v[left] = _unit(v[left] + 0.1 * away)
+            v[left] = allowed(v[left] + 0.1 * away)
         return best, margins
 
 
@@ -137,6 +159,14 @@ def check_margins(found: Directions, tokens: Ints, margins: Floats, names: Seque
         f"steps no direction of states was found at which the host's head gives it the largest logit by more than "
         f"{found.least:.3g} (the best: {margins[which]:.3g}; {len(short):,} such in all). Reword the answer"
     )
+
+
+def flattened(vectors: Floats) -> Floats:
+    """Unit vectors `(n, D)` near those given, with coordinates of about `FLATTEST`/√D at most."""
+    most, found = FLATTEST / np.sqrt(vectors.shape[1]), _unit(vectors)
+    for _ in range(FLATTENED):
+        found = _unit(np.clip(found, -most, most))
+    return found
 
 
 def _unit(vectors: Floats) -> Floats:
