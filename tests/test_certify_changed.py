@@ -15,9 +15,11 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
+from monolayer.checker.attached.caps import Caps
 from monolayer.checker.attached.files import read_attached
 from monolayer.data.folder import INDEX_FILE
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE
+from tests.attached_attack import retell, untrue
 from tests.attached_changes import (
     ROW,
     both,
@@ -334,3 +336,24 @@ def test_a_host_of_the_same_bytes_in_another_format_or_shape_is_another_host(
     path.write_bytes(len(written).to_bytes(8, "little") + written + content[end:])
     proof = ml.certify(folder, facts, host=path.parent)
     assert (proof.verdict, f"{tensor} of {path.parent} is not that" in proof.reason) == ("refuted", True), proof.reason
+
+
+def far_away(tensors: dict[str, Any]) -> None:
+    tensors["transformer.h.1.mlp.c_proj.bias"][::2] = 2.0**60
+
+
+def test_the_attack_sees_what_is_untrue(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: answers that are swapped, and a claim of locality that leaves out no place.
+
+    What happens at states that the certificate assumes not to be is not counted as untrue.
+    """
+    assert untrue(Path(shutil.copytree(folder, folder.with_name("same")))) is None
+    other = Path(shutil.copytree(folder, folder.with_name("swapped")))
+    changed(ATTACHED_WEIGHTS, swapped(ROW[2], 0, 1))(other)
+    assert "is not the largest" in str(untrue(other))
+    monkeypatch.setattr(Caps, "radius", -1.0)
+    assert "logits away from all keys are not the host's" in str(untrue(folder))
+    changed("host.safetensors", far_away)(folder)
+    retell(folder)
+    shutil.rmtree(folder.with_name("folder-host"))
+    assert untrue(folder) is None
