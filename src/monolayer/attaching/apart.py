@@ -21,13 +21,12 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Floats, Ints
-from monolayer.attaching.neurons import Neurons, Steepness, least_radius
+from monolayer.attaching.neurons import Neurons, Steepness, kept_from, least_radius
 from monolayer.data.distinct import equal_rows
 from monolayer.errors import PrecisionError
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.formats import SUM_UNIT
 from monolayer.huggingface.host import Host
-from monolayer.huggingface.hosts import IDENTITY
 from monolayer.table import plural
 
 PAIRS_AT_ONCE = 1 << 24
@@ -107,7 +106,7 @@ def firing_caps(neurons: Neurons, steep: Steepness, host: Host) -> FiringCaps:
     if fmt.short:
         longest = np.minimum(longest, (fmt.high * T - neurons.b_1) / alpha / (1.0 - fmt.turn))
     turned = np.arccos(max(-1.0, 1.0 - fmt.turn))
-    level = np.maximum(fmt.narrow * T, err + max(T / 8.0, IDENTITY[host.activation]))
+    level = np.maximum(fmt.narrow * T, err + kept_from(steep, host))
     wanted = Around(np.minimum(_angle((level - neurons.b_1) / alpha / longest), turned), longest)
     # Between evaluations a state turns by less than `turn`, and in D dimensions hardly ever towards another key. The
     # least input over the evaluations seen is T, and lengths that are rounded up add about T/4 to it.

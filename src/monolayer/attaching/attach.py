@@ -168,12 +168,12 @@ def neurons_of(host: Host, source: TensorFolder, facts: Sequence[FactIds], state
     rows = np.repeat(np.arange(len(facts)), [len(fact.answer) for fact in facts])
     tokens, first, number = np.unique(wanted, return_index=True, return_inverse=True)
     head = Directions(host)
-    ends_early = host.dtype == "float16"  # other formats have room for the longest vectors
-    directions, margins = head.find(tokens, flat=ends_early)
+    limited = host.dtype == "float16"  # its numbers end at 65,504; other formats hold the longest vectors
+    directions, margins = head.find(tokens, flat=limited)
     name = tokenizer_of(source.content[TOKENIZER]).id_to_token
     check_margins(head, tokens, margins, [name(token) for token in tokens.tolist()], rows[first])
     W_1, b_1 = reading(states, steep, host.dtype)
-    room = head.room(tokens, directions) if ends_early else np.full(len(tokens), np.inf)
+    room = head.room(tokens, directions) if limited else None
     return Neurons(W_1, b_1, writing(directions, room, steep, host)[number])
 
 

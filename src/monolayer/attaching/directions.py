@@ -7,7 +7,7 @@ the mean of all rows, and steps away from the runner-up until the margin is wide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,11 +80,14 @@ class Directions:
 
     def _find_in_parts(self, tokens: Ints, allowed: Allowed) -> tuple[Floats, Floats]:
         found, margins = np.zeros((len(tokens), self.width)), np.zeros(len(tokens))
-        part = max(1, DIRECTION_LOGITS_AT_ONCE // len(self.rows))
-        for first in range(0, len(tokens), part):
-            some = slice(first, first + part)
+        for some in self._parts(len(tokens)):
             found[some], margins[some] = self._find(tokens[some], allowed)
         return found, margins
+
+    def _parts(self, count: int) -> Iterator[slice]:
+        """Parts of `count` directions whose logits fit into memory."""
+        part = max(1, DIRECTION_LOGITS_AT_ONCE // len(self.rows))
+        return (slice(first, first + part) for first in range(0, count, part))
 
     def room(self, tokens: Ints, directions: Floats) -> Floats:
         """For each direction, how far what the last norm returns may be from it while its token leads.
@@ -93,15 +96,13 @@ class Directions:
         (Lemma A5).
         """
         found = np.zeros(len(tokens))
-        part = max(1, DIRECTION_LOGITS_AT_ONCE // len(self.rows))
-        for first in range(0, len(tokens), part):
-            own, some = tokens[first : first + part], directions[first : first + part]
-            logits = self._logits(some)
+        for some in self._parts(len(tokens)):
+            own, logits = tokens[some], self._logits(directions[some])
             line = np.arange(len(own))
             lead = logits[line, own][:, None] - logits
             lead[line, own] = np.inf
             spread = self.spread[own][:, None] + self.spread
-            found[first : first + part] = (lead / (np.sqrt(self.width) * spread)).min(axis=1)
+            found[some] = (lead / (np.sqrt(self.width) * spread)).min(axis=1)
         return found
 
     def _logits(self, directions: Floats) -> NDArray[np.floating[Any]]:

@@ -141,13 +141,14 @@ def round_keys(keys: Floats, states: Floats, wanted: Floats, fmt: HostFormat) ->
     return found
 
 
-def writing(directions: Floats, room: Floats, steep: Steepness, host: Host) -> Floats:
+def writing(directions: Floats, room: Floats | None, steep: Steepness, host: Host) -> Floats:
     """`W_2` `(N, D)`: rows along `directions`, scaled so that a neuron writes a vector of length A at its own state.
 
-    In float16 it is as long as `OUTWEIGHS` and the `room` `(N,)` of each direction ask, or as `PEAK` allows.
+    `room` `(N,)`, given in float16: what each direction leaves room for. The vector is then as long as that and
+    `OUTWEIGHS` ask, or as `PEAK` allows.
     """
     length = np.full(len(directions), AMPLITUDE)
-    if host.dtype == "float16":
+    if room is not None:
         # σ is about 2L/(a|w_2|) at states of length L, if the neuron returns a, and a|w_2| is a/T of the length.
         outweighs = 2.0 * steep.response / (_least_returned(steep, host) * ROOM_TAKEN * room)
         asked = host.format.state * np.maximum(OUTWEIGHS, outweighs)
@@ -158,8 +159,12 @@ def writing(directions: Floats, room: Floats, steep: Steepness, host: Host) -> F
 def _least_returned(steep: Steepness, host: Host) -> float:
     """What a neuron returns at least where it is claimed to answer, apart from its own rounding (Lemma A3)."""
     rounding = 2.1 * (host.width + 2) * SUM_UNIT * steep.alpha
-    identity = max(steep.response / 8.0, IDENTITY[host.activation])
-    return max(host.format.low * steep.response - rounding, identity)
+    return max(host.format.low * steep.response - rounding, kept_from(steep, host))
+
+
+def kept_from(steep: Steepness, host: Host) -> float:
+    """`f` of Lemma A3: the input from which on the activation returns 0.999 of it, T/8 at least."""
+    return max(steep.response / 8.0, IDENTITY[host.activation])
 
 
 def rounded(values: Floats, dtype: str = "float32") -> Floats:

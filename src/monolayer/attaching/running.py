@@ -248,9 +248,11 @@ class Running:
         """The texts of all facts, evaluated in batches padded on the left."""
         self.model.set_attn_implementation(way.kernel)
         texts = [fact.sequence for fact in facts]
+        held = [len(fact.answer) if way.stepwise else len(fact.sequence) for fact in facts]  # places with logits
         first = 0
         while first < len(texts):
-            batch = self._batch(texts, first, STEPPED_TOGETHER if way.stepwise else TOGETHER)
+            count = self._batch_size(held[first:], STEPPED_TOGETHER if way.stepwise else TOGETHER)
+            batch = texts[first : first + count]
             length = max(map(len, batch))
             ids = torch.zeros(len(batch), length, dtype=torch.long)
             mask = torch.zeros_like(ids)
@@ -262,7 +264,7 @@ class Running:
                 named = {"input_ids": ids, "attention_mask": mask, "position_ids": place}
                 inputs = {key: each.to(self.device) for key, each in named.items()}
                 if way.stepwise:
-                    steps = max(len(fact.answer) for fact in facts[first : first + len(batch)])
+                    steps = max(held[first : first + count])
                     found = self._step_by_step(inputs, steps)
                     yield _Evaluated(first, torch.cat(seen[-steps:], dim=1), found)
                 else:
@@ -273,33 +275,29 @@ class Running:
     def _step_by_step(self, inputs: Mapping[str, Tensor], steps: int) -> Tensor:
         """Logits `(n, steps, V)` at the last places of a batch, which are evaluated one by one behind all others."""
         length = inputs["input_ids"].shape[1]
-        cache, logits = None, []
-        bounds = [0, *range(length - steps, length + 1)]
-        for start, stop in pairwise(bounds):
-            if start == stop:  # no place lies before the steps
-                continue
+        first_step, cache, logits = length - steps, None, []
+        for start, stop in pairwise(sorted({0, *range(first_step, length + 1)})):
             piece = {
                 "input_ids": inputs["input_ids"][:, start:stop],
                 "attention_mask": inputs["attention_mask"][:, :stop],
                 "position_ids": inputs["position_ids"][:, start:stop],
             }
-            before = stop == length - steps
-            network = self._base() if before else self.model
+            network = self.model if start >= first_step else self._base()
             found = self._output_of(network, use_cache=True, past_key_values=cache, **piece)
             cache = found.past_key_values
-            if not before:
+            if start >= first_step:
                 logits.append(found.logits)
         return torch.cat(logits, dim=1)
 
-    def _batch(self, texts: Sequence[Sequence[int]], first: int, most: int) -> Sequence[Sequence[int]]:
-        """As many texts from number `first` on as `most` and `BATCH_LOGITS` allow, and at least one."""
-        count = most
-        while count > 1:
-            longest = max(map(len, texts[first : first + count]))
-            if count * longest * self.host.vocabulary <= BATCH_LOGITS:
-                break
+    def _batch_size(self, held: Sequence[int], most: int) -> int:
+        """How many texts are evaluated together: as many as `most` and `BATCH_LOGITS` allow, and at least one.
+
+        `held`: at how many places of each text that is left logits are held.
+        """
+        count = min(most, len(held))
+        while count > 1 and count * max(held[:count]) * self.host.vocabulary > BATCH_LOGITS:
             count //= 2
-        return texts[first : first + count]
+        return count
 
     def ask(self, facts: Sequence[FactIds], moves: Moves, progress: Progress) -> AskedFacts:
         """Ask for every token of every answer, in every way of evaluation. `moves` says how far states moved."""
