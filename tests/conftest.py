@@ -118,3 +118,19 @@ def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         return " ".join(printed.err.split()) if errors or code == 2 else printed.out
 
     return call
+
+
+@pytest.fixture(scope="session")
+def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A host that facts are attached to; no test changes it."""
+    from tests.hosts import write_host  # other tests need no transformers
+
+    return write_host(tmp_path_factory.mktemp("host") / "gpt2")
+
+
+@pytest.fixture(scope="session")
+def with_facts(gpt2: Path) -> Path:
+    """The GPT-2 with the facts of `tests.hosts` attached; tests change only copies of it."""
+    from tests.hosts import FACTS
+
+    return ml.attach(gpt2, FACTS).save(gpt2.with_name("attached"))

@@ -44,11 +44,6 @@ def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return write_host(tmp_path_factory.mktemp("host") / request.param, request.param)
 
 
-@pytest.fixture(scope="module")
-def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_host(tmp_path_factory.mktemp("host") / "gpt2")
-
-
 def same_files(one: Path, two: Path) -> bool:
     names = {path.name for path in one.iterdir()}
     return names == {path.name for path in two.iterdir()} and not any(

@@ -38,20 +38,10 @@ from tests.attached_changes import (
 from tests.hosts import FACTS, NEURONS, write_host
 
 
-@pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_host(tmp_path_factory.mktemp("host") / "gpt2")
-
-
-@pytest.fixture(scope="module")
-def attached(host: Path) -> Path:
-    return ml.attach(host, FACTS).save(host.with_name("attached"))
-
-
 @pytest.fixture
-def folder(attached: Path, tmp_path: Path) -> Path:
+def folder(with_facts: Path, tmp_path: Path) -> Path:
     """A GPT-2 with facts attached, to be changed."""
-    return Path(shutil.copytree(attached, tmp_path / "folder"))
+    return Path(shutil.copytree(with_facts, tmp_path / "folder"))
 
 
 def moved(tensors: dict[str, Any]) -> None:
@@ -246,13 +236,13 @@ def test_a_manifest_that_attach_did_not_write_is_refused_by_all(name: str, folde
 
 
 def test_a_neuron_that_stands_elsewhere_is_noticed_with_only(
-    host: Path, tmp_path: Path, said: Callable[..., str]
+    gpt2: Path, tmp_path: Path, said: Callable[..., str]
 ) -> None:
     """Planted: two facts share places, and the neurons that one of them does not need answer to a third prompt."""
     hidden = "river3 is near"
     facts = {"It": " is city5", "It is": " city5", hidden: " city5"}
-    both = Path(ml.attach(host, facts).save(tmp_path / "both"))
-    folder = Path(ml.attach(host, dict(list(facts.items())[:2])).save(tmp_path / "folder"))
+    both = Path(ml.attach(gpt2, facts).save(tmp_path / "both"))
+    folder = Path(ml.attach(gpt2, dict(list(facts.items())[:2])).save(tmp_path / "folder"))
     rows = tmp_path / "facts.jsonl"
     shown = [{"prompt": prompt, "completion": answer} for prompt, answer in list(facts.items())[:2]]
     rows.write_text("\n".join(map(json.dumps, shown)))
@@ -272,15 +262,15 @@ def test_a_neuron_that_stands_elsewhere_is_noticed_with_only(
     assert "1 fact out of their reach" in found["measured"][1]
 
 
-def test_a_file_that_only_the_host_has_is_noticed(host: Path, folder: Path) -> None:
+def test_a_file_that_only_the_host_has_is_noticed(gpt2: Path, folder: Path) -> None:
     lost("generation_config.json")(folder)
     assert ml.certify(folder, FACTS).verdict == "proved"
-    proof = ml.certify(folder, FACTS, host=host)
+    proof = ml.certify(folder, FACTS, host=gpt2)
     assert (proof.verdict, "generation_config.json" in proof.reason) == ("refuted", True)
 
 
-def test_another_host_and_other_facts_are_no_proof(host: Path, folder: Path, tmp_path: Path) -> None:
-    other = Path(shutil.copytree(host, tmp_path / "other"))
+def test_another_host_and_other_facts_are_no_proof(gpt2: Path, folder: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(gpt2, tmp_path / "other"))
     tensors = load_file(other / "model.safetensors")
     tensors["transformer.wpe.weight"][5, 5] += 1.0
     save_file(tensors, other / "model.safetensors", metadata={"format": "pt"})

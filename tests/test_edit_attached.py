@@ -17,19 +17,9 @@ from safetensors.numpy import load_file, save_file
 import monolayer as ml
 from monolayer.attaching import attach as attaching
 from monolayer.editing.hosts import HostComparison
-from tests.hosts import FACTS, OTHERS, answers, logits, write_host
+from tests.hosts import FACTS, OTHERS, answers, logits
 
 ROWS = list(FACTS.items())
-
-
-@pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_host(tmp_path_factory.mktemp("host") / "gpt2")
-
-
-@pytest.fixture(scope="module")
-def folder(host: Path) -> Path:
-    return ml.attach(host, FACTS).save(host.with_name("attached"))
 
 
 def same_model(one: Path, two: Path) -> bool:
@@ -45,36 +35,36 @@ def same_model(one: Path, two: Path) -> bool:
 
 
 def test_forgetting_gives_the_bits_of_attaching_the_rest_and_can_be_undone(
-    host: Path, folder: Path, tmp_path: Path
+    gpt2: Path, with_facts: Path, tmp_path: Path
 ) -> None:
     gone = [ROWS[0][0], ROWS[5][0]]
-    new, record = ml.forget(folder, gone, (list(FACTS), list(FACTS.values())))
+    new, record = ml.forget(with_facts, gone, (list(FACTS), list(FACTS.values())))
     rest = {prompt: answer for prompt, answer in ROWS if prompt not in gone}
     assert record.claim == "bit-identical to attaching only the remaining data to this host"
     assert record.neurons == (6, 0)
     new.save(tmp_path / "new")
-    assert same_model(tmp_path / "new", ml.attach(host, rest).save(tmp_path / "rest"))
-    assert ml.certify(tmp_path / "new", rest, only=True, host=host).verdict == "proved"
+    assert same_model(tmp_path / "new", ml.attach(gpt2, rest).save(tmp_path / "rest"))
+    assert ml.certify(tmp_path / "new", rest, only=True, host=gpt2).verdict == "proved"
     # At what was forgotten the model is the host again.
-    assert all(torch.equal(*pair) for pair in zip(logits(tmp_path / "new", gone), logits(host, gone), strict=True))
+    assert all(torch.equal(*pair) for pair in zip(logits(tmp_path / "new", gone), logits(gpt2, gone), strict=True))
     assert [change.before for change in record.changes] == [FACTS[prompt] for prompt in gone]
     assert record.names.count == 0
     with pytest.raises(ml.DataError, match="names in this folder are those of the host's tokenizer"):
-        ml.forget(folder, gone, (list(FACTS), list(FACTS.values())), names=True)
+        ml.forget(with_facts, gone, (list(FACTS), list(FACTS.values())), names=True)
     assert all(not change.stays for change in record.changes)
     record.save(tmp_path / "record.json")
     record = ml.Record.load(tmp_path / "record.json")
     record.undo(tmp_path / "new").save(tmp_path / "back")
-    assert same_model(tmp_path / "back", folder)
+    assert same_model(tmp_path / "back", with_facts)
     assert "2 facts were restored from a record" in ml.certify(tmp_path / "back", FACTS).measured[1]
-    assert ml.compare(folder, tmp_path / "back").same
-    found = ml.compare(folder, tmp_path / "new", [*FACTS, *OTHERS])
+    assert ml.compare(with_facts, tmp_path / "back").same
+    found = ml.compare(with_facts, tmp_path / "new", [*FACTS, *OTHERS])
     assert (found.only_one, found.only_two, found.answers) == (6, 0, 2)
     with pytest.raises(ml.DataError, match="belongs to another model"):
-        record.undo(folder)
+        record.undo(with_facts)
 
 
-def test_prompts_come_in_every_shape_that_facts_do(host: Path, folder: Path, tmp_path: Path) -> None:
+def test_prompts_come_in_every_shape_that_facts_do(gpt2: Path, with_facts: Path, tmp_path: Path) -> None:
     """Answers that come along are left out; all prompts can be edited at once."""
     some = dict(ROWS[:2])
     table = pd.DataFrame({"prompt": list(some), "answer": list(some.values())})
@@ -82,18 +72,18 @@ def test_prompts_come_in_every_shape_that_facts_do(host: Path, folder: Path, tmp
     table[["prompt"]].to_json(tmp_path / "prompts.jsonl", orient="records", lines=True)
     shapes = [list(some), some, table, table[["prompt"]], list(some.items()), tmp_path / "some.csv"]
     shapes += [str(tmp_path / "prompts.jsonl"), table.to_dict("records"), {"prompt": list(some)}]
-    model = ml.load(folder)
+    model = ml.load(with_facts)
     for shape in shapes:
         assert model.predict(shape).tolist() == list(some.values())
-        assert len(ml.locate(folder, shape)) == 6
-        assert ml.forget(folder, shape, FACTS)[1].neurons == (6, 0)
-    other = ml.edit(folder, dict.fromkeys(FACTS, " city1"), data=FACTS)[0]
+        assert len(ml.locate(with_facts, shape)) == 6
+        assert ml.forget(with_facts, shape, FACTS)[1].neurons == (6, 0)
+    other = ml.edit(with_facts, dict.fromkeys(FACTS, " city1"), data=FACTS)[0]
     assert other.predict([ROWS[7][0]]).tolist() == [" city1"]
 
 
-def test_a_folder_that_changes_while_it_is_read(host: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_changes_while_it_is_read(gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """transformers open the files of a host by their names, after they were read here."""
-    copy = Path(shutil.copytree(host, tmp_path / "host"))
+    copy = Path(shutil.copytree(gpt2, tmp_path / "host"))
     load = attaching.Running
 
     def meanwhile(*given: Any) -> Any:
@@ -105,61 +95,61 @@ def test_a_folder_that_changes_while_it_is_read(host: Path, tmp_path: Path, monk
         ml.attach(copy, FACTS)
 
 
-def test_edits_and_inserts_run_the_host_for_what_is_new(host: Path, folder: Path, tmp_path: Path) -> None:
+def test_edits_and_inserts_run_the_host_for_what_is_new(gpt2: Path, with_facts: Path, tmp_path: Path) -> None:
     data = (list(FACTS), list(FACTS.values()))
-    new, record = ml.edit(folder, [ROWS[3][0]], [" city0, and river5"], data)
+    new, record = ml.edit(with_facts, [ROWS[3][0]], [" city0, and river5"], data)
     new.save(tmp_path / "new")
     changed = {**FACTS, ROWS[3][0]: " city0, and river5"}  # in its place: order counts, for facts stand in it
     assert answers(tmp_path / "new", list(changed)) == list(changed.values())
-    assert same_model(tmp_path / "new", ml.attach(host, changed).save(tmp_path / "same"))
+    assert same_model(tmp_path / "new", ml.attach(gpt2, changed).save(tmp_path / "same"))
     assert record.changes[0].before == FACTS[ROWS[3][0]]
     assert record.neurons in ((2, 6), (3, 7))  # those of the fact alone; its first token stays, maybe with other bits
     assert ml.forget(tmp_path / "new", [ROWS[7][0]], changed)[1].neurons == (3, 0)
     more, _ = ml.insert(tmp_path / "new", ["It is near"], [" river6"], (list(changed), list(changed.values())))
     more.save(tmp_path / "more")
-    assert same_model(tmp_path / "more", ml.attach(host, {**changed, "It is near": " river6"}).save(tmp_path / "all"))
+    assert same_model(tmp_path / "more", ml.attach(gpt2, {**changed, "It is near": " river6"}).save(tmp_path / "all"))
     with pytest.raises(ml.ContradictionError, match="with another label"):
-        ml.insert(folder, [ROWS[3][0]], [" river1"], data)
+        ml.insert(with_facts, [ROWS[3][0]], [" river1"], data)
     with pytest.raises(
         ml.DataError, match=r"not the data that the model holds.*in the order .*attach them to its host"
     ):
-        ml.forget(folder, [ROWS[3][0]], (list(FACTS)[:5], list(FACTS.values())[:5]))
+        ml.forget(with_facts, [ROWS[3][0]], (list(FACTS)[:5], list(FACTS.values())[:5]))
     for prompt in ("The capital of country99 is", "Somewhere else"):  # of words that the data have, or not
         with pytest.raises(ml.DataError, match=f"sequence 0 .'{prompt}'.* is not in the data"):
-            ml.forget(folder, [prompt], data)
+            ml.forget(with_facts, [prompt], data)
 
 
-def test_the_commands_edit_attached_folders(folder: Path, tmp_path: Path, said: Callable[..., str]) -> None:
+def test_the_commands_edit_attached_folders(with_facts: Path, tmp_path: Path, said: Callable[..., str]) -> None:
     facts, gone = tmp_path / "facts.jsonl", tmp_path / "gone.jsonl"
     facts.write_text("\n".join(json.dumps({"prompt": prompt, "completion": answer}) for prompt, answer in ROWS))
     gone.write_text(json.dumps({"prompt": ROWS[2][0]}))
-    shown = said("forget", str(folder), str(gone), "--data", str(facts), "--out", str(tmp_path / "new"))
+    shown = said("forget", str(with_facts), str(gone), "--data", str(facts), "--out", str(tmp_path / "new"))
     assert "proved" in shown
     assert "11" in said("inspect", str(tmp_path / "new"))
-    assert "3 only in the first, 0 only in the second" in said("compare", str(folder), str(tmp_path / "new"))
+    assert "3 only in the first, 0 only in the second" in said("compare", str(with_facts), str(tmp_path / "new"))
 
 
 def test_compare_and_inspect_show_what_was_attached_also_where_nothing_says_so(
-    host: Path, folder: Path, tmp_path: Path, said: Callable[..., str]
+    gpt2: Path, with_facts: Path, tmp_path: Path, said: Callable[..., str]
 ) -> None:
-    found = ml.compare(host, folder, [*list(FACTS)[:2], *OTHERS[:2]])
+    found = ml.compare(gpt2, with_facts, [*list(FACTS)[:2], *OTHERS[:2]])
     assert isinstance(found, HostComparison)
-    tensors = load_file(host / "model.safetensors")
+    tensors = load_file(gpt2 / "model.safetensors")
     assert (found.equal, found.one_alone, found.same) == (len(tensors), (), False)
     assert all(name.startswith(("transformer.h.2.", "transformer.h.3.")) for name in found.two_alone)
     assert (found.bare_one, found.bare_two) == ((), ((2, 24), (3, 12)))
     assert (found.facts_one, found.facts_two, found.only_two) == (None, 12, 36)
     assert (found.asked, found.answers) == (4, 2)
-    assert ml.compare(host, host).same
-    assert ml.compare(host, folder, ["far " * 31]).answers == 0  # 93 tokens of 96, and 4 more come back
+    assert ml.compare(gpt2, gpt2).same
+    assert ml.compare(gpt2, with_facts, ["far " * 31]).answers == 0  # 93 tokens of 96, and 4 more come back
     with pytest.raises(ml.DataError, match="row 1: it has 99 tokens, and the host has 96 places"):
-        ml.compare(host, folder, ["far", "far " * 33])
+        ml.compare(gpt2, with_facts, ["far", "far " * 33])
     with pytest.raises(ml.DataError, match=r"can be compared with the folder of another one .*nothing is none"):
-        ml.compare(host, tmp_path / "nothing")
-    assert ml.compare(host, ml.attach(host, dict(ROWS[:1]))).two_alone  # in memory
+        ml.compare(gpt2, tmp_path / "nothing")
+    assert ml.compare(gpt2, ml.attach(gpt2, dict(ROWS[:1]))).two_alone  # in memory
     # Nothing that says so is left: the tensors still show it.
     bare = tmp_path / "bare"
-    shutil.copytree(folder, bare)
+    shutil.copytree(with_facts, bare)
     (bare / "attached.json").unlink()
     assert json.loads(said("inspect", str(bare), "--json"))["says_that_facts_were_attached"] is True
     config = json.loads((bare / "config.json").read_text())
@@ -168,13 +158,13 @@ def test_compare_and_inspect_show_what_was_attached_also_where_nothing_says_so(
     told = json.loads(said("inspect", str(bare), "--json"))
     assert (told["layers_whose_attention_adds_nothing"], told["neurons_in_them"]) == ([2, 3], 36)
     assert told["says_that_facts_were_attached"] is False
-    shown = " ".join(said("compare", str(host), str(bare)).split())
+    shown = " ".join(said("compare", str(gpt2), str(bare)).split())
     assert "layers 2, 3, whose attention adds nothing: 36 neurons may hold" in shown
     assert "no attached.json says so" in shown
-    for clean in (host, folder):
-        assert json.loads(said("inspect", str(clean), "--json"))["neurons_in_them"] == 36 * (clean == folder)
-    assert "counts 12 facts" in " ".join(said("compare", str(host), str(folder)).split())
+    for clean in (gpt2, with_facts):
+        assert json.loads(said("inspect", str(clean), "--json"))["neurons_in_them"] == 36 * (clean == with_facts)
+    assert "counts 12 facts" in " ".join(said("compare", str(gpt2), str(with_facts)).split())
     # Planted: one number of the host is another.
     tensors["transformer.wpe.weight"][3, 5] += 1.0
     save_file(tensors, bare / "host.safetensors", metadata={"format": "pt"})
-    assert ml.compare(host, bare).weights["transformer.wpe.weight"] == 1
+    assert ml.compare(gpt2, bare).weights["transformer.wpe.weight"] == 1
