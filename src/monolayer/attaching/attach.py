@@ -27,6 +27,8 @@ from monolayer.huggingface.settings import unusual_generation
 from monolayer.huggingface.tensors import TensorFolder
 from monolayer.table import Progress, plural
 
+COPIED_TOGETHER = 64
+"""Of how many facts states are copied from a device at a time. Every copy waits until the device has nothing to do."""
 PLACES_NAMED = 20
 """How many places of texts to keep an error names; it only counts the others."""
 
@@ -151,14 +153,20 @@ def states_of(running: Running, facts: Sequence[FactIds], report: Progress) -> F
     texts = [fact.sequence for fact in facts]
     found = np.empty((len(kernels), sum(len(fact.answer) for fact in facts), running.host.width))
     for turn, kernel in enumerate(kernels):
-        first = 0
+        first, waiting = 0, list[torch.Tensor]()
         for number, states in enumerate(running.states(texts, kernel)):
             report("running the host", (turn + number / len(facts)) / len(kernels))
-            own = running.normed(states[facts[number].places.start :])
-            if not np.isfinite(own).all():
-                raise PrecisionError(f"row {number}: the host's states are not finite numbers")
+            waiting.append(states[facts[number].places.start :].clone())  # so that other places leave memory
+            if len(waiting) < COPIED_TOGETHER and number + 1 < len(facts):
+                continue
+            own = running.normed(torch.cat(waiting))
+            finite = np.isfinite(own).all(axis=1)
+            if not finite.all():
+                rows = np.repeat(np.arange(number + 1 - len(waiting), number + 1), [len(each) for each in waiting])
+                raise PrecisionError(f"row {rows[finite.argmin()]}: the host's states are not finite numbers")
             found[turn, first : first + len(own)] = own
             first += len(own)
+            waiting.clear()
     return found
 
 

@@ -26,12 +26,11 @@ from monolayer.table import Progress
 
 KERNELS = ("eager", "sdpa")
 """The implementations of attention with which every fact is tested."""
-TOGETHER = 16
-"""How many facts are asked in one batch, padded on the left as for `generate`, with all places at once."""
-STEPPED_TOGETHER = 128
-"""How many facts are asked in one batch token by token. A step is one place per fact, so small batches are slow."""
-NEURONS_TRIED = 64
-"""How many neurons a product has that is tried for how its sums are rounded."""
+TOGETHER = 128
+"""How many facts are asked in one batch, at most, padded on the left as for `generate`. On a GPU a batch takes about as
+long as a single fact, because most of the time goes into starting its kernels, so small batches are slow."""
+NEURONS_TRIED, ROWS_TRIED = 64, 16
+"""How many neurons and rows a product has that is tried for how its sums are rounded."""
 BATCH_LOGITS = 1 << 26
 """How many logits are in memory at a time, at most, unless a single fact has more."""
 
@@ -171,11 +170,12 @@ class Running:
     def states(self, texts: Sequence[Sequence[int]], kernel: str = "sdpa") -> Iterator[Tensor]:
         """The host's last states `(n, D)` at all places of each text; every text is evaluated by itself."""
         self.model.set_attn_implementation(kernel)
+        # All ids are copied at once, because a copy to a GPU waits until it is idle.
+        ids = torch.tensor([token for text in texts for token in text], dtype=torch.long, device=self.device)
         with self._watching() as seen:
-            for text in texts:
-                ids = torch.tensor([list(text)], device=self.device)
+            for text in torch.split(ids, [len(text) for text in texts]):
                 seen.clear()
-                self._output_of(self._base(), input_ids=ids)
+                self._output_of(self._base(), input_ids=text[None])
                 yield seen[0][0]
 
     def normed(self, states: Tensor) -> Floats:
@@ -203,7 +203,7 @@ class Running:
         weights = torch.zeros(NEURONS_TRIED, self.host.width, dtype=self.dtype, device=self.device)
         weights[:, 0], weights[:, 1], weights[:, -1] = beside, 1.0, -beside
         # One row alone goes to other code.
-        found = torch.nn.functional.linear(torch.ones_like(weights[:TOGETHER]), weights)
+        found = torch.nn.functional.linear(torch.ones_like(weights[:ROWS_TRIED]), weights)
         return bool((found != 1.0).any())
 
     def _base(self) -> Any:
@@ -251,7 +251,7 @@ class Running:
         held = [len(fact.answer) if way.stepwise else len(fact.sequence) for fact in facts]  # places with logits
         first = 0
         while first < len(texts):
-            count = self._batch_size(held[first:], STEPPED_TOGETHER if way.stepwise else TOGETHER)
+            count = self._batch_size(held[first:])
             batch = texts[first : first + count]
             length = max(map(len, batch))
             ids = torch.zeros(len(batch), length, dtype=torch.long)
@@ -289,12 +289,12 @@ class Running:
                 logits.append(found.logits)
         return torch.cat(logits, dim=1)
 
-    def _batch_size(self, held: Sequence[int], most: int) -> int:
-        """How many texts are evaluated together: as many as `most` and `BATCH_LOGITS` allow, and at least one.
+    def _batch_size(self, held: Sequence[int]) -> int:
+        """How many texts are evaluated together: as many as `TOGETHER` and `BATCH_LOGITS` allow, and at least one.
 
         `held`: at how many places of each text that is left logits are held.
         """
-        count = min(most, len(held))
+        count = min(TOGETHER, len(held))
         while count > 1 and count * max(held[:count]) * self.host.vocabulary > BATCH_LOGITS:
             count //= 2
         return count
