@@ -11,7 +11,7 @@ import transformers
 
 import monolayer as ml
 from monolayer.attaching.measuring import measure_answers
-from monolayer.huggingface.cutting import continuation, cut_facts
+from monolayer.huggingface.cutting import TokenNames, continuation, cut_facts
 from tests.hosts import FACTS, loaded, spacing_tokenizer, tokenizer, write_host
 
 ROWS = list(FACTS.items())[:4]
@@ -97,3 +97,44 @@ def test_text_that_no_tokenizer_can_split_is_named(spacing: Path) -> None:
             ml.attach(spacing, facts)
     with pytest.raises(ml.DataError, match="text 1 of those to keep: character 0"):
         ml.attach(spacing, dict(ROWS), keep=["a", "\ud800"])
+
+
+def spelled_bytes() -> dict[str, int]:
+    """The byte that each character stands for in byte-level spellings: itself if it can be printed."""
+    printed = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printed]
+    return {chr(byte): byte for byte in printed} | {chr(256 + number): byte for number, byte in enumerate(others)}
+
+
+def test_tokens_are_named_as_people_read_them() -> None:
+    """With the space in front of them; half of a character, or a special token, is named as tokenizer.json spells it.
+
+    The reference reads the bytes from the spelling of every token.
+    """
+    own, byte_of = tokenizer().backend_tokenizer, spelled_bytes()
+    name, halves = TokenNames(own.to_str().encode()), 0
+    for spelling, token in own.get_vocab().items():
+        wanted = spelling
+        if spelling != "<end>":
+            try:
+                wanted = bytes(byte_of[letter] for letter in spelling).decode()
+            except UnicodeDecodeError:
+                halves += 1
+        assert name(token) == wanted
+    assert halves == 128  # every byte that no character of one byte has
+    spaced = spacing_tokenizer().backend_tokenizer
+    name = TokenNames(spaced.to_str().encode())
+    names = {spelling: name(token) for spelling, token in spaced.get_vocab().items()}
+    assert all(text == spelling.replace("▁", " ") for spelling, text in names.items())
+    assert (names["▁city"], names["</s>"], name(10**6)) == (" city", "</s>", "id 1000000")
+
+
+def test_errors_and_certificates_name_tokens_as_people_read_them(gpt2: Path, with_facts: Path) -> None:
+    twice = ["The capital of country1 is"] * 2
+    with pytest.raises(ml.ContradictionError, match=r"one continues with ' city', the other with ' river'"):
+        ml.attach(gpt2, twice, [" city1", " river1"])
+    with pytest.raises(ml.ContradictionError, match=r"one continues with ' city', the other with 'Ã'"):
+        ml.attach(gpt2, ml.Sequences.of(twice, [" city", "é"], per="continuation"))
+    found = measure_answers(with_facts, {"The capital of country1 is": " river1"})
+    assert "' city' in place of ' river'" in found.examples[0]
+    assert ml.locate(with_facts, FACTS)[0].label == " city"

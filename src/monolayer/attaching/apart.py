@@ -126,10 +126,10 @@ class NearPairs(NamedTuple):
     needed: Floats
 
 
-def check_apart(caps: FiringCaps, duties: Duties, name: Callable[[int], str | None], first: int = 0) -> None:
+def check_apart(caps: FiringCaps, duties: Duties, name: Callable[[int], str], first: int = 0) -> None:
     """Raise a `PrecisionError` that names rows whose states the host does not tell apart well enough.
 
-    `name`: returns the text of a token. `first`: the first new neuron; older neurons were compared with each other
+    `name`: returns the name of a token. `first`: the first new neuron; older neurons were compared with each other
     before.
     """
     if len(caps.keys) == 0:
@@ -169,7 +169,7 @@ def _near_pairs(caps: FiringCaps, duties: Duties, one: Ints, two: Ints) -> NearP
     return NearPairs(one[bad], two[bad], far[bad], 1.0 - np.cos(needed[bad]))
 
 
-def _refused(near: NearPairs, caps: FiringCaps, duties: Duties, name: Callable[[int], str | None]) -> PrecisionError:
+def _refused(near: NearPairs, caps: FiringCaps, duties: Duties, name: Callable[[int], str]) -> PrecisionError:
     """The error that names the nearest pair of rows, and the rows to remove so that no such pair is left."""
     out: dict[int, int] = {}
     for one, two in zip(duties.rows[near.one].tolist(), duties.rows[near.two].tolist(), strict=True):

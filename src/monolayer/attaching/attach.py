@@ -20,7 +20,7 @@ from monolayer.attaching.running import KERNELS, Running
 from monolayer.data import Sequences
 from monolayer.data.folder import INDEX_FILE, unchanged
 from monolayer.errors import DataError, KeptTextError, PrecisionError
-from monolayer.huggingface.cutting import FactIds, tokenizer_of
+from monolayer.huggingface.cutting import FactIds, TokenNames
 from monolayer.huggingface.host import TOKENIZER, Host, read_host
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, Manifest, StoredFact, fact_digest, prompt_digest
 from monolayer.huggingface.settings import unusual_generation
@@ -178,8 +178,7 @@ def neurons_of(host: Host, source: TensorFolder, facts: Sequence[FactIds], state
     head = Directions(host)
     limited = host.dtype == "float16"  # its numbers end at 65,504; other formats hold the longest vectors
     directions, margins = head.find(tokens, flat=limited)
-    name = tokenizer_of(source.content[TOKENIZER]).id_to_token
-    check_margins(head, tokens, margins, [name(token) for token in tokens.tolist()], rows[first])
+    check_margins(head, tokens, margins, TokenNames(source.content[TOKENIZER]), rows[first])
     W_1, b_1 = reading(states, steep, host.dtype)
     room = head.room(tokens, directions) if limited else None
     return Neurons(W_1, b_1, writing(directions, room, steep, host)[number])
@@ -189,7 +188,7 @@ def check_neurons(made: Attached, facts: Sequence[FactIds], known: int = 0) -> N
     """Raise a `PrecisionError` if neurons disturb each other. The first `known` facts were compared before."""
     duties = Duties.of(facts, made.host.neurons)
     caps = firing_caps(made.neurons, made.steep, made.host)
-    name = tokenizer_of(made.source.content[TOKENIZER]).id_to_token
+    name = TokenNames(made.source.content[TOKENIZER])
     check_apart(caps, duties, name, sum(len(fact.answer) for fact in facts[:known]))
     check_written(caps, made.neurons.W_2, duties)
 

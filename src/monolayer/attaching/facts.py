@@ -10,7 +10,7 @@ from monolayer.data import Sequences
 from monolayer.data.layout import Manner
 from monolayer.data.readers import sequences_of
 from monolayer.errors import ContradictionError, DataError
-from monolayer.huggingface.cutting import FactIds, cut_facts, split_text, tokenizer_of
+from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts, split_text, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host
 from monolayer.huggingface.settings import GENERATION_FILE, read_generation
 
@@ -58,7 +58,7 @@ def ids_of(
     for row, fact in enumerate(facts):
         stop = next((token for token in fact.answer[:-1] if token in stops), None)
         if stop is not None:
-            name = tokenizer_of(content[TOKENIZER]).id_to_token(stop)
+            name = TokenNames(content[TOKENIZER])(stop)
             raise DataError(
                 f"row {row}: its answer holds the token {name!r} (id {stop}), at which generate stops (eos_token_id): "
                 "what follows would not come. Take it out of the answer"
@@ -101,7 +101,7 @@ def check_consistent(facts: Sequence[FactIds], content: Mapping[str, bytes]) -> 
             other, token = known.setdefault(before, (row, wanted))
             if token == wanted:
                 continue
-            name = tokenizer_of(content[TOKENIZER]).id_to_token
+            name = TokenNames(content[TOKENIZER])
             raise ContradictionError(
                 f"rows {other} and {row} contradict each other: after the same {place + 1} tokens one continues with "
                 f"{name(token)!r}, the other with {name(wanted)!r}. Keep one of them"

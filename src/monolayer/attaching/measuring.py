@@ -15,7 +15,7 @@ from monolayer.attaching.facts import check_fit, read_facts
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.running import KERNELS, AskedFacts, Miss, PlacesAsked, Running
 from monolayer.errors import DataError, PrecisionError
-from monolayer.huggingface.cutting import FactIds, cut_facts, tokenizer_of
+from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import fact_digest
 from monolayer.huggingface.tensors import TensorFolder
@@ -83,7 +83,7 @@ def _versions() -> dict[str, str]:
 
 def _missed(made: Attached, misses: list[Miss], rows: tuple[int, ...], facts: int) -> str:
     """The text of the error for facts that were not returned: those of `rows`, out of `facts`."""
-    named = "; ".join(_miss_in_words(made, miss) for miss in misses[:MOST_NAMED_ROWS])
+    named = "; ".join(_in_words(made, misses))
     return (
         f"{len(rows):,} of {plural(facts, 'fact')} were not returned in {made.host.dtype}: "
         f"{named}. Nothing was written."
@@ -110,10 +110,13 @@ def _way_out(running: Running, misses: list[Miss]) -> str:
     return "Remove these rows, or choose a wider radius="
 
 
-def _miss_in_words(made: Attached, miss: Miss) -> str:
-    """A wrong token in words: its row, the evaluation, the token that was returned, and the token of the answer."""
-    name = tokenizer_of(made.source.content[TOKENIZER]).id_to_token
-    return f"row {miss.row} ({miss.evaluation}): {name(miss.got)!r} in place of {name(miss.wanted)!r}"
+def _in_words(made: Attached, misses: list[Miss]) -> tuple[str, ...]:
+    """The first wrong tokens in words: the row, the evaluation, the token that was returned, that of the answer."""
+    name = TokenNames(made.source.content[TOKENIZER])
+    return tuple(
+        f"row {miss.row} ({miss.evaluation}): {name(miss.got)!r} in place of {name(miss.wanted)!r}"
+        for miss in misses[:MOST_NAMED_ROWS]
+    )
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,7 @@ def measure_answers(
     found = ask(made, running, facts, first, progress or (lambda stage, share: None))
     wrong = {(miss.row, miss.place) for miss in found.misses}
     where = f"{made.host.dtype} on {running.device.type}, " + ", ".join(f"{k} {v}" for k, v in _versions().items())
-    examples = tuple(_miss_in_words(made, miss) for miss in found.misses[:MOST_NAMED_ROWS])
+    examples = _in_words(made, found.misses)
     lost, rose, turned = found.moved
     fmt, radius = made.host.format, made.steep.radius
     fell_too_far, rose_too_far = lost > (1.0 - fmt.low) * radius, rose > (fmt.high - 1.0) * radius
