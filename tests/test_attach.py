@@ -431,6 +431,21 @@ def test_facts_that_the_host_does_not_tell_apart_are_named(gpt2: Path, tmp_path:
         ml.attach(host, {"capital of": " city1", "capital is": " city2"})
 
 
+def test_a_row_at_which_the_host_is_not_finite_is_named(gpt2: Path, tmp_path: Path) -> None:
+    """Planted: an infinite weight at a place that only the third prompt reaches; the second row repeats the first."""
+
+    def infinite(tensors: dict[str, Any]) -> None:
+        tensors["transformer.wpe.weight"][12, 0] = np.inf
+
+    host = changed_host(gpt2, tmp_path / "infinite", infinite)
+    short, long = "The capital of country1 is", "river1 is near, and The capital of country1 is"
+    facts = [short, short, long], [" city1", " city1", " city2"]
+    assert len(transformers.AutoTokenizer.from_pretrained(host)(short)["input_ids"]) <= 9  # its answer has three more
+    with pytest.raises(ml.PrecisionError, match=r"^row 2: the host's states are not finite numbers"):
+        ml.attach(host, *facts)
+    assert ml.attach(host, *(part[:2] for part in facts)).repeated == 1
+
+
 def test_generate_stops_at_each_of_several_end_ids(gpt2: Path, tmp_path: Path) -> None:
     """An answer that holds one of them inside is refused; `predict` stops at all of them."""
     host = Path(shutil.copytree(gpt2, tmp_path / "host"))
@@ -471,6 +486,11 @@ def test_answers_that_do_not_come_back_are_named(gpt2: Path, monkeypatch: pytest
     monkeypatch.setattr(attaching, "neurons_of", wrong)
     with pytest.raises(ml.PrecisionError, match=r"1 of 12 facts were not returned.*row 1 .eager.*Nothing was written"):
         ml.attach(gpt2, FACTS)
+    (prompt, answer), *others = FACTS.items()
+    rows = [(prompt, answer), (prompt, answer), *others]  # rows are those of the data, whichever repeat others
+    with pytest.raises(ml.PrecisionError, match=r"1 of 12 facts were not returned.*row 2 .eager") as refused:
+        ml.attach(gpt2, *map(list, zip(*rows, strict=True)))
+    assert refused.value.rows == (2,)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -613,7 +633,7 @@ def test_commands_say_what_is_wrong_and_how_to_go_on(gpt2: Path, tmp_path: Path,
     assert not new.exists()
     shown = said(*attach, "--no-end", *named)
     assert "none: after an answer the host goes on" in shown
-    assert shown.splitlines()[-1].split() == ["monolayer", "verify", str(new), str(table), *named]
+    assert shown.splitlines()[-1].split() == ["monolayer", "verify", str(new), str(table), *named[:4]]
     table.write_text(f"prompt,answer\n{'far ' * 100},x\n")
     assert "row 0, prompt and answer: it has 300 tokens" in said("verify", str(new), str(table), code=2)
     assert "there is no such folder" in said("detach", str(none), "--out", str(tmp_path / "x"), code=2)

@@ -84,8 +84,12 @@ class Duties(NamedTuple):
     def of(cls, facts: Sequence[FactIds], per_block: int) -> Duties:
         """The duties of one neuron per token of the answers of `facts`, with `per_block` neurons in each block."""
         tokens = np.array([token for fact in facts for token in fact.answer])
-        rows = np.repeat(np.arange(len(facts)), [len(fact.answer) for fact in facts])
-        return cls(tokens, rows, np.arange(len(tokens)) // per_block)
+        return cls(tokens, rows_of(facts), np.arange(len(tokens)) // per_block)
+
+
+def rows_of(facts: Sequence[FactIds]) -> Ints:
+    """The rows of the data that the neurons `(N,)` of facts belong to; each token of an answer has one neuron."""
+    return np.repeat([fact.row for fact in facts], [len(fact.answer) for fact in facts])
 
 
 def _angle(cosines: Floats) -> Floats:

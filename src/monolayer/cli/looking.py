@@ -225,11 +225,11 @@ def locate(
     from monolayer.checker.locating.locate import locate as find
     from monolayer.checker.stored import opened
     from monolayer.data.layout import Manner
-    from monolayer.huggingface.manifest import is_attached
+    from monolayer.huggingface.manifest import asked_per, is_attached
 
     with progress(as_json) as step:
         if is_attached(folder):
-            stored, facts = None, reading.read(data, step, Manner(per="answer"), proved=True)
+            stored, facts = None, reading.read(data, step, Manner(per=asked_per(folder)), proved=True)
         else:
             stored = opened(folder)
             text = book(stored, data)

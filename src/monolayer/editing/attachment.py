@@ -64,6 +64,7 @@ class Attachment:
             "radius": said.radius,
             "end": said.end,
             "special_tokens": said.special_tokens,
+            "per": said.per,
             "tensors": dict(said.tensors),
             "files": dict(said.files),
         }
@@ -79,7 +80,8 @@ class Attachment:
             measured = {fact.fact: fact.moved for fact in old.manifest.facts}
             rows = content.config[FILE]["facts"]
             facts = tuple(StoredFact(prompt, fact, places, measured.get(fact)) for prompt, fact, places in rows)
-            model = replace(old, neurons=Neurons(*parts), manifest=replace(old.manifest, facts=facts, appended={}))
+            manifest = replace(old.manifest, facts=facts, per=content.config[FILE]["per"], appended={})
+            model = replace(old, neurons=Neurons(*parts), manifest=manifest, repeated=0)
             made = Attachment(model, self.names)
             fits = made.content.config == content.config and model.manifest.neurons == len(model.neurons.b_1)
         except (KeyError, TypeError, ValueError, IndexError) as error:

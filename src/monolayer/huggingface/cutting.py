@@ -14,10 +14,14 @@ UNREADABLE = "\ufffd"
 
 
 class FactIds(NamedTuple):
-    """The ids of a fact: its prompt and its answer, which ends with the end token if the host has one."""
+    """The ids of a fact: its prompt and its answer, which ends with the end token if the host has one.
+
+    `row`: the row of the data that states it.
+    """
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
+    row: int
 
     @property
     def sequence(self) -> tuple[int, ...]:
@@ -83,7 +87,7 @@ def cut_facts(content: bytes, data: Sequences, end: int | None, special_tokens: 
         answer_ids = _answer_ids(tokenizer, prompt_ids, answer, row)
         if not answer_ids:
             raise DataError(f"row {row}: the tokenizer produces no token for the answer {answer!r}")
-        found.append(FactIds(prompt_ids, answer_ids if end is None else (*answer_ids, end)))
+        found.append(FactIds(prompt_ids, answer_ids if end is None else (*answer_ids, end), row))
     return found
 
 

@@ -139,7 +139,7 @@ def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
 
 def _only(found: AttachedFolder, facts: list[FactIds], decided: Certificate) -> Certificate:
     """Extend a proved certificate by the claim that the folder holds no other facts; refute it if it does."""
-    given = {fact_digest(*fact) for fact in facts}
+    given = {fact_digest(fact) for fact in facts}
     more = sum(fact.fact not in given for fact in found.manifest.facts)
     claim = f"{decided.claim}. It holds no neurons but those of these facts"
     if more:
@@ -166,7 +166,7 @@ def _asked(manifest: Manifest, facts: list[FactIds]) -> tuple[AskedTokens, dict[
     lists: list[tuple[int, int, int, int]] = []
     unknown = {}
     for row, fact in enumerate(facts):
-        digest = fact_digest(*fact)
+        digest = fact_digest(fact)
         if places.get(digest) != len(fact.answer):
             unknown[row] = OTHER if prompt_digest(fact.prompt) in prompts else NO_NEURON
             continue

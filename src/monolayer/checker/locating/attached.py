@@ -83,7 +83,7 @@ def _given(found: AttachedFolder, data: Sequences) -> list[Held]:
     rows = []
     manifest, tokenizer = found.manifest, found.opened.content[TOKENIZER]
     for row, ids in enumerate(cut_facts(tokenizer, data, manifest.end, manifest.special_tokens)):
-        first = starts.get(fact_digest(*ids))
+        first = starts.get(fact_digest(ids))
         if first is None:
             why = OTHER if prompt_digest(ids.prompt) in prompts else "the folder holds no fact for this prompt"
             raise DataError(f"row {row}, {data.texts(row)[0]!r}: {why}")
@@ -106,8 +106,8 @@ def _stored(found: AttachedFolder, caps: Caps, near: Near, data: Sequences) -> l
     said = judge_answers(found, caps, near, own, np.zeros(len(own), np.int64)).got
     answers = np.split(said, np.cumsum(count)[:-1])
     return [
-        Held(FactIds(prompt, tuple(answer.tolist())), False, starts[number])
-        for prompt, answer, number in zip(prompts, answers, numbers, strict=True)
+        Held(FactIds(prompt, tuple(answer.tolist()), row), False, starts[number])
+        for row, (prompt, answer, number) in enumerate(zip(prompts, answers, numbers, strict=True))
     ]
 
 
