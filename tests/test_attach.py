@@ -373,7 +373,7 @@ def test_all_keys_that_transformers_write_are_known(kind: str) -> None:
     [({"suppress_tokens": [3]}, True), ({"min_new_tokens": 6}, True), ({"repetition_penalty": 1.0}, False)],
 )
 def test_settings_of_generation_that_change_answers_are_said(
-    setting: dict[str, Any], changes: bool, gpt2: Path, tmp_path: Path
+    setting: dict[str, Any], changes: bool, gpt2: Path, tmp_path: Path, said: Callable[..., str]
 ) -> None:
     host = changed_host(gpt2, tmp_path / "host", lambda tensors: None)
     path = host / "generation_config.json"
@@ -384,6 +384,9 @@ def test_settings_of_generation_that_change_answers_are_said(
     name = next(iter(setting))
     assert (f"sets {name} = " in repr(made).replace("\n", " "), f"sets {name} = " in proof.claim) == (changes, changes)
     assert made.sizes["generation"] == (setting if changes else {})
+    (value,) = [3] if name == "suppress_tokens" else setting.values()
+    shown = next(line for line in said("inspect", str(tmp_path / "new")).splitlines() if line.startswith("generation"))
+    assert shown.split() == ["generation", *([name, str(value)] if changes else ["none"])]
 
 
 def test_facts_that_cannot_be_attached_are_named(gpt2: Path) -> None:
@@ -618,6 +621,7 @@ def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str], monk
         *("attach", str(gpt2), str(facts), "--out", str(tmp_path / "no"), "--radius", "2"), code=2, errors=True
     )
     assert "12 of 12 answers are right" in said("predict", str(new), str(facts), errors=True)
+    assert f"`monolayer locate {new} DATA` shows" in said("explain", str(new), str(facts), code=2, errors=True)
     assert not (tmp_path / "no").exists()
 
 
