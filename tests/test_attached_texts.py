@@ -183,8 +183,12 @@ def test_tokens_are_named_as_people_read_them() -> None:
 
 def test_errors_and_certificates_name_tokens_as_people_read_them(gpt2: Path, with_facts: Path) -> None:
     twice = ["The capital of country1 is"] * 2
-    with pytest.raises(ml.ContradictionError, match=r"one continues with ' city', the other with ' river'"):
+    with pytest.raises(
+        ml.ContradictionError, match=r"country1 is', one continues with ' city', the other with ' river'"
+    ):
         ml.attach(gpt2, twice, [" city1", " river1"])
+    with pytest.raises(ml.ContradictionError, match=r"tokens, '….{79}', one continues"):
+        ml.attach(gpt2, [f"{'near ' * 20}is"] * 2, [" city1", " river1"])
     with pytest.raises(ml.ContradictionError, match=r"one continues with ' city', the other with 'Ã'"):
         ml.attach(gpt2, ml.Sequences.of(twice, [" city", "é"], per="continuation"))
     found = measure_answers(with_facts, {"The capital of country1 is": " river1"})

@@ -15,9 +15,12 @@ from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts, split_
 from monolayer.huggingface.host import TOKENIZER, Host
 from monolayer.huggingface.manifest import PerAnswer
 from monolayer.huggingface.settings import GENERATION_FILE, read_generation
+from monolayer.table import plural
 
 PER_ANSWER = Manner(per="answer")
 """Reads two columns of text as prompts and their answers."""
+LONGEST_TEXT = 80
+"""How many characters of a text an error shows at most: the last ones."""
 
 
 def read_facts(X: object, Y: object = None, like: Manner = PER_ANSWER) -> Sequences:
@@ -118,7 +121,9 @@ def check_consistent(facts: Sequence[FactIds], content: Mapping[str, bytes]) -> 
             if token == wanted:
                 continue
             name = TokenNames(content[TOKENIZER])
+            text = tokenizer_of(content[TOKENIZER]).decode(list(before), skip_special_tokens=False)
+            shown = text if len(text) <= LONGEST_TEXT else f"…{text[1 - LONGEST_TEXT :]}"
             raise ContradictionError(
-                f"rows {other} and {row} contradict each other: after the same {place + 1} tokens one continues with "
-                f"{name(token)!r}, the other with {name(wanted)!r}. Keep one of them"
+                f"rows {other} and {row} contradict each other: behind the same {plural(place + 1, 'token')}, "
+                f"{shown!r}, one continues with {name(token)!r}, the other with {name(wanted)!r}. Keep one of them"
             )

@@ -218,8 +218,9 @@ class Attached:
     def rows(self) -> list[tuple[str, str]]:
         """The rows of the table that `repr` shows."""
         name, facts, *rest = self._stored_rows()
-        repeats = "row repeats another" if self.repeated == 1 else "rows repeat others"
-        more = [("repeated", f"{self.repeated:,} {repeats} and need no neurons")] if self.repeated else []
+        one = "1 row repeats another and needs no neurons"
+        repeats = one if self.repeated == 1 else f"{self.repeated:,} rows repeat others and need no neurons"
+        more = [("repeated", repeats)] if self.repeated else []
         return [name, facts, *more, *rest]
 
     def _stored_rows(self) -> list[tuple[str, str]]:
