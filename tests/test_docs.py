@@ -237,7 +237,8 @@ def test_a_claim_that_is_not_met_fails_its_script_and_the_others_still_run(
         "too_few": ("claim('too few', 1.0, at_least=2.0, busy=1.25)", "NO"),
         "no_number": ("claim('no number', float('nan'), at_most=2.0, busy=1.25)", "NO"),
         "asserted": ("assert False", "NO"),
-        "broken": ("raise ValueError", "NO"),
+        "broken": ("claim('before', 1.0, at_most=2.0); raise ValueError", "NO"),
+        "stopped": ("raise KeyboardInterrupt", "NO"),
         "missing": ("raise NotRunError('no device')", "not run"),
         "silent": ("pass", "holds"),
     }
@@ -251,7 +252,33 @@ def test_a_claim_that_is_not_met_fails_its_script_and_the_others_still_run(
     assert {name: claims[-1].verdict for name, claims in found.items()} == {
         name: end for name, (_, end) in ways.items()
     }
+    assert [claim.verdict for claim in found["broken"]] == ["holds", "NO"]
+    assert "Traceback" not in capfd.readouterr().err.rpartition("stopped: stopped.py")[2]
+
+    def table(*words: str) -> tuple[int, str]:
+        """The exit code, and what was printed."""
+        monkeypatch.setattr(sys, "argv", ["all_claims.py", *words])
+        return runner.main(), capfd.readouterr().out
+
     for names, code in ((["met", "missing"], 0), (["missed", "met"], 1)):
-        monkeypatch.setattr(sys, "argv", ["all_claims.py", *names])
-        assert runner.main() == code
-        assert "met" in capfd.readouterr().out.rpartition("measured")[2]
+        ended, said = table(*names)
+        assert ended == code
+        assert "met" in said.rpartition("measured")[2]
+    assert "Scripts: 2. Claims: holds 1, NO 1" in said
+
+    keep = ["--resume", str(tmp_path / "claims.json"), "met", "missed"]
+    assert re.findall(r"== (\w+)", table(*keep)[1]) == ["met", "missed"]
+    ended, said = table(*keep)
+    assert (ended, re.findall(r"== (\w+)", said)) == (1, ["missed"])  # what was met is not run again
+    assert "Scripts: 2. Claims: holds 1, NO 1" in said
+    with (tmp_path / "met.py").open("a") as file:
+        file.write("# changed\n")
+    assert re.findall(r"== (\w+)", table(*keep)[1]) == ["met", "missed"]
+
+    def interrupted(path: Path) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "claims_of", interrupted)
+    ended, said = table(*keep)
+    assert ended == 130
+    assert "Scripts: 1. Claims: holds 1\n" in said
