@@ -102,6 +102,7 @@ def test_bounds_are_those_of_lemmas_s1_to_s4(changes: dict[str, Any], post_norm:
     ({"write": 2.0**21, "query": 0.0}, 3, "beyond what the bound covers"),
     ({"write": -(2.0**21), "query": 0.0}, 3, "beyond what the bound covers"),
     ({"gate": 2.0**21}, 3, "beyond what the bound covers"), ({"largest": 2.0**21}, 3, ""),
+    ({}, 2**31, "sequences 2,147,483,648 tokens, beyond"),
     ({"largest": 2.0**12}, 3, "more than the proofs allow"), ({"largest": 2.0**23}, 3, "variance in a norm"),
     ({"norm": (80.0, 80.001)}, 3, "more than the proofs allow"),
     ({"write": 2.0**12, "query": 0.0}, 3, "more than the proofs allow"),  # the second norm alone
