@@ -76,9 +76,12 @@ class Attachment:
         dtype = getattr(torch, old.host.dtype)
         try:
             parts = [tensor_of(content.tensors[name], dtype).double().numpy() for name in PARTS.values()]
-            measured = {fact.fact: fact.moved for fact in old.manifest.facts}
-            rows = content.config[FILE]["facts"]
-            facts = tuple(StoredFact(prompt, fact, places, measured.get(fact)) for prompt, fact, places in rows)
+            known = {fact.fact: fact for fact in old.manifest.facts}
+            unmeasured = StoredFact("", "", 0)
+            facts = tuple(
+                replace(known.get(fact, unmeasured), prompt=prompt, fact=fact, places=places)
+                for prompt, fact, places in content.config[FILE]["facts"]
+            )
             model = replace(old, neurons=Neurons(*parts), manifest=replace(old.manifest, facts=facts, appended={}))
             made = Attachment(model, self.names)
             fits = made.content.config == content.config and model.manifest.neurons == len(model.neurons.b_1)
