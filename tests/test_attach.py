@@ -23,6 +23,7 @@ from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
 from monolayer.attaching import attach as attaching
+from monolayer.attaching import running
 from monolayer.attaching.apart import Duties, check_written, firing_caps
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.measuring import measure_answers
@@ -517,6 +518,36 @@ def test_facts_are_also_asked_token_by_token_as_generate_does(
     assert measure_answers(folder, FACTS).wrong > 0
     with pytest.raises(ml.PrecisionError, match=r"sdpa, token by token.*at once every.*mkldnn.enabled = False, here"):
         ml.attach(gpt2, FACTS)
+
+
+def test_batches_hold_no_more_numbers_than_are_allowed(gpt2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logits, scores of one layer, keys and values are counted as transformers makes them; long prompts go alone."""
+    most, sizes, logits_before = 130_000, set[tuple[bool, int]](), [0]
+    evaluate = running.Running._output_of
+    facts = {f"{'capital of ' * 20}country{i} is": f" city{i}" for i in range(3)}
+    facts |= {prompt: "".join(f" city{(i + j) % 40}" for j in range(4)) for i, prompt in enumerate(FACTS)}
+
+    def counted(self: Any, network: Any, **inputs: Any) -> Any:
+        found, (count, places) = evaluate(self, network, **inputs), inputs["input_ids"].shape
+        if "attention_mask" in inputs:
+            stepwise = "past_key_values" in inputs
+            if not stepwise or inputs["past_key_values"] is None:
+                logits_before[0] = 0
+            logits_before[0] += found.logits.numel() if "logits" in found else 0
+            layers = found.past_key_values.layers if stepwise else []
+            cached = sum(layer.keys.numel() + layer.values.numel() for layer in layers)
+            scores = self.model.config.n_head * count * places * inputs["attention_mask"].shape[1]
+            assert count == 1 or logits_before[0] + cached + scores <= most
+            sizes.add((stepwise, count))
+        return found
+
+    monkeypatch.setattr(running.Running, "_output_of", counted)
+    monkeypatch.setattr(running, "BATCH_NUMBERS", most)
+    made = ml.attach(gpt2, facts)
+    assert {stepwise for stepwise, count in sizes if count > 1} == {False, True}
+    monkeypatch.undo()
+    again = ml.attach(gpt2, facts)
+    assert all(np.array_equal(one, two) for one, two in zip(made.neurons, again.neurons, strict=True))
 
 
 def test_texts_to_keep_are_looked_at(gpt2: Path) -> None:
