@@ -640,7 +640,7 @@ def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str], monk
     found = json.loads(said("verify", str(new), str(facts), "--host", str(gpt2), "--only", "--json"))
     assert found["verdict"] == "proved"
     assert opened == [new, gpt2]  # once each: the proof and the measurement are about the same bytes
-    assert "here, every token of every answer was returned" in found["measured"][1]
+    assert "here, every token of every answer was returned" in found["measured"][-1]
     assert "refuted" in said("verify", str(new), str(other), code=1)  # measured: the proof alone cannot tell
     told = json.loads(said("inspect", str(new), "--json"))
     assert (told["facts"], told["neurons"], told["blocks"]) == (12, 36, 2)

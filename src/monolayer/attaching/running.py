@@ -67,12 +67,12 @@ class Miss(NamedTuple):
 class AskedFacts(NamedTuple):
     """The result of asking for facts.
 
-    `misses`: the tokens that came out wrong. `moved` `(3, N)`: for each fact, the most by which ⟨k, û⟩ fell, the most
-    by which it rose, and the largest 1 − cos(k, û).
+    `misses`: the tokens that came out wrong. `states` `(4, N)`: for each fact, the most by which ⟨k, û⟩ fell, the most
+    by which it rose, the largest 1 − cos(k, û), and the length of the longest state.
     """
 
     misses: list[Miss]
-    moved: Floats
+    states: Floats
 
 
 class PlacesAsked(NamedTuple):
@@ -89,8 +89,8 @@ class PlacesAsked(NamedTuple):
         return cls(np.repeat(np.arange(len(answers)), lengths), places)
 
 
-Moves = Callable[[PlacesAsked, Tensor], Floats]
-"""Returns how far the states `(P, D)` at some places moved, `(3, P)`, in the order of `AskedFacts.moved`."""
+LookAt = Callable[[PlacesAsked, Tensor], Floats]
+"""Returns how far the states `(P, D)` at some places moved and how long they are, as in `AskedFacts.states`."""
 
 
 class _Evaluated(NamedTuple):
@@ -305,10 +305,10 @@ class Running:
         keys_and_values = 2 * len(self.layers) * length * self.host.width
         return max(len(fact.answer) for fact in facts) * self.host.vocabulary + scores + keys_and_values
 
-    def ask(self, facts: Sequence[FactIds], moves: Moves, progress: Progress) -> AskedFacts:
-        """Ask for every token of every answer, in every way of evaluation. `moves` says how far states moved."""
+    def ask(self, facts: Sequence[FactIds], look_at: LookAt, progress: Progress) -> AskedFacts:
+        """Ask for every token of every answer, in every way of evaluation. `look_at` measures the states."""
         misses: list[Miss] = []
-        moved = np.full((len(facts), 3), -np.inf)
+        found = np.full((len(facts), 4), -np.inf)
         for number, way in enumerate(EVALUATIONS):
             for first, states, logits in self._batches(facts, way):
                 progress(f"asking, {way}", (number + first / len(facts)) / len(EVALUATIONS))
@@ -323,8 +323,8 @@ class Running:
                     fact, place = first + int(asked.rows[wrong]), int(asked.places[wrong])
                     misses.append(Miss(fact, place, int(wanted[wrong]), int(got[wrong]), way))
                 rows = first + asked.rows
-                np.maximum.at(moved, rows, moves(PlacesAsked(rows, asked.places), states[at]).T)
-        return AskedFacts(misses, np.maximum(moved, 0.0).T)
+                np.maximum.at(found, rows, look_at(PlacesAsked(rows, asked.places), states[at]).T)
+        return AskedFacts(misses, np.maximum(found, 0.0).T)
 
     def continued(self, prompt: Sequence[int], most: int, stops: Sequence[int]) -> list[int]:
         """The ids with which the model continues a prompt, up to one of the ids `stops`.

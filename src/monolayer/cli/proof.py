@@ -115,6 +115,9 @@ def _with_measurement(
     found = measure_answers(folder, facts, progress=lambda stage, share: step(stage, 0.6 + 0.4 * share))
     proof = replace(proof, measured=(*proof.measured, str(found)))
     if not found.wrong:
+        if proof and proof.longest is not None and found.longest > proof.longest:
+            states = f"states of the host were up to {found.longest:.4g} long here"
+            return replace(proof, verdict="undecided", reason=f"{states}, and the proof covers {proof.longest:,.0f}")
         if only and found.outside and proof:
             many = f"{found.outside:,} of the facts were returned"
             why = f"{many}, but not by their own neurons, which may answer elsewhere"

@@ -29,7 +29,7 @@ FORMAT, MANIFEST_VERSION = "monolayer-attached", 1
 ATTACHED_WEIGHTS = "attached.safetensors"
 """The file with the appended blocks, and with the zero biases that some hosts get."""
 FARTHEST = 1e9
-"""The largest `moved` that is accepted. No state can move by that much."""
+"""The largest `moved` and `length` that are accepted. No state can move by that much, and proofs end far below."""
 MOST_STORED_TOKENS = 2**31
 PerAnswer = Literal["answer", "continuation"]
 HOST_WEIGHTS = "host.safetensors"
@@ -44,12 +44,14 @@ class StoredFact:
     - `fact`: the digest of the prompt with its answer.
     - `places`: how many neurons the fact has, one per token of the answer.
     - `moved`: the largest loss of the state's cosine with its key in the evaluations that were tried; None if none was.
+    - `length`: the length of the longest of these states; None if none was measured.
     """
 
     prompt: str
     fact: str
     places: int
     moved: float | None = None
+    length: float | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,11 @@ class Manifest:
     def neurons(self) -> int:
         """The number of neurons of all facts: one per token of an answer."""
         return sum(fact.places for fact in self.facts)
+
+    @property
+    def longest(self) -> float | None:
+        """The length of the longest state that was measured at a place of an answer; None if none was measured."""
+        return max((fact.length for fact in self.facts if fact.length is not None), default=None)
 
     def starts(self) -> list[int]:
         """The number of each fact's first neuron."""
@@ -144,7 +151,7 @@ def _check(found: Manifest) -> None:
         texts += [(name, part, str) for part in (table.values() if isinstance(table, dict) else ())]
     for fact in found.facts:
         texts += [("facts", fact.prompt, str), ("facts", fact.fact, str), ("facts", fact.places, int)]
-        texts.append(("facts", fact.moved, (float, int, type(None))))
+        texts += [("facts", number, (float, int, type(None))) for number in (fact.moved, fact.length)]
     odd = next((name for name, value, kind in texts if not isinstance(value, kind) or isinstance(value, bool)), None)
     if odd is not None or not 0.0 < found.radius < 1.0 or any(fact.places < 1 for fact in found.facts):
         raise ValueError(odd or "radius or places")
@@ -154,6 +161,8 @@ def _check(found: Manifest) -> None:
         raise ValueError("per")
     if any(abs(fact.moved) > FARTHEST for fact in found.facts if fact.moved is not None):
         raise ValueError("moved")
+    if any(not 0.0 <= fact.length <= FARTHEST for fact in found.facts if fact.length is not None):
+        raise ValueError("length")
     if found.end is not None and not 0 <= found.end < MOST_STORED_TOKENS:
         raise ValueError("end")
     if TOKENIZER not in found.files or not set(found.files) <= set(COPIED):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from monolayer.arrays import Ints
-from monolayer.checker.attached.answers import judge_answers
+from monolayer.checker.attached.answers import Said, judge_answers, judge_at_longest
 from monolayer.checker.attached.caps import Caps, Near, caps_and_neighbours, fires_for_sure
 from monolayer.checker.attached.check import OTHER, assumed, measured
 from monolayer.checker.attached.files import AttachedFolder, read_attached
@@ -54,6 +54,7 @@ def locate_attached(folder: Path, data: Sequences) -> Location:
         said: str = decode(list(ids), skip_special_tokens=False)
         return said
 
+    caps, said = judge_at_longest(found, caps, near, neurons, tokens)
     facts: list[Fact] = []
     for number, row in enumerate(rows):
         whole = row.ids.prompt + row.ids.answer
@@ -64,12 +65,12 @@ def locate_attached(folder: Path, data: Sequences) -> Location:
     writes = [f"{host.layer(host.layers + block)}{host.kind.writes}.weight" for block in range(blocks)]
     return Location(
         facts,
-        _writers(found, caps, near, neurons, tokens),
+        _writers(found, caps, near, neurons, tokens, said),
         tuple(Slice(name, axis=int(not host.kind.transposed)) for name in writes),
         lambda fact: _read_slices(found, int(neurons[fact])),
         None,
         lambda numbers: [name(number) for number in numbers.tolist()],
-        f"{host.dtype}, at states {_near(caps)} of a key",
+        f"{host.dtype}, at states no longer than {caps.state:,.0f}, {_near(caps)} of a key",
         (*assumed(found), *measured(found.manifest, caps)),
         lambda fact: _ball(found, caps, int(neurons[fact])),
     )
@@ -111,9 +112,11 @@ def _stored(found: AttachedFolder, caps: Caps, near: Near, data: Sequences) -> l
     ]
 
 
-def _writers(found: AttachedFolder, caps: Caps, near: Near, neurons: Ints, tokens: Ints) -> Writers:
-    """The neurons that may write at each token `(M,)` of answers, whose own neurons are `neurons` `(M,)`."""
-    said = judge_answers(found, caps, near, neurons, tokens)
+def _writers(found: AttachedFolder, caps: Caps, near: Near, neurons: Ints, tokens: Ints, said: Said) -> Writers:
+    """The neurons that may write at each token `(M,)` of answers, whose own neurons are `neurons` `(M,)`.
+
+    `said`: the judgement on these tokens.
+    """
     answer = np.where(said.right, tokens, said.got)
     state = np.where(said.right, PROVED, np.where(near.spoilt[neurons], NOT_KNOWN, MEASURED))
     pairs: list[tuple[int, int, bool, int]] = []
