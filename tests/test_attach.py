@@ -786,7 +786,7 @@ def test_prompts_alone_are_located_and_what_is_not_held_is_named(
     shown = json.loads(said("locate", str(folder), str(asked), "--json"))
     assert [fact["ball"]["neuron"] for fact in shown["facts"]] == list(range(6))
     assert shown["graph"] is None
-    assert "at states within" in " ".join(said("locate", str(folder), str(asked)).split())
+    assert "at states no longer than 65,536, within" in " ".join(said("locate", str(folder), str(asked)).split())
 
 
 def test_a_token_that_two_facts_share_stays_without_one_of_its_neurons(gpt2: Path) -> None:
