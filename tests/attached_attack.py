@@ -14,7 +14,8 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import monolayer as ml
-from monolayer.checker.attached.caps import caps_of
+from monolayer.checker.attached.answers import judge_at_longest
+from monolayer.checker.attached.caps import caps_and_neighbours, caps_of
 from monolayer.checker.attached.files import read_attached
 from monolayer.data.folder import INDEX_FILE
 from monolayer.huggingface.cutting import cut_facts, tokenizer_of
@@ -213,10 +214,18 @@ def untrue(folder: Path, facts: dict[str, str] = FACTS) -> str | None:
     model = load(folder, dtype="auto").eval()
     starts = dict(zip((fact.fact for fact in found.manifest.facts), found.manifest.starts(), strict=True))
     wanted_facts = _cut(content, facts, found.manifest)
+    neurons, tokens = np.array(
+        [
+            (starts.get(fact_digest(*fact), 0) + number, token)
+            for fact in wanted_facts
+            for number, token in enumerate(fact.answer)
+        ]
+    ).T
+    longest = judge_at_longest(found, *caps_and_neighbours(found), neurons, tokens)[0].state
     texts: list[tuple[Any, dict[int, tuple[int, int]]]] = []
     texts += [(tuple(tokenizer_of(content).encode(text).ids), {}) for text in OTHERS]
     for fact in _cut(content, {**FACTS, **facts}, found.manifest):
-        first = starts.get(fact_digest(*fact), 0)
+        first = starts.get(fact_digest(fact), 0)
         wanted = {place: (first + number, fact.answer[number]) for number, place in enumerate(fact.places)}
         texts.append((fact.sequence, wanted if fact in wanted_facts else {}))
     layers = dict(model.named_modules())[f"{found.host.kind.root}{found.host.kind.layers}"]
@@ -248,7 +257,7 @@ def untrue(folder: Path, facts: dict[str, str] = FACTS) -> str | None:
                 along, size = products[row, place, neuron], np.sqrt((states[row, place] ** 2).sum())
                 told = along >= caps.wanted[neuron] and along / size >= 1.0 - caps.fmt.turn
                 told &= bool(caps.alpha[neuron] * along + found.bias[neuron] <= caps.fmt.high * caps.response)
-                told &= bool(lengths[row, place] <= caps.fmt.state)
+                told &= bool(lengths[row, place] <= longest)
                 if told and int(ours[row, place].argmax()) != token:
                     return f"token {token} is not the largest behind {text[: place + 1]}"
     return None

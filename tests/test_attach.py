@@ -23,6 +23,7 @@ from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
 from monolayer.attaching import attach as attaching
+from monolayer.attaching import running
 from monolayer.attaching.apart import Duties, check_written, firing_caps
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.measuring import measure_answers
@@ -373,7 +374,7 @@ def test_all_keys_that_transformers_write_are_known(kind: str) -> None:
     [({"suppress_tokens": [3]}, True), ({"min_new_tokens": 6}, True), ({"repetition_penalty": 1.0}, False)],
 )
 def test_settings_of_generation_that_change_answers_are_said(
-    setting: dict[str, Any], changes: bool, gpt2: Path, tmp_path: Path
+    setting: dict[str, Any], changes: bool, gpt2: Path, tmp_path: Path, said: Callable[..., str]
 ) -> None:
     host = changed_host(gpt2, tmp_path / "host", lambda tensors: None)
     path = host / "generation_config.json"
@@ -384,6 +385,9 @@ def test_settings_of_generation_that_change_answers_are_said(
     name = next(iter(setting))
     assert (f"sets {name} = " in repr(made).replace("\n", " "), f"sets {name} = " in proof.claim) == (changes, changes)
     assert made.sizes["generation"] == (setting if changes else {})
+    (value,) = [3] if name == "suppress_tokens" else setting.values()
+    shown = next(line for line in said("inspect", str(tmp_path / "new")).splitlines() if line.startswith("generation"))
+    assert shown.split() == ["generation", *([name, str(value)] if changes else ["none"])]
 
 
 def test_facts_that_cannot_be_attached_are_named(gpt2: Path) -> None:
@@ -431,6 +435,22 @@ def test_facts_that_the_host_does_not_tell_apart_are_named(gpt2: Path, tmp_path:
         ml.attach(host, {"capital of": " city1", "capital is": " city2"})
 
 
+def test_a_row_at_which_the_host_is_not_finite_is_named(gpt2: Path, tmp_path: Path) -> None:
+    """Planted: an infinite weight at a place that only the third prompt reaches; the second row repeats the first."""
+
+    def infinite(tensors: dict[str, Any]) -> None:
+        tensors["transformer.wpe.weight"][12, 0] = np.inf
+
+    host = changed_host(gpt2, tmp_path / "infinite", infinite)
+    short, long = "The capital of country1 is", "river1 is near, and The capital of country1 is"
+    facts = [short, short, long], [" city1", " city1", " city2"]
+    assert len(transformers.AutoTokenizer.from_pretrained(host)(short)["input_ids"]) <= 9  # its answer has three more
+    with pytest.raises(ml.PrecisionError, match=r"^row 2: the host's states are not finite numbers"):
+        ml.attach(host, *facts)
+    made = ml.attach(host, *(part[:2] for part in facts))
+    assert ("repeated", "1 row repeats another and needs no neurons") in made.rows()
+
+
 def test_generate_stops_at_each_of_several_end_ids(gpt2: Path, tmp_path: Path) -> None:
     """An answer that holds one of them inside is refused; `predict` stops at all of them."""
     host = Path(shutil.copytree(gpt2, tmp_path / "host"))
@@ -471,6 +491,11 @@ def test_answers_that_do_not_come_back_are_named(gpt2: Path, monkeypatch: pytest
     monkeypatch.setattr(attaching, "neurons_of", wrong)
     with pytest.raises(ml.PrecisionError, match=r"1 of 12 facts were not returned.*row 1 .eager.*Nothing was written"):
         ml.attach(gpt2, FACTS)
+    (prompt, answer), *others = FACTS.items()
+    rows = [(prompt, answer), (prompt, answer), *others]  # rows are those of the data, whichever repeat others
+    with pytest.raises(ml.PrecisionError, match=r"1 of 12 facts were not returned.*row 2 .eager") as refused:
+        ml.attach(gpt2, *map(list, zip(*rows, strict=True)))
+    assert refused.value.rows == (2,)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -517,6 +542,36 @@ def test_facts_are_also_asked_token_by_token_as_generate_does(
     assert measure_answers(folder, FACTS).wrong > 0
     with pytest.raises(ml.PrecisionError, match=r"sdpa, token by token.*at once every.*mkldnn.enabled = False, here"):
         ml.attach(gpt2, FACTS)
+
+
+def test_batches_hold_no_more_numbers_than_are_allowed(gpt2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logits, scores of one layer, keys and values are counted as transformers makes them; long prompts go alone."""
+    most, sizes, logits_before = 130_000, set[tuple[bool, int]](), [0]
+    evaluate = running.Running._output_of
+    facts = {f"{'capital of ' * 20}country{i} is": f" city{i}" for i in range(3)}
+    facts |= {prompt: "".join(f" city{(i + j) % 40}" for j in range(4)) for i, prompt in enumerate(FACTS)}
+
+    def counted(self: Any, network: Any, **inputs: Any) -> Any:
+        found, (count, places) = evaluate(self, network, **inputs), inputs["input_ids"].shape
+        if "attention_mask" in inputs:
+            stepwise = "past_key_values" in inputs
+            if not stepwise or inputs["past_key_values"] is None:
+                logits_before[0] = 0
+            logits_before[0] += found.logits.numel() if "logits" in found else 0
+            layers = found.past_key_values.layers if stepwise else []
+            cached = sum(layer.keys.numel() + layer.values.numel() for layer in layers)
+            scores = self.model.config.n_head * count * places * inputs["attention_mask"].shape[1]
+            assert count == 1 or logits_before[0] + cached + scores <= most
+            sizes.add((stepwise, count))
+        return found
+
+    monkeypatch.setattr(running.Running, "_output_of", counted)
+    monkeypatch.setattr(running, "BATCH_NUMBERS", most)
+    made = ml.attach(gpt2, facts)
+    assert {stepwise for stepwise, count in sizes if count > 1} == {False, True}
+    monkeypatch.undo()
+    again = ml.attach(gpt2, facts)
+    assert all(np.array_equal(one, two) for one, two in zip(made.neurons, again.neurons, strict=True))
 
 
 def test_texts_to_keep_are_looked_at(gpt2: Path) -> None:
@@ -585,7 +640,7 @@ def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str], monk
     found = json.loads(said("verify", str(new), str(facts), "--host", str(gpt2), "--only", "--json"))
     assert found["verdict"] == "proved"
     assert opened == [new, gpt2]  # once each: the proof and the measurement are about the same bytes
-    assert "here, every token of every answer was returned" in found["measured"][1]
+    assert "here, every token of every answer was returned" in found["measured"][-1]
     assert "refuted" in said("verify", str(new), str(other), code=1)  # measured: the proof alone cannot tell
     told = json.loads(said("inspect", str(new), "--json"))
     assert (told["facts"], told["neurons"], told["blocks"]) == (12, 36, 2)
@@ -598,6 +653,7 @@ def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str], monk
         *("attach", str(gpt2), str(facts), "--out", str(tmp_path / "no"), "--radius", "2"), code=2, errors=True
     )
     assert "12 of 12 answers are right" in said("predict", str(new), str(facts), errors=True)
+    assert f"`monolayer locate {new} DATA` shows" in said("explain", str(new), str(facts), code=2, errors=True)
     assert not (tmp_path / "no").exists()
 
 
@@ -613,7 +669,7 @@ def test_commands_say_what_is_wrong_and_how_to_go_on(gpt2: Path, tmp_path: Path,
     assert not new.exists()
     shown = said(*attach, "--no-end", *named)
     assert "none: after an answer the host goes on" in shown
-    assert shown.splitlines()[-1].split() == ["monolayer", "verify", str(new), str(table), *named]
+    assert shown.splitlines()[-1].split() == ["monolayer", "verify", str(new), str(table), *named[:4]]
     table.write_text(f"prompt,answer\n{'far ' * 100},x\n")
     assert "row 0, prompt and answer: it has 300 tokens" in said("verify", str(new), str(table), code=2)
     assert "there is no such folder" in said("detach", str(none), "--out", str(tmp_path / "x"), code=2)

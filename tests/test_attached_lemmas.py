@@ -82,11 +82,11 @@ def written_by_hand(found: Any, caps: Any, near: Any, head: Head, dtype: str, j:
     a = (0.999 - 4.0 * v) * (caps.level[j] - caps.err[j]) - 0.3 * n if own else caps.floor / 2.0
     heard = a >= 0.3 * n if own else (0.999 - 4.0 * v) * caps.floor - 0.3 * n >= a
     finite = near.most[j] * whole <= 2.0**50
-    finite &= 1.01 * near.most[j] * max(map(abs, row)) + STATE[dtype] <= LARGEST[dtype]
+    finite &= 1.01 * near.most[j] * max(map(abs, row)) + caps.state <= LARGEST[dtype]
     if not (heard and finite and a * seen > 0.0):
         return False, 1.0
     kappa, size = whole / seen, a * seen
-    delta = STATE[dtype] / size + (3.0 * gamma(n + 8) + 2.02 * v) * (kappa + STATE[dtype] / size)
+    delta = caps.state / size + (3.0 * gamma(n + 8) + 2.02 * v) * (kappa + caps.state / size)
     delta += (n + 4) * math.sqrt(D) * LOST[dtype] / size
     if delta > 0.25:
         return False, 1.0
@@ -98,11 +98,13 @@ def written_by_hand(found: Any, caps: Any, near: Any, head: Head, dtype: str, j:
 @pytest.mark.parametrize("dtype", V)
 def test_lemma_a4_what_is_written(dtype: str, folders: Callable[[str], Any]) -> None:
     found = folders(dtype)
-    caps, head = caps_of(found), Head(found)
-    near, own = near_pairs(found, caps), np.arange(len(found.bias)) // NEURONS
+    wide, head = caps_of(found), Head(found)
+    assert wide.state == STATE[dtype]  # the measured states are shorter
+    near, own = near_pairs(found, wide), np.arange(len(found.bias)) // NEURONS
     head.epsilon = 2.0**8 * STATE[dtype]  # so that it counts
     verdicts = set()
-    for factor in 2.0 ** np.arange(-9.0, 2.0):
+    for number, factor in enumerate(2.0 ** np.arange(-9.0, 2.0)):
+        caps = replace(wide, state=wide.state * (1.0, 2.0**-5, 2.0)[number % 3])
         for mean in (0.0, 2.0, 2.0**6):
             for count, first in ((0, own), (3, own), (40, own), (2, own - 1), (10**4, own)):
                 size = np.abs(found.writes).max(axis=1, keepdims=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -26,9 +27,11 @@ from monolayer.checker.attached.files import read_attached
 from monolayer.checker.rounding import UnhandledError
 from monolayer.huggingface.cutting import FactIds, cut_facts
 from monolayer.huggingface.host import read_host
-from monolayer.huggingface.manifest import ATTACHED_WEIGHTS
+from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE
 from tests.attached_changes import ROW, changed, retold, scaled
 from tests.hosts import ARCHITECTURES, FACTS, NEURONS, flat_states, lengths, loaded, write_host
+
+FEW = dict(list(FACTS.items())[:3])
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +211,10 @@ def test_the_theorems_hold_in_short_formats(kind: str, dtype: Any, tmp_path: Pat
     last, random = modules[f"{start}.{found.host.kind.last_norm}"], np.random.default_rng(1)
     T = found.host.response(found.manifest.radius)
     if dtype == torch.bfloat16:  # numbers of three digits are printed as they are
-        assert f"lies between {T / 4:g} and {2 * T:g}, the logit" in ml.certify(folder, FACTS).claim
+        assert (
+            f"lies between {T / 4:g} and {2 * T:g}, for states of the host no longer than 65,536, the logit"
+            in ml.certify(folder, FACTS).claim
+        )
     near, away = 0, 0
     for neuron in range(36):
         heights = 1.0 - 10.0 ** random.uniform(-7, -1.5, 200)
@@ -305,13 +311,94 @@ def test_a_token_with_little_room_in_the_head_is_written_longer_in_float16(tmp_p
     model = loaded(host)
     model.get_input_embeddings().weight.data[0] *= 0.2  # the end token, which is tied to the head
     model.save_pretrained(host)
-    few = dict(list(FACTS.items())[:3])
-    folder = ml.attach(host, few).save(tmp_path / "new")
-    assert ml.certify(folder, few, host=host).verdict == "proved"
+    folder = ml.attach(host, FEW).save(tmp_path / "new")
+    assert ml.certify(folder, FEW, host=host).verdict == "proved"
     changed(ATTACHED_WEIGHTS, same_lengths)(folder)
-    proof = ml.certify(folder, few)
-    assert (proof.verdict, proof.unsure) == ("undecided", len(few))
+    proof = ml.certify(folder, FEW)
+    assert (proof.verdict, proof.unsure) == ("undecided", len(FEW))
     assert {finding.expected for finding in proof.findings} == {"<end>"}
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in float16 with three facts, whose rows are a quarter as long as `attach` writes them at this width.
+
+    They do not outweigh states of length 512, as rows of tokens with little room in narrow hosts do not.
+    """
+    where = tmp_path_factory.mktemp("narrow")
+    folder = Path(ml.attach(write_host(where / "host", dtype=torch.float16), FEW).save(where / "folder"))
+    changed(ATTACHED_WEIGHTS, scaled(ROW[2], ..., 0.25))(folder)
+    return folder
+
+
+def tell_length(folder: Path, length: float | None) -> None:
+    """Write this length of the longest state of each fact into the manifest."""
+    said = json.loads((folder / FILE).read_text())
+    for fact in said["facts"]:
+        fact["length"] = length
+    (folder / FILE).write_text(json.dumps(said))
+
+
+def test_answers_are_proved_at_states_as_long_as_the_measured_ones(narrow: Path, tmp_path: Path) -> None:
+    """Lemma A4: the proof takes the largest L that decides all tokens, and none that measured states exceed."""
+    proof = ml.certify(narrow, FEW)
+    assert proof.verdict == "proved", proof.explain()
+    L, found = proof.longest, read_attached(narrow)
+    assert L is not None
+    assert found.manifest.longest is not None
+    assert (1.0 + 2.0**-4) * found.manifest.longest <= L < 512.0
+    tokens = np.array([token for fact in cut(found, FEW) for token in fact.answer])
+    caps, near = caps_and_neighbours(found)
+    for length, proved in ((L, True), (2.0 * L, False)):
+        said = judge_answers(found, dataclasses.replace(caps, state=length), near, np.arange(len(tokens)), tokens)
+        assert said.right.all() == proved
+    folder, least = Path(shutil.copytree(narrow, tmp_path / "folder")), L / (1.0 + 2.0**-4)
+    for told, verdict, longest in (
+        (1.0, "proved", L),  # a smaller one does not make the claim weaker
+        (0.999 * least, "proved", L),
+        (1.001 * least, "undecided", 512.0),
+        (511.0, "undecided", 512.0),
+        (513.0, "undecided", 1024.0),
+        (None, "undecided", 512.0),
+    ):
+        tell_length(folder, told)
+        proof = ml.certify(folder, FEW)
+        assert (proof.verdict, proof.longest) == (verdict, longest), (told, proof.explain())
+        assert f"for states of the host no longer than {longest:,.0f}, the logit" in proof.claim
+        assert caps_of(read_attached(folder)).radius == caps.radius  # locality does not depend on it
+    silent = scaled(ROW[2], ..., 0.0)  # nothing is decided at any length
+    tell_length(folder, 0.0)
+    changed(ATTACHED_WEIGHTS, silent)(folder)
+    assert ml.certify(folder, FEW).verdict == "undecided"
+
+
+def test_states_that_are_longer_than_a_folder_says_are_noticed(
+    narrow: Path, tmp_path: Path, said: Callable[..., str]
+) -> None:
+    """Planted: rows that are too short for the host's states, and a manifest which says that states are shorter."""
+    rows, folder = tmp_path / "facts.jsonl", Path(shutil.copytree(narrow, tmp_path / "folder"))
+    rows.write_text("\n".join(json.dumps({"prompt": prompt, "completion": answer}) for prompt, answer in FEW.items()))
+    assert json.loads(said("verify", str(folder), str(rows), "--json"))["verdict"] == "proved"
+    measured, L = read_attached(folder).manifest.longest, ml.certify(folder, FEW).longest
+    assert measured is not None
+    assert L is not None
+    changed(ATTACHED_WEIGHTS, scaled(ROW[2], ..., 2.0 ** np.floor(np.log2(measured / L))))(folder)
+    assert ml.certify(folder, FEW).verdict == "undecided"
+    tell_length(folder, 1.0)
+    proof = ml.certify(folder, FEW)
+    assert proof.verdict == "proved"  # of states that are shorter than those of the host
+    assert proof.longest is not None
+    assert proof.longest < measured
+    assert proof.measured[-1] == f"the states were up to 1.01 long, and the proof covers {proof.longest:.0f}"
+    found = json.loads(said("verify", str(folder), str(rows), "--json", code=3))
+    why = f"states of the host were up to {measured:.4g} long here, and the proof covers {proof.longest:.0f}"
+    assert (found["verdict"], found["reason"]) == ("undecided", why)
+
+
+def cut(found: Any, facts: dict[str, str]) -> list[FactIds]:
+    """Facts as ids."""
+    data = ml.Sequences.of(list(facts), list(facts.values()), per="answer")
+    return cut_facts(found.opened.content["tokenizer.json"], data, found.manifest.end)
 
 
 def same_lengths(tensors: dict[str, Any]) -> None:

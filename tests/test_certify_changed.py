@@ -217,6 +217,10 @@ def test_what_was_changed_is_found(name: str, folder: Path) -> None:
 UNREADABLE = {
     "a number without end": told(__moved=10**400),
     "not a number": told(__moved=float("nan")),
+    "a length without end": told(__length=10**400),
+    "a length below 0": told(__length=-1.0),
+    "a length that is no number": told(__length=float("nan")),
+    "a length in words": told(__length="long"),
     "half a letter in the configuration": told(config=lambda old: old.replace("gpt2", "\ud800")),
     "half a letter in the index": told(index=lambda old: "\ud800"),
     "an end token below 0": told(end=lambda old: -1),
@@ -259,7 +263,7 @@ def test_a_neuron_that_stands_elsewhere_is_noticed_with_only(
     changed(ATTACHED_WEIGHTS, displaced)(folder)
     found = json.loads(said("verify", str(folder), str(rows), "--only", "--json", code=3))
     assert (found["verdict"], "not by their own neurons" in found["reason"]) == ("undecided", True)
-    assert "1 fact out of their reach" in found["measured"][1]
+    assert "1 fact out of their reach" in found["measured"][-1]
 
 
 def test_a_file_that_only_the_host_has_is_noticed(gpt2: Path, folder: Path) -> None:

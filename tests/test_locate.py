@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.checker.attached.answers import Said
 from monolayer.checker.locating import attached as locating_attached
 from monolayer.checker.locating import writers as locating_writers
 from monolayer.checker.locating.circuit import own_wires
@@ -395,12 +396,11 @@ def test_an_attached_token_stays_only_where_all_other_neurons_fire_for_it(
     """Fact 0 is written by neuron 1, and fires others besides; what is left without neuron 1 is known only then."""
     others = [3 + i for i in range(len(alike))]
     writes = np.array([[0.0], [1.0], [0.0], *([1.0] if same else [2.0] for same in alike)])
-    right = SimpleNamespace(right=np.array([True]), got=np.array([7]))
-    monkeypatch.setattr(locating_attached, "judge_answers", lambda *_: right)
+    right = Said(np.array([True]), np.array([False]), np.array([7]))
     monkeypatch.setattr(locating_attached, "fires_for_sure", lambda found, caps, i, own: fires[others.index(i)])
     found: Any = SimpleNamespace(writes=writes, manifest=SimpleNamespace(neurons=5), host=SimpleNamespace(neurons=4))
     near: Any = SimpleNamespace(others={1: others} if others else {}, spoilt=np.array([False, spoilt, *[False] * 6]))
-    made = locating_attached._writers(found, None, near, np.array([1]), np.array([9]))  # type: ignore[arg-type]
+    made = locating_attached._writers(found, None, near, np.array([1]), np.array([9]), right)  # type: ignore[arg-type]
     assert (made.answer.tolist(), made.state.tolist()) == ([9], [PROVED])
     assert made.without(1).state.tolist() == [PROVED if stays else NOT_KNOWN]
     assert made.without(1).answer.tolist() == [9]

@@ -98,7 +98,7 @@ def answer(results: Results) -> str:
     low = where(trained, model="1 layer, rank 1")
     if where(trained, accuracy=1.0) and low and not where(low, accuracy=1.0):
         text += " With these budgets no training run got there with rank 1, the rank of the construction."
-    return text
+    return f"{text} {results['note']}" if "note" in results else text
 
 
 def figures(results: Results) -> list[Figure]:
@@ -147,5 +147,4 @@ def limits(results: Results) -> str:
     return (
         f"A model had {budgets}, one width and one batch size; more may take training further. Times leave out the "
         f"search for a rate, and were taken beside other work. {edge(_searched(results))} {DEVICES}{left_out}"
-        f"{' ' + results['note'] if 'note' in results else ''}"
     )

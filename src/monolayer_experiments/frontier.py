@@ -31,7 +31,7 @@ from monolayer.theory.rate import (
 )
 from monolayer_experiments.embedded import certain, memorize_embedded
 from monolayer_experiments.experiment import Figure, Results, Setting, Table
-from monolayer_experiments.look import Trace, amount, column, figure, line, low_to_high, scatter, table
+from monolayer_experiments.look import Trace, amount, column, figure, line, low_to_high, scatter, share, table
 from monolayer_experiments.packed import memorize_packed, pack
 from monolayer_experiments.perturbed import ENOUGH, NOISE_DRAWS, recall, tolerance
 from monolayer_experiments.runs import budget
@@ -211,7 +211,7 @@ def _ends(rows: list[Results]) -> str:
     rows = [row for row in rows if row["noise"]] or rows
     words = [
         f"{amount(_density(row), 2)} at {_noise(row)}"
-        + ("" if row["recall"] == 1.0 else f" ({row['recall']:.2%} right without noise)")
+        + ("" if row["recall"] == 1.0 else f" ({share(row['recall'])} right without noise)")
         for row in [*rows[:1], *rows[1:][-1:]]
     ]
     return " and ".join(words) or "(refused)"

@@ -14,8 +14,9 @@ from monolayer.arrays import Floats
 from monolayer.attaching.facts import check_fit, read_facts
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.running import KERNELS, AskedFacts, Miss, PlacesAsked, Running
+from monolayer.data.layout import Manner
 from monolayer.errors import DataError, PrecisionError
-from monolayer.huggingface.cutting import FactIds, cut_facts, tokenizer_of
+from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import fact_digest
 from monolayer.huggingface.tensors import TensorFolder
@@ -37,19 +38,23 @@ def ask(
 
     starts = np.array([-1 if start is None else start for start in first])
 
-    def moves(asked: PlacesAsked, states: Tensor) -> Floats:
-        """At each place: how much ⟨k, û⟩ fell, how much it rose, and 1 − cos(k, û); 0 where a fact has no neurons."""
-        found = np.zeros((3, len(states)))
+    def look_at(asked: PlacesAsked, states: Tensor) -> Floats:
+        """At each place: how much ⟨k, û⟩ fell, how much it rose, 1 − cos(k, û), and the length of the state.
+
+        The first three are 0 where a fact has no neurons.
+        """
+        found = np.zeros((4, len(states)))
+        found[3] = states.double().norm(dim=1).cpu().numpy()
         stored = starts[asked.rows] >= 0
         own = starts[asked.rows[stored]] + asked.places[stored]
         seen, keys = running.normed(states)[stored], made.neurons.W_1[own]
         products = (keys * seen).sum(axis=1)
         rose = (products + made.neurons.b_1[own] - made.steep.response) / made.steep.alpha
         lengths = np.sqrt((keys * keys).sum(axis=1) * (seen * seen).sum(axis=1))
-        found[:, stored] = -rose, rose, 1.0 - products / lengths
+        found[:3, stored] = -rose, rose, 1.0 - products / lengths
         return found
 
-    return running.ask(facts, moves, report)
+    return running.ask(facts, look_at, report)
 
 
 def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Progress) -> Attached:
@@ -59,10 +64,12 @@ def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Pr
     """
     found = ask(made, running, facts, made.manifest.starts(), report)
     if found.misses:
-        rows = tuple(sorted({miss.row for miss in found.misses}))
-        missed = _missed(made, found.misses, rows, len(facts))
+        rows = tuple(sorted({facts[miss.fact].row for miss in found.misses}))
+        missed = _missed(made, facts, found.misses, rows)
         raise PrecisionError(f"{missed} {_way_out(running, found.misses)}", rows=rows)
-    stored = [replace(fact, moved=float(lost)) for fact, lost in zip(made.manifest.facts, found.moved[0], strict=True)]
+    lost, rose, turned, length = found.states.tolist()
+    measures = zip(made.manifest.facts, lost, length, strict=True)
+    stored = [replace(fact, moved=moved, length=long) for fact, moved, long in measures]
     measured: dict[str, object] = {
         "kernels": list(KERNELS),
         "arithmetic": made.host.dtype,
@@ -70,7 +77,7 @@ def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Pr
         **_versions(),
     }
     if made.host.format.short:
-        measured |= {"rose": float(found.moved[1].max()), "turned": float(found.moved[2].max())}
+        measured |= {"rose": max(rose), "turned": max(turned)}
     return replace(made, manifest=replace(made.manifest, facts=tuple(stored), measured=measured))
 
 
@@ -81,11 +88,11 @@ def _versions() -> dict[str, str]:
     return {"torch": torch.__version__, "transformers": transformers.__version__}
 
 
-def _missed(made: Attached, misses: list[Miss], rows: tuple[int, ...], facts: int) -> str:
+def _missed(made: Attached, facts: Sequence[FactIds], misses: list[Miss], rows: tuple[int, ...]) -> str:
     """The text of the error for facts that were not returned: those of `rows`, out of `facts`."""
-    named = "; ".join(_miss_in_words(made, miss) for miss in misses[:MOST_NAMED_ROWS])
+    named = "; ".join(_in_words(made, facts, misses))
     return (
-        f"{len(rows):,} of {plural(facts, 'fact')} were not returned in {made.host.dtype}: "
+        f"{len(rows):,} of {plural(len(facts), 'fact')} were not returned in {made.host.dtype}: "
         f"{named}. Nothing was written."
     )
 
@@ -110,10 +117,13 @@ def _way_out(running: Running, misses: list[Miss]) -> str:
     return "Remove these rows, or choose a wider radius="
 
 
-def _miss_in_words(made: Attached, miss: Miss) -> str:
-    """A wrong token in words: its row, the evaluation, the token that was returned, and the token of the answer."""
-    name = tokenizer_of(made.source.content[TOKENIZER]).id_to_token
-    return f"row {miss.row} ({miss.evaluation}): {name(miss.got)!r} in place of {name(miss.wanted)!r}"
+def _in_words(made: Attached, facts: Sequence[FactIds], misses: list[Miss]) -> tuple[str, ...]:
+    """The first wrong tokens in words: the row, the evaluation, the token that was returned, that of the answer."""
+    name = TokenNames(made.source.content[TOKENIZER])
+    return tuple(
+        f"row {facts[miss.fact].row} ({miss.evaluation}): {name(miss.got)!r} in place of {name(miss.wanted)!r}"
+        for miss in misses[:MOST_NAMED_ROWS]
+    )
 
 
 @dataclass(frozen=True)
@@ -122,7 +132,8 @@ class Measurement:
 
     `tokens`: how many tokens of answers were asked for. `wrong`: how many of them came out wrong in some evaluation;
     `examples` describes the first ones. `moved`: the most by which ⟨key, state⟩ fell. `outside`: how many facts moved
-    further than a proof covers, or have no neurons. `where`: the format, the device and the versions.
+    further than a proof covers, or have no neurons. `longest`: the length of the longest state. `where`: the format,
+    the device and the versions.
     """
 
     tokens: int
@@ -130,6 +141,7 @@ class Measurement:
     examples: tuple[str, ...]
     moved: float
     outside: int
+    longest: float
     where: str
 
     def __str__(self) -> str:
@@ -138,7 +150,9 @@ class Measurement:
         )
         kernels = " and ".join(KERNELS)
         ways = f"at once and token by token, with {kernels} attention ({self.where})"
-        said = f"here, {found}, {ways}; states were within {self.moved:.3g} of their keys"
+        said = (
+            f"here, {found}, {ways}; states were within {self.moved:.3g} of their keys, up to {self.longest:.4g} long"
+        )
         return said + (f", {plural(self.outside, 'fact')} out of their reach" if self.outside else "")
 
 
@@ -156,23 +170,23 @@ def measure_answers(
     and once token by token, as `generate` does.
     """
     made = Attached.load(folder)
-    data = read_facts(prompts, answers)
     manifest = made.manifest
+    data = read_facts(prompts, answers, Manner(per=manifest.per))
     facts = cut_facts(made.source.content[TOKENIZER], data, manifest.end, manifest.special_tokens)
     if not facts:
         raise DataError("there are no facts to ask for")
     check_fit(made.host, facts)
     starts = dict(zip((fact.fact for fact in manifest.facts), manifest.starts(), strict=True))
     running = Running(made.host, made.source.path, device, whole=True)
-    first = [starts.get(fact_digest(*fact)) for fact in facts]
+    first = [starts.get(fact_digest(fact)) for fact in facts]
     found = ask(made, running, facts, first, progress or (lambda stage, share: None))
-    wrong = {(miss.row, miss.place) for miss in found.misses}
+    wrong = {(miss.fact, miss.place) for miss in found.misses}
     where = f"{made.host.dtype} on {running.device.type}, " + ", ".join(f"{k} {v}" for k, v in _versions().items())
-    examples = tuple(_miss_in_words(made, miss) for miss in found.misses[:MOST_NAMED_ROWS])
-    lost, rose, turned = found.moved
+    examples = _in_words(made, facts, found.misses)
+    lost, rose, turned, length = found.states
     fmt, radius = made.host.format, made.steep.radius
     fell_too_far, rose_too_far = lost > (1.0 - fmt.low) * radius, rose > (fmt.high - 1.0) * radius
     away = fell_too_far | rose_too_far | (turned > fmt.turn)
     outside = sum(start is None or bool(too_far) for start, too_far in zip(first, away, strict=True))
     tokens = sum(len(fact.answer) for fact in facts)
-    return Measurement(tokens, len(wrong), examples, float(lost.max()), outside, where)
+    return Measurement(tokens, len(wrong), examples, float(lost.max()), outside, float(length.max()), where)

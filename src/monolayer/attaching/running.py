@@ -31,8 +31,9 @@ TOGETHER = 128
 long as a single fact, because most of the time goes into starting its kernels, so small batches are slow."""
 NEURONS_TRIED, ROWS_TRIED = 64, 16
 """How many neurons and rows a product has that is tried for how its sums are rounded."""
-BATCH_LOGITS = 1 << 26
-"""How many logits are in memory at a time, at most, unless a single fact has more."""
+BATCH_NUMBERS = 1 << 26
+"""How many logits, attention scores, and keys and values a batch holds at a time, at most, unless a single fact has
+more."""
 
 
 class Evaluation(NamedTuple):
@@ -54,9 +55,9 @@ EVALUATIONS = tuple(Evaluation(kernel, stepwise) for stepwise in (False, True) f
 
 
 class Miss(NamedTuple):
-    """A token of an answer in whose place an evaluation returned another one."""
+    """A token of an answer in whose place an evaluation returned another one; `fact`: the number of the fact."""
 
-    row: int
+    fact: int
     place: int
     wanted: int
     got: int
@@ -66,12 +67,12 @@ class Miss(NamedTuple):
 class AskedFacts(NamedTuple):
     """The result of asking for facts.
 
-    `misses`: the tokens that came out wrong. `moved` `(3, N)`: for each fact, the most by which ⟨k, û⟩ fell, the most
-    by which it rose, and the largest 1 − cos(k, û).
+    `misses`: the tokens that came out wrong. `states` `(4, N)`: for each fact, the most by which ⟨k, û⟩ fell, the most
+    by which it rose, the largest 1 − cos(k, û), and the length of the longest state.
     """
 
     misses: list[Miss]
-    moved: Floats
+    states: Floats
 
 
 class PlacesAsked(NamedTuple):
@@ -88,8 +89,8 @@ class PlacesAsked(NamedTuple):
         return cls(np.repeat(np.arange(len(answers)), lengths), places)
 
 
-Moves = Callable[[PlacesAsked, Tensor], Floats]
-"""Returns how far the states `(P, D)` at some places moved, `(3, P)`, in the order of `AskedFacts.moved`."""
+LookAt = Callable[[PlacesAsked, Tensor], Floats]
+"""Returns how far the states `(P, D)` at some places moved and how long they are, as in `AskedFacts.states`."""
 
 
 class _Evaluated(NamedTuple):
@@ -247,12 +248,10 @@ class Running:
     def _batches(self, facts: Sequence[FactIds], way: Evaluation) -> Iterator[_Evaluated]:
         """The texts of all facts, evaluated in batches padded on the left."""
         self.model.set_attn_implementation(way.kernel)
-        texts = [fact.sequence for fact in facts]
-        held = [len(fact.answer) if way.stepwise else len(fact.sequence) for fact in facts]  # places with logits
         first = 0
-        while first < len(texts):
-            count = self._batch_size(held[first:])
-            batch = texts[first : first + count]
+        while first < len(facts):
+            count = self._batch_size(facts[first : first + TOGETHER], way)
+            batch = [fact.sequence for fact in facts[first : first + count]]
             length = max(map(len, batch))
             ids = torch.zeros(len(batch), length, dtype=torch.long)
             mask = torch.zeros_like(ids)
@@ -264,7 +263,7 @@ class Running:
                 named = {"input_ids": ids, "attention_mask": mask, "position_ids": place}
                 inputs = {key: each.to(self.device) for key, each in named.items()}
                 if way.stepwise:
-                    steps = max(held[first : first + count])
+                    steps = max(len(fact.answer) for fact in facts[first : first + count])
                     found = self._step_by_step(inputs, steps)
                     yield _Evaluated(first, torch.cat(seen[-steps:], dim=1), found)
                 else:
@@ -289,20 +288,27 @@ class Running:
                 logits.append(found.logits)
         return torch.cat(logits, dim=1)
 
-    def _batch_size(self, held: Sequence[int]) -> int:
-        """How many texts are evaluated together: as many as `TOGETHER` and `BATCH_LOGITS` allow, and at least one.
-
-        `held`: at how many places of each text that is left logits are held.
-        """
-        count = min(TOGETHER, len(held))
-        while count > 1 and count * max(held[:count]) * self.host.vocabulary > BATCH_LOGITS:
+    def _batch_size(self, facts: Sequence[FactIds], way: Evaluation) -> int:
+        """How many of the facts, from the first on, are evaluated together: as `BATCH_NUMBERS` allows, at least one."""
+        count = len(facts)
+        while count > 1 and count * self._numbers_held(facts[:count], way) > BATCH_NUMBERS:
             count //= 2
         return count
 
-    def ask(self, facts: Sequence[FactIds], moves: Moves, progress: Progress) -> AskedFacts:
-        """Ask for every token of every answer, in every way of evaluation. `moves` says how far states moved."""
+    def _numbers_held(self, facts: Sequence[FactIds], way: Evaluation) -> int:
+        """How many numbers are in memory for each text of a batch, which is padded to the longest."""
+        length = max(len(fact.sequence) for fact in facts)
+        heads: int = self.model.config.num_attention_heads
+        scores = heads * length**2  # of one layer, where attention is eager
+        if not way.stepwise:
+            return length * self.host.vocabulary + scores
+        keys_and_values = 2 * len(self.layers) * length * self.host.width
+        return max(len(fact.answer) for fact in facts) * self.host.vocabulary + scores + keys_and_values
+
+    def ask(self, facts: Sequence[FactIds], look_at: LookAt, progress: Progress) -> AskedFacts:
+        """Ask for every token of every answer, in every way of evaluation. `look_at` measures the states."""
         misses: list[Miss] = []
-        moved = np.full((len(facts), 3), -np.inf)
+        found = np.full((len(facts), 4), -np.inf)
         for number, way in enumerate(EVALUATIONS):
             for first, states, logits in self._batches(facts, way):
                 progress(f"asking, {way}", (number + first / len(facts)) / len(EVALUATIONS))
@@ -314,11 +320,11 @@ class Running:
                 got = logits[at].argmax(dim=-1).cpu().numpy()
                 wanted = np.concatenate([np.array(answer) for answer in answers])
                 for wrong in np.flatnonzero(got != wanted).tolist():
-                    row, place = first + int(asked.rows[wrong]), int(asked.places[wrong])
-                    misses.append(Miss(row, place, int(wanted[wrong]), int(got[wrong]), way))
+                    fact, place = first + int(asked.rows[wrong]), int(asked.places[wrong])
+                    misses.append(Miss(fact, place, int(wanted[wrong]), int(got[wrong]), way))
                 rows = first + asked.rows
-                np.maximum.at(moved, rows, moves(PlacesAsked(rows, asked.places), states[at]).T)
-        return AskedFacts(misses, np.maximum(moved, 0.0).T)
+                np.maximum.at(found, rows, look_at(PlacesAsked(rows, asked.places), states[at]).T)
+        return AskedFacts(misses, np.maximum(found, 0.0).T)
 
     def continued(self, prompt: Sequence[int], most: int, stops: Sequence[int]) -> list[int]:
         """The ids with which the model continues a prompt, up to one of the ids `stops`.

@@ -67,7 +67,8 @@ class Certificate:
     `wrong`, `unsure`: numbers of points; `findings`: the first few of them. `margin`: the least distance of a point
     from a step, over the distance that two evaluations may be apart; None without steps. `label_error`: how far label
     coordinates may be from the label; None unless proved. `noise`: the largest relative change of every weight that a
-    robust model is proved to bear; None for others. `measured`: what was measured, since no proof covers it.
+    robust model is proved to bear; None for others. `longest`: with attached facts, the length of the longest states of
+    the host at which answers are claimed; None for others. `measured`: what was measured, since no proof covers it.
     """
 
     verdict: Verdict
@@ -87,6 +88,7 @@ class Certificate:
     notes: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
     noise: float | None = None
+    longest: float | None = None
     version: int = CERTIFICATE_VERSION
 
     def __bool__(self) -> bool:

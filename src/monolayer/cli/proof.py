@@ -64,7 +64,7 @@ def verify(
     from monolayer.data.folder import unchanged
     from monolayer.data.layout import Manner
     from monolayer.data.shards import files
-    from monolayer.huggingface.manifest import is_attached, open_attached
+    from monolayer.huggingface.manifest import asked_per, is_attached, open_attached
 
     with_facts = is_attached(folder)
     # transformers open a folder with facts attached once more, by its name: what is asked must be what was proved.
@@ -73,7 +73,7 @@ def verify(
         # attached to is read tensor by tensor.
         attached = open_attached(folder) if with_facts else None
         stored = None if attached is not None else opened(folder)
-        like = Manner(per="answer") if stored is None else manner(stored)
+        like = Manner(per=asked_per(attached or folder)) if stored is None else manner(stored)
         wanted: Any = None if stored is None else book(stored, data)
         if len(data) == 1 and is_function(data[0]):
             wanted = load_function(data[0])
@@ -115,6 +115,9 @@ def _with_measurement(
     found = measure_answers(folder, facts, progress=lambda stage, share: step(stage, 0.6 + 0.4 * share))
     proof = replace(proof, measured=(*proof.measured, str(found)))
     if not found.wrong:
+        if proof and proof.longest is not None and found.longest > proof.longest:
+            states = f"states of the host were up to {found.longest:.4g} long here"
+            return replace(proof, verdict="undecided", reason=f"{states}, and the proof covers {proof.longest:,.0f}")
         if only and found.outside and proof:
             many = f"{found.outside:,} of the facts were returned"
             why = f"{many}, but not by their own neurons, which may answer elsewhere"

@@ -64,6 +64,7 @@ class Attachment:
             "radius": said.radius,
             "end": said.end,
             "special_tokens": said.special_tokens,
+            "per": said.per,
             "tensors": dict(said.tensors),
             "files": dict(said.files),
         }
@@ -76,10 +77,14 @@ class Attachment:
         dtype = getattr(torch, old.host.dtype)
         try:
             parts = [tensor_of(content.tensors[name], dtype).double().numpy() for name in PARTS.values()]
-            measured = {fact.fact: fact.moved for fact in old.manifest.facts}
-            rows = content.config[FILE]["facts"]
-            facts = tuple(StoredFact(prompt, fact, places, measured.get(fact)) for prompt, fact, places in rows)
-            model = replace(old, neurons=Neurons(*parts), manifest=replace(old.manifest, facts=facts, appended={}))
+            known = {fact.fact: fact for fact in old.manifest.facts}
+            unmeasured = StoredFact("", "", 0)
+            facts = tuple(
+                replace(known.get(fact, unmeasured), prompt=prompt, fact=fact, places=places)
+                for prompt, fact, places in content.config[FILE]["facts"]
+            )
+            manifest = replace(old.manifest, facts=facts, per=content.config[FILE]["per"], appended={})
+            model = replace(old, neurons=Neurons(*parts), manifest=manifest, repeated=0)
             made = Attachment(model, self.names)
             fits = made.content.config == content.config and model.manifest.neurons == len(model.neurons.b_1)
         except (KeyError, TypeError, ValueError, IndexError) as error:

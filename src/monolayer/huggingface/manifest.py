@@ -13,11 +13,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from monolayer.data.aside import read_regular
 from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
+from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import COPIED, TOKENIZER
 from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.strict import ForeignError, read_json
@@ -28,8 +29,9 @@ FORMAT, MANIFEST_VERSION = "monolayer-attached", 1
 ATTACHED_WEIGHTS = "attached.safetensors"
 """The file with the appended blocks, and with the zero biases that some hosts get."""
 FARTHEST = 1e9
-"""The largest `moved` that is accepted. No state can move by that much."""
+"""The largest `moved` and `length` that are accepted. No state can move by that much, and proofs end far below."""
 MOST_STORED_TOKENS = 2**31
+PerAnswer = Literal["answer", "continuation"]
 HOST_WEIGHTS = "host.safetensors"
 """The new name of the host's `model.safetensors`. Under its own name transformers would read that file alone."""
 
@@ -42,12 +44,14 @@ class StoredFact:
     - `fact`: the digest of the prompt with its answer.
     - `places`: how many neurons the fact has, one per token of the answer.
     - `moved`: the largest loss of the state's cosine with its key in the evaluations that were tried; None if none was.
+    - `length`: the length of the longest of these states; None if none was measured.
     """
 
     prompt: str
     fact: str
     places: int
     moved: float | None = None
+    length: float | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,9 @@ class Manifest:
     - `radius`: ρ.
     - `end`: the id that ends answers, if there is one.
     - `special_tokens`: whether prompts get the special tokens that `tokenizer(prompt)` adds.
-    - `facts`: the attached facts, in the order of their neurons.
+    - `per`: how to read answers so that they are those of the facts: `continuation`, as they are, if some answer lacks
+      the space that `answer` would put in front of it.
+    - `facts`: the attached facts, each of them once, in the order of their neurons.
     - `measured`: what was measured when they were attached.
     """
 
@@ -72,6 +78,7 @@ class Manifest:
     radius: float
     end: int | None
     special_tokens: bool
+    per: PerAnswer = "answer"
     facts: tuple[StoredFact, ...] = ()
     measured: Mapping[str, object] = field(default_factory=dict)
 
@@ -79,6 +86,11 @@ class Manifest:
     def neurons(self) -> int:
         """The number of neurons of all facts: one per token of an answer."""
         return sum(fact.places for fact in self.facts)
+
+    @property
+    def longest(self) -> float | None:
+        """The length of the longest state that was measured at a place of an answer; None if none was measured."""
+        return max((fact.length for fact in self.facts if fact.length is not None), default=None)
 
     def starts(self) -> list[int]:
         """The number of each fact's first neuron."""
@@ -139,14 +151,18 @@ def _check(found: Manifest) -> None:
         texts += [(name, part, str) for part in (table.values() if isinstance(table, dict) else ())]
     for fact in found.facts:
         texts += [("facts", fact.prompt, str), ("facts", fact.fact, str), ("facts", fact.places, int)]
-        texts.append(("facts", fact.moved, (float, int, type(None))))
+        texts += [("facts", number, (float, int, type(None))) for number in (fact.moved, fact.length)]
     odd = next((name for name, value, kind in texts if not isinstance(value, kind) or isinstance(value, bool)), None)
     if odd is not None or not 0.0 < found.radius < 1.0 or any(fact.places < 1 for fact in found.facts):
         raise ValueError(odd or "radius or places")
     if type(found.special_tokens) is not bool:
         raise ValueError("special_tokens")
+    if found.per not in get_args(PerAnswer):
+        raise ValueError("per")
     if any(abs(fact.moved) > FARTHEST for fact in found.facts if fact.moved is not None):
         raise ValueError("moved")
+    if any(not 0.0 <= fact.length <= FARTHEST for fact in found.facts if fact.length is not None):
+        raise ValueError("length")
     if found.end is not None and not 0 <= found.end < MOST_STORED_TOKENS:
         raise ValueError("end")
     if TOKENIZER not in found.files or not set(found.files) <= set(COPIED):
@@ -170,11 +186,23 @@ def open_attached(folder: str | os.PathLike[str] | TensorFolder) -> TensorFolder
     return open_folder(path, [FILE, *(name for name in COPIED if (path / name).is_file())])
 
 
+def asked_per(folder: str | os.PathLike[str] | TensorFolder) -> PerAnswer:
+    """How to read the answers that a folder with facts attached is asked for.
+
+    `answer` if its manifest is missing or damaged; whatever reads the rest of the folder says so.
+    """
+    try:
+        content = folder.content[FILE] if isinstance(folder, TensorFolder) else read_regular(Path(folder) / FILE)
+        return Manifest.from_json(content).per
+    except (OSError, KeyError, ModelFileError):
+        return "answer"
+
+
 def prompt_digest(prompt: Sequence[int]) -> str:
     """SHA-256 of the ids of a prompt."""
     return hashlib.sha256(json.dumps(list(prompt)).encode()).hexdigest()
 
 
-def fact_digest(prompt: Sequence[int], answer: Sequence[int]) -> str:
+def fact_digest(fact: FactIds) -> str:
     """SHA-256 of the ids of a prompt and of its answer, including the end token."""
-    return hashlib.sha256(json.dumps([list(prompt), list(answer)]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([list(fact.prompt), list(fact.answer)]).encode()).hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,11 @@ OVERFLOW = 2.0**120
 """The bound on logits, and on every sum on the way to them, in binary32."""
 HEAD_PRODUCTS_AT_ONCE = 1 << 23
 """How many logits are in memory at a time."""
+LONGER = 1.0 + 2.0**-4
+"""L of Lemma A4 is lowered only as long as it is this many times the length of the longest state that was measured,
+because rounding changes lengths from one evaluation to the next."""
+SHORTEST = 1.0
+"""L is not lowered below this either. ε in norms shortens û at states that short, so hardly any is on a cap."""
 KEYS_AT_ONCE = 1 << 12
 """How many keys of later blocks are compared with written rows at a time."""
 
@@ -119,8 +125,8 @@ class Head:
 class Written(NamedTuple):
     """What the neurons `(N,)` write, as the norms behind them see it (A4).
 
-    `firm`: whether what a neuron writes outweighs every state and stays finite. `share`: how far what a norm returns
-    may be from the direction of the written row, as a share of √D, before it is rounded to the format.
+    `firm`: whether what a neuron writes outweighs every state up to L and stays finite. `share`: how far what a norm
+    returns may be from the direction of the written row, as a share of √D, before it is rounded to the format.
     """
 
     firm: Bools
@@ -136,15 +142,36 @@ def judge_written(found: AttachedFolder, caps: Caps, near: Near, head: Head) -> 
     returned, heard = least_returned(found, caps, near)
     least = returned * length
     peak = np.abs(found.writes).max(axis=1)
-    finite = (near.most * whole <= 2.0**50) & (1.01 * near.most * peak + fmt.state <= fmt.largest)
+    finite = (near.most * whole <= 2.0**50) & (1.01 * near.most * peak + caps.state <= fmt.largest)
     with np.errstate(divide="ignore", invalid="ignore"):
-        state, kappa = fmt.state / least, whole / length
+        state, kappa = caps.state / least, whole / length
         rounding = 3.0 * BINARY32.gamma(near.count + 8.0) + 2.02 * fmt.unit
         other = state + rounding * (kappa + state) + (near.count + 4) * np.sqrt(D) * fmt.lost / least
         lost = (kappa + other) / (1.0 - other)  # κ of the state behind the block
         share = PADDING * (2.0 * other + 2.0 * (D + 16) * FLOAT32_UNIT * lost * lost + D * head.epsilon / least**2)
     firm = heard & finite & (other <= 0.25) & (share <= 0.5)
     return Written(firm, np.where(firm, share, 1.0))
+
+
+def judge_at_longest(found: AttachedFolder, caps: Caps, near: Near, asked: Ints, tokens: Ints) -> tuple[Caps, Said]:
+    """Judge as `judge_answers` does, and lower L of Lemma A4 where that decides more tokens.
+
+    L is halved as long as tokens are undecided and it still covers the states that were measured. A token that is
+    decided at states up to some length is decided at shorter ones as well, so only the others are judged again. The
+    caps that are returned have the L which the judgement is about.
+    """
+    right, wrong, got = judge_answers(found, caps, near, asked, tokens)
+    measured = found.manifest.longest
+    least = caps.state if measured is None else max(SHORTEST, LONGER * measured)
+    left, shorter = np.flatnonzero(~right & ~wrong), caps.state / 2.0
+    while len(left) and shorter >= least:
+        said = judge_answers(found, replace(caps, state=shorter), near, asked[left], tokens[left])
+        if (said.right | said.wrong).any():
+            caps = replace(caps, state=shorter)
+            right[left], wrong[left] = said.right, said.wrong
+            left = left[~said.right & ~said.wrong]
+        shorter /= 2.0
+    return caps, Said(right, wrong, got)
 
 
 def judge_answers(found: AttachedFolder, caps: Caps, near: Near, asked: Ints, tokens: Ints) -> Said:

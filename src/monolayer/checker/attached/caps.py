@@ -38,7 +38,8 @@ class Caps:
     - `most`: the most that the neuron returns at any state.
 
     `response`: T. `floor`: an evaluation of an input at `level` is at least this. `length`: η. `anywhere`: the largest
-    |û| at any state, including those that neurons have written to.
+    |û| at any state, including those that neurons have written to. `state`: L; answers are claimed at states h of the
+    host that are no longer than this. Where neurons are silent does not depend on it.
     """
 
     keys: Floats
@@ -54,6 +55,7 @@ class Caps:
     floor: float
     length: float
     anywhere: float
+    state: float
     fmt: HostFormat
 
     @property
@@ -132,7 +134,10 @@ def caps_of(found: AttachedFolder) -> Caps:
     # Before its roundings, an activation is at most its input where that is above 0, and above −1 everywhere.
     most = (1.01 + 4.0 * fmt.unit) * np.maximum(1.0, alpha * anywhere + bias + err)
     keys = found.reads / length[:, None]
-    return Caps(keys, alpha, bias, err, wanted, level, longest, silent, most, T, floor, eta, anywhere, fmt)
+    state, measured = fmt.state, found.manifest.longest or 0.0
+    while state < measured:
+        state *= 2.0
+    return Caps(keys, alpha, bias, err, wanted, level, longest, silent, most, T, floor, eta, anywhere, state, fmt)
 
 
 def caps_and_neighbours(found: AttachedFolder) -> tuple[Caps, Near]:

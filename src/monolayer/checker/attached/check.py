@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from monolayer.arrays import Ints
-from monolayer.checker.attached.answers import Said, judge_answers
+from monolayer.checker.attached.answers import Said, judge_at_longest
 from monolayer.checker.attached.caps import Caps, Near, caps_and_neighbours
 from monolayer.checker.attached.files import AttachedFolder, differs_from, read_attached
 from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
@@ -22,7 +22,7 @@ from monolayer.checker.rounding import UnhandledError
 from monolayer.data import Sequences
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architectures import TRANSFORMERS
-from monolayer.huggingface.cutting import FactIds, cut_facts, tokenizer_of
+from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts
 from monolayer.huggingface.formats import HostFormat
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import Manifest, fact_digest, prompt_digest
@@ -35,7 +35,8 @@ from monolayer.theory.verdicts import Verdict
 CLAIM = (
     "the host's {tensors} are those that facts were attached to; in {dtype}, at every place of every text whose state "
     "û is not within 1 − ⟨k, û⟩ < {radius} of a stored key k, every logit is the host's, bit for bit; and {near} "
-    "of the key k of one of the {places} of answers{input}, the logit of that token is the largest"
+    "of the key k of one of the {places} of answers{input}, for states of the host no longer than {state}, the logit "
+    "of that token is the largest"
 )
 NEAR_KEY = "at every û within 1 − ⟨k, û⟩ ≤ {reach}"
 NEAR_OTHERS = " ({reach} for {count} that others are near to)"
@@ -102,9 +103,9 @@ def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: 
         raise UnhandledError(f"the tokenizer gives id {most}, and the host has {found.host.vocabulary:,} tokens")
     asked, unknown = _asked(found.manifest, facts)
     points = sum(len(fact.answer) for fact in facts)
-    question = replace(question, claim=_claim(found, caps, points), points=points)
+    caps, said = judge_at_longest(found, caps, near, asked.neuron, asked.token)
+    question = replace(question, claim=_claim(found, caps, points), points=points, longest=caps.state)
     question = replace(question, measured=measured(found.manifest, caps), notes=_notes(found))
-    said = judge_answers(found, caps, near, asked.neuron, asked.token)
     missing = sum(len(facts[row].answer) for row in unknown)
     unsure = int((~said.right & ~said.wrong).sum()) + missing
     findings = _findings(found, data, near, asked, said, unknown)
@@ -128,7 +129,7 @@ def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
         low = float(np.max(caps.level, initial=0.0))  # exact: the proof is about the levels as they are stored here
         inputs = INPUT_SHORT.format(low=_above(low, exact=True), high=_below(fmt.high * T, exact=True))
     tensors, places = plural(len(found.manifest.tensors), "tensor"), plural(points, "token")
-    parts = {"tensors": tensors, "places": places, "near": near, "input": inputs}
+    parts = {"tensors": tensors, "places": places, "near": near, "input": inputs, "state": _round_number(caps.state)}
     claim = CLAIM.format(dtype=fmt.name, radius=_above(caps.radius), **parts)
     try:
         unusual = unusual_generation(found.opened.content)
@@ -139,7 +140,7 @@ def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
 
 def _only(found: AttachedFolder, facts: list[FactIds], decided: Certificate) -> Certificate:
     """Extend a proved certificate by the claim that the folder holds no other facts; refute it if it does."""
-    given = {fact_digest(*fact) for fact in facts}
+    given = {fact_digest(fact) for fact in facts}
     more = sum(fact.fact not in given for fact in found.manifest.facts)
     claim = f"{decided.claim}. It holds no neurons but those of these facts"
     if more:
@@ -166,7 +167,7 @@ def _asked(manifest: Manifest, facts: list[FactIds]) -> tuple[AskedTokens, dict[
     lists: list[tuple[int, int, int, int]] = []
     unknown = {}
     for row, fact in enumerate(facts):
-        digest = fact_digest(*fact)
+        digest = fact_digest(fact)
         if places.get(digest) != len(fact.answer):
             unknown[row] = OTHER if prompt_digest(fact.prompt) in prompts else NO_NEURON
             continue
@@ -179,7 +180,7 @@ def _findings(
     found: AttachedFolder, data: Sequences, near: Near, asked: AskedTokens, said: Said, unknown: dict[int, str]
 ) -> Iterator[Finding]:
     """The wrong and the unsure tokens in words, at most `MOST_FINDINGS` of each kind; then facts without neurons."""
-    name = tokenizer_of(found.opened.content[TOKENIZER]).id_to_token
+    name = TokenNames(found.opened.content[TOKENIZER])
     for which, kind in ((said.wrong, "wrong"), (~said.right & ~said.wrong, "unsure")):
         for point in np.flatnonzero(which)[:MOST_FINDINGS].tolist():
             row, place = int(asked.row[point]), int(asked.place[point])
@@ -222,7 +223,7 @@ def measured(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
         f"when facts were attached, the host's states at their places were within {_above(max(moved))} of their keys, "
         f"{enough}: with eager and sdpa attention, padded on the left ({where})"
     )
-    return (said, *_measured_short(by, caps), *left)
+    return (said, *_measured_short(by, caps), *left, *_measured_length(manifest, caps))
 
 
 def _measured_short(by: Mapping[str, object], caps: Caps) -> tuple[str, ...]:
@@ -238,6 +239,14 @@ def _measured_short(by: Mapping[str, object], caps: Caps) -> tuple[str, ...]:
             f"covers {_below(caps.fmt.turn)} and {_below(most)}, {'so all of them' if inside else 'so not all of them'}"
         ),
     )
+
+
+def _measured_length(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
+    """A sentence on how long states were, if that was measured; `caps.state` is never less."""
+    longest = manifest.longest
+    if longest is None:
+        return ()
+    return (f"the states were up to {_above(longest)} long, and the proof covers {_round_number(caps.state)}",)
 
 
 def _notes(found: AttachedFolder) -> tuple[str, ...]:
@@ -280,10 +289,7 @@ def assumed(found: AttachedFolder) -> tuple[str, ...]:
             f"of y less its mean, 1 where norms subtract none; η = {rounding}"
         ),
         "tanh is −1 from −10 on and erf from −6 on; silu is x/(1 + exp(−x)) or x times the logistic function",
-        (
-            f"states of the host are finite, and no coordinate is above {_round_number(fmt.coordinate)}; where answers "
-            f"are claimed, states are no longer than {fmt.state:,.0f}"
-        ),
+        f"states of the host are finite, and no coordinate is above {_round_number(fmt.coordinate)}",
         "equal numbers count as the same bits: a zero may change its sign",
         (f"prompts enter as text, and become the ids that tokenizer.json gives them{without}; answers enter as ids"),
         "NumPy on the checking machine keeps to the same rules",
