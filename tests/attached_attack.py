@@ -216,7 +216,7 @@ def untrue(folder: Path, facts: dict[str, str] = FACTS) -> str | None:
     wanted_facts = _cut(content, facts, found.manifest)
     neurons, tokens = np.array(
         [
-            (starts.get(fact_digest(*fact), 0) + number, token)
+            (starts.get(fact_digest(fact), 0) + number, token)
             for fact in wanted_facts
             for number, token in enumerate(fact.answer)
         ]

@@ -307,11 +307,12 @@ def test_eight_blocks_fit_float16(tmp_path: Path) -> None:
 
 def test_a_token_with_little_room_in_the_head_is_written_longer_in_float16(tmp_path: Path) -> None:
     """Planted: if all tokens were written with the same length, the proof would not cover those with little room."""
-    host = write_host(tmp_path / "host", dtype=torch.float16, n_embd=256)
+    host = write_host(tmp_path / "host", dtype=torch.float16, n_embd=256, initializer_range=0.1)
     model = loaded(host)
     model.get_input_embeddings().weight.data[0] *= 0.2  # the end token, which is tied to the head
     model.save_pretrained(host)
     folder = ml.attach(host, FEW).save(tmp_path / "new")
+    tell_length(folder, 500.0)  # so that the proof is about states up to 512, for which rows are made
     assert ml.certify(folder, FEW, host=host).verdict == "proved"
     changed(ATTACHED_WEIGHTS, same_lengths)(folder)
     proof = ml.certify(folder, FEW)
@@ -356,15 +357,17 @@ def test_answers_are_proved_at_states_as_long_as_the_measured_ones(narrow: Path,
     for told, verdict, longest in (
         (1.0, "proved", L),  # a smaller one does not make the claim weaker
         (0.999 * least, "proved", L),
-        (1.001 * least, "undecided", 512.0),
+        (1.001 * least, "undecided", None),  # a larger L may decide some tokens
         (511.0, "undecided", 512.0),
         (513.0, "undecided", 1024.0),
         (None, "undecided", 512.0),
     ):
         tell_length(folder, told)
         proof = ml.certify(folder, FEW)
-        assert (proof.verdict, proof.longest) == (verdict, longest), (told, proof.explain())
-        assert f"for states of the host no longer than {longest:,.0f}, the logit" in proof.claim
+        assert proof.verdict == verdict, (told, proof.explain())
+        assert proof.longest is not None
+        assert proof.longest == longest or (longest is None and L < proof.longest <= 512.0), told
+        assert f"for states of the host no longer than {proof.longest:,.0f}, the logit" in proof.claim
         assert caps_of(read_attached(folder)).radius == caps.radius  # locality does not depend on it
     silent = scaled(ROW[2], ..., 0.0)  # nothing is decided at any length
     tell_length(folder, 0.0)
