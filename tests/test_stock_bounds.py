@@ -148,7 +148,7 @@ def test_signs_decide_from_where_lemma_s7_says(case: str) -> None:
 
     if case == "a word and its mean":
         wanted = max(wanted, 16 * mean)
-    assert threshold(decided, 0.0, 2.0 * wanted) == pytest.approx(wanted, rel=1e-4)
+    assert threshold(decided, 0.0, 2.0 * wanted) == pytest.approx(wanted, rel=1e-4, abs=0.0)
     assert not decided(np.nan)
 
 
