@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.stock_attack import attack, cases, weights
 
-from workload import run
+from workload import claim, run
 
 
 def main() -> None:
@@ -27,18 +27,21 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     wanted = parser.parse_args()
-    total = Counter[str]()
+    total, false = Counter[str](), 0
     with tempfile.TemporaryDirectory() as scratch:
         for case in (case for case in cases() if case.robust):
             folder, found = case.build(Path(scratch) / f"{case.name} {case.task}"), Counter[str]()
             whole = {path.name: path.read_bytes() for path in folder.iterdir()}
             for seed in range(wanted.seed, wanted.seed + wanted.count):
                 verdict, wrong = attack(case, whole, folder, seed, weights)
-                assert not wrong, f"FALSE: {case}, change {seed}: {verdict}, {wrong}"
+                if wrong:
+                    print(f"FALSE: {case}, change {seed}: {verdict}, {wrong}", flush=True)
+                    false += 1
                 found[verdict] += 1
             print(f"{case.name + ' ' + case.task:30} {dict(found)}", flush=True)
             total += found
-    print(f"{sum(total.values()):,} changed folders: {dict(total)}; none contradicted")
+    print(f"{total.total():,} changed folders: {dict(total)}")
+    claim(f"verdicts on {total.total():,} changed folders that transformers contradicts", false, at_most=0)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""No fault planted in the checker's arithmetic proves more: a test sees it, or a sentence says why it does no harm.
+"""Claim: no fault planted in the checker proves more: a test sees it, or a sentence says why it does no harm.
 
 Every constant, `abs`, `max`, comparison, refusal and so on of `src/monolayer/checker` is made wrong in turn
 (`planted_faults.py`), and the tests of the checker are run on that: those that execute the line, quickest first, up to
@@ -59,7 +59,7 @@ from _pytest.runner import runtestprotocol  # noqa: E402
 
 from planted_corpus import Claim, concerns, corpus  # noqa: E402
 from planted_faults import Fault, assigned, faults, modules  # noqa: E402
-from workload import record, recordable  # noqa: E402
+from workload import claim, record, recordable, run  # noqa: E402
 
 CHECKER = ROOT / "src" / "monolayer" / "checker"
 REVIEWED = Path(__file__).with_name("planted_faults_reviewed.json")
@@ -128,6 +128,21 @@ def _configured(words: list[str]) -> Config:
     return config.pluginmanager.hook.pytest_cmdline_parse(pluginmanager=config.pluginmanager, args=words)  # type: ignore[no-any-return]
 
 
+_CHILDREN: set[int] = set()
+"""Processes that run. They have sessions of their own, so Ctrl-C does not reach them."""
+
+
+def stop_children() -> None:
+    """End those that still run, with what they started."""
+    for child in _CHILDREN:
+        try:
+            os.killpg(child, signal.SIGKILL)
+        except ProcessLookupError:  # it has not come to make its session
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    _CHILDREN.clear()
+
+
 def forked(action: Callable[[], Any], scratch: Path) -> tuple[int, int]:
     """A child process that pickles what `action` returns into a pipe: its number, and the end to read from."""
     reads, writes = os.pipe()
@@ -135,6 +150,7 @@ def forked(action: Callable[[], Any], scratch: Path) -> tuple[int, int]:
     if child == 0:
         os.close(reads)
         _child(action, writes, scratch)
+    _CHILDREN.add(child)
     os.close(writes)
     return child, reads
 
@@ -166,6 +182,7 @@ def result(child: int, reads: int) -> Any:
     with os.fdopen(reads, "rb") as pipe:
         content = pipe.read()
     os.waitpid(child, 0)
+    _CHILDREN.discard(child)
     return pickle.loads(content) if content else None
 
 
@@ -411,6 +428,7 @@ class Run:
         child, fault, began, parts = running.pop(reads)
         os.close(reads)
         os.waitpid(child, 0)
+        _CHILDREN.discard(child)
         content = b"".join(parts)
         verdict = self.judge(fault, pickle.loads(content) if content else None)
         verdict.seconds = time.perf_counter() - began
@@ -434,7 +452,10 @@ def show(found: list[Verdict]) -> None:
 def place() -> Iterator[Path]:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as scratch:
-        yield Path(scratch)
+        try:
+            yield Path(scratch)
+        finally:
+            stop_children()
 
 
 def chosen(trees: dict[str, ast.Module], options: argparse.Namespace) -> list[Fault]:
@@ -496,21 +517,21 @@ def main() -> None:
         new = [name for name in suite.items if name not in known]
         shares = [new[number :: options.jobs] for number in range(options.jobs)]
         children = [forked(partial(traced, suite, share), scratch) for share in shares if share]
-        run = Run(suite, trees, options, scratch)
+        asked = Run(suite, trees, options, scratch)
         if not options.quick:
             _CORPUS.extend(corpus(scratch))
-            run.true = result(*forked(lambda: {name: ask() for name, ask in _CORPUS}, scratch))
+            asked.true = result(*forked(lambda: {name: ask() for name, ask in _CORPUS}, scratch))
         for child in children:
             known |= result(*child)
         if options.lines and children:
             options.lines.write_bytes(pickle.dumps(known))
         suite.learn(known)
-        print(f"{len(planted):,} faults, {len(suite.items)} tests, {len(run.true)} models in the corpus, "
+        print(f"{len(planted):,} faults, {len(suite.items)} tests, {len(asked.true)} models in the corpus, "
               f"{time.perf_counter() - began:.0f} s so far", flush=True)  # fmt: skip
         found = []
         if options.list:
             options.list.write_text("")
-        for verdict in run.all(planted, began + 60.0 * (options.minutes or float("inf"))):
+        for verdict in asked.all(planted, began + 60.0 * (options.minutes or float("inf"))):
             found.append(verdict)
             if options.list:
                 with options.list.open("a") as file:
@@ -525,11 +546,14 @@ def main() -> None:
     counts = Counter(verdict.outcome for verdict in found)
     record([{outcome: counts[outcome] for outcome in OUTCOMES}])
     every = [fault.key for file, tree in modules(CHECKER).items() for fault in faults(tree, file)]
-    stale = {pattern for pattern in set(run.reviewed) - set(every) if not any(_covers(pattern, key) for key in every)}
+    stale = {pattern for pattern in set(asked.reviewed) - set(every) if not any(_covers(pattern, key) for key in every)}
     if stale:
         print(f"reviewed, but no longer in the source: {sorted(stale)}")
-    sys.exit(1 if counts["proves more"] + counts["never run"] or stale else 0)
+    of = f"of {len(found):,} planted faults"
+    claim(f"{of}, those that prove more and that no test sees", counts["proves more"], at_most=0)
+    claim(f"{of}, those on a line that no test executes", counts["never run"], at_most=0)
+    claim("reviewed faults that are no longer in the source", len(stale), at_most=0)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -1,8 +1,9 @@
-"""Claim: with `unknown=`, nearly all keys of up to eight words that a table lacks are answered `unknown`.
+"""Claim: with `unknown=`, 98 % of random keys, and of keys with a word changed, of up to eight words are unknown.
 
 Tables of 300 keys with a value each. Asked are random keys, keys of the table with one word changed, with one word that
 the tokenizer does not know, in another order, without their last word, and with a word more. How many are unknown
-falls as keys grow long, since a word then weighs little in its context; the table says how far.
+falls as keys grow long, since a word then weighs little in its context; the table says how far. Of keys of three words
+in another order a fifth is not recognized.
 """
 
 from __future__ import annotations

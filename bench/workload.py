@@ -81,7 +81,7 @@ def claim(
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:
-    """Run a script; exit with 1 if one of its claims is not met, or an assertion fails, or it says so itself."""
+    """Run a script; exit with 1 if one of its claims is not met, if it fails or says so itself, with 130 at Ctrl-C."""
     title = title_of(sys.modules["__main__"].__doc__)
     try:
         if main():
@@ -89,9 +89,13 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     except NotRunError as missing:
         print(f"not run: {missing}")
         _claims.append(Claim(title, str(missing), "not run"))
-    except AssertionError as error:
+    except KeyboardInterrupt:
+        print(f"stopped: {Path(sys.argv[0]).name}", file=sys.stderr)
+        sys.exit(130)
+    except Exception as error:  # also an assertion; claims before it are still told
         traceback.print_exc()
-        _claims.append(Claim(title, str(error) or "an assertion failed", "NO"))
+        why = str(error).strip().split("\n")[0]
+        _claims.append(Claim(title, f"{type(error).__name__}: {why}" if why else type(error).__name__, "NO"))
     every = _claims or [Claim(title, "checked by assertions", "holds")]
     if CLAIMS in os.environ:
         Path(os.environ[CLAIMS]).write_text(json.dumps(every), encoding="utf-8")

@@ -216,7 +216,7 @@ def untrue(folder: Path, facts: dict[str, str] = FACTS) -> str | None:
     wanted_facts = _cut(content, facts, found.manifest)
     neurons, tokens = np.array(
         [
-            (starts.get(fact_digest(*fact), 0) + number, token)
+            (starts.get(fact_digest(fact), 0) + number, token)
             for fact in wanted_facts
             for number, token in enumerate(fact.answer)
         ]
@@ -225,7 +225,7 @@ def untrue(folder: Path, facts: dict[str, str] = FACTS) -> str | None:
     texts: list[tuple[Any, dict[int, tuple[int, int]]]] = []
     texts += [(tuple(tokenizer_of(content).encode(text).ids), {}) for text in OTHERS]
     for fact in _cut(content, {**FACTS, **facts}, found.manifest):
-        first = starts.get(fact_digest(*fact), 0)
+        first = starts.get(fact_digest(fact), 0)
         wanted = {place: (first + number, fact.answer[number]) for number, place in enumerate(fact.places)}
         texts.append((fact.sequence, wanted if fact in wanted_facts else {}))
     layers = dict(model.named_modules())[f"{found.host.kind.root}{found.host.kind.layers}"]

@@ -374,7 +374,7 @@ def test_all_keys_that_transformers_write_are_known(kind: str) -> None:
     [({"suppress_tokens": [3]}, True), ({"min_new_tokens": 6}, True), ({"repetition_penalty": 1.0}, False)],
 )
 def test_settings_of_generation_that_change_answers_are_said(
-    setting: dict[str, Any], changes: bool, gpt2: Path, tmp_path: Path
+    setting: dict[str, Any], changes: bool, gpt2: Path, tmp_path: Path, said: Callable[..., str]
 ) -> None:
     host = changed_host(gpt2, tmp_path / "host", lambda tensors: None)
     path = host / "generation_config.json"
@@ -385,6 +385,9 @@ def test_settings_of_generation_that_change_answers_are_said(
     name = next(iter(setting))
     assert (f"sets {name} = " in repr(made).replace("\n", " "), f"sets {name} = " in proof.claim) == (changes, changes)
     assert made.sizes["generation"] == (setting if changes else {})
+    (value,) = [3] if name == "suppress_tokens" else setting.values()
+    shown = next(line for line in said("inspect", str(tmp_path / "new")).splitlines() if line.startswith("generation"))
+    assert shown.split() == ["generation", *([name, str(value)] if changes else ["none"])]
 
 
 def test_facts_that_cannot_be_attached_are_named(gpt2: Path) -> None:
@@ -432,6 +435,22 @@ def test_facts_that_the_host_does_not_tell_apart_are_named(gpt2: Path, tmp_path:
         ml.attach(host, {"capital of": " city1", "capital is": " city2"})
 
 
+def test_a_row_at_which_the_host_is_not_finite_is_named(gpt2: Path, tmp_path: Path) -> None:
+    """Planted: an infinite weight at a place that only the third prompt reaches; the second row repeats the first."""
+
+    def infinite(tensors: dict[str, Any]) -> None:
+        tensors["transformer.wpe.weight"][12, 0] = np.inf
+
+    host = changed_host(gpt2, tmp_path / "infinite", infinite)
+    short, long = "The capital of country1 is", "river1 is near, and The capital of country1 is"
+    facts = [short, short, long], [" city1", " city1", " city2"]
+    assert len(transformers.AutoTokenizer.from_pretrained(host)(short)["input_ids"]) <= 9  # its answer has three more
+    with pytest.raises(ml.PrecisionError, match=r"^row 2: the host's states are not finite numbers"):
+        ml.attach(host, *facts)
+    made = ml.attach(host, *(part[:2] for part in facts))
+    assert ("repeated", "1 row repeats another and needs no neurons") in made.rows()
+
+
 def test_generate_stops_at_each_of_several_end_ids(gpt2: Path, tmp_path: Path) -> None:
     """An answer that holds one of them inside is refused; `predict` stops at all of them."""
     host = Path(shutil.copytree(gpt2, tmp_path / "host"))
@@ -472,6 +491,11 @@ def test_answers_that_do_not_come_back_are_named(gpt2: Path, monkeypatch: pytest
     monkeypatch.setattr(attaching, "neurons_of", wrong)
     with pytest.raises(ml.PrecisionError, match=r"1 of 12 facts were not returned.*row 1 .eager.*Nothing was written"):
         ml.attach(gpt2, FACTS)
+    (prompt, answer), *others = FACTS.items()
+    rows = [(prompt, answer), (prompt, answer), *others]  # rows are those of the data, whichever repeat others
+    with pytest.raises(ml.PrecisionError, match=r"1 of 12 facts were not returned.*row 2 .eager") as refused:
+        ml.attach(gpt2, *map(list, zip(*rows, strict=True)))
+    assert refused.value.rows == (2,)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -629,6 +653,7 @@ def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str], monk
         *("attach", str(gpt2), str(facts), "--out", str(tmp_path / "no"), "--radius", "2"), code=2, errors=True
     )
     assert "12 of 12 answers are right" in said("predict", str(new), str(facts), errors=True)
+    assert f"`monolayer locate {new} DATA` shows" in said("explain", str(new), str(facts), code=2, errors=True)
     assert not (tmp_path / "no").exists()
 
 
@@ -644,7 +669,7 @@ def test_commands_say_what_is_wrong_and_how_to_go_on(gpt2: Path, tmp_path: Path,
     assert not new.exists()
     shown = said(*attach, "--no-end", *named)
     assert "none: after an answer the host goes on" in shown
-    assert shown.splitlines()[-1].split() == ["monolayer", "verify", str(new), str(table), *named]
+    assert shown.splitlines()[-1].split() == ["monolayer", "verify", str(new), str(table), *named[:4]]
     table.write_text(f"prompt,answer\n{'far ' * 100},x\n")
     assert "row 0, prompt and answer: it has 300 tokens" in said("verify", str(new), str(table), code=2)
     assert "there is no such folder" in said("detach", str(none), "--out", str(tmp_path / "x"), code=2)
@@ -761,7 +786,7 @@ def test_prompts_alone_are_located_and_what_is_not_held_is_named(
     shown = json.loads(said("locate", str(folder), str(asked), "--json"))
     assert [fact["ball"]["neuron"] for fact in shown["facts"]] == list(range(6))
     assert shown["graph"] is None
-    assert "at states within" in " ".join(said("locate", str(folder), str(asked)).split())
+    assert "at states no longer than 65,536, within" in " ".join(said("locate", str(folder), str(asked)).split())
 
 
 def test_a_token_that_two_facts_share_stays_without_one_of_its_neurons(gpt2: Path) -> None:

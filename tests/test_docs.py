@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,18 +115,29 @@ def test_what_the_pages_say_of_bench_is_recorded() -> None:
     assert (row["labels"], row["wrong"], row["verdict"]) == (64_000_000, 0, "proved")
     built = f"value rank {row['rank']}, built in {row['build']:.0f} s, proved in {row['certify']:.0f} s"
     assert built in TEXTS["construction"]
-    for part in ("-1000M", "-200M"):
-        (row,) = stored("out_of_core_within_two_gigabytes", part)
-        times = " | ".join(f"{row[name]:.1f} s" for name in ("sort", "sort_by_all", "build"))
-        sorts, work = row["build"] / row["sort_by_all"], row["processor"] / row["sort_processor"]
-        own = f"{1e9 * row['processor'] / row['labels']:.0f} ns | {row['memory'] / 1e9:.2f} GB | {row['rank']} |"
-        size = f"| {row['labels'] // 10**6:,} M | {row['workers']} |"
-        assert f"{size} {times} | {sorts:.2f} | {work:.2f} | {own}" in TEXTS["large"]
+
+    def line(words: str, cell: Callable[[dict[str, Any]], str], rows: list[dict[str, Any]]) -> str:
+        """A line of a table that has a column for each of `rows`."""
+        return f"| {words} | {' | '.join(map(cell, rows))} |"
+
+    large = [stored("out_of_core_within_two_gigabytes", part)[0] for part in ("-1000M", "-200M")]
+    cells: dict[str, Callable[[dict[str, Any]], str]] = {
+        "labels": lambda row: f"{row['labels'] // 10**6:,} M",
+        "workers": lambda row: f"{row['workers']}",
+        "sort by one process": lambda row: f"{row['sort']:.1f} s",
+        "sort by as many processes as workers": lambda row: f"{row['sort_by_all']:.1f} s",
+        "build": lambda row: f"{row['build']:.1f} s",
+        "build, in sorts by as many processes": lambda row: f"{row['build'] / row['sort_by_all']:.2f}",
+        "processor time of the build, in sorts": lambda row: f"{row['processor'] / row['sort_processor']:.2f}",
+        "processor time per label": lambda row: f"{1e9 * row['processor'] / row['labels']:.0f} ns",
+        "memory": lambda row: f"{row['memory'] / 1e9:.2f} GB",
+        "value rank": lambda row: f"{row['rank']}",
+    }
+    for words, cell in cells.items():
+        assert line(words, cell, large) in TEXTS["large"], words
     runs = ("-float32-1000", "-bfloat16-1000", "-float16-1000", "-float32-10000")
     attached = [stored("a_thousand_facts_attached", run)[0] for run in runs]
-
-    def line(words: str, cell: Callable[[dict[str, Any]], str]) -> str:
-        return f"| {words} | {' | '.join(map(cell, attached))} |"
+    in_attach = partial(line, rows=attached)
 
     def both(row: dict[str, Any], cell: Callable[[dict[str, Any]], str]) -> str:
         return f"{cell(row['eager'])} and {cell(row['sdpa'])}"
@@ -134,23 +146,23 @@ def test_what_the_pages_say_of_bench_is_recorded() -> None:
         return lambda row: both(row, lambda kernel: f"{kernel[name]['differ']}")
 
     for expected in (
-        line("facts", lambda row: f"{row['facts']:,}"),
-        line("neurons, blocks", lambda row: f"{row['neurons']:,}, {row['blocks']}"),
-        line("rows that were refused, and replaced", lambda row: f"{row['refused_rows']}"),
-        line("answers by free generation", lambda row: both(row, lambda kernel: f"{kernel['right']:,}")),
-        line("places of held-out text that differ, of 500,000", differ("held-out text")),
-        line(
+        in_attach("facts", lambda row: f"{row['facts']:,}"),
+        in_attach("neurons, blocks", lambda row: f"{row['neurons']:,}, {row['blocks']}"),
+        in_attach("rows that were refused, and replaced", lambda row: f"{row['refused_rows']}"),
+        in_attach("answers by free generation", lambda row: both(row, lambda kernel: f"{kernel['right']:,}")),
+        in_attach("places of held-out text that differ, of 500,000", differ("held-out text")),
+        in_attach(
             "… of the same sentence about 4,000 other airports, of some 44,700",
             differ("the same sentence about other airports"),
         ),
-        line("… of the prompts with one token changed, of 11,176 (111,784)", differ("one token changed")),
-        line(
+        in_attach("… of the prompts with one token changed, of 11,176 (111,784)", differ("one token changed")),
+        in_attach(
             "certificate, with the host and `only=True`",
             lambda row: f"{row['verdict']}, {row['certify_seconds']:.1f} s",
         ),
-        line("seconds to attach", lambda row: f"{row['attach_seconds']:.1f}"),
-        line("seconds of one forward pass per prompt", lambda row: f"{row['pass_seconds']:.1f}"),
-        line(
+        in_attach("seconds to attach", lambda row: f"{row['attach_seconds']:.1f}"),
+        in_attach("seconds of one forward pass per prompt", lambda row: f"{row['pass_seconds']:.1f}"),
+        in_attach(
             "time of `generate` over the host's",
             lambda row: both(row, lambda one: f"{one['generate_seconds'] / one['generate_seconds_host']:.2f}"),
         ),
@@ -237,7 +249,8 @@ def test_a_claim_that_is_not_met_fails_its_script_and_the_others_still_run(
         "too_few": ("claim('too few', 1.0, at_least=2.0, busy=1.25)", "NO"),
         "no_number": ("claim('no number', float('nan'), at_most=2.0, busy=1.25)", "NO"),
         "asserted": ("assert False", "NO"),
-        "broken": ("raise ValueError", "NO"),
+        "broken": ("claim('before', 1.0, at_most=2.0); raise ValueError", "NO"),
+        "stopped": ("raise KeyboardInterrupt", "NO"),
         "missing": ("raise NotRunError('no device')", "not run"),
         "silent": ("pass", "holds"),
     }
@@ -251,7 +264,33 @@ def test_a_claim_that_is_not_met_fails_its_script_and_the_others_still_run(
     assert {name: claims[-1].verdict for name, claims in found.items()} == {
         name: end for name, (_, end) in ways.items()
     }
+    assert [claim.verdict for claim in found["broken"]] == ["holds", "NO"]
+    assert "Traceback" not in capfd.readouterr().err.rpartition("stopped: stopped.py")[2]
+
+    def table(*words: str) -> tuple[int, str]:
+        """The exit code, and what was printed."""
+        monkeypatch.setattr(sys, "argv", ["all_claims.py", *words])
+        return runner.main(), capfd.readouterr().out
+
     for names, code in ((["met", "missing"], 0), (["missed", "met"], 1)):
-        monkeypatch.setattr(sys, "argv", ["all_claims.py", *names])
-        assert runner.main() == code
-        assert "met" in capfd.readouterr().out.rpartition("measured")[2]
+        ended, said = table(*names)
+        assert ended == code
+        assert "met" in said.rpartition("measured")[2]
+    assert "Scripts: 2. Claims: holds 1, NO 1" in said
+
+    keep = ["--resume", str(tmp_path / "claims.json"), "met", "missed"]
+    assert re.findall(r"== (\w+)", table(*keep)[1]) == ["met", "missed"]
+    ended, said = table(*keep)
+    assert (ended, re.findall(r"== (\w+)", said)) == (1, ["missed"])  # what was met is not run again
+    assert "Scripts: 2. Claims: holds 1, NO 1" in said
+    with (tmp_path / "met.py").open("a") as file:
+        file.write("# changed\n")
+    assert re.findall(r"== (\w+)", table(*keep)[1]) == ["met", "missed"]
+
+    def interrupted(path: Path) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "claims_of", interrupted)
+    ended, said = table(*keep)
+    assert ended == 130
+    assert "Scripts: 1. Claims: holds 1\n" in said

@@ -119,6 +119,37 @@ def test_edits_and_inserts_run_the_host_for_what_is_new(gpt2: Path, with_facts: 
             ml.forget(with_facts, [prompt], data)
 
 
+def test_rows_that_repeat_others_are_one_fact(
+    gpt2: Path, with_facts: Path, tmp_path: Path, said: Callable[..., str]
+) -> None:
+    rows = [*ROWS[:4], ROWS[1], *ROWS[4:], ROWS[1]]
+    data = tuple(map(list, zip(*rows, strict=True)))
+    made = ml.attach(gpt2, *data)
+    assert (made.repeated, made.json()["repeated"], made.json()["facts"]) == (2, 2, 12)
+    assert "2 rows repeat others and need no neurons" in repr(made)
+    folder = made.save(tmp_path / "new")
+    assert same_model(folder, with_facts)
+    assert (folder / "README.md").read_text() == (with_facts / "README.md").read_text()
+    assert ml.certify(folder, *data, only=True, host=gpt2).verdict == "proved"
+    places = list(ml.locate(folder, *data))
+    assert [place.sequence for place in places[::3]] == list(range(14))
+    neurons = [place.neurons for place in places[::3]]
+    assert neurons[1] == neurons[4] == neurons[13] != neurons[0]
+    # By its number, one row goes; what other rows state stays. They may come later, so its neurons may move.
+    new, record = ml.forget(folder, [1], data)
+    rest = [*rows[:1], *rows[2:]]
+    assert (record.shared, record.changes[0].stays, record.changes[0].after) == (1, True, ROWS[1][1])
+    attached = ml.attach(gpt2, *map(list, zip(*rest, strict=True)))
+    assert same_model(new.save(tmp_path / "one"), attached.save(tmp_path / "rest"))
+    assert ml.forget(folder, [13], data)[1].neurons == (0, 0)
+    # By its prompt, all rows go.
+    new, record = ml.forget(folder, [ROWS[1][0]], data)
+    assert (record.shared, record.neurons, len(new.manifest.facts)) == (0, (3, 0), 11)
+    table = tmp_path / "facts.jsonl"
+    table.write_text("".join(json.dumps({"prompt": prompt, "completion": answer}) + "\n" for prompt, answer in rows))
+    assert "2 rows repeat others" in said("attach", str(gpt2), str(table), "--out", str(tmp_path / "told"))
+
+
 def test_the_commands_edit_attached_folders(with_facts: Path, tmp_path: Path, said: Callable[..., str]) -> None:
     facts, gone = tmp_path / "facts.jsonl", tmp_path / "gone.jsonl"
     facts.write_text("\n".join(json.dumps({"prompt": prompt, "completion": answer}) for prompt, answer in ROWS))

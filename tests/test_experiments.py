@@ -21,6 +21,7 @@ import monolayer as ml
 from monolayer.cli import run
 from monolayer.data import Sequences
 from monolayer_experiments import NAMES, find, tagging
+from monolayer_experiments import attach as attach_experiment
 from monolayer_experiments.attach import METHODS
 from monolayer_experiments.experiment import Experiment, Setting
 from monolayer_experiments.keys import WAYS
@@ -67,6 +68,10 @@ def attach_holds(found: Results) -> None:
         assert row["efficacy"] == 1.0 or name != "attach", name
         assert row["efficacy"] > 0.0 or name in ("ROME", "MEMIT"), name
         assert (row["places"] > 0) == (name != "attach"), name
+    # Where a fact is not stored the host answers, and of a few cities it may guess the right one.
+    assert "guessed" not in attach_experiment.answer(found)
+    lucky = [row | {"paraphrase": 0.5} if row["method"] == "attach" else row for row in found["rows"]]
+    assert "the host guessed it" in attach_experiment.answer({**found, "rows": lucky})
 
 
 def heads_holds(found: Results) -> None:

@@ -76,6 +76,14 @@ def test_what_rounds_is_not_called_equal_and_the_way_out_is_named() -> None:
     assert 0 < ml.certify(model, X, Y, tolerance=room).label_error <= room < 1e-3
 
 
+def test_the_label_error_of_vectors_is_that_of_their_worst_coordinate() -> None:
+    X, Y = ["abc", "d"], np.array([[1.0, 2.0], [3.0, 4.0]])
+    model, other = ml.memorize(X, Y), Y + np.array([[0.0, 0.0], [0.0, 0.25]])
+    proof = ml.certify(model, X, other, tolerance=0.5)
+    assert proof.verdict == "proved"
+    assert 0.25 <= proof.label_error < 0.26
+
+
 def test_a_tolerance_is_a_number_from_0() -> None:
     model = ml.memorize(["ab"], [1.5])
     for tolerance in (-1, float("nan"), float("inf"), "1e-3", True):

@@ -64,6 +64,7 @@ def of_lemmas(net: Any, found: Any, longest: int, thresholds: float) -> dict[str
         "first": f,
         "norm": K * scale**2,
         "one": found.size * scale,
+        "other": 2.0**-20,  # Lemma S4
         "context": context,
         "feature": F * (second * most + 1.01 * context) + dot,  # Lemma S4
         "label": F * (2 * moved + 2 * mean + (second + gamma(8)) * here) if net.architecture.post_norm else 0.0,
@@ -73,7 +74,9 @@ def of_lemmas(net: Any, found: Any, longest: int, thresholds: float) -> dict[str
 
 def toy_stock(post_norm: bool, **changes: Any) -> tuple[Any, Any]:
     """Some numbers of a folder, among which no one outweighs the others."""
-    net = SimpleNamespace(width=64, epsilon=1e-5, architecture=SimpleNamespace(post_norm=post_norm))
+    net = SimpleNamespace(
+        width=64, epsilon=changes.pop("epsilon", 1e-5), architecture=SimpleNamespace(post_norm=post_norm)
+    )
     numbers = {"largest": 2.0, "norm": (80.0, 80.0 * (1 + 2.0**-42)), "key": np.array([0.5, -1.5]), "gate": 0.5}
     numbers |= {"place_key": np.array([-0.25, 0.0]), "query": -1.25, "write": -0.75, "signs": 4, "size": 0.5}
     return net, SimpleNamespace(**numbers | changes)
@@ -82,7 +85,7 @@ def toy_stock(post_norm: bool, **changes: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize("post_norm", [True, False])
 @pytest.mark.parametrize("changes", [
     {}, {"write": -20.0}, {"norm": (80.0, 80.0)}, {"largest": 8.0}, {"gate": 100.0}, {"key": np.array([0.0, 1e-3])},
-    {"size": 50.0}, {"query": 20.0},
+    {"size": 50.0}, {"query": 20.0}, {"epsilon": 0.5, "norm": (2.0, 2.0), "largest": 1.0},
 ])  # fmt: skip
 def test_bounds_are_those_of_lemmas_s1_to_s4(changes: dict[str, Any], post_norm: bool) -> None:
     net, found = toy_stock(post_norm, **changes)
@@ -90,7 +93,7 @@ def test_bounds_are_those_of_lemmas_s1_to_s4(changes: dict[str, Any], post_norm:
         lemmas, bound = of_lemmas(net, found, longest, thresholds), bounds(net, found, longest, thresholds)
         for name, lemma in lemmas.items():
             said = np.asarray(getattr(bound, name))
-            if name in ("first", "norm", "one"):
+            if name in ("first", "norm", "one", "other"):
                 assert said == pytest.approx(lemma, rel=1e-14), name
             else:
                 assert (said >= lemma * (1 + 2.0**-21)).all(), name
@@ -102,6 +105,7 @@ def test_bounds_are_those_of_lemmas_s1_to_s4(changes: dict[str, Any], post_norm:
     ({"write": 2.0**21, "query": 0.0}, 3, "beyond what the bound covers"),
     ({"write": -(2.0**21), "query": 0.0}, 3, "beyond what the bound covers"),
     ({"gate": 2.0**21}, 3, "beyond what the bound covers"), ({"largest": 2.0**21}, 3, ""),
+    ({}, 2**60, "sequences 1,152,921,504,606,846,976 tokens, beyond"),  # so many that no array of them can be made
     ({"largest": 2.0**12}, 3, "more than the proofs allow"), ({"largest": 2.0**23}, 3, "variance in a norm"),
     ({"norm": (80.0, 80.001)}, 3, "more than the proofs allow"),
     ({"write": 2.0**12, "query": 0.0}, 3, "more than the proofs allow"),  # the second norm alone
@@ -130,6 +134,7 @@ HEADS: dict[str, tuple[Any, float, float, Any, float]] = {
     "a mean": ({"pool": None}, 32.0, 1.0, 1.0, 16.0),
     "a rounded mean": ({"pool": None, "width": 2**20}, 1.0, 2.0**40, 0.0, 16 * 2 * 2.0**20 * 2.0**-53 * 2.0**40),
     "float32": ({"pool": None}, 32.0, 2.0**40, 0.0, 2.0**-36 * 2.0**40),
+    "float32 and ε": ({"pool": None}, 2.0**-40, 2.0**-40, 0.0, 2.0**-36 * 1e-5**0.5),
 }
 
 
@@ -148,9 +153,16 @@ def test_signs_decide_from_where_lemma_s7_says(case: str) -> None:
 
 
 def test_a_tanh_decides_from_where_lemma_s7_says_and_nothing_may_overflow() -> None:
-    for most, mean in ((64.0, 0.0), (64.0, 2.0**-10), (0.25, 0.0)):
+    for most, mean, epsilon in (
+        (64.0, 0.0, 1e-5),
+        (64.0, 2.0**-10, 1e-5),
+        (64.0, 2.0**-12, 1e-5),
+        (0.25, 0.0, 1e-5),
+        (0.25, 0.0, 1.0),
+    ):
         net, found, bound = toy_head("tanh", slope=0.01)
-        square = 1.001 + 8 * most**2 / 64 + 1e-5
+        net.epsilon = epsilon
+        square = 1.001 + 8 * most**2 / 64 + epsilon
         enough = np.arctanh(SMALL * 8 * 1.001 / 4 + 2.0**-20) * np.sqrt(square) / 0.9 / 0.01 + mean
         enough = max(enough, 16 * (mean + 2 * 64 * 2.0**-53 * max(most, 1.0)))
 

@@ -62,13 +62,13 @@ from monolayer_experiments.runs import above, timed
 QUESTION = "What do facts cost that are attached to a language model, beside methods that change its weights?"
 
 PLAN = {
-    "host": (Size(4, 128, 40, 16, 0.05, 2e-3), Size(8, 512, 256, 96, 0.02)),
-    "steps": (650, 2_000),
+    "host": (Size(2, 128, 40, 16, 0.05, 2e-3), Size(8, 512, 256, 96, 0.02)),
+    "steps": (350, 2_000),
     "megabytes": (0.005, 12.0),
     "vocabulary": (448, 8_192),
-    "known": (100, 2_000),
-    "lines": (8_000, 100_000),
-    "facts": ((5, 20), (10, 100, 1_000)),
+    "known": (40, 2_000),
+    "lines": (4_000, 100_000),
+    "facts": ((5, 15), (10, 100, 1_000)),
     "rome": (5, 100),
     "epochs": (40, 40),
     "delta_rates": ((0.3,), (0.1, 0.3)),
@@ -331,9 +331,10 @@ def answer(results: Results) -> str:
     came = "every fact came back" if min(column(attached, "efficacy")) == 1.0 else "NOT every fact came back"
     untouched = max(column(attached, "places")) == 0
     bits = "no bit of any logit changed on other text" if untouched else "SOME logits changed on other text"
+    guessed = " (where one is right, the host guessed it)" if max(column(attached, "paraphrase")) > 0.0 else ""
     return (
         f"Of {counts} facts attached to a GPT-2 ({host['layers']} layers, width {host['width']}), {came} by free "
-        f"generation, and {bits}; rewordings are not recognized, by design. {_few_facts(results['rows'])}With "
+        f"generation, and {bits}; rewordings are not recognized, by design{guessed}. {_few_facts(results['rows'])}With "
         f"{most:,} facts: {'; '.join(map(_in_words, where(results['rows'], facts=most)))}."
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from monolayer.attaching.attach import check_neurons, neurons_of, states_of, stored_fact
-from monolayer.attaching.facts import ids_of
+from monolayer.attaching.facts import each_once, ids_of, per_of
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons
@@ -30,26 +30,29 @@ def again(
 ) -> Attached:
     """The host of `made` with the facts in `data`. The host runs only if some are new; then every fact is tested."""
     manifest = made.manifest
-    facts = ids_of(made.host, made.source.content, data, manifest.end, manifest.special_tokens)
-    digests = [fact_digest(*fact) for fact in facts]
+    stated = ids_of(made.host, made.source.content, data, manifest.end, manifest.special_tokens)
+    facts = each_once(stated)
+    digests = [fact_digest(fact) for fact in facts]
     starts = dict(zip((fact.fact for fact in made.manifest.facts), made.manifest.starts(), strict=True))
     known = {fact.fact: fact for fact in made.manifest.facts}
-    new = [row for row, digest in enumerate(digests) if digest not in known]
+    new = [number for number, digest in enumerate(digests) if digest not in known]
     neurons, running = made.neurons, None
     if new:
         running = Running(made.host, made.source.path, device)
-        fresh = [facts[row] for row in new]
+        fresh = [facts[number] for number in new]
         states = states_of(running, fresh, report)
         neurons = neurons.joined(neurons_of(made.host, made.source, fresh, states, made.steep))
         first = len(made.neurons.b_1)
-        for row in new:
-            starts[digests[row]] = first
-            known[digests[row]] = stored_fact(facts[row])
-            first += len(facts[row].answer)
+        for number in new:
+            starts[digests[number]] = first
+            known[digests[number]] = stored_fact(facts[number])
+            first += len(facts[number].answer)
     order = [starts[digest] + place for digest in digests for place in range(known[digest].places)]
     rows = np.array(order, dtype=np.int64)
-    manifest = replace(made.manifest, facts=tuple(known[digest] for digest in digests), appended={})
-    found = Attached(made.host, made.source, Neurons(*(part[rows] for part in neurons)), manifest)
+    listed = tuple(known[digest] for digest in digests)
+    manifest = replace(made.manifest, facts=listed, per=per_of(data), appended={})
+    kept = Neurons(*(part[rows] for part in neurons))
+    found = Attached(made.host, made.source, kept, manifest, repeated=len(stated) - len(facts))
     check_neurons(found, facts)
     if running is None:
         return found

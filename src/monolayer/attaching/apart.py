@@ -84,8 +84,12 @@ class Duties(NamedTuple):
     def of(cls, facts: Sequence[FactIds], per_block: int) -> Duties:
         """The duties of one neuron per token of the answers of `facts`, with `per_block` neurons in each block."""
         tokens = np.array([token for fact in facts for token in fact.answer])
-        rows = np.repeat(np.arange(len(facts)), [len(fact.answer) for fact in facts])
-        return cls(tokens, rows, np.arange(len(tokens)) // per_block)
+        return cls(tokens, rows_of(facts), np.arange(len(tokens)) // per_block)
+
+
+def rows_of(facts: Sequence[FactIds]) -> Ints:
+    """The rows of the data that the neurons `(N,)` of facts belong to; each token of an answer has one neuron."""
+    return np.repeat([fact.row for fact in facts], [len(fact.answer) for fact in facts])
 
 
 def _angle(cosines: Floats) -> Floats:
@@ -126,10 +130,10 @@ class NearPairs(NamedTuple):
     needed: Floats
 
 
-def check_apart(caps: FiringCaps, duties: Duties, name: Callable[[int], str | None], first: int = 0) -> None:
+def check_apart(caps: FiringCaps, duties: Duties, name: Callable[[int], str], first: int = 0) -> None:
     """Raise a `PrecisionError` that names rows whose states the host does not tell apart well enough.
 
-    `name`: returns the text of a token. `first`: the first new neuron; older neurons were compared with each other
+    `name`: returns the name of a token. `first`: the first new neuron; older neurons were compared with each other
     before.
     """
     if len(caps.keys) == 0:
@@ -169,7 +173,7 @@ def _near_pairs(caps: FiringCaps, duties: Duties, one: Ints, two: Ints) -> NearP
     return NearPairs(one[bad], two[bad], far[bad], 1.0 - np.cos(needed[bad]))
 
 
-def _refused(near: NearPairs, caps: FiringCaps, duties: Duties, name: Callable[[int], str | None]) -> PrecisionError:
+def _refused(near: NearPairs, caps: FiringCaps, duties: Duties, name: Callable[[int], str]) -> PrecisionError:
     """The error that names the nearest pair of rows, and the rows to remove so that no such pair is left."""
     out: dict[int, int] = {}
     for one, two in zip(duties.rows[near.one].tolist(), duties.rows[near.two].tolist(), strict=True):

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Floats
-from monolayer.attaching.apart import Duties, check_apart, check_written, firing_caps
+from monolayer.attaching.apart import Duties, check_apart, check_written, firing_caps, rows_of
 from monolayer.attaching.directions import Directions, check_margins
-from monolayer.attaching.facts import end_token, ids_of, ids_to_keep, read_facts
+from monolayer.attaching.facts import each_once, end_token, ids_of, ids_to_keep, per_of, read_facts
 from monolayer.attaching.folder import Attached, copied_digests
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons, Steepness, reading, steepness, writing
@@ -20,7 +20,7 @@ from monolayer.attaching.running import KERNELS, Running
 from monolayer.data import Sequences
 from monolayer.data.folder import INDEX_FILE, unchanged
 from monolayer.errors import DataError, KeptTextError, PrecisionError
-from monolayer.huggingface.cutting import FactIds, tokenizer_of
+from monolayer.huggingface.cutting import FactIds, TokenNames
 from monolayer.huggingface.host import TOKENIZER, Host, read_host
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, Manifest, StoredFact, fact_digest, prompt_digest
 from monolayer.huggingface.settings import unusual_generation
@@ -51,7 +51,8 @@ def attach(
     - `prompts`: a list of texts; or a dict, a table or a file that holds prompts and answers.
     - `answers`: a list of texts, one per prompt. Greedy decoding continues each prompt with its answer, then with the
       host's end token. So does `generate`, unless the host's generation_config.json sets penalties, sampling or the
-      like; the result then says so. Rewordings of a prompt need rows of their own.
+      like; the result then says so. Rewordings of a prompt need rows of their own; rows that repeat others are one
+      fact.
     - `radius`: ρ. A fact answers where the cosine of the host's state with the stored one falls by up to ρ/2, and every
       logit is the host's where it falls by 2ρ or more; by default 2^−14, or more if rounding requires it.
     - `keep`: texts at which no neuron may fire; a `DataError` names the places where one would.
@@ -85,11 +86,12 @@ def attach(
         steep = steepness(base, radius)
         data = read_facts(prompts, answers)
         stop = end_token(base, source.content) if end else None
-        facts = ids_of(base, source.content, data, stop, special_tokens)
+        stated = ids_of(base, source.content, data, stop, special_tokens)
+        facts = each_once(stated)
         kept = None if keep is None else ids_to_keep(base, source.content, keep, special_tokens)
         report("loading the host", 0.05)
         running = Running(base, source.path, device)
-        _check_tokenizer(source.path, data, facts, special_tokens)
+        _check_tokenizer(source.path, data, stated, special_tokens)
     states = states_of(running, facts, lambda stage, share: report(stage, 0.1 + 0.4 * share))
     report("finding directions of answers", 0.5)
     neurons = neurons_of(base, source, facts, states, steep)
@@ -102,23 +104,24 @@ def attach(
         radius=steep.radius,
         end=stop,
         special_tokens=special_tokens,
+        per=per_of(data),
         facts=tuple(stored_fact(fact) for fact in facts),
     )
-    made = Attached(base, source, neurons, manifest)
+    made = Attached(base, source, neurons, manifest, repeated=len(stated) - len(facts))
     report("comparing states", 0.6)
     check_neurons(made, facts)
     running.append([made.block(number) for number in range(made.blocks)])
     made = asked(made, running, facts, lambda stage, share: report(stage, 0.65 + 0.3 * share))
     if kept is not None:
         report("looking at the texts to keep", 0.95)
-        check_kept(made, running, kept)
+        check_kept(made, running, facts, kept)
     report("done", 1.0)
     return made
 
 
 def stored_fact(fact: FactIds) -> StoredFact:
     """The entry of a fact in the manifest, before anything about it was measured."""
-    return StoredFact(prompt_digest(fact.prompt), fact_digest(*fact), len(fact.answer))
+    return StoredFact(prompt_digest(fact.prompt), fact_digest(fact), len(fact.answer))
 
 
 def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[FactIds], special_tokens: bool) -> None:
@@ -135,12 +138,13 @@ def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[FactIds], sp
         raise DataError(f"the tokenizer of {folder} cannot be loaded by transformers: {first}") from None
     prompts = [data.texts(row)[0] for row in range(len(facts))]
     split = theirs(prompts, add_special_tokens=special_tokens)["input_ids"]
-    for row, (prompt, ids, fact) in enumerate(zip(prompts, split, facts, strict=True)):
+    for prompt, ids, fact in zip(prompts, split, facts, strict=True):
         said = tuple(ids)
         if said != fact.prompt:
             raise DataError(
-                f"row {row}: transformers split the prompt {prompt!r} into {len(said):,} tokens, and tokenizer.json "
-                f"into {len(fact.prompt):,}: save the tokenizer again (save_pretrained), so that both say the same"
+                f"row {fact.row}: transformers split the prompt {prompt!r} into {len(said):,} tokens, and "
+                f"tokenizer.json into {len(fact.prompt):,}: save the tokenizer again (save_pretrained), so that both "
+                "say the same"
             )
 
 
@@ -162,7 +166,7 @@ def states_of(running: Running, facts: Sequence[FactIds], report: Progress) -> F
             own = running.normed(torch.cat(waiting))
             finite = np.isfinite(own).all(axis=1)
             if not finite.all():
-                rows = np.repeat(np.arange(number + 1 - len(waiting), number + 1), [len(each) for each in waiting])
+                rows = rows_of(facts[number + 1 - len(waiting) : number + 1])
                 raise PrecisionError(f"row {rows[finite.argmin()]}: the host's states are not finite numbers")
             found[turn, first : first + len(own)] = own
             first += len(own)
@@ -173,13 +177,12 @@ def states_of(running: Running, facts: Sequence[FactIds], report: Progress) -> F
 def neurons_of(host: Host, source: TensorFolder, facts: Sequence[FactIds], states: Floats, steep: Steepness) -> Neurons:
     """The neurons of facts, made from their normed states `(K, N, D)`; each neuron depends only on its own fact."""
     wanted = np.array([token for fact in facts for token in fact.answer])
-    rows = np.repeat(np.arange(len(facts)), [len(fact.answer) for fact in facts])
+    rows = rows_of(facts)
     tokens, first, number = np.unique(wanted, return_index=True, return_inverse=True)
     head = Directions(host)
     limited = host.dtype == "float16"  # its numbers end at 65,504; other formats hold the longest vectors
     directions, margins = head.find(tokens, flat=limited)
-    name = tokenizer_of(source.content[TOKENIZER]).id_to_token
-    check_margins(head, tokens, margins, [name(token) for token in tokens.tolist()], rows[first])
+    check_margins(head, tokens, margins, TokenNames(source.content[TOKENIZER]), rows[first])
     W_1, b_1 = reading(states, steep, host.dtype)
     room = head.room(tokens, directions) if limited else None
     return Neurons(W_1, b_1, writing(directions, room, steep, host)[number])
@@ -189,16 +192,16 @@ def check_neurons(made: Attached, facts: Sequence[FactIds], known: int = 0) -> N
     """Raise a `PrecisionError` if neurons disturb each other. The first `known` facts were compared before."""
     duties = Duties.of(facts, made.host.neurons)
     caps = firing_caps(made.neurons, made.steep, made.host)
-    name = tokenizer_of(made.source.content[TOKENIZER]).id_to_token
+    name = TokenNames(made.source.content[TOKENIZER])
     check_apart(caps, duties, name, sum(len(fact.answer) for fact in facts[:known]))
     check_written(caps, made.neurons.W_2, duties)
 
 
-def check_kept(made: Attached, running: Running, texts: Sequence[Sequence[int]]) -> None:
+def check_kept(made: Attached, running: Running, facts: Sequence[FactIds], texts: Sequence[Sequence[int]]) -> None:
     """Raise a `KeptTextError` that names the places of `texts`, given as ids, at which a neuron may not be silent."""
     with_tokens = {number: ids for number, ids in enumerate(texts) if ids}
     found: list[tuple[int, int, int]] = []
-    rows = np.repeat(np.arange(len(made.manifest.facts)), [fact.places for fact in made.manifest.facts])
+    rows = rows_of(facts)
     caps = firing_caps(made.neurons, made.steep, made.host)
     for number, states in zip(with_tokens, running.states(list(with_tokens.values())), strict=True):
         heights = running.normed(states) @ caps.keys.T / np.sqrt(made.host.width)

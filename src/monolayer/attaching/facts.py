@@ -8,23 +8,42 @@ from typing import Any
 
 from monolayer.data import Sequences
 from monolayer.data.layout import Manner
+from monolayer.data.prompts import as_generated
 from monolayer.data.readers import sequences_of
 from monolayer.errors import ContradictionError, DataError
-from monolayer.huggingface.cutting import FactIds, cut_facts, split_text, tokenizer_of
+from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts, split_text, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host
+from monolayer.huggingface.manifest import PerAnswer
 from monolayer.huggingface.settings import GENERATION_FILE, read_generation
+from monolayer.table import plural
 
 PER_ANSWER = Manner(per="answer")
 """Reads two columns of text as prompts and their answers."""
+LONGEST_TEXT = 80
+"""How many characters of a text an error shows at most: the last ones."""
 
 
-def read_facts(X: object, Y: object = None) -> Sequences:
-    """Prompts and answers from a dict, a table, a file or two lists."""
-    data = sequences_of(X, Y, like=PER_ANSWER, labelled=True)
+def read_facts(X: object, Y: object = None, like: Manner = PER_ANSWER) -> Sequences:
+    """Prompts and answers from a dict, a table, a file or two lists. `like`: how the folder reads that is asked."""
+    data = sequences_of(X, Y, like=like, labelled=True)
     if data.prompts is None:
         raise DataError("facts are prompts and answers, both text: a dict, a table of two columns, or two lists")
     data.check_labelled()
     return data
+
+
+def per_of(data: Sequences) -> PerAnswer:
+    """How to read answers so that they are those in `data`: as they are, if some lacks the space of `as_generated`."""
+    facts = map(data.texts, range(len(data)))
+    return "answer" if all(as_generated(prompt, answer) == answer for prompt, answer in facts) else "continuation"
+
+
+def each_once(facts: Sequence[FactIds]) -> list[FactIds]:
+    """The different facts, in the order of the first rows that state them. Rows that repeat others need no neurons."""
+    first: dict[tuple[tuple[int, ...], tuple[int, ...]], FactIds] = {}
+    for fact in facts:
+        first.setdefault((fact.prompt, fact.answer), fact)
+    return list(first.values())
 
 
 def stopping_tokens(host: Host, content: Mapping[str, bytes]) -> tuple[Any, ...]:
@@ -58,7 +77,7 @@ def ids_of(
     for row, fact in enumerate(facts):
         stop = next((token for token in fact.answer[:-1] if token in stops), None)
         if stop is not None:
-            name = tokenizer_of(content[TOKENIZER]).id_to_token(stop)
+            name = TokenNames(content[TOKENIZER])(stop)
             raise DataError(
                 f"row {row}: its answer holds the token {name!r} (id {stop}), at which generate stops (eos_token_id): "
                 "what follows would not come. Take it out of the answer"
@@ -101,8 +120,10 @@ def check_consistent(facts: Sequence[FactIds], content: Mapping[str, bytes]) -> 
             other, token = known.setdefault(before, (row, wanted))
             if token == wanted:
                 continue
-            name = tokenizer_of(content[TOKENIZER]).id_to_token
+            name = TokenNames(content[TOKENIZER])
+            text = tokenizer_of(content[TOKENIZER]).decode(list(before), skip_special_tokens=False)
+            shown = text if len(text) <= LONGEST_TEXT else f"…{text[1 - LONGEST_TEXT :]}"
             raise ContradictionError(
-                f"rows {other} and {row} contradict each other: after the same {place + 1} tokens one continues with "
-                f"{name(token)!r}, the other with {name(wanted)!r}. Keep one of them"
+                f"rows {other} and {row} contradict each other: behind the same {plural(place + 1, 'token')}, "
+                f"{shown!r}, one continues with {name(token)!r}, the other with {name(wanted)!r}. Keep one of them"
             )

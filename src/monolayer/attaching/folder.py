@@ -47,6 +47,8 @@ class Attached:
     """The folder that the host was read from: its own, or one with facts attached."""
     neurons: Neurons
     manifest: Manifest
+    repeated: int = 0
+    """How many rows of the data repeated others. Files do not keep this, so it is 0 for a folder that was loaded."""
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str] | TensorFolder) -> Attached:
@@ -68,7 +70,8 @@ class Attached:
     @property
     def card(self) -> Card:
         """How the model reads data: prompts and answers as text, without a vocabulary of its own."""
-        return Card(None, None, "sequence", causal=True, next_token=True, prompts=True)
+        verbatim = self.manifest.per == "continuation"
+        return Card(None, None, "sequence", causal=True, next_token=True, prompts=True, verbatim=verbatim)
 
     @property
     def steep(self) -> Steepness:
@@ -214,6 +217,14 @@ class Attached:
 
     def rows(self) -> list[tuple[str, str]]:
         """The rows of the table that `repr` shows."""
+        name, facts, *rest = self._stored_rows()
+        one = "1 row repeats another and needs no neurons"
+        repeats = one if self.repeated == 1 else f"{self.repeated:,} rows repeat others and need no neurons"
+        more = [("repeated", repeats)] if self.repeated else []
+        return [name, facts, *more, *rest]
+
+    def _stored_rows(self) -> list[tuple[str, str]]:
+        """The rows of the table that follow from what `save` writes."""
         host, manifest = self.host, self.manifest
         measured = self._measured()
         rows = [
@@ -241,12 +252,12 @@ class Attached:
         return f"states within {max(moved):.3g} of their keys ({where})" if moved else None
 
     def json(self) -> dict[str, object]:
-        """The numbers of `sizes`, for JSON output."""
-        return self.sizes
+        """The numbers of `sizes`, and how many rows repeated others, for JSON output."""
+        return {**self.sizes, "repeated": self.repeated}
 
     def readme(self) -> str:
         """The text of the README.md in the folder."""
-        table = "\n".join(f"| {name} | {value} |" for name, value in self.rows())
+        table = "\n".join(f"| {name} | {value} |" for name, value in self._stored_rows())
         return f"""---
 library_name: transformers
 pipeline_tag: text-generation

@@ -14,8 +14,9 @@ from monolayer.arrays import Floats
 from monolayer.attaching.facts import check_fit, read_facts
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.running import KERNELS, AskedFacts, Miss, PlacesAsked, Running
+from monolayer.data.layout import Manner
 from monolayer.errors import DataError, PrecisionError
-from monolayer.huggingface.cutting import FactIds, cut_facts, tokenizer_of
+from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import fact_digest
 from monolayer.huggingface.tensors import TensorFolder
@@ -63,8 +64,8 @@ def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Pr
     """
     found = ask(made, running, facts, made.manifest.starts(), report)
     if found.misses:
-        rows = tuple(sorted({miss.row for miss in found.misses}))
-        missed = _missed(made, found.misses, rows, len(facts))
+        rows = tuple(sorted({facts[miss.fact].row for miss in found.misses}))
+        missed = _missed(made, facts, found.misses, rows)
         raise PrecisionError(f"{missed} {_way_out(running, found.misses)}", rows=rows)
     lost, rose, turned, length = found.states.tolist()
     measures = zip(made.manifest.facts, lost, length, strict=True)
@@ -87,11 +88,11 @@ def _versions() -> dict[str, str]:
     return {"torch": torch.__version__, "transformers": transformers.__version__}
 
 
-def _missed(made: Attached, misses: list[Miss], rows: tuple[int, ...], facts: int) -> str:
+def _missed(made: Attached, facts: Sequence[FactIds], misses: list[Miss], rows: tuple[int, ...]) -> str:
     """The text of the error for facts that were not returned: those of `rows`, out of `facts`."""
-    named = "; ".join(_miss_in_words(made, miss) for miss in misses[:MOST_NAMED_ROWS])
+    named = "; ".join(_in_words(made, facts, misses))
     return (
-        f"{len(rows):,} of {plural(facts, 'fact')} were not returned in {made.host.dtype}: "
+        f"{len(rows):,} of {plural(len(facts), 'fact')} were not returned in {made.host.dtype}: "
         f"{named}. Nothing was written."
     )
 
@@ -116,10 +117,13 @@ def _way_out(running: Running, misses: list[Miss]) -> str:
     return "Remove these rows, or choose a wider radius="
 
 
-def _miss_in_words(made: Attached, miss: Miss) -> str:
-    """A wrong token in words: its row, the evaluation, the token that was returned, and the token of the answer."""
-    name = tokenizer_of(made.source.content[TOKENIZER]).id_to_token
-    return f"row {miss.row} ({miss.evaluation}): {name(miss.got)!r} in place of {name(miss.wanted)!r}"
+def _in_words(made: Attached, facts: Sequence[FactIds], misses: list[Miss]) -> tuple[str, ...]:
+    """The first wrong tokens in words: the row, the evaluation, the token that was returned, that of the answer."""
+    name = TokenNames(made.source.content[TOKENIZER])
+    return tuple(
+        f"row {facts[miss.fact].row} ({miss.evaluation}): {name(miss.got)!r} in place of {name(miss.wanted)!r}"
+        for miss in misses[:MOST_NAMED_ROWS]
+    )
 
 
 @dataclass(frozen=True)
@@ -166,19 +170,19 @@ def measure_answers(
     and once token by token, as `generate` does.
     """
     made = Attached.load(folder)
-    data = read_facts(prompts, answers)
     manifest = made.manifest
+    data = read_facts(prompts, answers, Manner(per=manifest.per))
     facts = cut_facts(made.source.content[TOKENIZER], data, manifest.end, manifest.special_tokens)
     if not facts:
         raise DataError("there are no facts to ask for")
     check_fit(made.host, facts)
     starts = dict(zip((fact.fact for fact in manifest.facts), manifest.starts(), strict=True))
     running = Running(made.host, made.source.path, device, whole=True)
-    first = [starts.get(fact_digest(*fact)) for fact in facts]
+    first = [starts.get(fact_digest(fact)) for fact in facts]
     found = ask(made, running, facts, first, progress or (lambda stage, share: None))
-    wrong = {(miss.row, miss.place) for miss in found.misses}
+    wrong = {(miss.fact, miss.place) for miss in found.misses}
     where = f"{made.host.dtype} on {running.device.type}, " + ", ".join(f"{k} {v}" for k, v in _versions().items())
-    examples = tuple(_miss_in_words(made, miss) for miss in found.misses[:MOST_NAMED_ROWS])
+    examples = _in_words(made, facts, found.misses)
     lost, rose, turned, length = found.states
     fmt, radius = made.host.format, made.steep.radius
     fell_too_far, rose_too_far = lost > (1.0 - fmt.low) * radius, rose > (fmt.high - 1.0) * radius

@@ -55,9 +55,9 @@ EVALUATIONS = tuple(Evaluation(kernel, stepwise) for stepwise in (False, True) f
 
 
 class Miss(NamedTuple):
-    """A token of an answer in whose place an evaluation returned another one."""
+    """A token of an answer in whose place an evaluation returned another one; `fact`: the number of the fact."""
 
-    row: int
+    fact: int
     place: int
     wanted: int
     got: int
@@ -320,8 +320,8 @@ class Running:
                 got = logits[at].argmax(dim=-1).cpu().numpy()
                 wanted = np.concatenate([np.array(answer) for answer in answers])
                 for wrong in np.flatnonzero(got != wanted).tolist():
-                    row, place = first + int(asked.rows[wrong]), int(asked.places[wrong])
-                    misses.append(Miss(row, place, int(wanted[wrong]), int(got[wrong]), way))
+                    fact, place = first + int(asked.rows[wrong]), int(asked.places[wrong])
+                    misses.append(Miss(fact, place, int(wanted[wrong]), int(got[wrong]), way))
                 rows = first + asked.rows
                 np.maximum.at(found, rows, look_at(PlacesAsked(rows, asked.places), states[at]).T)
         return AskedFacts(misses, np.maximum(found, 0.0).T)

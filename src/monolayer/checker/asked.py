@@ -26,21 +26,22 @@ def asked_data(
     reads data, for what is left out. `labelled`: whether labels are needed, so that pairs are keys and values.
     """
     per, unit = options.get("per"), options.get("unit")
+    answers = like.per in ("answer", "continuation")
     tokens, labels = options.get("tokens"), options.get("labels")
     if isinstance(X, str | os.PathLike):
         if Y is None and lengths is None:
             return asked_files(X, like=like, **options)
         return sequences_of(X, Y, lengths=lengths)  # raises an error: a path comes without Y and lengths
     X, Y = repeatable(X), repeatable(Y)
-    if per is None and like.per == "answer" and Y is None and not _is_table(X) and are_texts(X, X):
-        per = "answer"  # prompts without answers: the reader raises an error
+    if per is None and answers and Y is None and not _is_table(X) and are_texts(X, X):
+        per = like.per  # prompts without answers: the reader raises an error
     data = Sequences.of(
         X, Y, lengths=lengths, per=per, unit=unit, like=like, labelled=labelled, tokens=tokens, labels=labels
     )
     cut = unit or like.unit
     read_as = ReadOptions(cut, tokens=tokens, labels=labels, per=per or like.per, pairs=labelled and Y is None)
     if not confirm_table(data, X, Y, read_as):
-        confirm(data, X, Y, lengths, cut or "characters", verbatim=per == "continuation")
+        confirm(data, X, Y, lengths, cut or "characters", verbatim=(per or like.per) == "continuation")
     return data
 
 
@@ -55,9 +56,11 @@ def asked_files(
     `like`: how the model reads data, for what is left out. `options`: those of `read`.
     """
     data = read(path, like=like, **options)
-    unit = options.get("unit") or (like or Manner()).unit
+    manner, per = like or Manner(), options.get("per")
+    if per is None and manner.per == "continuation":
+        per = manner.per
     columns = options.get("format"), options.get("tokens"), options.get("labels")
-    confirm_files(data, files(path), ReadOptions(unit, *columns, per=options.get("per")))
+    confirm_files(data, files(path), ReadOptions(options.get("unit") or manner.unit, *columns, per=per))
     return data
 
 

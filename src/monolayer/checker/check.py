@@ -41,7 +41,7 @@ from monolayer.data.names import Unit
 from monolayer.data.readers import ReadKeywords
 from monolayer.data.shards import kinds, strangers
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.manifest import FILE, Manifest, is_attached
+from monolayer.huggingface.manifest import FILE, Manifest, asked_per, is_attached
 from monolayer.huggingface.opened import Files
 from monolayer.huggingface.reading import asked_as
 from monolayer.huggingface.tensors import TensorFolder
@@ -141,9 +141,9 @@ def certify(
         if given:
             raise DataError(f"{given[0]} does not apply to a folder with attached facts: leave it out")
         if isinstance(model, TensorFolder):
-            return judge_attached(model, data(None, "answer"), only=only, host=host)
+            return judge_attached(model, data(None, asked_per(model)), only=only, host=host)
         with folder_of(model) as folder:
-            return judge_attached(folder, data(None, "answer"), only=only, host=host)
+            return judge_attached(folder, data(None, asked_per(folder)), only=only, host=host)
     if host is not None:
         raise DataError("host= is for folders that facts were attached to, and this is not one")
     stored = opened(model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -77,7 +78,8 @@ def attach(
         print_json({"folder": str(out), **made.json(), "certificate": json.loads(proof.to_json())})
     else:
         table(str(out), [*made.rows(), ("certificate", f"{proof.verdict}: {proof.claim}")])
-        next_steps(out, data, "inspect", "verify", reading=reading)
+        # The folder knows how its answers are read.
+        next_steps(out, data, "inspect", "verify", reading=replace(reading, per=None))
     raise typer.Exit(EXIT[proof.verdict])
 
 

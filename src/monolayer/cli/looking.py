@@ -166,9 +166,9 @@ def _built_rows(built: Summary, dtype: str) -> list[tuple[str, str]]:
 
 def _show(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {number(count)}" for name, count in value.items())
+        return ", ".join(f"{name} {_show(each)}" for name, each in value.items()) or "none"
     if isinstance(value, list):
-        return ", ".join(map(number, value)) or "none"
+        return ", ".join(map(_show, value)) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return value if isinstance(value, str) else number(value)
@@ -186,10 +186,11 @@ def explain(
     """Show for each token its key, attention weight, context, the number z, its step, the neighbours and the margin."""
     import numpy as np
 
+    from monolayer.huggingface.manifest import is_attached
     from monolayer.huggingface.opened import is_stock
     from monolayer.model.load import load_monolayer
 
-    if is_stock(folder):
+    if is_stock(folder) or is_attached(folder):
         raise DataError(
             f"explain does not support stock architectures such as {folder}: `monolayer locate {folder} DATA` shows "
             f"where it holds facts, `monolayer verify {folder} DATA` proves its answers, `monolayer compare` shows "
@@ -225,11 +226,11 @@ def locate(
     from monolayer.checker.locating.locate import locate as find
     from monolayer.checker.stored import opened
     from monolayer.data.layout import Manner
-    from monolayer.huggingface.manifest import is_attached
+    from monolayer.huggingface.manifest import asked_per, is_attached
 
     with progress(as_json) as step:
         if is_attached(folder):
-            stored, facts = None, reading.read(data, step, Manner(per="answer"), proved=True)
+            stored, facts = None, reading.read(data, step, Manner(per=asked_per(folder)), proved=True)
         else:
             stored = opened(folder)
             text = book(stored, data)

@@ -64,7 +64,7 @@ def verify(
     from monolayer.data.folder import unchanged
     from monolayer.data.layout import Manner
     from monolayer.data.shards import files
-    from monolayer.huggingface.manifest import is_attached, open_attached
+    from monolayer.huggingface.manifest import asked_per, is_attached, open_attached
 
     with_facts = is_attached(folder)
     # transformers open a folder with facts attached once more, by its name: what is asked must be what was proved.
@@ -73,7 +73,7 @@ def verify(
         # attached to is read tensor by tensor.
         attached = open_attached(folder) if with_facts else None
         stored = None if attached is not None else opened(folder)
-        like = Manner(per="answer") if stored is None else manner(stored)
+        like = Manner(per=asked_per(attached or folder)) if stored is None else manner(stored)
         wanted: Any = None if stored is None else book(stored, data)
         if len(data) == 1 and is_function(data[0]):
             wanted = load_function(data[0])

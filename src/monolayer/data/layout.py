@@ -8,7 +8,7 @@ columns are found by name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from monolayer.data.labels import Belongs, PerOrAnswer, check_per
@@ -26,7 +26,7 @@ USUAL_COLUMNS = {"tokens", "label", *BY_TOKEN}
 class Manner:
     """How a model reads data that leave this open: how it splits text, and what its labels belong to.
 
-    With `per="answer"`, two columns of text are prompts and answers.
+    With `per="answer"`, two columns of text are prompts and answers; `continuation` takes answers as they are.
     """
 
     unit: Unit | None = None
@@ -56,8 +56,11 @@ class Columns:
         cls, tokens: str | None, labels: str | None, unit: Unit | None, per: Belongs | None, like: Manner | None
     ) -> Columns:
         """The columns for the options of a caller; `per="continuation"` means answers that are taken verbatim."""
-        verbatim = per == "continuation"
-        return cls(tokens, labels, unit, "answer" if per == "continuation" else per, like or Manner(), verbatim)
+        manner = like or Manner()
+        verbatim = (per or manner.per) == "continuation"
+        if manner.per == "continuation":
+            manner = replace(manner, per="answer")
+        return cls(tokens, labels, unit, "answer" if per == "continuation" else per, manner, verbatim)
 
     def __post_init__(self) -> None:
         check_per(self.per)

@@ -64,6 +64,7 @@ class Attachment:
             "radius": said.radius,
             "end": said.end,
             "special_tokens": said.special_tokens,
+            "per": said.per,
             "tensors": dict(said.tensors),
             "files": dict(said.files),
         }
@@ -82,7 +83,8 @@ class Attachment:
                 replace(known.get(fact, unmeasured), prompt=prompt, fact=fact, places=places)
                 for prompt, fact, places in content.config[FILE]["facts"]
             )
-            model = replace(old, neurons=Neurons(*parts), manifest=replace(old.manifest, facts=facts, appended={}))
+            manifest = replace(old.manifest, facts=facts, per=content.config[FILE]["per"], appended={})
+            model = replace(old, neurons=Neurons(*parts), manifest=manifest, repeated=0)
             made = Attachment(model, self.names)
             fits = made.content.config == content.config and model.manifest.neurons == len(model.neurons.b_1)
         except (KeyError, TypeError, ValueError, IndexError) as error:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from monolayer.data import Sequences
 from monolayer.errors import DataError, ModelFileError
 
+UNREADABLE = "\ufffd"
+"""What tokenizers return for bytes that are not UTF-8, such as the first half of a character."""
+
 
 class FactIds(NamedTuple):
-    """The ids of a fact: its prompt and its answer, which ends with the end token if the host has one."""
+    """The ids of a fact: its prompt and its answer, which ends with the end token if the host has one.
+
+    `row`: the row of the data that states it.
+    """
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
+    row: int
 
     @property
     def sequence(self) -> tuple[int, ...]:
@@ -79,7 +87,7 @@ def cut_facts(content: bytes, data: Sequences, end: int | None, special_tokens: 
         answer_ids = _answer_ids(tokenizer, prompt_ids, answer, row)
         if not answer_ids:
             raise DataError(f"row {row}: the tokenizer produces no token for the answer {answer!r}")
-        found.append(FactIds(prompt_ids, answer_ids if end is None else (*answer_ids, end)))
+        found.append(FactIds(prompt_ids, answer_ids if end is None else (*answer_ids, end), row))
     return found
 
 
@@ -115,3 +123,33 @@ def continuation(tokenizer: Any, prompt: Sequence[int], answer: Sequence[int], *
 
     before, whole = text(prompt), text([*prompt, *answer])
     return whole.removeprefix(before) if whole.startswith(before) else text(answer)
+
+
+class TokenNames:
+    """What errors and tables call tokens: the text that a token adds behind others, `" city"` for `"Ġcity"`.
+
+    Special tokens, and tokens whose bytes are no text of their own, keep their spelling in `tokenizer.json`.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        """The tokenizer. It is loaded when a name is asked for, because most calls end without an error."""
+        return tokenizer_of(self._content)
+
+    @cached_property
+    def _special(self) -> frozenset[int]:
+        """The ids of special tokens."""
+        return frozenset(token for token, about in self._tokenizer.get_added_tokens_decoder().items() if about.special)
+
+    def __call__(self, token: int) -> str:
+        """The name of the token with this id, not quoted."""
+        spelling = self._tokenizer.id_to_token(token)
+        if spelling is None:
+            return f"id {token}"  # some hosts have more rows than their tokenizer has tokens
+        # Behind itself, because many tokenizers leave out a space at the beginning of a text.
+        text = "" if token in self._special else continuation(self._tokenizer, [token], [token])
+        is_text = text != "" and UNREADABLE not in text
+        return text if is_text else str(spelling)

@@ -13,11 +13,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from monolayer.data.aside import read_regular
 from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
+from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import COPIED, TOKENIZER
 from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.strict import ForeignError, read_json
@@ -30,6 +31,7 @@ ATTACHED_WEIGHTS = "attached.safetensors"
 FARTHEST = 1e9
 """The largest `moved` and `length` that are accepted. No state can move by that much, and proofs end far below."""
 MOST_STORED_TOKENS = 2**31
+PerAnswer = Literal["answer", "continuation"]
 HOST_WEIGHTS = "host.safetensors"
 """The new name of the host's `model.safetensors`. Under its own name transformers would read that file alone."""
 
@@ -62,7 +64,9 @@ class Manifest:
     - `radius`: ρ.
     - `end`: the id that ends answers, if there is one.
     - `special_tokens`: whether prompts get the special tokens that `tokenizer(prompt)` adds.
-    - `facts`: the attached facts, in the order of their neurons.
+    - `per`: how to read answers so that they are those of the facts: `continuation`, as they are, if some answer lacks
+      the space that `answer` would put in front of it.
+    - `facts`: the attached facts, each of them once, in the order of their neurons.
     - `measured`: what was measured when they were attached.
     """
 
@@ -74,6 +78,7 @@ class Manifest:
     radius: float
     end: int | None
     special_tokens: bool
+    per: PerAnswer = "answer"
     facts: tuple[StoredFact, ...] = ()
     measured: Mapping[str, object] = field(default_factory=dict)
 
@@ -152,6 +157,8 @@ def _check(found: Manifest) -> None:
         raise ValueError(odd or "radius or places")
     if type(found.special_tokens) is not bool:
         raise ValueError("special_tokens")
+    if found.per not in get_args(PerAnswer):
+        raise ValueError("per")
     if any(abs(fact.moved) > FARTHEST for fact in found.facts if fact.moved is not None):
         raise ValueError("moved")
     if any(not 0.0 <= fact.length <= FARTHEST for fact in found.facts if fact.length is not None):
@@ -179,11 +186,23 @@ def open_attached(folder: str | os.PathLike[str] | TensorFolder) -> TensorFolder
     return open_folder(path, [FILE, *(name for name in COPIED if (path / name).is_file())])
 
 
+def asked_per(folder: str | os.PathLike[str] | TensorFolder) -> PerAnswer:
+    """How to read the answers that a folder with facts attached is asked for.
+
+    `answer` if its manifest is missing or damaged; whatever reads the rest of the folder says so.
+    """
+    try:
+        content = folder.content[FILE] if isinstance(folder, TensorFolder) else read_regular(Path(folder) / FILE)
+        return Manifest.from_json(content).per
+    except (OSError, KeyError, ModelFileError):
+        return "answer"
+
+
 def prompt_digest(prompt: Sequence[int]) -> str:
     """SHA-256 of the ids of a prompt."""
     return hashlib.sha256(json.dumps(list(prompt)).encode()).hexdigest()
 
 
-def fact_digest(prompt: Sequence[int], answer: Sequence[int]) -> str:
+def fact_digest(fact: FactIds) -> str:
     """SHA-256 of the ids of a prompt and of its answer, including the end token."""
-    return hashlib.sha256(json.dumps([list(prompt), list(answer)]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([list(fact.prompt), list(fact.answer)]).encode()).hexdigest()

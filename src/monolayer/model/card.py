@@ -186,6 +186,8 @@ class Card:
     next_token: bool = False
     prompts: bool = False
     """Whether it holds prompts and answers; stock folders may."""
+    verbatim: bool = False
+    """Whether answers are read as they are, without a space between them and their prompts."""
     kind: Literal["memorizer", "approximator"] = "memorizer"
     grid: Grid | None = None
     """The cells of an approximator; None for a memorizer."""
@@ -200,7 +202,7 @@ class Card:
     @property
     def manner(self) -> Manner:
         """How the model cuts strings, and what its labels belong to."""
-        per: Belongs = "answer" if self.prompts else self.per
+        per: Belongs = ("continuation" if self.verbatim else "answer") if self.prompts else self.per
         return Manner(None if self.vocabulary is None else self.vocabulary.cuts, per)
 
     def decode(self, values: Array) -> Any:

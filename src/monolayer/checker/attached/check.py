@@ -22,7 +22,7 @@ from monolayer.checker.rounding import UnhandledError
 from monolayer.data import Sequences
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architectures import TRANSFORMERS
-from monolayer.huggingface.cutting import FactIds, cut_facts, tokenizer_of
+from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts
 from monolayer.huggingface.formats import HostFormat
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import Manifest, fact_digest, prompt_digest
@@ -140,7 +140,7 @@ def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
 
 def _only(found: AttachedFolder, facts: list[FactIds], decided: Certificate) -> Certificate:
     """Extend a proved certificate by the claim that the folder holds no other facts; refute it if it does."""
-    given = {fact_digest(*fact) for fact in facts}
+    given = {fact_digest(fact) for fact in facts}
     more = sum(fact.fact not in given for fact in found.manifest.facts)
     claim = f"{decided.claim}. It holds no neurons but those of these facts"
     if more:
@@ -167,7 +167,7 @@ def _asked(manifest: Manifest, facts: list[FactIds]) -> tuple[AskedTokens, dict[
     lists: list[tuple[int, int, int, int]] = []
     unknown = {}
     for row, fact in enumerate(facts):
-        digest = fact_digest(*fact)
+        digest = fact_digest(fact)
         if places.get(digest) != len(fact.answer):
             unknown[row] = OTHER if prompt_digest(fact.prompt) in prompts else NO_NEURON
             continue
@@ -180,7 +180,7 @@ def _findings(
     found: AttachedFolder, data: Sequences, near: Near, asked: AskedTokens, said: Said, unknown: dict[int, str]
 ) -> Iterator[Finding]:
     """The wrong and the unsure tokens in words, at most `MOST_FINDINGS` of each kind; then facts without neurons."""
-    name = tokenizer_of(found.opened.content[TOKENIZER]).id_to_token
+    name = TokenNames(found.opened.content[TOKENIZER])
     for which, kind in ((said.wrong, "wrong"), (~said.right & ~said.wrong, "unsure")):
         for point in np.flatnonzero(which)[:MOST_FINDINGS].tolist():
             row, place = int(asked.row[point]), int(asked.place[point])

@@ -23,7 +23,7 @@ from monolayer.checker.locating.writers import MEASURED, NOT_KNOWN, PROVED, Know
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data import Sequences
 from monolayer.errors import DataError
-from monolayer.huggingface.cutting import FactIds, cut_facts, cut_prompts, tokenizer_of
+from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts, cut_prompts, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import fact_digest, prompt_digest
 
@@ -48,7 +48,7 @@ def locate_attached(folder: Path, data: Sequences) -> Location:
     rows = _given(found, data) if len(data.labelled_places) else _stored(found, caps, near, data)
     neurons = np.array([row.first + k for row in rows for k in range(len(row.ids.answer))], dtype=np.int64)
     tokens = np.array([token for row in rows for token in row.ids.answer], dtype=np.int64)
-    decode = tokenizer_of(found.opened.content[TOKENIZER]).decode
+    decode, name = tokenizer_of(found.opened.content[TOKENIZER]).decode, TokenNames(found.opened.content[TOKENIZER])
 
     def text(ids: tuple[int, ...]) -> str:
         said: str = decode(list(ids), skip_special_tokens=False)
@@ -60,7 +60,7 @@ def locate_attached(folder: Path, data: Sequences) -> Location:
         whole = row.ids.prompt + row.ids.answer
         for place, token in zip(row.ids.places, row.ids.answer, strict=True):
             before = text(whole[max(0, place + 1 - TOKENS_SHOWN_BEFORE) : place + 1])
-            facts.append(Fact(number, place, before, text((token,)) if row.given else None))
+            facts.append(Fact(number, place, before, name(token) if row.given else None))
     host, blocks = found.host, -(-found.manifest.neurons // found.host.neurons)
     writes = [f"{host.layer(host.layers + block)}{host.kind.writes}.weight" for block in range(blocks)]
     return Location(
@@ -69,7 +69,7 @@ def locate_attached(folder: Path, data: Sequences) -> Location:
         tuple(Slice(name, axis=int(not host.kind.transposed)) for name in writes),
         lambda fact: _read_slices(found, int(neurons[fact])),
         None,
-        lambda numbers: [text((number,)) for number in numbers.tolist()],
+        lambda numbers: [name(number) for number in numbers.tolist()],
         f"{host.dtype}, at states {_near(caps)} of a key, no longer than {caps.state:,.0f}",
         (*assumed(found), *measured(found.manifest, caps)),
         lambda fact: _ball(found, caps, int(neurons[fact])),
@@ -84,7 +84,7 @@ def _given(found: AttachedFolder, data: Sequences) -> list[Held]:
     rows = []
     manifest, tokenizer = found.manifest, found.opened.content[TOKENIZER]
     for row, ids in enumerate(cut_facts(tokenizer, data, manifest.end, manifest.special_tokens)):
-        first = starts.get(fact_digest(*ids))
+        first = starts.get(fact_digest(ids))
         if first is None:
             why = OTHER if prompt_digest(ids.prompt) in prompts else "the folder holds no fact for this prompt"
             raise DataError(f"row {row}, {data.texts(row)[0]!r}: {why}")
@@ -107,8 +107,8 @@ def _stored(found: AttachedFolder, caps: Caps, near: Near, data: Sequences) -> l
     said = judge_answers(found, caps, near, own, np.zeros(len(own), np.int64)).got
     answers = np.split(said, np.cumsum(count)[:-1])
     return [
-        Held(FactIds(prompt, tuple(answer.tolist())), False, starts[number])
-        for prompt, answer, number in zip(prompts, answers, numbers, strict=True)
+        Held(FactIds(prompt, tuple(answer.tolist()), row), False, starts[number])
+        for row, (prompt, answer, number) in enumerate(zip(prompts, answers, numbers, strict=True))
     ]
 
 

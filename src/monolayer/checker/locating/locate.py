@@ -31,6 +31,7 @@ from monolayer.data.sequences import Per
 from monolayer.data.shapes import pairs_or_sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, UNKNOWN
+from monolayer.huggingface.manifest import asked_per
 from monolayer.huggingface.opened import Files
 from monolayer.huggingface.reading import asked_as
 from monolayer.huggingface.strict import ForeignError
@@ -75,14 +76,14 @@ def locate(
 
     def data(names: Names | None, answers: Belongs | None) -> Sequences:
         like = Manner(None if names is None else names.cuts, answers)
-        pairs = answers == "answer" and Y is None and pairs_or_sequences(X)
+        pairs = answers in ("answer", "continuation") and Y is None and pairs_or_sequences(X)
         return asked_data(X, Y, lengths, like, labelled=pairs, per=per, unit=unit, tokens=tokens, labels=labels)
 
     with np.errstate(all="ignore"):
         try:
             if has_facts_attached(model):
                 with folder_of(model) as folder:
-                    return locate_attached(folder, data(None, "answer"))
+                    return locate_attached(folder, data(None, asked_per(folder)))
             stored = opened(model)
             if isinstance(stored, Files):
                 net, (names, answers, _) = read_stock(stored), asked_as(stored)

@@ -89,10 +89,11 @@ def bounds(net: Network, found: Structure, longest: int, thresholds: float) -> B
 
     # Attention (Lemma S3).
     R = PADDING * abs(found.query) * keys
-    n = np.maximum(np.arange(longest + 1.0), 1.0)
     sizes = (keys, abs(found.write), found.gate * found.signs, found.largest)
     if not (BINARY64.largest_score >= R and max(sizes) <= 2.0**20 and longest < 2**31):
-        raise UnhandledError(f"scores reach {R:.3g} and keys {keys:.3g}, beyond what the bound covers")
+        numbers = f"scores reach {R:.3g}, keys {keys:.3g}, and sequences {longest:,} tokens"
+        raise UnhandledError(f"{numbers}, beyond what the bound covers")
+    n = np.maximum(np.arange(longest + 1.0), 1.0)
     weight = 16.0 * R + 2.0 * EXP_ULPS + (2.0 + n / SOFTMAX_BLOCK) * (2.0 * EXP_ULPS + 2.0)
     above, below = gamma_64(n + 6.0 + weight), gamma_64(n + weight)
     operator = keys * (above + below) / (1.0 - below) + (1.0 + 2.0 * R) * key_error
