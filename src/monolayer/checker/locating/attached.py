@@ -70,7 +70,7 @@ def locate_attached(folder: Path, data: Sequences) -> Location:
         lambda fact: _read_slices(found, int(neurons[fact])),
         None,
         lambda numbers: [name(number) for number in numbers.tolist()],
-        f"{host.dtype}, at states {_near(caps)} of a key, no longer than {caps.state:,.0f}",
+        f"{host.dtype}, at states no longer than {caps.state:,.0f}, {_near(caps)} of a key",
         (*assumed(found), *measured(found.manifest, caps)),
         lambda fact: _ball(found, caps, int(neurons[fact])),
     )
