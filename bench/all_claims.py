@@ -1,7 +1,7 @@
 """Run every benchmark, also after one that fails, and show all claims in one table: claim, measured, holds or not.
 
     python bench/all_claims.py                                  all, as `make bench` does
-    python bench/all_claims.py one_look_up_takes_600_us …       some of them, by their names
+    python bench/all_claims.py exp_is_within_four_ulps …        some of them, by their names
     python bench/all_claims.py --resume claims.json             all, also in pieces
 
 With --resume the file keeps what each script said. A script whose claims were all met there is not run again, unless
