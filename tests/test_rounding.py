@@ -403,6 +403,7 @@ def test_a_ramp_below_the_rounding_of_its_place_ends_in_front_of_the_float_at_wh
 
 
 @example(1.0, 3 * 2.0**-33 - 2.0**20, 0.0)  # 1 − b rounds down
+@example(1.0, 1e-10, 0.0)  # here too, by less than b
 @example(1.0 + 2.0**-52, -700001.0, 0.0)  # no power of two by its last bit alone: quotients round up
 @example(1.0 + 2.0**-52, -999999.0, 0.0)  # and down
 @given(SLOPES, st.floats(-1e6, 1e6).filter(lambda b: b == 0 or abs(b) > 1e-100), st.floats(0, 1e6))
@@ -410,6 +411,11 @@ def test_a_ramp_below_the_rounding_of_its_place_ends_in_front_of_the_float_at_wh
 def test_a_step_is_exact_outside_its_thresholds(w: float, b: float, further: float) -> None:
     """Lemma 6, for any slope, with fused products and without."""
     (low,), (high,) = thresholds(np.array([w]), np.array([b]))
+    behind = 1 - b  # the least float that is no less than the real number 1 − b
+    if Fraction(behind) < 1 - Fraction(b):
+        behind = float(np.nextafter(behind, np.inf))
+    assert Fraction(w) * Fraction(float(low)) <= -Fraction(b)
+    assert Fraction(w) * Fraction(float(high)) >= Fraction(behind)
     for fused in (False, True):
         for z, wanted in ((low, 1.0), (low - further, 1.0), (high, 0.0), (high + further, 0.0)):
             assert step(w, b, float(z), fused) == wanted
