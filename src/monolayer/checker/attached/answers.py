@@ -160,12 +160,14 @@ def judge_at_longest(found: AttachedFolder, caps: Caps, near: Near, asked: Ints,
     decided at states up to some length is decided at shorter ones as well, so only the others are judged again. The
     caps that are returned have the L which the judgement is about.
     """
-    right, wrong, got = judge_answers(found, caps, near, asked, tokens)
+    head = Head(found)
+    right, wrong, got = _judge_answers(found, caps, near, head, asked, tokens)
     measured = found.manifest.longest
     least = caps.state if measured is None else max(SHORTEST, LONGER * measured)
     left, shorter = np.flatnonzero(~right & ~wrong), caps.state / 2.0
+    left = left[~near.spoilt[asked[left]]]  # where other keys are too near, tokens are undecided at every L
     while len(left) and shorter >= least:
-        said = judge_answers(found, replace(caps, state=shorter), near, asked[left], tokens[left])
+        said = _judge_answers(found, replace(caps, state=shorter), near, head, asked[left], tokens[left])
         if (said.right | said.wrong).any():
             caps = replace(caps, state=shorter)
             right[left], wrong[left] = said.right, said.wrong
@@ -176,7 +178,12 @@ def judge_at_longest(found: AttachedFolder, caps: Caps, near: Near, asked: Ints,
 
 def judge_answers(found: AttachedFolder, caps: Caps, near: Near, asked: Ints, tokens: Ints) -> Said:
     """Judge whether the neurons `asked` `(M,)` answer `tokens` `(M,)` at every state of their caps (A4, A5)."""
-    head, D = Head(found), found.host.width
+    return _judge_answers(found, caps, near, Head(found), asked, tokens)
+
+
+def _judge_answers(found: AttachedFolder, caps: Caps, near: Near, head: Head, asked: Ints, tokens: Ints) -> Said:
+    """`judge_answers` with the head of the folder, which is read from its files."""
+    D = found.host.width
     firm, share = judge_written(found, caps, near, head)
     hidden = _answered_to(found, caps, head, near.first, share)
     first, kind = equal_rows(found.writes)
