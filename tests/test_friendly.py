@@ -47,11 +47,49 @@ def test_per_says_what_a_label_belongs_to_where_shapes_cannot() -> None:
     assert [row.tolist() for row in model.predict(texts)] == [["x", "y"], ["z", "w"]]
     assert ml.certify(model, texts, words, per="token").verdict == "proved"
     with pytest.raises(ml.DataError, match="one per sequence; the model answers with classes, one per token"):
-        ml.certify(model, texts, words)
+        ml.certify(model, texts, words, per="sequence")
+    with pytest.raises(ml.DataError, match="one per sequence; the model answers with classes, one per token"):
+        ml.certify(model, texts, ["xyz", "w"])  # it has no label for each token in any way of reading
     assert ml.memorize(X, Y).card.per == "token"
     model = ml.memorize(X, Y, per="sequence")
     assert np.array_equal(model.predict(X), Y)
     assert ml.certify(model, X, Y, per="sequence").verdict == "proved"
+
+
+PER = {
+    # data that look like another kind of labels than `per` says: the columns, two rows, and `per`
+    "letters in a column called label": (("tokens", "label"), [(["x", "y"], "AB"), (["y", "y"], "CC")], "token"),
+    "vectors in a column called labels": (
+        ("tokens", "labels"),
+        [(["x", "y"], [0.5, 2.0]), (["y"], [1, 0.5])],
+        "sequence",
+    ),
+    "words in a column called labels": (("tokens", "labels"), [("x y", "big cat"), ("y z", "dog")], "sequence"),
+    "one word per word of a key": (("key", "value"), [("x y", "A B"), ("y y", "C C")], "token"),
+}
+
+
+@pytest.mark.parametrize("name", PER)
+def test_a_folder_knows_what_its_labels_belong_to(name: str, tmp_path: Path, said: Callable[..., str]) -> None:
+    columns, rows, per = PER[name]
+    table = [dict(zip(columns, row, strict=True)) for row in rows]
+    file, folder, made = str(tmp_path / "d.jsonl"), str(tmp_path / "m"), str(tmp_path / "n")
+    Path(file).write_text("".join(f"{json.dumps(row)}\n" for row in table))
+    shown = said("memorize", file, "--per", per, "--unit", "words", "--out", folder)
+    assert f"verify {folder} {file} --unit words\n" in shown
+    for given in (file, table, pd.DataFrame(table)):
+        assert ml.certify(folder, given, unit="words").verdict == "proved"
+        assert ml.certify(folder, given, unit="words", per=per).verdict == "proved"  # type: ignore[arg-type]
+    assert '"verdict": "proved"' in said("verify", folder, file, "--json")
+    assert "right" in said("predict", folder, file, errors=True)
+    assert len(ml.locate(folder, file)) > 0
+    Path(made + ".jsonl").write_text(json.dumps({"tokens": ["y", "y"], "label": "A", "labels": ["A", "B"]}) + "\n")
+    other = "labels" if per == "sequence" else "label"  # these cannot be read with the model's `per`
+    shown = said("predict", folder, made + ".jsonl", "--labels", other, errors=True)
+    assert "of another kind than the model's answers: they are not compared" in shown
+    assert "proved" in said("forget", folder, "--rows", "0", "--data", file, "--out", made)
+    assert ml.certify(made, table[1:], only=True).verdict == "proved"
+    assert ml.certify(ml.memorize(table, draw=ml.load(folder)), table).verdict == "proved"  # type: ignore[arg-type]
 
 
 def test_files_are_cut_as_asked(tmp_path: Path) -> None:

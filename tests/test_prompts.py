@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -106,9 +107,60 @@ def test_an_answer_begins_with_a_space_unless_the_data_say_otherwise(tmp_path: P
     assert ml.certify(folder, X, Y, per="continuation").verdict == "refuted"
     glued = ml.memorize_as("gpt2", X, Y, per="continuation")
     assert glued.predict(X).tolist() == Y
-    assert ml.certify(glued, table, per="continuation").verdict == "proved"
-    assert ml.certify(glued, str(tmp_path / "d.json"), per="continuation").verdict == "proved"
-    assert ml.certify(glued, X, Y).verdict == "refuted"
+    for given in ((X, Y), (table,), (frame,), (str(tmp_path / "d.json"),)):
+        assert ml.certify(glued, *given).verdict == "proved"
+        assert ml.certify(glued, *given, per="continuation").verdict == "proved"
+    assert ml.certify(glued, X, Y, per="answer").verdict == "refuted"
+
+
+def test_a_stock_folder_knows_how_its_answers_are_read(tmp_path: Path, said: Callable[..., str]) -> None:
+    """Answers that were memorized without a space in front are read so by whatever asks the folder later."""
+    facts = {"un": "do", "re": "do", "over": "whelm"}
+
+    def write(name: str, rows: dict[str, str]) -> str:
+        file = tmp_path / f"{name}.csv"
+        file.write_text("tokens,label\n" + "".join(f"{prompt},{answer}\n" for prompt, answer in rows.items()))
+        return str(file)
+
+    data, folder, made = write("facts", facts), str(tmp_path / "gpt2"), str(tmp_path / "new")
+    shown = said("memorize-as", "gpt2", data, "--out", folder, "--per", "continuation")
+    assert f"monolayer verify {folder} {data}\n" in shown  # without --per
+    assert "3 of 3 answers are right" in said("predict", folder, data, errors=True)
+    assert json.loads(said("verify", folder, data, "--json"))["verdict"] == "proved"
+    assert "proved" in said("locate", folder, data)
+    for given in ((list(facts), list(facts.values())), (facts,), (data,)):
+        assert ml.certify(folder, *given).verdict == "proved"
+        assert [fact.label for fact in ml.locate(folder, *given)][:2] == ["do", "</s>"]
+    rest = {"re": "do", "over": "whelm"}
+    for verb, changed, wanted in (
+        ("forget", {"un": "do"}, rest),
+        ("edit", {"un": "whelm"}, {"un": "whelm", **rest}),
+        ("insert", {"whelm": "do"}, {**facts, "whelm": "do"}),
+    ):
+        file = write(verb, changed)
+        assert "proved" in said(verb, folder, file, "--data", data, "--out", made, "--overwrite")
+        assert ml.load(made).predict(list(wanted)).tolist() == list(wanted.values())
+        assert ml.certify(made, wanted).verdict == "proved"
+    # What the user says counts.
+    assert json.loads(said("verify", folder, data, "--per", "answer", "--json", code=1))["verdict"] == "refuted"
+    # Where every answer has its space, both ways of reading are the same, and the folder says the usual one.
+    model, kept = StockModel.load(folder), dict(list(facts.items())[:1])
+    assert model.draw.per_answer == "continuation"
+    usual, record = ml.edit(
+        ml.memorize_as("gpt2", {"un": "do", "re": " do"}, per="continuation"),
+        {"un": " do"},
+        data=ml.Sequences.of({"un": "do", "re": " do"}, per="continuation"),
+    )
+    assert (usual.draw.per_answer, record.undo(usual).draw.per_answer) == ("answer", "continuation")
+    assert ml.memorize_as("gpt2", kept, draw=model).draw.per_answer == "continuation"
+    # Planted: a folder that says otherwise, or what is neither of the two.
+    config = Path(folder) / "config.json"
+    content = config.read_text(encoding="utf-8")
+    config.write_text(content.replace('\\"continuation\\"', '\\"answer\\"'), encoding="utf-8")
+    assert ml.certify(folder, facts).verdict == "refuted"
+    config.write_text(content.replace('\\"continuation\\"', '\\"token\\"'), encoding="utf-8")
+    with pytest.raises(ml.ModelFileError, match="per_answer = 'token'"):
+        ml.load(folder)
 
 
 def test_the_checker_knows_by_itself_where_a_space_belongs() -> None:
@@ -262,7 +314,7 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda f: ml.edit(f, ["The capital of"], [" Paris"], DATA), r"capital of'\) .*is not in the data .*insert"),
     (lambda f: ml.insert(f, PROMPTS[:1], [" name"], DATA), "with another label .*use edit"),
     (lambda f: ml.insert(f, ["Spain"], ["Madrid"], DATA), "'Spain' is new to this draw"),
-    (lambda f: ml.insert(f, ["France is"], None, DATA), "holds prompts and answers: give both"),
+    (lambda f: ml.insert(f, ["France is"], None, DATA), "sequence 0 is a prompt without an answer"),
     (lambda f: ml.forget(f, PROMPTS[:1], (PROMPTS, ["Wellington,", *ANSWERS[1:]])), "first one at sequence 0"),
 ]
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from monolayer.attaching.attach import check_neurons, neurons_of, states_of, stored_fact
-from monolayer.attaching.facts import each_once, ids_of, per_of
+from monolayer.attaching.facts import each_once, ids_of
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons
@@ -50,7 +50,7 @@ def again(
     order = [starts[digest] + place for digest in digests for place in range(known[digest].places)]
     rows = np.array(order, dtype=np.int64)
     listed = tuple(known[digest] for digest in digests)
-    manifest = replace(made.manifest, facts=listed, per=per_of(data), appended={})
+    manifest = replace(made.manifest, facts=listed, per=data.per_answer, appended={})
     kept = Neurons(*(part[rows] for part in neurons))
     found = Attached(made.host, made.source, kept, manifest, repeated=len(stated) - len(facts))
     check_neurons(found, facts)

@@ -12,7 +12,7 @@ import torch
 from monolayer.arrays import Floats
 from monolayer.attaching.apart import Duties, check_apart, check_written, firing_caps, rows_of
 from monolayer.attaching.directions import Directions, check_margins
-from monolayer.attaching.facts import each_once, end_token, ids_of, ids_to_keep, per_of, read_facts
+from monolayer.attaching.facts import each_once, end_token, ids_of, ids_to_keep, read_facts
 from monolayer.attaching.folder import Attached, copied_digests
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons, Steepness, reading, steepness, writing
@@ -104,7 +104,7 @@ def attach(
         radius=steep.radius,
         end=stop,
         special_tokens=special_tokens,
-        per=per_of(data),
+        per=data.per_answer,
         facts=tuple(stored_fact(fact) for fact in facts),
     )
     made = Attached(base, source, neurons, manifest, repeated=len(stated) - len(facts))

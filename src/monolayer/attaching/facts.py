@@ -8,12 +8,10 @@ from typing import Any
 
 from monolayer.data import Sequences
 from monolayer.data.layout import Manner
-from monolayer.data.prompts import as_generated
 from monolayer.data.readers import sequences_of
 from monolayer.errors import ContradictionError, DataError
 from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts, split_text, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host
-from monolayer.huggingface.manifest import PerAnswer
 from monolayer.huggingface.settings import GENERATION_FILE, read_generation
 from monolayer.table import plural
 
@@ -30,12 +28,6 @@ def read_facts(X: object, Y: object = None, like: Manner = PER_ANSWER) -> Sequen
         raise DataError("facts are prompts and answers, both text: a dict, a table of two columns, or two lists")
     data.check_labelled()
     return data
-
-
-def per_of(data: Sequences) -> PerAnswer:
-    """How to read answers so that they are those in `data`: as they are, if some lacks the space of `as_generated`."""
-    facts = map(data.texts, range(len(data)))
-    return "answer" if all(as_generated(prompt, answer) == answer for prompt, answer in facts) else "continuation"
 
 
 def each_once(facts: Sequence[FactIds]) -> list[FactIds]:

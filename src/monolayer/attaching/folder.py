@@ -70,8 +70,7 @@ class Attached:
     @property
     def card(self) -> Card:
         """How the model reads data: prompts and answers as text, without a vocabulary of its own."""
-        verbatim = self.manifest.per == "continuation"
-        return Card(None, None, "sequence", causal=True, next_token=True, prompts=True, verbatim=verbatim)
+        return Card(None, None, "sequence", causal=True, next_token=True, per_answer=self.manifest.per)
 
     @property
     def steep(self) -> Steepness:

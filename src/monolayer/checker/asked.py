@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Unpack
 
 from monolayer.checker.files import confirm_files
@@ -11,8 +12,6 @@ from monolayer.checker.given import confirm, repeatable
 from monolayer.checker.rows import ReadOptions, confirm_table
 from monolayer.data import Sequences, read
 from monolayer.data.layout import Manner
-from monolayer.data.plain import is_frame
-from monolayer.data.prompts import are_texts
 from monolayer.data.readers import ReadKeywords, sequences_of
 from monolayer.data.shards import files
 
@@ -25,23 +24,25 @@ def asked_data(
     `X`, `Y`, `lengths`, and `per`, `unit`, `tokens`, `labels` among `options`: as for `memorize`. `like`: how the model
     reads data, for what is left out. `labelled`: whether labels are needed, so that pairs are keys and values.
     """
-    per, unit = options.get("per"), options.get("unit")
-    answers = like.per in ("answer", "continuation")
-    tokens, labels = options.get("tokens"), options.get("labels")
     if isinstance(X, str | os.PathLike):
         if Y is None and lengths is None:
             return asked_files(X, like=like, **options)
         return sequences_of(X, Y, lengths=lengths)  # raises an error: a path comes without Y and lengths
     X, Y = repeatable(X), repeatable(Y)
-    if per is None and answers and Y is None and not _is_table(X) and are_texts(X, X):
-        per = like.per  # prompts without answers: the reader raises an error
     data = Sequences.of(
-        X, Y, lengths=lengths, per=per, unit=unit, like=like, labelled=labelled, tokens=tokens, labels=labels
+        X,
+        Y,
+        lengths=lengths,
+        per=options.get("per"),
+        unit=options.get("unit"),
+        tokens=options.get("tokens"),
+        labels=options.get("labels"),
+        like=like,
+        labelled=labelled,
     )
-    cut = unit or like.unit
-    read_as = ReadOptions(cut, tokens=tokens, labels=labels, per=per or like.per, pairs=labelled and Y is None)
+    read_as = replace(_read_options(like, options), pairs=labelled and Y is None)
     if not confirm_table(data, X, Y, read_as):
-        confirm(data, X, Y, lengths, cut or "characters", verbatim=(per or like.per) == "continuation")
+        confirm(data, X, Y, lengths, read_as.unit or "characters", verbatim=read_as.per == "continuation")
     return data
 
 
@@ -56,14 +57,11 @@ def asked_files(
     `like`: how the model reads data, for what is left out. `options`: those of `read`.
     """
     data = read(path, like=like, **options)
-    manner, per = like or Manner(), options.get("per")
-    if per is None and manner.per == "continuation":
-        per = manner.per
-    columns = options.get("format"), options.get("tokens"), options.get("labels")
-    confirm_files(data, files(path), ReadOptions(options.get("unit") or manner.unit, *columns, per=per))
+    confirm_files(data, files(path), _read_options(like or Manner(), options))
     return data
 
 
-def _is_table(X: object) -> bool:
-    """Whether data are a dict or a table, whose rows may have labels."""
-    return isinstance(X, Mapping) or (is_frame(X) and not isinstance(X, Sequences))
+def _read_options(like: Manner, options: ReadKeywords) -> ReadOptions:
+    """How the data are read: as the caller says or, where the caller leaves it out, as the model reads data."""
+    columns = options.get("format"), options.get("tokens"), options.get("labels")
+    return ReadOptions(options.get("unit") or like.unit, *columns, per=options.get("per") or like.per)

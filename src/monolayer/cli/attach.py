@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -78,8 +77,7 @@ def attach(
         print_json({"folder": str(out), **made.json(), "certificate": json.loads(proof.to_json())})
     else:
         table(str(out), [*made.rows(), ("certificate", f"{proof.verdict}: {proof.claim}")])
-        # The folder knows how its answers are read.
-        next_steps(out, data, "inspect", "verify", reading=replace(reading, per=None))
+        next_steps(out, data, "inspect", "verify", reading=reading)
     raise typer.Exit(EXIT[proof.verdict])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -61,11 +62,13 @@ def rank_of(text: str | None) -> Any:
 def next_steps(folder: Path, data: Sequence[str], *verbs: str, reading: Reading | None = None) -> None:
     """Print where the model was saved, and commands to try next; `reading`: the options that the data were read with.
 
-    A shell may have expanded a pattern into many files: then only the first is named.
+    A shell may have expanded a pattern into many files: then only the first is named. The folder knows what its labels
+    belong to, so `--per` is left out, except with standard input, which cannot be read twice (`data/matching.py`).
     """
     names = [*data] if len(data) <= 3 else [data[0], "..."]
     if reading is not None:
-        names += [word for key, value in reading.keywords.items() if value for word in (f"--{key}", str(value))]
+        options = (reading if "-" in data else replace(reading, per=None)).keywords
+        names += [word for key, value in options.items() if value for word in (f"--{key}", str(value))]
     console.print(f"\nsaved to {escape(str(folder))}; next:", soft_wrap=True)
     for verb in verbs:
         words = ["monolayer", verb, str(folder), *(names if verb in ("predict", "verify") else [])]

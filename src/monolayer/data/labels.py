@@ -26,7 +26,8 @@ from monolayer.table import plural
 
 Per = Literal["token", "sequence"]
 PerOrAnswer = Literal["token", "sequence", "answer"]
-Belongs = Literal[PerOrAnswer, "continuation"]
+PerAnswer = Literal["answer", "continuation"]
+Belongs = Literal[Per, PerAnswer]
 """What a label belongs to; `answer`: there are no labels, but prompts and their answers (`prompts.py`).
 
 `continuation` is `answer` without the space that is put between a prompt and its answer.

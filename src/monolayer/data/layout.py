@@ -27,10 +27,12 @@ class Manner:
     """How a model reads data that leave this open: how it splits text, and what its labels belong to.
 
     With `per="answer"`, two columns of text are prompts and answers; `continuation` takes answers as they are.
+    `leans`: whether there is no model yet, so that `per` says only what two columns without usual names are.
     """
 
     unit: Unit | None = None
     per: Belongs | None = None
+    leans: bool = False
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from monolayer.data.growing import Growing
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import USUAL_COLUMNS, Columns, Manner, TableLayout
 from monolayer.data.lines import Lines
+from monolayer.data.matching import read_matching
 from monolayer.data.names import Names, Unit
 from monolayer.data.npz import read_npz
 from monolayer.data.plain import Given
@@ -97,9 +98,16 @@ def read(
         >>> len(data)
         2
     """
-    names, columns = files(path), replace(Columns.of(tokens, labels, unit, per, like), keys=keys)
-    read_one = partial(_read_file, format, columns)
-    data = read_one(names[0]) if len(names) == 1 else read_shards(names, read_one)
+    names, known = files(path), len(keys or ())
+
+    def read_all(per: Belongs | None) -> Sequences:
+        if keys is not None:
+            del keys[known:]  # those of a first reading
+        columns = replace(Columns.of(tokens, labels, unit, per, like), keys=keys)
+        read_one = partial(_read_file, format, columns)
+        return read_one(names[0]) if len(names) == 1 else read_shards(names, read_one)
+
+    data = read_all(per) if "-" in names else read_matching(read_all, per, like)  # standard input can be read once
     try:
         return data.recoded(vocabulary)
     except DataError as error:

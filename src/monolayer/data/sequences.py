@@ -16,11 +16,12 @@ import numpy as np
 
 from monolayer.arrays import Array, Ints
 from monolayer.data.columns import Column, ColumnValues, flattened, token_place
-from monolayer.data.labels import Belongs, Labels, Per, PerOrAnswer
+from monolayer.data.labels import Belongs, Labels, Per, PerAnswer, PerOrAnswer
 from monolayer.data.layout import Columns, Manner
+from monolayer.data.matching import read_matching
 from monolayer.data.names import Names, Unit, cut_text
 from monolayer.data.plain import Given, array_like, is_list, plain_array
-from monolayer.data.prompts import are_texts
+from monolayer.data.prompts import are_texts, as_generated
 from monolayer.data.shapes import as_list, fields_of, without_labels
 from monolayer.data.tabular import from_texts
 from monolayer.errors import DataError
@@ -184,6 +185,16 @@ class Sequences:
         cut = int(self.prompts[row])
         return "".join(map(str, words[:cut])), "".join(map(str, words[cut:]))
 
+    @property
+    def per_answer(self) -> PerAnswer:
+        """How to read prompts and answers so that they are these.
+
+        It is `continuation` if some answer lacks the space that `answer` would put in front of it.
+        """
+        facts = (self.texts(row) for row in range(len(self)))
+        spaced = all(as_generated(prompt, answer) == answer for prompt, answer in facts if answer)
+        return "answer" if spaced else "continuation"
+
     def only_prompts(self) -> Sequences:
         """The prompts without their answers. Data that are not prompts are returned unchanged."""
         if self.prompts is None:
@@ -250,15 +261,22 @@ class Sequences:
         - `ours`: whether the caller gives its arrays away. They are then kept without a copy if possible, and the
           caller must not change them later.
         """
-        columns = Columns.of(tokens, labels, unit, per, like)
-        belongs = columns.per
         X, Y = as_list(X), as_list(Y)
+
+        def read(per: Belongs | None) -> Sequences:
+            return cls._of(X, Y, lengths, Columns.of(tokens, labels, unit, per, like), labelled, ours)
+
+        return read_matching(read, per, like).recoded(vocabulary)
+
+    @classmethod
+    def _of(cls, X: Given, Y: Given, lengths: Given, columns: Columns, labelled: bool, ours: bool) -> Sequences:
+        """Make sequences as `of` does; `columns` says what to read, and how."""
+        belongs, unit = columns.per, columns.unit
         read = X if isinstance(X, Sequences) else fields_of(X, Y, columns, labelled)
         if read is not None:
             if lengths is not None:
                 raise DataError("lengths= is for padded arrays; these sequences have their own lengths")
             data = read if isinstance(read, Sequences) else cls(*read)
-            data = data.recoded(vocabulary)
             return data if Y is None else data._labelled(Y, belongs)
         if lengths is not None and np.ma.is_masked(X):
             raise DataError("X has masked tokens, and lengths: pass X.filled(0), of which lengths cut off the padding")
@@ -271,7 +289,7 @@ class Sequences:
         ):
             if lengths is not None:
                 raise DataError("lengths= is for padded arrays; prompts and answers have their own lengths")
-            return cls(*from_texts(X, Y, columns.verbatim)).recoded(vocabulary)
+            return cls(*from_texts(X, Y, columns.verbatim))
         flat: ColumnValues
         cut: Unit | None = None
         whole = (unit or columns.like.unit) == "whole"
@@ -294,7 +312,7 @@ class Sequences:
         column.add(flat, lambda place: token_place(place, sizes))
         found = column.finish()
         names = found.names
-        data = cls(found.values, sizes, None if names is None else names.cut_into(cut)).recoded(vocabulary)
+        data = cls(found.values, sizes, None if names is None else names.cut_into(cut))
         if Y is None:
             if labelled and columns.like == Manner() and (way_out := without_labels(given)):
                 raise DataError(f"{MISSING}{way_out}")

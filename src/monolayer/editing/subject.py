@@ -32,6 +32,8 @@ from monolayer.stock.folder import StockModel, load
 
 NAMES_KEY = "names"
 """The key of the configuration of a `Content` that holds all names."""
+PER_ANSWER = "per_answer"
+"""The key of the configuration of a `Content` that says how the prompts and answers of a stock folder are read."""
 Answered: TypeAlias = Any
 """What a model answers, as users write it: a class by its name, numbers, or text; None where it does not answer."""
 
@@ -51,7 +53,7 @@ class Stock:
     model: StockModel
     way: ClassVar = MEMORIZING
     way_out: ClassVar = GIVE_ALL
-    may_change: ClassVar = frozenset({"intermediate_size", "n_inner", "ffn_dim", "hidden_dim", NAMES_KEY})
+    may_change: ClassVar = frozenset({"intermediate_size", "n_inner", "ffn_dim", "hidden_dim", NAMES_KEY, PER_ANSWER})
 
     @property
     def per(self) -> Per:
@@ -92,7 +94,10 @@ class Stock:
         for key in ("id2label", "label2id"):  # all names stand under one key
             config.pop(key, None)
         said = {"tokens": list(model.facts.names), "classes": list(model.facts.classes)}
-        return Content(tensors, {**config, DRAW_KEY: model.draw.to_json(), NAMES_KEY: said}, blocks)
+        # How answers are read follows from the data, as names do; all else in the draw stays.
+        draw = replace(model.draw, per_answer=None).to_json()
+        config |= {DRAW_KEY: draw, PER_ANSWER: model.draw.per_answer, NAMES_KEY: said}
+        return Content(tensors, config, blocks)
 
     def with_content(self, content: Content) -> Stock:
         """The model with these tensors and settings in place of its own."""
@@ -105,12 +110,13 @@ class Stock:
             neurons = len(old.facts.architecture.arrays(old.facts.task, tensors)["W_1"])
             check_utf8("name", (*names, *classes))
             facts = replace(old.facts, neurons=neurons, names=names, classes=classes)
-            old.draw.check(facts)
-            made = Stock(replace(old, facts=facts, tensors=tensors, data=None, summary=None))
+            draw = replace(old.draw, per_answer=content.config[PER_ANSWER])
+            draw.check(facts)
+            made = Stock(replace(old, facts=facts, tensors=tensors, draw=draw, data=None, summary=None))
             sizes, special = (len(set(names)), len(set(classes))), len(old.facts.architecture.special)
             fits = sizes == (len(old.facts.names), len(old.facts.classes)) == (len(names), len(classes))
             fits &= names[:special] == old.facts.names[:special]
-            fits &= made.content.config == content.config
+            fits &= draw.prompts == old.draw.prompts and made.content.config == content.config
         except (KeyError, ValueError, TypeError):
             fits = False
         if not fits:

@@ -13,9 +13,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from monolayer.data.aside import read_regular
+from monolayer.data.labels import PerAnswer
 from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.cutting import FactIds
@@ -31,7 +32,6 @@ ATTACHED_WEIGHTS = "attached.safetensors"
 FARTHEST = 1e9
 """The largest `moved` and `length` that are accepted. No state can move by that much, and proofs end far below."""
 MOST_STORED_TOKENS = 2**31
-PerAnswer = Literal["answer", "continuation"]
 HOST_WEIGHTS = "host.safetensors"
 """The new name of the host's `model.safetensors`. Under its own name transformers would read that file alone."""
 
@@ -64,8 +64,7 @@ class Manifest:
     - `radius`: ρ.
     - `end`: the id that ends answers, if there is one.
     - `special_tokens`: whether prompts get the special tokens that `tokenizer(prompt)` adds.
-    - `per`: how to read answers so that they are those of the facts: `continuation`, as they are, if some answer lacks
-      the space that `answer` would put in front of it.
+    - `per`: how to read answers so that they are those of the facts (`Sequences.per_answer`).
     - `facts`: the attached facts, each of them once, in the order of their neurons.
     - `measured`: what was measured when they were attached.
     """

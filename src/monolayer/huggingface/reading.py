@@ -7,13 +7,13 @@ import json
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from safetensors import SafetensorError
 
 from monolayer.arrays import Floats
 from monolayer.data import Names
-from monolayer.data.labels import Belongs
+from monolayer.data.labels import Belongs, PerAnswer
 from monolayer.data.objects import JsonObject
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.architecture import Architecture, ModelTask
@@ -66,7 +66,7 @@ def asked_as(files: Files) -> AskedAs:
     """How to read the data that a folder is asked about. Names of special tokens are left out.
 
     If the files are damaged or foreign, fields are None, and `read_folder` says what is wrong. Whether a language model
-    holds prompts and answers is read from the draw.
+    holds prompts and answers, and how they are read, is taken from the draw.
     """
     try:
         config, tokenizer = files.object("config.json"), files.object("tokenizer.json")
@@ -79,15 +79,17 @@ def asked_as(files: Files) -> AskedAs:
         return AskedAs(names, None)
     if task != "lm":
         return AskedAs(names, task)
-    return AskedAs(names, "answer") if _of_prompts(files) else AskedAs(names, "token", next_token=True)
+    per_answer = _per_answer(files)
+    return AskedAs(names, "token", next_token=True) if per_answer is None else AskedAs(names, per_answer)
 
 
-def _of_prompts(files: Files) -> bool:
-    """Whether the draw says that the folder holds prompts and answers."""
+def _per_answer(files: Files) -> PerAnswer | None:
+    """How the draw says that prompts and answers are read; None if the folder holds none."""
     try:
-        return json.loads(stored_draw(files) or "").get("prompts") is True
+        said: object = json.loads(stored_draw(files) or "").get("per_answer")
     except (ForeignError, ModelFileError, ValueError, RecursionError, AttributeError):
-        return False
+        return None
+    return next((known for known in get_args(PerAnswer) if said == known), None)
 
 
 def stored_draw(files: Files) -> str | None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from monolayer.arrays import Array, Words
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.fingerprint import contained, fingerprints, once
-from monolayer.data.labels import Belongs
+from monolayer.data.labels import PerAnswer
 from monolayer.data.layout import Manner
 from monolayer.data.objects import JsonFields, JsonObject
 from monolayer.data.sequences import Per
@@ -184,10 +184,8 @@ class Card:
     scalar: bool = False
     causal: bool = False
     next_token: bool = False
-    prompts: bool = False
-    """Whether it holds prompts and answers; stock folders may."""
-    verbatim: bool = False
-    """Whether answers are read as they are, without a space between them and their prompts."""
+    per_answer: PerAnswer | None = None
+    """How prompts and answers are read; None if it holds none. Stock folders may hold them."""
     kind: Literal["memorizer", "approximator"] = "memorizer"
     grid: Grid | None = None
     """The cells of an approximator; None for a memorizer."""
@@ -200,10 +198,14 @@ class Card:
     """What the model was built from, as fingerprints; None where they were not asked for."""
 
     @property
+    def prompts(self) -> bool:
+        """Whether it holds prompts and answers."""
+        return self.per_answer is not None
+
+    @property
     def manner(self) -> Manner:
         """How the model cuts strings, and what its labels belong to."""
-        per: Belongs = ("continuation" if self.verbatim else "answer") if self.prompts else self.per
-        return Manner(None if self.vocabulary is None else self.vocabulary.cuts, per)
+        return Manner(None if self.vocabulary is None else self.vocabulary.cuts, self.per_answer or self.per)
 
     def decode(self, values: Array) -> Any:
         """Label values `(P,)` or `(P, m)` as their user wrote them."""

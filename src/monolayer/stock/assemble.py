@@ -14,7 +14,7 @@ probability grows with the size, since the right label has the largest logit.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -112,15 +112,16 @@ def stock_model(job: StockTask, parts: StockParts, *, confidence: float, known: 
         classes=job.classes,
         cut=job.cut,
     )
+    per_answer = None if data.prompts is None else data.per_answer
     if known is None:
         unknown = None if job.unknown is None else job.classes[job.unknown]
         whole = kind.arrays(job.kind, kind.tensors(job.kind, arrays))
         size, median = head_size(facts, whole, data, confidence)
         named = None if data.labels is None else data.labels.classes
         integers = data.vocabulary.integers, named is not None and named.integers
-        draw = StockDraw(parts.numbers, integers, size, data.prompts is not None, unknown)
+        draw = StockDraw(parts.numbers, integers, size, per_answer, unknown)
     else:
-        draw, median = known.draw, None
+        draw, median = replace(known.draw, per_answer=per_answer), None
     arrays["W_H"] *= draw.head
     summary = StockSummary(
         sequences=len(data),

@@ -144,7 +144,7 @@ def memorize_as(
 
 def manner_of(kind: Architecture) -> Manner:
     """How data for an architecture are read: where it generates, text beside text is a prompt and its answer."""
-    return Manner(per="answer" if "lm" in kind.models else None)
+    return Manner(per="answer", leans=True) if "lm" in kind.models else Manner()
 
 
 def check_settled(options: Mapping[str, object]) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from monolayer.arrays import Floats
 from monolayer.data import Names
+from monolayer.data.labels import PerAnswer
 from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.files import DRAW_KEY, FolderFacts
@@ -78,15 +79,21 @@ class StockDraw:
     """All numbers of a stock model that its data do not decide.
 
     `numbers`: what the construction drew. `integers`: whether the names of tokens, and those of labels, are integers in
-    the data. `head`: the size of the numbers in the head, a power of two (`stock/assemble.py`). `prompts`: whether the
-    data are prompts and answers. `unknown`: the class that answers what the data do not hold, if there is one.
+    the data. `head`: the size of the numbers in the head, a power of two (`stock/assemble.py`). `per_answer`: how the
+    data are read if they are prompts and answers, else None. `unknown`: the class that answers what the data do not
+    hold, if there is one.
     """
 
     numbers: StepsDraw | CellsDraw
     integers: tuple[bool, bool]
     head: float
-    prompts: bool = False
+    per_answer: PerAnswer | None = None
     unknown: str | None = None
+
+    @property
+    def prompts(self) -> bool:
+        """Whether the data are prompts and answers."""
+        return self.per_answer is not None
 
     @property
     def storage(self) -> Storage:
@@ -120,6 +127,10 @@ class StockDraw:
                 f"{DRAW_KEY} is for sequences of {self.longest:,} tokens, and config.json has places for "
                 f"{facts.room - 1:,}"
             )
+        if self.per_answer not in (None, *get_args(PerAnswer)):
+            raise ValueError(f"{DRAW_KEY} says per_answer = {self.per_answer!r}")
+        if self.prompts and facts.task != "lm":
+            raise ValueError(f"{DRAW_KEY} is for prompts and answers, and config.json for labels")
         if self.unknown is not None and self.unknown not in facts.classes:
             raise ValueError(f"{DRAW_KEY} names a class {self.unknown!r} that config.json lacks")
         if (self.storage == "steps") != (facts.dtype == "float64"):
@@ -149,7 +160,7 @@ class StockDraw:
             numbers = {"cells": _cells_draw, "steps": _steps_draw}[said["storage"]](said)
             tokens, labels = map(bool, said["integers"])
             unknown = None if said["unknown"] is None else str(said["unknown"])
-            return cls(numbers, (tokens, labels), _positive(said, "head"), bool(said["prompts"]), unknown)
+            return cls(numbers, (tokens, labels), _positive(said, "head"), said["per_answer"], unknown)
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ModelFileError(
                 f"{DRAW_KEY} in {files.folder / 'config.json'} is not a draw that memorize_as wrote: {error}"

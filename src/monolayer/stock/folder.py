@@ -141,7 +141,7 @@ class StockModel:
         if following:
             classes = Names((*facts.architecture.special.values(), *known.names))
         per: Per = "sequence" if facts.task == "sequence" else "token"
-        return Card(known, classes, per, causal=following, next_token=following, prompts=self.draw.prompts)
+        return Card(known, classes, per, causal=following, next_token=following, per_answer=self.draw.per_answer)
 
     @cached_property
     def vocabulary(self) -> Names:
