@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -337,6 +338,34 @@ def test_interruption_leaves_nothing(here: Path, said: Said, monkeypatch: pytest
     monkeypatch.setattr("monolayer.model.save.save_file", lambda *_, **__: os.kill(os.getpid(), signal.SIGINT))
     assert "interrupted" in said("memorize", "data.jsonl", "--out", "new", code=130, errors=True)
     assert sorted(path.name for path in here.iterdir()) == ["data.jsonl", "m"]
+
+
+CTRL_C = "import signal; signal.raise_signal(signal.SIGINT)"
+WHILE_IMPORTING = {
+    "an exception": ("raise KeyboardInterrupt", 130),
+    "the signal": (CTRL_C, 130),
+    "the signal in a module that catches everything": (f"try:\n    {CTRL_C}\nexcept BaseException:\n    pass", 130),
+    "planted: neither": ("def __getattr__(name): raise ImportError(name)", 1),
+}
+
+
+@pytest.mark.parametrize("name", WHILE_IMPORTING)
+@pytest.mark.parametrize("way", ["module", "script"])
+def test_ctrl_c_is_quiet_while_modules_are_imported(way: str, name: str, tmp_path: Path) -> None:
+    """A module that the command line imports is replaced by one that is interrupted."""
+    content, code = WHILE_IMPORTING[name]
+    (tmp_path / "typer.py").write_text(content + "\n")
+    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    module, _, function = project["scripts"]["monolayer"].partition(":")
+    script = f"import sys; from {module} import {function}; sys.exit({function}())"  # what pip writes
+    words = [sys.executable, *(["-m", "monolayer"] if way == "module" else ["-c", script]), "--version"]
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    ended = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=False)
+    assert ended.returncode == code
+    if code == 130:
+        assert (ended.stdout, ended.stderr) == ("", "error: interrupted; nothing is half-written\n")
+    else:
+        assert "Traceback" in ended.stderr
 
 
 def test_the_tour_on_built_in_phrases(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:

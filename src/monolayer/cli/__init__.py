@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from monolayer.__main__ import INTERRUPTED, SAID_WHEN_INTERRUPTED
 from monolayer.cli.console import app, complain, err, out, show_traceback
 from monolayer.errors import MonolayerError
 
@@ -26,7 +27,7 @@ STYLED, PIPED_WIDTH = app.rich_markup_mode, 140
 """How help is shown in a terminal, and how wide it is in a pipe."""
 PROGRAM, COMPLETING = "monolayer", "_MONOLAYER_COMPLETE"
 """The name of the command, and the environment variable by which a shell asks it how a line may go on."""
-BAD_INPUT, UNEXPECTED, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141
+BAD_INPUT, UNEXPECTED, CLOSED_PIPE = 2, 70, 141
 # Every usage error is a ClickException. Its module differs between versions of typer, so it is found by name.
 _UsageError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 _MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.ENOMEM, errno.EMFILE, errno.ENFILE, None}
@@ -84,7 +85,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         way_out = "" if debug else "; --debug shows the traceback"
         return _fail(UNEXPECTED, f"internal error: {what}{way_out}", debug)
     if code == INTERRUPTED:  # some versions of typer turn Ctrl-C into this code themselves
-        complain("interrupted; nothing is half-written")
+        complain(SAID_WHEN_INTERRUPTED)
     return code
 
 
