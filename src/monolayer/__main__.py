@@ -8,9 +8,8 @@ import signal
 import sys
 from types import FrameType
 
-INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C ended: 128 and the number of the signal."""
-SAID_WHEN_INTERRUPTED = "interrupted; nothing is half-written"
+from monolayer.errors import INTERRUPTED, SAID_WHEN_INTERRUPTED
+
 _SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides it
 _IMPORTING = "<frozen importlib._bootstrap>"
 """The name of the file of every frame that imports a module."""

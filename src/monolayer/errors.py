@@ -11,6 +11,9 @@ from collections.abc import Iterable
 LEAST_SIMILARITY = 0.6
 """Least similarity, from 0 to 1, at which one word is suggested in place of another; 1 means equal."""
 
+INTERRUPTED, SAID_WHEN_INTERRUPTED = 130, "interrupted; nothing is half-written"
+"""The exit code of a command that Ctrl-C ended, 128 and the number of the signal; and what it says."""
+
 
 class MonolayerError(Exception):
     """Anything that monolayer refuses to do, with its reason."""

@@ -11,9 +11,8 @@ from typing import Any
 
 import typer
 
-from monolayer.__main__ import INTERRUPTED, SAID_WHEN_INTERRUPTED
 from monolayer.cli.console import app, complain, err, out, show_traceback
-from monolayer.errors import MonolayerError
+from monolayer.errors import INTERRUPTED, SAID_WHEN_INTERRUPTED, MonolayerError
 
 __all__ = ["app", "main"]
 # Each module adds its commands to `app` when it is imported, and `--help` lists them in this order.
