@@ -24,7 +24,7 @@ from safetensors.numpy import load_file, save_file
 import monolayer as ml
 from monolayer.attaching import attach as attaching
 from monolayer.attaching import running
-from monolayer.attaching.apart import Duties, check_written, firing_caps
+from monolayer.attaching.apart import Duties, check_written, fact_of_neurons, firing_caps
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.measuring import measure_answers
 from monolayer.attaching.neurons import Steepness, reading, round_keys, rounded
@@ -32,6 +32,7 @@ from monolayer.checker.locating.location import Slice
 from monolayer.data import folder as folders
 from monolayer.errors import KeptTextError
 from monolayer.huggingface import tensors as tensor_folders
+from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.formats import FORMATS
 from monolayer.huggingface.host import read_host
 from monolayer.huggingface.hosts import HOSTS
@@ -392,9 +393,9 @@ def test_settings_of_generation_that_change_answers_are_said(
 
 def test_facts_that_cannot_be_attached_are_named(gpt2: Path) -> None:
     twice = ["The capital is", "It is far", "The capital is"]
-    with pytest.raises(ml.ContradictionError, match="rows 0 and 2 contradict"):
+    with pytest.raises(ml.ContradictionError, match="row 0 and row 2 contradict"):
         ml.attach(gpt2, twice, [" city1", " city2", " city3"])
-    with pytest.raises(ml.ContradictionError, match=r"rows 0 and 1 contradict.*'<end>'"):
+    with pytest.raises(ml.ContradictionError, match=r"row 0 and row 1 contradict.*'<end>'"):
         ml.attach(gpt2, {"The capital is": " city1", "The capital is city1": " or"})
     with pytest.raises(ml.DataError, match=r"row 0, prompt and answer: it has 302 tokens, and the host has 96 places"):
         ml.attach(gpt2, {"far " * 100: " city1"})
@@ -431,7 +432,7 @@ def test_facts_that_the_host_does_not_tell_apart_are_named(gpt2: Path, tmp_path:
 
     host = changed_host(gpt2, tmp_path / "blind", blind)
     edited(host, tie_word_embeddings=False)
-    with pytest.raises(ml.PrecisionError, match=r"rows 0 and 1 continue with .* barely tells apart"):
+    with pytest.raises(ml.PrecisionError, match=r"row 0 and row 1 continue with .* barely tells apart"):
         ml.attach(host, {"capital of": " city1", "capital is": " city2"})
 
 
@@ -576,15 +577,15 @@ def test_batches_hold_no_more_numbers_than_are_allowed(gpt2: Path, monkeypatch: 
 
 def test_texts_to_keep_are_looked_at(gpt2: Path) -> None:
     ml.attach(gpt2, FACTS, keep=OTHERS)
-    with pytest.raises(ml.DataError, match=r"fire at 1 place .*token 5 of text 2 .fact 3"):
+    with pytest.raises(ml.DataError, match=r"fire at 1 place .*token 5 of text 2, by row 3"):
         ml.attach(gpt2, FACTS, keep=["", "The capital", "The capital of country3 is"])
-    with pytest.raises(KeptTextError, match=r"fire at 24 places .*token 5 of text 19 .fact 7.*, … ") as refused:
+    with pytest.raises(KeptTextError, match=r"fire at 24 places .*token 5 of text 19, by row 7; … ") as refused:
         ml.attach(gpt2, FACTS, keep=[*FACTS, *FACTS])
     ends = [len(ids) - 1 for ids in transformers.AutoTokenizer.from_pretrained(gpt2)(list(FACTS))["input_ids"]]
     assert refused.value.places == tuple((12 * turn + i, ends[i], i) for turn in range(2) for i in range(12))
-    with pytest.raises(ml.DataError, match="text 1 of those to keep: it has 300 tokens, and the host has 96 places"):
+    with pytest.raises(ml.DataError, match="keep, text 1: it has 300 tokens, and the host has 96 places"):
         ml.attach(gpt2, FACTS, keep=["The capital", "far " * 100])
-    for texts, said in (("The capital", "not 'The capital'"), (3, "not 3"), (["a", 3], "number 1 of it is 3")):
+    for texts, said in (("The capital", "'The capital' is no file"), (3, "not 3"), (["a", 3], "number 1 of it is 3")):
         with pytest.raises(ml.DataError, match=f"keep is a list of texts.*{said}"):
             ml.attach(gpt2, FACTS, keep=texts)
 
@@ -592,8 +593,8 @@ def test_texts_to_keep_are_looked_at(gpt2: Path) -> None:
 def test_what_an_earlier_block_writes_must_not_wake_a_later_one(gpt2: Path) -> None:
     """Planted: a key of the second block that is the direction which a neuron of the first one writes."""
     made = ml.attach(gpt2, FACTS)
-    tokens, rows = np.arange(36), np.repeat(np.arange(12), 3)
-    duties = Duties(tokens, rows, block=np.arange(36) // NEURONS)
+    facts = fact_of_neurons([FactIds((0,), (0,) * 3, row, f"row {row}") for row in range(12)])
+    duties = Duties(np.arange(36), facts, block=np.arange(36) // NEURONS)
     caps = firing_caps(made.neurons, made.steep, made.host)
     check_written(caps, made.neurons.W_2, duties)
     written = made.neurons.W_2[0]
@@ -665,13 +666,15 @@ def test_commands_say_what_is_wrong_and_how_to_go_on(gpt2: Path, tmp_path: Path,
     named = ("--tokens", "question", "--labels", "reply", "--per", "continuation")
     other = tmp_path / "keep.txt"
     other.write_bytes(b"The capital\xff\n")
-    assert "is not UTF-8 text" in said(*attach, *named, "--keep", str(other), code=2)
+    assert "is not UTF-8: byte" in said(*attach, *named, "--keep", str(other), code=2)
     assert not new.exists()
     shown = said(*attach, "--no-end", *named)
     assert "none: after an answer the host goes on" in shown
     assert shown.splitlines()[-1].split() == ["monolayer", "verify", str(new), str(table), *named[:4]]
     table.write_text(f"prompt,answer\n{'far ' * 100},x\n")
-    assert "row 0, prompt and answer: it has 300 tokens" in said("verify", str(new), str(table), code=2)
+    assert f"row 0 (line 2 of {table}), prompt and answer: it has 300 tokens" in said(
+        "verify", str(new), str(table), code=2
+    )
     assert "there is no such folder" in said("detach", str(none), "--out", str(tmp_path / "x"), code=2)
     refused = said("detach", str(new), "--out", str(tmp_path), code=2)
     assert "exists already: choose another folder" in refused

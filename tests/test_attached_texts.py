@@ -147,7 +147,7 @@ def test_text_that_no_tokenizer_can_split_is_named(spacing: Path) -> None:
     for facts in ({"a\ud800b": " x"}, {"ab": " \ud800"}):
         with pytest.raises(ml.DataError, match=r"row 0: character 1 of .* half of a surrogate pair"):
             ml.attach(spacing, facts)
-    with pytest.raises(ml.DataError, match="text 1 of those to keep: character 0"):
+    with pytest.raises(ml.DataError, match="keep, text 1: character 0"):
         ml.attach(spacing, dict(ROWS), keep=["a", "\ud800"])
 
 

@@ -468,7 +468,9 @@ def test_caps_are_narrow_where_keys_are_near_each_other(wanted: float, narrow: i
     """Lemma A3, width 48: caps up to ρ/8 are apart from 1 − cos = 1.5e-4 on, those up to ρ/2 from 2.2e-4 on."""
     host = close_host(tmp_path / "host", wanted)
     if narrow is None:
-        with pytest.raises(ml.PrecisionError, match=r"rows 0 and 1 .* must be 0.00015.* a smaller radius=") as refused:
+        with pytest.raises(
+            ml.PrecisionError, match=r"row 0 and row 1 .* must be 0.00015.* a smaller radius="
+        ) as refused:
             ml.attach(host, CLOSE)
         assert refused.value.rows == (1,)
         return

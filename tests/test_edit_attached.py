@@ -115,7 +115,7 @@ def test_edits_and_inserts_run_the_host_for_what_is_new(gpt2: Path, with_facts: 
     ):
         ml.forget(with_facts, [ROWS[3][0]], (list(FACTS)[:5], list(FACTS.values())[:5]))
     for prompt in ("The capital of country99 is", "Somewhere else"):  # of words that the data have, or not
-        with pytest.raises(ml.DataError, match=f"sequence 0 .'{prompt}'.* is not in the data"):
+        with pytest.raises(ml.DataError, match=f"row 0 .'{prompt}'.* is not in the data"):
             ml.forget(with_facts, [prompt], data)
 
 

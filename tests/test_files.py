@@ -6,7 +6,6 @@ import errno
 import importlib
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -242,16 +241,16 @@ def test_memory_is_for_processes_names_and_pieces(tmp_path: Path, monkeypatch: p
 # -- contradictions --------------------------------------------------------------------------------------
 
 
-def refused(tmp_path: Path, pattern: str, cut: int, **options: Any) -> None:
+def refused(tmp_path: Path, pattern: str, **options: Any) -> None:
     """Files and memory show the same two places, and say how many there are."""
     with pytest.raises(ml.ContradictionError) as memory:
         ml.memorize(read(pattern), **options)
     with pytest.raises(ml.ContradictionError) as files:
         memorize_files(pattern, tmp_path / "files", workers=1, overwrite=True, **options)
     assert not list(tmp_path.glob(".files*"))
-    words = re.sub(rf" of {tmp_path}/s0.jsonl", "", str(files.value))  # numbers in a file as numbers in all
-    words = re.sub(rf"(\d+) of {tmp_path}/s1.jsonl", lambda found: str(int(found[1]) + cut), words)
-    assert words == str(memory.value).replace(", or say which label wins: on_conflict='majority' or 'first'", "")
+    assert str(files.value) == str(memory.value).replace(
+        ", or say which label wins: on_conflict='majority' or 'first'", ""
+    )
 
 
 ROWS = st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=3), st.integers(0, 2)), min_size=2)
@@ -287,7 +286,7 @@ def test_few_tokens_with_labels_of_any_kind(
         try:
             ml.memorize(read(pattern), **options)
         except ml.ContradictionError:
-            refused(tmp_path, pattern, len(X) // 2, **options)
+            refused(tmp_path, pattern, **options)
         else:
             both(tmp_path, pattern, **options)
 

@@ -169,7 +169,9 @@ def test_null_in_json(key: str, labels: list[Any], wanted: list[Any], tmp_path: 
     assert found is not None
     assert (found.verdict, found.data_digest) == ("proved", whole.data_digest)
     assert found.data_digest != ml.certify(tmp_path / "model", data).data_digest
-    with pytest.raises(DataError, match=r"sequence 0 of .*jsonl has no label: memorize_files takes a label for each"):
+    with pytest.raises(
+        DataError, match=r"sequence 0 .line 1 of .*jsonl. has no label: memorize_files takes a label for each"
+    ):
         ml.memorize_files(several, tmp_path / "large", workers=1)
 
 

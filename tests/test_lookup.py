@@ -84,14 +84,17 @@ BAD: list[tuple[Any, str]] = [  # a dict, or text of a file that begins with its
     (".csv a,b\nFrance,Paris\nPeru,\n", "line 3 of .* has no value: give one"),
     (".csv a,b\nFrance,Paris\n ,Lima\n", "line 3 of .* has no key: give one"),
     (".csv tokens,label\nFrance,Paris\nPeru,\n", "line 3 of .* has no label, but line 2 has.* null says"),
-    (".csv a,b\nFrance,Paris\nPeru,Lima\nFrance,Lyon\n", r"sequence 0 \('France'\).*sequence 2 \('France'\)"),
+    (
+        ".csv a,b\nFrance,Paris\nPeru,Lima\nFrance,Lyon\n",
+        r"sequence 0 \(line 2 of .*csv\), 'France', .*sequence 2 \(line 4 of .*\), 'France'",
+    ),
     (".json [1, 2]", "item 0 of .* is 1, not an object"),
     ('.json {"a": 1, "a": 2}', "has the key 'a' 2 times"),
     ({"": "x", "a": "b"}, "item 0 of the dict has no key"),
     ({"a": "b", "c": float("nan")}, "item 1 of the dict has no value"),
     ({}, "the dict is empty"),
     ({"a": 1, 2: 3}, "mixed token kinds: the first token is a string .* item 1 of the dict is an integer"),
-    ({"New York": 1, "York New": 2}, r"sequence 0 \('New York'\) .*positions=True, or unit='whole'"),
+    ({"New York": 1, "York New": 2}, r"sequence 0, 'New York', .*positions=True, or unit='whole'"),
 ]
 
 

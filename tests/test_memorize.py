@@ -66,7 +66,7 @@ def test_runs_cost_nothing_inside() -> None:
 def test_a_contradiction_shows_rows_positions_and_labels() -> None:
     X = [["x", "y"], ["p", "q"], ["y", "x"]]
     Y = [["A", "B"], ["A", "A"], ["C", "A"]]
-    words = r"token 1 of sequence 0 \('y'\) has label 'B', but token 0 of sequence 2 \('y'\) has label 'C'.*positions="
+    words = r"token 1 \('y'\) of sequence 0 has label 'B', but token 0 \('y'\) of sequence 2 has label 'C'.*positions="
     with pytest.raises(ml.ContradictionError, match=words):
         ml.memorize(X, Y)
 

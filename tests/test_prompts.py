@@ -188,7 +188,7 @@ def test_answers_that_contradict_each_other_are_named(rows: list[tuple[str, str]
         ml.memorize_as("gpt2", [prompt for prompt, _ in rows], [answer for _, answer in rows], **STEPS)
     for number in (0, row):
         prompt, answer = rows[number]
-        assert f"sequence {number} answers {prompt!r} with {answer!r}" in str(error.value)
+        assert f"row {number} answers {prompt!r} with {answer!r}" in str(error.value)
 
 
 def test_order_counts_with_positions_only() -> None:
@@ -253,7 +253,9 @@ def test_files_of_prompts_on_the_command_line(tmp_path: Path, monkeypatch: Any, 
         asked = [json.loads(line) for line in said(f"predict {name} bare.jsonl").splitlines()]
         assert [row.get("answer") for row in asked] == [*ANSWERS[:2], None]
         assert "' Spain'" in asked[2]["error"]
-    assert "sequence 0 is a prompt without an answer" in said("memorize-as gpt2 bare.jsonl --out no", code=2)
+    assert "row 0 (line 1 of bare.jsonl) is a prompt without an answer" in said(
+        "memorize-as gpt2 bare.jsonl --out no", code=2
+    )
     said("memorize-as gpt2 qa.csv --per sequence --out classes")
     assert StockModel.load("classes").task == "sequence"
     # Facts are edited by their prompts.
@@ -295,7 +297,7 @@ ROWS: list[tuple[Any, Any, str]] = [
     ({"a": "b", "c": 7}, None, r"item 1 of the dict: the answer is 7 \(int\).*per='sequence'"),
     (["a", ""], ["b", "c"], "row 1 of X has an empty prompt"),
     (["a", "b"], ["b", ""], "row 1 of X has an empty answer"),
-    (["a", "b"], ["b", None], "sequence 1 is a prompt without an answer, 'b'"),
+    (["a", "b"], ["b", None], "row 1 is a prompt without an answer, 'b'"),
     (["a", "b"], ["b"], "X has 2 prompts but Y has 1 answer"),
     (["a", "b</s>"], ["b", "c"], "'</s>'"),
     (pd.DataFrame([{"prompt": "a", "answer": "b", "completion": "c"}]), None, "both 'completion' and 'answer'"),
@@ -307,15 +309,15 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda f: ml.Sequences.of(*DATA, per="answer", unit="words"), "leave unit out"),
     (lambda f: replace(WHOLE, prompts=WHOLE.lengths + 1), "a prompt of one token to all"),
     (lambda f: ml.load(f).predict(["The Spain"]), "is ' Spain', .* words with the white space before them: pass"),
-    (lambda f: ml.certify(f, PROMPTS), "sequence 0 is a prompt without an answer"),
+    (lambda f: ml.certify(f, PROMPTS), "row 0 is a prompt without an answer"),
     (lambda f: ml.memorize_as("gpt2", [["The", " capital"]], draw=f), "holds prompts and answers: give both"),
     (lambda f: ml.forget(f, ["The capital of"], DATA), "of what is asked for is not in the data"),
     (lambda f: ml.forget(f, PROMPTS[0], DATA), "must be a list"),
     (lambda f: ml.edit(f, ["The capital of"], [" Paris"], DATA), r"capital of'\) .*is not in the data .*insert"),
     (lambda f: ml.insert(f, PROMPTS[:1], [" name"], DATA), "with another label .*use edit"),
     (lambda f: ml.insert(f, ["Spain"], ["Madrid"], DATA), "'Spain' is new to this draw"),
-    (lambda f: ml.insert(f, ["France is"], None, DATA), "sequence 0 is a prompt without an answer"),
-    (lambda f: ml.forget(f, PROMPTS[:1], (PROMPTS, ["Wellington,", *ANSWERS[1:]])), "first one at sequence 0"),
+    (lambda f: ml.insert(f, ["France is"], None, DATA), "row 0 is a prompt without an answer"),
+    (lambda f: ml.forget(f, PROMPTS[:1], (PROMPTS, ["Wellington,", *ANSWERS[1:]])), "first one at row 0"),
 ]
 
 

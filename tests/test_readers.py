@@ -396,7 +396,7 @@ BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict
 CHOICES: list[tuple[str, dict[str, Any], str]] = [
     ("a x\nb y\n", {"labels": "3"}, "has 2 columns: there is no column 3. Choose from 1 to 2"),
     ("a x\n", {"tokens": "word"}, "'word' is not a CoNLL column: columns are numbered"),
-    ("1 x\n", {"vocabulary": Names(range(3))}, "token 0 of sequence 0 is '1', but the tokens of the model are"),
+    ("1 x\n", {"vocabulary": Names(range(3))}, "token 0 of sequence 0 (line 1 of @) is '1', but the"),
     ("a x\n", {"format": "xml"}, "there is no format 'xml'; the formats are jsonl, json, conll, conllu, csv, tsv"),
     ("tokens,tag\na b c,y z\n", {"format": "csv", "labels": "tag", "per": "token"}, "has 3 tokens but 2 labels"),
     (GOOD, {"format": "jsonl", "labels": "tags"}, "has no column 'tags'; it has: tokens, labels. Choose with"),

@@ -74,22 +74,22 @@ class FiringCaps(NamedTuple):
 
 
 class Duties(NamedTuple):
-    """For each neuron `(N,)`: the token that it answers with, the row of its fact in the data, and its block."""
+    """For each neuron `(N,)`: the token that it answers with, its fact, and its block."""
 
     tokens: Ints
-    rows: Ints
+    facts: list[FactIds]
     block: Ints
 
     @classmethod
     def of(cls, facts: Sequence[FactIds], per_block: int) -> Duties:
         """The duties of one neuron per token of the answers of `facts`, with `per_block` neurons in each block."""
         tokens = np.array([token for fact in facts for token in fact.answer])
-        return cls(tokens, rows_of(facts), np.arange(len(tokens)) // per_block)
+        return cls(tokens, fact_of_neurons(facts), np.arange(len(tokens)) // per_block)
 
 
-def rows_of(facts: Sequence[FactIds]) -> Ints:
-    """The rows of the data that the neurons `(N,)` of facts belong to; each token of an answer has one neuron."""
-    return np.repeat([fact.row for fact in facts], [len(fact.answer) for fact in facts])
+def fact_of_neurons(facts: Sequence[FactIds]) -> list[FactIds]:
+    """The facts that the neurons `(N,)` of facts belong to; each token of an answer has one neuron."""
+    return [fact for fact in facts for _ in fact.answer]
 
 
 def _angle(cosines: Floats) -> Floats:
@@ -176,7 +176,8 @@ def _near_pairs(caps: FiringCaps, duties: Duties, one: Ints, two: Ints) -> NearP
 def _refused(near: NearPairs, caps: FiringCaps, duties: Duties, name: Callable[[int], str]) -> PrecisionError:
     """The error that names the nearest pair of rows, and the rows to remove so that no such pair is left."""
     out: dict[int, int] = {}
-    for one, two in zip(duties.rows[near.one].tolist(), duties.rows[near.two].tolist(), strict=True):
+    for i, j in zip(near.one.tolist(), near.two.tolist(), strict=True):
+        one, two = duties.facts[i].row, duties.facts[j].row
         if one not in out and two not in out:
             out[two] = one
     which = int(np.argmin(near.far - near.needed))
@@ -188,17 +189,17 @@ def _refused(near: NearPairs, caps: FiringCaps, duties: Duties, name: Callable[[
     way_out = "Remove one of them, or reword it"
     if caps.radius > caps.least_radius:
         way_out += f", or choose a smaller radius=: this one is {caps.radius:.3g}, the least {caps.least_radius:.3g}"
+    more = more if len(pairs) > 1 else ""
     return PrecisionError(
-        f"rows {duties.rows[i]} and {duties.rows[j]} continue with {what} at states that the host barely tells apart: "
-        f"1 − cos is {near.far[which]:.3g}, and must be {near.needed[which]:.3g}{more if len(pairs) > 1 else ''}. "
-        f"{way_out}",
+        f"{duties.facts[i].where} and {duties.facts[j].where} continue with {what} at states that the host barely "
+        f"tells apart: 1 − cos is {near.far[which]:.3g}, and must be {near.needed[which]:.3g}{more}. {way_out}",
         rows=tuple(sorted(out)),
     )
 
 
 def check_written(caps: FiringCaps, written: Floats, duties: Duties) -> None:
     """Raise a `PrecisionError` if a neuron may fire at a row of `written` `(N, D)` that an earlier block writes."""
-    block, rows = duties.block, duties.rows
+    block, facts = duties.block, duties.facts
     for number in range(int(block.max(initial=0))):
         one, two = np.flatnonzero(block == number), np.flatnonzero(block > number)
         first, back = equal_rows(written[one])
@@ -211,6 +212,6 @@ def check_written(caps: FiringCaps, written: Floats, duties: Duties) -> None:
             if len(bad):
                 which = one[int((back == bad[0][0]).argmax())]
                 raise PrecisionError(
-                    f"what row {rows[which]} writes is nearly the state of row {rows[some[bad[0][1]]]}, in a later "
-                    "block, which would change the answer. Give the two in the other order, or reword one of them"
+                    f"what {facts[which].where} writes is nearly the state of {facts[some[bad[0][1]]].where}, in a "
+                    "later block, which would change the answer. Give the two in the other order, or reword one of them"
                 )

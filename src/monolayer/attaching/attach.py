@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Floats
-from monolayer.attaching.apart import Duties, check_apart, check_written, firing_caps, rows_of
+from monolayer.attaching.apart import Duties, check_apart, check_written, fact_of_neurons, firing_caps
 from monolayer.attaching.directions import Directions, check_margins
-from monolayer.attaching.facts import each_once, end_token, ids_of, ids_to_keep, read_facts
+from monolayer.attaching.facts import KeptText, each_once, end_token, ids_of, read_facts, texts_to_keep
 from monolayer.attaching.folder import Attached, copied_digests
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons, Steepness, reading, steepness, writing
@@ -39,7 +39,7 @@ def attach(
     answers: object = None,
     *,
     radius: float | None = None,
-    keep: Sequence[str] | None = None,
+    keep: Sequence[str] | str | os.PathLike[str] | None = None,
     end: bool = True,
     special_tokens: bool = True,
     device: str | torch.device | None = None,
@@ -55,7 +55,8 @@ def attach(
       fact.
     - `radius`: ρ. A fact answers where the cosine of the host's state with the stored one falls by up to ρ/2, and every
       logit is the host's where it falls by 2ρ or more; by default 2^−14, or more if rounding requires it.
-    - `keep`: texts at which no neuron may fire; a `DataError` names the places where one would.
+    - `keep`: texts at which no neuron may fire, as a list or as a file with one text per line; a `DataError` names the
+      places where one would.
     - `end`: False leaves out the end token after answers.
     - `special_tokens`: False splits prompts without the special tokens that `tokenizer(prompt)` adds: for prompts
       that hold their own, as those of a chat template do.
@@ -88,7 +89,7 @@ def attach(
         stop = end_token(base, source.content) if end else None
         stated = ids_of(base, source.content, data, stop, special_tokens)
         facts = each_once(stated)
-        kept = None if keep is None else ids_to_keep(base, source.content, keep, special_tokens)
+        kept = None if keep is None else texts_to_keep(base, source.content, keep, special_tokens)
         report("loading the host", 0.05)
         running = Running(base, source.path, device)
         _check_tokenizer(source.path, data, stated, special_tokens)
@@ -142,7 +143,7 @@ def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[FactIds], sp
         said = tuple(ids)
         if said != fact.prompt:
             raise DataError(
-                f"row {fact.row}: transformers split the prompt {prompt!r} into {len(said):,} tokens, and "
+                f"{fact.where}: transformers split the prompt {prompt!r} into {len(said):,} tokens, and "
                 f"tokenizer.json into {len(fact.prompt):,}: save the tokenizer again (save_pretrained), so that both "
                 "say the same"
             )
@@ -166,8 +167,8 @@ def states_of(running: Running, facts: Sequence[FactIds], report: Progress) -> F
             own = running.normed(torch.cat(waiting))
             finite = np.isfinite(own).all(axis=1)
             if not finite.all():
-                rows = rows_of(facts[number + 1 - len(waiting) : number + 1])
-                raise PrecisionError(f"row {rows[finite.argmin()]}: the host's states are not finite numbers")
+                which = fact_of_neurons(facts[number + 1 - len(waiting) : number + 1])[finite.argmin()]
+                raise PrecisionError(f"{which.where}: the host's states are not finite numbers")
             found[turn, first : first + len(own)] = own
             first += len(own)
             waiting.clear()
@@ -177,12 +178,12 @@ def states_of(running: Running, facts: Sequence[FactIds], report: Progress) -> F
 def neurons_of(host: Host, source: TensorFolder, facts: Sequence[FactIds], states: Floats, steep: Steepness) -> Neurons:
     """The neurons of facts, made from their normed states `(K, N, D)`; each neuron depends only on its own fact."""
     wanted = np.array([token for fact in facts for token in fact.answer])
-    rows = rows_of(facts)
+    owner = fact_of_neurons(facts)
     tokens, first, number = np.unique(wanted, return_index=True, return_inverse=True)
     head = Directions(host)
     limited = host.dtype == "float16"  # its numbers end at 65,504; other formats hold the longest vectors
     directions, margins = head.find(tokens, flat=limited)
-    check_margins(head, tokens, margins, TokenNames(source.content[TOKENIZER]), rows[first])
+    check_margins(head, tokens, margins, TokenNames(source.content[TOKENIZER]), [owner[i].where for i in first])
     W_1, b_1 = reading(states, steep, host.dtype)
     room = head.room(tokens, directions) if limited else None
     return Neurons(W_1, b_1, writing(directions, room, steep, host)[number])
@@ -197,22 +198,25 @@ def check_neurons(made: Attached, facts: Sequence[FactIds], known: int = 0) -> N
     check_written(caps, made.neurons.W_2, duties)
 
 
-def check_kept(made: Attached, running: Running, facts: Sequence[FactIds], texts: Sequence[Sequence[int]]) -> None:
-    """Raise a `KeptTextError` that names the places of `texts`, given as ids, at which a neuron may not be silent."""
-    with_tokens = {number: ids for number, ids in enumerate(texts) if ids}
+def check_kept(made: Attached, running: Running, facts: Sequence[FactIds], texts: Sequence[KeptText]) -> None:
+    """Raise a `KeptTextError` that names the places of `texts` at which a neuron may not be silent."""
+    with_tokens = {number: text.ids for number, text in enumerate(texts) if text.ids}
     found: list[tuple[int, int, int]] = []
-    rows = rows_of(facts)
+    shown: list[str] = []
+    owner = fact_of_neurons(facts)
     caps = firing_caps(made.neurons, made.steep, made.host)
     for number, states in zip(with_tokens, running.states(list(with_tokens.values())), strict=True):
         heights = running.normed(states) @ caps.keys.T / np.sqrt(made.host.width)
         above = heights - caps.silent  # up to `silent` no rounding wakes a neuron (Lemma A2)
         places = np.flatnonzero((above > 0.0).any(axis=1)).tolist()
-        found += [(number, place, int(rows[int(above[place].argmax())])) for place in places]
+        for place in places:
+            fact = owner[int(above[place].argmax())]
+            found.append((number, place, fact.row))
+            shown.append(f"token {place} of {texts[number].where}, by {fact.where}")
     if found:
-        shown = ", ".join(f"token {place} of text {text} (fact {fact})" for text, place, fact in found[:PLACES_NAMED])
-        more = ", … (the error's places lists all)" if len(found) > PLACES_NAMED else ""
+        more = "; … (the error's places lists all)" if len(found) > PLACES_NAMED else ""
         raise KeptTextError(
-            f"neurons would fire at {plural(len(found), 'place')} of the texts to keep: {shown}{more}. Choose a "
-            "smaller radius=, or remove these facts",
+            f"neurons would fire at {plural(len(found), 'place')} of the texts to keep: "
+            f"{'; '.join(shown[:PLACES_NAMED])}{more}. Choose a smaller radius=, or remove these facts",
             tuple(found),
         )

@@ -7,7 +7,7 @@ the mean of all rows, and steps away from the runner-up until the margin is wide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -146,10 +146,12 @@ class Directions:
         return best, margins
 
 
-def check_margins(found: Directions, tokens: Ints, margins: Floats, name: Callable[[int], str], rows: Ints) -> None:
+def check_margins(
+    found: Directions, tokens: Ints, margins: Floats, name: Callable[[int], str], rows: Sequence[str]
+) -> None:
     """Raise a `PrecisionError` if the margin of a token is too small.
 
-    `name`: returns the name of a token. `rows`: for each token, a row of the data that answers with it.
+    `name`: returns the name of a token. `rows`: for each token, a row of the data that answers with it, in words.
     """
     short = np.flatnonzero(margins <= found.least)
     if len(short) == 0:
@@ -157,7 +159,7 @@ def check_margins(found: Directions, tokens: Ints, margins: Floats, name: Callab
     which = int(short[0])
     token = int(tokens[which])
     raise PrecisionError(
-        f"row {rows[which]} answers with the token {name(token)!r} (id {token}), and in {DIRECTION_STEPS} "
+        f"{rows[which]} answers with the token {name(token)!r} (id {token}), and in {DIRECTION_STEPS} "
         f"steps no direction of states was found at which the host's head gives it the largest logit by more than "
         f"{found.least:.3g} (the best: {margins[which]:.3g}; {len(short):,} such in all). Reword the answer"
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from monolayer.data import Sequences
 from monolayer.data.layout import Manner
+from monolayer.data.lines import Lines
 from monolayer.data.readers import sequences_of
 from monolayer.errors import ContradictionError, DataError
 from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts, split_text, tokenizer_of
@@ -66,56 +69,81 @@ def ids_of(
     facts = cut_facts(content[TOKENIZER], data, end, special_tokens)
     check_fit(host, facts)
     stops = stopping_tokens(host, content)
-    for row, fact in enumerate(facts):
+    for fact in facts:
         stop = next((token for token in fact.answer[:-1] if token in stops), None)
         if stop is not None:
             name = TokenNames(content[TOKENIZER])(stop)
             raise DataError(
-                f"row {row}: its answer holds the token {name!r} (id {stop}), at which generate stops (eos_token_id): "
-                "what follows would not come. Take it out of the answer"
+                f"{fact.where}: its answer holds the token {name!r} (id {stop}), at which generate stops "
+                "(eos_token_id): what follows would not come. Take it out of the answer"
             )
     check_consistent(facts, content)
     return facts
 
 
-def ids_to_keep(host: Host, content: Mapping[str, bytes], texts: object, special_tokens: bool) -> list[tuple[int, ...]]:
-    """The ids of texts at which no fact may answer. A `DataError` names a text that the host cannot read."""
-    if isinstance(texts, str) or not isinstance(texts, Iterable):
-        raise DataError(f"keep is a list of texts, not {reprlib.repr(texts)}")
+class KeptText(NamedTuple):
+    """The ids of a text at which no fact may answer, and where the text stands, in words."""
+
+    ids: tuple[int, ...]
+    where: str
+
+
+def texts_to_keep(host: Host, content: Mapping[str, bytes], texts: object, special_tokens: bool) -> list[KeptText]:
+    """Texts at which no fact may answer. A `DataError` names a text that the host cannot read.
+
+    `texts`: a list of texts, or the path of a file with one text per line.
+    """
     tokenizer, found = tokenizer_of(content[TOKENIZER]), []
+    for text, where in _texts_in_file(texts) if isinstance(texts, str | os.PathLike) else _listed_texts(texts):
+        ids = split_text(tokenizer, text, special_tokens=special_tokens, where=f"keep, {where}")
+        misfit = host.misfit(ids)
+        if misfit is not None:
+            raise DataError(f"keep, {where}: {misfit}")
+        found.append(KeptText(ids, where))
+    return found
+
+
+def _texts_in_file(path: str | os.PathLike[str]) -> Iterator[tuple[str, str]]:
+    """The lines of a text file, each with its place in words."""
+    if not os.path.isfile(path):  # noqa: PTH113 - a text in place of the path may be too long for a name
+        raise DataError(f"keep is a list of texts, or a file with one per line, and {reprlib.repr(path)} is no file")
+    with Lines(Path(path)) as lines:
+        for line in lines:
+            yield line.rstrip("\r\n"), f"line {lines.number} of {lines.name}"
+
+
+def _listed_texts(texts: object) -> Iterator[tuple[str, str]]:
+    """The texts in a list, each with its place in words."""
+    if not isinstance(texts, Iterable):
+        raise DataError(f"keep is a list of texts, not {reprlib.repr(texts)}")
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise DataError(f"keep is a list of texts, and number {number} of it is {reprlib.repr(text)}")
-        where = f"text {number} of those to keep"
-        found.append(split_text(tokenizer, text, special_tokens=special_tokens, where=where))
-        misfit = host.misfit(found[-1])
-        if misfit is not None:
-            raise DataError(f"{where}: {misfit}")
-    return found
+        yield text, f"text {number}"
 
 
 def check_fit(host: Host, facts: Sequence[FactIds]) -> None:
     """Raise a `DataError` that names a fact with more tokens than the host has places, or with an unknown token."""
-    for row, fact in enumerate(facts):
+    for fact in facts:
         misfit = host.misfit(fact.sequence) or host.misfit(fact.answer[-1:])
         if misfit is not None:
-            raise DataError(f"row {row}, prompt and answer: {misfit}")
+            raise DataError(f"{fact.where}, prompt and answer: {misfit}")
 
 
 def check_consistent(facts: Sequence[FactIds], content: Mapping[str, bytes]) -> None:
     """Raise a `ContradictionError` if two facts continue the same ids with different tokens."""
-    known: dict[tuple[int, ...], tuple[int, int]] = {}
-    for row, fact in enumerate(facts):
+    known: dict[tuple[int, ...], tuple[FactIds, int]] = {}
+    for fact in facts:
         whole = fact.prompt + fact.answer
         for place in fact.places:
             before, wanted = whole[: place + 1], whole[place + 1]
-            other, token = known.setdefault(before, (row, wanted))
+            other, token = known.setdefault(before, (fact, wanted))
             if token == wanted:
                 continue
             name = TokenNames(content[TOKENIZER])
             text = tokenizer_of(content[TOKENIZER]).decode(list(before), skip_special_tokens=False)
             shown = text if len(text) <= LONGEST_TEXT else f"…{text[1 - LONGEST_TEXT :]}"
             raise ContradictionError(
-                f"rows {other} and {row} contradict each other: behind the same {plural(place + 1, 'token')}, "
+                f"{other.where} and {fact.where} contradict each other: behind the same {plural(place + 1, 'token')}, "
                 f"{shown!r}, one continues with {name(token)!r}, the other with {name(wanted)!r}. Keep one of them"
             )

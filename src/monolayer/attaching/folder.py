@@ -122,7 +122,7 @@ class Attached:
         unseen = np.flatnonzero(~self.known(data)) if strict else np.array([])
         if len(unseen):
             row = int(unseen[0])
-            raise DataError(f"row {row}: no fact is stored for the prompt {data.texts(row)[0]!r}")
+            raise DataError(f"{data.named(row)}: no fact is stored for the prompt {data.texts(row)[0]!r}")
         return np.array(self.answers(data, device=device), dtype=object)
 
     def encode(self, X: object) -> Sequences:
@@ -130,7 +130,7 @@ class Attached:
         data = prompts_of(X)
         refused = self.unanswerable(data)
         if refused:
-            raise DataError(f"row {min(refused)}: {refused[min(refused)]}")
+            raise DataError(f"{data.named(min(refused))}: {refused[min(refused)]}")
         return data
 
     def answers(self, data: Sequences, device: str | torch.device | None = None) -> list[str | None]:

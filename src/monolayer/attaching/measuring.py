@@ -121,7 +121,7 @@ def _in_words(made: Attached, facts: Sequence[FactIds], misses: list[Miss]) -> t
     """The first wrong tokens in words: the row, the evaluation, the token that was returned, that of the answer."""
     name = TokenNames(made.source.content[TOKENIZER])
     return tuple(
-        f"row {facts[miss.fact].row} ({miss.evaluation}): {name(miss.got)!r} in place of {name(miss.wanted)!r}"
+        f"{facts[miss.fact].where} ({miss.evaluation}): {name(miss.got)!r} in place of {name(miss.wanted)!r}"
         for miss in misses[:MOST_NAMED_ROWS]
     )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from monolayer.data.aside import new_file, read_regular
+from monolayer.data.origin import Origin
 from monolayer.errors import ModelFileError
 from monolayer.table import as_html, as_table
 from monolayer.theory.verdicts import Verdict
@@ -40,7 +41,8 @@ class Claims(NamedTuple):
 class Finding:
     """A point that gets another answer than its label (`wrong`), or that could not be decided (`unsure`).
 
-    `position` and `token` are None for a label of a whole sequence. `why`: the reason, in words.
+    `position` and `token` are None for a label of a whole sequence. `why`: the reason, in words. `origin`: where the
+    sequence stands in the file that it was read from, in words; None if it comes from elsewhere.
     """
 
     kind: Kind
@@ -50,9 +52,10 @@ class Finding:
     expected: object
     got: object
     why: str
+    origin: str | None = None
 
     def __str__(self) -> str:
-        place = f"sequence {self.sequence}"
+        place = f"sequence {self.sequence}" + ("" if self.origin is None else f" ({self.origin})")
         if self.position is not None:
             token = "" if self.token is None else f" ({self.token!r})"
             place = f"token {self.position}{token} of {place}"
@@ -109,6 +112,12 @@ class Certificate:
         verdict: Verdict = "refuted" if wrong else "undecided" if unsure else "proved"
         known = {"wrong": wrong, "unsure": unsure, "findings": tuple(findings)[:MOST_FINDINGS], **more}
         return replace(self, verdict=verdict, reason=reasons[verdict], **known)
+
+    def located(self, origin: Origin | None) -> Certificate:
+        """The certificate with the places of its findings in the files that the data were read from."""
+        if origin is None:
+            return self
+        return replace(self, findings=tuple(replace(one, origin=origin.place(one.sequence)) for one in self.findings))
 
     def rows(self) -> list[tuple[str, str]]:
         """Names and values of the table that a terminal shows."""

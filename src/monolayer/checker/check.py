@@ -38,6 +38,7 @@ from monolayer.data import Names, Sequences
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
+from monolayer.data.origin import Origin
 from monolayer.data.readers import ReadKeywords
 from monolayer.data.shards import kinds, strangers
 from monolayer.errors import DataError, ModelFileError
@@ -130,24 +131,28 @@ def certify(
         'proved'
     """
     claims = Claims(tolerance, only, noise, dtype_name(dtype))
+    origin: Origin | None = None
 
     def data(names: Names | None, answers: Belongs | None, next_token: bool = False) -> Sequences:
+        nonlocal origin
         like = Manner(None if names is None else names.cuts, answers)
         options: ReadKeywords = {"per": per, "unit": unit, "tokens": tokens, "labels": labels}
-        return asked_data(X, Y, lengths, like, labelled=not next_token, **options)
+        found = asked_data(X, Y, lengths, like, labelled=not next_token, **options)
+        origin = found.origin
+        return found
 
     if has_facts_attached(model):
         given = [name for name, value in claims._asdict().items() if name != "only" and value is not None]
         if given:
             raise DataError(f"{given[0]} does not apply to a folder with attached facts: leave it out")
         if isinstance(model, TensorFolder):
-            return judge_attached(model, data(None, asked_per(model)), only=only, host=host)
+            return judge_attached(model, data(None, asked_per(model)), only=only, host=host).located(origin)
         with folder_of(model) as folder:
-            return judge_attached(folder, data(None, asked_per(folder)), only=only, host=host)
+            return judge_attached(folder, data(None, asked_per(folder)), only=only, host=host).located(origin)
     if host is not None:
         raise DataError("host= is for folders that facts were attached to, and this is not one")
     stored = opened(model)
-    return compared_with_old(stored, _certificate_of(stored, X, data, claims))
+    return compared_with_old(stored, _certificate_of(stored, X, data, claims)).located(origin)
 
 
 def has_facts_attached(model: object) -> bool:
@@ -220,6 +225,7 @@ def certify_files(
         return None
     with tempfile.TemporaryDirectory() as scratch:
         parts: list[Load] = []
+        origins: list[tuple[Origin | None, int]] = []
         first = ""
         for number, name in enumerate(names):
             progress("reading", 0.4 * number / len(names))
@@ -234,9 +240,10 @@ def certify_files(
             with kept.open("wb") as file:
                 pickle.dump(data, file, protocol=5)
             parts.append(partial(_load, kept))
+            origins.append((data.origin, len(data)))
         progress("checking", 0.5)
         found = judge(stored, lambda: AskedData(parts), Claims())
-    return compared_with_old(stored, found)
+    return compared_with_old(stored, found).located(Origin.joined(origins))
 
 
 def _load(kept: Path) -> Sequences:

@@ -28,9 +28,7 @@ def attach(
     ] = None,
     keep: Annotated[
         Path | None,
-        typer.Option(
-            help="Text file, one text per line (counted from 0); no fact may answer in any of them.", exists=True
-        ),
+        typer.Option(help="Text file, one text per line; no fact may answer in any of them.", exists=True),
     ] = None,
     no_end: Annotated[bool, flag("--no-end", "Do not put the host's end token after answers.")] = False,
     no_special_tokens: Annotated[
@@ -52,17 +50,15 @@ def attach(
     from monolayer.attaching.folder import ATTACHED
     from monolayer.checker import certify
     from monolayer.data.folder import check_output
-    from monolayer.data.text import read_text
 
     check_output(out, overwrite=overwrite, kind=ATTACHED)  # better known before the work
-    texts = None if keep is None else read_text(keep).splitlines()
     with progress(as_json) as step:
         facts = reading.read(data, step, PER_ANSWER)
         made = build(
             host,
             facts,
             radius=radius,
-            keep=texts,
+            keep=keep,
             end=not no_end,
             special_tokens=not no_special_tokens,
             device=device,

@@ -4,7 +4,7 @@ Later passes read these numbers: they need not parse a file again, and a file th
 
 A piece `encoded-K` holds, one after the other, lengths `(N,)`, token codes `(T,)`, and label codes `(P,)` or real
 labels `(P, m)`; a code is a place in the table of names that occur in this file. `table-K` says which row each code is
-in the table of the names of all files.
+in the table of the names of all files. `lines-K` says where the sequences stand in the file, for errors about them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from monolayer.construct.line.alphabet import by_label
 from monolayer.data import Names, Sequences, read
 from monolayer.data.labels import Per
 from monolayer.data.objects import JsonFields
+from monolayer.data.origin import Origin, SourceFile
 from monolayer.data.shards import kinds, numbered, strangers, used
 from monolayer.errors import DataError
 
@@ -62,6 +63,9 @@ def encode(spill: Spill, name: str, shard: FileIdentity, reading: JsonFields, ca
         columns.append(label)
     if labels is None or labels.per == "token":
         facts["last"] = _last_labels(label_at, label, len(token_names))
+    origin = data.origin
+    assert origin is not None  # it was read from a file
+    spill.write(places_piece(name), [], first=origin.first, number=origin.number, unit=np.array(origin.files[0].unit))
     spill.write(
         name,
         [data.lengths, *columns],
@@ -75,6 +79,18 @@ def encode(spill: Spill, name: str, shard: FileIdentity, reading: JsonFields, ca
         scalar=labels is not None and labels.scalar,
         **facts,
     )
+
+
+def places_piece(piece: str) -> str:
+    """The name of the piece that says where the sequences of the encoded file `piece` stand in the file."""
+    return piece.replace("encoded", "lines")
+
+
+def place_in_file(spill: Spill, piece: str, file: str, row: int) -> str:
+    """Where sequence `row` of the encoded file `piece` stands in `file`, in words."""
+    said = spill.facts(places_piece(piece))
+    same_file = np.zeros_like(said["first"])
+    return Origin(said["first"], said["number"], same_file, (SourceFile(file, str(said["unit"])),)).place(row)
 
 
 def _last_labels(tokens: Array, labels: Array, count: int) -> Array:
@@ -109,7 +125,7 @@ def check(data: Sequences, causal: bool, name: str) -> None:
         raise DataError(f"{name} has no labels: add them, or pass causal=True to memorize each next token")
     if data.labels is not None and data.labels.place is not None:
         gap = data.labelled(int(np.setdiff1d(np.arange(data.labellable), data.labelled_places)[0]))
-        raise DataError(f"{gap} of {name} has no label: memorize_files takes a label for each, memorize takes gaps")
+        raise DataError(f"{gap} has no label: memorize_files takes a label for each, memorize takes gaps")
     if data.labels is not None and data.labels.per == "sequence" and causal:
         raise DataError(
             f"{name} has a label per sequence, which is read at the begin-of-sequence token, and that sees nothing "

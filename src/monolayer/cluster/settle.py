@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from monolayer.arrays import Array, Floats
 from monolayer.cluster.blocks import Block, Rules
 from monolayer.cluster.crowds import looked_up
+from monolayer.cluster.encode import place_in_file
 from monolayer.cluster.executor import Work
 from monolayer.cluster.spill import Spill
 from monolayer.construct.consistency import Clash, Context, contradiction, signatures
@@ -102,13 +103,15 @@ def _shown(work: Work, found: BuildState, pieces: list[Block], two: list[int], c
         data = block.data(work.spill, rules)
         label = block.labels(work.spill, rules, data)
         row = inner if rules.per == "sequence" else data.place(inner)[0]
-        name = f"sequence {block.first + row} of {found.shards[block.shard]['name']}"
+        file = found.shards[block.shard]["name"]
+        place = place_in_file(work.spill, block.piece, file, block.first + row)
+        name = f"sequence {block.row + row} ({place})"
         if name not in named:
             named.append(name)
             rows.append(data.select(np.array([row])).tokens)
         before = sum(len(row) for row in rows[: named.index(name)])
-        place = rules.places(data)
-        labels.append(label[inner if place is None else int(np.searchsorted(place, inner))])
+        known = rules.places(data)
+        labels.append(label[inner if known is None else int(np.searchsorted(known, inner))])
         places.append(named.index(name) if rules.per == "sequence" else before + inner - int(data.offsets[row]))
     tokens = np.concatenate(rows)
     context = Sequences(tokens, np.array([len(row) for row in rows]), found.vocabulary)

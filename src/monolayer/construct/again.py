@@ -61,7 +61,7 @@ def adopted(model: Monolayer, data: Sequences) -> Sequences:
     most = None if model.positions is None else model.positions.num_embeddings
     if most is not None and longest > most:
         raise DataError(
-            f"sequence {int(data.lengths.argmax())} has {longest} tokens, and this draw has {most} positions: a "
+            f"{data.named(int(data.lengths.argmax()))} has {longest} tokens, and this draw has {most} positions: a "
             "longer one needs another draw, so memorize all the data again"
         )
     vocabulary = card.vocabulary
@@ -71,7 +71,7 @@ def adopted(model: Monolayer, data: Sequences) -> Sequences:
     if labels is None:
         if not card.next_token:
             raise DataError("labels are missing: give Y")
-        return Sequences(tokens, data.lengths, vocabulary, None)
+        return Sequences(tokens, data.lengths, vocabulary, None, origin=data.origin)
     if card.next_token:
         raise DataError("this model memorizes each next token: its labels are its tokens, so give no Y")
     ours, theirs = (("reals" if names is None else "classes") for names in (card.classes, labels.classes))
@@ -84,7 +84,7 @@ def adopted(model: Monolayer, data: Sequences) -> Sequences:
         raise DataError(f"labels have {labels.values.shape[1]} numbers, the model's have {model.feed_forward.labels}")
     else:
         labels = replace(labels, scalar=card.scalar)
-    return Sequences(tokens, data.lengths, vocabulary, labels)
+    return Sequences(tokens, data.lengths, vocabulary, labels, origin=data.origin)
 
 
 def _in_our_numbers(ours: Names, theirs: Names, rows: Ints) -> tuple[Names, Ints]:

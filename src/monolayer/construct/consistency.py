@@ -134,7 +134,10 @@ def resolve(
         return target, 0
     if on_conflict == "error":
         place = int(np.flatnonzero(odd)[0])
-        named = None if sequences is None else [f"sequence {number}" for number in sequences.tolist()]
+        data, named = context.data, None
+        if sequences is not None:
+            assert isinstance(data, Sequences)  # a part is always at home
+            named = [data.named(row, number) for row, number in enumerate(sequences.tolist())]
         raise contradiction(context, target, Clash(int(first[group[place]]), place, int(odd.sum())), named)
     chosen = target.number[first]
     if on_conflict == "majority":
@@ -198,19 +201,19 @@ def contradiction(
         end = place + 1 if context.causal else int(data.offsets[row + 1])
         window = slice(int(data.offsets[row]), end)
         windows.append(context.rows[window])
-        what = f"sequence {row}" if named is None else named[row]
+        what = sequence = data.named(row) if named is None else named[row]
         if target.per == "token":
-            what = f"token {place - int(data.offsets[row])} of {what} ({_token(data, place)})"
+            what = f"token {place - int(data.offsets[row])} ({_token(data, place)}) of {what}"
         elif data.vocabulary is not None and not data.vocabulary.integers:
             cut = data.vocabulary.unit
             names = [str(name) for name in data.vocabulary.decode(data.tokens[window])]
-            what += f" ({short(('' if cut == 'characters' else ' ').join(names) if cut else names)})"
+            what += f", {short(('' if cut == 'characters' else ' ').join(names) if cut else names)},"
         if data.prompts is None:
             words.append(f"{what} has label {target.name(int(target.number[label]))}")
         else:
             prompt, answer = map(repr, data.texts(row))
             after = f"so {_token(data, place)} continues with {target.name(int(target.number[label]))}"
-            words.append(f"sequence {row} answers {prompt} with {answer}, {after}")
+            words.append(f"{sequence} answers {prompt} with {answer}, {after}")
     if not np.array_equal(np.sort(windows[0]), np.sort(windows[1])):
         raise AssertionError("two different contexts have one 128-bit fingerprint; please report these data")
     choice = "" if in_files else ", or say which label wins: on_conflict='majority' or 'first'"

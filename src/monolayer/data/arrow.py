@@ -130,7 +130,7 @@ def _add(table: RowReader, lines: range, cells: dict[str, ArrowColumn]) -> bool:
 
 def read_parquet(file: Path, columns: Columns, batch: int = _BATCH) -> Sequences:
     """Read the sequences of a Parquet file, `batch` rows at a time. `columns` says which columns to read."""
-    growing, done = Growing(str(file), unit="row"), 0
+    growing, done = Growing(str(file), unit="row", in_file=True), 0
     growing.keys = columns.keys
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as stored:

@@ -15,6 +15,7 @@ from monolayer.arrays import Array, Ints
 from monolayer.data.columns import Coded, Column, ColumnValues, token_place
 from monolayer.data.labels import Labels, Per
 from monolayer.data.names import Names, Unit
+from monolayer.data.origin import GrowingOrigin, Origin, SourceFile
 from monolayer.data.plain import Given
 from monolayer.errors import DataError
 from monolayer.table import plural
@@ -33,17 +34,20 @@ class SequenceFields(NamedTuple):
     vocabulary: Names | None
     labels: Labels | None
     prompts: Ints | None
+    origin: Origin | None
 
 
 class Growing:
     """A dataset that grows: add sequences one by one (`row`) or many at once (`rows`), then `finish`.
 
     `name` is what error messages call the data, and `unit` is what they call a row ("line"). They also give the number
-    of the line that comes with each row.
+    of the line that comes with each row. `in_file`: whether the data are those of a file, so that `finish` tells where
+    each sequence stands in it.
     """
 
-    def __init__(self, name: str, unit: str = "line") -> None:
+    def __init__(self, name: str, unit: str = "line", *, in_file: bool = False) -> None:
         self.name, self.unit = name, unit
+        self._origin = GrowingOrigin() if in_file else None
         self.cut: Unit | None = None
         """How strings were split; None if there were none."""
         self.keys: list[Given] | None = None
@@ -144,7 +148,8 @@ class Growing:
         prompts = np.array(self.prompts, dtype=np.int64) if self.prompts else None
         cut: Unit | None = "whole" if self.bare == len(sizes) else self.cut
         names = None if tokens.names is None else tokens.names.cut_into(cut)
-        return SequenceFields(tokens.values, sizes, names, labels, prompts)
+        origin = None if self._origin is None else self._origin.finish(SourceFile(self.name, self.unit))
+        return SequenceFields(tokens.values, sizes, names, labels, prompts, origin)
 
     def _agree(self, line: int, per: Per | None) -> None:
         """Refuse a sequence that is not labelled like the first one whose label is not a gap."""
@@ -179,6 +184,8 @@ class Growing:
         self._token_column.add(tokens, token)
         if labels is not None:
             self._label_column.add(labels, token if self._per == "token" else line)
+        if self._origin is not None:
+            self._origin.add(self._sequences, lines)
         self._all_sizes.append(sizes)
         self._count += len(tokens)
         self._sequences += len(sizes)

@@ -6,6 +6,7 @@ import math
 import zipfile
 import zlib
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from numpy.lib import format as layout
 
 from monolayer.arrays import Array
 from monolayer.data.layout import Columns
+from monolayer.data.origin import Origin, SourceFile
 from monolayer.data.sequences import Sequences
 from monolayer.errors import DataError
 
@@ -36,9 +38,11 @@ def read_npz(file: Path, columns: Columns) -> Sequences:
             )
     X, Y, lengths = (found.get(name) for name in wanted)
     try:
-        return Sequences.of(X, Y, lengths=lengths, per=columns.per, unit=columns.unit, like=columns.like, ours=True)
+        data = Sequences.of(X, Y, lengths=lengths, per=columns.per, unit=columns.unit, like=columns.like, ours=True)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
+    start = np.zeros(1, np.int64)
+    return replace(data, origin=Origin(start, start, start, (SourceFile(str(file), "row"),)))
 
 
 def load_arrays(file: Path, wanted: Collection[str] | None = None) -> tuple[list[str], dict[str, Array]]:

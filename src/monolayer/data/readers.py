@@ -108,11 +108,7 @@ def read(
         return read_one(names[0]) if len(names) == 1 else read_shards(names, read_one)
 
     data = read_all(per) if "-" in names else read_matching(read_all, per, like)  # standard input can be read once
-    try:
-        return data.recoded(vocabulary)
-    except DataError as error:
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        raise DataError(f"{names[0]}{more}: {error}") from None
+    return data.recoded(vocabulary)
 
 
 def _read_file(format: str | None, columns: Columns, name: str) -> Sequences:
@@ -141,7 +137,7 @@ def _read_file(format: str | None, columns: Columns, name: str) -> Sequences:
         whole = _read_document(lines, columns) if format == "json" else None
         if whole is not None:
             return whole
-        growing = Growing(lines.name)
+        growing = Growing(lines.name, in_file=True)
         growing.keys = columns.keys
         arrow: Any = import_module("monolayer.data.arrow") if ARROW and columns.keys is None else None
         if format in ("jsonl", "json"):
@@ -259,8 +255,8 @@ def _read_document(lines: Lines, columns: Columns) -> Sequences | None:
     if is_one_row or not isinstance(found, list | dict):
         return None
     if isinstance(found, dict):
-        return Sequences(*from_items(found.items(), columns, lines.name))
-    growing = Growing(lines.name, unit="item")
+        return Sequences(*from_items(found.items(), columns, lines.name, in_file=True))
+    growing = Growing(lines.name, unit="item", in_file=True)
     growing.keys = columns.keys
     if found and all(isinstance(row, list) and len(row) == 2 for row in found):
         table = RowReader(growing, TableLayout.of_pairs(["key", "value"], columns))
@@ -298,20 +294,20 @@ def _read_conll(lines: Lines, growing: Growing, columns: Columns, *, universal: 
         tabs = universal or "\t" in line
         if tabs or not (line.isspace() or line.startswith(("#", "-DOCSTART-"))):
             break
-    width = first = at_token = 0
+    width = first = at_token = begin = 0
     at_label: int | None = None
     tokens, labels = list[str](), list[str]()
 
-    def end(number: int) -> None:
-        """Add the sequence that ends before line `number`, if it has tokens."""
+    def end() -> None:
+        """Add the sequence that ends here, if it has tokens; it begins on line `begin`."""
         if tokens:
-            growing.row(number, tokens, *((labels, "token") if labels else (None, None)))
+            growing.row(begin, tokens, *((labels, "token") if labels else (None, None)))
         tokens.clear()
         labels.clear()
 
     for number, line in chain(held, ((lines.number, line) for line in lines)):
         if not line.strip(" \t\r\n") or line.startswith("-DOCSTART-"):
-            end(number)
+            end()
             continue
         if tabs and line.startswith("#") and "\t" not in line:
             continue
@@ -332,10 +328,11 @@ def _read_conll(lines: Lines, growing: Growing, columns: Columns, *, universal: 
         token, label = fields[at_token], None if at_label is None else fields[at_label]
         if not token or label == "":
             raise DataError(f"{growing.at(number)} has an empty {'label' if token else 'token'}")
+        begin = begin if tokens else number
         tokens.append(token)
         if label is not None:
             labels.append(label)
-    end(lines.number)
+    end()
 
 
 def _index(column: str, width: int, at: str) -> int:

@@ -20,6 +20,7 @@ from monolayer.data.labels import Belongs, Labels, Per, PerAnswer, PerOrAnswer
 from monolayer.data.layout import Columns, Manner
 from monolayer.data.matching import read_matching
 from monolayer.data.names import Names, Unit, cut_text
+from monolayer.data.origin import Origin
 from monolayer.data.plain import Given, array_like, is_list, plain_array
 from monolayer.data.prompts import are_texts, as_generated
 from monolayer.data.shapes import as_list, fields_of, without_labels
@@ -40,6 +41,7 @@ class Sequences:
     - `labels`: the labels of tokens or of sequences; None if there are none.
     - `prompts`: how many tokens of each sequence are its prompt, `(N,)`. The rest is the answer, if it has one. None if
       the data are not prompts and answers.
+    - `origin`: where the sequences stand in the files that they were read from; None if they come from elsewhere.
     """
 
     tokens: Array
@@ -47,12 +49,13 @@ class Sequences:
     vocabulary: Names | None
     labels: Labels | None = None
     prompts: Ints | None = None
+    origin: Origin | None = None
 
     def __post_init__(self) -> None:
         if len(self.lengths) == 0:
             raise DataError("the data are empty: there is no sequence to memorize or to answer")
         if int(self.lengths.min()) < 1:
-            raise DataError(f"sequence {int(self.lengths.argmin())} is empty: every sequence needs a token")
+            raise DataError(f"{self.named(int(self.lengths.argmin()))} is empty: every sequence needs a token")
         if len(self.tokens) != self.offsets[-1]:
             raise DataError(f"there are {len(self.tokens)} tokens, but the lengths add up to {self.offsets[-1]}")
         if self.vocabulary is None and not np.isfinite(self.tokens).all():
@@ -111,14 +114,23 @@ class Sequences:
         row = int(np.searchsorted(self.offsets, flat, side="right")) - 1
         return row, flat - int(self.offsets[row])
 
+    def named(self, row: int, number: int | None = None) -> str:
+        """Describe a sequence as 'sequence i', or as 'row i' if it is a prompt with its answer; `i` counts from 0.
+
+        If it was read from a file, the place there follows: 'row 0 (line 2 of facts.csv)'. `number`: the number by
+        which the user knows the sequence, if these are only some of the user's data.
+        """
+        name = f"{'sequence' if self.prompts is None else 'row'} {row if number is None else number}"
+        return name if self.origin is None else f"{name} ({self.origin.place(row)})"
+
     def where(self, flat: int) -> str:
-        """Describe a place in the flat arrays as 'token k of sequence i'."""
+        """Describe a place in the flat arrays as 'token k of sequence i', with the sequence as `named` describes it."""
         row, position = self.place(flat)
-        return f"token {position} of sequence {row}"
+        return f"token {position} of {self.named(row)}"
 
     def labelled(self, place: int) -> str:
         """Describe a place that can have a label: 'token k of sequence i', or 'sequence i' if sequences have labels."""
-        return f"sequence {place}" if self.labels and self.labels.per == "sequence" else self.where(place)
+        return self.named(place) if self.labels and self.labels.per == "sequence" else self.where(place)
 
     @property
     def labellable(self) -> int:
@@ -148,8 +160,8 @@ class Sequences:
             row = int((self.prompts == self.lengths).argmax())
             prompt, _ = self.texts(row)
             raise DataError(
-                f"sequence {row} is a prompt without an answer, {prompt!r}: give one, or remove it. If a column holds "
-                "the answers, choose both columns with tokens= and labels= (--tokens, --labels)"
+                f"{self.named(row)} is a prompt without an answer, {prompt!r}: give one, or remove it. If a column "
+                "holds the answers, choose both columns with tokens= and labels= (--tokens, --labels)"
             )
         if self.labels is not None and len(self.labels.values) == 0:
             raise DataError("labels are missing: none of these sequences has one")
@@ -200,7 +212,7 @@ class Sequences:
         if self.prompts is None:
             return self
         in_prompt = self.position < np.repeat(self.prompts, self.lengths)
-        return Sequences(self.tokens[in_prompt], self.prompts, self.vocabulary, None, self.prompts)
+        return Sequences(self.tokens[in_prompt], self.prompts, self.vocabulary, None, self.prompts, self.origin)
 
     def select(self, rows: Ints) -> Sequences:
         """Sequences `rows` (numbers, negative ones from the end, or a mask), in that order, with labels."""
@@ -208,7 +220,8 @@ class Sequences:
         if labels is not None:
             labels = labels.take(rows if labels.per == "sequence" else flat, self.labellable)
         prompts = None if self.prompts is None else self.prompts[rows]
-        return Sequences(self.tokens[flat], lengths, self.vocabulary, labels, prompts)
+        origin = None if self.origin is None else self.origin.select(np.arange(len(self))[rows])
+        return Sequences(self.tokens[flat], lengths, self.vocabulary, labels, prompts, origin)
 
     def flat(self, rows: Ints) -> Ints:
         """The places of the tokens of sequences `rows` in the flat arrays, sequence after sequence."""

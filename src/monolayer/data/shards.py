@@ -21,6 +21,7 @@ from monolayer.arrays import Array, Ints
 from monolayer.data.growing import Growing
 from monolayer.data.names import Names
 from monolayer.data.npz import array_sizes
+from monolayer.data.origin import Origin
 from monolayer.data.plain import check_not_open
 from monolayer.data.sequences import Sequences
 from monolayer.errors import DataError
@@ -85,7 +86,8 @@ def join_datasets(parts: list[Sequences]) -> Sequences:
         per = None if part.labels is None else part.labels.per
         growing.rows(range(len(part)), tokens, part.lengths, part.named_labels(), per)
         growing.prompts += [] if part.prompts is None else part.prompts.tolist()
-    return Sequences(*growing.finish())
+    origin = Origin.joined((part.origin, len(part)) for part in parts)
+    return Sequences(*growing.finish()._replace(origin=origin))
 
 
 class UsedNames(NamedTuple):

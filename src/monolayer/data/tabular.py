@@ -226,12 +226,14 @@ def from_frame(frame: Given, columns: Columns, name: str | None = None) -> Seque
     return table.growing.finish()
 
 
-def from_items(items: Iterable[tuple[Given, Given]], columns: Columns, name: str) -> SequenceFields:
+def from_items(
+    items: Iterable[tuple[Given, Given]], columns: Columns, name: str, *, in_file: bool = False
+) -> SequenceFields:
     """Read keys with their values, as a dict holds them. A key is text, a number, or a tuple; a value is one label.
 
-    `columns` says how to read them, and errors call the data `name`.
+    `columns` says how to read them, and errors call the data `name`. `in_file`: whether that is a file.
     """
-    growing = Growing(name, unit="item")
+    growing = Growing(name, unit="item", in_file=in_file)
     growing.keys = columns.keys
     layout = TableLayout.of_pairs(["key", "value"], columns)
     table = RowReader(growing, replace(layout, asks=False))

@@ -103,7 +103,7 @@ class Attachment:
         self.names.extend(name for name in dict.fromkeys(own) if name not in number)
         number = {name: row for row, name in enumerate(self.names)}
         tokens = np.array([number[name] for name in own], dtype=np.int64)[data.tokens]
-        return Sequences(tokens, data.lengths, Names(tuple(self.names)), None, data.prompts)
+        return Sequences(tokens, data.lengths, Names(tuple(self.names)), None, data.prompts, data.origin)
 
     def task(self, data: Sequences) -> Task:
         """How each prompt goes on, piece by piece."""

@@ -16,6 +16,7 @@ from monolayer.construct.consistency import equal_points
 from monolayer.construct.target import Target
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.distinct import distinct_rows, distinct_runs
+from monolayer.data.origin import Origin
 from monolayer.data.plain import array_like, plain_array
 from monolayer.data.readers import prompts_of
 from monolayer.editing.subject import Answered, Subject
@@ -108,7 +109,7 @@ def _equal_rows(subject: Subject, data: Sequences, asked: Sequences, way_out: st
     if len(missing):
         what = f" ({asked.texts(int(missing[0]))[0]!r})" if asked.prompts is not None else ""
         raise DataError(
-            f"sequence {missing[0]}{what} of what is asked for is not in the data ({len(missing):,} such in "
+            f"{asked.named(int(missing[0]))}{what} of what is asked for is not in the data ({len(missing):,} such in "
             f"all){way_out}"
         )
     return matches
@@ -278,7 +279,8 @@ def _rows_joined(parts: list[Sequences], names: Names | None, labels: Labels | N
     """The rows of all parts, one part after the other, with these names and labels."""
     tokens, lengths = (np.concatenate([getattr(part, name) for part in parts]) for name in ("tokens", "lengths"))
     prompts = [part.prompts for part in parts if part.prompts is not None]
-    return Sequences(tokens, lengths, names, labels, np.concatenate(prompts) if prompts else None)
+    origin = Origin.joined((part.origin, len(part)) for part in parts)
+    return Sequences(tokens, lengths, names, labels, np.concatenate(prompts) if prompts else None, origin)
 
 
 def _check_consistent(asked: Sequences, target: Target, group: Ints) -> None:

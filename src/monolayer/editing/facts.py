@@ -130,7 +130,7 @@ class Facts:
             said, at = self.subject.answers(data), _answering(self.subject, data, target)
             wrong = [place for place, name in zip(at, labels_of(data, target), strict=True) if said[place] != name]
             if wrong:
-                first = f"sequence {wrong[0]}" if data.prompts is not None else data.labelled(wrong[0])
+                first = data.named(wrong[0]) if data.prompts is not None else data.labelled(wrong[0])
                 return f"it answers {len(wrong):,} of {len(at):,} labels differently, the first one at {first}"
         return (
             f"its {tensor} is not the one that they determine, so it holds other data besides, was changed, or was "

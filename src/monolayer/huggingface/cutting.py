@@ -16,12 +16,13 @@ UNREADABLE = "\ufffd"
 class FactIds(NamedTuple):
     """The ids of a fact: its prompt and its answer, which ends with the end token if the host has one.
 
-    `row`: the row of the data that states it.
+    `row`: the row of the data that states it. `where`: that row in words (`Sequences.named`).
     """
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
     row: int
+    where: str
 
     @property
     def sequence(self) -> tuple[int, ...]:
@@ -67,7 +68,7 @@ def cut_prompts(content: bytes, data: Sequences, special_tokens: bool = True) ->
     """
     tokenizer = tokenizer_of(content)
     return [
-        split_text(tokenizer, data.texts(row)[0], special_tokens=special_tokens, where=f"row {row}")
+        split_text(tokenizer, data.texts(row)[0], special_tokens=special_tokens, where=data.named(row))
         for row in range(len(data))
     ]
 
@@ -83,23 +84,23 @@ def cut_facts(content: bytes, data: Sequences, end: int | None, special_tokens: 
     for row, prompt_ids in enumerate(cut_prompts(content, data, special_tokens)):
         prompt, answer = data.texts(row)
         if not prompt_ids:
-            raise DataError(f"row {row}: the tokenizer produces no token for the prompt {prompt!r}")
-        answer_ids = _answer_ids(tokenizer, prompt_ids, answer, row)
+            raise DataError(f"{data.named(row)}: the tokenizer produces no token for the prompt {prompt!r}")
+        answer_ids = _answer_ids(tokenizer, prompt_ids, answer, data.named(row))
         if not answer_ids:
-            raise DataError(f"row {row}: the tokenizer produces no token for the answer {answer!r}")
-        found.append(FactIds(prompt_ids, answer_ids if end is None else (*answer_ids, end), row))
+            raise DataError(f"{data.named(row)}: the tokenizer produces no token for the answer {answer!r}")
+        found.append(FactIds(prompt_ids, answer_ids if end is None else (*answer_ids, end), row, data.named(row)))
     return found
 
 
-def _answer_ids(tokenizer: Any, prompt: tuple[int, ...], answer: str, row: int) -> tuple[int, ...]:
-    """The ids that make the text of the ids `prompt` go on with the text `answer`.
+def _answer_ids(tokenizer: Any, prompt: tuple[int, ...], answer: str, where: str) -> tuple[int, ...]:
+    """The ids that make the text of the ids `prompt` go on with the text `answer`; errors say `where` it is.
 
     Some tokenizers, such as that of Llama 2, put a space in front of every text, so also of an answer by itself. If the
     ids of the answer alone do not make the text go on with it, it is split behind a line break, which takes the space.
     """
 
     def split(text: str) -> tuple[int, ...]:
-        return split_text(tokenizer, text, special_tokens=False, where=f"row {row}")
+        return split_text(tokenizer, text, special_tokens=False, where=where)
 
     alone = split(answer)
     if continuation(tokenizer, prompt, alone, special_tokens=True) == answer:

@@ -81,7 +81,7 @@ def tokenizer_fault(cut: TextCut, special: Iterable[str], data: Sequences) -> st
             text = glue.join(part)
             name = next((name for name in spelled if name in text), None)
             if name is not None:
-                return f"sequence {number} spells {name!r}, which the tokenizer takes for its special token"
+                return f"{data.named(number)} spells {name!r}, which the tokenizer takes for its special token"
             if cut == "pieces" and re.findall(PIECE, text) != part.tolist():
-                return f"the text of sequence {number} is split into other tokens than the data have"
+                return f"the text of {data.named(number)} is split into other tokens than the data have"
     return None

@@ -132,7 +132,7 @@ class Monolayer(Parts):
         """An error that names the first point of encoded data that the model was not built from."""
         new = np.flatnonzero(~self.known(data))
         if len(new):
-            what = f"sequence {new[0]}" if self.card.per == "sequence" else data.where(int(new[0]))
+            what = data.named(int(new[0])) if self.card.per == "sequence" else data.where(int(new[0]))
             more = f", and {len(new) - 1:,} more are not" if len(new) > 1 else ""
             raise DataError(
                 f"{what} is not in the data that the model was built from{more}: its answer there "
@@ -206,7 +206,7 @@ class Monolayer(Parts):
         """Refuse to answer where the network gave NaN, as `lacking` `(P,)` says: argmax would still name a class."""
         if lacking.any():
             flat = int(np.flatnonzero(lacking)[0])
-            where = f"sequence {flat}" if self.card.per == "sequence" else data.where(flat)
+            where = data.named(flat) if self.card.per == "sequence" else data.where(flat)
             raise DataError(f"the network gives no number at {where}: its weights hold NaN, or the input overflows it")
 
     def _dense_labels(self, data: Sequences) -> Array:

@@ -186,7 +186,7 @@ class Uniform(nn.Module):
             raise DataError(f"the network takes vectors of {plural(self.dim, 'number')} as tokens")
         if (data.lengths != self.length).any():
             row = int((data.lengths != self.length).argmax())
-            raise DataError(f"sequence {row} has {data.lengths[row]} tokens: the network takes {self.length}")
+            raise DataError(f"{data.named(row)} has {data.lengths[row]} tokens: the network takes {self.length}")
         outside = ((data.tokens < self.low) | (data.tokens > self.high)).any(axis=1)
         if outside.any():
             raise DataError(

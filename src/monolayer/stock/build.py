@@ -177,12 +177,12 @@ def adopt(model: StockModel, data: Sequences) -> Sequences:
         classes = draw.names(facts.classes, labels=True)
         values = _in_our_names(classes, labels.classes, labels.values, "label")
         labels = Labels(values, labels.per, classes, place=labels.place)
-    found = Sequences(tokens, data.lengths, vocabulary, labels, data.prompts)
+    found = Sequences(tokens, data.lengths, vocabulary, labels, data.prompts, data.origin)
     room, long = min(facts.room - 1, draw.longest or facts.room), int(data.lengths.argmax())
     if int(data.lengths[long]) > room:
         raise DataError(
-            f"sequence {long} has {int(data.lengths[long]):,} tokens, and this draw has places for {room:,}: memorize "
-            "the data anew, without the draw"
+            f"{data.named(long)} has {int(data.lengths[long]):,} tokens, and this draw has places for {room:,}: "
+            "memorize the data anew, without the draw"
         )
     return found
 

@@ -173,7 +173,7 @@ class StockModel:
             data = Sequences.of(X, lengths=lengths, vocabulary=known, like=self.card.manner)
         refused = self.unanswerable(data)
         if refused:
-            raise DataError(f"sequence {min(refused)}: {refused[min(refused)]}")
+            raise DataError(f"{data.named(min(refused))}: {refused[min(refused)]}")
         return data if self.draw.unknown is not None else Sequences.of(data, vocabulary=self.vocabulary)
 
     def labels(self, data: Sequences) -> Ints:

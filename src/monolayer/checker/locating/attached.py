@@ -87,7 +87,7 @@ def _given(found: AttachedFolder, data: Sequences) -> list[Held]:
         first = starts.get(fact_digest(ids))
         if first is None:
             why = OTHER if prompt_digest(ids.prompt) in prompts else "the folder holds no fact for this prompt"
-            raise DataError(f"row {row}, {data.texts(row)[0]!r}: {why}")
+            raise DataError(f"{data.named(row)}, {data.texts(row)[0]!r}: {why}")
         rows.append(Held(ids, True, first))
     return rows
 
@@ -100,14 +100,14 @@ def _stored(found: AttachedFolder, caps: Caps, near: Near, data: Sequences) -> l
     for row, prompt in enumerate(prompts):
         number = longest.get(prompt_digest(prompt))
         if number is None:
-            raise DataError(f"row {row}, {data.texts(row)[0]!r}: the folder holds no fact for this prompt")
+            raise DataError(f"{data.named(row)}, {data.texts(row)[0]!r}: the folder holds no fact for this prompt")
         numbers.append(number)
     count = np.array([found.manifest.facts[number].places for number in numbers])
     own = np.concatenate([starts[number] + np.arange(many) for number, many in zip(numbers, count, strict=True)])
     said = judge_answers(found, caps, near, own, np.zeros(len(own), np.int64)).got
     answers = np.split(said, np.cumsum(count)[:-1])
     return [
-        Held(FactIds(prompt, tuple(answer.tolist()), row), False, starts[number])
+        Held(FactIds(prompt, tuple(answer.tolist()), row, data.named(row)), False, starts[number])
         for row, (prompt, answer, number) in enumerate(zip(prompts, answers, numbers, strict=True))
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,10 +52,10 @@ class StockPlaces:
         return self.names[int(self.given[point])]
 
     def where(self, data: Sequences, point: int) -> str:
-        """Where point number `point` lies in the data, in words."""
+        """Where point number `point` lies in the data, in words; the same for data from whatever file."""
         if self.begins and point == len(self.token) - 1:
             return "the begin token"
-        return data.labelled(int(self.answering[point]))
+        return replace(data, origin=None).labelled(int(self.answering[point]))
 
 
 def places_of(net: Network, data: Sequences) -> StockPlaces:
@@ -67,7 +67,7 @@ def places_of(net: Network, data: Sequences) -> StockPlaces:
     if longest + 1 > net.room:
         row = int(data.lengths.argmax())
         raise DataError(
-            f"sequence {row} has {longest:,} tokens and a begin token; this {net.kind} has {net.room:,} positions"
+            f"{data.named(row)} has {longest:,} tokens and a begin token; this {net.kind} has {net.room:,} positions"
         )
     ids = _folder_ids(data.vocabulary, net.names, UNKNOWN)[data.tokens]
     _check_enters(net, data, data.vocabulary, ids)
