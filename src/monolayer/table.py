@@ -15,6 +15,8 @@ TABLE_WIDTH = 100
 """Width in characters of the `repr` of a result."""
 UNLIMITED = 1 << 20
 """A width that no table reaches."""
+LONGEST_CELL, LONGEST_QUOTED = 40, 80
+"""How many characters of a text a table shows, and an error. A name may be as long as a file."""
 LONG_NAME = 14
 """Longest name that stands on the line of its numbers; a longer one gets its own line."""
 _HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -193,6 +195,16 @@ def visible(text: str) -> str:
 def visible_json(text: str) -> str:
     """Escape control characters (except newlines), lone surrogates and direction overrides in JSON text, as \\uXXXX."""
     return text if text.isprintable() else _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def shortened(text: str, longest: int = LONGEST_CELL) -> str:
+    """The beginning of a text that is longer than `longest` characters, with … at its end; other texts as they are."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def quoted(name: object) -> str:
+    """A name in an error, as Python writes it; a very long one is cut."""
+    return repr(shortened(name, LONGEST_QUOTED) if isinstance(name, str) else name)
 
 
 def plural(count: int, word: str) -> str:

@@ -26,6 +26,7 @@ from monolayer.data.prompts import are_texts, as_generated
 from monolayer.data.shapes import as_list, fields_of, without_labels
 from monolayer.data.tabular import from_texts
 from monolayer.errors import DataError
+from monolayer.table import quoted
 
 __all__ = ["Labels", "Per", "Sequences"]
 MISSING = "labels are missing: give Y, or causal=True to memorize each next token"
@@ -344,7 +345,7 @@ class Sequences:
         first = self.tokens[0].tolist() if own is None else own.decode(self.tokens[:1]).tolist()[0]
         if own is None or own.integers != vocabulary.integers:
             raise DataError(
-                f"{self.where(0)} is {first!r}, but the tokens of the model are "
+                f"{self.where(0)} is {quoted(first)}, but the tokens of the model are "
                 f"{'integers' if vocabulary.integers else 'strings'}. CoNLL and CSV files always hold strings; JSONL, "
                 "Parquet and npz hold whatever was written"
             )
@@ -352,7 +353,8 @@ class Sequences:
         if rows.min() < 0:
             flat = int((rows < 0).argmax())
             name = own.decode(self.tokens[flat : flat + 1]).tolist()[0]
-            raise DataError(f"{self.where(flat)} is {name!r}, which the model has never seen{vocabulary.built_from}")
+            unseen = f"{self.where(flat)} is {quoted(name)}, which the model has never seen"
+            raise DataError(f"{unseen}{vocabulary.built_from}")
         return replace(self, tokens=rows, vocabulary=vocabulary)
 
     def _labelled(self, Y: Given, per: PerOrAnswer | None) -> Sequences:

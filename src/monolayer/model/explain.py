@@ -26,7 +26,7 @@ from monolayer.model.card import Card
 from monolayer.model.contexts import contexts, spread
 from monolayer.model.parts import Parts, staircase_of
 from monolayer.model.shortcut import AskedTensors, everywhere, lines, plan, traced, values
-from monolayer.table import TABLE_WIDTH, grid_lines, visible
+from monolayer.table import TABLE_WIDTH, grid_lines, shortened, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -145,7 +145,9 @@ def _short_name(value: object) -> str:
         return f"{value:.6g}"
     if isinstance(value, list):
         return "(" + ", ".join(map(_short_name, value)) + ")"
-    signs = ("␣" if sign == " " else ascii(sign)[1:-1] if sign.isspace() else sign for sign in visible(str(value)))
+    signs = (
+        "␣" if sign == " " else ascii(sign)[1:-1] if sign.isspace() else sign for sign in visible(shortened(str(value)))
+    )
     return "".join(signs) or EMPTY
 
 

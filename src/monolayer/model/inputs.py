@@ -18,7 +18,7 @@ from monolayer.model.attention import ONE
 from monolayer.model.contexts import readable
 from monolayer.model.device import recording
 from monolayer.model.parts import Parts
-from monolayer.table import plural
+from monolayer.table import plural, quoted
 
 
 def check_input(model: Parts, X: object, lengths: object) -> None:
@@ -125,7 +125,7 @@ def unanswerable(model: Parts, data: Sequences) -> dict[int, str]:
     for sequence, place in zip(sequences.tolist(), places[first].tolist(), strict=True):
         where = f"token {int(data.position[place])}"
         name = theirs.names[int(data.tokens[place])]
-        unknown = f"{where} is {name!r}, which the model has never seen{names.built_from}"
+        unknown = f"{where} is {quoted(name)}, which the model has never seen{names.built_from}"
         said[sequence] = unknown if row[place] < 0 else no_vector(model, where, int(row[place]))
     return said
 

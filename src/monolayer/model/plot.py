@@ -17,7 +17,7 @@ from monolayer.arrays import Array, Floats
 from monolayer.errors import DataError
 from monolayer.model.gates import Gates, place_codes
 from monolayer.model.parts import Parts
-from monolayer.table import plural, visible
+from monolayer.table import plural, shortened, visible
 
 BLUE, ORANGE, RED = "#3b7dd8", "#d9732b", "#c8443a"
 MAP_SIDE = 128
@@ -252,4 +252,4 @@ def _finished(figure: Figure, title: str, height: int) -> Figure:
 
 def _text(name: str) -> str:
     """A name as Plotly shows it, which reads some HTML; long ones are cut."""
-    return html.escape(visible(name if len(name) <= 40 else f"{name[:39]}…"))
+    return html.escape(visible(shortened(name)))

@@ -38,7 +38,7 @@ from monolayer.stock.answers import answered_classes, continued
 from monolayer.stock.card import StockSummary, loading, model_card
 from monolayer.stock.draw import StockDraw
 from monolayer.stock.graph import onnx_model
-from monolayer.table import as_html, as_table, plural
+from monolayer.table import as_html, as_table, plural, quoted
 
 ONNX = "onnx/model.onnx"
 """Where transformers.js looks for the network."""
@@ -203,7 +203,7 @@ class StockModel:
             assert data.vocabulary is not None  # `_ids` checked
             row, place = data.place(flat)
             name, hint = data.vocabulary.names[int(data.tokens[flat])], self.vocabulary.built_from
-            said[row] = f"token {place} is {name!r}, which the model has never seen{hint}"
+            said[row] = f"token {place} is {quoted(name)}, which the model has never seen{hint}"
         return said
 
     def _ids(self, data: Sequences) -> Ints:

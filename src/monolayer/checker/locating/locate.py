@@ -35,6 +35,7 @@ from monolayer.huggingface.manifest import asked_per
 from monolayer.huggingface.opened import Files
 from monolayer.huggingface.reading import asked_as
 from monolayer.huggingface.strict import ForeignError
+from monolayer.table import quoted
 
 
 def locate(
@@ -208,7 +209,7 @@ def _refuse(data: Sequences, strange: Bools, names: Names | None) -> None:
     if strange.any() and data.vocabulary is not None and names is not None:
         flat = int(strange.argmax())
         name = data.vocabulary.names[int(data.tokens[flat])]
-        raise DataError(f"{data.where(flat)} is {name!r}, which the model has never seen{names.built_from}")
+        raise DataError(f"{data.where(flat)} is {quoted(name)}, which the model has never seen{names.built_from}")
 
 
 def _with_any_label(data: Sequences, per: Per, classes: Names | None, reals: int | None) -> Sequences:

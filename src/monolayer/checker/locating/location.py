@@ -13,15 +13,13 @@ from monolayer.arrays import Array, Bools, Ints
 from monolayer.checker.locating.circuit import Wires, circuit
 from monolayer.checker.locating.writers import CERTAINTIES, NOT_KNOWN, PROVED, Certainty, Writers
 from monolayer.errors import DataError
-from monolayer.table import TABLE_WIDTH, escape, grid_lines, html_table, plural
+from monolayer.table import TABLE_WIDTH, escape, grid_lines, html_table, plural, shortened
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 SHOWN = 20
 """How many facts the table in the `repr` shows."""
-LONGEST_TEXT = 40
-"""How many characters of a text the table of facts shows."""
 TOKENS_SHOWN_BEFORE = 16
 """For a token of an answer, how many of the tokens in front of it are shown as its text."""
 
@@ -265,9 +263,7 @@ class Location:
         lines = []
         for place in (self[i] for i in range(min(first, len(self)))):
             where = str(place.sequence) if place.position is None else f"{place.sequence}:{place.position}"
-            text = place.text or ""
-            text = text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
-            head = [where, text, _word(place.label), f"{_word(place.answer)} ({place.verdict})"]
+            head = [where, shortened(place.text or ""), _word(place.label), f"{_word(place.answer)} ({place.verdict})"]
             for line in _table_lines(place, len(self) - 1):
                 lines.append([*head, *line])
                 head = [""] * 4
