@@ -90,7 +90,10 @@ def _text_lines(file: str) -> Iterator[str]:
 
 
 def _objects(file: str, document: bool) -> Iterator[Any]:
-    """The objects of JSON Lines or, in a `document`, of one JSON array; of one object of unusual keys, its items."""
+    """The objects of JSON Lines or, in a `document`, of one JSON array, or one object.
+
+    If the keys of that object are unusual, its items.
+    """
     if document:
         opened: Any = gzip.open if file.lower().endswith(".gz") else open
         with opened(file, "rt", encoding="utf-8-sig") as text:
@@ -103,8 +106,8 @@ def _objects(file: str, document: bool) -> Iterator[Any]:
         if isinstance(whole, list):
             yield from whole
             return
-        if isinstance(whole, dict) and not usual & set(whole):
-            yield from map(list, whole.items())
+        if isinstance(whole, dict):
+            yield from [whole] if usual & set(whole) else map(list, whole.items())
             return
     yield from (json.loads(line) for line in _text_lines(file) if not line.isspace())
 

@@ -185,7 +185,7 @@ def _ask(model: Answering, asking: _Asking, sequences: Sequences, step: Progress
     if len(refused) == len(sequences):
         if strict:
             return _Answered(refused, iter(()), None)
-        raise DataError(f"none of the sequences can be answered. The first: {refused[0]}")
+        raise DataError(f"none of the sequences can be answered. The first, {sequences.named(0)}: {refused[0]}")
     asked = sequences.select(np.setdiff1d(np.arange(len(sequences)), list(refused)))
     encoded = model.encode(asked)
     step("answering", 0.9)

@@ -179,10 +179,11 @@ def recover(final: Path) -> bool:
 def _check_replaceable(final: Path, overwrite: bool | None, kind: FolderKind) -> None:
     """Put back what a killed save left aside, then refuse an existing folder that may not be replaced."""
     _put_back(final.resolve())
-    if final.exists() and not overwrite:
-        way_out = "" if overwrite is None else ", or ask to overwrite it (overwrite=True, --overwrite)"
-        raise DataError(f"{final} exists already: choose another folder{way_out}")
     objection = kind.objection(final) if final.exists() else None
+    if final.exists() and not overwrite:
+        replaceable = overwrite is not None and objection is None
+        way_out = ", or ask to overwrite it (overwrite=True, --overwrite)" if replaceable else ""
+        raise DataError(f"{final} exists already: choose another folder{way_out}")
     if objection is not None:
         raise DataError(f"{final} exists and is not replaced: {objection}. Nothing was changed")
 

@@ -111,14 +111,14 @@ class Lines:
         try:
             return read_bytes()
         except EOFError:
-            raise self.cut("its gzip stream stops before its end") from None
+            raise self.cut("its gzip stream stops before its end", self.number + 1) from None
         except (gzip.BadGzipFile, zlib.error) as error:
             raise DataError(f"{self.name} is not a gzip file, or is damaged ({error}); write it again") from None
         except OSError as error:
             raise DataError(f"{self.name} cannot be read: {error.strerror or error}") from None
 
-    def cut(self, why: str) -> DataError:
-        """The error for a file that stops too early."""
+    def cut(self, why: str, line: int) -> DataError:
+        """The error for a file that stops too early, at this line."""
         return DataError(
-            f"{self.name} ends in the middle, at line {self.number}: {why}. It was cut short; copy or write it again"
+            f"{self.name} ends in the middle, at line {line}: {why}. It was cut short; copy or write it again"
         )

@@ -204,9 +204,10 @@ def _format_of(file: Path, standard_input: bool, format: str | None) -> str:
         return format
     suffix = (Path(file.stem) if file.suffix.lower() == ".gz" else file).suffix.lower()
     if suffix not in _FORMAT_OF:
-        known = "; ".join(f"{name} ({' '.join(suffixes)})" for name, suffixes in SUFFIXES_OF_FORMAT.items())
+        known = ", ".join(f"{name} ({' '.join(suffixes)})" for name, suffixes in SUFFIXES_OF_FORMAT.items() if suffixes)
         raise DataError(
-            f"{file}: unsupported file type {suffix!r}; pass format= (--format on the command line), one of {known}"
+            f"{file}: unsupported file type {suffix!r}; pass format= (--format on the command line), one of {known}, "
+            "or text (a sequence per line, without labels)"
         )
     return _FORMAT_OF[suffix]
 
@@ -221,8 +222,10 @@ def _parse_object(line: str, lines: Lines, growing: Growing) -> Given:
     except DataError as error:
         raise DataError(f"{growing.at(lines.number)} {error}") from None
     except (ValueError, RecursionError) as error:
+        # Python counts lines within what it parses, which is one line of the file.
+        why = f"{error.msg}, at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
         raise DataError(
-            f"{growing.at(lines.number)} is not JSON ({error}): every line must be one whole object such as {EXAMPLE}"
+            f"{growing.at(lines.number)} is not JSON ({why}): every line must be one whole object such as {EXAMPLE}"
         ) from None
 
 
@@ -237,7 +240,7 @@ def _refuse_equal_keys(pairs: list[tuple[str, Given]]) -> dict[str, Given]:
 
 
 def _read_document(lines: Lines, columns: Columns) -> Sequences | None:
-    """Read a single JSON array of objects or pairs, or a single object of keys and values.
+    """Read a single JSON array of objects or pairs, a single object of keys and values, or a single row.
 
     None if the file holds none of these; then its lines are read one by one. The whole document may be no longer than
     one line may be, so that a small gzip file cannot fill the memory.
@@ -252,7 +255,9 @@ def _read_document(lines: Lines, columns: Columns) -> Sequences | None:
     is_one_row = isinstance(found, dict) and (
         USUAL_COLUMNS & set(found) or (len(found) <= 2 and set(found) & {*PROMPT_COLUMNS})
     )
-    if is_one_row or not isinstance(found, list | dict):
+    if is_one_row:
+        found = [found]
+    if not isinstance(found, list | dict):
         return None
     if isinstance(found, dict):
         return Sequences(*from_items(found.items(), columns, lines.name, in_file=True))

@@ -157,7 +157,7 @@ def _csv_records(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str]]]:
             return
         except csv.Error as error:
             if "unexpected end" in str(error):
-                raise lines.cut(f"a quote opened in the row of line {number} is not closed") from None
+                raise lines.cut(f"a quote opened in the row of line {number} is not closed", lines.number) from None
             raise DataError(
                 f"line {number} of {lines.name} is not CSV ({error}): put quotes around cells that hold "
                 "quotes, and double the quotes inside"
@@ -183,7 +183,7 @@ def read_objects(
     for number, row in rows:
         at = growing.at(number)
         if not isinstance(row, dict):
-            raise DataError(f"{at} is {short(row)}, not an object: write {EXAMPLE}")
+            raise DataError(f"{at} is {'null' if row is None else short(row)}, not an object: write {EXAMPLE}")
         there = [key for key, value in row.items() if value is not None]
         if table is None:
             first, table = number, RowReader(growing, TableLayout.of(columns, list(row), at, lists=True))
