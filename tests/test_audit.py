@@ -45,6 +45,12 @@ def test_tokens_alone_confuse_and_attention_does_not(model: ml.Monolayer) -> Non
     assert attention.confused["bfloat16"] >= attention.confused["float32"]
 
 
+def test_a_single_point_needs_no_bits() -> None:
+    found = ml.audit(ml.memorize({"France": "Paris"}), ["France"])
+    assert (found["attention"].delta, found["attention"].bits) == (math.inf, 0.0)
+    assert "nothing to tell apart" in str(found)
+
+
 def test_confusion_is_counted_by_points_of_different_classes() -> None:
     outputs = torch.tensor([[1.0], [1.0], [1.0 + 2**-12], [5.0], [5.0]])
     classes = np.array([0, 1, 2, 3, 3])

@@ -149,3 +149,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     printed = capsys.readouterr()
     assert "beside" in printed.out
     assert "2 of 4 sequences" in printed.err
+
+
+def test_a_long_name_is_shortened_in_the_table() -> None:
+    """Otherwise every line of the table would be as long as the longest name."""
+    found = ml.memorize({"x" * 10**5: "A", "y": "B"}).explain(["x" * 10**5])
+    assert max(map(len, repr(found).splitlines())) < 200
+    assert found.json()[0]["tokens"][0]["token"] == "x" * 10**5

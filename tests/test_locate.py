@@ -261,8 +261,9 @@ def test_the_command_prints_a_table_or_json(tmp_path: Path, said: Any, monkeypat
 def test_an_unknown_key_is_refused_as_predict_refuses_it(build: Any, tmp_path: Path, said: Any) -> None:
     folder = str(build({"France": "Paris", "Peru": "Lima"}).save(tmp_path / "m"))
     (tmp_path / "keys.csv").write_text("key\nPeru\nNarnia\n", encoding="utf-8")
-    words = "token 0 of sequence 1 is 'Narnia', which the model has never seen; the model was built from"
-    assert words in said("locate", folder, str(tmp_path / "keys.csv"), code=2)
+    words = "is 'Narnia', which the model has never seen; the model was built from"
+    place = f"token 0 of sequence 1 (line 3 of {tmp_path / 'keys.csv'})"
+    assert f"{place} {words}" in said("locate", folder, str(tmp_path / "keys.csv"), code=2)
 
 
 # -- the parts ---------------------------------------------------------------------------------------------

@@ -177,10 +177,10 @@ def measure_part(name: str, modules: dict[str, nn.Module], points: AuditedTokens
     outputs = output.double()
     by_sequence = np.split(outputs.numpy(), points.data.offsets[1:-1])
     mapping = contextual_mapping(lambda _: by_sequence, points.data, causal=points.causal)
-    bits = 0.0
+    bits = 0.0  # also where δ is infinite: all points are one, so nothing has to be told apart
     if mapping.delta == 0:
         bits = math.inf
-    elif mapping.r > 0:
+    elif mapping.r > 0 and math.isfinite(mapping.delta):
         bits = max(0.0, math.log2(mapping.r / mapping.delta))
     qk, ov = heads_of(modules[name], name, modules) or (None, None)
     width, roundoff = outputs.shape[-1], torch.finfo(output.dtype).eps / 2

@@ -14,7 +14,7 @@ import typer
 from monolayer.cli.building import OutFolder, Seed, given, next_steps, summary_rows
 from monolayer.cli.console import Json, Overwrite, app, print_json, progress, table
 from monolayer.errors import DataError
-from monolayer.table import part_of
+from monolayer.table import part_of, plural
 
 
 @app.command("memorize-text")
@@ -55,14 +55,15 @@ def memorize_text(
             )
         recited = time.perf_counter()
         model.save(out, overwrite=overwrite)
-    found = {"characters": len(words), "tokens": len(script.split(words)), "unit": script.unit, "window": script.window}
+    tokens = len(script.split(words))
+    found = {"characters": len(words), "tokens": tokens, "unit": script.unit, "window": script.window}
     if as_json:
         seconds = {"seconds": built - began, "seconds_recited": recited - built}
         print_json({"folder": str(out), **found, **(model.card.summary_json() or {}), "recited": True, **seconds})
         return
     first = [
-        ("text", f"{found['characters']:,} characters, {found['tokens']:,} tokens ({script.unit})"),
-        ("window", f"the last {script.window} tokens always determine the next one"),
+        ("text", f"{plural(len(words), 'character')}, {plural(tokens, 'token')} ({script.unit})"),
+        ("window", f"the last {plural(script.window, 'token')} always determine the next one"),
     ]
     said = f"word for word, from beginning to end, in {recited - built:.2f} s"
     table(str(out), [*first, *summary_rows(summary), ("recited", said), ("seconds to build", f"{built - began:.2f}")])

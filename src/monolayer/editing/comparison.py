@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from monolayer.editing.subject import Answered
-from monolayer.table import as_html, as_table
+from monolayer.table import as_html, as_table, plural
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,9 @@ class Comparison:
 
     def rows(self) -> list[tuple[str, str]]:
         """Rows for the table that commands print."""
-        counts = [f"{name}: {'another shape' if n is None else f'{n:,} numbers'}" for name, n in self.weights.items()]
+        counts = [
+            f"{name}: {'another shape' if n is None else plural(n, 'number')}" for name, n in self.weights.items()
+        ]
         rows = [("weights", "the same bits" if not counts else "; ".join(counts))]
         rows += [("configuration", f"{key}: {_short(one)} → {_short(two)}") for key, (one, two) in self.config.items()]
         if not self.names:
