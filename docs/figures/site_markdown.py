@@ -29,7 +29,10 @@ _APPLIED = re.compile(
     rf"((?<!<msub>)(?<!<msup>)(?<!<msubsup>){_FUNCTION}|<(msub|msup)>{_FUNCTION}<(m[in])>[^<]*</\3></\2>)"
     r"(?=<m(?:i|n|sub|sup|row|frac|sqrt)\b)"
 )
-_SIGN_AS_LETTER = re.compile(r"<mi>([^\w\s<&])</mi>")
+_PRIMED = re.compile(r"<msup>(<m([io])\b[^>]*>[^<]*</m\2>)<mi>(&#x0203[23];)</mi></msup>")
+_SIGN_AS_LETTER = re.compile(r"<mi>([^\w\s<&∞∂])</mi>")
+_BEFORE_A_NUMBER = r"<mo[^>]*>(?:&#x00028;|\[|&#x0007B;|&#x0002C;|&#x0003[CDE];|[≤≥∈])</mo>"
+_SIGNED = re.compile(rf"({_BEFORE_A_NUMBER})<mo>(−|±|&#x02212;)</mo>")
 
 
 def pieces(formula: str) -> list[str]:
@@ -55,11 +58,15 @@ def mathml(formula: str, display: str = "inline") -> str:
     """The formula as an element `<math>`, with what the converter leaves out.
 
     It takes signs in Unicode, such as ≤, for letters, and names of functions for signs. Bars get no space on their
-    sides, and a function gets one in front of an argument without brackets.
+    sides, and a function gets one in front of an argument without brackets. A prime is a raised sign by itself; as an
+    exponent browsers would raise and shrink it once more, and nobody would see it. A minus behind a bracket, a comma or
+    a relation belongs to what follows, without a space.
     """
     shown = _SIGN_AS_LETTER.sub(r"<mo>\1</mo>", convert(formula, display=display))
     shown = _NAME.sub(r"<mi>\1</mi>", shown)
     shown = _BAR.sub(r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>', shown)
+    shown = _PRIMED.sub(r'\1<mo lspace="0" rspace="0">\3</mo>', shown)
+    shown = _SIGNED.sub(r'\1<mo form="prefix">\2</mo>', shown)
     return _APPLIED.sub(r'\1<mspace width="0.17em"/>', shown)
 
 
