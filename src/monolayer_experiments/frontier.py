@@ -239,7 +239,7 @@ KINDS = {
     "robust": ("robust", "green"),
     "in the embedding": ("embedding", "violet"),
     "trained": ("trained", "orange"),
-    "trained for noise": ("for noise", "pink"),
+    "trained for noise": ("trained for noise", "pink"),
 }
 """The kinds of networks by the first words of their names: their word in the figures, and their colour."""
 
