@@ -159,7 +159,7 @@ def _same_kind(theirs: Names, ours: Names, what: str) -> None:
     given, known = ({int} if names.identity else set(map(type, names.names)) for names in (theirs, ours))
     if given.isdisjoint(known):
         raise DataError(
-            f"{what} of the data are like {theirs.names[0]!r}, those of the model like {ours.names[0]!r}: strings "
+            f"{what} of the data are like {theirs.names[-1]!r}, those of the model like {ours.names[-1]!r}: strings "
             "against integers, so the model cannot be asked about any of them"
         )
 
