@@ -340,6 +340,13 @@ def test_interruption_leaves_nothing(here: Path, said: Said, monkeypatch: pytest
     assert sorted(path.name for path in here.iterdir()) == ["data.jsonl", "m"]
 
 
+def test_no_arguments_show_the_help(said: Said) -> None:
+    """`--debug` is taken out first, so that it counts as none."""
+    shown = said("--debug", code=2)
+    assert shown.startswith("Usage: monolayer [OPTIONS] COMMAND")
+    assert "memorize-files" in shown
+
+
 CTRL_C = "import signal; signal.raise_signal(signal.SIGINT)"
 WHILE_IMPORTING = {
     "an exception": ("raise KeyboardInterrupt", 130),

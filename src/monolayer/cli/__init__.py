@@ -90,7 +90,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _misused(usage: Any) -> int:
     """Report arguments that the command does not take, as one error in the style of all others."""
-    if not usage.format_message():  # no arguments at all: typer shows the help
+    # No arguments at all: typer shows the help. In a pipe the help is the message, and no error.
+    if type(usage).__name__ == "NoArgsIsHelpError" or not usage.format_message():
         usage.show()
         return BAD_INPUT
     context = getattr(usage, "ctx", None)
