@@ -115,7 +115,7 @@ def test_the_summary_says_what_was_built(built: Any) -> None:
 @pytest.mark.parametrize("options", CONSTRUCTIONS.values(), ids=CONSTRUCTIONS)
 def test_contradictions_are_named_and_can_be_settled(options: dict[str, Any]) -> None:
     X, Y = [[1, 2], [2, 1], [1, 2]], [[0, 1], [1, 0], [3, 1]]
-    with pytest.raises(ml.ContradictionError, match="token 0 of sequence 2"):
+    with pytest.raises(ml.ContradictionError, match=r"token 0 .* of sequence 2"):
         ml.memorize(X, Y, **options)
     settled = ml.memorize(X, Y, on_conflict="first", **options)
     assert [row.tolist() for row in settled.predict(X)] == [[0, 1], [1, 0], [0, 1]]
