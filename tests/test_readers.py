@@ -206,6 +206,7 @@ GOOD_FILES: list[tuple[str, Any, dict[str, Any], Any, Any]] = [
     ("a.txt", "a b\n c\n", {"format": "text", "unit": "whole"}, [["a b"], [" c"]], None),
     ("a.txt", '{"a b": "x", "c": "y z"}', {"format": "json"}, AB, ["x", "y z"]),
     ("a.json", "\ufeff" + '[["a b", "x"], ["c", "y z"]]', {}, AB, ["x", "y z"]),
+    ("a.json", '{\n "tokens": ["a", "b"],\n "label": "x"\n}', {}, AB[:1], ["x"]),
 ]  # fmt: skip
 
 
