@@ -470,6 +470,7 @@ def test_an_answer_is_sure_exactly_where_lemma_r4_says_so(seed: int, out: float,
         gated: Any = SimpleNamespace(label=label, label_size=label_size, **new)
         found = Pairs(np.zeros(several, int), neuron, value, *np.zeros((len(PARTS) - 1, several)))
         said = point_verdicts(found, error, gated, np.array([0]), np.array([0]), shares)
+        assert said.wrong[0] or said.got[0] == -1, "no class is known where none is sure"
         return bool(said.right[0]), bool(said.wrong[0]), int(said.got[0])
 
     def room(bias: float, c: int) -> float:
