@@ -111,7 +111,15 @@ def unseen_future(tensors: Tensors, layout: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "rows", "labels", "options", "fields", "verdict", "words"),
     [
-        (own_key, [[0, 1], [1, 2], [2, 0]], [0, 1, 2], {"rank": 16}, {}, "undecided", ""),
+        (
+            own_key,
+            [[0, 1], [1, 2], [2, 0]],
+            [0, 1, 2],
+            {"rank": 16},
+            {},
+            "undecided",
+            "a part of the stream is written",
+        ),
         (overflow, X, Y, {"rank": 1024, "positions": True}, {}, "undecided", "overflow"),
         (unseen_future, [[0, 1], [0, 2]], [[0, 0], [1, 0]], {"rank": 16}, {"causal": True}, "refuted", ""),
     ],
