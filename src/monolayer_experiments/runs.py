@@ -50,8 +50,8 @@ def decided(grid: Mapping[str, float], labels: int, chance: float) -> bool:
 
 
 def budget(plan: Results) -> str:
-    """What a training may use, in words: `budget`, in steps, or seconds on a `clock`, which older records have."""
-    return f"{plan['budget']:,} steps" if "budget" in plan else f"{plan['clock']:g} s"
+    """What a training may use, in words."""
+    return f"{plan['budget']:,} steps"
 
 
 def described(found: Trained, *, curve: bool = False) -> Results:
