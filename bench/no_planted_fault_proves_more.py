@@ -23,6 +23,7 @@ such a file lists, in its order.
     python bench/no_planted_fault_proves_more.py --file noise.py       one file
     python bench/no_planted_fault_proves_more.py --file noise.py --tests robust_attacks    one file, one file of tests
     python bench/no_planted_fault_proves_more.py --kind abs --minutes 5    all of a kind, as far as five minutes go
+    python bench/no_planted_fault_proves_more.py --package attaching --tests attach --minutes 5    another package
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ from planted_corpus import Claim, concerns, corpus  # noqa: E402
 from planted_faults import Fault, assigned, faults, modules  # noqa: E402
 from workload import claim, record, recordable, run  # noqa: E402
 
-CHECKER = ROOT / "src" / "monolayer" / "checker"
+CHECKER = "checker"
 REVIEWED = Path(__file__).with_name("planted_faults_reviewed.json")
 TESTS = [
     "attach", "attached_bounds", "attached_lemmas", "attached_texts", "attack", "cascade", "certify",
@@ -77,6 +78,20 @@ TESTS = [
 OUTCOMES = ("killed", "stopped", "never run", "proves less", "reviewed", "proves more", "no difference")
 FIRST_FAILURE = "first failure"
 """A profile of hypothesis: an example that fails is enough, and need not become a small one."""
+
+
+class Package(NamedTuple):
+    """The package of monolayer that faults are planted in."""
+
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        return ROOT / "src" / "monolayer" / self.name
+
+    @property
+    def module(self) -> str:
+        return f"monolayer.{self.name}"
 
 
 # -- tests -----------------------------------------------------------------------------------------------------
@@ -152,9 +167,9 @@ class Traced(NamedTuple):
     lines: frozenset[tuple[str, int]]
 
 
-def traced(suite: Suite, names: list[str], step: Step) -> dict[str, Traced]:
+def traced(suite: Suite, package: Package, names: list[str], step: Step) -> dict[str, Traced]:
     """Some tests, each once."""
-    prefix, seen, found = str(CHECKER) + os.sep, set[tuple[str, int]](), {}
+    prefix, seen, found = str(package.folder) + os.sep, set[tuple[str, int]](), {}
 
     def inside(frame: Any, event: str, _: Any) -> Any:
         if event == "line":
@@ -180,17 +195,17 @@ def traced(suite: Suite, names: list[str], step: Step) -> dict[str, Traced]:
 # -- planting ------------------------------------------------------------------------------------------------
 
 
-def plant(fault: Fault, tree: ast.Module) -> None:
+def plant(fault: Fault, tree: ast.Module, package: Package) -> None:
     """Put a fault into this process."""
     fault.plant()
     ast.fix_missing_locations(tree)
-    path = str(CHECKER / fault.file)
-    name = "monolayer.checker." + fault.file.removesuffix(".py").replace("/", ".")
+    path = str(package.folder / fault.file)
+    name = f"{package.module}." + fault.file.removesuffix(".py").replace("/", ".")
     module, code = importlib.import_module(name), compile(tree, path, "exec", dont_inherit=True)
     if fault.function:
         _function(module, fault.function).__code__ = _code(code, fault.function)
     else:
-        _assign_anew(module, tree)
+        _assign_anew(module, tree, package.module)
 
 
 def _code(code: CodeType, name: str) -> CodeType:
@@ -214,14 +229,14 @@ def _function(module: ModuleType, name: str) -> FunctionType:
     return found
 
 
-def _assign_anew(changed: ModuleType, tree: ast.Module) -> None:
+def _assign_anew(changed: ModuleType, tree: ast.Module, package: str) -> None:
     """Constants of a module, of those that import them, and what these make of them; then wherever else they are."""
     renamed: list[tuple[str, Any, Any]] = []
-    checkers = [module for name, module in list(sys.modules.items()) if name.startswith("monolayer.checker.")]
-    for module in checkers[checkers.index(changed) :]:
+    beside = [module for name, module in list(sys.modules.items()) if name.startswith(f"{package}.")]
+    for module in beside[beside.index(changed) :]:
         source = tree if module is changed else ast.parse(Path(str(module.__file__)).read_text())
         for statement in source.body:
-            if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("monolayer.checker"):
+            if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(package):
                 names = [alias.asname or alias.name for alias in statement.names]
             elif assigned(statement) is not None:
                 names = [node.id for node in ast.walk(assigned(statement)) if isinstance(node, ast.Name)]
@@ -300,8 +315,9 @@ class Run:
         self, suite: Suite, trees: dict[str, ast.Module], options: argparse.Namespace, true: dict[str, Answered]
     ) -> None:
         self.suite, self.trees, self.options, self.true = suite, trees, options, true
+        self.package = options.package
         self.killers: dict[str, Counter[str]] = defaultdict(Counter)
-        self.reviewed: dict[str, str] = json.loads(REVIEWED.read_text()) if REVIEWED.exists() else {}
+        self.reviewed: dict[str, str] = json.loads(REVIEWED.read_text()) if self.package.name == CHECKER else {}
         self.seconds = suite.seconds | {name: answer.seconds for name, answer in true.items()}
         self.longest = max(self.seconds.values(), default=0.0)
 
@@ -330,7 +346,7 @@ class Run:
         if wanted & {"BINARY64", "BINARY32"}:
             wanted |= {"format", "fmt", "gamma", "UNIT", "TINY", "U"}
         for file, lines in self.suite.lines.items():
-            source = (CHECKER / file).read_text().splitlines()
+            source = (self.package.folder / file).read_text().splitlines()
             for line, names in lines.items():
                 if any(word in source[line - 1] for word in wanted):
                     found.update(names)
@@ -348,7 +364,7 @@ class Run:
             def begin(name: str) -> None:
                 step(name, self.limit(name))
 
-            plant(fault, self.trees[fault.file])
+            plant(fault, self.trees[fault.file], self.package)
             failed = self.suite.run(names, begin, time.process_time() + self.options.seconds)
             if failed is not None or self.options.quick:
                 return failed, [], []
@@ -455,6 +471,12 @@ def chosen(trees: dict[str, ast.Module], options: argparse.Namespace) -> list[Fa
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--package",
+        type=Package,
+        default=Package(CHECKER),
+        help="plant in another package of monolayer, such as attaching: --quick, and nothing is claimed",
+    )
     parser.add_argument("--file", action="append", help="faults in files whose path has this in it; repeatable")
     parser.add_argument("--kind", action="append", help="faults of this kind, such as 'abs dropped'; repeatable")
     parser.add_argument("--only", help="faults whose description has this in it")
@@ -483,12 +505,14 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--loud", action="store_true", help="show what tests print")
     recordable(parser)
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.quick |= options.package.name != CHECKER
+    return options
 
 
 def main() -> None:
     options, began = parsed(), time.perf_counter()
-    trees = modules(CHECKER)
+    trees = modules(options.package.folder)
     planted = chosen(trees, options)
     with Forks(options.loud) as forks:
         tempfile.tempdir = str(forks.scratch)
@@ -498,7 +522,7 @@ def main() -> None:
         known = pickle.loads(options.lines.read_bytes()) if options.lines and options.lines.exists() else {}
         new = [name for name in suite.items if name not in known]
         shares = [new[number :: options.jobs] for number in range(options.jobs)]
-        tracing = [forks.start(partial(traced, suite, share)) for share in shares if share]
+        tracing = [forks.start(partial(traced, suite, options.package, share)) for share in shares if share]
         true: dict[str, Answered] = {}
         if not options.quick:
             _CORPUS.extend(corpus(forks.scratch))
@@ -528,7 +552,9 @@ def main() -> None:
     print(f"{len(found):,} of {len(planted):,} faults planted in {time.perf_counter() - began:.0f} s")
     counts = Counter(verdict.outcome for verdict in found)
     record([{outcome: counts[outcome] for outcome in OUTCOMES}])
-    every = [fault.key for file, tree in modules(CHECKER).items() for fault in faults(tree, file)]
+    if options.package.name != CHECKER:
+        return
+    every = [fault.key for file, tree in modules(options.package.folder).items() for fault in faults(tree, file)]
     stale = {pattern for pattern in set(asked.reviewed) - set(every) if not any(_covers(pattern, key) for key in every)}
     if stale:
         print(f"reviewed, but no longer in the source: {sorted(stale)}")
