@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -267,29 +267,104 @@ def test_no_temperature_of_one_head_does_better_than_the_bound() -> None:
     assert np.square(np.diff(f[difference])).mean() / 2 < 1e-3
 
 
-def test_where_levels_fold_a_fast_wave_is_left_too() -> None:
-    """Both others below the own token: the labels of the proof in the limit, and what is left there, sampled."""
-    random, x = np.random.default_rng(0), 0.9
+class Fold(NamedTuple):
+    """What the proof about fast waves says of others `a > b` below the own token, 0: its letters."""
+
+    p: np.ndarray
+    W: np.ndarray
+    v: np.ndarray
+    s: np.ndarray
+    q: np.ndarray
+
+    @classmethod
+    def at(cls, lam: Any, a: np.ndarray, b: np.ndarray) -> Fold:
+        p, W = -lam * a, lam * (a - b)
+        v, s = np.exp(-p) * (1 + np.exp(-W)), p + W / (np.exp(W) + 1)
+        return cls(p, W, v, s, 1 + v - s)
+
+
+def on_curve(q: float, W: np.ndarray) -> np.ndarray:
+    """The `p` where `q` has this value, by bisection: `q` falls with `p`."""
+    low, high = np.zeros_like(W), np.full_like(W, 3.0)
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = Fold.at(1.0, -middle, -middle - W).q > q
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return low
+
+
+def test_where_levels_fold_densities_and_labels_are_those_of_the_proof() -> None:
+    """Both others below the own token, at every temperature: items 1 to 5."""
+    random = np.random.default_rng(0)
+    x, lam = random.random(100_000), 10 ** random.uniform(-2.0, 2.3, 100_000)
+    b, a = np.sort(-x * random.random((2, 100_000)), axis=0)
+    t, fold = np.array(boltzmann(lam, np.stack([np.zeros_like(a), a, b], axis=-1))), Fold.at(lam, a, b)
+    np.testing.assert_allclose(-lam * t, fold.v * fold.s / (1 + fold.v), atol=1e-12)
+    weights = np.exp(lam * a), np.exp(lam * b)
+    t_a, t_b = (w * (1 + lam * (each - t)) / (1 + fold.v) for w, each in zip(weights, (a, b), strict=True))
+    assert (weights[0] * t_b - weights[1] * t_a <= 1e-15).all(), "Z falls along a level"
+    slope = t_a + t_b
+    np.testing.assert_allclose(slope, fold.v * fold.q / (1 + fold.v) ** 2, atol=1e-12)
+    for epsilon in (0.5, 0.1, 0.01):
+        above, below = fold.q >= epsilon, fold.q <= -epsilon
+        assert (lam * x)[~above].min() > 0.9
+        assert fold.v[above].min() > 0.278
+        assert slope[above].min() > epsilon / 6
+        assert fold.v[below].max() < 0.464
+        assert (slope / (-lam * t))[below].max() < -epsilon / 3  # the label
+        label = -np.log(-lam * t)[below] / lam[below]
+        assert label.min() > 0.0
+        assert (label < x[below]).all()
+    step = 1e-6
+    moved = (Fold.at(1.0, -fold.p + step, -fold.p - fold.W + step).q - fold.q) / step
+    np.testing.assert_allclose(moved, 1 + fold.v, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 0.05, -0.05, -0.5])
+def test_along_the_rim_of_the_strip_the_context_rises_and_the_rim_leaves_the_domain_once(epsilon: float) -> None:
+    """Item 6, and the thickness of the strip in item 2."""
+    W = np.linspace(0.0, 30.0, 20_001)
+    p = on_curve(epsilon, W)
+    fold = Fold.at(1.0, -p, -p - W)
+    assert np.abs(fold.q - epsilon).max() < 1e-12
+    context = fold.v * fold.s / (1 + fold.v)
+    assert (np.diff(context) < 1e-14).all()
+    assert (np.diff(p + W) > 0.49 * np.diff(W)).all()
+    assert np.abs(on_curve(-epsilon, W) - p).max() <= 2 * abs(epsilon)
+
+
+@pytest.mark.parametrize("lam", [1.0, 2.0, 4.0, 10.0, 40.0, 300.0])
+def test_where_levels_fold_they_have_few_stretches_and_a_fast_wave_is_left(lam: float) -> None:
+    """On a fine grid a level has at most three stretches above the fold and two below."""
+    x, epsilon = 0.9, 0.1
+    w, a = np.meshgrid(np.linspace(1e-4, x, 200), np.linspace(-x, 0.0, 2_000), indexing="ij")
+    inside = a - w >= -x
+    t, q = seen(lam, a, a - w), Fold.at(lam, a, a - w).q
+    for part, most in ((q >= epsilon, 3), (q <= -epsilon, 2)):
+        kept = inside & part
+        if not kept.any():
+            continue
+        low, high = np.where(kept, t, np.inf).min(axis=1), np.where(kept, t, -np.inf).max(axis=1)
+        for level in np.quantile(t[kept], np.linspace(0.02, 0.98, 25)):
+            meets = np.concatenate([[False], (low <= level) & (level <= high), [False]])
+            assert np.diff(meets.astype(int)).clip(0).sum() <= most
+    random = np.random.default_rng(0)
     b, a = np.sort(-x * random.random((2, 40_000)), axis=0)
-    f, step = np.cos(2 * math.pi * 60 * (a - b)), 1e-6
-    for lam in (2.0, 4.0, 10.0, 40.0):
-        order = np.argsort(seen(lam, a, b), kind="stable")
-        assert np.square(np.diff(f[order])).mean() / 2 > 0.47
-        w, m = 0.2, np.linspace(-x + 0.1, -0.1, 4001)
-        v = np.exp(lam * (m + w / 2)) + np.exp(lam * (m - w / 2))
-        along = (v + lam * seen(lam, m + w / 2, m - w / 2)) / (1 + v)
-        moved = seen(lam, m + step + w / 2, m + step - w / 2) - seen(lam, m - step + w / 2, m - step - w / 2)
-        np.testing.assert_allclose(moved / (2 * step), along, atol=1e-6)
-        assert (np.diff(np.sign(along)) >= 0).all(), "from falling to rising, once"
-    assert along[0] < 0 < along[-1], "the last of them folds"
-    large, inside = 200.0, (a < -0.1) & (a - b > 0.1)
+    order = np.argsort(seen(lam, a, b), kind="stable")
+    assert np.square(np.diff(np.cos(2 * math.pi * 60 * (a - b))[order])).mean() / 2 > 0.47
 
-    def label(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return -np.log(-seen(large, a, b)) / large
 
-    a, b = a[inside], b[inside]
-    assert np.abs(label(a, b) + a).max() < 0.02
-    assert np.abs((label(a + step, b + step) - label(a - step, b - step)) / (2 * step) + 1).max() < 0.06
+def test_what_is_lost_at_the_fold_adds_up_to_nine_over_the_root() -> None:
+    """Items 7 and 8, in numbers: whatever `K` and `x`."""
+    for K, x in itertools.product((1, 10, 100, 324, 1_000, 10**6), (0.01, 0.1, 0.5, 1.0)):
+        epsilon = 3 / math.sqrt(K * x)
+        lost = 60 * x / (math.pi * epsilon * K) + 2.25 * epsilon * x**2
+        allowed = 13.2 * x**1.5 / math.sqrt(K)
+        assert lost <= allowed
+        assert epsilon <= 0.5 or allowed >= x**2 / 2
+    for K in (324, 1_000, 10**6):
+        assert 4 / K + 13.2 * 0.8 * (1 - 2**-2.5) / math.sqrt(K) <= 9 / math.sqrt(K)
+    assert 9 / math.sqrt(324) == 0.5
 
 
 def test_two_heads_know_the_other_tokens() -> None:

@@ -205,6 +205,7 @@ def test_the_site_has_every_page_builds_without_a_warning_and_fetches_nothing(tm
     for name in ("theorems", "proofs", "proofs-stock", "hardmax", "rate", "approximation", "uniform", "first-block"):
         assert "<math" in pages[name], f"the formulas of {name} are rendered"
         assert re.findall(r"(?<!\\)\$[^$<]+\$", pages[name]) == [], f"no formula of {name} is left as LaTeX"
+        assert not re.search(r"<msup><m[io][^>]*>[^<]*</m[io]><mi>&#x0203[23];", pages[name]), f"primes of {name}"
 
 
 def test_the_page_that_builds_is_in_the_docs_as_the_command_writes_it() -> None:

@@ -79,7 +79,8 @@ class Query:
 
 def decimal(number: Fraction) -> str:
     """All decimals of a binary fraction."""
-    with localcontext(prec=1100):
+    with localcontext() as context:
+        context.prec = 1100
         text = f"{Decimal(number.numerator) / Decimal(number.denominator):f}"
     assert Fraction(text) == number, "its decimals do not end"
     return text

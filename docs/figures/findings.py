@@ -39,7 +39,7 @@ def figure_of(record: ExperimentRecord) -> Figure:
 
 
 def markdown(found: dict[str, ExperimentRecord]) -> str:
-    """The page: question, answer, figure, and limits with the name of the record."""
+    """The page: question, answer, figure with its caption, and limits with the name of the record."""
     parts = [HEAD]
     for section, names in SECTIONS.items():
         parts.append(f"## {section}\n")
@@ -50,6 +50,7 @@ def markdown(found: dict[str, ExperimentRecord]) -> str:
                 f"### {experiment.question}\n",
                 _wrapped(experiment.answer(record.results)),
                 f"![{picture.title}](figures/{name}.svg)\n",
+                _wrapped(f"*{picture.title}.* {picture.caption}".rstrip()),
                 _wrapped(f"**Limits** ([`{name}`](../results/{name}.json)). {experiment.limits(record.results)}"),
             ]
     return "\n".join(parts)

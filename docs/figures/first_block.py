@@ -27,7 +27,11 @@ def heads(lam: float, own: float, y: Any, z: Any) -> Any:
 
 
 def sheets() -> dict[str, Any]:
-    """The triangle `y ≤ z` as the heads at 0 and λ show it to a token at 1: flat for λ = ½, folded for λ = 4."""
+    """The triangle `y ≤ z` as the heads at 0 and λ show it to a token at 1: flat for λ = ½, folded for λ = 4.
+
+    Of the second head a function of the first is taken away, what it would show if both others were at their mean. That
+    moves no two points together, and the fold can be seen.
+    """
     figure = make_subplots(1, 2, subplot_titles=["heads at 0 and ½", "heads at 0 and 4"], horizontal_spacing=0.16)
     along = np.linspace(0.0, 1.0, 101)
     for column, lam in enumerate((0.5, 4.0), 1):
@@ -36,17 +40,17 @@ def sheets() -> dict[str, Any]:
                 (BLUE, np.full_like(along, at), at + (1.0 - at) * along),
                 (ORANGE, at * along, np.full_like(along, at)),
             ):
-                mean = heads(0.0, 1.0, y, z)
+                middle = (y + z) / 2
                 figure.add_scatter(
-                    x=mean.round(5).tolist(),
-                    y=(heads(lam, 1.0, y, z) - mean).round(5).tolist(),
+                    x=heads(0.0, 1.0, y, z).round(5).tolist(),
+                    y=(heads(lam, 1.0, y, z) - heads(lam, 1.0, middle, middle)).round(6).tolist(),
                     mode="lines",
                     line={"color": colour, "width": 1.5},
                     row=1,
                     col=column,
                 )
         figure.update_xaxes(title="B(0)", row=1, col=column)
-        figure.update_yaxes(title=f"B({'½' if column == 1 else '4'}) − B(0)", row=1, col=column)
+        figure.update_yaxes(title=f"B({'½' if column == 1 else '4'}) less that at y = z", row=1, col=column)
     return _finished(figure, 420)
 
 

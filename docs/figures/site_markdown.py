@@ -24,12 +24,18 @@ _RELATION = re.compile(r"(?:[=<>≤≥≠≈∈⊂≪≫→↦∼:]|\\(?:le|ge|n
 _OPENING, _CLOSING = "([{", ")]}"
 _NAME = re.compile(r"<mo>([A-Za-z]{2,}6?)</mo>")
 _BAR = re.compile(r"<m[oi](?: stretchy=\"false\")?>(&#x0007C;|‖)</m[oi]>")
+_THIN_SPACE = '<mspace width="0.17em"/>'
 _FUNCTION = r"<mi>[A-Za-z]{2,}6?</mi>"
 _APPLIED = re.compile(
     rf"((?<!<msub>)(?<!<msup>)(?<!<msubsup>){_FUNCTION}|<(msub|msup)>{_FUNCTION}<(m[in])>[^<]*</\3></\2>)"
     r"(?=<m(?:i|n|sub|sup|row|frac|sqrt)\b)"
 )
-_SIGN_AS_LETTER = re.compile(r"<mi>([^\w\s<&])</mi>")
+_FACTOR = r"(?<!<msub>)(?<!<msup>)<m([in])>[^<]*</m\2>|</m(?:sub|sup|sqrt|frac|style)>|<mo[^>]*>&#x00029;</mo>"
+_AFTER_A_FACTOR = re.compile(rf"({_FACTOR})(?=(?:<msub>)?{_FUNCTION})")
+_PRIMED = re.compile(r"<msup>(<m([io])\b[^>]*>[^<]*</m\2>)<mi>(&#x0203[23];)</mi></msup>")
+_SIGN_AS_LETTER = re.compile(r"<mi>([^\w\s<&∞∂])</mi>")
+_BEFORE_A_NUMBER = r"<mo[^>]*>(?:&#x00028;|\[|&#x0007B;|&#x0002C;|&#x0003[CDE];|[≤≥∈])</mo>"
+_SIGNED = re.compile(rf"({_BEFORE_A_NUMBER})<mo>(−|±|&#x02212;)</mo>")
 
 
 def pieces(formula: str) -> list[str]:
@@ -55,12 +61,17 @@ def mathml(formula: str, display: str = "inline") -> str:
     """The formula as an element `<math>`, with what the converter leaves out.
 
     It takes signs in Unicode, such as ≤, for letters, and names of functions for signs. Bars get no space on their
-    sides, and a function gets one in front of an argument without brackets.
+    sides; a function gets one behind a factor and in front of an argument without brackets. A prime is a raised sign by
+    itself; as an exponent browsers would raise and shrink it once more, and nobody would see it. A minus behind a
+    bracket, a comma or a relation belongs to what follows, without a space.
     """
     shown = _SIGN_AS_LETTER.sub(r"<mo>\1</mo>", convert(formula, display=display))
     shown = _NAME.sub(r"<mi>\1</mi>", shown)
     shown = _BAR.sub(r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>', shown)
-    return _APPLIED.sub(r'\1<mspace width="0.17em"/>', shown)
+    shown = _PRIMED.sub(r'\1<mo lspace="0" rspace="0">\3</mo>', shown)
+    shown = _SIGNED.sub(r'\1<mo form="prefix">\2</mo>', shown)
+    shown = _AFTER_A_FACTOR.sub(rf"\1{_THIN_SPACE}", shown)
+    return _APPLIED.sub(rf"\1{_THIN_SPACE}", shown)
 
 
 class _Inline(InlineProcessor):

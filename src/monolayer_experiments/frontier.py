@@ -171,9 +171,8 @@ def answer(results: Results) -> str:
         f"parameter and the noise that leaves 99 of 100 labels right in {NOISE_DRAWS} draws: the packed readout "
         f"{amount(_density(rows['packed']))} ({amount(_density(many))} with 8,192 classes) at none; the line "
         f"{amount(_density(exact))} at {_noise(exact)}; half-spaces, which `robust=True` builds, "
-        f"{low_to_high(map(_density, cells))} at up to {_noise(best)}, and proved for every change up to "
-        f"{amount(best['proved'], 2)}; facts in the embedding {_ends(facts)}, "
-        f"proved for every change up to {amount(max((row['proved'] or 0.0 for row in facts), default=None), 2)} only; "
+        f"{low_to_high(map(_density, cells))} at up to {_noise(best)}, and {_certain(cells)}; facts in the embedding "
+        f"{_ends(facts)}, {_certain(facts)}; "
         f"trained Transformers {_ends(plain)}; trained with noise of {amount(results['trained for'], 2)} at every "
         f"step {_ends(hardened)}. {_curves(facts, hardened)}{_fresh(results)}"
     )
@@ -206,6 +205,14 @@ def _fresh(results: Results) -> str:
     )
 
 
+def _certain(rows: list[Results]) -> str:
+    """For which change of every weight rows are proved, at the most, and which of them are not proved at all."""
+    sure = [row["proved"] for row in rows if row["proved"]]
+    words = f"proved for every change up to {amount(max(sure), 2)}" if sure else "not proved"
+    without = [f"{amount(_density(row), 2)} bits" for row in rows if not row["proved"]]
+    return f"{words} (that of {', '.join(without)} is not proved)" if sure and without else words
+
+
 def _ends(rows: list[Results]) -> str:
     """Density at noise, densest and toughest row; a row with wrong labels says how many are right."""
     rows = [row for row in rows if row["noise"]] or rows
@@ -232,7 +239,7 @@ KINDS = {
     "robust": ("robust", "green"),
     "in the embedding": ("embedding", "violet"),
     "trained": ("trained", "orange"),
-    "trained for noise": ("for noise", "pink"),
+    "trained for noise": ("trained for noise", "pink"),
 }
 """The kinds of networks by the first words of their names: their word in the figures, and their colour."""
 
@@ -316,6 +323,6 @@ def limits(results: Results) -> str:
         "facts in the embedding "
         "have no answer yet. The rate of a network is estimated from its own weights, where the theorem has means over "
         "all labellings; Gardner's curve is for many weights and features ±1. Noise is asked of some sequences only. "
-        f"Trained models had {budget(results)} each, search of the learning rate included. Anchors "
-        f"are others' figures, for other data.{words}"
+        f"Trained models had {budget(results)} each, search of the learning rate included. "
+        f"Figures of others, where they are drawn, are for other data.{words}"
     )

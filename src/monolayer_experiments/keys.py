@@ -410,11 +410,14 @@ def limits(results: Results) -> str:
     trained = where(results["rows"], way="trained")
     rates = low_to_high(column(trained, "rate"))
     asked = max(column(trained, "facts"), default=0)
+    failed = {way: sum(None in row["widths"] for row in where(results["rows"], way=way)) for way in WAYS}
+    few = "; ".join(f"{way}, {n} of {len(where(results['rows'], way=way))}" for way, n in failed.items() if n)
+    beyond = f" Cases where no layer tried was wide enough in every draw are not counted: {few}." if few else ""
     dims = ", ".join(map(str, sorted(distinct(results["rows"], "dim"))))
     return (
         f"Measured for d = {dims}. Keys are values too, and facts a permutation of them, as in hebbian-mlps; its "
         "constructions are our own "
         "re-implementation from its text and formulas, in binary64, not its code. The search takes a width for too "
         f"small where the steps that it has are not enough. Gradient descent was asked of up to {asked:,} facts, all "
-        f"of them in every step, at the best of {len(RATES)} learning rates ({rates} chosen)."
+        f"of them in every step, at the best of {len(RATES)} learning rates ({rates} chosen).{beyond}"
     )
