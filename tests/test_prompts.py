@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import monolayer as ml
+from monolayer.checker.asked import asked_data
 from monolayer.checker.given import confirm
 from monolayer.data.layout import Manner
 from monolayer.data.readers import sequences_of
@@ -109,6 +110,23 @@ def test_an_answer_begins_with_a_space_unless_the_data_say_otherwise(tmp_path: P
     assert ml.certify(glued, table, per="continuation").verdict == "proved"
     assert ml.certify(glued, str(tmp_path / "d.json"), per="continuation").verdict == "proved"
     assert ml.certify(glued, X, Y).verdict == "refuted"
+
+
+def test_prompts_without_answers_are_split_like_those_with_answers() -> None:
+    """Only what the model would read as prompts: not where the caller says otherwise, and not tokens."""
+    characters, pieces = ["a", " ", "b", "c"], ["a", " b", "c"]
+    for X, like, per, wanted in (
+        (["a b", "c"], "answer", None, pieces),
+        (["a b", "c"], "continuation", None, pieces),
+        (["a b", "c"], "answer", "sequence", characters),
+        (["a b", "c"], "token", None, characters),
+        ([["a", "b"], ["c"]], "answer", None, ["a", "b", "c"]),
+    ):
+        data = asked_data(X, None, None, Manner(per=like), per=per)  # type: ignore[arg-type]
+        assert data.vocabulary is not None
+        assert data.vocabulary.decode(data.tokens).tolist() == wanted, (X, like, per)
+    with pytest.raises(ml.DataError, match="sequence 0 has 3 tokens but 2 labels"):
+        asked_data(["a b", "c"], [["x", "y"], ["z"]], None, Manner(per="answer"))
 
 
 def test_the_checker_knows_by_itself_where_a_space_belongs() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Unpack
 
 from monolayer.checker.files import confirm_files
@@ -11,7 +11,6 @@ from monolayer.checker.given import confirm, repeatable
 from monolayer.checker.rows import ReadOptions, confirm_table
 from monolayer.data import Sequences, read
 from monolayer.data.layout import Manner
-from monolayer.data.plain import is_frame
 from monolayer.data.prompts import are_texts
 from monolayer.data.readers import ReadKeywords, sequences_of
 from monolayer.data.shards import files
@@ -33,8 +32,8 @@ def asked_data(
             return asked_files(X, like=like, **options)
         return sequences_of(X, Y, lengths=lengths)  # raises an error: a path comes without Y and lengths
     X, Y = repeatable(X), repeatable(Y)
-    if per is None and answers and Y is None and not _is_table(X) and are_texts(X, X):
-        per = like.per  # prompts without answers: the reader raises an error
+    if per is None and answers and Y is None and are_texts(X, X):
+        per = like.per  # prompts without answers are split like those with answers
     data = Sequences.of(
         X, Y, lengths=lengths, per=per, unit=unit, like=like, labelled=labelled, tokens=tokens, labels=labels
     )
@@ -62,8 +61,3 @@ def asked_files(
     columns = options.get("format"), options.get("tokens"), options.get("labels")
     confirm_files(data, files(path), ReadOptions(options.get("unit") or manner.unit, *columns, per=per))
     return data
-
-
-def _is_table(X: object) -> bool:
-    """Whether data are a dict or a table, whose rows may have labels."""
-    return isinstance(X, Mapping) or (is_frame(X) and not isinstance(X, Sequences))
