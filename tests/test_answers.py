@@ -43,8 +43,9 @@ def test_depth() -> None:
     every(results["trained"], accuracy=0.5)
     assert "no training run did" in depth.answer(results)
     last = results["trained"][-1]
-    last.update(accuracy=1.0, alone=1.25)
-    assert f"1 of 5 training runs did too, the quickest ({last['model']}) in 1.25 s" in depth.answer(results)
+    last.update(accuracy=1.0, steps=1200, alone=1.25)
+    said = f"1 of 5 training runs did too, the quickest ({last['model']}) in 1,200 steps and 1.25 s"
+    assert said in depth.answer(results)
     results["constructed"][0]["accuracy"] = 0.5
     assert depth.answer(results).startswith("No:")
     every(results["trained"], sequences=100, grid={"0.003": 0.0575, "0.01": 0.06}, rate=0.01)
