@@ -9,16 +9,21 @@ that is no proof that it is harmless, only that neither the tests nor the corpus
 somebody has looked at have a sentence in `planted_faults_reviewed.json`, which is then believed; of a fault that proves
 more only if the sentence is about it alone. Exit 1 where anything proves more, or lies on a line that no test executes.
 
+A fault with which a test does not end is *stopped*: when the test has used ten times (`--times`) the processor time
+that it takes on the true checker in the same run, and that of the longest test on top. Nothing outlives this script
+(`forks.py`).
+
 Tests run in forks of one process that has imported and collected everything: a fault that is seen costs a second, one
-that is not 15. All of them take a processor half a day; `--minutes` plants as many as fit, in random order. `--list` is
-written as the faults come back, so a run that is stopped keeps what it found; `--again` plants what such a file lists,
-in its order.
+that is not 15, one that hangs 10. All of them take a processor half a day; `--minutes` plants as many as fit, in random
+order. `--list` is written as the faults come back, so a run that is stopped keeps what it found; `--again` plants what
+such a file lists, in its order.
 
     python bench/no_planted_fault_proves_more.py                       a sample of 200
     python bench/no_planted_fault_proves_more.py --all --jobs 16       everything
     python bench/no_planted_fault_proves_more.py --file noise.py       one file
     python bench/no_planted_fault_proves_more.py --file noise.py --tests robust_attacks    one file, one file of tests
     python bench/no_planted_fault_proves_more.py --kind abs --minutes 5    all of a kind, as far as five minutes go
+    python bench/no_planted_fault_proves_more.py --package attaching --tests attach --minutes 5    another package
 """
 
 from __future__ import annotations
@@ -32,20 +37,16 @@ import os
 import pickle
 import random
 import re
-import select
-import shutil
-import signal
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -56,12 +57,14 @@ import pytest  # noqa: E402
 from _pytest.config import Config, get_config  # noqa: E402
 from _pytest.main import Session  # noqa: E402
 from _pytest.runner import runtestprotocol  # noqa: E402
+from hypothesis import Phase, settings  # noqa: E402
 
+from forks import Ended, Fork, Forks, Step  # noqa: E402
 from planted_corpus import Claim, concerns, corpus  # noqa: E402
 from planted_faults import Fault, assigned, faults, modules  # noqa: E402
 from workload import claim, record, recordable, run  # noqa: E402
 
-CHECKER = ROOT / "src" / "monolayer" / "checker"
+CHECKER = "checker"
 REVIEWED = Path(__file__).with_name("planted_faults_reviewed.json")
 TESTS = [
     "attach", "attached_bounds", "attached_lemmas", "attached_texts", "attack", "cascade", "certify",
@@ -72,10 +75,26 @@ TESTS = [
     "uniform",
 ]  # fmt: skip
 """Files of tests that execute the checker."""
-OUTCOMES = ("killed", "never run", "proves less", "reviewed", "proves more", "no difference")
+OUTCOMES = ("killed", "stopped", "never run", "proves less", "reviewed", "proves more", "no difference")
+FIRST_FAILURE = "first failure"
+"""A profile of hypothesis: an example that fails is enough, and need not become a small one."""
 
 
-# -- the process that forks ----------------------------------------------------------------------------------
+class Package(NamedTuple):
+    """The package of monolayer that faults are planted in."""
+
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        return ROOT / "src" / "monolayer" / self.name
+
+    @property
+    def module(self) -> str:
+        return f"monolayer.{self.name}"
+
+
+# -- tests -----------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -84,6 +103,7 @@ class Suite:
 
     session: Session
     items: dict[str, pytest.Item]
+    seconds: dict[str, float] = field(default_factory=dict)
     cost: dict[str, float] = field(default_factory=dict)
     """Seconds times lines: what is quick and executes little of the checker says most about each line of it."""
     lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
@@ -93,16 +113,20 @@ class Suite:
         """What was traced; tests that fail on the true checker, when they are traced, are not asked."""
         for name in self.items:
             seconds, failed, lines = known[name]
-            self.cost[name] = seconds * len(lines)
+            self.seconds[name], self.cost[name] = seconds, seconds * len(lines)
             if failed:
                 print(f"fails on the true checker, so it is not asked: {name}")
             for file, line in () if failed else lines:
                 self.lines.setdefault(file, {}).setdefault(line, []).append(name)
 
-    def run(self, names: list[str], deadline: float = float("inf")) -> str | None:
-        """The first test that fails; None if all pass, or none does up to a time of this process's own."""
+    def run(self, names: list[str], begin: Callable[[str], None], deadline: float = float("inf")) -> str | None:
+        """The first test that fails; None if all pass, or none does up to a time of this process's own.
+
+        `begin` is called with the name of each test before it runs.
+        """
         self.session.config._tmp_path_factory._basetemp = Path(tempfile.mkdtemp(dir=tempfile.gettempdir()))  # type: ignore[attr-defined]
         for name, then in zip(names, [*names, None][1:], strict=True):
+            begin(name)
             reports = runtestprotocol(self.items[name], nextitem=self.items.get(then or ""), log=False)
             if any(report.failed for report in reports):
                 return name
@@ -113,6 +137,10 @@ class Suite:
 
 def collected(files: list[str]) -> Suite:
     """All tests of these files, not yet run."""
+    settings.register_profile(
+        FIRST_FAILURE, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate, Phase.target)
+    )
+    os.environ["HYPOTHESIS_PROFILE"] = FIRST_FAILURE  # tests/conftest.py loads it
     config = _configured(["-p", "no:cacheprovider", "-p", "no:xdist", "-s", "-q", "--no-header",
                           "-W", "ignore::pytest.PytestAssertRewriteWarning",
                           *(str(ROOT / "tests" / f"test_{name}.py") for name in files)])  # fmt: skip
@@ -128,64 +156,6 @@ def _configured(words: list[str]) -> Config:
     return config.pluginmanager.hook.pytest_cmdline_parse(pluginmanager=config.pluginmanager, args=words)  # type: ignore[no-any-return]
 
 
-_CHILDREN: set[int] = set()
-"""Processes that run. They have sessions of their own, so Ctrl-C does not reach them."""
-
-
-def stop_children() -> None:
-    """End those that still run, with what they started."""
-    for child in _CHILDREN:
-        try:
-            os.killpg(child, signal.SIGKILL)
-        except ProcessLookupError:  # it has not come to make its session
-            os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    _CHILDREN.clear()
-
-
-def forked(action: Callable[[], Any], scratch: Path) -> tuple[int, int]:
-    """A child process that pickles what `action` returns into a pipe: its number, and the end to read from."""
-    reads, writes = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reads)
-        _child(action, writes, scratch)
-    _CHILDREN.add(child)
-    os.close(writes)
-    return child, reads
-
-
-def _child(action: Callable[[], Any], writes: int, scratch: Path) -> NoReturn:
-    os.setsid()
-    try:
-        place = tempfile.mkdtemp(dir=scratch)
-        tempfile.tempdir = place
-        os.chdir(place)
-        if "--loud" not in sys.argv:
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            for stream in (0, 1, 2):
-                os.dup2(nowhere, stream)
-        with os.fdopen(writes, "wb") as pipe:
-            pickle.dump(action(), pipe)
-        shutil.rmtree(place, ignore_errors=True)
-    except BaseException as error:
-        if "--loud" in sys.argv:
-            import traceback
-
-            traceback.print_exception(error)
-    finally:
-        os._exit(0)
-
-
-def result(child: int, reads: int) -> Any:
-    """What a child returns; None if it broke off."""
-    with os.fdopen(reads, "rb") as pipe:
-        content = pipe.read()
-    os.waitpid(child, 0)
-    _CHILDREN.discard(child)
-    return pickle.loads(content) if content else None
-
-
 # -- which tests execute which lines -------------------------------------------------------------------------
 
 
@@ -197,9 +167,9 @@ class Traced(NamedTuple):
     lines: frozenset[tuple[str, int]]
 
 
-def traced(suite: Suite, names: list[str]) -> dict[str, Traced]:
+def traced(suite: Suite, package: Package, names: list[str], step: Step) -> dict[str, Traced]:
     """Some tests, each once."""
-    prefix, seen, found = str(CHECKER) + os.sep, set[tuple[str, int]](), {}
+    prefix, seen, found = str(package.folder) + os.sep, set[tuple[str, int]](), {}
 
     def inside(frame: Any, event: str, _: Any) -> Any:
         if event == "line":
@@ -214,7 +184,7 @@ def traced(suite: Suite, names: list[str]) -> dict[str, Traced]:
         began = time.process_time()
         sys.settrace(entered)
         try:
-            failed = suite.run([name]) is not None
+            failed = suite.run([name], step) is not None
         finally:
             sys.settrace(None)
         lines = frozenset((file.removeprefix(prefix), line) for file, line in seen)
@@ -225,17 +195,17 @@ def traced(suite: Suite, names: list[str]) -> dict[str, Traced]:
 # -- planting ------------------------------------------------------------------------------------------------
 
 
-def plant(fault: Fault, tree: ast.Module) -> None:
+def plant(fault: Fault, tree: ast.Module, package: Package) -> None:
     """Put a fault into this process."""
     fault.plant()
     ast.fix_missing_locations(tree)
-    path = str(CHECKER / fault.file)
-    name = "monolayer.checker." + fault.file.removesuffix(".py").replace("/", ".")
+    path = str(package.folder / fault.file)
+    name = f"{package.module}." + fault.file.removesuffix(".py").replace("/", ".")
     module, code = importlib.import_module(name), compile(tree, path, "exec", dont_inherit=True)
     if fault.function:
         _function(module, fault.function).__code__ = _code(code, fault.function)
     else:
-        _assign_anew(module, tree)
+        _assign_anew(module, tree, package.module)
 
 
 def _code(code: CodeType, name: str) -> CodeType:
@@ -259,14 +229,14 @@ def _function(module: ModuleType, name: str) -> FunctionType:
     return found
 
 
-def _assign_anew(changed: ModuleType, tree: ast.Module) -> None:
+def _assign_anew(changed: ModuleType, tree: ast.Module, package: str) -> None:
     """Constants of a module, of those that import them, and what these make of them; then wherever else they are."""
     renamed: list[tuple[str, Any, Any]] = []
-    checkers = [module for name, module in list(sys.modules.items()) if name.startswith("monolayer.checker.")]
-    for module in checkers[checkers.index(changed) :]:
+    beside = [module for name, module in list(sys.modules.items()) if name.startswith(f"{package}.")]
+    for module in beside[beside.index(changed) :]:
         source = tree if module is changed else ast.parse(Path(str(module.__file__)).read_text())
         for statement in source.body:
-            if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("monolayer.checker"):
+            if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(package):
                 names = [alias.asname or alias.name for alias in statement.names]
             elif assigned(statement) is not None:
                 names = [node.id for node in ast.walk(assigned(statement)) if isinstance(node, ast.Name)]
@@ -290,10 +260,28 @@ _CORPUS: list[tuple[str, Callable[[], Claim]]] = []
 """Filled before the first fork."""
 
 
-def compared(true: dict[str, Claim], found: dict[str, Claim]) -> tuple[list[str], list[str]]:
+class Answered(NamedTuple):
+    """What the true checker claims, and the seconds of processor time that it takes."""
+
+    claim: Claim
+    seconds: float
+
+
+def answered(step: Step) -> dict[str, Answered]:
+    """Ask the checker as it is."""
+    found = {}
+    for name, ask in _CORPUS:
+        step(name)
+        began = time.process_time()
+        claim = ask()
+        found[name] = Answered(claim, time.process_time() - began)
+    return found
+
+
+def compared(true: dict[str, Answered], found: dict[str, Claim]) -> tuple[list[str], list[str]]:
     """Where a checker claims more than the true one, and where it claims less."""
-    more = [name for name, claim in found.items() if claim.exceeds(true[name])]
-    less = [name for name, claim in found.items() if true[name].exceeds(claim)]
+    more = [name for name, claim in found.items() if claim.exceeds(true[name].claim)]
+    less = [name for name, claim in found.items() if true[name].claim.exceeds(claim)]
     return more, less
 
 
@@ -323,11 +311,24 @@ class Verdict:
 class Run:
     """All faults of a run, some at a time."""
 
-    def __init__(self, suite: Suite, trees: dict[str, ast.Module], options: argparse.Namespace, scratch: Path) -> None:
-        self.suite, self.trees, self.options, self.scratch = suite, trees, options, scratch
+    def __init__(
+        self, suite: Suite, trees: dict[str, ast.Module], options: argparse.Namespace, true: dict[str, Answered]
+    ) -> None:
+        self.suite, self.trees, self.options, self.true = suite, trees, options, true
+        self.package = options.package
         self.killers: dict[str, Counter[str]] = defaultdict(Counter)
-        self.reviewed: dict[str, str] = json.loads(REVIEWED.read_text()) if REVIEWED.exists() else {}
-        self.true: dict[str, Claim] = {}
+        self.reviewed: dict[str, str] = json.loads(REVIEWED.read_text()) if self.package.name == CHECKER else {}
+        self.seconds = suite.seconds | {name: answer.seconds for name, answer in true.items()}
+        self.longest = max(self.seconds.values(), default=0.0)
+
+    def limit(self, name: str) -> float:
+        """Seconds of processor time after which a test or a question is taken to hang.
+
+        The longest step is added because what several tests share, such as a host, is made by the first that needs it:
+        when tests were timed that may have been another one, which took at least as long as making it does.
+        """
+        found: float = self.options.times * self.seconds[name] + self.longest
+        return found
 
     def tests_of(self, fault: Fault) -> list[str]:
         """Those that execute it: three that saw other faults of the function, then the quickest and most special."""
@@ -345,7 +346,7 @@ class Run:
         if wanted & {"BINARY64", "BINARY32"}:
             wanted |= {"format", "fmt", "gamma", "UNIT", "TINY", "U"}
         for file, lines in self.suite.lines.items():
-            source = (CHECKER / file).read_text().splitlines()
+            source = (self.package.folder / file).read_text().splitlines()
             for line, names in lines.items():
                 if any(word in source[line - 1] for word in wanted):
                     found.update(names)
@@ -355,17 +356,24 @@ class Run:
                 found.add(name)
         return sorted(found)
 
-    def ask(self, fault: Fault) -> Callable[[], tuple[str | None, list[str], list[str]]]:
-        """What a child does."""
+    def ask(self, fault: Fault) -> Callable[[Step], tuple[str | None, list[str], list[str]]]:
+        """What a fork does."""
         names = self.tests_of(fault)
 
-        def action() -> tuple[str | None, list[str], list[str]]:
-            plant(fault, self.trees[fault.file])
-            failed = self.suite.run(names, time.process_time() + self.options.seconds)
+        def action(step: Step) -> tuple[str | None, list[str], list[str]]:
+            def begin(name: str) -> None:
+                step(name, self.limit(name))
+
+            plant(fault, self.trees[fault.file], self.package)
+            failed = self.suite.run(names, begin, time.process_time() + self.options.seconds)
             if failed is not None or self.options.quick:
                 return failed, [], []
-            asked = {name: ask() for name, ask in _CORPUS if concerns(name, fault.file)}
-            return None, *compared(self.true, asked)
+            found = {}
+            for name, ask in _CORPUS:
+                if concerns(name, fault.file):
+                    begin(name)
+                    found[name] = ask()
+            return None, *compared(self.true, found)
 
         return action
 
@@ -378,19 +386,22 @@ class Run:
         broad = (why for pattern, why in self.reviewed.items() if _covers(pattern, fault.key))
         return exact if claims_more else exact or next(broad, "")
 
-    def limit(self, fault: Fault) -> float:
-        """Seconds after which a child hangs."""
-        return 120.0 + 20.0 * self.options.seconds
-
-    def judge(self, fault: Fault, answer: Any) -> Verdict:
-        verdict = Verdict(fault)
-        if answer is None:
-            verdict.outcome, verdict.by = "killed", "broke off, or never ended"
+    def judge(self, fault: Fault, ended: Ended) -> Verdict:
+        verdict, saw = Verdict(fault), self.killers[f"{fault.file} {fault.function}"]
+        if ended.answer is None:
+            saw[ended.step] += 1
+            verdict.outcome, verdict.by = "killed", f"broke off in {ended.step}"
+            if ended.stopped:
+                usual, limit = self.seconds[ended.step], self.limit(ended.step)
+                verdict.outcome = "stopped"
+                verdict.by = (
+                    f"{ended.step} takes {usual:.2f} s on the true checker, and had not ended after {limit:.0f} s"
+                )
             return verdict
-        failed, more, less = answer
+        failed, more, less = ended.answer
         if failed is not None:
             verdict.outcome, verdict.by = "killed", failed
-            self.killers[f"{fault.file} {fault.function}"][failed] += 1
+            saw[failed] += 1
         elif why := self.reason(fault, bool(more)):
             verdict.outcome, verdict.by = "reviewed", why
         elif more:
@@ -401,38 +412,20 @@ class Run:
             verdict.outcome = "no difference" if self.tests_of(fault) else "never run"
         return verdict
 
-    def all(self, planted: list[Fault], end: float) -> Iterator[Verdict]:
+    def all(self, planted: list[Fault], forks: Forks, end: float) -> Iterator[Verdict]:
         """Verdicts as they come; no fault is planted after `end`, a time of `perf_counter`."""
-        waiting, running = list(reversed(planted)), dict[int, tuple[int, Fault, float, list[bytes]]]()
+        waiting, running = list(reversed(planted)), dict[Fork, tuple[Fault, float]]()
         while waiting or running:
             if time.perf_counter() > end:
                 waiting.clear()
             while waiting and len(running) < self.options.jobs:
                 fault = waiting.pop()
-                child, reads = forked(self.ask(fault), self.scratch)
-                running[reads] = (child, fault, time.perf_counter(), [])
-            ready, _, _ = select.select(list(running), [], [], 1.0)
-            for reads in ready:
-                child, fault, began, parts = running[reads]
-                part = os.read(reads, 1 << 16)
-                parts.append(part)
-                if not part:
-                    yield self._ended(running, reads)
-            for reads, (child, fault, began, _) in list(running.items()):
-                if time.perf_counter() - began > self.limit(fault):
-                    os.killpg(child, signal.SIGKILL)
-                    running[reads][3].clear()
-                    yield self._ended(running, reads)
-
-    def _ended(self, running: dict[int, tuple[int, Fault, float, list[bytes]]], reads: int) -> Verdict:
-        child, fault, began, parts = running.pop(reads)
-        os.close(reads)
-        os.waitpid(child, 0)
-        _CHILDREN.discard(child)
-        content = b"".join(parts)
-        verdict = self.judge(fault, pickle.loads(content) if content else None)
-        verdict.seconds = time.perf_counter() - began
-        return verdict
+                running[forks.start(self.ask(fault))] = (fault, time.perf_counter())
+            for fork, ended in forks.ended(running):
+                fault, began = running.pop(fork)
+                verdict = self.judge(fault, ended)
+                verdict.seconds = time.perf_counter() - began
+                yield verdict
 
 
 # -- what is printed -----------------------------------------------------------------------------------------
@@ -448,14 +441,11 @@ def show(found: list[Verdict]) -> None:
         print(f"{name:24} {sum(row.values()):8,} " + " ".join(f"{row[outcome]:12,}" for outcome in OUTCOMES))
 
 
-@contextmanager
-def place() -> Iterator[Path]:
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as scratch:
-        try:
-            yield Path(scratch)
-        finally:
-            stop_children()
+def unbroken(ended: Ended) -> Any:
+    """What a fork returned that ran the true checker."""
+    if ended.answer is None:
+        raise SystemExit(f"a process ended early, on the true checker, in {ended.step or 'its first step'}: see --loud")
+    return ended.answer
 
 
 def chosen(trees: dict[str, ast.Module], options: argparse.Namespace) -> list[Fault]:
@@ -469,7 +459,7 @@ def chosen(trees: dict[str, ast.Module], options: argparse.Namespace) -> list[Fa
         every = [fault for fault in every if options.only in fault.key]
     if options.again:
         rows = [line.split("\t") for line in options.again.read_text().splitlines()]
-        wanted = [row[1] for row in rows if row[0] in ("no difference", "proves more", "never run", "proves less")]
+        wanted = [row[1] for row in rows if row[0] not in ("killed", "reviewed")]
         by_key = {fault.key: fault for fault in every}
         return [by_key[key] for key in dict.fromkeys(wanted) if key in by_key]
     if options.minutes:
@@ -481,6 +471,12 @@ def chosen(trees: dict[str, ast.Module], options: argparse.Namespace) -> list[Fa
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--package",
+        type=Package,
+        default=Package(CHECKER),
+        help="plant in another package of monolayer, such as attaching: --quick, and nothing is claimed",
+    )
     parser.add_argument("--file", action="append", help="faults in files whose path has this in it; repeatable")
     parser.add_argument("--kind", action="append", help="faults of this kind, such as 'abs dropped'; repeatable")
     parser.add_argument("--only", help="faults whose description has this in it")
@@ -495,48 +491,59 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="plant in random order, and no more so long after the start")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--seconds", type=float, default=60.0, help="of tests for each fault")
-    parser.add_argument("--lines", type=Path, help="keep there which test executes which line; read if it exists")
+    parser.add_argument(
+        "--times",
+        type=float,
+        default=10.0,
+        help="stop a fault when a test takes this many times as long as on the true checker, and the longest besides",
+    )
+    parser.add_argument(
+        "--lines", type=Path, help="keep there which test executes which line, and how long it takes; read if it exists"
+    )
     parser.add_argument(
         "--quick", action="store_true", help="without the corpus: what tests do not see counts as no difference"
     )
     parser.add_argument("--loud", action="store_true", help="show what tests print")
     recordable(parser)
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.quick |= options.package.name != CHECKER
+    return options
 
 
 def main() -> None:
     options, began = parsed(), time.perf_counter()
-    trees = modules(CHECKER)
+    trees = modules(options.package.folder)
     planted = chosen(trees, options)
-    with place() as scratch:
-        tempfile.tempdir = str(scratch)
+    with Forks(options.loud) as forks:
+        tempfile.tempdir = str(forks.scratch)
         suite = collected(options.tests or TESTS)
         gc.collect()
         gc.freeze()
         known = pickle.loads(options.lines.read_bytes()) if options.lines and options.lines.exists() else {}
         new = [name for name in suite.items if name not in known]
         shares = [new[number :: options.jobs] for number in range(options.jobs)]
-        children = [forked(partial(traced, suite, share), scratch) for share in shares if share]
-        asked = Run(suite, trees, options, scratch)
+        tracing = [forks.start(partial(traced, suite, options.package, share)) for share in shares if share]
+        true: dict[str, Answered] = {}
         if not options.quick:
-            _CORPUS.extend(corpus(scratch))
-            asked.true = result(*forked(lambda: {name: ask() for name, ask in _CORPUS}, scratch))
-        for child in children:
-            known |= result(*child)
-        if options.lines and children:
+            _CORPUS.extend(corpus(forks.scratch))
+            true = unbroken(forks.result(forks.start(answered)))
+        for fork in tracing:
+            known |= unbroken(forks.result(fork))
+        if options.lines and tracing:
             options.lines.write_bytes(pickle.dumps(known))
         suite.learn(known)
-        print(f"{len(planted):,} faults, {len(suite.items)} tests, {len(asked.true)} models in the corpus, "
+        asked = Run(suite, trees, options, true)
+        print(f"{len(planted):,} faults, {len(suite.items)} tests, {len(true)} models in the corpus, "
               f"{time.perf_counter() - began:.0f} s so far", flush=True)  # fmt: skip
         found = []
         if options.list:
             options.list.write_text("")
-        for verdict in asked.all(planted, began + 60.0 * (options.minutes or float("inf"))):
+        for verdict in asked.all(planted, forks, began + 60.0 * (options.minutes or float("inf"))):
             found.append(verdict)
             if options.list:
                 with options.list.open("a") as file:
                     file.write(verdict.row + "\n")
-            if verdict.outcome in ("no difference", "never run", "proves more"):
+            if verdict.outcome in ("stopped", "never run", "proves more", "no difference"):
                 where = f"{verdict.fault.file}:{verdict.fault.line}"
                 print(f"{verdict.outcome}: {where} {verdict.fault.key}  [{verdict.by}]", flush=True)
             if len(found) % 100 == 0:
@@ -545,7 +552,9 @@ def main() -> None:
     print(f"{len(found):,} of {len(planted):,} faults planted in {time.perf_counter() - began:.0f} s")
     counts = Counter(verdict.outcome for verdict in found)
     record([{outcome: counts[outcome] for outcome in OUTCOMES}])
-    every = [fault.key for file, tree in modules(CHECKER).items() for fault in faults(tree, file)]
+    if options.package.name != CHECKER:
+        return
+    every = [fault.key for file, tree in modules(options.package.folder).items() for fault in faults(tree, file)]
     stale = {pattern for pattern in set(asked.reviewed) - set(every) if not any(_covers(pattern, key) for key in every)}
     if stale:
         print(f"reviewed, but no longer in the source: {sorted(stale)}")

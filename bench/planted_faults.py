@@ -5,7 +5,7 @@ dropped; `max` and `min`, `any` and `all`, `and` and `or`, `&` and `|` for each 
 terms, factors and divisors dropped; comparisons turned round, shifted at their boundary, or forced either way; `not`
 and `~` dropped; conditions forced either way; branches of `np.where` and conditional expressions made equal; `raise`,
 `return` in front of the end, updates in place and calls for their own sake dropped. Not planted is what NumPy takes
-for the same: `reshape(-2)` for `reshape(-1)`.
+for the same, `reshape(-2)` for `reshape(-1)`, nor anything in an `assert`, which tells the type checker what holds.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _node(node: ast.AST, above: list[ast.AST], place: Place, file: str, function
         _put(*place, node)
         line = getattr(node, "lineno", 0)
         yield Fault(file, function, name, line, kind, _short(before), _short(after), *place, new)
-    if isinstance(node, ast.Raise | ast.JoinedStr):
+    if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert):
         return
     yield from _below(node, above, file, function, name)
 

@@ -382,7 +382,7 @@ def test_settings_of_generation_that_change_answers_are_said(
     path.write_text(json.dumps({**json.loads(path.read_text()), **setting}))
     made = ml.attach(host, FACTS)
     proof = ml.certify(made.save(tmp_path / "new"), FACTS, host=host)
-    assert proof.verdict == "proved"
+    assert proof.verdict == ml.certify(made, FACTS).verdict == "proved"
     name = next(iter(setting))
     assert (f"sets {name} = " in repr(made).replace("\n", " "), f"sets {name} = " in proof.claim) == (changes, changes)
     assert made.sizes["generation"] == (setting if changes else {})
@@ -459,8 +459,9 @@ def test_generate_stops_at_each_of_several_end_ids(gpt2: Path, tmp_path: Path) -
     for file in ("config.json", "generation_config.json"):
         said = json.loads((host / file).read_text())
         (host / file).write_text(json.dumps(said | {"eos_token_id": [0, comma]}))
-    with pytest.raises(ml.DataError, match=r"row 1: its answer holds the token ',' .* at which generate stops"):
-        ml.attach(host, {"The capital of country1 is": " city7", "The capital of country2 is": " city1, and river"})
+    for answer in (" city1, and river", " city1,"):  # behind the comma comes the end of the answer
+        with pytest.raises(ml.DataError, match=r"row 1: its answer holds the token ',' .* at which generate stops"):
+            ml.attach(host, {"The capital of country1 is": " city7", "The capital of country2 is": answer})
     facts = {"The capital of country1 is": " city7", "The capital of country2 is": " city1,"}
     made = ml.attach(host, facts, end=False)
     assert ml.load(made.save(tmp_path / "new")).predict(["The capital of country1 is"])[0].startswith(" city7")

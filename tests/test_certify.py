@@ -26,7 +26,7 @@ from monolayer.errors import DataError, ModelFileError
 from tests.adversary import relabelled
 from tests.evil import TOLERANCE, Evil, errs, evaluate
 from tests.stored_models import CODE, KEY, LABEL, ONE, Case, Saved, random_case
-from tests.verdicts import expect
+from tests.verdicts import UNSURE, expect
 
 PLAIN = {"tokens": "ids", "positions": False, "causal": False, "per": "token", "readout": "exact", "target": "classes"}
 
@@ -149,7 +149,7 @@ def test_slopes_that_are_no_powers_of_two_are_judged_by_what_they_do_and_heads_o
 def test_points_between_two_classes_are_unsure() -> None:
     case = random_case(4, **PLAIN)
     last = case.saved.tensors["feed_forward.stages.0.bias_2"]
-    proof = judge("undecided", "", case, case.saved.changed(feed_forward__stages__0__bias_2=last + 0.5))
+    proof = judge("undecided", UNSURE, case, case.saved.changed(feed_forward__stages__0__bias_2=last + 0.5))
     assert (proof.findings[0].kind, proof.findings[0].got, proof.unsure > 0) == ("unsure", None, True)
 
 
@@ -233,7 +233,7 @@ def test_a_ramp_below_the_rounding_of_its_place_is_left_to_nobody(tmp_path: Path
         "feed_forward.stages.0.bias_1", 0, -(2.0**60)
     )
     model = ml.load(case.saved.write(tmp_path / "at"))
-    judge("undecided", "", case)
+    judge("undecided", UNSURE, case)
     assert model.feed_forward.stages[0].steps() is None, "the shortcut refuses what it cannot tell from a point"
     assert [model.predict(case.X, path=path)[0].tolist() for path in ("dense", "auto")] == [[0, 1], [0, 1]]
     below = case.saved.edited("lift.weight", (0, CODE), 1 - 2.0**-40)
@@ -254,9 +254,9 @@ def test_logits_of_many_classes_round_to_a_tie() -> None:
     case.Y = [[2048, 2048], [2048, 2048]]
     logits = np.sort(evaluate(case.saved, case.X[0], Evil.plain(np.random.default_rng(0)))[1][1])
     assert logits[-1] == logits[-2]
-    judge("undecided", "", case)
+    judge("undecided", UNSURE, case)
     near = case.saved.edited("feed_forward.stages.0.bias_2", 0, 2048 + 2.0**-12)
-    assert "would be proved" not in judge("undecided", "", case, near).reason, "no tolerance would help a class"
+    assert "would be proved" not in judge("undecided", UNSURE, case, near).reason, "no tolerance would help a class"
 
 
 def test_a_wide_ramp_may_end_behind_a_narrow_one_that_begins_later() -> None:
@@ -270,7 +270,7 @@ def test_a_wide_ramp_may_end_behind_a_narrow_one_that_begins_later() -> None:
     case.saved.config |= {"steps": [2], "classes": {"range": 3}}
     case.Y = [[0, 2], [2, 2]]
     assert errs(case, Evil.plain(np.random.default_rng(0)))
-    judge("undecided", "", case)
+    judge("undecided", UNSURE, case)
 
 
 def test_a_masked_token_without_a_vector_spoils_a_dense_product(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_a_masked_token_without_a_vector_spoils_a_dense_product(tmp_path: Path) 
     )
     saved.tensors["bos"][CODE] = 1.0
     folder = saved.write(tmp_path / "model")
-    assert "0 times NaN" in expect("undecided", "", folder, [[1, 2]]).findings[0].why
+    assert "0 times NaN" in expect("undecided", UNSURE, folder, [[1, 2]]).findings[0].why
     assert ml.locate(folder, [[1, 2]])[0].verdict == "unknown"
     model = ml.load(folder)
     with torch.no_grad():
@@ -301,7 +301,8 @@ def test_subnormal_operands_may_be_flushed(weight: float, x: float) -> None:
     saved.config |= {"tokens": "vectors", "vocabulary": None}
     step = 2.0 ** np.ceil(np.log2(4 / (weight * x)))
     saved.tensors["feed_forward.stages.0.weight_1"] = np.array([step])
-    expect("undecided", "", saved, [[[x, 0.0], [0.0, 0.0]]], [[1, 0]])
+    words = "lift.weight holds a subnormal number" if weight < 1.0 else UNSURE
+    expect("undecided", words, saved, [[[x, 0.0], [0.0, 0.0]]], [[1, 0]])
     fair, data = saved.changed(lift__weight=np.sign(lift)), ([[[weight * x, 0.0], [0.0, 0.0]]], [[1, 0]])
     expect("proved", "", fair, *data)
     expect("undecided", "subnormal", fair.changed(attention__W_O=fair.tensors["attention.W_O"] * 1e-310), *data)
@@ -317,7 +318,7 @@ def test_keys_whose_terms_cancel_depend_on_the_order_of_their_sum() -> None:
     X, rng = [[[2.0**48, 2.0**-6, -(2.0**48)]]], np.random.default_rng(0)
     assert {int(evaluate(saved, X[0], Evil.draw(rng))[1][1].argmax()) for _ in range(20)} == {0, 1}
     for label in (0, 1):
-        expect("undecided", "", saved, X, [[label]])
+        expect("undecided", UNSURE, saved, X, [[label]])
     expect("proved", "", saved, [[[2.0**-6, 0.0, 0.0]]], [[1]])
 
 
@@ -425,8 +426,9 @@ def test_every_number_of_a_label_must_be_near_enough() -> None:
         expect("undecided", "does not copy", Saved.of(model).edited(*place, value), [[0, 1], [1, 1]], Y)
     rest = [(0.5 * (1 + 2.0**-22), "undecided"), (0.5 * (1 + 2.0**-19), "refuted")]
     for far, verdict in ((0.49, "proved"), (0.5, "undecided"), (0.51, "refuted"), *rest):
+        words = UNSURE if verdict == "undecided" else ""
         for number in (0, 1):
-            proof = expect(verdict, "", model, [[0, 1], [1, 1]], Y + far * np.eye(2)[number], tolerance=0.5)
+            proof = expect(verdict, words, model, [[0, 1], [1, 1]], Y + far * np.eye(2)[number], tolerance=0.5)
             assert proof.label_error == (pytest.approx(0.49) if verdict == "proved" else None)
 
 
@@ -564,7 +566,8 @@ def test_a_damaged_row_in_use_is_refuted_and_predict_refuses_it(coordinate: int,
     """NaN anywhere in a used row spoils every product with it, also where the weight beside it is 0."""
     case = two_classes()
     damaged = case.saved.edited("lift.weight", (1, coordinate), value).write(tmp_path / "m")
-    judge("undecided" if coordinate != LABEL and value == np.inf else "refuted", "", case, damaged)
+    words = {KEY: "scores reach inf", CODE: "keys or codes go beyond"}.get(coordinate) if value == np.inf else None
+    judge("undecided" if words else "refuted", words or "", case, damaged)
     model = ml.load(damaged)
     for path in ("auto", "dense"):
         with pytest.raises(DataError, match=r"row 1 of lift\.weight, which holds NaN or infinity"):

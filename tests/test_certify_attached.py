@@ -358,7 +358,7 @@ def test_answers_are_proved_at_states_as_long_as_the_measured_ones(narrow: Path,
         (1.0, "proved", L),  # a smaller one does not make the claim weaker
         (0.999 * least, "proved", L),
         (1.001 * least, "undecided", None),  # a larger L may decide some tokens
-        (511.0, "undecided", 512.0),
+        (512.0, "undecided", 512.0),
         (513.0, "undecided", 1024.0),
         (None, "undecided", 512.0),
     ):

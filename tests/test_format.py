@@ -409,8 +409,14 @@ def test_neither_a_fifo_nor_a_device_nor_a_folder_is_read(tmp_path: Path) -> Non
             (folder / name).unlink()
             make(folder / name)
             refused(name.replace(".", r"\."), folder)
-    for path in ("a\0b", "a\ud800", "/dev/null", "/dev/null/m", "none"):
-        refused("", path)
+    for path, words in (
+        ("a\0b", "not the name of a folder"),
+        ("a\ud800", "not the name of a folder"),
+        ("/dev/null", "not a folder|Not a directory"),
+        ("/dev/null/m", "not a folder|Not a directory"),
+        ("none", "does not exist|No such file"),
+    ):
+        refused(words, path)
 
 
 # -- the page ----------------------------------------------------------------------------------------------

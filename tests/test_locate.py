@@ -234,10 +234,13 @@ def test_facts_are_the_labelled_places() -> None:
         where = [(one.sequence, one.position, one.text, one.answer) for one in found]
         assert where == [(0, 0, "a", "x"), (1, 1, "c", "y"), (2, 0, "c", "x"), (2, 1, "a", " ")]
         assert "' ' (proved)" in repr(found)
+        # Without labels, pairs of tokens are sequences, unless the model answers prompts.
+        assert [(one.sequence, one.position) for one in ml.locate(model, [("b", "c")])] == [(0, 0), (0, 1)]
     prompts, answers = ["the capital of Peru is", "the language of Peru is"], ["Lima", " Quechua"]
-    asked = [(one.text, one.answer) for one in ml.locate(ml.memorize_as("gpt2", prompts, answers), prompts, answers)]
-    pairs = list(zip(prompts, [" Lima", " Quechua"], strict=True))
-    assert asked == [fact for one, two in pairs for fact in ((one, two), (one + two, "</s>"))]
+    folder, pairs = ml.memorize_as("gpt2", prompts, answers), list(zip(prompts, [" Lima", " Quechua"], strict=True))
+    for given in ((prompts, answers), (list(zip(prompts, answers, strict=True)),)):
+        asked = [(one.text, one.answer) for one in ml.locate(folder, *given)]
+        assert asked == [fact for one, two in pairs for fact in ((one, two), (one + two, "</s>"))]
     with pytest.raises(ml.DataError, match="a list is not a model of monolayer"):
         ml.locate(rows, labels)
 

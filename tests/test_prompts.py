@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import monolayer as ml
+from monolayer.checker.asked import asked_data
 from monolayer.checker.given import confirm
 from monolayer.data.layout import Manner
 from monolayer.data.readers import sequences_of
@@ -161,6 +162,23 @@ def test_a_stock_folder_knows_how_its_answers_are_read(tmp_path: Path, said: Cal
     config.write_text(content.replace('\\"continuation\\"', '\\"token\\"'), encoding="utf-8")
     with pytest.raises(ml.ModelFileError, match="per_answer = 'token'"):
         ml.load(folder)
+
+
+def test_prompts_without_answers_are_split_like_those_with_answers() -> None:
+    """Only what the model would read as prompts: not where the caller says otherwise, and not tokens."""
+    characters, pieces = ["a", " ", "b", "c"], ["a", " b", "c"]
+    for X, like, per, wanted in (
+        (["a b", "c"], "answer", None, pieces),
+        (["a b", "c"], "continuation", None, pieces),
+        (["a b", "c"], "answer", "sequence", characters),
+        (["a b", "c"], "token", None, characters),
+        ([["a", "b"], ["c"]], "answer", None, ["a", "b", "c"]),
+    ):
+        data = asked_data(X, None, None, Manner(per=like), per=per)  # type: ignore[arg-type]
+        assert data.vocabulary is not None
+        assert data.vocabulary.decode(data.tokens).tolist() == wanted, (X, like, per)
+    with pytest.raises(ml.DataError, match="sequence 0 has 3 tokens but 2 labels"):
+        asked_data(["a b", "c"], [["x", "y"], ["z"]], None, Manner(per="answer"))
 
 
 def test_the_checker_knows_by_itself_where_a_space_belongs() -> None:

@@ -165,5 +165,5 @@ def test_sequences_are_taken_as_they_are(X: object) -> None:
 def test_contradictions_are_settled_or_raised() -> None:
     X, y = [[1.0], [1.0], [1.0]], [0, 1, 1]
     assert ml.MonolayerClassifier().fit(X, y).predict(X).tolist() == [1, 1, 1]
-    with pytest.raises(ml.ContradictionError):
+    with pytest.raises(ml.ContradictionError, match="sequence 0 has label 0, but sequence 1 has label 1"):
         ml.MonolayerClassifier(on_conflict="error").fit(X, y)

@@ -508,7 +508,9 @@ PAGE = (Path(__file__).parent.parent / "docs" / "data.md").read_text("utf-8")
 
 
 def test_every_example_of_the_page_is_read_as_the_page_says(tmp_path: Path) -> None:
-    for format, text in re.findall(r"```(jsonl|conll|csv|tsv)\n(.*?)```", PAGE, re.DOTALL):
+    examples = re.findall(r"```(jsonl|conll|csv|tsv)\n(.*?)```", PAGE, re.DOTALL)
+    assert [format for format, _ in examples] == ["jsonl", "conll", "csv"]
+    for format, text in examples:
         (tmp_path / "a").write_text(text, "utf-8")
         data = read(tmp_path / "a", format=format)
         assert data.vocabulary is not None

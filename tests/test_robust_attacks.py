@@ -111,7 +111,15 @@ def unseen_future(tensors: Tensors, layout: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "rows", "labels", "options", "fields", "verdict", "words"),
     [
-        (own_key, [[0, 1], [1, 2], [2, 0]], [0, 1, 2], {"rank": 16}, {}, "undecided", ""),
+        (
+            own_key,
+            [[0, 1], [1, 2], [2, 0]],
+            [0, 1, 2],
+            {"rank": 16},
+            {},
+            "undecided",
+            "a part of the stream is written",
+        ),
         (overflow, X, Y, {"rank": 1024, "positions": True}, {}, "undecided", "overflow"),
         (unseen_future, [[0, 1], [0, 2]], [[0, 0], [1, 0]], {"rank": 16}, {"causal": True}, "refuted", ""),
     ],
@@ -470,6 +478,7 @@ def test_an_answer_is_sure_exactly_where_lemma_r4_says_so(seed: int, out: float,
         gated: Any = SimpleNamespace(label=label, label_size=label_size, **new)
         found = Pairs(np.zeros(several, int), neuron, value, *np.zeros((len(PARTS) - 1, several)))
         said = point_verdicts(found, error, gated, np.array([0]), np.array([0]), shares)
+        assert said.wrong[0] or said.got[0] == -1, "no class is known where none is sure"
         return bool(said.right[0]), bool(said.wrong[0]), int(said.got[0])
 
     def room(bias: float, c: int) -> float:

@@ -30,7 +30,7 @@ from monolayer.huggingface.opened import stock_files
 from monolayer.theory.balls import precision
 from tests import plain_stock
 from tests.test_enclosed import MOMENTS, blocks, moments
-from tests.verdicts import expect, written
+from tests.verdicts import UNSURE, expect, written
 from tests.whole_stock import (
     BUILT,
     IDS,
@@ -73,7 +73,7 @@ def test_a_point_on_a_ramp_or_at_its_ends_is_unsure(tmp_path: Path) -> None:
     near = [(reads + by, "undecided") for reads in (0.0, 6.0) for by in (-1e-13, 0.0, 1e-13)]
     for reads, verdict in [(-1.0, "proved"), *near, (3.0, "undecided"), (7.0, "refuted")]:
         model["tensors"]["bert.encoder.layer.0.intermediate.dense.bias"][:] = reads - net["W_1"] @ arrived
-        proof = expect(verdict, "", model, rows, labels)
+        proof = expect(verdict, UNSURE if verdict == "undecided" else "", model, rows, labels)
         assert proof.wrong + proof.unsure == int(verdict != "proved"), reads
 
 

@@ -242,7 +242,7 @@ def test_every_condition_on_the_form_of_a_folder_is_looked_at(
     read_structure(net, places)
     net = replace(net, arrays={letter: array.copy() for letter, array in net.arrays.items()})
     change(net)
-    with pytest.raises(UnhandledError, match=words or None):
+    with pytest.raises(UnhandledError, match=words):
         read_structure(net, places)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -376,11 +378,15 @@ def test_what_asks_about_facts_or_steps_refuses_it_with_a_sentence(tmp_path: Pat
     """Each of these ended in an AttributeError or a TypeError."""
     model = ml.approximate(SORT, 1, 2, cells=2, norm="sup")
     folder = model.save(tmp_path / "m")
-    calls = [lambda: model.explain([[[0.5], [0.2]]]), lambda: model.predict([[[0.5]]]), model.check_strict]
+    calls: list[tuple[Callable[[], Any], str]] = [
+        (lambda: model.explain([[[0.5], [0.2]]]), "an explanation shows the step"),
+        (lambda: model.predict([[[0.5]]]), "sequence 0 has 1 tokens: the network takes 2"),
+        (model.check_strict, "this one was built from a function"),
+    ]
     for each in (model, folder):
-        calls += [lambda each=each: page(each), lambda each=each: ml.compare(each, each)]
-    for call in calls:
-        with pytest.raises(DataError):
+        calls += [(partial(page, each), "not facts or steps"), (partial(ml.compare, each, each), "not facts or steps")]
+    for call, words in calls:
+        with pytest.raises(DataError, match=words):
             call()
     for command in (["explain", "x.jsonl"], ["page", "--out", str(tmp_path / "p.html")]):
         assert run([command[0], str(folder), *command[1:]]) == 2
@@ -445,21 +451,28 @@ def test_a_fault_at_one_place_is_found_with_its_token(tmp_path: Path) -> None:
 def test_loader_and_checker_refuse_the_same_folders(tmp_path: Path) -> None:
     folder = ml.approximate(SORT, 1, 3, cells=2, norm="sup").save(tmp_path / "m")
     config = json.loads((folder / "config.json").read_text())
-    for change in (
-        {"positions": True}, {"positions": None}, {"scalar": None}, {"scalar": True},
-        {"version": 3}, {"dim": 3}, {"dim": True}, {"length": 3, "dim": 2}, {"length": 4}, {"cells": "4"}, {"cells": 5},
-        {"cells": 0}, {"low": math.nan}, {"low": 2.0}, {"high": "1"}, {"error": "small"}, {"scalar": 1}, {"more": 1},
-        {"files": {}}, {"files": {"model.safetensors": "0", "other": "1"}},
-    ):  # fmt: skip
+    sizes, ends = "dim, length and cells", "end of the domain"
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"positions": True}, r"tensors \['root\.knots'"), ({"positions": None}, "positions is"),
+        ({"scalar": None}, "scalar is"), ({"scalar": 1}, "scalar is"), ({"scalar": True}, "knots"),
+        ({"version": 3}, "version (is )?3"), ({"dim": 3}, sizes), ({"dim": True}, f"dim is True|{sizes}"),
+        ({"length": 3, "dim": 2}, sizes), ({"length": 4}, sizes), ({"cells": "4"}, f"cells is '4'|{sizes}"),
+        ({"cells": 0}, f"cells is 0|{sizes}"), ({"cells": 5}, r"asks for float64 \(216, |shapes are not those"),
+        ({"low": math.nan}, f"low is nan|{ends}"), ({"low": 2.0}, "low (is|must be) below high"),
+        ({"high": "1"}, f"high is '1'|{ends}"), ({"error": "small"}, "error is 'small'|or the error, is not a number"),
+        ({"more": 1}, r"\['more'\]"), ({"files": {}}, "files (are|must be)"),
+        ({"files": {"model.safetensors": "0", "other": "1"}}, "files (are|must be)"),
+    ]  # fmt: skip
+    for change, words in changes:
         (folder / "config.json").write_text(json.dumps(config))
         changed(folder, **change)
         for call in (ml.load, read_model):
-            with pytest.raises(ModelFileError):
+            with pytest.raises(ModelFileError, match=words):
                 call(folder)
     (folder / "config.json").write_text(json.dumps(config))
     changed(folder, {"interpolation.values": np.zeros((27, 0))})
     for call in (ml.load, read_model):
-        with pytest.raises(ModelFileError):
+        with pytest.raises(ModelFileError, match="knots"):
             call(folder)
 
 

@@ -43,11 +43,13 @@ def parity(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("rank", [None, 1])
 def test_training_ends_when_no_label_is_wrong_and_keeps_its_rank(rank):
     X, Y = parity()
-    found = train(X, Y, rank=rank)
+    found = train(X, Y, rank=rank, steps=400)  # measured after every four of them
     assert found.accuracy == 1.0
-    assert found.curve[-1][1] == 1.0
+    *before, (_, last) = found.curve
+    assert last == 1.0
     assert (predict(found.model, X) == Y).all()
-    assert all(right < 1.0 for _, right in found.curve[:-1])
+    assert before
+    assert all(right < 1.0 for _, right in before)
     matrices = found.model.layers[0].attention.matrices().detach()
     assert torch.linalg.matrix_rank(matrices, rtol=1e-5).tolist() == [32 if rank is None else rank] * 3
 

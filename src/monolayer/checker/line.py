@@ -115,7 +115,8 @@ def _compare_classes(stored: Stored, wanted: Ints, found: Evaluated) -> LabelCom
     A class that the model lacks is wrong.
     """
     answer = nearest_classes(stored, found.value[0])
-    names = stored.classes.names if stored.classes is not None else ()
+    assert stored.classes is not None  # the target is classes
+    names = stored.classes.names
     known = found.sure & (answer >= 0)
     return LabelComparison(
         known & (answer == wanted),

@@ -165,7 +165,7 @@ def _compare_logits(gated: Gated, rows: Ints, wanted: Ints, awake: AwakeNeurons,
         best[mine, own] = np.inf
         right[part] = worst.min(axis=1, initial=np.inf) > 0.0
         wrong[part] = best.min(axis=1, initial=np.inf) < 0.0
-        got[part] = np.where(wrong[part], best.argmin(axis=1) if best.shape[1] else -1, -1)
+        got[part] = np.where(wrong[part], best.argmin(axis=1), -1)
     return PointVerdicts(right, wrong, got)
 
 

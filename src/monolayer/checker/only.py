@@ -33,7 +33,8 @@ def leftover_in_line(stored: Stored, stage: StagePoints, wanted: Floats, rows: I
     found = _misplaced(stored, stage)
     if found is None and stored.classes is not None:  # real answers may differ from labels within the tolerance
         found = _more(stage, wanted)
-    if found is None and rows is not None and stored.vocabulary is not None:
+    if found is None and rows is not None:
+        assert stored.vocabulary is not None  # the rows are its rows
         weight = stored["lift.weight"]
         known = np.ones(len(weight), dtype=bool)
         known[np.isnan(weight).all(axis=1)] = False  # a row with some NaN still holds its token

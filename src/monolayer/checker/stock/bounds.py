@@ -62,7 +62,8 @@ def norm_error(width: int, largest: float, variance: float, moved: float) -> flo
 
     `largest`: of the coordinates that enter. `variance`: with ε added, itself off by at most `moved`.
     """
-    share = (VARIANCE * width * UNIT_64 * largest**2 + moved) / variance
+    square = largest * largest  # a power raises an error where a product is infinite
+    share = (VARIANCE * width * UNIT_64 * square + moved) / variance
     if not share <= 0.25:
         raise UnhandledError("the variance in a norm is too small for its rounding error")
     return float(PADDING * (share + gamma_64(8.0)))
