@@ -138,7 +138,7 @@ class Forks:
             os._exit(0)
 
     def _place(self, number: int) -> Path:
-        return self.scratch / f"fork {number}"
+        return self.scratch / f"fork-{number}"
 
     def ended(self, forks: Iterable[Fork]) -> list[tuple[Fork, Ended]]:
         """Those of some forks that have ended; where none has, wait for a moment."""
