@@ -168,7 +168,8 @@ def answer(results: Results) -> str:
     spared = [row["target"] for row in _hidden(four) if row["two_heads"] < row["without"]]
     against = f" (of {', '.join(spared)} the best readout of two would leave less than that network)" if spared else ""
     return (
-        "For scalar tokens n − 1 are enough, and no fewer for n − 1 outputs or more, by proof (docs/first-block.md). "
+        "For scalar tokens n − 1 are enough in the maximum norm, and for n − 1 outputs or more fewer are not, by proof "
+        "(docs/first-block.md); in the mean one is too few for n ≥ 3, by proof, and what 2 to n − 2 can do is open. "
         f"One head sees {', '.join(seen) or 'no target'} by itself. Of the other targets of three tokens one head "
         f"leaves {every(three, 'one_head')} of the variance, whatever the readout, by estimate. Two heads, built with "
         f"{three[0]['cells']} cells, leave at most {most(three, 'without')}, and one head with a first block and as "
