@@ -22,10 +22,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from monolayer.checker import files as second_reading
 from monolayer.checker.asked import asked_files
 from monolayer.data import Names, Sequences, arrow, columns, growing, phrases, read, readers, tiny_phrases
 from monolayer.data import lines as limits
 from monolayer.data.layout import Columns
+from monolayer.data.lines import Lines
 from monolayer.data.shards import tokens_at_most
 from monolayer.errors import DataError
 
@@ -566,3 +568,61 @@ def test_files_that_do_not_go_together_are_both_named(tmp_path: Path, second: di
     with pytest.raises(DataError, match=r"a\.jsonl and .*b\.jsonl do not go together") as caught:
         read(tmp_path / "*.jsonl")
     assert words in str(caught.value)
+
+
+# -- blank lines -------------------------------------------------------------------------------------------
+
+BLANK = "\n" * (1 << 18) + "\r\n" * 9
+"""As many blank lines as nobody would write, in place of the 2^26 that 65 KB of gzip can hold."""
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("a.csv", ["tokens,label\n", "France,Paris\n", '"Costa\n\n\nRica",San José\n', "Japan,Tokyo\n"]),
+        ("a.tsv", ["tokens\tlabel\n", "France\tParis\n", "Japan\tTokyo\n"]),
+        ("a.jsonl", ['{"tokens": "France", "label": "Paris"}\n', '{"tokens": "Japan", "label": "Tokyo"}\n']),
+    ],
+)
+def test_a_run_of_blank_lines_is_skipped_at_once(
+    tmp_path: Path, name: str, rows: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, blank = tmp_path / name, tmp_path / f"blank.{name}.gz"
+    plain.write_text("".join(rows))
+    blank.write_bytes(gzip.compress((BLANK + BLANK.join(rows) + BLANK).encode()))
+    pulled, one_line = 0, Lines.__next__
+
+    def counting(lines: Lines) -> str:
+        nonlocal pulled
+        pulled += 1
+        return one_line(lines)
+
+    monkeypatch.setattr(Lines, "__next__", counting)
+    found = read(str(blank))
+    assert pulled < 100
+    same(found, read(str(plain)))
+    # Rows keep their numbers, and the blank lines inside quotes are part of the key.
+    first = BLANK.count("\n") + (1 if name == "a.jsonl" else BLANK.count("\n") + 2)
+    assert found.origin is not None
+    assert f"line {first}" in found.named(0)
+
+
+@pytest.mark.parametrize("tabs", [False, True])
+def test_the_second_reading_skips_blank_lines_at_once(
+    tmp_path: Path, tabs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, mark = ("a.tsv", "\t") if tabs else ("a.csv", ",")
+    rows = [["key", "value"], ["France", "Paris"], ["Peru", "\rLima" if tabs else "Lima"]]
+    file = tmp_path / name
+    file.write_text(BLANK + BLANK.join(mark.join(row) + "\n" for row in rows) + BLANK, newline="")
+    pulled, every_line = 0, second_reading._TextLines.__iter__
+
+    def counting(lines: second_reading._TextLines) -> Iterator[str]:
+        nonlocal pulled
+        for line in every_line(lines):
+            pulled += 1
+            yield line
+
+    monkeypatch.setattr(second_reading._TextLines, "__iter__", counting)
+    assert list(second_reading._records(str(file), tabs)) == rows
+    assert pulled < 100

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -24,6 +25,7 @@ from monolayer.data import Sequences
 
 LONGEST_JSON = 1 << 27
 """Most characters of a JSON file that is read as one array or object."""
+_LINE_ENDS = re.compile(r"[\r\n]*")
 FORMAT_OF_SUFFIX = {
     **dict.fromkeys(("conll", "iob", "iob2", "bio", "bioes"), "conll"),
     **dict.fromkeys(("jsonl", "ndjson"), "jsonl"),
@@ -114,14 +116,58 @@ def _objects(file: str, document: bool) -> Iterator[Any]:
 
 def _records(file: str, tabs: bool) -> Iterator[list[str]]:
     """The rows of a CSV file, or of a TSV file if `tabs`, the header first, without blank lines."""
-    if tabs:
-        yield from (line.rstrip("\r\n").split("\t") for line in _text_lines(file) if line.rstrip("\r\n"))
-        return
+    lines = _TextLines(file)
     limit = csv.field_size_limit(2**31 - 1)  # a cell may be one long sequence; the limit is for the whole process
     try:
-        yield from filter(None, csv.reader(_text_lines(file), strict=True))
+        for record in map(_cells_by_tab, lines) if tabs else csv.reader(lines, strict=True):
+            if record:
+                yield record
+            else:
+                lines.skip_blank()
     finally:
         csv.field_size_limit(limit)
+
+
+def _cells_by_tab(line: str) -> list[str]:
+    """The cells of a line of a TSV file; none if the line is blank."""
+    line = line.rstrip("\r\n")
+    return line.split("\t") if line else []
+
+
+class _TextLines:
+    """The lines of a text file, where a run of blank lines can be skipped without looking at each of them."""
+
+    def __init__(self, file: str) -> None:
+        self._blocks = _text_blocks(file)
+        self._block = ""
+        self._at = 0
+
+    def __iter__(self) -> Iterator[str]:
+        while self._at < len(self._block) or self._next_block():
+            start, self._at = self._at, self._block.find("\n", self._at) + 1 or len(self._block)
+            yield self._block[start : self._at]
+
+    def skip_blank(self) -> None:
+        """Skip the blank lines that come next."""
+        while self._at < len(self._block) or self._next_block():
+            ends = _LINE_ENDS.match(self._block, self._at)
+            assert ends is not None  # the pattern matches nothing, too
+            self._at = self._block.rfind("\n", self._at, ends.end()) + 1 or self._at
+            if self._at < len(self._block):
+                return
+
+    def _next_block(self) -> bool:
+        """Go on to the next block; False if there is none."""
+        self._block, self._at = next(self._blocks, ""), 0
+        return bool(self._block)
+
+
+def _text_blocks(file: str) -> Iterator[str]:
+    """The text of a file in blocks of whole lines, as `_text_lines` reads them."""
+    opened: Any = gzip.open if file.lower().endswith(".gz") else open
+    with opened(file, "rt", encoding="utf-8-sig", newline="\n") as text:
+        while block := text.read(1 << 20):
+            yield block if block.endswith("\n") else block + text.readline()
 
 
 def _conll(file: str, options: ReadOptions, universal: bool) -> Iterator[Row]:

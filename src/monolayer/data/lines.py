@@ -20,6 +20,9 @@ from monolayer.errors import DataError
 LONGEST_LINE = 1 << 27
 """The most bytes in a line. Parsing it takes about ten times as much memory, and a small gzip may hold a huge line."""
 
+_MOST_BLANKS = 1 << 20
+"""The most bytes that are searched for blank lines at once."""
+
 
 class Lines:
     """An iterator over lines with their line feeds; `number` is that of the last line returned, counted from 1."""
@@ -28,7 +31,7 @@ class Lines:
         """Open the file at `path`, which is unpacked if its name ends in `.gz`; None means standard input."""
         self.name = "standard input" if path is None else str(path)
         self.number = 0
-        self._held: Iterator[bytes] = iter(())
+        self._held = io.BytesIO()
         self._file: Any = sys.stdin.buffer
         if path is not None:
             self._file = gzip.GzipFile(path) if path.suffix.lower() == ".gz" else path.open("rb")
@@ -44,7 +47,7 @@ class Lines:
         return self
 
     def __next__(self) -> str:
-        line = next(self._held, b"") or self._line(self.number + 1)
+        line = self._held.readline() or self._line(self.number + 1)
         if not line:
             raise StopIteration
         self.number += 1
@@ -82,7 +85,7 @@ class Lines:
 
     def block(self, size: int) -> tuple[bytes, int]:
         """The next whole lines, about `size` bytes, and how many lines they are; no bytes at the end of the file."""
-        block = self._read(lambda: self._file.read(size))
+        block = self._held.read() or self._read(lambda: self._file.read(size))
         if block and not block.endswith(b"\n"):
             block += self._line(self.number + block.count(b"\n") + 1)
         ends_without_feed = bool(block) and not block.endswith(b"\n")
@@ -104,7 +107,38 @@ class Lines:
     def put_back(self, block: bytes, count: int) -> None:
         """Put back the last block, with its number of lines, so that it can be read line by line."""
         self.number -= count
-        self._held = iter(io.BytesIO(block))
+        self._held = io.BytesIO(block)
+
+    def filled(self) -> Iterator[str]:
+        """The remaining lines, without those that hold only white space."""
+        for line in self:
+            if line.isspace():
+                self.skip_blank()
+            else:
+                yield line
+
+    def skip_blank(self) -> None:
+        """Skip the blank lines that come next, at the speed of reading: a small gzip may hold millions of them.
+
+        They are searched in pieces that double in size, so that a single blank line costs little.
+        """
+        size = 64
+        while True:
+            start = self._held.tell()
+            piece = self._held.read(size)
+            if not piece:
+                block, count = self.block(_MOST_BLANKS)
+                if not block:
+                    return
+                self.put_back(block, count)
+                continue
+            blank = piece[: len(piece) - len(piece.lstrip(b"\r\n"))]
+            skipped = blank.rfind(b"\n") + 1  # carriage returns behind the last line feed may open a line with text
+            self.number += blank.count(b"\n")
+            self._held.seek(start + skipped)
+            if skipped < len(piece):
+                return
+            size = min(2 * size, _MOST_BLANKS)
 
     def _read(self, read_bytes: Callable[[], bytes]) -> bytes:
         """Call `read_bytes`, and turn its errors into a `DataError` that names the file."""

@@ -141,7 +141,7 @@ def _read_file(format: str | None, columns: Columns, name: str) -> Sequences:
         growing.keys = columns.keys
         arrow: Any = import_module("monolayer.data.arrow") if ARROW and columns.keys is None else None
         if format in ("jsonl", "json"):
-            rows = ((lines.number, _parse_object(line, lines, growing)) for line in lines if not line.isspace())
+            rows = ((lines.number, _parse_object(line, lines, growing)) for line in lines.filled())
             read_objects(rows, growing, columns, arrow and partial(arrow.read_json_blocks, lines))
         elif format == "text":
             _read_lines(lines, growing, columns)

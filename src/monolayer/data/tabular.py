@@ -164,6 +164,8 @@ def _csv_records(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str]]]:
             ) from None
         if record:
             yield number, record
+        else:  # the reader stands between two rows, so that what comes next is not inside quotes
+            lines.skip_blank()
 
 
 # -- objects ------------------------------------------------------------------------------------------
