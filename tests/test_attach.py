@@ -10,7 +10,9 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,9 @@ from safetensors.numpy import load_file, save_file
 import monolayer as ml
 from monolayer.attaching import attach as attaching
 from monolayer.attaching import running
-from monolayer.attaching.apart import Duties, check_written, fact_of_neurons, firing_caps
+from monolayer.attaching.apart import Around, Duties, FiringCaps, check_written, fact_of_neurons, firing_caps
+from monolayer.attaching.attach import check_kept
+from monolayer.attaching.facts import KeptText
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.measuring import measure_answers
 from monolayer.attaching.neurons import Steepness, reading, round_keys, rounded
@@ -591,6 +595,26 @@ def test_texts_to_keep_are_looked_at(gpt2: Path) -> None:
             ml.attach(gpt2, FACTS, keep=texts)
 
 
+@pytest.mark.parametrize("neuron", [0, 17, 35])
+def test_a_text_to_keep_is_refused_from_the_height_on_at_which_a_neuron_may_wake(gpt2: Path, neuron: int) -> None:
+    """Planted states on the key of one neuron, a little below and a little above the height of Lemma A2."""
+    made = ml.attach(gpt2, FACTS)
+    facts = [FactIds((0,), (0,) * 3, row, f"row {row}") for row in range(12)]
+    caps = firing_caps(made.neurons, made.steep, made.host)
+    key, silent = caps.keys[neuron] * np.sqrt(WIDTH), caps.silent[neuron]
+    assert 0.9 < silent < 1.0
+
+    def check(*heights: float) -> None:
+        states = np.stack([height * key for height in heights])
+        planted: Any = SimpleNamespace(states=lambda texts: iter([states]), normed=lambda states: states)
+        check_kept(made, planted, facts, [KeptText((), "text 0"), KeptText((1,) * len(heights), "text 1")])
+
+    check(silent - 1e-9, -1.0, 0.0)
+    with pytest.raises(KeptTextError, match=f"fire at 1 place .*token 2 of text 1, by row {neuron // 3}") as refused:
+        check(silent - 1e-9, -1.0, silent + 1e-9)
+    assert refused.value.places == ((1, 2, neuron // 3),)
+
+
 def test_what_an_earlier_block_writes_must_not_wake_a_later_one(gpt2: Path) -> None:
     """Planted: a key of the second block that is the direction which a neuron of the first one writes."""
     made = ml.attach(gpt2, FACTS)
@@ -605,6 +629,19 @@ def test_what_an_earlier_block_writes_must_not_wake_a_later_one(gpt2: Path) -> N
         check_written(caps, made.neurons.W_2, duties)
 
 
+@pytest.mark.parametrize(("short", "error"), [(False, 2.0**-5), (True, 2.0**-3)])
+def test_later_keys_keep_a_distance_from_what_is_written_because_norms_round(short: bool, error: float) -> None:
+    """Planted: a key at the cosine up to which its neuron is silent, less what norms may add; then a little nearer."""
+    facts = [FactIds((0,), (0,), row, f"row {row}") for row in range(2)]
+    duties, written = Duties(np.array([5, 6]), facts, np.array([0, 1])), 3.0 * np.eye(2, 4)
+    wide = Around(np.ones(2), np.ones(2))
+    for cosine, refused in ((0.99 - error - 1e-9, False), (0.99 - error + 1e-9, True)):
+        keys = np.array([[0.0, 0.0, 1.0, 0.0], [cosine, np.sqrt(1.0 - cosine * cosine), 0.0, 0.0]])
+        caps = FiringCaps(keys, wide, wide, np.full(2, 0.99), np.full(2, 0.99), short, 0.01, 0.01)
+        with pytest.raises(ml.PrecisionError, match="what row 0 writes") if refused else nullcontext():
+            check_written(caps, written, duties)
+
+
 def test_a_host_that_was_changed_cannot_be_had_back(gpt2: Path, tmp_path: Path) -> None:
     folder = ml.attach(gpt2, FACTS).save(tmp_path / "new")
     tensors = load_file(folder / "host.safetensors")
@@ -612,6 +649,17 @@ def test_a_host_that_was_changed_cannot_be_had_back(gpt2: Path, tmp_path: Path) 
     save_file(tensors, folder / "host.safetensors", metadata={"format": "pt"})
     with pytest.raises(ml.ModelFileError, match=r"transformer.wpe.weight was changed after facts were attached"):
         ml.detach(folder)
+    shutil.copy(gpt2 / "model.safetensors", folder / "host.safetensors")
+    beside = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
+    assert json.loads((folder / FILE).read_text())["files"].keys() == set(beside)
+    for name in beside:
+        whole = (folder / name).read_bytes()
+        for changed in (whole + b"\n", None):
+            (folder / name).unlink() if changed is None else (folder / name).write_bytes(changed)
+            with pytest.raises(ml.ModelFileError, match=f"^{name} was changed after facts were attached, or is gone"):
+                ml.detach(folder)
+        (folder / name).write_bytes(whole)
+    assert same_files(ml.detach(folder).save(tmp_path / "back"), gpt2)
     for name, said in ((FILE, "cannot be read: No such file"), (ATTACHED_WEIGHTS, "cannot be read: No such file")):
         other = ml.attach(gpt2, FACTS).save(tmp_path / name)
         (other / name).unlink()

@@ -402,6 +402,18 @@ def test_a_full_disk_leaves_no_model_and_the_build_goes_on(
     site.check()
 
 
+@pytest.mark.parametrize("kind", ["encode", "write_points", "part"])
+def test_a_build_that_starts_over_uses_no_piece_of_the_one_before(site: Site, kind: str) -> None:
+    """Planted: between the two the labels change. Pieces have the names that those of the first build had."""
+    with stopped(kind), pytest.raises(OSError, match="is full"):
+        site.build()
+    assert list((site.folder / ".files.building").glob("*.facts"))
+    X, Y, _ = data_of("ids")
+    write(site.folder / "shards", X, [[4 - label for label in row] for row in Y], [150, 300])
+    site.build()
+    site.check()
+
+
 def test_pieces_keep_the_sizes_that_they_had(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """This process may hold more, or less, when a build goes on: pieces of two sizes would not fit together."""
     monkeypatch.setattr(memorize, "Room", Room)

@@ -49,13 +49,19 @@ class Wrapped(nn.Module):
         return -self.inner(*inputs)
 
 
-class Contrary(nn.Linear):
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return -super().forward(input)
-
-
 def _wrap(part: str) -> Callable[[Any], object]:
     return lambda model: setattr(model, part, Wrapped(getattr(model, part)))
+
+
+def _subclass(part: str) -> Callable[[Any], object]:
+    """The part keeps its weights and gets a class of its own, whose forward pass returns minus what it did."""
+
+    def change(model: Any) -> None:
+        found = model.get_submodule(part)
+        usual = type(found)
+        found.__class__ = type("Contrary", (usual,), {"forward": lambda self, *given: -usual.forward(self, *given)})
+
+    return change
 
 
 def _wrap_stage(model: ml.Monolayer) -> None:
@@ -80,10 +86,15 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "clipped": lambda m: setattr(m.lift, "max_norm", 1.0),
     "wrapped head": _wrap("head"),
     "wrapped lift": _wrap("lift"),
+    "wrapped positions": _wrap("positions"),
     "wrapped readout": _wrap("feed_forward"),
     "wrapped stage": _wrap_stage,
     "hook on a stage": lambda m: m.feed_forward.stages[0].register_forward_hook(lambda *given: -given[2]),
-    "another class": lambda m: setattr(m.head, "__class__", Contrary),
+    "clipped positions": lambda m: setattr(m.positions, "max_norm", 0.1),
+    **{
+        f"another class of {part}": _subclass(part)
+        for part in ("lift", "positions", "attention", "feed_forward", "feed_forward.stages.0", "head")
+    },
     "another model": lambda m: setattr(
         m, "__class__", type("C", (ml.Monolayer,), {"forward": lambda s, X, n=None: -ml.Monolayer.forward(s, X, n)})
     ),
@@ -112,6 +123,15 @@ def test_a_robust_model_with_a_wrapped_part_answers_by_its_dense_form(part: str)
     _wrap(part)(model)
     assert np.array_equal(model.predict(X[:9]), model.predict(X[:9], path="dense"))
     assert not np.array_equal(model.predict(X[:9]), Y[:9])
+
+
+def test_an_approximator_with_another_quantizer_answers_by_its_dense_form() -> None:
+    model = ml.approximate(lambda X: X.sum(axis=2), 2, 2, cells=3)
+    rows = RANDOM.random((20, 2, 2))
+    usual = model.predict(rows)
+    _subclass("quantizer")(model)
+    assert np.array_equal(model.predict(rows), model.predict(rows, path="dense"))
+    assert not np.array_equal(model.predict(rows), usual)
 
 
 def test_hooks_on_any_part_and_everywhere_are_called_by_predict(

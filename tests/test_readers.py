@@ -7,11 +7,13 @@ import gzip
 import io
 import json
 import re
+import struct
 import sys
 import types
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -451,6 +453,43 @@ def test_a_binary_file_that_is_cut_or_damaged(folder: Path, whole: dict[str, byt
     place = whole["parquet"].index(IDS.tobytes()[:80]) + 8
     file.write_bytes(whole["parquet"][:place] + b"\7" + whole["parquet"][place + 1 :])
     with pytest.raises(DataError, match="is not a Parquet file, or is damaged"):
+        read(file)
+
+
+def test_a_parquet_file_whose_rows_are_not_as_many_as_it_says(folder: Path, whole: dict[str, bytes]) -> None:
+    """Planted: one more or one fewer in its footer, or in that of its only group, which is then all that is read."""
+    content, file = whole["parquet"], folder / "said.parquet"
+    begin, said = len(content) - 8 - int.from_bytes(content[-8:-4], "little"), set[tuple[int, int]]()
+    for place, rows in product(range(begin, len(content) - 8), (5, 7)):
+        if content[place] == 2 * 6:  # a number in the footer is stored as twice itself
+            file.write_bytes(content[:place] + bytes([2 * rows]) + content[place + 1 :])
+            with suppress(pa.ArrowException, OSError):
+                footer = pq.read_metadata(file)
+                counts = footer.num_rows, min(6, footer.row_group(0).num_rows)
+                said |= {counts}
+                if counts != (6, 6):
+                    with pytest.raises(DataError, match=f"is damaged: {counts[1]} of {counts[0]} rows can be read"):
+                        read(file)
+    assert {(5, 6), (7, 6), (6, 5)} <= said
+
+
+@pytest.mark.parametrize("values", [1000, 1 << 27])
+def test_an_npz_file_is_not_believed_about_sizes_that_its_bytes_cannot_hold(tmp_path: Path, values: int) -> None:
+    """Planted: a header that claims more than its member holds; and a member that claims as much as its header."""
+    header, file = io.BytesIO(), tmp_path / "a.npz"
+    np.lib.format.write_array_header_1_0(header, {"descr": "<i8", "fortran_order": False, "shape": (values, 1)})
+    held = len(header.getvalue()) + 80
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("X.npy", header.getvalue() + bytes(80))
+    room, content = held, file.read_bytes()
+    if values == 1 << 27:
+        packed_and_whole = struct.pack("<LL", held, held)
+        assert content.count(packed_and_whole) == 2  # in front of the member, and in the list of all members
+        file.write_bytes(content.replace(packed_and_whole, struct.pack("<LL", held, 8 * values + held)))
+        room = 1032 * len(content)  # deflate packs no better
+    with pytest.raises(
+        DataError, match=rf"'X' claims {8 * values:,} bytes, and the file has room for {room:,} at most"
+    ):
         read(file)
 
 

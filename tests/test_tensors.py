@@ -45,6 +45,20 @@ def test_look_ups_that_are_not_plain_go_the_ordinary_way() -> None:
     assert labels_there(model, ids) is None
 
 
+def test_rows_longer_than_the_model_has_places_are_refused_as_those_on_a_processor_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    X, Y = _data()
+    model = ml.memorize(X, Y, positions=True)
+    longer = torch.from_numpy(np.concatenate([X, X[:, :1]], axis=1))
+    with pytest.raises(ml.DataError) as usual:
+        model.predict(longer)
+    monkeypatch.setattr("monolayer.model.monolayer.elsewhere", lambda X: X is longer)
+    with pytest.raises(ml.DataError) as found:
+        model.predict(longer)
+    assert str(found.value) == str(usual.value)
+
+
 def test_labels_return_to_where_the_ids_are(monkeypatch: pytest.MonkeyPatch) -> None:
     X, Y = _data()
     model = ml.memorize(X, Y)
