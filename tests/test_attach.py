@@ -36,12 +36,12 @@ from monolayer.checker.locating.location import Slice
 from monolayer.data import folder as folders
 from monolayer.errors import KeptTextError
 from monolayer.huggingface import tensors as tensor_folders
+from monolayer.huggingface.architectures import HOSTS
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.formats import FORMATS
 from monolayer.huggingface.host import read_host
-from monolayer.huggingface.hosts import HOSTS
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE
-from monolayer.huggingface.settings import COMMON, FIXED, FREE_GENERATION, KEYS, NEUTRAL
+from monolayer.huggingface.settings import COMMON, FIXED, FREE_GENERATION, NEUTRAL
 from tests.hosts import ARCHITECTURES, FACTS, NEURONS, OTHERS, WIDTH, answers, config, logits, write_host
 
 
@@ -366,7 +366,7 @@ def test_all_keys_that_transformers_write_are_known(kind: str) -> None:
     """Without other names of the same settings, which would override what the table reads."""
     settings = config(kind, 320)
     written = set(json.loads(settings.to_json_string(use_diff=False))) - {"attribute_map"}
-    known = KEYS[kind] | COMMON | set(FIXED) | set(HOSTS[kind].demands)
+    known = HOSTS[kind].known_keys | COMMON | set(FIXED)
     assert written <= known | FREE_GENERATION
     assert not known & set(settings.attribute_map)
     generation = set(transformers.GenerationConfig().to_dict())

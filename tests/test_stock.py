@@ -33,10 +33,10 @@ Y = [["u", "v", "u"], ["u", "w"], ["w", "w", "u", "v"]]
 
 @pytest.mark.parametrize("missing", ["a layer", "a norm", "the embedding of tokens"])
 def test_a_row_of_the_table_that_lacks_a_name_is_an_error(missing: str) -> None:
-    row = ARCHITECTURES["bert"]
+    row = ARCHITECTURES["bert"].architecture
     parts = {
         "a layer": {"layers": {letter: name for letter, name in row.layers.items() if letter != "V"}},
-        "a norm": {"norms": row.norms[:2]},
+        "a norm": {"norms": row.norms[:1]},
         "the embedding of tokens": {"tables": {"places": row.tables["places"]}},
     }
     assert replace(row) == row

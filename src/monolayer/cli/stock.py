@@ -14,7 +14,7 @@ from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.table import Progress, part_of
 
 if TYPE_CHECKING:
-    from monolayer.huggingface.architecture import Architecture
+    from monolayer.huggingface.stock_kind import StockKind
     from monolayer.stock.folder import StockModel
 
 SHARE_STOCK_BUILT, SHARE_STOCK_WRITTEN = 0.32, 0.34
@@ -144,7 +144,7 @@ def export(
         _certify_and_show(built, out, data, reading, step, as_json)
 
 
-def _check_before_work(architecture: str, out: Path, overwrite: bool) -> Architecture:
+def _check_before_work(architecture: str, out: Path, overwrite: bool) -> StockKind:
     """The architecture called so. An unknown one, or a folder that may not be replaced, is refused before any work."""
     from monolayer.data.folder import check_output
     from monolayer.huggingface.architectures import architecture_named

@@ -20,7 +20,7 @@ from monolayer.data import Names, Sequences
 from monolayer.data.sequences import Per
 from monolayer.editing.difference import Content, array_of, tensor_of
 from monolayer.errors import DataError
-from monolayer.huggingface.hosts import HOSTS
+from monolayer.huggingface.architectures import HOSTS
 from monolayer.huggingface.manifest import FILE, StoredFact
 
 PARTS = {name: f"appended.{name}" for name in Neurons._fields}

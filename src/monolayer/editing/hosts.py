@@ -18,9 +18,9 @@ from monolayer.editing.comparison import Answer, Comparison
 from monolayer.editing.difference import config_change
 from monolayer.editing.record import FACTS_SHOWN
 from monolayer.errors import DataError
+from monolayer.huggingface.architectures import HOSTS
 from monolayer.huggingface.bare import BareLayer, LanguageModel, language_model
 from monolayer.huggingface.host import COPIED
-from monolayer.huggingface.hosts import HOSTS
 from monolayer.huggingface.manifest import is_attached
 from monolayer.huggingface.tensors import Tensor
 from monolayer.table import plural

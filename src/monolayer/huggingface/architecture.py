@@ -1,35 +1,26 @@
-"""Describe one stock architecture, and convert between its tensors and arrays that are named by letters.
+"""Describe one architecture of transformers: the names of its tensors, and the keys of its `config.json`.
 
-Arrays have the same letters in every architecture. Sizes are `V` tokens, `L` places, width `D`, `H` neurons and `C`
-classes:
+Names of tensors begin with a root, and those of a block with the root, the name of the list of blocks and a number.
+Linear layers have letters that are the same in every architecture: `Q`, `K`, `V`, `O` are those of attention, and a
+block computes W_2 act(W_1 x + b_1), multiplied by W_3 x + b_3 if it is gated.
 
-    tokens, places, types                       tables of embeddings
-    W_Q b_Q  W_K b_K  W_V b_V  W_O b_O          attention
-    W_1 b_1  W_2 b_2  W_3 b_3                   neurons: what they read, what they write, what multiplies them (Llama)
-    scale_1 shift_1  …  scale_3 shift_3         norms, in the order of evaluation
-    W_P b_P  W_H b_H                            pooler and head
+What an architecture is with one layer says `StockKind` (`stock_kind.py`), and what it is as a host `HostKind`
+(`host_kind.py`). Each file of `architectures` has all three.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, TypeAlias
 
-import numpy as np
-
-from monolayer.arrays import Floats
-
 ModelTask = Literal["token", "sequence", "lm"]
-CLASS_SUFFIXES: dict[ModelTask, str] = {"token": "ForTokenClassification", "sequence": "ForSequenceClassification"}
-CLASS_SUFFIXES["lm"] = "ForCausalLM"
-ARRAY_SHAPES = {"tokens": "VD", "places": "LD", "types": "TD"}
-ARRAY_SHAPES |= {**dict.fromkeys(("W_Q", "W_K", "W_V", "W_O", "W_P"), "DD"), "W_H": "CD"}
-ARRAY_SHAPES |= dict.fromkeys(("W_1", "W_2", "W_3"), "HD")
-ARRAY_SHAPES |= {f"b_{letter}": shape for letter, shape in zip("QKVO123PH", "DDDDHDHDC", strict=True)}
-ARRAY_SHAPES |= {f"{part}_{number}": "D" for number in (1, 2, 3) for part in ("scale", "shift")}
-"""The shape of every array, with one letter per axis; `T` is the number of token types."""
+CLASS_SUFFIXES: dict[ModelTask, str] = {
+    "token": "ForTokenClassification",
+    "sequence": "ForSequenceClassification",
+    "lm": "ForCausalLM",
+}
 TYPES = 2
 PAD, UNKNOWN, BEGIN, END = range(4)
 ENCODER = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
@@ -42,6 +33,7 @@ They are in the order of their ids."""
 class ModelSetting(Enum):
     """A setting of `config.json` that depends on the model. Its value names the attribute of `FolderFacts` with it."""
 
+    DEPTH = "depth"
     WIDTH = "width"
     NEURONS = "neurons"
     PLACES = "max_positions"
@@ -53,139 +45,55 @@ class ModelSetting(Enum):
 
 Setting: TypeAlias = "ModelSetting | str | float | Mapping[str, Setting] | None"
 """A value in `config.json` that is fixed for an architecture, or a `ModelSetting` that depends on the model."""
+ENDS: dict[str, Setting] = {"bos_token_id": BEGIN, "eos_token_id": END}
+ONE_LAYER: dict[str, Setting] = {
+    "num_hidden_layers": ModelSetting.DEPTH,
+    "num_attention_heads": 1,
+    "hidden_size": ModelSetting.WIDTH,
+}
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """What is particular to one architecture: the names of its tensors, its settings, and how it computes."""
+    """The names of the tensors of one architecture, and its settings."""
 
     name: str
     word: str
     """The word that the names of its classes begin with."""
+    root: str
+    """The prefix of the names of all tensors but the head. Some files, such as those of GPT-2, leave out its first
+    part."""
+    blocks: str
+    """The name of the list of blocks, after `root`."""
     tables: Mapping[str, str]
-    """The tensors of the embedding tables, by `tokens`, `places` and `types`."""
+    """The names of the embedding tables, after `root`, by `tokens`, `places` and `types`."""
     layers: Mapping[str, str]
-    """The names of linear layers by their letters. If query, key and value are one tensor, they share its name."""
-    norms: tuple[str, ...]
-    """The names of the three norms, in the order of evaluation."""
-    heads: Mapping[ModelTask, str]
-    """The name of the head for each task that the architecture has a class for."""
+    """The names of linear layers within a block, by their letters. If query, key and value are one tensor, they share
+    its name."""
+    norms: tuple[str, str]
+    """The names of the two norms within a block, in the order of evaluation."""
+    outer_norm: str
+    """The name, after `root`, of the norm before all blocks (encoders) or after them (decoders)."""
     settings: Mapping[str, Setting]
-    """The keys of `config.json`, with their values, that not all architectures have."""
-    activation: str = "relu6"
+    """The keys of `config.json` that not all architectures have, with the values for one layer."""
     causal: bool = True
+    """Whether a token sees only itself and the tokens before it (decoders)."""
     transposed: bool = False
     """Whether matrices are stored as `(in, out)`."""
-    pooler: str | None = None
-    """The layer before the head if labels belong to sequences; None if there is no such layer."""
-    pool: Literal["tanh", "relu"] = "tanh"
-    """The activation after the pooler."""
     rms: bool = False
     """Whether norms subtract no mean, have no bias, and compute in float32 whatever type the weights have."""
-    epsilon: float = 2.0**-17
-    """ε of the norms. The default, for architectures whose `config.json` may set it, is near the 1e-5 of GPT-2, and is
-    a float32 number, since ONNX stores it in float32."""
-    offset: int = 0
-    """How many rows the table of places has before the row of the first place."""
-    hidden_rows: int = 0
-    """How many more rows the table of places has than `config.json` says."""
-    still: Callable[[int], tuple[int, tuple[float, int]]] | None = None
-    """How to choose rotary positions that have no effect in a head of a given width; None without rotary positions.
-
-    Returns the coordinate that carries the key, and then the base of the angles with the number of rotated coordinates.
-    The coordinate of the key is not rotated, or so slowly that its cosine is 1."""
-    eager: bool = False
-    """Whether eager attention computes in float64 throughout. (sdpa does so in every architecture.)"""
+    classes: Mapping[ModelTask, str] = field(default_factory=dict)
+    """The names of transformers classes that do not end as others do (`CLASS_SUFFIXES`)."""
 
     def __post_init__(self) -> None:
         letters = "".join(self.layers)
-        if letters not in ("QKVO12", "QKVO123") or "tokens" not in self.tables or len(self.norms) != 3:
+        if letters not in ("QKVO12", "QKVO123") or "tokens" not in self.tables or len(self.norms) != 2:
             raise ValueError(f"{self.name}: the table lacks a layer, a norm or the embedding of tokens")
 
-    @property
-    def models(self) -> dict[ModelTask, str]:
-        """The name of the transformers class for each task."""
-        known = {task: self.word + CLASS_SUFFIXES[task] for task in self.heads}
-        return known | {"lm": "GPT2LMHeadModel"} if self.name == "gpt2" else known
+    def class_for(self, task: ModelTask) -> str:
+        """The name of the transformers class for this task."""
+        return self.classes.get(task, self.word + CLASS_SUFFIXES[task])
 
-    @property
-    def post_norm(self) -> bool:
-        """Whether the stream continues with the output of a norm (encoders) rather than with its input (decoders)."""
-        return not self.causal
-
-    @property
-    def special(self) -> Mapping[str, str]:
-        """The special tokens by their roles (`pad`, `unk`, …), in the order of their ids."""
-        return DECODER if self.causal else ENCODER
-
-    @property
-    def has_places(self) -> bool:
-        """Whether the architecture has a table of positions."""
-        return "places" in self.tables
-
-    def names(self, task: ModelTask) -> dict[str, str]:
-        """The name of the tensor that holds each array, in a model for this task."""
-        found = dict(self.tables)
-        pooler = {"P": self.pooler} if self.pooler and task == "sequence" else {}
-        for letter, name in {**self.layers, **pooler, "H": self.heads[task]}.items():
-            found |= {f"W_{letter}": f"{name}.weight", f"b_{letter}": f"{name}.bias"}
-        if self.causal and task != "token":  # such heads have no bias
-            del found["b_H"]
-        for number, name in enumerate(self.norms, start=1):
-            found[f"scale_{number}"] = f"{name}.weight"
-            if not self.rms:
-                found[f"shift_{number}"] = f"{name}.bias"
-        return found
-
-    def tensors(self, task: ModelTask, arrays: Mapping[str, Floats]) -> dict[str, Floats]:
-        """The tensors of a model for this task, by their names, from arrays by their letters.
-
-        Arrays that are left out are filled with 0, except scales and `b_3`, which are filled with 1.
-        """
-        sizes = {"T": TYPES, "D": arrays["tokens"].shape[1], "H": len(arrays["W_1"]), "C": len(arrays["W_H"])}
-
-        def part(letter: str) -> Floats:
-            """The array of this letter, or the constant that it is filled with."""
-            if letter in arrays:
-                return arrays[letter]
-            one = letter.startswith("scale") or letter == "b_3"
-            return np.full([sizes[size] for size in ARRAY_SHAPES[letter]], float(one))
-
-        found = {}
-        for name, letters in self._stored(task).items():
-            whole = part(letters[0]) if len(letters) == 1 else np.concatenate([part(letter) for letter in letters])
-            found[name] = whole.T if self._turned(letters[0]) else whole
-        return found
-
-    def arrays(self, task: ModelTask, tensors: Mapping[str, Floats]) -> dict[str, Floats]:
-        """The arrays by their letters, from the tensors of a model for this task: the inverse of `tensors`.
-
-        A `KeyError` names a missing tensor, and a `ValueError` an unknown one or one of a wrong shape.
-        """
-        rest, found = dict(tensors), dict[str, Floats]()
-        for name, letters in self._stored(task).items():
-            whole = rest.pop(name)
-            parts = np.split(whole.T if self._turned(letters[0]) else whole, len(letters))
-            found |= dict(zip(letters, parts, strict=True))
-        if rest:
-            raise ValueError(f"tensors unknown to {self.name}: {', '.join(sorted(rest)[:3])}")
-        sizes = {size: len(found[name]) for size, name in (("V", "tokens"), ("H", "W_1"), ("C", "W_H"))}
-        sizes |= {"T": TYPES, "D": found["tokens"].shape[1], "L": max(len(found.get("places", ())), self.offset + 1)}
-        for letter, array in found.items():
-            shape = tuple(sizes[size] for size in ARRAY_SHAPES[letter])
-            if array.shape != shape:
-                raise ValueError(f"{letter} has shape {array.shape} where the others say {shape}")
-        return found
-
-    def _stored(self, task: ModelTask) -> dict[str, list[str]]:
-        """The letters of the arrays that each tensor holds, by the name of the tensor."""
-        found: dict[str, list[str]] = {}
-        for letter, name in self.names(task).items():
-            found.setdefault(name, []).append(letter)
-        return found
-
-    def _turned(self, letter: str) -> bool:
-        """Whether the tensor is the transpose of the array. Arrays have one row per neuron, also in `W_2`."""
-        if letter[:2] != "W_" or letter[2] in "PH":
-            return False
-        return self.transposed != (letter == "W_2")
+    def key_of(self, setting: ModelSetting) -> str | None:
+        """The key of `config.json` that holds this setting, the first if several do; None if there is none."""
+        return next((key for key, value in self.settings.items() if value is setting), None)

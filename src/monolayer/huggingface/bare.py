@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from monolayer.errors import ModelFileError
+from monolayer.huggingface.architectures import HOSTS
 from monolayer.huggingface.host import COPIED
-from monolayer.huggingface.hosts import ATTACHED_MARK, HOSTS, HostKind
+from monolayer.huggingface.host_kind import HostKind
+from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.manifest import FILE, Manifest
 from monolayer.huggingface.tensors import TensorFolder, open_folder
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from monolayer.data.objects import JsonObject
-from monolayer.huggingface.architecture import BEGIN, END, PAD, UNKNOWN, Architecture, ModelSetting, ModelTask, Setting
+from monolayer.huggingface.architecture import BEGIN, END, PAD, UNKNOWN, ModelSetting, ModelTask, Setting
+from monolayer.huggingface.stock_kind import StockKind
 from monolayer.huggingface.texts import CUTS, TextCut
 
 BUILT_BY = {"built_by": "monolayer"}
@@ -25,7 +26,7 @@ SPECIAL_TOKEN = {"single_word": False, "lstrip": False, "rstrip": False, "normal
 class FolderFacts:
     """What the files of a folder depend on besides the numbers in its tensors."""
 
-    architecture: Architecture
+    architecture: StockKind
     task: ModelTask
     dtype: str
     """The type that the weights are stored in."""
@@ -48,6 +49,11 @@ class FolderFacts:
     def kind(self) -> str:
         """The name of the architecture."""
         return self.architecture.name
+
+    @property
+    def depth(self) -> int:
+        """The number of layers."""
+        return 1
 
     @property
     def causal(self) -> bool:
@@ -183,4 +189,4 @@ def padding_side(facts: FolderFacts) -> str:
     `generate` needs padding on the left. With that, GPT-2 counts padding as places unless it is given `position_ids`.
     OPT counts places by the mask, and rotary positions depend only on differences.
     """
-    return "left" if facts.task == "lm" and not (facts.kind == "gpt2" and facts.positions) else "right"
+    return "left" if facts.task == "lm" and not (facts.architecture.counts_padding and facts.positions) else "right"

@@ -15,16 +15,13 @@ from monolayer.arrays import Floats
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.formats import FORMATS, HostFormat
+from monolayer.huggingface.host_kind import HostKind, Role
 from monolayer.huggingface.hosts import (
     ATTACHED_MARK,
     BUFFERS,
     FLOAT16_SILENCE,
     SILENCE,
-    HostKind,
-    Role,
-    activation_of,
     choose_host,
-    epsilon_of,
 )
 from monolayer.huggingface.settings import check_settings
 from monolayer.huggingface.strict import ForeignError, read_json
@@ -101,7 +98,7 @@ class Host:
     @property
     def activation(self) -> str:
         """The name of the activation function."""
-        return str(activation_of(self.kind, self.config))
+        return str(self.kind.activation_in(self.config))
 
     @property
     def silence(self) -> float:
@@ -120,7 +117,7 @@ class Host:
     @property
     def epsilon(self) -> float:
         """ε of the norms."""
-        return float(epsilon_of(self.kind, self.config))
+        return float(self.kind.epsilon_in(self.config))
 
     @property
     def tied(self) -> bool:
@@ -199,7 +196,7 @@ def host_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Host:
     host = Host(kind, config, tensors, root)
     _check_names(host)
     _check_shapes(host)
-    epsilon = epsilon_of(kind, config)
+    epsilon = kind.epsilon_in(config)
     if type(epsilon) not in (float, int) or not LEAST_HOST_EPSILON <= epsilon <= 1.0:
         raise DataError(
             f"config.json says that the ε of the norms is {epsilon!r:.40}; facts can be attached where it is at least "

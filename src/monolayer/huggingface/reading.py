@@ -16,11 +16,12 @@ from monolayer.data import Names
 from monolayer.data.labels import Belongs, PerAnswer
 from monolayer.data.objects import JsonObject
 from monolayer.errors import ModelFileError
-from monolayer.huggingface.architecture import Architecture, ModelTask
+from monolayer.huggingface.architecture import ModelTask
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.huggingface.files import BUILT_BY, DRAW_KEY, FolderFacts, written_files
 from monolayer.huggingface.opened import Files
 from monolayer.huggingface.resaved import SPECIAL_TOKENS_FILE, harmless, special_tokens_map
+from monolayer.huggingface.stock_kind import StockKind
 from monolayer.huggingface.strict import ForeignError, demand_equal, value_under
 from monolayer.huggingface.texts import CUTS, UNIT_OF, TextCut
 from monolayer.huggingface.weights import Weights, read_weights
@@ -144,13 +145,13 @@ def read_folder(files: Files) -> StockFolder:
     return StockFolder(facts, weights, arrays, {**weights.files, **{file: files.demand(file) for file in said}})
 
 
-def _task(kind: Architecture, config: JsonObject) -> ModelTask | None:
+def _task(kind: StockKind, config: JsonObject) -> ModelTask | None:
     """The task of the class that `config.json` names; None if the architecture has no such class."""
     return next((task for task, model in kind.models.items() if config.get("architectures") == [model]), None)
 
 
 def _folder_facts(
-    files: Mapping[str, JsonObject], kind: Architecture, task: ModelTask, arrays: Mapping[str, Floats]
+    files: Mapping[str, JsonObject], kind: StockKind, task: ModelTask, arrays: Mapping[str, Floats]
 ) -> FolderFacts:
     """The facts that the files and tensors are free to choose, with their types checked.
 
@@ -215,7 +216,7 @@ def _chosen_value(config: JsonObject, kind: type, fits: Callable[[Any], bool], *
     return value
 
 
-def _rotary(config: JsonObject, kind: Architecture, width: int) -> tuple[float, int] | None:
+def _rotary(config: JsonObject, kind: StockKind, width: int) -> tuple[float, int] | None:
     """The base of the rotary angles, and how many coordinates are rotated; None without rotary positions.
 
     All coordinates are rotated, except in a GPT-NeoX without positions, where two are.
@@ -223,7 +224,7 @@ def _rotary(config: JsonObject, kind: Architecture, width: int) -> tuple[float, 
     if kind.still is None:
         return None
     theta = _chosen_value(config, float, lambda value: 1e-6 <= value <= 1e30, "rope_parameters", "rope_theta")
-    if kind.name != "gpt_neox":
+    if not kind.rotates_a_share:
         return theta, width
     shares = (1.0, 2.0 / width)
     share = _chosen_value(config, float, lambda value: value in shares, "rope_parameters", "partial_rotary_factor")

@@ -72,7 +72,7 @@ def harmless(facts: FolderFacts) -> dict[str, Harmless]:
     if facts.task == "sequence" and len(facts.classes) > 1:
         # transformers sets this when it computes a loss, which is cross entropy with and without it.
         more["problem_type"] = ["single_label_classification"]
-    if facts.kind == "gpt_neox":
+    if facts.architecture.rotates_a_share:
         more["partial_rotary_factor"] = [facts.turned]  # rope_parameters hold the same value and take precedence
     tokenizer = resaved_values()["tokenizer_config.json"]
     added = {str(token["id"]): _flags(token) for token in special_tokens(facts)}

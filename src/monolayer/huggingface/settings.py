@@ -1,11 +1,11 @@
 """Which keys `config.json` and `generation_config.json` of a host may have, and which values.
 
 Facts are proved about the model that transformers makes of a folder, so every key that transformers reads must be known
-here. A key that is not in the table is refused: it could be another name of a key that counts (`num_hidden_layers`
-beside the `n_layer` of GPT-2), name other weights (`transformers_weights`), other code, or other layers
-(`per_layer_config`). A key in the table acts in the same way on the host and on the folder with facts (rotary angles,
-scales of attention), or acts on neither (dropout, labels), or has its value checked. The table is taken from
-transformers 5.23 and from what earlier versions wrote. The tests compare it with transformers.
+here or in the row of the architecture (`HostKind.known_keys`). Any other key is refused: it could be another name of a
+key that counts (`num_hidden_layers` beside the `n_layer` of GPT-2), name other weights (`transformers_weights`), other
+code, or other layers (`per_layer_config`). A known key acts in the same way on the host and on the folder with facts
+(rotary angles, scales of attention), or acts on neither (dropout, labels), or has its value checked. The tables are
+taken from transformers 5.23 and from what earlier versions wrote. The tests compare them with transformers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from monolayer.errors import DataError
-from monolayer.huggingface.hosts import ATTACHED_MARK, HostKind
+from monolayer.huggingface.host_kind import HostKind
+from monolayer.huggingface.hosts import ATTACHED_MARK
 
 GENERATION_FILE = "generation_config.json"
 
@@ -71,40 +72,6 @@ COMMON = _word_set("""
     unsloth_version unsloth_fixed transformers.js_config
 """)
 """Keys of `config.json` that all architectures have, or that tools write."""
-_ROTARY_KEYS = _word_set("""
-    hidden_size intermediate_size num_hidden_layers num_attention_heads hidden_act attention_dropout
-    rope_parameters rope_scaling rope_theta partial_rotary_factor max_position_embeddings
-""")
-KEYS: dict[str, frozenset[str]] = {
-    "gpt2": _word_set("""
-        n_embd n_layer n_head n_inner n_positions n_ctx activation_function attn_pdrop embd_pdrop resid_pdrop
-        layer_norm_epsilon reorder_and_upcast_attn scale_attn_by_inverse_layer_idx scale_attn_weights
-        summary_activation summary_first_dropout summary_last_dropout summary_proj_to_labels summary_type
-        summary_use_proj n_special predict_special_tokens output_past _num_labels
-    """),
-    "gpt_neox": _ROTARY_KEYS
-    | _word_set("""
-        attention_bias hidden_dropout layer_norm_eps use_parallel_residual rotary_emb_base rotary_pct
-        attention_probs_dropout_prob hidden_dropout_prob
-    """),
-    "opt": _word_set("""
-        hidden_size num_hidden_layers num_attention_heads ffn_dim max_position_embeddings word_embed_proj_dim
-        activation_function do_layer_norm_before _remove_final_layer_norm enable_bias layer_norm_elementwise_affine
-        dropout attention_dropout activation_dropout layerdrop init_std
-    """),
-    "starcoder2": _ROTARY_KEYS
-    | _word_set("""
-        num_key_value_heads norm_epsilon residual_dropout embedding_dropout sliding_window use_bias
-        activation_function layer_norm_epsilon mlp_type norm_type scale_attn_weights
-        attention_softmax_in_fp32 scale_attention_softmax_in_fp32
-    """),
-    "llama": _ROTARY_KEYS
-    | _word_set("""
-        num_key_value_heads rms_norm_eps attention_bias mlp_bias head_dim
-        max_sequence_length rope_interleaved is_llama_config
-    """),
-}
-"""Keys of `config.json` that only some architectures have, by the name of the architecture."""
 LAYER_TYPES = ("full_attention", "sliding_attention")
 
 
@@ -114,7 +81,7 @@ def check_settings(kind: HostKind, config: Mapping[str, Any]) -> None:
         raise DataError("it is quantized; attach facts to the model that it was made from")
     if "auto_map" in config:
         raise DataError("its config.json names code of its own (trust_remote_code), which is never run here")
-    known = {*KEYS[kind.name], *COMMON, *FIXED, *kind.demands, *FREE_GENERATION, *NEUTRAL, *ATTACHED_MARK}
+    known = {*kind.known_keys, *COMMON, *FIXED, *FREE_GENERATION, *NEUTRAL, *ATTACHED_MARK}
     for key in config:
         if key not in known:
             raise DataError(

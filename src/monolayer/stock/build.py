@@ -18,8 +18,8 @@ from monolayer.data.names import Unit
 from monolayer.data.readers import sequences_of
 from monolayer.data.shapes import pairs_or_sequences
 from monolayer.errors import DataError
-from monolayer.huggingface.architecture import Architecture
 from monolayer.huggingface.architectures import architecture_named
+from monolayer.huggingface.stock_kind import StockKind
 from monolayer.stock.assemble import check_confidence
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import StockModel
@@ -142,7 +142,7 @@ def memorize_as(
     return model
 
 
-def manner_of(kind: Architecture) -> Manner:
+def manner_of(kind: StockKind) -> Manner:
     """How data for an architecture are read: where it generates, text beside text is a prompt and its answer."""
     return Manner(per="answer", leans=True) if "lm" in kind.models else Manner()
 

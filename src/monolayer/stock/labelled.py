@@ -24,9 +24,10 @@ from monolayer.data import Names, Sequences
 from monolayer.data.columns import NO_LABEL
 from monolayer.data.names import check_utf8
 from monolayer.errors import DataError
-from monolayer.huggingface.architecture import BEGIN, END, Architecture
+from monolayer.huggingface.architecture import BEGIN, END
 from monolayer.huggingface.architecture import ModelTask as Kind
 from monolayer.huggingface.architectures import ARCHITECTURES
+from monolayer.huggingface.stock_kind import StockKind
 from monolayer.huggingface.texts import TextCut, best_cut, tokenizer_fault
 from monolayer.stock.draw import Storage
 
@@ -50,7 +51,7 @@ class StockTask:
     """
 
     task: Task
-    architecture: Architecture
+    architecture: StockKind
     kind: Kind
     names: tuple[str, ...]
     cut: TextCut
@@ -158,7 +159,7 @@ class StockOptions(NamedTuple):
     cut: TextCut | None = None
 
 
-def stock_task(architecture: Architecture, data: Sequences, names: tuple[str, ...], options: StockOptions) -> StockTask:
+def stock_task(architecture: StockKind, data: Sequences, names: tuple[str, ...], options: StockOptions) -> StockTask:
     """What this architecture must answer for `data`, or an error that says why it cannot.
 
     `names`: the names of all ids (`token_names`).
@@ -203,7 +204,7 @@ def stock_task(architecture: Architecture, data: Sequences, names: tuple[str, ..
     return StockTask(Task(context, target, None, on_conflict), architecture, kind, names, cut, unknown)
 
 
-def _check_storable_as_steps(architecture: Architecture, positions: bool, unknown: int | None) -> None:
+def _check_storable_as_steps(architecture: StockKind, positions: bool, unknown: int | None) -> None:
     """Refuse what cannot be stored as steps, with an error that says what can be done instead."""
     if architecture.rms:
         raise DataError(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from monolayer.arrays import Floats, Ints
-from monolayer.huggingface.architecture import Architecture
+from monolayer.huggingface.stock_kind import StockKind
 from monolayer.stock.norms import completed
 
 LABEL_SIZE = 1.5
@@ -86,7 +86,7 @@ def draw_keys(random: np.random.Generator, tokens: int, places: int | None) -> K
     return random.uniform(-0.5, 0.5, tokens), random.uniform(-0.5, 0.5, places)
 
 
-def lay_out_steps(usual: Ints, keys: Keys, classes: int, kind: Architecture) -> StreamLayout:
+def lay_out_steps(usual: Ints, keys: Keys, classes: int, kind: StockKind) -> StreamLayout:
     """The stream for these keys, for this many classes and this architecture (`kind`).
 
     `usual` `(V,)`: the label that each token's embedding already holds.

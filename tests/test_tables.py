@@ -1,0 +1,59 @@
+"""A kind is a row of a table: nothing outside the tables compares its name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Set
+from pathlib import Path
+
+from monolayer.huggingface.architectures import ARCHITECTURES, HOSTS
+from monolayer.huggingface.architectures.llama import llama_like
+from monolayer.huggingface.host_kind import HostKind
+
+SOURCES = Path(__file__).parent.parent / "src"
+
+
+def strings(node: ast.expr) -> Iterator[str]:
+    """The strings that are compared by an operand: one, or those of a tuple, list or set."""
+    for part in node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]:
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
+
+
+def compared(source: str, names: Set[str]) -> list[str]:
+    """The comparisons of a file, as text, with one of the `names` on either side."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Compare)
+        and names & {name for side in (node.left, *node.comparators) for name in strings(side)}
+    ]
+
+
+def comparisons(names: Set[str]) -> dict[str, list[str]]:
+    """The comparisons with one of the `names` in the sources of the library, by file."""
+    found = {path: compared(path.read_text(encoding="utf-8"), names) for path in (SOURCES / "monolayer").rglob("*.py")}
+    return {str(path.relative_to(SOURCES)): each for path, each in found.items() if each}
+
+
+def test_architectures_are_not_compared_by_name() -> None:
+    assert comparisons(ARCHITECTURES.keys()) == {}
+    assert compared("if kind != 'gpt2' or name in ('x', 'opt'): pass", {"gpt2", "opt"}) == [
+        "kind != 'gpt2'",
+        "name in ('x', 'opt')",
+    ]
+
+
+def test_an_architecture_has_one_row_for_one_layer_and_for_hosts() -> None:
+    assert HOSTS.keys() <= ARCHITECTURES.keys()
+    assert all(kind.architecture is ARCHITECTURES[name].architecture for name, kind in HOSTS.items())
+
+
+def test_an_architecture_may_be_a_host_only() -> None:
+    """A row with the names of Llama is a few words."""
+    neurons = {"1": "mlp.gate_proj", "2": "mlp.down_proj", "3": "mlp.up_proj"}
+    host = HostKind(llama_like("toy", "Toy", neurons, {}, rms=True), activation="silu", bias_key="mlp_bias")
+    assert host.block_names({"attention_bias": True}) | set(host.biases) == HOSTS["llama"].block_names(
+        {"attention_bias": True, "mlp_bias": True}
+    )
+    assert (host.model, host.depth, host.sizes) == ("ToyForCausalLM", HOSTS["llama"].depth, HOSTS["llama"].sizes)
