@@ -26,7 +26,6 @@ from rich.table import Table
 
 import monolayer as ml
 from monolayer.cli import app, run
-from monolayer.cli.console import seconds_in_all, time_left
 from monolayer.cli.memorize import memorize
 from monolayer.cli.reading import Reading
 from monolayer.table import grid_lines, pairs
@@ -36,19 +35,6 @@ ROWS = [{"tokens": ["a", "b"], "labels": ["x", "y"]}, {"tokens": ["b", "a", "c"]
 TEXT = "".join(json.dumps(row) + "\n" for row in ROWS)
 pytestmark = pytest.mark.usefixtures("here")
 Said = Callable[..., str]
-
-
-def test_the_time_left_counts_down_and_is_never_0_while_a_command_works() -> None:
-    for total, elapsed, shown in (
-        (None, 5.0, "-:--:--"),  # nothing is done
-        (10.0, 4.0, "0:00:06"),
-        (10.0, 9.99, "0:00:01"),
-        (10.0, 10.0, "-:--:--"),  # longer than expected: unknown
-        (seconds_in_all(30.0, 0.25), 30.0, "0:01:30"),
-        (seconds_in_all(30.0, 1.0), 30.0, "-:--:--"),
-        (seconds_in_all(30.0, 0.0), 30.0, "-:--:--"),
-    ):
-        assert time_left(total, elapsed) == shown
 
 
 @pytest.mark.parametrize(

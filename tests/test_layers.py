@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "monolayer"
 ORDER = [
     *("cli", "page", "auditing", "estimator", "editing", "cluster", "stock", "attaching", "construct", "model"),
     "checker",
-    *("theory", "huggingface", "data", "table", "errors", "arrays"),
+    *("theory", "huggingface", "data", "bar", "table", "errors", "arrays"),
 ]
 """From top to bottom: a layer may import those to its right, and itself."""
 FORBIDDEN = {

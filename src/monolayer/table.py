@@ -30,6 +30,34 @@ def part_of(progress: Progress, begin: float, end: float) -> Progress:
     return lambda stage, share: progress(stage, begin + (end - begin) * share)
 
 
+def counting(progress: Progress, stage: str, what: str, begin: float, end: float) -> Callable[[int, int], None]:
+    """A function that tells `progress` how many of how many are done in a stage that takes the share `begin` to `end`.
+
+    `what`: what is counted, in the singular.
+    """
+
+    def counted(done: int, total: int) -> None:
+        progress(Counted(stage, done, total, what), begin + (end - begin) * done / max(total, 1))
+
+    return counted
+
+
+class Counted(str):
+    """The name of a stage that counts, such as `finding half-spaces: 30 of 400 facts`, with its numbers."""
+
+    stage: str
+    done: int
+    total: int
+    counts: str
+
+    def __new__(cls, stage: str, done: int, total: int, what: str) -> Counted:
+        """`done` of `total` things called `what`, in the singular."""
+        counts = f"{done:,} of {plural(total, what)}"
+        found = super().__new__(cls, f"{stage}: {counts}")
+        found.stage, found.done, found.total, found.counts = stage, done, total, counts
+        return found
+
+
 class Tabular(Protocol):
     """A result with rows of text to show; (name, value) pairs, unless it has `columns`."""
 

@@ -17,6 +17,7 @@ from monolayer.attaching.folder import Attached, copied_digests
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons, Steepness, reading, steepness, writing
 from monolayer.attaching.running import KERNELS, Running
+from monolayer.bar import reporting, shows_progress
 from monolayer.data import Sequences
 from monolayer.data.folder import INDEX_FILE, unchanged
 from monolayer.errors import DataError, KeptTextError, PrecisionError
@@ -25,7 +26,7 @@ from monolayer.huggingface.host import TOKENIZER, Host, read_host
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, Manifest, StoredFact, fact_digest, prompt_digest
 from monolayer.huggingface.settings import unusual_generation
 from monolayer.huggingface.tensors import TensorFolder
-from monolayer.table import Progress, plural
+from monolayer.table import Progress, counting, plural
 
 COPIED_TOGETHER = 64
 """Of how many facts states are copied from a device at a time. Every copy waits until the device has nothing to do."""
@@ -33,6 +34,7 @@ PLACES_NAMED = 20
 """How many places of texts to keep an error names; it only counts the others."""
 
 
+@shows_progress
 def attach(
     host: str | os.PathLike[str],
     prompts: object,
@@ -43,7 +45,7 @@ def attach(
     end: bool = True,
     special_tokens: bool = True,
     device: str | torch.device | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Attached:
     """Append layers that hold facts to the model in the folder `host`; nothing else changes. `save` writes a folder.
 
@@ -61,7 +63,8 @@ def attach(
     - `special_tokens`: False splits prompts without the special tokens that `tokenizer(prompt)` adds: for prompts
       that hold their own, as those of a chat template do.
     - `device`: where the host runs, by default the processor.
-    - `progress`: called with the name of each stage and the share of the work that is done.
+    - `progress`: True shows a bar on standard error; a function is called with the name of each stage and the share of
+      the work that is done.
 
     Every answer is tested before this returns, with eager attention and with sdpa; rows that fail are named.
 
@@ -70,7 +73,7 @@ def attach(
         >>> new = ml.attach("gpt2-folder", {"The capital of Narnia is": " Cair Paravel"})  # doctest: +SKIP
         >>> folder = new.save("with-facts")  # doctest: +SKIP
     """
-    report, special_tokens = progress or (lambda stage, share: None), bool(special_tokens)
+    report, special_tokens = reporting(progress), bool(special_tokens)
     report("reading the host", 0.0)
     if not isinstance(host, str | os.PathLike):
         raise DataError(
@@ -155,12 +158,13 @@ def states_of(running: Running, facts: Sequence[FactIds], report: Progress) -> F
     In short formats states differ more between kernels than in float32, so all kernels are used there; in float32, one.
     """
     kernels = KERNELS if running.host.format.short else KERNELS[-1:]
+    counted = counting(report, "running the host", "text", 0.0, 1.0)
     texts = [fact.sequence for fact in facts]
     found = np.empty((len(kernels), sum(len(fact.answer) for fact in facts), running.host.width))
     for turn, kernel in enumerate(kernels):
         first, waiting = 0, list[torch.Tensor]()
         for number, states in enumerate(running.states(texts, kernel)):
-            report("running the host", (turn + number / len(facts)) / len(kernels))
+            counted(turn * len(facts) + number, len(kernels) * len(facts))
             waiting.append(states[facts[number].places.start :].clone())  # so that other places leave memory
             if len(waiting) < COPIED_TOGETHER and number + 1 < len(facts):
                 continue

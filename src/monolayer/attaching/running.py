@@ -22,7 +22,7 @@ from monolayer.errors import DataError
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import Host
 from monolayer.model.device import check_device, no_notice_of_kernels
-from monolayer.table import Progress
+from monolayer.table import Progress, counting
 
 KERNELS = ("eager", "sdpa")
 """The implementations of attention with which every fact is tested."""
@@ -310,8 +310,10 @@ class Running:
         misses: list[Miss] = []
         found = np.full((len(facts), 4), -np.inf)
         for number, way in enumerate(EVALUATIONS):
+            share = 1.0 / len(EVALUATIONS)
+            counted = counting(progress, f"asking, {way}", "fact", number * share, (number + 1) * share)
             for first, states, logits in self._batches(facts, way):
-                progress(f"asking, {way}", (number + first / len(facts)) / len(EVALUATIONS))
+                counted(first, len(facts))
                 answers = [fact.answer for fact in facts[first : first + len(states)]]
                 asked = PlacesAsked.of(answers)
                 # A text ends at the last place of its answer, and batches are padded on the left.

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from monolayer.arrays import dtype_name
+from monolayer.bar import reporting, shows_progress
 from monolayer.checker.asked import asked_data, asked_files
 from monolayer.checker.attached.check import judge_attached
 from monolayer.checker.cells import AskedFunction, cell_function, read_cells
@@ -90,6 +91,7 @@ def _check_number(name: str, value: Any, most: float, words: str) -> None:
         raise DataError(f"{name} must be {words}, not {value!r}")
 
 
+@shows_progress
 def certify(
     model: object,
     X: object,
@@ -105,6 +107,7 @@ def certify(
     noise: float | None = None,
     dtype: object = None,
     host: str | os.PathLike[str] | None = None,
+    progress: Progress | bool | None = None,
 ) -> Certificate:
     """Whether a saved model returns the label of every point, in every evaluation that the assumptions allow.
 
@@ -121,6 +124,8 @@ def certify(
       of one scale per row).
     - `host`: for a folder with attached facts, a folder that must be its host, tensor by tensor. What is proved and
       what was measured is in docs/attach.md.
+    - `progress`: True shows a bar on standard error; a function is called with the name of each stage and the share of
+      the work that is done.
 
     If a folder holds a certificate, a note says whether weights or data have changed since.
 
@@ -152,7 +157,7 @@ def certify(
     if host is not None:
         raise DataError("host= is for folders that facts were attached to, and this is not one")
     stored = opened(model)
-    return compared_with_old(stored, _certificate_of(stored, X, data, claims)).located(origin)
+    return compared_with_old(stored, _certificate_of(stored, X, data, claims, reporting(progress))).located(origin)
 
 
 def has_facts_attached(model: object) -> bool:
@@ -165,16 +170,21 @@ def has_facts_attached(model: object) -> bool:
 
 
 def _certificate_of(
-    stored: Stored | Files, X: object, data: Callable[[Names | None, Belongs | None, bool], Sequences], claims: Claims
+    stored: Stored | Files,
+    X: object,
+    data: Callable[[Names | None, Belongs | None, bool], Sequences],
+    claims: Claims,
+    report: Progress,
 ) -> Certificate:
     """The certificate of a model that was read.
 
     `data`: reads the data of the caller, given the names of the model, what its labels belong to, and whether they are
-    the next tokens.
+    the next tokens. `report`: told how far it is.
     """
+    report("checking every label", 0.0)
     if isinstance(stored, Files):
         _check_claims(claims, None)
-        return judge_stock(stored, data(*asked_as(stored)), only=claims.only)
+        return judge_stock(stored, data(*asked_as(stored)), only=claims.only, report=report)
     _check_claims(claims, stored)
     if stored.config["kind"] == "interpolator":
         return judge_uniform(stored, X, claims.tolerance)

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import os
 import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, ProgressColumn, Task, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
-from rich.text import Text
 
+from monolayer.bar import bar
 from monolayer.errors import DataError
 from monolayer.table import Progress, escape, grid_lines, pairs, visible, visible_json
 
@@ -185,50 +181,8 @@ def json_text(value: object, file: TextIO, indent: int | None = None) -> str:
     return text
 
 
-def seconds_in_all(elapsed: float, share: float) -> float | None:
-    """How long the whole call takes if `share` of it took `elapsed` seconds; None while nothing is done."""
-    return elapsed / share if share > 0 else None
-
-
-class TimeLeft(ProgressColumn):
-    """Time that is left: it counts down from what was expected when the call last reported.
-
-    If a stage takes longer than expected, nobody knows how much is left, and dashes say so; it never shows 0.
-    """
-
-    def render(self, task: Task) -> Text:
-        """The time as h:mm:ss, or dashes."""
-        return Text(time_left(task.fields.get("total_seconds"), task.elapsed or 0.0), style="progress.remaining")
-
-
-def time_left(total: float | None, elapsed: float) -> str:
-    """`total − elapsed` seconds as h:mm:ss, at least one second; dashes if the total is unknown or was exceeded."""
-    if total is None or total <= elapsed:
-        return "-:--:--"
-    return str(timedelta(seconds=math.ceil(total - elapsed)))
-
-
 @contextmanager
 def progress(quiet: bool) -> Iterator[Progress]:
     """Show a bar on standard error, if that is a terminal, while the block runs; `step(stage, share)` moves it."""
-    bar = Bar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeLeft(),
-        console=err,
-        transient=True,
-        disable=quiet or not err.is_terminal,
-    )
-    with bar:
-        task = bar.add_task("", total=1.0, total_seconds=None)
-
-        def step(stage: str, share: float) -> None:
-            bar.update(task, description=stage, completed=share, total_seconds=seconds_in_all(elapsed(), share))
-
-        def elapsed() -> float:
-            return bar.tasks[0].elapsed or 0.0
-
+    with bar(err, shown=not quiet) as step:
         yield step

@@ -17,14 +17,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import LifoQueue
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from monolayer.cluster.room import Room
 from monolayer.cluster.spill import FileIdentity, Spill
 from monolayer.errors import DataError, OutOfMemoryError
-
-if TYPE_CHECKING:  # a worker starts without PyTorch
-    from monolayer.table import Progress
+from monolayer.table import Progress, counting
 
 Engine = Literal["processes", "dask"]
 PieceArguments = tuple[Any, ...]
@@ -70,9 +68,10 @@ class Work:
         left = [(self.spill, name, *task) for name, task in tasks.items() if not self.spill.finished(name)]
         begin, end = share
         done = len(tasks) - len(left)
+        counted = counting(self.report, stage, "piece", begin, end)
         self.report(stage, begin)
         for count, _ in enumerate(self.run(function, left), done + 1):
-            self.report(f"{stage}: {count:,} of {len(tasks):,}", begin + (end - begin) * count / len(tasks))
+            counted(count, len(tasks))
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from monolayer.bar import reporting, shows_progress
 from monolayer.cluster.build import Build
 from monolayer.cluster.executor import Engine, Options, executor
 from monolayer.cluster.finish import finish
@@ -25,6 +26,7 @@ from monolayer.errors import DataError
 from monolayer.table import Progress
 
 
+@shows_progress
 def memorize_files(
     files: str | os.PathLike[str] | list[str],
     out: str | os.PathLike[str],
@@ -45,7 +47,7 @@ def memorize_files(
     labels: str | None = None,
     unit: Unit | None = None,
     per: Per | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Path:
     r"""Build the model that `memorize` would build from all these files together, bit for bit; returns its folder.
 
@@ -65,7 +67,8 @@ def memorize_files(
     - `overwrite`: True replaces `out` if it exists.
     - `positions`, `causal`, `temperature`, `rank`, `seed`: the kind of model, as in `memorize`.
     - `format`, `tokens`, `labels`, `unit`, `per`: how to read the files, as in `monolayer.data.read`.
-    - `progress`: called with the name of each stage and the share of the work that is done.
+    - `progress`: True shows a bar on standard error; a function is called with the name of each stage and the share of
+      the work that is done.
 
     Example:
 
@@ -98,7 +101,7 @@ def memorize_files(
     options = Options(positions, causal, temperature, rank, seed)
     asked = {**reading, **asdict(options), "memory": str(memory), "workers": workers, "engine": engine}
     journal = {"code": code(), "sizes": [room.block, room.range, room.spare], "shards": shards, **asked}
-    report = progress or (lambda stage, share: None)
+    report = reporting(progress)
     kept = False
     try:
         with executor(engine, workers, scheduler) as run, open_spill(final, journal, resume) as (spill, begun):

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Bools, Floats, Ints
+from monolayer.bar import reporting, shows_progress
 from monolayer.construct.cells.function import BatchFunction, Function, check_equivariance
 from monolayer.construct.cells.grid import MOST_KNOTS, Box, Lattice, afford, all_rows, first_in_row, multisets
 from monolayer.construct.cells.refine import Errors, Modulus, bound, cells_for, check_modulus, measure_error, modulus_of
@@ -32,7 +33,7 @@ from monolayer.model.device import check_device
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.uniform import Uniform
-from monolayer.table import Progress
+from monolayer.table import Progress, counting
 
 RAMP = 2.0**-20
 """Width of a ramp as a share of a cell: at most one point in a million lies on a ramp of a given coordinate."""
@@ -44,7 +45,8 @@ def approximate(f: object, dim: int, length: int, *, norm: Literal["sup"], **opt
 def approximate(
     f: object, dim: int, length: int, *, norm: Literal["mean"] = "mean", **options: object
 ) -> Monolayer: ...
-def approximate(  # type: ignore[misc]  # the options stand below, once
+@shows_progress  # type: ignore[misc]  # the options stand below, once
+def approximate(
     f: BatchFunction,
     dim: int,
     length: int,
@@ -61,7 +63,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     temperature: float | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Monolayer | Uniform:
     """Build a `Monolayer` within `error` of `f`, except on narrow ramps: at most `d n` millionths of the domain.
 
@@ -83,7 +85,8 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     - `temperature`: the λ of the head, 0 for the mean; None: chosen by trial.
     - `seed`: on one platform the same seed gives the same bits.
     - `device`: where `f` is called with tensors, and where the model goes.
-    - `progress`: called with the name of each stage and the share of the work that is done.
+    - `progress`: True shows a bar on standard error; a function is called with the name of each stage and the share of
+      the work that is done.
 
     Example:
 
@@ -91,7 +94,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
         >>> print(model.predict([[[0.1], [0.9]]])[0].ravel().round(3))  # near f(0.125, 0.875), the centres of two cells
         [-0.375  0.375]
     """
-    report = progress or (lambda stage, share: None)
+    report = reporting(progress)
     report("trying the function", 0.0)
     box = Box.of(dim, length, domain, positions)
     modulus = modulus_of(lipschitz)
@@ -191,6 +194,7 @@ def _cell_sequences(lattice: Lattice) -> tuple[Ints, Bools | None]:
 def _centre_values(function: Function, lattice: Lattice, rows: Ints, first: Bools | None, report: Progress) -> Floats:
     """`f` at the centres, for every labelled token `(P, m)`; block by block, so that repeats take no memory."""
     centre, done = lattice.tokens(), 0
+    counted = counting(report, "evaluating the function", "centre", 0.1, 0.5)
     values = np.empty((function.out_dim, lattice.box.knots(lattice.cells)))
     for start in range(0, len(rows), function.batch):
         block = slice(start, start + function.batch)
@@ -198,7 +202,7 @@ def _centre_values(function: Function, lattice: Lattice, rows: Ints, first: Bool
         labelled = np.arange(len(answer)) if first is None else np.flatnonzero(first[block])
         values[:, done : done + len(labelled)] = answer.take(labelled, axis=0).T
         done += len(labelled)
-        report("evaluating the function at every centre", 0.1 + 0.4 * min(1.0, block.stop / len(rows)))
+        counted(min(block.stop, len(rows)), len(rows))
     return values.T
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 
 from monolayer.arrays import dtype_name
+from monolayer.bar import reporting, shows_progress
 from monolayer.construct.again import adopted, rebuilt
 from monolayer.construct.consistency import Context, OnConflict, check_conflict
 from monolayer.construct.line.build import Line
@@ -31,6 +32,7 @@ from monolayer.model.monolayer import Monolayer
 from monolayer.table import Progress
 
 
+@shows_progress
 def memorize(
     X: Any,
     Y: Any = None,
@@ -52,7 +54,7 @@ def memorize(
     fingerprint: bool = False,
     draw: Monolayer | str | os.PathLike[str] | None = None,
     construction: Construction | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Monolayer:
     """Build a `Monolayer` that returns the label of every token, or of every sequence, of the data.
 
@@ -93,7 +95,8 @@ def memorize(
       summary.
     - `construction`: another way from data to weights, an object with `build(task, report)` (docs/extending.md). It has
       its own options, so leave `seed`, `dtype`, `rank`, `robust`, `temperature` and `draw` out.
-    - `progress`: called with the name of each stage and the share of the work that is done.
+    - `progress`: True shows a bar on standard error; a function is called with the name of each stage and the share of
+      the work that is done.
 
     Example:
 
@@ -101,7 +104,7 @@ def memorize(
         >>> print(model.predict("Japan"))
         Tokyo
     """
-    report = progress or (lambda stage, share: None)
+    report = reporting(progress)
     check_conflict(on_conflict)
     for name, value in (("positions", positions), ("causal", causal), ("robust", robust), ("fingerprint", fingerprint)):
         if not isinstance(value, bool):

@@ -9,6 +9,7 @@ from typing import Any, get_args
 import torch
 
 from monolayer.arrays import Ints, dtype_name
+from monolayer.bar import reporting, shows_progress
 from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.line.draw import check_seed
 from monolayer.data import Labels, Names, Sequences
@@ -29,6 +30,7 @@ from monolayer.stock.steps import steps_model
 from monolayer.table import Progress
 
 
+@shows_progress
 def memorize_as(
     architecture: str,
     X: Any,
@@ -48,7 +50,7 @@ def memorize_as(
     seed: int | None = None,
     on_conflict: OnConflict = "error",
     draw: StockModel | str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> StockModel:
     """The data memorized by an unmodified Hugging Face architecture: `save` writes a folder for `from_pretrained`.
 
@@ -80,7 +82,8 @@ def memorize_as(
     - `seed`: of the random draw, by default 0.
     - `draw`: a stock model, or its folder, whose names, keys, codes and options are reused; the same data then give the
       same bits.
-    - `progress`: called with the name of each stage and the share of the work that is done.
+    - `progress`: True shows a bar on standard error; a function is called with the name of each stage and the share of
+      the work that is done.
 
     Example:
 
@@ -89,7 +92,7 @@ def memorize_as(
         ['Tokyo']
         >>> folder = stock.save("capitals-bert")
     """
-    report = progress or (lambda stage, share: None)
+    report = reporting(progress)
     kind = architecture_named(architecture)
     check_conflict(on_conflict)
     columns: dict[str, Any] = {"tokens": tokens, "labels": labels}

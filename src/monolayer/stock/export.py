@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from monolayer.bar import shows_progress
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.folder import check_output
@@ -29,6 +30,7 @@ from monolayer.stock.folder import STOCK, StockModel
 from monolayer.table import Progress
 
 
+@shows_progress
 def export(
     model: Monolayer | str | os.PathLike[str],
     folder: str | os.PathLike[str],
@@ -40,7 +42,7 @@ def export(
     storage: Storage | None = None,
     overwrite: bool = False,
     onnx: bool = False,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     **options: Any,
 ) -> StockModel | Path:
     """Write to `folder` a stock model that answers on `X` as `model` does, and return it.
@@ -56,7 +58,8 @@ def export(
     - `storage`: `cells` by default, and `steps` for a recited text.
     - `overwrite`: True replaces a stock folder that is there already.
     - `onnx`: True adds `onnx/model.onnx`.
-    - `progress`: called with the name of each stage and the share of the work that is done.
+    - `progress`: True shows a bar on standard error; a function is called with the name of each stage and the share of
+      the work that is done.
     - `options`: further options of `memorize_as`, such as `rank`, `dtype` or `seed`.
 
     Example:

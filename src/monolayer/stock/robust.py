@@ -33,7 +33,7 @@ from monolayer.stock.folder import NeuronWeights, StockModel
 from monolayer.stock.halves import U_WEIGHT, CellFacts, Half, caps, misread_points, neurons, rounded_to, settled
 from monolayer.stock.labelled import StockTask
 from monolayer.stock.stream import CellStream, cell_stream, written_contexts
-from monolayer.table import Progress
+from monolayer.table import Progress, counting
 
 CellDtype = Literal["float32", "bfloat16", "float16"]
 DEFAULT_RANK = 128
@@ -226,7 +226,7 @@ def covered_cells(
 
     report(STAGE, 0.1)
     if job.unknown is None:
-        found = cover(facts.cells, WANTED_STREAM_HALF_WIDTH, lambda share: report(STAGE, 0.1 + 0.5 * share))
+        found = cover(facts.cells, WANTED_STREAM_HALF_WIDTH, counting(report, STAGE, "fact", 0.1, 0.6))
     else:
         found = caps(facts.cells, stream, U_WEIGHT[dtype])
     report("gating neurons by their tokens", 0.6)

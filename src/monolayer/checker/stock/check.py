@@ -33,6 +33,7 @@ from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.architectures import TRANSFORMERS
 from monolayer.huggingface.opened import Files
 from monolayer.huggingface.strict import ForeignError
+from monolayer.table import Progress, counting
 from monolayer.theory.verdicts import Verdict
 
 STOCK_CLAIM = (
@@ -59,8 +60,13 @@ CELLS_REASONS: dict[Verdict, str] = {
 }
 
 
-def judge_stock(files: Files, data: Sequences, *, only: bool = False) -> Certificate:
-    """The certificate of a Hugging Face folder for these data; `only`: claim also that it holds nothing else."""
+def judge_stock(
+    files: Files, data: Sequences, *, only: bool = False, report: Progress = lambda stage, share: None
+) -> Certificate:
+    """The certificate of a Hugging Face folder for these data; `only`: claim also that it holds nothing else.
+
+    `report`: told how far it is.
+    """
     question = Certificate(
         "undecided", STOCK_CLAIM.replace("each of the {:,}", "each of the"), data_digest=data_digest(data)
     )
@@ -77,7 +83,8 @@ def judge_stock(files: Files, data: Sequences, *, only: bool = False) -> Certifi
             if only:
                 raise DataError(ONLY_STEPS)
             question = replace(question, claim=f"{question.claim}, weights in {net.dtype} and arithmetic in float32")
-            return _decided(net, data, places, question, judge_robust(net, data, places), CELLS_REASONS)
+            counted = counting(report, "checking every label", "place", 0.0, 1.0)
+            return _decided(net, data, places, question, judge_robust(net, data, places, counted), CELLS_REASONS)
     except (UnhandledError, ForeignError) as why:
         return replace(question, reason=f"the proof does not cover this folder: {why}")
 

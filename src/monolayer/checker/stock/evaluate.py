@@ -10,7 +10,7 @@ are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,15 +64,22 @@ class Batch:
         return Batch(self.ids[rows], self.at[columns], self.points[np.ix_(rows, columns)])
 
 
-def judge_robust(net: Network, data: Sequences, places: StockPlaces) -> PointVerdicts:
-    """Judge every labelled point. Points that a first, quicker bound leaves unsure are judged with a sharper one."""
+def judge_robust(
+    net: Network, data: Sequences, places: StockPlaces, counted: Callable[[int, int], None] = lambda done, total: None
+) -> PointVerdicts:
+    """Judge every labelled point. Points that a first, quicker bound leaves unsure are judged with a sharper one.
+
+    `counted` is told how many of how many places that answer were judged.
+    """
     program = Program(net)
     # The arrays below have an entry per token or sequence, also for those without a label.
     count = (len(data) if net.task == "sequence" else len(data.tokens)) + places.begins
     wanted = np.full(count, -1)
     wanted[places.answering] = places.wanted
     right, wrong, got = np.zeros(count, bool), np.zeros(count, bool), np.full(count, -1)
+    done = 0
     for asked in batches(net, data, places):
+        done += asked.points.size
         for closely in (False, True):
             points = asked.points.reshape(-1)
             stream = program.stream(asked.ids, asked.at, closely)
@@ -83,6 +90,7 @@ def judge_robust(net: Network, data: Sequences, places: StockPlaces) -> PointVer
             asked = asked.only(~(right | wrong)[asked.points] & (wanted[asked.points] >= 0))
             if asked.points.size == 0:
                 break
+        counted(done, count)
     return PointVerdicts(right[places.answering], wrong[places.answering], got[places.answering])
 
 

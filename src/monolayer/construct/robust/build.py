@@ -45,7 +45,7 @@ from monolayer.model.device import one_thread
 from monolayer.model.gates import Gates
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
-from monolayer.table import Progress
+from monolayer.table import Progress, counting
 
 ROBUST_RANK = 64
 """Value rank that is taken where the caller asks for none."""
@@ -55,7 +55,7 @@ NARROWEST = 1e-3
 """Half-width below which two facts count as one: float32 contexts are known to about 10⁻⁶."""
 LOUD = 8.0
 """How many times the base class a neuron at 1 writes: its class wins as soon as the neuron is above 1/8."""
-STAGE = "covering exceptions with half-spaces"
+STAGE = "finding half-spaces"
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def cover_facts(task: Task, stream: RobustStream, report: Progress, only: Bools 
     report("contexts", 0.01)
     contested = _contested_points(task, stream, only)
     report(STAGE, 0.1)
-    found = cover(contested.points, WANTED_HALF_WIDTH, lambda share: report(STAGE, 0.1 + 0.88 * share))
+    found = cover(contested.points, WANTED_HALF_WIDTH, counting(report, STAGE, "fact", 0.1, 0.98))
     narrowest = float(found.half_width.min(initial=np.inf))
     if narrowest < NARROWEST and found.worst is not None:
         raise _too_close(task, stream, contested, found.worst, narrowest)

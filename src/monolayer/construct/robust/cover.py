@@ -84,10 +84,13 @@ class FoundSlab(NamedTuple):
     high: float
 
 
-def cover(cells: Cells, enough: float, progress: Callable[[float], None] = lambda share: None) -> HalfSpaces:
-    """Half-spaces that hold every exceptional fact, with slabs of half-width `enough` where that can be."""
+def cover(cells: Cells, enough: float, progress: Callable[[int, int], None] = lambda done, total: None) -> HalfSpaces:
+    """Half-spaces that hold every exceptional fact, with slabs of half-width `enough` where that can be.
+
+    `progress` is told how many of how many facts have their half-space.
+    """
     groups = list(_first_groups(cells))
-    total = max(1, sum(len(group.facts) for group in groups))
+    done, total = 0, sum(len(group.facts) for group in groups)
     found: list[FoundSlab] = []
     single: list[Group] = []
     threads, stopped = torch.get_num_threads(), Event()
@@ -104,10 +107,11 @@ def cover(cells: Cells, enough: float, progress: Callable[[float], None] = lambd
             groups = []
             for slabs in pool.map(partial(_solve, cells, enough, stopped), _alike_batches(cells, several)):
                 for slab in slabs:
-                    _settle(cells, slab, enough, found, groups)
-            progress(1.0 - (len(single) + sum(len(group.facts) for group in groups)) / total)
-        left = len(single) / total  # single facts take most of the time
-        found += _single_slabs(cells, single, enough, lambda share: progress(1.0 - (1.0 - share) * left))
+                    done += _settle(cells, slab, enough, found, groups)
+                progress(done, total)
+        for number, slab_of_one in enumerate(_single_slabs(cells, single, enough), done + 1):
+            found.append(slab_of_one)
+            progress(number, total)
     return _pack(cells, found)
 
 
@@ -193,16 +197,17 @@ def _solve(cells: Cells, enough: float, stopped: Event, part: list[list[Group]])
     ]
 
 
-def _settle(cells: Cells, slab: Slab, enough: float, found: list[FoundSlab], later: list[Group]) -> None:
-    """Keep the half-space of a group, or part of it, or split the group."""
+def _settle(cells: Cells, slab: Slab, enough: float, found: list[FoundSlab], later: list[Group]) -> int:
+    """Keep the half-space of a group, or part of it, or split the group. Returns how many facts it keeps it for."""
     group, normal, low, height = slab
     inside = height >= low + 2.0 * enough
     if 2 * inside.sum() < len(inside):
         later += [group._replace(facts=part) for part in _halves(cells, group.cell, group.facts)]
-        return
+        return 0
     found.append(FoundSlab(group._replace(facts=group.facts[inside]), normal, low, float(height[inside].min())))
     if not inside.all():
         later.append(group._replace(facts=group.facts[~inside]))
+    return int(inside.sum())
 
 
 def _halves(cells: Cells, cell: int, facts: Ints) -> list[Ints]:
@@ -220,14 +225,11 @@ def _halves(cells: Cells, cell: int, facts: Ints) -> list[Ints]:
     return [facts[order[:cut]], facts[order[cut:]]]
 
 
-def _single_slabs(
-    cells: Cells, single: list[Group], enough: float, progress: Callable[[float], None]
-) -> Iterator[FoundSlab]:
-    """The half-spaces of single facts, cell by cell; `progress` is told the share of facts that is done."""
+def _single_slabs(cells: Cells, single: list[Group], enough: float) -> Iterator[FoundSlab]:
+    """The half-spaces of single facts, cell by cell."""
     by_cell: dict[int, list[Group]] = {}
     for group in single:
         by_cell.setdefault(group.cell, []).append(group)
-    done = 0
     for cell, groups in by_cell.items():
         own = cells.own(cell)
         points = cells.feature[own].double().numpy()
@@ -237,8 +239,6 @@ def _single_slabs(
         ):
             high = float(points[group.facts[0]] @ normal)
             yield FoundSlab(group, torch.from_numpy(normal).float(), high - 2.0 * half_width, high)
-            done += 1
-            progress(done / len(single))
 
 
 def _pack(cells: Cells, found: list[FoundSlab]) -> HalfSpaces:
