@@ -649,6 +649,18 @@ def test_a_host_that_was_changed_cannot_be_had_back(gpt2: Path, tmp_path: Path) 
     save_file(tensors, folder / "host.safetensors", metadata={"format": "pt"})
     with pytest.raises(ml.ModelFileError, match=r"transformer.wpe.weight was changed after facts were attached"):
         ml.detach(folder)
+    same, index = (
+        load_file(gpt2 / "model.safetensors"),
+        json.loads((folder / "model.safetensors.index.json").read_text()),
+    )
+    more = {**same, "extra": np.zeros(3, np.float32)}
+    for tensors, metadata in ((same, {"format": "pt", "by": "hand"}), (more, {"format": "pt"})):
+        save_file(tensors, folder / "host.safetensors", metadata=metadata)
+        files = index["weight_map"] | dict.fromkeys(tensors, "host.safetensors")
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index | {"weight_map": files}))
+        with pytest.raises(ml.ModelFileError, match=r"^host.safetensors was written again after facts were attached"):
+            ml.detach(folder)
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     shutil.copy(gpt2 / "model.safetensors", folder / "host.safetensors")
     beside = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
     assert json.loads((folder / FILE).read_text())["files"].keys() == set(beside)

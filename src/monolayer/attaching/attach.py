@@ -13,7 +13,7 @@ from monolayer.arrays import Floats
 from monolayer.attaching.apart import Duties, check_apart, check_written, fact_of_neurons, firing_caps
 from monolayer.attaching.directions import Directions, check_margins
 from monolayer.attaching.facts import KeptText, each_once, end_token, ids_of, read_facts, texts_to_keep
-from monolayer.attaching.folder import Attached, copied_digests
+from monolayer.attaching.folder import Attached, copied_digests, host_headers
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons, Steepness, reading, steepness, writing
 from monolayer.attaching.running import KERNELS, Running
@@ -103,6 +103,7 @@ def attach(
         config=source.content["config.json"].decode("utf-8"),
         index=source.content[INDEX_FILE].decode("utf-8") if INDEX_FILE in source.content else None,
         files=copied_digests(source),
+        headers=host_headers(source),
         tensors={name: base.tensors[name].digest() for name in base.tensors},
         appended={},
         radius=steep.radius,

@@ -7,11 +7,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from monolayer.attaching.folder import ATTACHED, Attached, host_files, host_weights
+from monolayer.attaching.folder import ATTACHED, Attached, host_headers, host_weights
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, new_folder
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.host import Host
-from monolayer.huggingface.manifest import FILE, HOST_WEIGHTS
+from monolayer.huggingface.manifest import HOST_WEIGHTS
 from monolayer.table import as_html, as_table, plural
 
 
@@ -72,6 +72,10 @@ def detach(folder: str | os.PathLike[str] | Attached) -> Detached:
     for name, digest in manifest.files.items():
         if name not in source.content or hashlib.sha256(source.content[name]).hexdigest() != digest:
             raise ModelFileError(f"{name} was changed after facts were attached, or is gone")
-    if set(host_files(source)) != set(manifest.tensors):
-        raise ModelFileError(f"the host's files hold tensors that {FILE} does not name")
+    headers = host_headers(source)
+    for name in sorted({*headers, *manifest.headers}):
+        if headers.get(name) != manifest.headers.get(name):
+            raise ModelFileError(
+                f"{name} was written again after facts were attached: its tensors may be the host's, but not its bytes"
+            )
     return Detached(attached)

@@ -29,7 +29,7 @@ from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, HOST_WEIGHTS, Manifest, is_attached, open_attached
 from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError, read_json
-from monolayer.huggingface.tensors import TensorFolder, tensors_of
+from monolayer.huggingface.tensors import TensorFolder, header_digest, tensors_of
 from monolayer.model.card import Card
 from monolayer.table import as_html, as_table, plural
 
@@ -290,6 +290,11 @@ def host_files(source: TensorFolder) -> dict[str, str]:
     return found
 
 
+def host_headers(source: TensorFolder) -> dict[str, str]:
+    """The digests of the headers of the host's weight files, by their names in a folder with facts attached."""
+    return {final: header_digest(source.content[name]) for name, final in host_weights(source).items()}
+
+
 def _write(path: Path, value: object) -> None:
     """Write `value` as a JSON file."""
     path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
@@ -327,4 +332,4 @@ def copied_digests(source: TensorFolder) -> dict[str, str]:
     return {name: hashlib.sha256(source.content[name]).hexdigest() for name in COPIED if name in source.content}
 
 
-__all__ = ["ATTACHED", "Attached", "copied_digests", "host_files", "host_weights", "tensor_digest"]
+__all__ = ["ATTACHED", "Attached", "copied_digests", "host_files", "host_headers", "host_weights", "tensor_digest"]

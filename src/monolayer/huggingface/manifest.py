@@ -26,7 +26,7 @@ from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.tensors import TensorFolder, open_folder
 
 FILE = "attached.json"
-FORMAT, MANIFEST_VERSION = "monolayer-attached", 1
+FORMAT, MANIFEST_VERSION = "monolayer-attached", 2
 ATTACHED_WEIGHTS = "attached.safetensors"
 """The file with the appended blocks, and with the zero biases that some hosts get."""
 FARTHEST = 1e9
@@ -60,6 +60,8 @@ class Manifest:
 
     - `config`, `index`: the host's `config.json` and its index of shards, if it has one, as text.
     - `files`: digests of the files that were copied.
+    - `headers`: digests of the headers of the host's files of weights, by the names that these have here. With the
+      digests of the tensors, which fill the rest of a file, they tell whether a file has changed.
     - `tensors`, `appended`: digests of the host's tensors, and of all others.
     - `radius`: ρ.
     - `end`: the id that ends answers, if there is one.
@@ -72,6 +74,7 @@ class Manifest:
     config: str
     index: str | None
     files: Mapping[str, str]
+    headers: Mapping[str, str]
     tensors: Mapping[str, str]
     appended: Mapping[str, str]
     radius: float
@@ -144,7 +147,7 @@ def _check(found: Manifest) -> None:
         ("end", found.end, (int, type(None))),
         ("measured", found.measured, dict),
     ]
-    for name in ("files", "tensors", "appended"):
+    for name in ("files", "headers", "tensors", "appended"):
         table = getattr(found, name)
         texts.append((name, table, dict))
         texts += [(name, part, str) for part in (table.values() if isinstance(table, dict) else ())]
