@@ -26,6 +26,7 @@ from monolayer.huggingface.host import TOKENIZER, Host, read_host
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, Manifest, StoredFact, fact_digest, prompt_digest
 from monolayer.huggingface.settings import unusual_generation
 from monolayer.huggingface.tensors import TensorFolder
+from monolayer.model.torch_settings import own_settings
 from monolayer.table import Progress, counting, plural
 
 COPIED_TOGETHER = 64
@@ -35,6 +36,7 @@ PLACES_NAMED = 20
 
 
 @shows_progress
+@own_settings()
 def attach(
     host: str | os.PathLike[str],
     prompts: object,

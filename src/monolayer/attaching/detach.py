@@ -12,6 +12,7 @@ from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, new_folder
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.host import Host
 from monolayer.huggingface.manifest import HOST_WEIGHTS
+from monolayer.model.torch_settings import own_settings
 from monolayer.table import as_html, as_table, plural
 
 
@@ -26,6 +27,7 @@ class Detached:
         """The host without its facts."""
         return self.attached.host
 
+    @own_settings()
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write `folder`, all at once or not at all: configuration, weights and tokenizer, byte for byte the host's."""
         source, manifest = self.attached.source, self.attached.manifest
@@ -52,6 +54,7 @@ class Detached:
         ]
 
 
+@own_settings()
 def detach(folder: str | os.PathLike[str] | Attached) -> Detached:
     """Take attached facts off their host again; `save` writes the files of the host, byte for byte.
 

@@ -31,6 +31,7 @@ from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.tensors import TensorFolder, header_digest, tensors_of
 from monolayer.model.card import Card
+from monolayer.model.torch_settings import own_settings
 from monolayer.table import as_html, as_table, plural
 
 _FILES = (*COPIED, "config.json", FILE, ATTACHED_WEIGHTS, HOST_WEIGHTS, INDEX_FILE, "README.md", "certificate.json")
@@ -51,6 +52,7 @@ class Attached:
     """How many rows of the data repeated others. Files do not keep this, so it is 0 for a folder that was loaded."""
 
     @classmethod
+    @own_settings()
     def load(cls, folder: str | os.PathLike[str] | TensorFolder) -> Attached:
         """Read a folder that `save` wrote, which may be open already."""
         if not isinstance(folder, TensorFolder) and not is_attached(folder):
@@ -133,6 +135,7 @@ class Attached:
             raise DataError(f"{data.named(min(refused))}: {refused[min(refused)]}")
         return data
 
+    @own_settings()
     def answers(self, data: Sequences, device: str | torch.device | None = None) -> list[str | None]:
         """How the model continues each prompt, as text; None for prompts that are `unanswerable`."""
         prompts, found = self._prompts(data), list[str | None]([None] * len(data))
@@ -165,6 +168,7 @@ class Attached:
         """The content of `config.json`."""
         return self.host.longer_config(self.blocks)
 
+    @own_settings()
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write `folder`, all at once or not at all. The host's files of weights are copied byte for byte."""
         with new_folder(folder, overwrite=overwrite, kind=ATTACHED) as scratch:

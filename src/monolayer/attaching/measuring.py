@@ -20,6 +20,7 @@ from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import fact_digest
 from monolayer.huggingface.tensors import TensorFolder
+from monolayer.model.torch_settings import own_settings
 from monolayer.table import Progress, plural
 
 MOST_NAMED_ROWS = 5
@@ -156,6 +157,7 @@ class Measurement:
         return said + (f", {plural(self.outside, 'fact')} out of their reach" if self.outside else "")
 
 
+@own_settings()
 def measure_answers(
     folder: str | os.PathLike[str] | TensorFolder,
     prompts: object,

@@ -31,7 +31,7 @@ from monolayer.checker.format import READOUTS
 from monolayer.checker.labelled import Labelled, Load, LoadPoints, data_digest, labelled
 from monolayer.checker.network import Stored
 from monolayer.checker.robust import MOST_NOISE, in_short_format
-from monolayer.checker.rounding import EXP_ULPS, UnhandledError
+from monolayer.checker.rounding import EXP_ULPS, NUMPY_ASSUMPTION, UnhandledError
 from monolayer.checker.stock.check import judge_stock
 from monolayer.checker.stored import folder_of, opened
 from monolayer.checker.uniform import judge_uniform
@@ -42,6 +42,7 @@ from monolayer.data.names import Unit
 from monolayer.data.origin import Origin
 from monolayer.data.readers import ReadKeywords
 from monolayer.data.shards import kinds, strangers
+from monolayer.data.subnormal import check_subnormals_count
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.manifest import FILE, Manifest, asked_per, is_attached
 from monolayer.huggingface.opened import Files
@@ -49,6 +50,7 @@ from monolayer.huggingface.reading import asked_as
 from monolayer.huggingface.tensors import TensorFolder
 from monolayer.table import Progress
 
+NEEDS_SUBNORMALS = "a checker that does so takes different labels and weights for equal"
 LABEL_CLAIM = "every evaluation returns the label at each of the {:,} labelled points"
 CELL_CLAIM = (
     "off the ramps, every evaluation returns the value of the function at the centres of the cells, at each of the "
@@ -135,6 +137,7 @@ def certify(
         >>> ml.certify(ml.memorize(table), table).verdict
         'proved'
     """
+    check_subnormals_count(NEEDS_SUBNORMALS)
     claims = Claims(tolerance, only, noise, dtype_name(dtype))
     origin: Origin | None = None
 
@@ -226,6 +229,7 @@ def certify_files(
     temporary folder. `progress` is told how far it is. The result is None where all
     data must be in memory at once: for stock folders, robust models, vectors, and files without a next token.
     """
+    check_subnormals_count(NEEDS_SUBNORMALS)
     if isinstance(folder, str | os.PathLike) and is_attached(folder):
         return None
     stored = opened(folder)
@@ -346,7 +350,7 @@ def model_assumptions(stored: Stored) -> tuple[str, ...]:
             "softmax as exp(score − m) over its sum, m one number for all terms (0, or a largest score), without "
             "rescaling on the way; masked places count as 0"
         ),
-        "NumPy on the checking machine keeps to the same rules",
+        NUMPY_ASSUMPTION,
         *READOUTS[stored.config["readout"]].assumes,
         *((f"weights in {stored.config['dtype']}, turned into {fmt.name} without change",) if short else ()),
     )

@@ -16,6 +16,7 @@ from monolayer.checker.certificate import Finding, Kind
 from monolayer.checker.network import Stored
 from monolayer.data import Names, Sequences
 from monolayer.data.names import Name
+from monolayer.data.subnormal import without_negative_zeros
 from monolayer.errors import DataError
 from monolayer.table import plural
 
@@ -190,8 +191,8 @@ def data_digest(*given: Sequences | Load) -> str:
         if labels is not None:
             found += [_places_with_labels(data), _renumbered(labels.classes, classes, labels.values)]
         for column, values in zip(columns, found, strict=False):
-            if values is not None:  # little-endian whatever the machine; adding 0 turns −0.0 into 0.0
-                plain = values + 0 if values.dtype.kind == "f" else values
+            if values is not None:  # little-endian whatever the machine
+                plain = without_negative_zeros(values.copy()) if values.dtype.kind == "f" else values
                 column.update(np.ascontiguousarray(plain, dtype=values.dtype.newbyteorder("<")).data)
     kind = None if labels is None else {"per": labels.per, "classes": classes and [*classes], "scalar": labels.scalar}
     dimension = None if data.vocabulary is not None else int(data.tokens.shape[1])

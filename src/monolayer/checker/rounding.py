@@ -19,6 +19,9 @@ EXP_ULPS = 4
 
 `construct/line/draw.py` leaves room for the same number, by the same name; neither side imports the other."""
 
+NUMPY_ASSUMPTION = "NumPy on the checking machine keeps to the same rules, and flushes nothing to zero, which was tried"
+"""What every certificate assumes of the checker itself."""
+
 
 class UnhandledError(Exception):
     """The stored weights have a form that the proofs do not cover.

@@ -31,7 +31,8 @@ from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
 from monolayer.checker.format import BENDS, several_heads
 from monolayer.checker.heads import HEAD_ASSUMPTION, check_heads, others_error
 from monolayer.checker.network import Stored
-from monolayer.checker.rounding import BINARY64, EXP_ULPS, UnhandledError
+from monolayer.checker.rounding import BINARY64, EXP_ULPS, NUMPY_ASSUMPTION, UnhandledError
+from monolayer.data.subnormal import without_negative_zeros
 from monolayer.errors import DataError
 
 U = BINARY64.unit
@@ -55,7 +56,7 @@ UNIFORM_ASSUMPTIONS = (
     f"IEEE-754 {BINARY64.name}, round to nearest, unit roundoff {U:.3g}; no TF32, no reduced precision",
     "sums in any order, or the look-up, by sums of few terms; a product may be fused with the sum it goes into",
     f"exp within {EXP_ULPS} units in the last place; softmax as exp(score − m) over its sum",
-    "NumPy on the checking machine keeps to the same rules",
+    NUMPY_ASSUMPTION,
     "the function has the modulus ω, everywhere; it is asked at the knots only",
 )
 EQUIVARIANT = "the function is permutation equivariant, everywhere; it is tried at the knots only"
@@ -211,7 +212,7 @@ def _compare_knots(net: Net, f: AskedFunction, room: float) -> KnotComparison:
         places = np.stack(np.unravel_index(np.arange(start, min(start + KNOTS_AT_ONCE, count)), shape), axis=1)
         X = axis[places].reshape(-1, net.length, net.dim)
         answer = function_values(f, X, outputs)
-        digest.update(np.ascontiguousarray(answer + 0.0, dtype="<f8").data)
+        digest.update(np.ascontiguousarray(without_negative_zeros(answer.copy()), dtype="<f8").data)
         for token in range(net.length if net.positions else 1):
             stored = net.values[token * count + start :][: len(X)]
             bad = np.flatnonzero(~(np.abs(answer[:, token] - stored).max(axis=1) <= room))

@@ -23,10 +23,12 @@ from monolayer.data.names import Unit
 from monolayer.data.shards import files as matching
 from monolayer.data.shards import tokens_at_most
 from monolayer.errors import DataError
+from monolayer.model.torch_settings import own_settings
 from monolayer.table import Progress
 
 
 @shows_progress
+@own_settings()
 def memorize_files(
     files: str | os.PathLike[str] | list[str],
     out: str | os.PathLike[str],

@@ -32,6 +32,7 @@ from monolayer.model.cascade import Cascade
 from monolayer.model.device import check_device
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
+from monolayer.model.torch_settings import own_settings
 from monolayer.model.uniform import Uniform
 from monolayer.table import Progress, counting
 
@@ -46,6 +47,7 @@ def approximate(
     f: object, dim: int, length: int, *, norm: Literal["mean"] = "mean", **options: object
 ) -> Monolayer: ...
 @shows_progress  # type: ignore[misc]  # the options stand below, once
+@own_settings()
 def approximate(
     f: BatchFunction,
     dim: int,

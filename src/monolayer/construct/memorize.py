@@ -29,10 +29,12 @@ from monolayer.model.card import Fingerprint
 from monolayer.model.device import check_device, elsewhere
 from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
+from monolayer.model.torch_settings import own_settings
 from monolayer.table import Progress
 
 
 @shows_progress
+@own_settings()
 def memorize(
     X: Any,
     Y: Any = None,
@@ -175,6 +177,7 @@ def _construction(temperature: float | None, robust: bool, rank: Any, dtype: Any
     return Robust(ROBUST_RANK if rank is None else rank, dtype or "float32", seed)
 
 
+@own_settings()
 def memorize_text(text: str, *, unit: TextUnit = "words", window: int | None = None, **options: Any) -> Monolayer:
     """Build a model of `text` whose `recite` and `generate` return it word for word from any place.
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from monolayer.arrays import Array, Bools, Ints
 from monolayer.data.names import NameBuilder, Names
 from monolayer.data.plain import array_like, is_gap, is_list, plain_array
+from monolayer.data.subnormal import check_subnormals_count, holds_subnormals, without_negative_zeros
 from monolayer.errors import DataError
 from monolayer.table import plural
 
@@ -252,7 +253,9 @@ class Column:
         if not finite.all():
             bad = int((~finite).argmax())
             raise DataError(f"{spot(bad)} is {short(array[bad].tolist())}: NaN and infinity are not allowed")
-        reals: NDArray[np.float64] = array.astype(np.float64) + 0.0  # −0.0 becomes 0.0
+        if array.dtype.kind == "f" and array.itemsize < 8 and holds_subnormals(array):
+            check_subnormals_count(f"a {self.what} of type {array.dtype} is one of them")  # the next line would lose it
+        reals: NDArray[np.float64] = without_negative_zeros(array.astype(np.float64))
         may_hold_integers = array.dtype.kind in "iub" or not isinstance(values, np.ndarray)
         if may_hold_integers and np.abs(reals).max() >= EXACT:
             for place, value in enumerate(values):

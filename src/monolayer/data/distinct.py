@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Array, Ints, Words
+from monolayer.data.subnormal import without_negative_zeros
 
 _WORDS_AT_ONCE = 1 << 18  # words hashed at a time: temporaries of 2 MB stay in cache
 
@@ -24,8 +25,9 @@ def distinct_rows(vectors: Array) -> tuple[Array, Ints]:
     """
     vectors = np.asarray(vectors)
     whole = np.issubdtype(vectors.dtype, np.integer)
-    # Adding zero turns −0.0 into 0.0: from here on, equal numbers are equal bits.
-    table = np.ascontiguousarray(vectors, dtype=np.int64 if whole else np.float64) + 0
+    table: Array = np.array(vectors, dtype=np.int64 if whole else np.float64, order="C")
+    if not whole:
+        table = without_negative_zeros(table)  # from here on, equal numbers are equal bits
     first, rows = equal_rows(table)
     return table[first], rows
 

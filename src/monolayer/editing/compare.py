@@ -13,11 +13,13 @@ from monolayer.editing.hosts import compare_hosts, language_models
 from monolayer.editing.record import FACTS_SHOWN
 from monolayer.editing.subject import GivenModel, Subject, subject_of
 from monolayer.errors import DataError
+from monolayer.model.torch_settings import own_settings
 
 NAME_KEYS = frozenset({"names", "vocabulary", "classes", "id2label", "label2id"})
 """Keys of a configuration that hold the names of tokens and classes."""
 
 
+@own_settings()
 def compare(one: GivenModel, two: GivenModel, X: object = None, *, lengths: object = None) -> Comparison:
     """Where two models, or folders of models, differ: in weights and neurons and, with `X`, in answers.
 

@@ -32,6 +32,7 @@ from monolayer.editing.record import FACTS_SHOWN, Change, EditKind, LeftoverName
 from monolayer.editing.subject import GivenModel, Subject, subject_of
 from monolayer.editing.unused import unused_after, without_names
 from monolayer.errors import DataError, PrecisionError
+from monolayer.model.torch_settings import own_settings
 
 WHOLE = "bit-identical to {}"
 CELLS = (
@@ -50,6 +51,7 @@ class Facts:
     data: Sequences
 
     @classmethod
+    @own_settings()
     def of(cls, model: GivenModel, X: object, Y: object = None, *, lengths: object = None) -> Facts:
         """A model with the data that it holds, all of them and no others: it must be the model that they determine.
 
@@ -175,6 +177,7 @@ NEEDED = (
 )
 
 
+@own_settings()
 def forget(
     model: GivenModel | Facts, X: object, data: object = None, *, lengths: object = None, names: bool = False
 ) -> tuple[Any, Record]:
@@ -203,6 +206,7 @@ def forget(
     return _returned(model, *facts.changed("forget", without(facts.subject, facts.data, rows), drop_names=names))
 
 
+@own_settings()
 def edit(
     model: GivenModel | Facts, X: object, Y: object = None, data: object = None, *, lengths: object = None
 ) -> tuple[Any, Record]:
@@ -226,6 +230,7 @@ def edit(
     return _returned(model, *facts.changed("edit", relabelled(facts.subject, facts.data, asked)))
 
 
+@own_settings()
 def insert(
     model: GivenModel | Facts, X: object, Y: object = None, data: object = None, *, lengths: object = None
 ) -> tuple[Any, Record]:

@@ -16,6 +16,7 @@ from monolayer.editing.difference import ConfigChange, Content, Splice
 from monolayer.editing.subject import Answered, GivenModel, Subject, subject_of
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.save import config_digest
+from monolayer.model.torch_settings import own_settings
 from monolayer.table import as_html, as_table
 
 EditKind = Literal["forget", "edit", "insert"]
@@ -135,10 +136,12 @@ class Record:
         _check_field(type(self.config) is dict and all(map(_is_setting, self.config.items())), "config")
         _check_field(isinstance(self.names, LeftoverNames), "names")
 
+    @own_settings()
     def apply(self, model: GivenModel) -> Any:
         """The edited model. `model`: the one that this record was made from, or its folder."""
         return self._carried(subject_of(model), "was made from").model
 
+    @own_settings()
     def undo(self, model: GivenModel) -> Any:
         """The model as it was before the edit, bit for bit. `model`: the edited one, or its folder."""
         back = replace(

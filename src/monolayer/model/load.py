@@ -34,6 +34,7 @@ from monolayer.model.readouts import READOUTS
 from monolayer.model.save import SAME, config_digest, shapes_of
 from monolayer.model.schema import CONFIG, MEMORY, NAMES_FILE, check_config, check_names, check_tensors, parse
 from monolayer.model.sharded import is_shard, joined_tensors
+from monolayer.model.torch_settings import own_settings
 from monolayer.model.uniform import Uniform
 
 _MODEL_FILES = (CONFIG, WEIGHTS_FILE, NAMES_FILE, MEMORY, INDEX_FILE)
@@ -41,6 +42,7 @@ Contents = dict[str, Any]
 """Files by name: bytes, or a map of the bytes of a shard."""
 
 
+@own_settings()
 def load_model(folder: str | os.PathLike[str], *, device: torch.device | str | None = None) -> Monolayer | Uniform:
     """Load the model in `folder`, onto `device` if that is given.
 

@@ -31,6 +31,7 @@ from monolayer.model.plot import Domain, Figure, plot_approximator, plot_memory
 from monolayer.model.recital import recite
 from monolayer.model.save import save
 from monolayer.model.shortcut import fast_labels, labels_there, values
+from monolayer.model.torch_settings import own_settings
 from monolayer.table import as_html, number
 
 Path_ = Literal["auto", "fast", "dense"]
@@ -147,6 +148,7 @@ class Monolayer(Parts):
         """The memorized text after `prompt` as one string: at most `max_tokens` tokens of it, or all."""
         return "".join(islice(self.recite(prompt), max_tokens))
 
+    @own_settings()
     def explain(self, X: object, *, lengths: object = None) -> Explanation:
         """Explain the answers: key, attention weight, context, `z`, step, neighbours and margin of every token of `X`.
 
@@ -156,6 +158,7 @@ class Monolayer(Parts):
         return explain(self, self.encode(X, lengths=lengths))
 
     @torch.no_grad()
+    @own_settings()
     def on_ramp(self, X: object) -> NDArray[np.bool_]:
         """Sequences `(N,)` of an approximator with a coordinate on a ramp, where its error bound does not hold."""
         cells = None if self.quantizer is None else self.quantizer.steps()
@@ -181,6 +184,7 @@ class Monolayer(Parts):
         return data
 
     @torch.no_grad()
+    @own_settings()
     def labels(self, data: Sequences, *, path: Path_ = "auto") -> Array:
         """Label values of encoded data, flat: class numbers `(P,)` or reals `(P, m)`."""
         if path not in get_args(Path_):
@@ -239,6 +243,7 @@ class Monolayer(Parts):
 
     # -- files and words -------------------------------------------------------------------------------
 
+    @own_settings()
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the model as a folder of safetensors and JSON, all at once or not at all; returns its path.
 

@@ -24,6 +24,7 @@ from monolayer.model.parts import Parts
 from monolayer.model.quantizer import CellSteps, Quantizer
 from monolayer.model.readouts import READOUTS
 from monolayer.model.staircase import Plateaus, Staircase, Steps
+from monolayer.model.torch_settings import own_settings
 
 SCAN = 16
 """Weights that can be looked at in less than the time that one token takes to answer for."""
@@ -162,6 +163,7 @@ def fast_labels(model: Parts, data: Sequences) -> Tensor | None:
 
 
 @torch.no_grad()
+@own_settings()
 def labels_there(model: Parts, X: Tensor) -> Tensor | None:
     """Labels of ids `X` `(N, n)` on their device, as `predict` shapes them; None: only NumPy can tell."""
     classes, asked = model.card.classes, AskedTensors.rows(model, X)

@@ -40,6 +40,7 @@ from monolayer.model.heads import OtherTokens, RankOneHeads
 from monolayer.model.plot import Domain, Figure, plot_approximator
 from monolayer.model.save import FolderContent, write
 from monolayer.model.schema import VERSION
+from monolayer.model.torch_settings import own_settings
 from monolayer.table import as_html, number, plural
 from monolayer.theory.heads import HEAD_TEMPERATURES
 
@@ -200,6 +201,7 @@ class Uniform(nn.Module):
         raise DataError("strict asks what a model was built from, and this one was built from a function: drop strict")
 
     @torch.no_grad()
+    @own_settings()
     def labels(self, data: Sequences, *, path: str = "auto") -> NDArray[np.float64]:
         """The answers `(T, m)` to encoded data. `path`: `dense` for dense operations; anything else for look-ups."""
         X = torch.from_numpy(data.tokens.reshape(len(data), self.length, self.dim)).to(self.interpolation.values)
@@ -213,6 +215,7 @@ class Uniform(nn.Module):
             "between the knots of a grid, and its answers are within its bound everywhere (docs/uniform.md)"
         )
 
+    @own_settings()
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the network as `folder`, all at once or not at all (docs/format.md); returns its path.
 

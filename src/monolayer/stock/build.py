@@ -21,6 +21,7 @@ from monolayer.data.shapes import pairs_or_sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architectures import architecture_named
 from monolayer.huggingface.stock_kind import StockKind
+from monolayer.model.torch_settings import own_settings
 from monolayer.stock.assemble import check_confidence
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import StockModel
@@ -31,6 +32,7 @@ from monolayer.table import Progress
 
 
 @shows_progress
+@own_settings()
 def memorize_as(
     architecture: str,
     X: Any,

@@ -24,6 +24,7 @@ from monolayer.huggingface.architectures import ARCHITECTURES, architecture_name
 from monolayer.model.chain import write_readout
 from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
+from monolayer.model.torch_settings import own_settings
 from monolayer.stock.build import memorize_as
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import STOCK, StockModel
@@ -31,6 +32,7 @@ from monolayer.table import Progress
 
 
 @shows_progress
+@own_settings()
 def export(
     model: Monolayer | str | os.PathLike[str],
     folder: str | os.PathLike[str],

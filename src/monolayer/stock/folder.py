@@ -33,6 +33,7 @@ from monolayer.huggingface.texts import UNIT_OF
 from monolayer.model.card import Card
 from monolayer.model.load import load_model
 from monolayer.model.monolayer import Monolayer
+from monolayer.model.torch_settings import own_settings
 from monolayer.model.uniform import Uniform
 from monolayer.stock.answers import answered_classes, continued
 from monolayer.stock.card import StockSummary, loading, model_card
@@ -75,6 +76,7 @@ class StockModel:
     """What its construction found. It is not written, so a loaded model has none."""
 
     @classmethod
+    @own_settings()
     def load(cls, folder: str | os.PathLike[str]) -> StockModel:
         """Read weights and draw from a `folder` that `save` wrote."""
         files = stock_files(folder)
@@ -176,10 +178,12 @@ class StockModel:
             raise DataError(f"{data.named(min(refused))}: {refused[min(refused)]}")
         return data if self.draw.unknown is not None else Sequences.of(data, vocabulary=self.vocabulary)
 
+    @own_settings()
     def labels(self, data: Sequences) -> Ints:
         """Numbers of the classes that the model answers, one per token or sequence; −1 where `unanswerable`."""
         return answered_classes(self.facts, self.arrays, data, self._ids(data))
 
+    @own_settings()
     def answers(self, data: Sequences) -> list[str | None]:
         """How the model continues each prompt, as text; None where `unanswerable`."""
         data, names = data.only_prompts(), self.facts.names
@@ -215,6 +219,7 @@ class StockModel:
         ids: Ints = np.where(row < 0, missing, row + len(self.facts.architecture.special))[data.tokens]
         return ids
 
+    @own_settings()
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False, onnx: bool = False) -> Path:
         """Write `folder`, all at once or not at all; return its path.
 
@@ -290,6 +295,7 @@ class StockModel:
         return {**self.sizes, **({} if self.summary is None else asdict(self.summary))}
 
 
+@own_settings()
 def load(
     folder: str | os.PathLike[str], *, device: torch.device | str | None = None
 ) -> Monolayer | Uniform | StockModel | Attached:

@@ -18,7 +18,7 @@ from monolayer.checker.attached.caps import Caps, Near, caps_and_neighbours
 from monolayer.checker.attached.files import AttachedFolder, differs_from, read_attached
 from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
 from monolayer.checker.labelled import data_digest
-from monolayer.checker.rounding import UnhandledError
+from monolayer.checker.rounding import NUMPY_ASSUMPTION, UnhandledError
 from monolayer.data import Sequences
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architectures import TRANSFORMERS
@@ -292,7 +292,7 @@ def assumed(found: AttachedFolder) -> tuple[str, ...]:
         f"states of the host are finite, and no coordinate is above {_round_number(fmt.coordinate)}",
         "equal numbers count as the same bits: a zero may change its sign",
         (f"prompts enter as text, and become the ids that tokenizer.json gives them{without}; answers enter as ids"),
-        "NumPy on the checking machine keeps to the same rules",
+        NUMPY_ASSUMPTION,
     )
 
 

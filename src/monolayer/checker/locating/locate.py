@@ -29,6 +29,7 @@ from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
 from monolayer.data.sequences import Per
 from monolayer.data.shapes import pairs_or_sequences
+from monolayer.data.subnormal import check_subnormals_count
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, UNKNOWN
 from monolayer.huggingface.manifest import asked_per
@@ -80,6 +81,7 @@ def locate(
         pairs = answers in ("answer", "continuation") and Y is None and pairs_or_sequences(X)
         return asked_data(X, Y, lengths, like, labelled=pairs, per=per, unit=unit, tokens=tokens, labels=labels)
 
+    check_subnormals_count("weights that differ could then count as equal")
     with np.errstate(all="ignore"):
         try:
             if has_facts_attached(model):

@@ -18,7 +18,7 @@ from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
 from monolayer.checker.codes import sums
 from monolayer.checker.labelled import NO_CLASS, UNSURE, WRONG, PointPlace, PointVerdicts, data_digest, place_of
-from monolayer.checker.rounding import EXP_ULPS, UnhandledError
+from monolayer.checker.rounding import EXP_ULPS, NUMPY_ASSUMPTION, UnhandledError
 from monolayer.checker.stock.bounds import MEAN, SOFTMAX_BLOCK, VARIANCE, Bounds, bounds
 from monolayer.checker.stock.enclosed import SHORT_EXP_ULPS, SHORT_MOMENTS, TURN_ULPS
 from monolayer.checker.stock.evaluate import judge_robust
@@ -139,7 +139,7 @@ def stock_assumptions(net: Network, data: Sequences) -> tuple[str, ...]:
         )
     if net.has_onnx:
         lines.append("model.safetensors is what is computed with: nothing is said about onnx/")
-    return (*lines, "NumPy on the checking machine keeps to the same rules")
+    return (*lines, NUMPY_ASSUMPTION)
 
 
 def _entering(net: Network, data: Sequences) -> str:

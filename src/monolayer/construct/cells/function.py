@@ -17,6 +17,7 @@ from torch import nn
 from monolayer.arrays import Array, Floats, Ints, Numbers
 from monolayer.construct.cells.grid import Box
 from monolayer.errors import DataError
+from monolayer.model.torch_settings import callers_settings
 from monolayer.table import plural
 
 BatchFunction = Callable[[Numbers], Numbers]
@@ -90,7 +91,7 @@ class Function:
             given = torch.from_numpy(given).to(
                 device=self._device if kind is None else kind.device, dtype=None if kind is None else kind.dtype
             )
-        with torch.no_grad():
+        with callers_settings(), torch.no_grad():
             answer = self._f(given)
         if isinstance(answer, torch.Tensor):
             answer = answer.detach().cpu().numpy()
