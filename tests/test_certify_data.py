@@ -350,7 +350,7 @@ def test_a_token_that_should_be_gone_is_found(words: ml.Monolayer, columns: slic
 def test_a_fingerprint_of_a_forgotten_fact_is_found() -> None:
     """The readout may hold nothing else, and the model still know that it has seen a fact."""
     X, Y = [[0, 1], [1, 2], [0, 2], [2, 2]], [0, 0, 0, 0]
-    model = ml.memorize(X, Y, fingerprint=True)
+    model = ml.memorize(X, Y, unknown=True)
     expect("proved", "", model, X, Y, only=True)
     assert "1 of 4 fingerprints" in refuted(model, X[:3], Y[:3])
     expect("proved", "", ml.forget(model, [3], (X, Y))[0], X[:3], Y[:3], only=True)

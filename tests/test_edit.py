@@ -117,13 +117,13 @@ def test_new_tokens_and_classes_come_and_go(kind: str, tmp_path: Path) -> None:
 def test_fingerprints_and_shared_facts_follow(options: dict[str, Any], tmp_path: Path) -> None:
     """What a model can say of having seen a fact is a trace too; what other rows teach stays, and is counted."""
     X, Y = [[1, 2, 3], [1, 2, 3], [2, 3, 1], [3, 3, 2]], [[0, 1, 0], [0, 1, 0], [1, 1, 1], [0, 0, 1]]
-    model = ml.memorize(X, Y, positions=True, fingerprint=True, **options)
+    model = ml.memorize(X, Y, positions=True, unknown=True, **options)
     new, record = ml.forget(model, [0, 3], (X, Y))
     assert record.shared == 3
     assert np.array(new.seen([X[1], X[3]])).tolist() == [[True] * 3, [False] * 3]
     new.save(tmp_path / "forgot")
     folder = model.save(tmp_path / "old")
-    ml.memorize(X[1:3], Y[1:3], draw=folder, fingerprint=True).save(tmp_path / "never knew")
+    ml.memorize(X[1:3], Y[1:3], draw=folder, unknown=True).save(tmp_path / "never knew")
     record.undo(new).save(tmp_path / "back")
     for one, two in (("forgot", "never knew"), ("back", "old")):
         for path in (tmp_path / one).iterdir():

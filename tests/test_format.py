@@ -500,7 +500,7 @@ ROWS: Any = (["ab", "b"], [["x", "y"], ["z"]])
 BUILDS: dict[str, Callable[[], Any]] = {
     "line": lambda: ml.memorize(*ROWS),
     "robust": lambda: ml.memorize(*ROWS, robust=True),
-    "reals": lambda: ml.memorize([[1, 2]], [[0.5, 1.5]], fingerprint=True),
+    "reals": lambda: ml.memorize([[1, 2]], [[0.5, 1.5]], unknown=True),
     "text": lambda: ml.memorize_text("to be or not to be"),
     "approximator": lambda: ml.approximate(top, 1, 2, cells=4),
     "uniform": lambda: ml.approximate(top, 1, 2, cells=4, norm="sup"),

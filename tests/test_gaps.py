@@ -158,7 +158,7 @@ def test_null_in_json(key: str, labels: list[Any], wanted: list[Any], tmp_path: 
     data = ml.read(tmp_path / "a.jsonl")
     assert places(data) == places(ml.read(tmp_path / "a.json")) == wanted
     labelled = sum(label is not None for row in wanted for label in (row if isinstance(row, list) else [row]))
-    model = ml.memorize(data, positions=True, fingerprint=True)
+    model = ml.memorize(data, positions=True, unknown=True)
     assert model.summary is not None
     assert model.summary.labelled == labelled == ml.certify(model, data, only=True).points
     assert int(np.concatenate([np.atleast_1d(row) for row in model.seen(data)]).sum()) == labelled

@@ -228,5 +228,5 @@ def test_the_commands_of_the_page_do_what_it_says(
     for line in shell.splitlines():
         assert run([*shlex.split(line, comments=True)[1:], *(["--overwrite"] if "--out" in line else [])]) == 0, line
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith('{"tokens"')]
-    assert [answer.get("label") for answer in found] == ["German", "French", "Japanese", None, "Japanese", None]
-    assert [answer["seen"] for answer in found[4:]] == [True, False]
+    assert [answer["label"] for answer in found] == ["German", "French", "Japanese", None, "Japanese", "?"]
+    assert ["error" in answer for answer in found] == [False, False, False, True, False, True]

@@ -98,7 +98,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "list": (lambda: ml.memorize_text(["la"]), "must be a string, not a list"),  # type: ignore[arg-type]
     "no fingerprints": (lambda: ml.memorize([[0, 1]], [[0, 1]]).seen([[0, 1]]), "has no fingerprints"),
     "strict": (lambda: ml.memorize([[0]], [[0]]).predict([[0]], strict=True), "has no fingerprints"),
-    "vectors": (lambda: ml.memorize(np.ones((1, 1, 2)), [[0]], fingerprint=True), "vectors have none"),
+    "vectors": (lambda: ml.memorize(np.ones((1, 1, 2)), [[0]], unknown=True), "vectors have none"),
 }
 
 
@@ -113,7 +113,7 @@ def test_what_cannot_be_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -
 def test_what_was_seen_is_known_and_nothing_else(rules: dict[str, bool]) -> None:
     random = np.random.default_rng(5)
     X = random.integers(0, 50, (80, 6))
-    model = ml.memorize(X, random.integers(0, 3, (80, 6)), fingerprint=True, on_conflict="first", **rules)
+    model = ml.memorize(X, random.integers(0, 3, (80, 6)), unknown=True, on_conflict="first", **rules)
     changed = X.copy()
     changed[50:, 2] = (changed[50:, 2] + 1 + random.integers(0, 48, 30)) % 50
     seen = model.seen(changed)
@@ -123,12 +123,20 @@ def test_what_was_seen_is_known_and_nothing_else(rules: dict[str, bool]) -> None
     assert seen[50:, :2].all() == ("causal" in rules)
     assert model.seen(X[:, ::-1]).all() != bool(rules)  # order counts only where the model sees it
     assert np.array_equal(model.predict(X, strict=True), model.predict(X))
-    with pytest.raises(ml.DataError, match="of sequence 50 is not in the data that the model was built from"):
-        model.predict(changed, strict=True)
+    assert np.array_equal(model.predict(X, strict=False), model.predict(X))
+    for strict in (True, None):
+        with pytest.raises(
+            ml.DataError, match=r"of sequence 50, \[.*\], is not in the data that the model was built from"
+        ):
+            model.predict(changed, strict=strict)
+    assert model.predict(changed, strict=False).shape == changed.shape
+    answers = np.stack(model.predict(changed, unknown="?"))
+    assert ((answers != "?") == seen).all()
+    assert (answers[seen] == model.predict(changed, strict=False)[seen]).all()
 
 
 def test_sequences_are_seen_as_a_whole(tmp_path: Path) -> None:
-    model = ml.memorize(["ab", "ba", "abc"], [0, 0, 1], fingerprint=True)
+    model = ml.memorize(["ab", "ba", "abc"], [0, 0, 1], unknown=True)
     for each in (model, ml.load(model.save(tmp_path / "m"))):
         assert each.seen(["ba", "abc", "bc", "abb"]).tolist() == [True, True, False, False]
         assert each.card.fingerprint is not None
@@ -173,8 +181,8 @@ def test_strict_on_the_command_line(tmp_path: Path, said: Said, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     Path("known.jsonl").write_text('{"tokens": ["a", "b"], "labels": [1, 2]}\n{"tokens": ["b"], "labels": [3]}\n')
     Path("unknown.jsonl").write_text('{"tokens": ["c"]}\n')
-    said("memorize known.jsonl --out model --fingerprint")
-    guess = ml.load("model").predict([["a"]])[0].tolist()  # right, but not counted: it was never seen
+    said("memorize known.jsonl --out model --unknown")
+    guess = ml.load("model").predict([["a"]], strict=False)[0].tolist()  # right, but not counted: it was never seen
     rows = [(["a"], guess), (["b", "a"], [2, 1]), (["a", "c"], [1, 1])]
     Path("other.jsonl").write_text("\n".join(json.dumps({"tokens": x, "labels": y}) for x, y in rows))
     found = [json.loads(line) for line in said("predict model known.jsonl other.jsonl --strict").splitlines()]
@@ -187,7 +195,7 @@ def test_strict_on_the_command_line(tmp_path: Path, said: Said, monkeypatch: pyt
     assert counted == "5 of 5 labels are right not seen: 2 of 5 sequences"
     assert json.loads(said("predict model unknown.jsonl --strict --json"))["unseen"] == 1  # also where no row is known
     # A row of which only the beginning was seen counts as not seen.
-    said("memorize known.jsonl --out causal --causal --fingerprint")
+    said("memorize known.jsonl --out causal --causal --unknown")
     Path("partly.jsonl").write_text('{"tokens": ["a", "a"]}\n')
     partly = json.loads(said("predict causal partly.jsonl --strict --json"))
     assert (partly["answers"][0]["seen"], partly["unseen"]) == ([True, False], 1)

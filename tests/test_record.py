@@ -86,7 +86,7 @@ def _inside(part: Any) -> list[tuple[Any, Any]]:
 def test_a_damaged_record_is_refused_with_a_sentence(tmp_path: Path) -> None:
     """Whatever stands in the place of a field, also with a digest that fits."""
     X, Y = [["a", "b"], ["c", "d"], ["b", "e"]], [["x", "y"], ["y", "z"], ["z", "z"]]
-    model = ml.memorize(X, Y, fingerprint=True)
+    model = ml.memorize(X, Y, unknown=True)
     new, record = ml.insert(model, [["q", "r"]], [["new", "y"]], (X, Y))
     path = record.save(tmp_path / "record.json")
     known = json.loads(path.read_text())

@@ -32,6 +32,7 @@ from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.tensors import TensorFolder, header_digest, tensors_of
 from monolayer.model.card import Card
 from monolayer.model.torch_settings import own_settings
+from monolayer.model.unknown import REFUSE, filled
 from monolayer.table import as_html, as_table, plural
 
 _FILES = (*COPIED, "config.json", FILE, ATTACHED_WEIGHTS, HOST_WEIGHTS, INDEX_FILE, "README.md", "certificate.json")
@@ -113,13 +114,21 @@ class Attached:
             found[name] = whole
         return found
 
-    def predict(self, X: object, *, strict: bool = False, device: str | torch.device | None = None) -> Any:
+    def predict(
+        self, X: object, *, strict: bool = False, unknown: Any = REFUSE, device: str | torch.device | None = None
+    ) -> Any:
         """The answers to prompts `X`, as text `(N,)`: how `generate` in transformers continues each of them.
 
         The likeliest token is chosen each time, up to the end token. If no fact is stored for a prompt, the answer is
         what the host says; with `strict` such a prompt is an error that names it. Without transformers, stored answers
-        are read from the weights, and every other prompt is an error.
+        are read from the weights, and every other prompt is an error. `unknown`: a value, such as None, in place of the
+        answer to a prompt that no fact is stored for.
         """
+        if unknown is not REFUSE:
+            data = prompts_of(X)
+            rows = np.flatnonzero(self.known(data))
+            said = self.answers(data.select(rows), device=device) if len(rows) else []
+            return filled(np.array(said, dtype=object), rows, len(data), unknown)
         data = self.encode(X)
         unseen = np.flatnonzero(~self.known(data)) if strict else np.array([])
         if len(unseen):

@@ -44,7 +44,12 @@ ConflictRule = Annotated[
     typer.Option(help="What to do if the same token in the same context has different labels."),
 ]
 KeepFingerprints = Annotated[
-    bool, flag("--fingerprint", "Keep 8 bytes per point, so that predict --strict knows what was seen.")
+    bool | None,
+    flag(
+        "--unknown/--no-unknown",
+        "Whether to keep 8 bytes per point, so that predict recognizes what was not memorized; by default for tables "
+        "of keys and values.",
+    ),
 ]
 Seed = Annotated[int | None, typer.Option(help="Same seed and platform, same bits; 0 by default.", min=0)]
 
@@ -84,6 +89,8 @@ def checked(model: Monolayer, data: Sequences, began: float, step: Progress) -> 
     step("checking every label", 0.0)
     right, total = agreement(model, data, model.labels(model.encode(data)))
     counts = {"right": right, "total": total, "accuracy": right / total}
+    kept = model.card.fingerprint
+    counts["fingerprint_bytes"] = 0 if kept is None else kept.words.nbytes
     seconds = {"seconds": built - began, "seconds_check": time.perf_counter() - built}
     return {**(model.card.summary_json() or {"sequences": len(data)}), **counts, **seconds}
 
@@ -97,6 +104,8 @@ def checked_rows(model: Monolayer, found: FactsByName) -> list[tuple[str, str]]:
     rows = [("sequences", number(found["sequences"]))]
     if model.summary is not None:
         rows = summary_rows(model.summary, str(model.bos.dtype).removeprefix("torch."))
+    if model.card.fingerprint is not None:
+        rows.append(("unknown input", str(model.card.fingerprint)))
     return [
         *rows,
         ("accuracy", f"{right:,} of {plural(total, 'label')}{exact}{share}"),

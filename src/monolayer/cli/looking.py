@@ -113,6 +113,7 @@ def describe(model: Monolayer | Uniform) -> FactsByName:
         **(_describe_knots(model) if isinstance(model, Uniform) else _describe_steps(model)),
         "parameters": {name: value.numel() for name, value in model.named_parameters()},
         "parameters_in_all": sum(value.numel() for value in model.parameters()),
+        **({} if card.fingerprint is None else {"unknown_input": str(card.fingerprint)}),
         "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
     }
 

@@ -33,7 +33,7 @@ def memorize(
         typer.Option(help="Format of the weights: float64 or float32; with --robust also bfloat16 and float16."),
     ] = None,
     on_conflict: building.ConflictRule = "error",
-    fingerprint: building.KeepFingerprints = False,
+    unknown: building.KeepFingerprints = None,
     seed: building.Seed = None,
     draw: Annotated[
         Path | None, typer.Option(help="A saved model whose keys, codes and names are reused (docs/editing.md).")
@@ -53,7 +53,7 @@ def memorize(
 
     check_output(out, overwrite=overwrite)  # refuse before any work is done
     options = given(positions=positions, causal=causal, rank=building.rank_of(rank), dtype=dtype, seed=seed)
-    options |= given(robust=robust, on_conflict=on_conflict, fingerprint=fingerprint)
+    options |= given(robust=robust, on_conflict=on_conflict, unknown=unknown)
     with progress(as_json) as step:
         drawn = None if draw is None else load_monolayer(draw)
         sequences = reading.read(data, step, None if drawn is None else drawn.card.manner)

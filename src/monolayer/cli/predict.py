@@ -20,13 +20,13 @@ from monolayer.cli.console import Json, Overwrite, app, check_file, err, flag, j
 from monolayer.cli.reading import PLAIN, MaybeData, ModelFolder, Reading, reads, sequences_of_texts
 from monolayer.data.objects import JsonObject
 from monolayer.errors import DataError
-from monolayer.table import Progress, plural
+from monolayer.table import Progress, plural, quoted
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from monolayer.arrays import Bools
+    from monolayer.arrays import Bools, Ints
     from monolayer.cli.reading import Answering
     from monolayer.data import Sequences
     from monolayer.data.plain import Given
@@ -47,12 +47,16 @@ def predict(
     ] = None,
     dense: Annotated[bool, flag("--dense", "Run the whole network, without the shortcut.")] = False,
     strict: Annotated[
-        bool,
+        bool | None,
         flag(
-            "--strict",
-            "Give no answer for inputs that were not memorized; needs memorize --fingerprint, or an attached folder.",
+            "--strict/--no-strict",
+            "Give no answer for inputs that were not memorized, and mark every answer with whether it was seen. A "
+            "model of keys and values gives none by default; --no-strict makes it answer, which is meaningless.",
         ),
-    ] = False,
+    ] = None,
+    unknown: Annotated[
+        str | None, typer.Option(help="What to write, in place of null, for inputs that were not memorized.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="Device to run on, for example cuda.")] = None,
     overwrite: Overwrite = False,
     reading: Reading = PLAIN,
@@ -62,8 +66,9 @@ def predict(
 
     Instead of DATA, pass --text, or use `monolayer predict MODEL - --format text` to answer each line of standard
     input. A CSV file has one row per sequence: its key as it was given, and the answer or the error.
-    A sequence with a token that the model does not know, or has forgotten, gets an error in place of its labels.
-    With --strict, every answer says whether it was seen, and is null where it was not.
+    A sequence with a token that the model does not know, or has forgotten, gets null and the reason; so does a key that
+    is not in the table of a model of keys and values. If no sequence can be answered, that is an error, unless --strict
+    or --unknown is given. With --strict, every answer says whether it was seen.
     A language model with facts attached continues each prompt up to its end token, using generate if transformers is
     installed; --strict then marks the prompts that have no stored fact.
     With --json, prints one object: the answers (unless --out takes them), and how many are right.
@@ -78,13 +83,14 @@ def predict(
         check_file(out, overwrite)
         out.parent.mkdir(parents=True, exist_ok=True)
     model = load(folder, device=device)
-    asking = _asking(model, dense=dense, strict=strict, device=device)
+    wanted = _Wanted(strict, unknown)
+    asking = _asking(model, wanted, dense=dense, device=device)
     totals, comparisons, kept = _Totals(), list[_Comparison](), list[JsonObject]()
     table = out is not None and out.suffix.lower() == ".csv"
     with nullcontext(None if as_json else sys.stdout) if out is None else new_file(out) as file:
         rows = csv.writer(file, lineterminator="\n") if table and file is not None else None
         if rows is not None:
-            rows.writerow(["key", "answer", *(["seen"] if strict else []), "error"])
+            rows.writerow(["key", "answer", *(["seen"] if wanted.marks else []), "error"])
         for shard in files(data) if data else [""]:  # one at a time: of many, no more than one need fit into memory
             keys: list[Given] | None = [] if table else None
             with progress(as_json) as step:
@@ -92,31 +98,27 @@ def predict(
                     sequences, keys = sequences_of_texts(model, text, reading), [*text]
                 else:
                     sequences = reading.read(shard, step, model, known=False, keys=keys)
-                answered = _ask(model, asking, sequences, step, strict)
+                answered = _ask(model, asking, sequences, step, wanted)
             given = iter(keys or ())
-            totals.sequences += len(sequences)
-            totals.refused += len(answered.refused)
+            totals.add(len(sequences), answered)
             if answered.compared is not None:
                 comparisons.append(answered.compared)
-            for answer in _json_answers(model, sequences, answered, strict):
-                if strict:
-                    seen = answer["seen"]
-                    totals.unseen += not (all(seen) if isinstance(seen, list) else seen)
+            for answer in _json_answers(model, sequences, answered, wanted):
                 if rows is not None:
-                    rows.writerow(_csv_row(answer, next(given, None), strict))
+                    rows.writerow(_csv_row(answer, next(given, None), wanted.marks))
                 elif file is None:
                     kept.append(answer)
                 else:
                     file.write(json_text(answer, file) + "\n")
     counts = _sum(comparisons)
-    _tell(model, totals, counts, strict=strict, as_json=as_json)
+    _tell(model, totals, counts, wanted, as_json=as_json)
     if as_json:
         print_json(
             {
                 "folder": str(folder),
                 "sequences": totals.sequences,
                 "refused": totals.refused,
-                **({"unseen": totals.unseen} if strict else {}),
+                **({} if asking.seen is None else {"unseen": totals.unseen}),
                 **({"answers": kept} if out is None else {"out": str(out)}),
                 **({"right": counts.right, "total": counts.total} if counts and not counts.why_not else {}),
             }
@@ -127,6 +129,24 @@ def predict(
 
 
 @dataclass(frozen=True)
+class _Wanted:
+    """What the caller wants of inputs that were not memorized: `--strict` or `--no-strict`, and `--unknown`."""
+
+    strict: bool | None
+    unknown: str | None
+
+    @property
+    def marks(self) -> bool:
+        """Whether every answer says that it was seen, or was not."""
+        return bool(self.strict)
+
+    @property
+    def told(self) -> bool:
+        """Whether the caller asks for inputs that were not memorized to be recognized."""
+        return self.marks or (self.unknown is not None and self.strict is None)
+
+
+@dataclass(frozen=True)
 class _Asking:
     """How a kind of model is asked, so that its kind is looked at once."""
 
@@ -134,32 +154,38 @@ class _Asking:
     """Sequences that the model cannot answer, by number, each with the reason."""
     values: Callable[[Sequences], Answers]
     """The answers to encoded sequences, flat: label values, or the text after each prompt."""
-    seen: Callable[[Sequences], Bools] | None
-    """Which answers of encoded sequences were memorized; None: nobody asks."""
+    seen: Callable[[Sequences, Answers], Bools] | None = None
+    """Which answers of encoded sequences were memorized, given these answers; None: nobody asks."""
+    nearest: Callable[[Sequences, int], str | None] = lambda data, row: None
+    """The stored key nearest to one of the sequences, as text; None if none is near."""
 
 
-def _asking(model: Answering, *, dense: bool, strict: bool, device: str | None) -> _Asking:
-    """How to ask this model; an error if --strict asks for fingerprints that it does not have."""
+def _asking(model: Answering, wanted: _Wanted, *, dense: bool, device: str | None) -> _Asking:
+    """How to ask this model; an error if it cannot tell what it was built from, and is asked to."""
     from monolayer.attaching.folder import Attached
     from monolayer.model.inputs import unanswerable
+    from monolayer.model.nearest import nearest_key
     from monolayer.model.uniform import Uniform
+    from monolayer.model.unknown import REFUSE, tells_unknown
     from monolayer.stock.folder import StockModel
 
     path: Literal["dense", "auto"] = "dense" if dense else "auto"
     if isinstance(model, Attached):
-        return _Asking(model.unanswerable, partial(model.answers, device=device), model.known if strict else None)
+        told = (lambda data, _: model.known(data)) if wanted.told else None
+        return _Asking(model.unanswerable, partial(model.answers, device=device), told)
     if isinstance(model, StockModel):
-        if strict:
-            raise DataError(
-                "--strict needs fingerprints, and a stock folder keeps none: leave --strict out; memorize-as with "
-                "--unknown NAME has a class for what the data do not hold"
-            )
-        return _Asking(model.unanswerable, model.answers if model.draw.prompts else model.labels, None)
-    if strict:
-        model.check_strict()
+        if wanted.told:
+            model.check_tells_unknown()
+        known = (lambda _, labels: model.known(labels)) if wanted.told else None
+        return _Asking(model.unanswerable, model.answers if model.draw.prompts else model.labels, known)
     if isinstance(model, Uniform):
-        return _Asking(lambda _: {}, partial(model.labels, path=path), None)
-    return _Asking(partial(unanswerable, model), partial(model.labels, path=path), model.known if strict else None)
+        if wanted.told:
+            model.check_strict()
+        return _Asking(lambda _: {}, partial(model.labels, path=path))
+    seen = None
+    if tells_unknown(model.card.fingerprint, wanted.strict, REFUSE if wanted.unknown is None else wanted.unknown):
+        seen = lambda data, _: model.known(data)  # noqa: E731
+    return _Asking(partial(unanswerable, model), partial(model.labels, path=path), seen, partial(nearest_key, model))
 
 
 class _Answer(NamedTuple):
@@ -168,80 +194,103 @@ class _Answer(NamedTuple):
     said: object
     seen: object
 
+    @property
+    def unseen(self) -> bool:
+        """Whether the answer, or one of a list of them, was not seen."""
+        return False in self.seen if isinstance(self.seen, list) else self.seen is False
+
 
 class _Answered(NamedTuple):
-    """What the model made of one file: an answer per sequence that is not `refused`, in order."""
+    """What the model made of one file.
+
+    `refused`: the sequences that are not answered, by number, each with the reason. `answers`: one for every sequence
+    that the network can answer, in order, those that were not seen among them; `answerable`: their numbers.
+    """
 
     refused: dict[int, str]
-    answers: Iterator[_Answer]
+    answers: list[_Answer]
+    answerable: Ints
     compared: _Comparison | None
 
 
-def _ask(model: Answering, asking: _Asking, sequences: Sequences, step: Progress, strict: bool) -> _Answered:
-    """Ask the model for every sequence that it can answer; an error if there is none, unless `strict`."""
+NOT_STORED = "not in the data that the model was built from"
+MOST_HINTS = 5
+"""How many errors about keys that are not stored suggest one that is: finding it takes as long as many answers."""
+
+
+def _ask(model: Answering, asking: _Asking, sequences: Sequences, step: Progress, wanted: _Wanted) -> _Answered:
+    """Ask the model for every sequence that it can answer; an error if none is answered, unless that is `wanted`."""
     import numpy as np
 
     refused = asking.refused(sequences)
-    if len(refused) == len(sequences):
-        if strict:
-            return _Answered(refused, iter(()), None)
+    rows = np.setdiff1d(np.arange(len(sequences)), list(refused))
+    answers, compared = list[_Answer](), None
+    if len(rows):
+        asked = sequences.select(rows)
+        encoded = model.encode(asked)
+        step("answering", 0.9)
+        values = asking.values(encoded)
+        seen = None if asking.seen is None else asking.seen(encoded, values)
+        answers = list(_answer_per_sequence(model, encoded, values, seen, wanted.unknown))
+        compared = _compare_labels(model, asked, values, seen)
+        unseen = [row for row, answer in zip(rows.tolist(), answers, strict=True) if answer.unseen]
+        for number, row in enumerate(unseen):
+            near = asking.nearest(sequences, row) if number < MOST_HINTS else None
+            refused[row] = NOT_STORED + ("" if near is None else f"; did you mean {quoted(near)}?")
+    if len(refused) == len(sequences) and not wanted.told and not any(_partly_seen(answer) for answer in answers):
         raise DataError(f"none of the sequences can be answered. The first, {sequences.named(0)}: {refused[0]}")
-    asked = sequences.select(np.setdiff1d(np.arange(len(sequences)), list(refused)))
-    encoded = model.encode(asked)
-    step("answering", 0.9)
-    values = asking.values(encoded)
-    seen = None if asking.seen is None else asking.seen(encoded)
-    return _Answered(
-        refused, _answer_per_sequence(model, encoded, values, seen), _compare_labels(model, asked, values, seen)
-    )
+    return _Answered(refused, answers, rows, compared)
+
+
+def _partly_seen(answer: _Answer) -> bool:
+    """Whether some of the labels of a sequence are answered although others are not."""
+    return isinstance(answer.seen, list) and any(answer.seen)
 
 
 def _answer_per_sequence(
-    model: Answering, encoded: Sequences, values: Answers, seen: Bools | None
+    model: Answering, encoded: Sequences, values: Answers, seen: Bools | None, unknown: str | None
 ) -> Iterator[_Answer]:
-    """The answer to every sequence: null where it was not `seen`."""
+    """The answer to every sequence: `unknown` where it was not `seen`."""
     if isinstance(values, list):
         known = [None] * len(values) if seen is None else seen.tolist()
-        return (_Answer(None if flag is False else text, flag) for text, flag in zip(values, known, strict=True))
+        return (_Answer(unknown if flag is False else text, flag) for text, flag in zip(values, known, strict=True))
     names = model.card.decode(values).tolist()
     flags = [None] * len(names) if seen is None else seen.tolist()
-    names = [None if flag is False else name for name, flag in zip(names, flags, strict=True)]
+    names = [unknown if flag is False else name for name, flag in zip(names, flags, strict=True)]
     if model.card.per == "sequence":
         return map(_Answer, names, flags)
     cuts = list(pairwise(encoded.offsets.tolist()))
     return (_Answer(names[start:end], flags[start:end]) for start, end in cuts)
 
 
-def _csv_row(answer: JsonObject, given: Given, strict: bool) -> list[object]:
+def _csv_row(answer: JsonObject, given: Given, marks: bool) -> list[object]:
     """A row of the CSV file; `given`: the key as it was given, None if the tokens are all there is. Lists are JSON."""
     given = answer.get("tokens", answer.get("prompt")) if given is None else given
     said = answer.get("answer", answer.get("label", answer.get("labels")))
-    seen = [json.dumps(answer["seen"])] if strict else []
+    seen = [json.dumps(answer["seen"])] if marks else []
     cells = [given, said, *seen, answer.get("error")]
     return [json.dumps(cell, ensure_ascii=False) if isinstance(cell, list | dict) else cell for cell in cells]
 
 
-def _json_answers(model: Answering, sequences: Sequences, answered: _Answered, strict: bool) -> Iterator[JsonObject]:
-    """One JSON object per sequence: its tokens and the answer, or the reason why it is refused."""
-    refused, answers = answered.refused, answered.answers
+def _json_answers(model: Answering, sequences: Sequences, answered: _Answered, wanted: _Wanted) -> Iterator[JsonObject]:
+    """One JSON object per sequence: its tokens and the answer; where it is refused, null and the reason."""
+    key, shown = _shown(model, sequences)
+    answers = dict(zip(answered.answerable.tolist(), answered.answers, strict=True))
+    for number, words in enumerate(shown):
+        answer = answers.get(number, _Answer(wanted.unknown, False))
+        found: JsonObject = {**words, key: answer.said}
+        if wanted.marks:
+            found["seen"] = answer.seen
+        yield found if number not in answered.refused else {**found, "error": answered.refused[number]}
+
+
+def _shown(model: Answering, sequences: Sequences) -> tuple[str, Iterator[JsonObject]]:
+    """What an answer is called in JSON, and for every sequence an object with its tokens, or with its prompt."""
     if model.card.prompts:
-        for number in range(len(sequences)):
-            prompt: JsonObject = {"prompt": sequences.texts(number)[0]}
-            if number in refused:
-                yield {**prompt, **({"answer": None, "seen": False} if strict else {}), "error": refused[number]}
-                continue
-            said = next(answers)
-            yield {**prompt, "answer": said.said, **({"seen": said.seen} if strict else {})}
-        return
+        return "answer", ({"prompt": sequences.texts(number)[0]} for number in range(len(sequences)))
     shown = sequences.tokens if sequences.vocabulary is None else sequences.vocabulary.decode(sequences.tokens)
     key = "label" if model.card.per == "sequence" else "labels"
-    for number, words in enumerate(sequences.split(shown)):
-        tokens: JsonObject = {"tokens": words.tolist()}
-        if number in refused:
-            yield {**tokens, **({key: None, "seen": False} if strict else {}), "error": refused[number]}
-            continue
-        answer = next(answers)
-        yield {**tokens, key: answer.said, **({"seen": answer.seen} if strict else {})}
+    return key, ({"tokens": words.tolist()} for words in sequences.split(shown))
 
 
 # -- comparing with labels in the data -----------------------------------------------------------------
@@ -254,6 +303,12 @@ class _Totals:
     sequences: int = 0
     refused: int = 0
     unseen: int = 0
+
+    def add(self, sequences: int, answered: _Answered) -> None:
+        """Count what a file with so many sequences gave."""
+        self.sequences += sequences
+        self.refused += sequences - len(answered.answerable)
+        self.unseen += len(answered.refused)
 
 
 class _Comparison(NamedTuple):
@@ -292,7 +347,7 @@ def _sum(comparisons: list[_Comparison]) -> _Comparison | None:
     return _Comparison(sum(each.right for each in comparisons), sum(each.total for each in comparisons), why_not)
 
 
-def _tell(model: Answering, totals: _Totals, counts: _Comparison | None, *, strict: bool, as_json: bool) -> None:
+def _tell(model: Answering, totals: _Totals, counts: _Comparison | None, wanted: _Wanted, *, as_json: bool) -> None:
     """Print on standard error how many labels are right, and how many sequences were unseen or refused."""
     if counts is not None and counts.why_not:
         err.print(counts.why_not)
@@ -301,7 +356,7 @@ def _tell(model: Answering, totals: _Totals, counts: _Comparison | None, *, stri
         within = f" to within {tolerance(model):.3g}" if real and tolerance(model) else ""
         what = plural(counts.total, "answer" if model.card.prompts else "label")
         err.print(f"{counts.right:,} of {what} {'is' if counts.total == 1 else 'are'} right{within}")
-    if strict:
+    if wanted.marks or totals.unseen > totals.refused:
         err.print(f"not seen: {totals.unseen:,} of {plural(totals.sequences, 'sequence')}")
     elif totals.refused:
         err.print(f"unknown tokens in {totals.refused:,} of {plural(totals.sequences, 'sequence')}")

@@ -22,7 +22,7 @@ from monolayer.construct.robust.stored import RobustFormat
 from monolayer.construct.task import Construction, Task
 from monolayer.data.names import Unit
 from monolayer.data.readers import sequences_of
-from monolayer.data.sequences import Per
+from monolayer.data.sequences import Per, Sequences
 from monolayer.data.text import TextUnit, windows
 from monolayer.errors import DataError
 from monolayer.model.card import Fingerprint
@@ -53,7 +53,7 @@ def memorize(
     device: torch.device | str | None = None,
     seed: int | None = None,
     on_conflict: OnConflict = "error",
-    fingerprint: bool = False,
+    unknown: bool | None = None,
     draw: Monolayer | str | os.PathLike[str] | None = None,
     construction: Construction | None = None,
     progress: Progress | bool | None = None,
@@ -86,8 +86,9 @@ def memorize(
     - `device`: where the model goes; None: to where `X` is, if that is a tensor. Ids `(N, n)` and classes that lie on a
       device, each nearly gapless from 0, are built there; everything else is built on the processor.
     - `seed`: on one platform the same seed gives the same bits; None is 0.
-    - `fingerprint`: True keeps 8 bytes per point, so that `seen` and `predict(strict=True)` can tell what the model was
-      built from.
+    - `unknown`: whether to keep a fingerprint of 8 bytes per point, so that `predict` recognizes what the model was not
+      built from, and refuses it (docs/lookup.md). By default it does so for keys and values (dicts, pairs, tables of
+      two columns), where there are no other keys.
 
     The way to build it:
 
@@ -108,9 +109,10 @@ def memorize(
     """
     report = reporting(progress)
     check_conflict(on_conflict)
-    for name, value in (("positions", positions), ("causal", causal), ("robust", robust), ("fingerprint", fingerprint)):
+    for name, value in (("positions", positions), ("causal", causal), ("robust", robust)):
         if not isinstance(value, bool):
             raise DataError(f"{name} must be True or False, not {value!r}")
+    check_unknown(unknown)
     if device is None and isinstance(X, torch.Tensor):
         device = X.device
     check_device(device)
@@ -130,7 +132,7 @@ def memorize(
             raise DataError(f"a construction has its own options: leave {name} out, or the construction")
 
     # Ids and classes that lie on a device are built there; everything else is read like any other data.
-    plain = lengths is None and draw is None and not (robust or fingerprint) and elsewhere(X)
+    plain = lengths is None and draw is None and not (robust or unknown) and elsewhere(X)
     plain = plain and tokens is None and labels is None
     there = on_device(X, Y, per, causal) if plain else None
     if there is not None:
@@ -159,13 +161,29 @@ def memorize(
     data.check_labelled()
     task = Task.of(data, positions=positions, causal=causal, on_conflict=on_conflict)
     model = construction.build(task, report) if draw is None else rebuilt(draw, task, report)
-    if fingerprint:
-        if task.vectors is not None:
-            raise DataError("fingerprints are kept for ids and strings; vectors have none: leave fingerprint out")
+    if unknown and task.vectors is not None:
+        raise DataError("fingerprints are kept for ids and strings; vectors have none: leave unknown out")
+    if unknown is None:
+        unknown = keeps_fingerprints(data) if draw is None else draw.card.fingerprint is not None
+    if unknown:
         words = Fingerprint.of(data, task.target.per, positions=positions, causal=causal)
         model.card = replace(model.card, fingerprint=words)
     report("done", 1.0)
     return model if device is None else model.to(device)
+
+
+def check_unknown(unknown: bool | None) -> None:
+    """Refuse a value of `unknown=` that is neither True nor False nor None."""
+    if not isinstance(unknown, bool | None):
+        raise DataError(
+            f"unknown must be True, False or None, not {unknown!r}: what stands in place of an answer is an option of "
+            "predict(…, unknown=)"
+        )
+
+
+def keeps_fingerprints(data: Sequences) -> bool:
+    """Whether a model of `data` keeps fingerprints unless told otherwise: keys that stand for themselves are closed."""
+    return data.keyed and data.vocabulary is not None
 
 
 def _construction(temperature: float | None, robust: bool, rank: Any, dtype: Any, seed: int) -> Construction:
@@ -195,6 +213,6 @@ def memorize_text(text: str, *, unit: TextUnit = "words", window: int | None = N
     if not isinstance(text, str):
         raise DataError(f"the text must be a string, not a {type(text).__name__}; sequences are for memorize")
     data, script = windows(text, unit, window)
-    model = memorize(data, positions=True, fingerprint=True, **options)
+    model = memorize(data, positions=True, unknown=True, **options)
     model.card = replace(model.card, script=script)
     return model

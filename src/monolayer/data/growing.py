@@ -35,6 +35,7 @@ class SequenceFields(NamedTuple):
     labels: Labels | None
     prompts: Ints | None
     origin: Origin | None
+    keyed: bool
 
 
 class Growing:
@@ -56,6 +57,8 @@ class Growing:
         """How many sequences were given as one number, without a list around it."""
         self.prompts: list[int] = []
         """Number of prompt tokens of each sequence; empty if there are no prompts."""
+        self.keyed = False
+        """Whether each row is a key with its value."""
         self.doubtful = ""
         """Names of the two columns, in words, if the caller did not say what a label belongs to; else empty."""
         self._per: Per | None = None
@@ -149,7 +152,7 @@ class Growing:
         cut: Unit | None = "whole" if self.bare == len(sizes) else self.cut
         names = None if tokens.names is None else tokens.names.cut_into(cut)
         origin = None if self._origin is None else self._origin.finish(SourceFile(self.name, self.unit))
-        return SequenceFields(tokens.values, sizes, names, labels, prompts, origin)
+        return SequenceFields(tokens.values, sizes, names, labels, prompts, origin, self.keyed)
 
     def _agree(self, line: int, per: Per | None) -> None:
         """Refuse a sequence that is not labelled like the first one whose label is not a gap."""

@@ -43,6 +43,7 @@ class Sequences:
     - `prompts`: how many tokens of each sequence are its prompt, `(N,)`. The rest is the answer, if it has one. None if
       the data are not prompts and answers.
     - `origin`: where the sequences stand in the files that they were read from; None if they come from elsewhere.
+    - `keyed`: whether they were given as keys with values, so that there are no other keys.
     """
 
     tokens: Array
@@ -51,6 +52,7 @@ class Sequences:
     labels: Labels | None = None
     prompts: Ints | None = None
     origin: Origin | None = None
+    keyed: bool = False
 
     def __post_init__(self) -> None:
         if len(self.lengths) == 0:
@@ -222,7 +224,7 @@ class Sequences:
             labels = labels.take(rows if labels.per == "sequence" else flat, self.labellable)
         prompts = None if self.prompts is None else self.prompts[rows]
         origin = None if self.origin is None else self.origin.select(np.arange(len(self))[rows])
-        return Sequences(self.tokens[flat], lengths, self.vocabulary, labels, prompts, origin)
+        return Sequences(self.tokens[flat], lengths, self.vocabulary, labels, prompts, origin, self.keyed)
 
     def flat(self, rows: Ints) -> Ints:
         """The places of the tokens of sequences `rows` in the flat arrays, sequence after sequence."""

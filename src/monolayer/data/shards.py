@@ -81,6 +81,7 @@ def join_datasets(parts: list[Sequences]) -> Sequences:
     # Strings are split alike in all parts (`kinds`); integers are whole only if they are so in every part.
     units = {None if part.vocabulary is None else part.vocabulary.unit for part in parts}
     growing.cut = units.pop() if len(units) == 1 else None
+    growing.keyed = all(part.keyed for part in parts)
     for part in parts:
         tokens = part.tokens if part.vocabulary is None else part.vocabulary.decode(part.tokens)
         per = None if part.labels is None else part.labels.per

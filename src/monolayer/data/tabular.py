@@ -45,6 +45,7 @@ class RowReader:
 
     def __init__(self, growing: Growing, layout: TableLayout) -> None:
         self.growing, self.layout = growing, layout
+        growing.keyed = layout.pairs and layout.label is not None and layout.per != "answer"
         if layout.asks:
             growing.doubtful = f"{layout.token!r} and {layout.label!r}"
 

@@ -18,6 +18,7 @@ from monolayer.data.layout import Manner
 from monolayer.data.objects import JsonFields, JsonObject
 from monolayer.data.sequences import Per
 from monolayer.data.text import Script
+from monolayer.table import plural
 from monolayer.theory.bounds import corollary1_counts
 
 
@@ -165,6 +166,9 @@ class Fingerprint:
     def seen(self, data: Sequences, positions: bool) -> NDArray[np.bool_]:
         """Which answering places of the data, in the model's row numbers, are points that it was built from."""
         return contained(fingerprints(data, self.per, positions=positions, causal=self.causal), self.words)
+
+    def __str__(self) -> str:
+        return f"recognized by {plural(len(self.words), 'fingerprint')}, {self.words.nbytes:,} bytes"
 
     @property
     def false_positives(self) -> float:

@@ -111,9 +111,10 @@ def no_vector(model: Parts, where: str, row: int) -> str:
 
 
 def unanswerable(model: Parts, data: Sequences) -> dict[int, str]:
-    """Sequences of `data`, under their own names, with a token that the model has no vector for; each with the reason.
+    """Sequences of `data`, under their own names, that the model has no answer for; each with the reason.
 
-    Empty where the tokens are vectors, or of another kind than the model's: `encode` says what is wrong there.
+    They have a token without a vector, or more tokens than there are positions. Empty where the tokens are vectors, or
+    of another kind than the model's: `encode` says what is wrong there.
     """
     names, theirs = model.card.vocabulary, data.vocabulary
     if names is None or theirs is None or names.integers != theirs.integers:
@@ -122,6 +123,10 @@ def unanswerable(model: Parts, data: Sequences) -> dict[int, str]:
     places = np.flatnonzero((row < 0) | blank(model, row.clip(0)))
     sequences, first = np.unique(data.sequence[places], return_index=True)
     said = {}
+    if model.positions is not None:
+        most = model.positions.num_embeddings
+        for sequence in np.flatnonzero(data.lengths > most).tolist():
+            said[sequence] = f"it has {data.lengths[sequence]:,} tokens, and the model has {plural(most, 'position')}"
     for sequence, place in zip(sequences.tolist(), places[first].tolist(), strict=True):
         where = f"token {int(data.position[place])}"
         name = theirs.names[int(data.tokens[place])]

@@ -32,6 +32,7 @@ from monolayer.model.recital import recite
 from monolayer.model.save import save
 from monolayer.model.shortcut import fast_labels, labels_there, values
 from monolayer.model.torch_settings import own_settings
+from monolayer.model.unknown import REFUSE, filled, refusal, seen_points, tells_unknown, unknown_rows
 from monolayer.table import as_html, number
 
 Path_ = Literal["auto", "fast", "dense"]
@@ -78,7 +79,15 @@ class Monolayer(Parts):
 
     # -- answers ---------------------------------------------------------------------------------------
 
-    def predict(self, X: Any, *, lengths: object = None, path: Path_ = "auto", strict: bool = False) -> Any:
+    def predict(
+        self,
+        X: Any,
+        *,
+        lengths: object = None,
+        path: Path_ = "auto",
+        strict: bool | None = None,
+        unknown: Any = REFUSE,
+    ) -> Any:
         """The labels of `X`, by their names.
 
         Arrays `(N, n, …)` give an array `(N, n)` (or `(N, n, m)`); sequences of different lengths give a
@@ -89,56 +98,70 @@ class Monolayer(Parts):
         - `lengths` `(N,)`: how many tokens each row of a padded array has.
         - `path`: `fast` (segment sums and binary search), `dense` (the network as it stands), or `auto`: fast
           where the weights allow it.
-        - `strict`: True makes an answer at a point that the model was not built from an error that names it (`seen`).
+        - `strict`: whether a point that the model was not built from (`seen`) is refused, with an error that names it.
+          By default it is, if the model has fingerprints to tell; a model of keys and values has them. False gives
+          the answer of the network, which is meaningless there.
+        - `unknown`: a value, such as None, that takes the place of the answer where it would be refused, so that the
+          other rows of a batch are answered. Answers are then objects.
         """
         if isinstance(X, str | int):
-            return self.predict([X], path=path, strict=strict)[0]
-        there = lengths is None and path != "dense" and not strict and type(self) is Monolayer
+            return self.predict([X], path=path, strict=strict, unknown=unknown)[0]
+        told = tells_unknown(self.card.fingerprint, strict, unknown)
+        if unknown is not REFUSE:
+            return self._answers_or(unknown, X, lengths, path, told)
+        there = lengths is None and path != "dense" and not told and type(self) is Monolayer
         found = labels_there(self, X) if there and elsewhere(X) else None
         if found is not None:
             return found
-        data = self.encode(X, lengths=lengths)
-        if strict:
-            self._check_seen(data)
+        data = self._known(X, lengths) if told else self.encode(X, lengths=lengths)
         labels = self.card.shaped(self.card.decode(self.labels(data, path=path)), data, X, lengths)
         # Names, and rows of different lengths, stay what they are.
         numbers = isinstance(labels, np.ndarray) and labels.dtype != object
         return torch.from_numpy(labels).to(X.device) if numbers and elsewhere(X) else labels
 
+    def _known(self, X: Any, lengths: object) -> Sequences:
+        """`X` encoded; an error that names the rows that the model was not built from, if there are any."""
+        read = self._read(X, lengths)
+        try:
+            data = self.encode(read)
+        except DataError:
+            if not len(unknown_rows(self, read, told=False).unknown):
+                raise  # for another reason, such as vectors in place of ids
+        else:
+            if self.known(data).all():
+                return data
+        raise refusal(self, read, unknown_rows(self, read, told=True).unknown)
+
+    def _answers_or(self, unknown: Any, X: Any, lengths: object, path: Path_, told: bool) -> Any:
+        """The answers to `X` as objects, with `unknown` where the model was not built from it, or cannot answer."""
+        read = self._read(X, lengths)
+        rows, per_sequence = unknown_rows(self, read, told=False).answerable, self.card.per == "sequence"
+        count = len(read) if per_sequence else len(read.tokens)
+        answers = filled(np.empty(0), np.empty(0, np.int64), count, unknown)
+        if len(rows):
+            data = self.encode(read.select(rows))
+            places = rows if per_sequence else read.flat(rows)
+            values, known = self.card.decode(self.labels(data, path=path)), self.known(data) if told else slice(None)
+            answers = filled(values[known], places[known], count, unknown)
+        return self.card.shaped(answers, read, X, lengths)
+
+    def _read(self, X: Any, lengths: object) -> Sequences:
+        """`X` as sequences with its own names, read as this model reads data."""
+        return Sequences.of(X, lengths=lengths, like=self.card.manner)
+
     def seen(self, X: object, *, lengths: object = None) -> Any:
         """Whether each answer is one that the model was built to give: booleans in the shape of `predict`.
 
-        Needs the fingerprints that `memorize(..., fingerprint=True)` keeps. What was seen is always found, and
-        `card.fingerprint.false_positives` is the chance that something else is taken for it. `X`, `lengths`: as in
-        `predict`.
+        Needs fingerprints, which a model of keys and values has, and any other with `memorize(..., unknown=True)`. What
+        was seen is always found, and `card.fingerprint.false_positives` is the chance that something else is taken for
+        it. `X`, `lengths`: as in `predict`.
         """
         data = self.encode(X, lengths=lengths)
         return self.card.shaped(self.known(data), data, X, lengths)
 
-    def check_strict(self) -> None:
-        """An error unless the model can tell what it was built from."""
-        if self.card.fingerprint is None:
-            raise DataError(
-                "this model has no fingerprints, so it cannot tell what it was built from: memorize with "
-                "fingerprint=True (--fingerprint)"
-            )
-
     def known(self, data: Sequences) -> NDArray[np.bool_]:
         """Which answering places `(P,)` of encoded data are points that the model was built from."""
-        self.check_strict()
-        assert self.card.fingerprint is not None  # checked
-        return self.card.fingerprint.seen(data, self.positions is not None)
-
-    def _check_seen(self, data: Sequences) -> None:
-        """An error that names the first point of encoded data that the model was not built from."""
-        new = np.flatnonzero(~self.known(data))
-        if len(new):
-            what = data.named(int(new[0])) if self.card.per == "sequence" else data.where(int(new[0]))
-            more = f", and {len(new) - 1:,} more are not" if len(new) > 1 else ""
-            raise DataError(
-                f"{what} is not in the data that the model was built from{more}: its answer there "
-                "would be meaningless. Leave strict out to get it anyway, or call seen() to find out what is known"
-            )
+        return seen_points(self, data)
 
     def recite(self, prompt: str = "") -> Iterator[str]:
         """Yield the memorized text after `prompt`, one token at a time, to its end; '' starts at its beginning."""
@@ -294,6 +317,7 @@ class Monolayer(Parts):
             ),
             ("readout", f"{self.feed_forward.readout}, {self.feed_forward.step_count:,} steps or neurons"),
             ("parameters", number(sum(each.numel() for each in self.parameters()))),
+            *([] if card.fingerprint is None else [("unknown input", str(card.fingerprint))]),
             ("dtype", str(self.bos.dtype).removeprefix("torch.")),
         ]
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Bools, Floats, Ints
 from monolayer.attaching.folder import Attached
 from monolayer.data import Names, Sequences
 from monolayer.data.folder import SHARD_NAME, FolderKind, new_folder
@@ -35,6 +35,7 @@ from monolayer.model.load import load_model
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.torch_settings import own_settings
 from monolayer.model.uniform import Uniform
+from monolayer.model.unknown import REFUSE, filled
 from monolayer.stock.answers import answered_classes, continued
 from monolayer.stock.card import StockSummary, loading, model_card
 from monolayer.stock.draw import StockDraw
@@ -151,20 +152,65 @@ class StockModel:
         special = len(self.facts.architecture.special)
         return self.draw.names(self.facts.names[special:]).cut_into(UNIT_OF.get(self.facts.cut))
 
-    def predict(self, X: object, *, lengths: object = None) -> Any:
+    def predict(self, X: object, *, lengths: object = None, strict: bool | None = None, unknown: Any = REFUSE) -> Any:
         """Labels of `X` by their names, in the shapes of `Monolayer.predict`; a language model returns the next tokens.
 
         `X`: sequences, with their `lengths` if they are padded. A folder that holds prompts and answers returns the
         answers to the prompts `X`, as text. The network is evaluated in float64, without transformers. A sequence that
         is too long for the folder is an error that names it, and so is an unknown token, unless the folder has a class
-        for what it does not hold. One string, or one integer, gives one answer.
+        for what it does not hold, which is then the answer. One string, or one integer, gives one answer.
+
+        - `strict`: True makes it an error, which names the sequence, if that class is the answer.
+        - `unknown`: a value, such as None, in place of that class, and for sequences that would be refused. A folder
+          without the class needs `strict=False`, and recognizes only the latter. Answers are then objects.
         """
         if isinstance(X, str | int):
-            return self.predict([X])[0]
+            return self.predict([X], strict=strict, unknown=unknown)[0]
+        told = strict is not False and (bool(strict) or unknown is not REFUSE)
+        if told:
+            self.check_tells_unknown()
+        if unknown is not REFUSE:
+            return self._answers_or(unknown, X, lengths, told)
         data = self.encode(X, lengths=lengths)
         if self.draw.prompts:
             return np.array(self.answers(data), dtype=object)
-        return self.card.shaped(self.card.decode(self.labels(data)), data, X, lengths)
+        labels = self.labels(data)
+        if told and not self.known(labels).all():
+            place = int(self.known(labels).argmin())
+            where = data.named(place) if self.card.per == "sequence" else data.where(place)
+            raise DataError(f"{where} is not in the data of this folder: it is answered {self.draw.unknown!r}")
+        return self.card.shaped(self.card.decode(labels), data, X, lengths)
+
+    def _answers_or(self, unknown: Any, X: object, lengths: object, told: bool) -> Any:
+        """The answers as objects, with `unknown` for what is refused and, if `told`, for the class of that name."""
+        if self.draw.prompts:
+            data = prompts_of(X, lengths=lengths)
+            return np.array([unknown if one is None else one for one in self.answers(data)], dtype=object)
+        data = Sequences.of(X, lengths=lengths, like=self.card.manner)
+        rows = np.setdiff1d(np.arange(len(data)), list(self.unanswerable(data)))
+        per_sequence = self.card.per == "sequence"
+        labels, places = np.empty(0, dtype=np.int64), rows if per_sequence else data.flat(rows)
+        if len(rows):
+            labels = self.labels(data.select(rows))
+        known = self.known(labels) if told else np.ones(len(labels), dtype=bool)
+        count = len(data) if per_sequence else len(data.tokens)
+        answers = filled(self.card.decode(labels[known]), places[known], count, unknown)
+        return self.card.shaped(answers, data, X, lengths)
+
+    def check_tells_unknown(self) -> None:
+        """Refuse a folder that has no class for what it does not hold."""
+        if self.draw.unknown is None:
+            raise DataError(
+                "this folder has no class for what it does not hold, so it cannot tell what it was built from: "
+                "memorize_as with unknown='unknown' (--unknown unknown); of prompts and answers, attach can tell"
+            )
+
+    def known(self, labels: Ints) -> Bools:
+        """Which of these answers, as numbers of classes `(P,)`, are not the class for what the folder does not hold."""
+        self.check_tells_unknown()
+        assert self.draw.unknown is not None  # checked
+        known: Bools = labels != self.facts.classes.index(self.draw.unknown)
+        return known
 
     def encode(self, X: object, *, lengths: object = None) -> Sequences:
         """`X` in the row numbers of the folder's names; a sequence that the folder cannot answer is an error."""

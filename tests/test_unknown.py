@@ -1,0 +1,204 @@
+"""Keys that were never stored: refused with a hint, or given a value, by default for keys and values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import monolayer as ml
+from monolayer.model.nearest import nearest_key
+
+Said = Callable[..., str]
+COUNTRIES = {
+    "United States": "USA",
+    "United Kingdom": "GBR",
+    "Marshall Islands": "MHL",
+    "Cook Islands": "COK",
+    "France": "FRA",
+    "State of Palestine": "PSE",
+}
+ABSENT = ["United Islands", "Atlantis", "France France", "Islands", "State of France"]
+KEYS, CODES = list(COUNTRIES), list(COUNTRIES.values())
+
+
+def csv(path: Path) -> Path:
+    path.write_text("country,code\n" + "".join(f"{key},{value}\n" for key, value in COUNTRIES.items()))
+    return path
+
+
+def frame() -> Any:
+    return pytest.importorskip("pandas").DataFrame({"country": KEYS, "code": CODES})
+
+
+CLOSED: dict[str, Callable[[Path], Any]] = {
+    "dict": lambda folder: COUNTRIES,
+    "pairs": lambda folder: list(COUNTRIES.items()),
+    "items": lambda folder: COUNTRIES.items(),
+    "csv": lambda folder: csv(folder / "d.csv"),
+    "frame": lambda folder: frame(),
+    "series": lambda folder: frame().set_index("country")["code"],
+    "json": lambda folder: (folder / "d.json").write_text(json.dumps(COUNTRIES)) and folder / "d.json",
+    "two files": lambda folder: ml.read([csv(folder / "d.csv"), csv(folder / "e.csv")]),
+    "some rows": lambda folder: ml.read(csv(folder / "d.csv")).select(np.arange(len(KEYS))),
+    "characters": lambda folder: dict(COUNTRIES),
+}
+OPEN: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "lists": lambda folder: {"X": KEYS, "Y": CODES, "unit": "words"},
+    "rows of tokens": lambda folder: {"X": [{"tokens": key.split(), "label": COUNTRIES[key]} for key in KEYS]},
+    "a dict, switched off": lambda folder: {"X": COUNTRIES, "unknown": False},
+}
+
+
+@pytest.mark.parametrize("way", CLOSED)
+def test_keys_and_values_are_closed(way: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"unit": "characters", "positions": True} if way == "characters" else {}
+    model = ml.memorize(CLOSED[way](tmp_path), **options)
+    for each in (model, ml.load(model.save(tmp_path / "m"))):
+        assert each.predict(KEYS).tolist() == CODES
+        assert each.predict(KEYS, unknown=None).tolist() == CODES
+        assert each.predict(["France", *ABSENT], unknown=None).tolist() == ["FRA"] + [None] * len(ABSENT)
+        assert each.predict("United Islands", unknown="?") == "?"
+        for key in ABSENT:
+            with pytest.raises(ml.DataError, match=f"sequence 1, '{key}', is not in the data that the model was built"):
+                each.predict(["France", key])
+
+
+@pytest.mark.parametrize("way", OPEN)
+def test_other_data_are_open_unless_asked(way: str, tmp_path: Path) -> None:
+    options = OPEN[way](tmp_path)
+    model = ml.memorize(**options)
+    assert model.card.fingerprint is None
+    assert model.predict(["United Islands"])[0] in CODES  # a guess
+    with pytest.raises(ml.DataError, match=r"cannot tell what it was built from: memorize with unknown=True"):
+        model.predict(["United Islands"], unknown=None)
+    found = model.predict(["France", "Atlantis"], unknown=None, strict=False).tolist()
+    assert found == ["FRA", None]  # a token without a vector
+    asked = ml.memorize(**options | {"unknown": True})
+    assert asked.predict(["United Islands"], unknown=None).tolist() == [None]
+    assert {name: tensor.tolist() for name, tensor in model.state_dict().items()} == {
+        name: tensor.tolist() for name, tensor in asked.state_dict().items()
+    }  # fingerprints are no part of the network
+
+
+def test_the_error_names_rows_and_a_stored_key() -> None:
+    model = ml.memorize(COUNTRIES)
+    with pytest.raises(ml.DataError) as error:
+        model.predict(["Atlantis", "France", "x", "y", "z", "w"])
+    assert "Neither are sequences 2, 3, 4 and 1 more. unknown=None gives None" in str(error.value)
+    assert "strict=False" not in str(error.value)  # the network has no answer either
+    with pytest.raises(ml.DataError, match=r"Did you mean 'United States'.*strict=False what the network answers"):
+        model.predict(["United Islands"])
+    assert model.predict(["United Islands"], strict=False)[0] in CODES
+    with pytest.raises(ml.DataError, match="which the model has never seen"):
+        model.predict(["Atlantis"], strict=False)
+
+
+NEAR = [
+    ("Untied States", "United States"),  # an unknown word in place of one
+    ("United Kingdoms", "United Kingdom"),
+    ("France France", "France"),  # one word too many
+    ("State Palestine", "State of Palestine"),  # one too few
+    ("Franc", "France"),
+    ("Utopia", None),
+    ("Untied Kingdoms", None),  # two words are other ones
+]
+
+
+@pytest.mark.parametrize(("asked", "meant"), NEAR)
+def test_the_stored_key_that_is_spelt_alike(asked: str, meant: str | None) -> None:
+    model = ml.memorize(COUNTRIES, positions=True)
+    assert nearest_key(model, ml.data.Sequences.of([asked], unit="words"), 0) == meant
+
+
+def test_a_hint_is_never_a_key_that_was_forgotten() -> None:
+    table = {"alpha one": 1, "alpha two": 2}
+    left, _ = ml.forget(ml.memorize(table), ["alpha one"], table)
+    for asked in ("alpha one", "alpha ones"):
+        with pytest.raises(ml.DataError, match="Did you mean 'alpha two'"):
+            left.predict([asked])
+
+
+def test_a_key_longer_than_any_is_unknown() -> None:
+    model = ml.memorize({"a b": 1, "c d": 2}, positions=True)
+    with pytest.raises(ml.DataError, match="it has 3 tokens, and the model has 2 positions"):
+        model.predict(["a b c"])
+    assert model.predict(["a b c", "a b", "b a"], unknown=None).tolist() == [None, 1, None]
+
+
+def test_every_kind_of_label_has_its_unknown() -> None:
+    assert ml.memorize({"a": 1.5, "b c": 2.5}).predict(["b", "a"], unknown=None).tolist() == [None, 1.5]
+    vectors = ml.memorize({"a": [1.5, 2.0], "b c": [2.5, 3.0]}).predict(["b", "a"], unknown=None)
+    assert vectors[0] is None
+    assert vectors[1].tolist() == [1.5, 2.0]
+    by_word = ml.memorize({"a b": ["x", "y"], "b c": ["z", "z"]}, per="token").predict(["b a", "a c"], unknown=None)
+    assert [row.tolist() for row in by_word] == [["y", "x"], [None, None]]
+    assert ml.memorize({1: 7, 3: 9}).predict([3, 2, 1], unknown=-1).tolist() == [9, -1, 7]
+    robust = ml.memorize({"a b": 1, "b c": 2}, robust=True)
+    assert robust.predict(["a c", "b c"], unknown=None).tolist() == [None, 2]
+    assert ml.memorize({"a b": 1}).predict((key for key in ["b", "a b"]), unknown=None).tolist() == [None, 1]
+
+
+@pytest.mark.parametrize("wrong", [1, "unknown", "?"])
+def test_memorize_takes_a_switch_and_predict_a_value(wrong: Any) -> None:
+    with pytest.raises(ml.DataError, match=r"unknown must be True, False or None.*predict\(…, unknown=\)"):
+        ml.memorize(COUNTRIES, unknown=wrong)
+
+
+@pytest.mark.parametrize("options", [{}, {"robust": True}])
+def test_edits_keep_fingerprints_right(options: dict[str, Any], tmp_path: Path) -> None:
+    model = ml.memorize(COUNTRIES, **options)
+    rest = {key: code for key, code in COUNTRIES.items() if key != "United States"}
+    left, record = ml.forget(model, ["United States"], COUNTRIES)
+    assert left.predict([*rest, "United States"], unknown=None).tolist() == [*rest.values(), None]
+    never_knew = ml.memorize(rest, draw=model)  # the draw decides that fingerprints are kept
+    assert ml.compare(left, never_knew).same
+    left.save(tmp_path / "left")
+    never_knew.save(tmp_path / "never knew")
+    assert (tmp_path / "left/memory.safetensors").read_bytes() == (
+        tmp_path / "never knew/memory.safetensors"
+    ).read_bytes()
+    assert record.undo(left).predict("United States") == "USA"
+    more, _ = ml.insert(model, ["Cook Kingdom"], ["CKD"], COUNTRIES)
+    assert more.predict(["Cook Kingdom", "France"]).tolist() == ["CKD", "FRA"]
+    other, _ = ml.edit(model, ["France"], ["USA"], COUNTRIES)
+    assert other.predict(["France", "United Islands"], unknown=None).tolist() == ["USA", None]
+    without, _ = ml.forget(ml.memorize(COUNTRIES, unknown=False, **options), ["United States"], COUNTRIES)
+    assert without.card.fingerprint is None
+
+
+def test_the_command_line_gives_null_for_a_key_and_answers_the_others(
+    tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    csv(Path("d.csv"))
+    Path("keys.csv").write_text("country\nFrance\nUnited Islands\nAtlantis\n")
+    shown = said("memorize d.csv --out m")
+    assert "recognized by 6 fingerprints, 48 bytes" in shown
+    assert "recognized by 6 fingerprints, 48 bytes" in said("inspect m")
+    assert json.loads(said("memorize d.csv --out m --overwrite --json"))["fingerprint_bytes"] == 48
+    rows = [json.loads(line) for line in said("predict m keys.csv").splitlines()]
+    assert [row["label"] for row in rows] == ["FRA", None, None]
+    assert rows[1]["error"] == "not in the data that the model was built from; did you mean 'United States'?"
+    assert "'Atlantis', which the model has never seen" in rows[2]["error"]
+    assert all("seen" not in row for row in rows)
+    assert said("predict m keys.csv", errors=True) == "not seen: 2 of 3 sequences"
+    found = json.loads(said("predict m keys.csv --unknown ? --json"))
+    assert ([row["label"] for row in found["answers"]], found["unseen"]) == (["FRA", "?", "?"], 2)
+    said("predict m keys.csv -o out.csv")
+    assert [line.split(",")[1] for line in Path("out.csv").read_text().splitlines()] == ["answer", "FRA", "", ""]
+    rows = [json.loads(line) for line in said("predict m keys.csv --no-strict").splitlines()]
+    assert rows[1]["label"] in CODES
+    # Where no key is known, that is an error, as it is for unknown words; unless a value is asked for.
+    error = said("predict", "m", "--text", "United Islands", code=2, errors=True)
+    assert "not in the data that the model was built from; did you mean 'United States'?" in error
+    for option in ("--strict", "--unknown=?"):
+        said("predict", "m", "--text", "United Islands", option)
+    said("memorize d.csv --out open --no-unknown")
+    assert json.loads(said("predict", "open", "--text", "United Islands"))["label"] in CODES
+    assert "unknown input" not in said("inspect open")
+    assert "memorize with --unknown" in said("predict open keys.csv --unknown ?", code=2, errors=True)
