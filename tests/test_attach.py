@@ -35,7 +35,6 @@ from monolayer.attaching.neurons import Steepness, reading, round_keys, rounded
 from monolayer.checker.locating.location import Slice
 from monolayer.data import folder as folders
 from monolayer.errors import KeptTextError
-from monolayer.huggingface import tensors as tensor_folders
 from monolayer.huggingface.architectures import HOSTS
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.formats import FORMATS
@@ -693,12 +692,13 @@ def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str], monk
     shown = said("attach", str(gpt2), str(facts), "--out", str(new))
     assert all(word in shown for word in ("GPT2LMHeadModel, 2 layers", "12, in 36 neurons", "proved"))
     opened: list[Path] = []
+    start = folders.OpenFolder.__init__
 
-    def read_together(folder: Path, content: Callable[[Any], Any]) -> Any:
-        opened.append(folder)
-        return folders.read_together(folder, content)
+    def opening(self: folders.OpenFolder, path: Path, handle: int) -> None:
+        opened.append(path)
+        start(self, path, handle)
 
-    monkeypatch.setattr(tensor_folders, "read_together", read_together)
+    monkeypatch.setattr(folders.OpenFolder, "__init__", opening)
     found = json.loads(said("verify", str(new), str(facts), "--host", str(gpt2), "--only", "--json"))
     assert found["verdict"] == "proved"
     assert opened == [new, gpt2]  # once each: the proof and the measurement are about the same bytes

@@ -454,7 +454,7 @@ def close_host(folder: Path, wanted: float) -> Path:
         save_file(tensors, path, metadata={"format": "pt"})
         host, source = read_host(folder)
         texts = [cut(prompt)["input_ids"] for prompt in CLOSE]
-        running = Running(host, source.path)
+        running = Running(host, source)
         keys = [running.normed(states[-1:])[0] for states in running.states(texts)]
         gap = np.subtract(*(key / np.sqrt(key @ key) for key in keys))
         apart *= np.sqrt(wanted / (0.5 * gap @ gap))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,29 @@ def test_a_faulty_folder_is_refused_by_all(folder: Path, fault: str, tmp_path: P
     plant, words = FAULTS[fault]
     plant(files)
     refused(words, written(files, tmp_path / "broken"))
+
+
+@pytest.mark.parametrize("reader", [ml.load, lambda folder: ml.certify(folder, [[0]], [[0]])])
+def test_sizes_are_compared_before_anything_is_hashed(
+    folder: Path, reader: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part may be a sparse file of any length, which takes hours to hash."""
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    last, count = shards(files)[-1], 1 << 22
+    large = written(files, tmp_path / "large")
+    header = json.dumps({"w": {"dtype": "F64", "shape": [count], "data_offsets": [0, 8 * count]}}).encode()
+    (large / last).write_bytes(len(header).to_bytes(8, "little") + header)
+    os.truncate(large / last, 8 + len(header) + 8 * count)
+    real = hashlib.sha256
+
+    def only_small(content: Any = b"") -> Any:
+        assert len(content) < 8 * count, "a large file is hashed"
+        return real(content)
+
+    monkeypatch.setattr("monolayer.checker.stored.hashlib.sha256", only_small)
+    monkeypatch.setattr("monolayer.model.load.sha256", only_small)
+    with pytest.raises(ml.ModelFileError, match=OTHER_INDEX):
+        reader(large)
 
 
 def test_parts_in_another_order_are_answered_and_left_undecided(folder: Path, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def again(
     new = [number for number, digest in enumerate(digests) if digest not in known]
     neurons, running = made.neurons, None
     if new:
-        running = Running(made.host, made.source.path, device)
+        running = Running(made.host, made.source, device)
         fresh = [facts[number] for number in new]
         states = states_of(running, fresh, report)
         neurons = neurons.joined(neurons_of(made.host, made.source, fresh, states, made.steep))

@@ -96,7 +96,7 @@ def continuations(model: LanguageModel, data: Sequences, longest: int, *, specia
         misfit = host.misfit(ids)
         if misfit is not None:
             raise DataError(f"{data.named(row)}: {misfit}")
-    running, tokenizer = Running(host, model.opened.path, whole=True), tokenizer_of(content[TOKENIZER])
+    running, tokenizer = Running(host, model.opened, whole=True), tokenizer_of(content[TOKENIZER])
     most, stops = max(LONGEST, longest), stopping_tokens(host, content)
     return [continuation(tokenizer, ids, running.continued(ids, most, stops)) for ids in prompts]
 

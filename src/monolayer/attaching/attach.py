@@ -96,7 +96,7 @@ def attach(
         facts = each_once(stated)
         kept = None if keep is None else texts_to_keep(base, source.content, keep, special_tokens)
         report("loading the host", 0.05)
-        running = Running(base, source.path, device)
+        running = Running(base, source, device)
         _check_tokenizer(source.path, data, stated, special_tokens)
     states = states_of(running, facts, lambda stage, share: report(stage, 0.1 + 0.4 * share))
     report("finding directions of answers", 0.5)

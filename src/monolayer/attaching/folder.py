@@ -151,7 +151,7 @@ class Attached:
         refused = prompts.unanswerable()
         rows = [row for row in range(len(data)) if row not in refused]
         if can_generate() and rows:
-            running = Running(self.host, self.source.path, device)
+            running = Running(self.host, self.source, device)
             running.append([self.block(number) for number in range(self.blocks)])
             said = prompts.generated(running, rows)
         else:

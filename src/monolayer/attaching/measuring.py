@@ -179,7 +179,7 @@ def measure_answers(
         raise DataError("there are no facts to ask for")
     check_fit(made.host, facts)
     starts = dict(zip((fact.fact for fact in manifest.facts), manifest.starts(), strict=True))
-    running = Running(made.host, made.source.path, device, whole=True)
+    running = Running(made.host, made.source, device, whole=True)
     first = [starts.get(fact_digest(fact)) for fact in facts]
     found = ask(made, running, facts, first, progress or (lambda stage, share: None))
     wrong = {(miss.fact, miss.place) for miss in found.misses}

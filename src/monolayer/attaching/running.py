@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise, takewhile
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from monolayer.attaching.neurons import normed
 from monolayer.errors import DataError
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import Host
+from monolayer.huggingface.tensors import TensorFolder
 from monolayer.model.device import check_device, no_notice_of_kernels
 from monolayer.table import Progress, counting
 
@@ -103,10 +103,13 @@ class _Evaluated(NamedTuple):
 
 
 class Running:
-    """A host loaded by transformers. Blocks that `folder` has appended to it are removed, unless `whole` is True."""
+    """A host loaded by transformers. Blocks that were appended to it are removed, unless `whole` is True.
+
+    transformers open the files of `source` by their names: an error if they are not those that were opened before.
+    """
 
     def __init__(
-        self, host: Host, folder: Path, device: str | torch.device | None = None, *, whole: bool = False
+        self, host: Host, source: TensorFolder, device: str | torch.device | None = None, *, whole: bool = False
     ) -> None:
         try:
             from transformers import AutoModelForCausalLM
@@ -121,13 +124,19 @@ class Running:
             logging.set_verbosity_error()  # no warning about biases that the file lacks
             with _quiet(logging):
                 loaded: Any = AutoModelForCausalLM.from_pretrained(
-                    folder, dtype=getattr(torch, host.dtype), local_files_only=True, trust_remote_code=False, **options
+                    source.path,
+                    dtype=getattr(torch, host.dtype),
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    **options,
                 )
         except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
             first = str(error).strip().partition("\n")[0]
-            raise DataError(f"{folder} cannot be loaded by transformers: {first}") from None
+            source.check_unchanged()
+            raise DataError(f"{source.path} cannot be loaded by transformers: {first}") from None
         finally:
             logging.set_verbosity(said)
+        source.check_unchanged()
         self.host = host
         self.dtype: torch.dtype = getattr(torch, host.dtype)
         self.model: Any = loaded

@@ -33,7 +33,7 @@ from monolayer.checker.network import Stored
 from monolayer.checker.robust import MOST_NOISE, in_short_format
 from monolayer.checker.rounding import EXP_ULPS, NUMPY_ASSUMPTION, UnhandledError
 from monolayer.checker.stock.check import judge_stock
-from monolayer.checker.stored import folder_of, opened
+from monolayer.checker.stored import opened
 from monolayer.checker.uniform import judge_uniform
 from monolayer.data import Names, Sequences
 from monolayer.data.labels import Belongs
@@ -44,7 +44,7 @@ from monolayer.data.readers import ReadKeywords
 from monolayer.data.shards import kinds, strangers
 from monolayer.data.subnormal import check_subnormals_count
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.manifest import FILE, Manifest, asked_per, is_attached
+from monolayer.huggingface.manifest import asked_per
 from monolayer.huggingface.opened import Files
 from monolayer.huggingface.reading import asked_as
 from monolayer.huggingface.tensors import TensorFolder
@@ -149,27 +149,15 @@ def certify(
         origin = found.origin
         return found
 
-    if has_facts_attached(model):
+    stored = opened(model)
+    if isinstance(stored, TensorFolder):
         given = [name for name, value in claims._asdict().items() if name != "only" and value is not None]
         if given:
             raise DataError(f"{given[0]} does not apply to a folder with attached facts: leave it out")
-        if isinstance(model, TensorFolder):
-            return judge_attached(model, data(None, asked_per(model)), only=only, host=host).located(origin)
-        with folder_of(model) as folder:
-            return judge_attached(folder, data(None, asked_per(folder)), only=only, host=host).located(origin)
+        return judge_attached(stored, data(None, asked_per(stored)), only=only, host=host).located(origin)
     if host is not None:
         raise DataError("host= is for folders that facts were attached to, and this is not one")
-    stored = opened(model)
     return compared_with_old(stored, _certificate_of(stored, X, data, claims, reporting(progress))).located(origin)
-
-
-def has_facts_attached(model: object) -> bool:
-    """Whether this is a folder that facts were attached to, such a folder that is open, or such a model in memory."""
-    if isinstance(model, TensorFolder):
-        return FILE in model.content
-    if isinstance(model, str | os.PathLike):
-        return is_attached(model)
-    return isinstance(getattr(model, "manifest", None), Manifest)
 
 
 def _certificate_of(
@@ -216,7 +204,7 @@ def compared_with_old(stored: Stored | Files, new: Certificate) -> Certificate:
 
 
 def certify_files(
-    folder: str | os.PathLike[str] | Stored | Files,
+    folder: str | os.PathLike[str] | Stored | Files | TensorFolder,
     names: list[str],
     *,
     progress: Progress = lambda stage, share: None,
@@ -230,10 +218,8 @@ def certify_files(
     data must be in memory at once: for stock folders, robust models, vectors, and files without a next token.
     """
     check_subnormals_count(NEEDS_SUBNORMALS)
-    if isinstance(folder, str | os.PathLike) and is_attached(folder):
-        return None
     stored = opened(folder)
-    if isinstance(stored, Files):
+    if isinstance(stored, Files | TensorFolder):
         return None
     if stored.config.get("tokens") != "ids" or not READOUTS[stored.config["readout"]].in_parts:
         return None

@@ -33,6 +33,7 @@ from monolayer.checker.seen import Entries, Interval, Seen, ball
 from monolayer.checker.stored import opened
 from monolayer.errors import DataError, PrecisionError
 from monolayer.huggingface.opened import Files
+from monolayer.huggingface.tensors import TensorFolder
 from monolayer.theory.balls import Ball, precision
 
 BITS = 256
@@ -105,7 +106,7 @@ def confuse(model: object, f: Callable[[Any], Any], *, lipschitz: float = 0.0) -
         0.25
     """
     stored = opened(model)
-    if isinstance(stored, Files) or not stored.raw or stored.config["readout"] != "runs":
+    if isinstance(stored, Files | TensorFolder) or not stored.raw or stored.config["readout"] != "runs":
         raise DataError("only an approximator with the readout 'runs' can be searched: build one with ml.approximate")
     try:
         seen = Seen.of(stored)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError, deserialize
@@ -33,21 +33,26 @@ from monolayer.checker.format import (
 from monolayer.checker.network import Stored
 from monolayer.checker.rounding import BINARY32, BINARY64
 from monolayer.data.folder import INDEX_FILE, OpenFolder, read_together
+from monolayer.data.limits import tensor_places
 from monolayer.data.objects import Config
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.opened import Files, stock_files
+from monolayer.huggingface.manifest import read_attached_files, says_attached
+from monolayer.huggingface.opened import Files, read_stock_files, said_by_config, says_stock
+from monolayer.huggingface.tensors import TensorFolder
+
+Read = TypeVar("Read")
 
 
-def opened(model: object) -> Stored | Files:
-    """The content of the folder of a model, read once: a model of monolayer, or the files of a stock folder.
+def opened(model: object) -> Stored | Files | TensorFolder:
+    """The content of the folder of a model, read once: of monolayer, of a stock architecture, or with attached facts.
 
     `model`: a folder; anything with `save(folder)`, which is saved to a temporary folder; or a result of this function.
+    What kind of folder it is and what it holds come from one save, even if its name leads elsewhere meanwhile.
     """
-    if isinstance(model, Stored | Files):
+    if isinstance(model, Stored | Files | TensorFolder):
         return model
     with folder_of(model) as folder:
-        files = stock_files(folder)
-        return read_model(folder) if files is None else files
+        return _named(folder, _read_any)
 
 
 @contextmanager
@@ -65,8 +70,13 @@ def folder_of(model: Any) -> Iterator[Path]:
 
 def read_model(folder: str | os.PathLike[str]) -> Stored:
     """The model in `folder`, once all digests, names, shapes and types have been checked against the format."""
+    return _named(folder, _read_own)
+
+
+def _named(folder: str | os.PathLike[str], reader: Callable[[OpenFolder], Read]) -> Read:
+    """What `reader` finds in `folder`, opened once; errors name the folder."""
     try:
-        return _read_model(Path(folder))
+        return read_together(Path(folder), reader)
     except ModelFileError as error:
         raise ModelFileError(f"{folder}: {error}") from None
     except OSError as error:
@@ -76,9 +86,17 @@ def read_model(folder: str | os.PathLike[str]) -> Stored:
         raise ModelFileError(f"{str(folder)!r} is not the name of a folder: {error}") from None
 
 
-def _read_model(folder: Path) -> Stored:
-    """The model in `folder`, with the certificate beside it."""
-    files, certificate = read_together(folder, _files_of_model)
+def _read_any(folder: OpenFolder) -> Stored | Files | TensorFolder:
+    """What an open folder holds, whichever kind it is of."""
+    config = said_by_config(folder)
+    if says_attached(config):
+        return read_attached_files(folder)
+    return read_stock_files(folder) if says_stock(config) else _read_own(folder)
+
+
+def _read_own(opened: OpenFolder) -> Stored:
+    """The model in an open folder, with the certificate beside it."""
+    files, certificate = _files_of_model(opened)
     return replace(_examined(files), certificate=certificate)
 
 
@@ -97,6 +115,10 @@ def _files_of_model(opened: OpenFolder) -> tuple[dict[str, object], bytes | OSEr
 def _examined(files: dict[str, Any]) -> Stored:
     """The model in these files, once digests and format have been checked."""
     config = _config(files["config.json"])
+    if INDEX_FILE in files:  # sizes first: weights may be sparse files of any length, which take hours to hash
+        stored = sum(_bytes_of_tensors(name, files[name]) for name in files if name.startswith("model-"))
+        if _object(INDEX_FILE, files[INDEX_FILE]).get("metadata") != {"total_size": stored}:
+            raise ModelFileError(f"{INDEX_FILE} does not agree with the files of weights")
     for name, digest in config["files"].items():
         if hashlib.sha256(files[name]).hexdigest() != digest:
             raise ModelFileError(f"{name} was changed after it was written: its digest does not match")
@@ -118,6 +140,15 @@ def _examined(files: dict[str, Any]) -> Stored:
         memory = held["fingerprints"]
     fmt = BINARY64 if config["dtype"] == "float64" else BINARY32
     return Stored(tensors, config, names["vocabulary"], names["classes"], fmt, memory)
+
+
+def _bytes_of_tensors(name: str, content: Any) -> int:
+    """How many bytes the tensors of a safetensors file take, according to its header."""
+    try:
+        places = tensor_places(bytes(content[:8]), lambda count: bytes(content[8 : 8 + count]), len(content))
+    except ValueError as error:
+        raise ModelFileError(f"{name} cannot be read: {error}") from None
+    return sum(place.end - place.begin for place in places.values())
 
 
 def _config(content: bytes) -> Config:

@@ -226,18 +226,13 @@ def locate(
     """
     from monolayer.checker.locating.locate import locate as find
     from monolayer.checker.stored import opened
-    from monolayer.data.layout import Manner
-    from monolayer.huggingface.manifest import asked_per, is_attached
 
     with progress(as_json) as step:
-        if is_attached(folder):
-            stored, facts = None, reading.read(data, step, Manner(per=asked_per(folder)), proved=True)
-        else:
-            stored = opened(folder)
-            text = book(stored, data)
-            facts = reading.read(data, step, manner(stored), proved=True) if text is None else text
+        stored = opened(folder)
+        text = book(stored, data)
+        facts = reading.read(data, step, manner(stored), proved=True) if text is None else text
         step("locating", 0.5)
-        found = find(folder if stored is None else stored, facts)
+        found = find(stored, facts)
     if as_json:
         print_json({"folder": str(folder), **found.to_json()})
         return

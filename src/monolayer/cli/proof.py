@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -61,19 +60,15 @@ def verify(
     from monolayer.checker.check import certify, certify_files
     from monolayer.checker.stored import opened
     from monolayer.cli.approximate import is_function, load_function
-    from monolayer.data.folder import unchanged
-    from monolayer.data.layout import Manner
     from monolayer.data.shards import files
-    from monolayer.huggingface.manifest import asked_per, is_attached, open_attached
+    from monolayer.huggingface.tensors import TensorFolder
 
-    with_facts = is_attached(folder)
-    # transformers open a folder with facts attached once more, by its name: what is asked must be what was proved.
-    with progress(as_json) as step, unchanged(folder) if with_facts else nullcontext():
-        # Opened once, so that another save meanwhile cannot change how the data are read. A host that facts were
-        # attached to is read tensor by tensor.
-        attached = open_attached(folder) if with_facts else None
-        stored = None if attached is not None else opened(folder)
-        like = Manner(per=asked_per(attached or folder)) if stored is None else manner(stored)
+    with progress(as_json) as step:
+        # Opened once, so that another save meanwhile cannot change how the data are read, or what is asked.
+        found = opened(folder)
+        attached = found if isinstance(found, TensorFolder) else None
+        stored = None if isinstance(found, TensorFolder) else found
+        like = manner(found)
         wanted: Any = None if stored is None else book(stored, data)
         if len(data) == 1 and is_function(data[0]):
             wanted = load_function(data[0])
@@ -86,7 +81,7 @@ def verify(
             wanted = reading.read(data, step, like, proved=True) if wanted is None else wanted
             step("checking", 0.5)
             claims: dict[str, Any] = {"tolerance": tolerance, "only": only, "noise": noise, "dtype": dtype}
-            certificate = certify(stored if attached is None else attached, wanted, **claims, host=host)
+            certificate = certify(found, wanted, **claims, host=host)
             if attached is not None:
                 certificate = _with_measurement(attached, wanted, certificate, only, step)
     if save:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from monolayer.data.readers import ReadKeywords
     from monolayer.data.text import Script
     from monolayer.huggingface.opened import Files
+    from monolayer.huggingface.tensors import TensorFolder
     from monolayer.model.monolayer import Monolayer
     from monolayer.model.uniform import Uniform
     from monolayer.stock.folder import StockModel
@@ -167,12 +168,16 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def manner(stored: Stored | Files) -> Manner:
+def manner(stored: Stored | Files | TensorFolder) -> Manner:
     """How an opened model reads data."""
     from monolayer.data.layout import Manner
+    from monolayer.huggingface.manifest import asked_per
     from monolayer.huggingface.opened import Files
     from monolayer.huggingface.reading import asked_as
+    from monolayer.huggingface.tensors import TensorFolder
 
+    if isinstance(stored, TensorFolder):
+        return Manner(per=asked_per(stored))
     if isinstance(stored, Files):
         asked = asked_as(stored)
         return Manner(None if asked.names is None else asked.names.cuts, asked.per)
@@ -186,13 +191,14 @@ def only_text(data: str | list[str]) -> str | None:
     return name if Path(name).suffix == ".txt" else None
 
 
-def book(stored: Stored | Files, data: list[str]) -> Sequences | None:
+def book(stored: Stored | Files | TensorFolder, data: list[str]) -> Sequences | None:
     """The windows of a text file, for a model that recites one; None for other models and other files."""
     from monolayer.data.text import Script
     from monolayer.huggingface.opened import Files
+    from monolayer.huggingface.tensors import TensorFolder
 
     path = only_text(data)
-    script = None if isinstance(stored, Files) else stored.config.get("script")
+    script = None if isinstance(stored, Files | TensorFolder) else stored.config.get("script")
     return None if path is None or script is None else windows_of_file(path, Script(**script))
 
 

@@ -1,7 +1,8 @@
-"""Write files so that they appear only when complete, and read only regular files.
+"""Write files so that they appear only when complete, and read only regular files of a size that is bounded.
 
 A new file is written under a temporary name and then moved into place. Reading refuses FIFOs and devices that
-lie in the place of a file: a FIFO may block for ever, and a device may never end.
+lie in the place of a file: a FIFO may block for ever, and a device may never end. `limits.py` says how large a file may
+be, which is decided before it is read.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TextIO
+
+from monolayer.data.limits import check_size
 
 
 @contextmanager
@@ -48,7 +51,11 @@ def read_regular(path: str | os.PathLike[str], *, inside: int | None = None) -> 
     `inside` is the descriptor of an opened folder that a relative path starts from.
     """
     with _opened(path, inside) as file:
-        return file.read()
+        try:
+            return file.read()
+        except (MemoryError, OverflowError):
+            size = os.fstat(file.fileno()).st_size
+            raise OSError(errno.ENOMEM, f"its {size:,} bytes do not fit into memory", str(path)) from None
 
 
 def map_regular(path: str | os.PathLike[str], *, inside: int | None = None) -> mmap.mmap:
@@ -64,9 +71,10 @@ def map_regular(path: str | os.PathLike[str], *, inside: int | None = None) -> m
 
 @contextmanager
 def _opened(path: str | os.PathLike[str], inside: int | None) -> Iterator[BinaryIO]:
-    """Open a regular file for reading without ever blocking; an `OSError` for anything else."""
+    """Open a regular file for reading without ever blocking; an `OSError` for anything else, or too large a file."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=inside)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
+        check_size(file, path)
         yield file

@@ -27,11 +27,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from safetensors import SafetensorError
 
 from monolayer.data.aside import map_regular, read_regular
+from monolayer.data.limits import check_written_sizes
 from monolayer.errors import DataError, ModelFileError
 
 ReadResult = TypeVar("ReadResult")
@@ -130,6 +131,7 @@ def new_folder(
             yield scratch
         except SafetensorError as error:
             raise OSError(f"{folder} cannot be written: {error}") from None
+        check_written_sizes(scratch)
         usual = scratch.stat().st_mode & 0o666
         for path in filter(Path.is_file, scratch.rglob("*")):
             path.chmod(usual)  # libraries that write aside make files for their owner alone
@@ -319,6 +321,10 @@ class OpenFolder:
                 found[entry.name] = None
         return found
 
+    def stamps(self) -> dict[str, Stamp]:
+        """What tells whether a file was written or replaced, for every file by its name."""
+        return file_stamps(self._handle)
+
     def _file(self, reader: Callable[..., ReadResult], name: str) -> ReadResult:
         """What `reader` returns for the file `name` of this folder; an `OSError` names its full path."""
         try:
@@ -364,22 +370,29 @@ def unchanged(folder: Path) -> Iterator[None]:
 
     This is for callers whose libraries, such as transformers, open files by name, so that `read_together` cannot help.
     """
-    before = _file_stamps(folder)
+    before = file_stamps(folder)
     yield
-    if _file_stamps(folder) != before:
+    if file_stamps(folder) != before:
         raise ModelFileError(f"{folder} changed while it was read: run this again when nothing writes to it")
 
 
-def _file_stamps(folder: Path) -> list[tuple[str, int, int, int]]:
-    """The name, inode, size and modification time of every file in `folder`; an empty list if it is not a folder."""
-    if not folder.is_dir():
-        return []
-    found = []
-    for entry in os.scandir(folder):
-        with suppress(OSError):  # it was removed meanwhile
-            status = entry.stat()
-            found.append((entry.name, status.st_ino, status.st_size, status.st_mtime_ns))
-    return sorted(found)
+class Stamp(NamedTuple):
+    """The inode, size and modification time of a file."""
+
+    inode: int
+    size: int
+    modified: int
+
+
+def file_stamps(folder: Path | int) -> dict[str, Stamp]:
+    """The stamp of every file in `folder`, a path or a descriptor, by its name; none if it is not a folder."""
+    found = {}
+    with suppress(NotADirectoryError, FileNotFoundError):
+        for entry in os.scandir(folder):
+            with suppress(OSError):  # it was removed meanwhile
+                status = entry.stat()
+                found[entry.name] = Stamp(status.st_ino, status.st_size, status.st_mtime_ns)
+    return found
 
 
 def _still_names(folder: Path, opened: int) -> bool:

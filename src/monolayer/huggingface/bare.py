@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from monolayer.data.folder import OpenFolder, read_together
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.architectures import HOSTS
 from monolayer.huggingface.host import COPIED
 from monolayer.huggingface.host_kind import HostKind
 from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.manifest import FILE, Manifest
-from monolayer.huggingface.tensors import TensorFolder, open_folder
+from monolayer.huggingface.tensors import TensorFolder, read_tensors
 
 
 class BareLayer(NamedTuple):
@@ -54,7 +55,7 @@ class LanguageModel:
         roots = (self.kind.root, self.kind.root.partition(".")[2])
         root = next((root for root in roots if f"{root}{self.kind.tokens}" in self.opened), self.kind.root)
         found = []
-        for layer in range(self.layers):
+        for layer in range(min(self.layers, len(self.opened))):  # config.json may claim any number
             start = f"{root}{self.kind.layers}.{layer}."
             output = f"{start}{self.kind.attention[-1]}"
             writes = f"{start}{self.kind.writes}.weight"
@@ -102,15 +103,23 @@ class LanguageModel:
 
 def language_model(folder: Any) -> LanguageModel | None:
     """Open the language model in `folder`; None if it is of another kind, or if `memorize_as` built it."""
-    folder = Path(folder)
     try:
-        config = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
+        return read_together(Path(folder), _read_language_model)
+    except OSError as error:
+        if Path(error.filename or folder).name == "config.json" or not Path(folder).is_dir():
+            return None
+        raise ModelFileError(f"{error.filename or folder} cannot be read: {error.strerror}") from None
+
+
+def _read_language_model(opened: OpenFolder) -> LanguageModel | None:
+    """The language model in a folder that is open, as `language_model` finds it."""
+    try:
+        config = json.loads(opened.read("config.json"))
+    except (ValueError, RecursionError):
         return None
     if not isinstance(config, dict) or "built_by" in config or not isinstance(config.get("model_type"), str):
         return None
     kind = HOSTS.get(config["model_type"])
     if kind is None or config.get("architectures") != [kind.model]:
         return None
-    beside = [name for name in (*COPIED, FILE) if (folder / name).is_file()]
-    return LanguageModel(kind, config, open_folder(folder, beside))
+    return LanguageModel(kind, config, read_tensors(opened, if_there=(*COPIED, FILE)))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from monolayer.arrays import Floats
-from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
+from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, read_together
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.formats import FORMATS, HostFormat
 from monolayer.huggingface.host_kind import HostKind, Role
@@ -25,7 +25,7 @@ from monolayer.huggingface.hosts import (
 )
 from monolayer.huggingface.settings import check_settings
 from monolayer.huggingface.strict import ForeignError, read_json
-from monolayer.huggingface.tensors import Tensor, TensorFolder, open_folder
+from monolayer.huggingface.tensors import Tensor, TensorFolder, read_tensors
 
 STEEPEST = 31_000.0
 """The largest α in float16: inputs of neurons reach down to −2α (1 + 2^−10), which stays above −65,504."""
@@ -288,20 +288,28 @@ def read_host(folder: Path) -> tuple[Host, TensorFolder]:
 
 def _read_host(folder: Path) -> tuple[Host, TensorFolder]:
     """Read the host in `folder`; the `DataError` does not name the folder, which `read_host` adds."""
-    if (folder / "adapter_config.json").exists():
-        raise DataError("it holds an adapter; merge it into its model first (merge_and_unload), and save that")
-    if not (folder / "config.json").is_file():
-        raise DataError("it has no config.json, so it is not a model of transformers")
-    if not (folder / WEIGHTS_FILE).is_file() and not (folder / INDEX_FILE).is_file():
-        raise DataError(f"it has no {WEIGHTS_FILE}; save_pretrained writes one")
-    if not (folder / TOKENIZER).is_file():
-        raise DataError(f"it has no {TOKENIZER}; save the model's fast tokenizer into it (save_pretrained)")
     try:
-        beside = [name for name in COPIED if (folder / name).is_file()]
-        opened = open_folder(folder, beside)
+        opened = read_together(folder, _host_files)
         config = read_json(folder / "config.json", opened.content["config.json"])
+    except OSError as error:
+        raise DataError(f"{error.filename or folder} cannot be read: {error.strerror}") from None
     except (ForeignError, ModelFileError) as error:
         raise DataError(str(error)) from None
     if ATTACHED_MARK.items() <= config.items():
         raise DataError("facts are attached to it already: insert adds more, and detach restores its host")
     return host_of(config, opened.tensors), opened
+
+
+def _host_files(opened: OpenFolder) -> TensorFolder:
+    """The files of a host in a folder that is open; a `DataError` says which of them is missing."""
+    listed = opened.sizes()
+    there = {name for name, size in listed.items() if size is not None}
+    if "adapter_config.json" in listed:
+        raise DataError("it holds an adapter; merge it into its model first (merge_and_unload), and save that")
+    if "config.json" not in there:
+        raise DataError("it has no config.json, so it is not a model of transformers")
+    if not {WEIGHTS_FILE, INDEX_FILE} & there:
+        raise DataError(f"it has no {WEIGHTS_FILE}; save_pretrained writes one")
+    if TOKENIZER not in there:
+        raise DataError(f"it has no {TOKENIZER}; save the model's fast tokenizer into it (save_pretrained)")
+    return read_tensors(opened, if_there=COPIED)

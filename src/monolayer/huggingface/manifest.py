@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from monolayer.data.aside import read_regular
+from monolayer.data.folder import OpenFolder
 from monolayer.data.labels import PerAnswer
 from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
@@ -23,7 +24,7 @@ from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import COPIED, TOKENIZER
 from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.strict import ForeignError, read_json
-from monolayer.huggingface.tensors import TensorFolder, open_folder
+from monolayer.huggingface.tensors import TensorFolder, open_folder, read_tensors
 
 FILE = "attached.json"
 FORMAT, MANIFEST_VERSION = "monolayer-attached", 2
@@ -171,32 +172,37 @@ def _check(found: Manifest) -> None:
         raise ValueError("files")
 
 
+def says_attached(config: object) -> bool:
+    """Whether the content of a `config.json` says that facts were attached."""
+    return isinstance(config, dict) and ATTACHED_MARK.items() <= config.items()
+
+
 def is_attached(folder: Any) -> bool:
     """Whether a folder's `config.json` says that facts were attached to it."""
     try:
-        config = json.loads(read_regular(Path(folder) / "config.json"))
+        return says_attached(json.loads(read_regular(Path(folder) / "config.json")))
     except (OSError, ValueError, RecursionError, TypeError):
         return False
-    return isinstance(config, dict) and ATTACHED_MARK.items() <= config.items()
 
 
 def open_attached(folder: str | os.PathLike[str] | TensorFolder) -> TensorFolder:
     """Open the files of a folder that facts were attached to, all from one save; one that is open stays as it is."""
-    if isinstance(folder, TensorFolder):
-        return folder
-    path = Path(folder)
-    return open_folder(path, [FILE, *(name for name in COPIED if (path / name).is_file())])
+    return folder if isinstance(folder, TensorFolder) else open_folder(Path(folder), [FILE], COPIED)
 
 
-def asked_per(folder: str | os.PathLike[str] | TensorFolder) -> PerAnswer:
+def read_attached_files(opened: OpenFolder) -> TensorFolder:
+    """The files of a folder that is open, and that facts were attached to."""
+    return read_tensors(opened, [FILE], COPIED)
+
+
+def asked_per(folder: TensorFolder) -> PerAnswer:
     """How to read the answers that a folder with facts attached is asked for.
 
     `answer` if its manifest is missing or damaged; whatever reads the rest of the folder says so.
     """
     try:
-        content = folder.content[FILE] if isinstance(folder, TensorFolder) else read_regular(Path(folder) / FILE)
-        return Manifest.from_json(content).per
-    except (OSError, KeyError, ModelFileError):
+        return Manifest.from_json(folder.content[FILE]).per
+    except (KeyError, ModelFileError):
         return "answer"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from monolayer.data.folder import INDEX_FILE, SHARD_NAME, WEIGHTS_FILE, OpenFolder, read_together
 from monolayer.data.objects import JsonObject
 from monolayer.errors import ModelFileError
-from monolayer.huggingface.hosts import ATTACHED_MARK
+from monolayer.huggingface.manifest import says_attached
 from monolayer.huggingface.strict import read_json
 
 _JSON = ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json"]
@@ -45,10 +45,24 @@ class Files:
         return read_json(self.folder / name, self.demand(name))
 
 
+def said_by_config(opened: OpenFolder) -> object:
+    """The content of `config.json` in a folder that is open; None if it is not JSON."""
+    try:
+        return json.loads(opened.read("config.json"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def says_stock(config: object) -> bool:
+    """Whether a `config.json` is one of Hugging Face rather than of monolayer, and mentions no attached facts."""
+    is_hugging_face = isinstance(config, dict) and "model_type" in config and "format" not in config
+    return is_hugging_face and not says_attached(config)
+
+
 def is_stock(folder: str | os.PathLike[str]) -> bool:
     """Whether a folder holds a Hugging Face `config.json` rather than one of monolayer, and no attached facts."""
     try:
-        return read_together(Path(folder), _says_stock)
+        return read_together(Path(folder), lambda opened: says_stock(said_by_config(opened)))
     except (OSError, ValueError):
         return False
 
@@ -56,25 +70,15 @@ def is_stock(folder: str | os.PathLike[str]) -> bool:
 def stock_files(folder: str | os.PathLike[str]) -> Files | None:
     """Read the files of a stock folder together; None if there is no folder, or if it is of another kind."""
     try:
-        return read_together(Path(folder), _opened_files)
+        return read_together(
+            Path(folder), lambda opened: read_stock_files(opened) if says_stock(said_by_config(opened)) else None
+        )
     except (OSError, ValueError):  # ValueError: NUL or half of a surrogate pair in the path
         return None
 
 
-def _opened_files(opened: OpenFolder) -> Files | None:
-    """The files of an open folder; None if it is not a stock folder."""
-    if not _says_stock(opened):
-        return None
+def read_stock_files(opened: OpenFolder) -> Files:
+    """The files of a stock folder that is open."""
     sizes = opened.sizes()
     shards = [name for name in sizes if re.fullmatch(SHARD_NAME, name)] if WEIGHTS_FILE not in sizes else []
     return Files(opened.path, {name: opened.attempt(name) for name in (*FILES_READ, *shards)}, sizes)
-
-
-def _says_stock(opened: OpenFolder) -> bool:
-    """Whether `config.json` is one of Hugging Face rather than of monolayer, and mentions no attached facts."""
-    try:
-        config = json.loads(opened.read("config.json"))
-    except (ValueError, RecursionError):
-        return False
-    is_hugging_face = isinstance(config, dict) and "model_type" in config and "format" not in config
-    return is_hugging_face and not ATTACHED_MARK.items() <= config.items()

@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 
 from monolayer.arrays import Floats
-from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, read_together
+from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, Stamp, file_stamps, read_together
+from monolayer.data.limits import BYTES_PER_NUMBER, tensor_places
 from monolayer.errors import ModelFileError
 
 FLOATS = {"F64": ("float64", "<f8"), "F32": ("float32", "<f4"), "F16": ("float16", "<f2"), "BF16": ("bfloat16", "<u2")}
 """The names of real types in `config.json` and in NumPy, by their codes in safetensors.
 
 NumPy has no bfloat16, so its bits are read as integers."""
-BYTES_PER_NUMBER = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
-BYTES_PER_NUMBER |= {"I8": 1, "U8": 1, "BOOL": 1}
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +75,19 @@ class TensorFolder(Mapping[str, Tensor]):
     content: Mapping[str, Any]
     weights: tuple[str, ...]
     """The names of the files of weights."""
+    listed: Mapping[str, int | None]
+    """Everything in the folder by its name: the size of a regular file, None for anything else."""
+    stamps: Mapping[str, Stamp]
+    """What tells whether a file that was read was written or replaced since."""
+
+    def check_unchanged(self) -> None:
+        """Raise a `ModelFileError` if a file that was read is not the one that its path leads to now.
+
+        For libraries that open the files of the folder by their names, as transformers does.
+        """
+        now = file_stamps(self.path)
+        if {name: now.get(name) for name in self.stamps} != self.stamps:
+            raise ModelFileError(f"{self.path} changed while it was read: run this again when nothing writes to it")
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]
@@ -87,47 +99,60 @@ class TensorFolder(Mapping[str, Tensor]):
         return len(self.tensors)
 
 
-def open_folder(folder: Path, beside: Iterable[str] = ()) -> TensorFolder:
-    """Open `config.json`, the weights, and the files `beside` them in a folder, all from one save.
+def open_folder(folder: Path, needed: Iterable[str] = (), if_there: Iterable[str] = ()) -> TensorFolder:
+    """Open `config.json`, the weights and other files of a folder, all from one save (`read_tensors`).
 
     A file that is missing or cannot be read is a `ModelFileError`.
     """
-
-    def content(opened: OpenFolder) -> dict[str, Any]:
-        """The bytes of the files, and maps of the weights, by their names."""
-        found: dict[str, Any] = {name: opened.read(name) for name in ("config.json", *beside)}
-        names = [WEIGHTS_FILE]
-        index = opened.attempt(INDEX_FILE)
-        if isinstance(index, bytes) and WEIGHTS_FILE not in opened.sizes():  # as transformers does
-            found[INDEX_FILE], names = index, shards_of(index)
-        return found | {name: opened.map(name) for name in names}
-
     try:
-        found = read_together(folder, content)
+        return read_together(folder, lambda opened: read_tensors(opened, needed, if_there))
+    except ModelFileError as error:
+        raise ModelFileError(f"{folder}: {error}") from None
     except OSError as error:
         raise ModelFileError(f"{error.filename or folder} cannot be read: {error.strerror}") from None
-    several = INDEX_FILE in found
-    files = shards_of(found[INDEX_FILE]) if several else [WEIGHTS_FILE]
+
+
+def read_tensors(opened: OpenFolder, needed: Iterable[str] = (), if_there: Iterable[str] = ()) -> TensorFolder:
+    """The tensors of a folder that is open, with its `config.json`, and the bytes of other files.
+
+    `needed`: files that must be there. `if_there`: files that are read if there is a regular file of that name.
+    """
+    listed = opened.sizes()
+    beside = (*needed, *(name for name in if_there if listed.get(name) is not None))
+    content: dict[str, Any] = {name: opened.read(name) for name in ("config.json", *beside)}
+    files = [WEIGHTS_FILE]
+    several = WEIGHTS_FILE not in listed and INDEX_FILE in listed  # as transformers does
+    if several:
+        content[INDEX_FILE] = opened.read(INDEX_FILE)
+        files = shards_of(content[INDEX_FILE])
+    content |= {name: opened.map(name) for name in files}
     tensors: dict[str, Tensor] = {}
     places: dict[str, str] = {}
     for name in files:
-        inside = tensors_of(found[name], name)
+        inside = tensors_of(content[name], name)
         twice = sorted(tensors.keys() & inside.keys())
         if twice:
-            raise ModelFileError(f"{folder}: {twice[0]} lies in two files")
+            raise ModelFileError(f"{twice[0]} lies in two files")
         tensors |= inside
         places |= dict.fromkeys(inside, name)
-    if several and weight_map(found[INDEX_FILE]) != places:
-        raise ModelFileError(f"{folder}: {INDEX_FILE} does not say which tensors its files hold")
-    return TensorFolder(folder, tensors, found, tuple(files))
+    if several and weight_map(content[INDEX_FILE]) != places:
+        raise ModelFileError(f"{INDEX_FILE} does not say which tensors its files hold")
+    stamps = {name: stamp for name, stamp in opened.stamps().items() if name in content}
+    return TensorFolder(opened.path, tensors, content, tuple(files), listed, stamps)
 
 
 def weight_map(content: bytes) -> dict[str, str]:
-    """The file that holds each tensor, by the name of the tensor; `content`: the bytes of the index."""
+    """The file that holds each tensor, by the name of the tensor; `content`: the bytes of the index.
+
+    transformers cannot load an index without an object `metadata`, so that is a `ModelFileError`, too.
+    """
     try:
-        said = json.loads(content)["weight_map"]
+        index = json.loads(content)
+        said = index["weight_map"]
         if not isinstance(said, dict) or not all(type(name) is str for name in said.values()):
             raise ValueError("weight_map is not an object of names")
+        if not isinstance(index["metadata"], dict):
+            raise ValueError(f"metadata is {index['metadata']!r:.40}, not an object")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelFileError(f"{INDEX_FILE} cannot be read: {error!r}") from None
     return said
@@ -154,24 +179,10 @@ def tensors_of(content: Any, file: str) -> dict[str, Tensor]:
     Errors call the file `file`.
     """
     buffer = memoryview(content)
-    found: dict[str, Tensor] = {}
     try:
-        size = int.from_bytes(buffer[:8], "little")
-        header = json.loads(bytes(buffer[8 : 8 + size]))
-        header.pop("__metadata__", None)
-        reached = 0
-        for name, entry in sorted(header.items(), key=lambda pair: pair[1]["data_offsets"]):
-            code, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-            if code not in BYTES_PER_NUMBER:
-                raise ValueError(f"{name} is of type {code}")
-            if begin != reached or any(type(number) is not int or number < 0 for number in shape):
-                raise ValueError(f"{name} is not where it should be")
-            if end - begin != BYTES_PER_NUMBER[code] * math.prod(shape):
-                raise ValueError(f"{name} does not have the number of bytes that its shape needs")
-            found[name] = Tensor(name, code, shape, buffer[8 + size + begin : 8 + size + end])
-            reached = end
-        if 8 + size + reached != len(buffer):
-            raise ValueError("its length is not what its header says")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        places = tensor_places(bytes(buffer[:8]), lambda count: bytes(buffer[8 : 8 + count]), len(buffer))
+    except ValueError as error:
         raise ModelFileError(f"{file} cannot be read as safetensors: {error}") from None
-    return found
+    return {
+        name: Tensor(name, place.code, place.shape, buffer[place.begin : place.end]) for name, place in places.items()
+    }

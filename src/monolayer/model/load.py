@@ -33,7 +33,7 @@ from monolayer.model.quantizer import Quantizer
 from monolayer.model.readouts import READOUTS
 from monolayer.model.save import SAME, config_digest, shapes_of
 from monolayer.model.schema import CONFIG, MEMORY, NAMES_FILE, check_config, check_names, check_tensors, parse
-from monolayer.model.sharded import is_shard, joined_tensors
+from monolayer.model.sharded import check_index, is_shard, joined_tensors
 from monolayer.model.torch_settings import own_settings
 from monolayer.model.uniform import Uniform
 
@@ -49,9 +49,22 @@ def load_model(folder: str | os.PathLike[str], *, device: torch.device | str | N
     A folder that is truncated, foreign, changed or newer is a `ModelFileError` that says so.
     """
     check_device(device)
+    try:
+        files = read_together(Path(folder), read_files)
+    except (OSError, ValueError) as error:
+        raise unreadable(folder, error) from None
+    return model_in(folder, files, device=device)
+
+
+@own_settings()
+def model_in(
+    folder: str | os.PathLike[str], files: Contents, *, device: torch.device | str | None = None
+) -> Monolayer | Uniform:
+    """The model in the contents of its files, once their digests and format have been checked; errors name `folder`."""
+    check_device(device)
     model: Monolayer | Uniform
     try:
-        config, names, files = _open(Path(folder))
+        config, names = _checked(files)
         tensors = _load_weights(files)
         if config["kind"] == "interpolator":
             check_tensors(config, names, shapes_of(tensors))
@@ -61,6 +74,11 @@ def load_model(folder: str | os.PathLike[str], *, device: torch.device | str | N
     except ModelFileError as error:
         raise ModelFileError(f"{folder}: {error}") from None
     return model if device is None else model.to(device)
+
+
+def unreadable(folder: str | os.PathLike[str], error: Exception) -> ModelFileError:
+    """The error for a folder whose files cannot be read, given what reading them raised."""
+    return ModelFileError(f"{folder}: {error if isinstance(error, ModelFileError) else _why(Path(folder), error)}")
 
 
 def load_monolayer(model: Any) -> Monolayer:
@@ -122,32 +140,39 @@ def _names_of(entry: JsonFields | None, lists: JsonFields, unit: Unit | None = N
 # -- files -------------------------------------------------------------------------------------------------
 
 
-class OpenedModel(NamedTuple):
-    """The config of a folder, its lists of names, and the contents of its files by name."""
+class CheckedFiles(NamedTuple):
+    """The config of a folder and its lists of names."""
 
     config: Config
     names: JsonFields
-    files: Contents
 
 
-def _open(folder: Path) -> OpenedModel:
-    """Read a folder; a `ModelFileError` unless all digests agree."""
-    try:
-        files = read_together(folder, _read_files)
-    except (OSError, ValueError) as error:
-        if isinstance(error, ModelFileError):
-            raise
-        raise ModelFileError(_why(folder, error)) from None
+def _checked(files: Contents) -> CheckedFiles:
+    """The config and the names in these files; a `ModelFileError` unless sizes and digests agree with the config.
+
+    Sizes come first, since weights may be sparse files of any length that take hours to hash.
+    """
     config = _checked_config(files[CONFIG])
+    names = {}
+    if NAMES_FILE in files:
+        _check_digests(config, files, [NAMES_FILE])
+        names = parse(NAMES_FILE, files[NAMES_FILE])
+    if INDEX_FILE in files:
+        check_index(parse(INDEX_FILE, files[INDEX_FILE]), {name: files[name] for name in files if is_shard(name)})
+    _check_digests(config, files, [name for name in config["files"] if name != NAMES_FILE])
+    return CheckedFiles(config, names)
+
+
+def _check_digests(config: Config, files: Contents, names: list[str]) -> None:
+    """Refuse files that do not have the digests that the config gives them."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        digests = list(pool.map(lambda name: sha256(files[name]).hexdigest(), config["files"]))
-    for (name, digest), found in zip(config["files"].items(), digests, strict=True):
-        if found != digest:
+        digests = list(pool.map(lambda name: sha256(files[name]).hexdigest(), names))
+    for name, found in zip(names, digests, strict=True):
+        if found != config["files"][name]:
             raise ModelFileError(f"{name} is truncated or was changed after it was written: its digest does not match")
-    return OpenedModel(config, parse(NAMES_FILE, files[NAMES_FILE]) if NAMES_FILE in files else {}, files)
 
 
-def _read_files(opened: OpenFolder) -> Contents:
+def read_files(opened: OpenFolder) -> Contents:
     """`config.json` and the files that it names: bytes, or a map of the bytes of a shard."""
     content = opened.read(CONFIG)
     named = _checked_config(content)["files"]

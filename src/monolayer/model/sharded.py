@@ -129,8 +129,11 @@ def views(content: Any, file: str) -> NamedArrays:
     return found
 
 
-def joined_tensors(index: JsonObject, files: dict[str, object]) -> NamedArrays:
-    """All tensors, in memory of their own. `files`: contents by name, all of those that the index names."""
+def check_index(index: JsonObject, files: dict[str, object]) -> dict[str, NamedArrays]:
+    """The tensors of each file, without copying them, once the index is seen to describe what the files hold.
+
+    `files`: contents by name, all of those that the index names. Only their headers are read.
+    """
     names = shard_names(len(files))
     if sorted(files) != names:
         raise ModelFileError(f"the files of weights must be {names[0]} to {names[-1]}")
@@ -139,6 +142,13 @@ def joined_tensors(index: JsonObject, files: dict[str, object]) -> NamedArrays:
     size = sum(tensor.nbytes for tensors in held.values() for tensor in tensors.values())
     if index != {"metadata": {"total_size": size}, "weight_map": where}:
         raise ModelFileError(f"{INDEX_FILE} does not say what {names[0]} and the others hold")
+    return held
+
+
+def joined_tensors(index: JsonObject, files: dict[str, object]) -> NamedArrays:
+    """All tensors, in memory of their own. `files`: contents by name, all of those that the index names."""
+    held = check_index(index, files)
+    names = list(held)
     parts = []
     for number, name in enumerate(names[1:], 1):
         keys = {f"{key}.{number}": key for key in SPLIT}

@@ -75,12 +75,12 @@ def read_attached(folder: Path | TensorFolder) -> AttachedFolder:
     beside = set(COPIED) & set(opened.content)
     manifest = Manifest.from_json(opened.content[FILE])
     strange = sorted(
-        path.name
-        for path in opened.path.iterdir()
-        if path.name not in {*opened.content, *BESIDE} and not path.name.startswith(".")
+        name for name in opened.listed if name not in {*opened.content, *BESIDE} and not name.startswith(".")
     )
     if strange:
         raise UnhandledError(f"{strange[0]} is in the folder, and transformers may read it: move it elsewhere")
+    if INDEX_FILE in opened.content and not _only_sizes(json.loads(opened.content[INDEX_FILE])["metadata"]):
+        raise UnhandledError(f"{INDEX_FILE} says more in metadata than sizes, and transformers may use it")
     missing = sorted(set(manifest.tensors) - set(opened))
     if missing:
         raise UnhandledError(f"the host's tensor {missing[0]} is missing")
@@ -104,6 +104,13 @@ def read_attached(folder: Path | TensorFolder) -> AttachedFolder:
     rows = _neuron_rows(host, opened, manifest, blocks)
     digests = {name: opened[name].digest() for name in opened}
     return AttachedFolder(host, opened, manifest, digests, *rows)
+
+
+def _only_sizes(metadata: dict[str, object]) -> bool:
+    """Whether the metadata of an index hold nothing but sizes. From a `dtype`, transformers would take the format."""
+    return metadata.keys() <= {"total_size", "total_parameters"} and all(
+        type(size) is int for size in metadata.values()
+    )
 
 
 class NeuronRows(NamedTuple):

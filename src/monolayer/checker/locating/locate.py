@@ -10,7 +10,7 @@ import numpy as np
 
 from monolayer.arrays import Array, Bools
 from monolayer.checker.asked import asked_data
-from monolayer.checker.check import has_facts_attached, model_assumptions
+from monolayer.checker.check import model_assumptions
 from monolayer.checker.format import READOUTS
 from monolayer.checker.labelled import Labelled, labelled, real
 from monolayer.checker.locating.attached import locate_attached
@@ -22,7 +22,7 @@ from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.check import stock_assumptions
 from monolayer.checker.stock.files import Network, read_stock
 from monolayer.checker.stock.places import places_of
-from monolayer.checker.stored import folder_of, opened
+from monolayer.checker.stored import opened
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
@@ -36,6 +36,7 @@ from monolayer.huggingface.manifest import asked_per
 from monolayer.huggingface.opened import Files
 from monolayer.huggingface.reading import asked_as
 from monolayer.huggingface.strict import ForeignError
+from monolayer.huggingface.tensors import TensorFolder
 from monolayer.table import quoted
 
 
@@ -84,10 +85,9 @@ def locate(
     check_subnormals_count("weights that differ could then count as equal")
     with np.errstate(all="ignore"):
         try:
-            if has_facts_attached(model):
-                with folder_of(model) as folder:
-                    return locate_attached(folder, data(None, asked_per(folder)))
             stored = opened(model)
+            if isinstance(stored, TensorFolder):
+                return locate_attached(stored, data(None, asked_per(stored)))
             if isinstance(stored, Files):
                 net, (names, answers, _) = read_stock(stored), asked_as(stored)
                 return _in_stock(net, names, data(names, answers))
