@@ -1,13 +1,20 @@
-"""Claim: no fault planted in the checker proves more: a test sees it, or a sentence says why it does no harm.
+"""Claim: no fault planted in the checker proves more, and none in what reads, builds and answers gives another answer:
+a test sees it, or a sentence says why it does no harm.
 
 Every constant, `abs`, `max`, comparison, refusal and so on of `src/monolayer/checker` is made wrong in turn
 (`planted_faults.py`), and the tests of the checker are run on that: those that execute the line, quickest first, up to
 the first that fails. A fault that they all pass is asked a second question: shown models with other weights, labels and
-claims (`corpus`), does this checker claim more than the true one: a proof, a wider margin, more noise? Then it is
-*proves more*, and wants a test. Else it *proves less* if some claim is smaller, and makes *no difference* if none is:
-that is no proof that it is harmless, only that neither the tests nor the corpus know a model that tells. Those that
+claims (`planted_corpus.py`), does this checker claim more than the true one: a proof, a wider margin, more noise? Then
+it is *proves more*, and wants a test. Else it *proves less* if some claim is smaller, and makes *no difference* if none
+is: that is no proof that it is harmless, only that neither the tests nor the corpus know a model that tells. Those that
 somebody has looked at have a sentence in `planted_faults_reviewed.json`, which is then believed; of a fault that proves
 more only if the sentence is about it alone. Exit 1 where anything proves more, or lies on a line that no test executes.
+
+`--package` plants in `data`, `attaching`, `cluster` or `model` instead. There the second question is whether anything
+that comes back differs (`planted_answers.py`): data as they are read, weights as they are built, predictions. If it
+differs without an error, or comes back where the true code refuses, the fault *gives another answer*, and wants a test.
+If there is an error where the true code answers, it *refuses*: whoever asks learns of it. What is said above of *proves
+more* holds for *another answer*; lines that no test executes are listed, and do not decide.
 
 A fault with which a test does not end is *stopped*: when the test has used ten times (`--times`) the processor time
 that it takes on the true checker in the same run, and that of the longest test on top. Nothing outlives this script
@@ -23,7 +30,7 @@ such a file lists, in its order.
     python bench/no_planted_fault_proves_more.py --file noise.py       one file
     python bench/no_planted_fault_proves_more.py --file noise.py --tests robust_attacks    one file, one file of tests
     python bench/no_planted_fault_proves_more.py --kind abs --minutes 5    all of a kind, as far as five minutes go
-    python bench/no_planted_fault_proves_more.py --package attaching --tests attach --minutes 5    another package
+    python bench/no_planted_fault_proves_more.py --package cluster --file spill.py    one file of another package
 """
 
 from __future__ import annotations
@@ -60,38 +67,15 @@ from _pytest.runner import runtestprotocol  # noqa: E402
 from hypothesis import Phase, settings  # noqa: E402
 
 from forks import Ended, Fork, Forks, Step  # noqa: E402
-from planted_corpus import Claim, concerns, corpus  # noqa: E402
+from planted_answers import Answer  # noqa: E402
+from planted_corpus import Claim  # noqa: E402
 from planted_faults import Fault, assigned, faults, modules  # noqa: E402
+from planted_packages import CHECKER, PACKAGES, Package  # noqa: E402
 from workload import claim, record, recordable, run  # noqa: E402
 
-CHECKER = "checker"
 REVIEWED = Path(__file__).with_name("planted_faults_reviewed.json")
-TESTS = [
-    "attach", "attached_bounds", "attached_lemmas", "attached_texts", "attack", "cascade", "certify",
-    "certify_attached", "certify_cells", "certify_changed", "certify_data", "certify_stock", "edit_attached",
-    "edit_stock", "enclosed", "files", "folder", "format", "friendly", "gaps", "given", "heads", "locate", "lookup",
-    "prompts", "readers", "real_labels", "recite", "resaved", "robust", "robust_attacks", "rounding", "several",
-    "shapes", "stock", "stock_bounds", "stock_files", "stock_folder", "stock_points", "stock_structure", "sup",
-    "uniform",
-]  # fmt: skip
-"""Files of tests that execute the checker."""
-OUTCOMES = ("killed", "stopped", "never run", "proves less", "reviewed", "proves more", "no difference")
 FIRST_FAILURE = "first failure"
 """A profile of hypothesis: an example that fails is enough, and need not become a small one."""
-
-
-class Package(NamedTuple):
-    """The package of monolayer that faults are planted in."""
-
-    name: str
-
-    @property
-    def folder(self) -> Path:
-        return ROOT / "src" / "monolayer" / self.name
-
-    @property
-    def module(self) -> str:
-        return f"monolayer.{self.name}"
 
 
 # -- tests -----------------------------------------------------------------------------------------------------
@@ -256,30 +240,32 @@ def _assign_anew(changed: ModuleType, tree: ast.Module, package: str) -> None:
 # -- the second question -------------------------------------------------------------------------------------
 
 
-_CORPUS: list[tuple[str, Callable[[], Claim]]] = []
+_CORPUS: list[tuple[str, Callable[[], Claim | Answer]]] = []
 """Filled before the first fork."""
 
 
 class Answered(NamedTuple):
-    """What the true checker claims, and the seconds of processor time that it takes."""
+    """What the true code claims or answers, and the seconds of processor time that it takes."""
 
-    claim: Claim
+    claim: Any
     seconds: float
 
 
 def answered(step: Step) -> dict[str, Answered]:
-    """Ask the checker as it is."""
+    """Ask the code as it is. A question that has two answers tells nothing."""
     found = {}
     for name, ask in _CORPUS:
         step(name)
         began = time.process_time()
         claim = ask()
         found[name] = Answered(claim, time.process_time() - began)
+        if isinstance(claim, Answer) and ask() != claim:
+            raise ValueError(f"{name} is answered in two ways")
     return found
 
 
-def compared(true: dict[str, Answered], found: dict[str, Claim]) -> tuple[list[str], list[str]]:
-    """Where a checker claims more than the true one, and where it claims less."""
+def compared(true: dict[str, Answered], found: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Where faulty code claims more than the true code or answers otherwise, and where it claims less or refuses."""
     more = [name for name, claim in found.items() if claim.exceeds(true[name].claim)]
     less = [name for name, claim in found.items() if true[name].claim.exceeds(claim)]
     return more, less
@@ -295,9 +281,10 @@ def _covers(pattern: str, key: str) -> bool:
 
 @dataclass
 class Verdict:
-    """What became of a fault: the test that fails, or where it claims more and less than the true checker."""
+    """What became of a fault: the test that fails, or where it claims more and less than the true code."""
 
     fault: Fault
+    key: str
     outcome: str = ""
     by: str = ""
     seconds: float = 0.0
@@ -305,7 +292,7 @@ class Verdict:
     @property
     def row(self) -> str:
         """A line of the file that `--list` writes and `--again` reads."""
-        return f"{self.outcome}\t{self.fault.key}\t{self.fault.line}\t{self.by}\t{self.seconds:.2f}"
+        return f"{self.outcome}\t{self.key}\t{self.fault.line}\t{self.by}\t{self.seconds:.2f}"
 
 
 class Run:
@@ -315,9 +302,9 @@ class Run:
         self, suite: Suite, trees: dict[str, ast.Module], options: argparse.Namespace, true: dict[str, Answered]
     ) -> None:
         self.suite, self.trees, self.options, self.true = suite, trees, options, true
-        self.package = options.package
+        self.package: Package = options.package
         self.killers: dict[str, Counter[str]] = defaultdict(Counter)
-        self.reviewed: dict[str, str] = json.loads(REVIEWED.read_text()) if self.package.name == CHECKER else {}
+        self.reviewed = self.package.reviewed(json.loads(REVIEWED.read_text()))
         self.seconds = suite.seconds | {name: answer.seconds for name, answer in true.items()}
         self.longest = max(self.seconds.values(), default=0.0)
 
@@ -370,7 +357,7 @@ class Run:
                 return failed, [], []
             found = {}
             for name, ask in _CORPUS:
-                if concerns(name, fault.file):
+                if self.package.concerns(name, fault.file):
                     begin(name)
                     found[name] = ask()
             return None, *compared(self.true, found)
@@ -382,12 +369,13 @@ class Run:
 
         Where it claims more, that must have been said of this very fault: a sentence about many was not written for it.
         """
-        exact = self.reviewed.get(fault.key, "")
-        broad = (why for pattern, why in self.reviewed.items() if _covers(pattern, fault.key))
+        key = self.package.prefix + fault.key
+        exact = self.reviewed.get(key, "")
+        broad = (why for pattern, why in self.reviewed.items() if _covers(pattern, key))
         return exact if claims_more else exact or next(broad, "")
 
     def judge(self, fault: Fault, ended: Ended) -> Verdict:
-        verdict, saw = Verdict(fault), self.killers[f"{fault.file} {fault.function}"]
+        verdict, saw = Verdict(fault, self.package.prefix + fault.key), self.killers[f"{fault.file} {fault.function}"]
         if ended.answer is None:
             saw[ended.step] += 1
             verdict.outcome, verdict.by = "killed", f"broke off in {ended.step}"
@@ -405,9 +393,9 @@ class Run:
         elif why := self.reason(fault, bool(more)):
             verdict.outcome, verdict.by = "reviewed", why
         elif more:
-            verdict.outcome, verdict.by = "proves more", f"{len(more)}: {', '.join(more[:3])}"
+            verdict.outcome, verdict.by = self.package.criterion.harm, f"{len(more)}: {', '.join(more[:3])}"
         elif less:
-            verdict.outcome, verdict.by = "proves less", f"{len(less)}: {', '.join(less[:3])}"
+            verdict.outcome, verdict.by = self.package.criterion.less, f"{len(less)}: {', '.join(less[:3])}"
         else:
             verdict.outcome = "no difference" if self.tests_of(fault) else "never run"
         return verdict
@@ -431,14 +419,20 @@ class Run:
 # -- what is printed -----------------------------------------------------------------------------------------
 
 
-def show(found: list[Verdict]) -> None:
-    print(f"\n{'file':24} {'planted':>8} " + " ".join(f"{outcome:>12}" for outcome in OUTCOMES))
+def outcomes(package: Package) -> tuple[str, ...]:
+    """Everything that can become of a fault in a package."""
+    harm, less = package.criterion
+    return ("killed", "stopped", "never run", less, "reviewed", harm, "no difference")
+
+
+def show(found: list[Verdict], columns: tuple[str, ...]) -> None:
+    print(f"\n{'file':24} {'planted':>8} " + " ".join(f"{outcome:>14}" for outcome in columns))
     files: dict[str, Counter[str]] = defaultdict(Counter)
     for verdict in found:
         for name in (verdict.fault.file, "all"):
             files[name][verdict.outcome] += 1
     for name, row in sorted(files.items(), key=lambda one: (one[0] == "all", one[0])):
-        print(f"{name:24} {sum(row.values()):8,} " + " ".join(f"{row[outcome]:12,}" for outcome in OUTCOMES))
+        print(f"{name:24} {sum(row.values()):8,} " + " ".join(f"{row[outcome]:14,}" for outcome in columns))
 
 
 def unbroken(ended: Ended) -> Any:
@@ -459,7 +453,8 @@ def chosen(trees: dict[str, ast.Module], options: argparse.Namespace) -> list[Fa
         every = [fault for fault in every if options.only in fault.key]
     if options.again:
         rows = [line.split("\t") for line in options.again.read_text().splitlines()]
-        wanted = [row[1] for row in rows if row[0] not in ("killed", "reviewed")]
+        prefix = options.package.prefix
+        wanted = [row[1].removeprefix(prefix) for row in rows if row[0] not in ("killed", "reviewed")]
         by_key = {fault.key: fault for fault in every}
         return [by_key[key] for key in dict.fromkeys(wanted) if key in by_key]
     if options.minutes:
@@ -473,9 +468,9 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--package",
-        type=Package,
-        default=Package(CHECKER),
-        help="plant in another package of monolayer, such as attaching: --quick, and nothing is claimed",
+        type=PACKAGES.__getitem__,
+        default=CHECKER,
+        help=f"plant in one of {', '.join(PACKAGES)}; by default in the checker",
     )
     parser.add_argument("--file", action="append", help="faults in files whose path has this in it; repeatable")
     parser.add_argument("--kind", action="append", help="faults of this kind, such as 'abs dropped'; repeatable")
@@ -505,9 +500,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--loud", action="store_true", help="show what tests print")
     recordable(parser)
-    options = parser.parse_args()
-    options.quick |= options.package.name != CHECKER
-    return options
+    return parser.parse_args()
 
 
 def main() -> None:
@@ -516,7 +509,7 @@ def main() -> None:
     planted = chosen(trees, options)
     with Forks(options.loud) as forks:
         tempfile.tempdir = str(forks.scratch)
-        suite = collected(options.tests or TESTS)
+        suite = collected(options.tests or list(options.package.tests))
         gc.collect()
         gc.freeze()
         known = pickle.loads(options.lines.read_bytes()) if options.lines and options.lines.exists() else {}
@@ -525,7 +518,7 @@ def main() -> None:
         tracing = [forks.start(partial(traced, suite, options.package, share)) for share in shares if share]
         true: dict[str, Answered] = {}
         if not options.quick:
-            _CORPUS.extend(corpus(forks.scratch))
+            _CORPUS.extend(options.package.corpus(forks.scratch))
             true = unbroken(forks.result(forks.start(answered)))
         for fork in tracing:
             known |= unbroken(forks.result(fork))
@@ -543,24 +536,31 @@ def main() -> None:
             if options.list:
                 with options.list.open("a") as file:
                     file.write(verdict.row + "\n")
-            if verdict.outcome in ("stopped", "never run", "proves more", "no difference"):
+            if verdict.outcome in ("stopped", "never run", options.package.criterion.harm, "no difference"):
                 where = f"{verdict.fault.file}:{verdict.fault.line}"
-                print(f"{verdict.outcome}: {where} {verdict.fault.key}  [{verdict.by}]", flush=True)
+                print(f"{verdict.outcome}: {where} {verdict.key}  [{verdict.by}]", flush=True)
             if len(found) % 100 == 0:
                 print(f"   {len(found):,} after {time.perf_counter() - began:.0f} s", flush=True)
-    show(found)
+    show(found, outcomes(options.package))
     print(f"{len(found):,} of {len(planted):,} faults planted in {time.perf_counter() - began:.0f} s")
     counts = Counter(verdict.outcome for verdict in found)
-    record([{outcome: counts[outcome] for outcome in OUTCOMES}])
-    if options.package.name != CHECKER:
-        return
-    every = [fault.key for file, tree in modules(options.package.folder).items() for fault in faults(tree, file)]
-    stale = {pattern for pattern in set(asked.reviewed) - set(every) if not any(_covers(pattern, key) for key in every)}
+    record([{outcome: counts[outcome] for outcome in outcomes(options.package)}])
+    settle(options.package, asked.reviewed, counts)
+
+
+def settle(package: Package, reviewed: dict[str, str], counts: Counter[str]) -> None:
+    """The claims of a run."""
+    every = [
+        package.prefix + fault.key for file, tree in modules(package.folder).items() for fault in faults(tree, file)
+    ]
+    stale = {pattern for pattern in set(reviewed) - set(every) if not any(_covers(pattern, key) for key in every)}
     if stale:
         print(f"reviewed, but no longer in the source: {sorted(stale)}")
-    of = f"of {len(found):,} planted faults"
-    claim(f"{of}, those that prove more and that no test sees", counts["proves more"], at_most=0)
-    claim(f"{of}, those on a line that no test executes", counts["never run"], at_most=0)
+    of = f"of {counts.total():,} faults planted in {package.name}"
+    what = "prove more" if package is CHECKER else "give another answer"
+    claim(f"{of}, those that {what} and that no test sees", counts[package.criterion.harm], at_most=0)
+    if package is CHECKER:
+        claim(f"{of}, those on a line that no test executes", counts["never run"], at_most=0)
     claim("reviewed faults that are no longer in the source", len(stale), at_most=0)
 
 
