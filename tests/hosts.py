@@ -117,16 +117,41 @@ def logits(folder: Path, texts: list[str], kernel: str = "sdpa", **more: Any) ->
     return [model.eval()(**cut(text, return_tensors="pt")).logits[0] for text in texts]
 
 
-def flat_states(width: int, random: Any, count: int = 200) -> torch.Tensor:
-    """States `(count, width)` in float16 whose coordinates are the same but for a digit or a few: norms that subtract
-    the mean lose most digits there. Some differ in one coordinate only, some in half of them."""
-    found = np.empty((count, width), np.float16)
+def flat_states(width: int, random: Any, count: int = 200, dtype: Any = torch.float16) -> torch.Tensor:
+    """States `(count, width)` in a short format whose coordinates are the same but for a digit or a few: norms that
+    subtract the mean lose most digits there. Some differ in one coordinate only, some in half of them."""
+    bits = {torch.float16: 11, torch.bfloat16: 8}[dtype]
+    found = np.empty((count, width))
     for row in found:
-        base = np.float16(random.choice([-1, 1]) * random.uniform(1.0, 2.0) * 2.0 ** random.integers(-3, 16) * 0.99)
-        row[:] = base
+        base = random.choice([-1, 1]) * random.uniform(1.0, 2.0) * 2.0 ** random.integers(-3, 16) * 0.99
+        spacing = 2.0 ** (np.frexp(base)[1] - bits)
+        row[:] = np.rint(base / spacing) * spacing
         changed = random.permutation(width)[: random.choice([1, 2, width // 2, width - 1])]
-        row[changed] += (np.spacing(np.abs(base)) * random.integers(1, 4, len(changed))).astype(np.float16)
-    return torch.from_numpy(found)
+        row[changed] += spacing * random.integers(1, 4, len(changed))
+    return torch.from_numpy(found).to(dtype)
+
+
+def tilted_states(width: int, random: Any, count: int, most: float) -> torch.Tensor:
+    """States `(count, width)` in float32 that are 1 to about `most` times as long as they are less their mean.
+
+    A quarter of them are nearly as flat as `most` says. Less the mean, some have one large coordinate, some all.
+    """
+    rest = random.standard_normal((count, width))
+    rest[::3] = 1e-3 * rest[::3]
+    rest[np.arange(0, count, 3), random.integers(0, width, len(rest[::3]))] = 1.0
+    rest -= rest.mean(axis=1, keepdims=True)
+    rest /= np.sqrt((rest * rest).mean(axis=1, keepdims=True))
+    kappa = most ** random.uniform(0.0, 1.0, (count, 1))
+    kappa[::4] = most * (1.0 - 2.0**-10)
+    size = 2.0 ** random.uniform(-6.0, 40.0, (count, 1)) * random.choice([-1.0, 1.0], (count, 1))
+    return torch.from_numpy(size * (rest + np.sqrt(kappa * kappa - 1.0))).float()
+
+
+def ratios(states: torch.Tensor) -> Any:
+    """How many times as long each state `(n, D)` is as it is less its mean: κ."""
+    found = states.double().cpu().numpy()
+    rest = found - found.mean(axis=1, keepdims=True)
+    return np.sqrt((found * found).sum(axis=1) / (rest * rest).sum(axis=1))
 
 
 def lengths(normed: torch.Tensor) -> Any:

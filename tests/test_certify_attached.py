@@ -26,10 +26,11 @@ from monolayer.checker.attached.caps import caps_and_neighbours, caps_of, least_
 from monolayer.checker.attached.files import read_attached
 from monolayer.checker.rounding import UnhandledError
 from monolayer.huggingface.cutting import FactIds, cut_facts
+from monolayer.huggingface.formats import FORMATS
 from monolayer.huggingface.host import read_host
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE
 from tests.attached_changes import ROW, changed, retold, scaled
-from tests.hosts import ARCHITECTURES, FACTS, NEURONS, flat_states, lengths, loaded, write_host
+from tests.hosts import ARCHITECTURES, FACTS, NEURONS, flat_states, lengths, loaded, ratios, tilted_states, write_host
 
 FEW = dict(list(FACTS.items())[:3])
 
@@ -437,6 +438,42 @@ def test_norms_in_float16_return_no_more_than_the_proof_assumes(width: int) -> N
     mean = wide.mean(dim=1, keepdim=True)
     careless = (wide.square().mean(dim=1, keepdim=True) - mean.square()).clamp(min=0.0) + 1e-5
     assert lengths(((wide - mean) * careless.rsqrt()).half()).max() > 1.0 + 10.0 * eta
+
+
+@pytest.mark.parametrize("width", [48, 768])
+def test_norms_in_float32_return_no_more_than_the_proof_assumes(width: int) -> None:
+    """λ = 1 + 2^−4 at states with κ ≤ R, and not at all states: at flat ones a careless norm is far longer."""
+    fmt, unit = FORMATS["float32"], 2.0**-24
+    flattest = fmt.flattest(width)
+    assert 2.0 * (width + 16) * unit * flattest**2 == pytest.approx(fmt.beyond)
+    states = tilted_states(width, np.random.default_rng(5), 400, flattest)
+    kappa, longer = ratios(states), lengths(torch.nn.functional.layer_norm(states, (width,))) - 1.0
+    covered = kappa <= flattest
+    assert covered.sum() > 300
+    assert kappa[covered].max() > 0.99 * flattest
+    assert (longer <= 2.0 * (width + 16) * unit * kappa**2)[covered].all()
+    assert longer[covered].max() <= fmt.beyond
+    flat = np.full(width, 2.0**40, np.float32)
+    flat[0] += 2.0**17  # the next float: from sums of 2^40, and of squares of 2^80, one after the other, it is lost
+    mean, square = (np.cumsum(each)[-1] / np.float32(width) for each in (flat, flat * flat))
+    careless = torch.from_numpy((flat - mean) / np.sqrt(square - mean * mean + np.float32(1e-5)))[None]
+    assert ratios(torch.from_numpy(flat)[None])[0] > flattest
+    assert lengths(careless).max() > 1e5
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_the_certificate_names_how_flat_states_may_be(kind: str, tmp_path: Path) -> None:
+    """It had said that norms keep lengths at any state, which is false in float32 where they subtract a mean."""
+    few = dict(list(FACTS.items())[:2])
+    folder = ml.attach(write_host(tmp_path / "host", kind), few).save(tmp_path / "new")
+    proof = ml.certify(folder, few)
+    (said,) = (words for words in proof.assumptions if words.startswith("a norm returns"))
+    assert proof.verdict == "proved"
+    assert "at most √D (1 + 2^-4) at any state" in said
+    if kind == "llama":  # RMSNorm subtracts no mean
+        assert "times as long" not in said
+    else:
+        assert "no state, of the host or one that neurons have written to, is more than 90.5 times as long" in said
 
 
 CLOSE = {"capital of": " near", "capital is": " and"}

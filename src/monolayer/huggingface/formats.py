@@ -47,8 +47,10 @@ class HostFormat:
     coordinate: float
     """How large a coordinate of a state of the host may be, so that it stays finite when written vectors are added."""
     beyond: float
-    """|û| ≤ 1 + `beyond` at any state, or what rounding alone makes it, whichever is more. A norm loses digits where it
-    subtracts a mean that is much longer than the rest."""
+    """|û| ≤ 1 + `beyond` at any state, or what rounding alone makes it, whichever is more.
+
+    A norm loses digits where it subtracts a mean that is much longer than the rest. So in float32, and only there, this
+    is about states that are no more than `flattest` times as long as they are less their mean."""
 
     @property
     def unit(self) -> float:
@@ -67,6 +69,14 @@ class HostFormat:
     def short(self) -> bool:
         """Whether numbers of the format have fewer digits than float32."""
         return self.bits < 24
+
+    def flattest(self, width: int) -> float:
+        """`R` of Lemma A1: how many times as long as it is less its mean a state may be, where norms subtract it.
+
+        A norm in float32 is off by 2(D + 16)u R² of its length at most, which is `beyond` for this R. Short formats
+        have too few digits for states that would be flat enough to matter.
+        """
+        return float(np.inf if self.short else np.sqrt(self.beyond / (2.0 * (width + 16) * SUM_UNIT)))
 
     def spacing(self, numbers: Any) -> Any:
         """The distance from each number to its neighbours in the format: 2^(e−bits) in [2^(e−1), 2^e)."""
@@ -119,4 +129,5 @@ FORMATS = {
 Between kernels, states in bfloat16 turn by 1 − cos ≤ 4·10⁻⁵ (measured with 8 layers of width 512), which is a third of
 `turn`; in float16 they turn by 5·10⁻⁷. In float32 neither `high` nor `turn` limits anything, since |û| ≤ 1 + (D + 16)u
 there. States in float16 have 11 binary digits, and norms compute with 24. Lengths therefore stay below 1 + 2⁻¹¹ even at
-states whose coordinates agree in all but one digit (bench/norms_in_float16_keep_lengths.py), so `beyond` is 0."""
+states whose coordinates agree in all but one digit, so `beyond` is 0; in bfloat16 they stay below 1 + 2⁻⁴
+(bench/norms_keep_lengths.py)."""

@@ -1,11 +1,13 @@
 """Judge folders that facts were attached to, from their files. Lemmas A1 to A5 of docs/attach.md are what is proved.
 
 Notation: `D` is the width, `u` = 2^−24, `v` the unit roundoff of the folder's format, `γ_k = ku/(1 − ku)`, and `h` a
-state of the host. û is what the norm of an appended block returns, divided by √D; `|û| ≤ 1 + η`, where `η = (D + 16)u`
-in float32 and `(D + 16)u + v` in short formats. A neuron with stored row w and bias b has the key k = w/|w|, the
-steepness α = |w|√D and the input α⟨k, û⟩ + b. Its activation is 0 up to −`S`, and `T` is its input at its own state.
+state of the host. û is what the norm of an appended block returns, divided by √D; `|û| ≤ 1 + η` where answers are
+claimed, with `η = (D + 16)u` in float32 and `(D + 16)u + v` in short formats; `|û| ≤ λ` at any state, in float32 at any
+that is no more than `R` times as long as it is less its mean. A neuron with stored row w and bias b has the key k =
+w/|w|, the steepness α = |w|√D and the input α⟨k, û⟩ + b. Its activation is 0 up to −`S`, and `T` is its input at its
+own state.
 
-    A1  An evaluation of the input is off by at most err = γ_{D+2} (α|û| + |b|), before it is rounded.
+    A1  An evaluation of the input is off by at most err = γ_{D+2} (αλ + |b|), before it is rounded.
     A2  A neuron is silent where ⟨k, û⟩ ≤ s = (−S − b − err)/α. If all neurons are silent, the blocks leave the state
         unchanged. Whatever neurons write in front of the last block stays finite, so that no place changes another.
     A3  On the cap ⟨k, û⟩ ≥ c = (level − b)/α a neuron returns at least 0.999 (level − err), and neurons whose keys are

@@ -37,9 +37,9 @@ class Caps:
     - `silent`: s; the neuron is silent where ⟨k, û⟩ ≤ s.
     - `most`: the most that the neuron returns at any state.
 
-    `response`: T. `floor`: an evaluation of an input at `level` is at least this. `length`: η. `anywhere`: the largest
-    |û| at any state, including those that neurons have written to. `state`: L; answers are claimed at states h of the
-    host that are no longer than this. Where neurons are silent does not depend on it.
+    `response`: T. `floor`: an evaluation of an input at `level` is at least this. `length`: η. `anywhere`: λ, the
+    largest |û| that is assumed at any state, including those that neurons have written to. `state`: L; answers are
+    claimed at states h of the host that are no longer than this. Where neurons are silent does not depend on it.
     """
 
     keys: Floats

@@ -268,11 +268,6 @@ def assumed(found: AttachedFolder) -> tuple[str, ...]:
     except PackageNotFoundError:
         installed = "not installed here"
     fmt = found.host.format
-    rounding = (
-        "(D + 16)u, D the width and u = 2^-24"
-        if not fmt.short
-        else f"(D + 16)u + v, D the width, u = 2^-24 and v = 2^-{fmt.bits}"
-    )
     without = "" if found.manifest.special_tokens else " without special tokens (add_special_tokens=False)"
     return (
         f"the architecture computes what transformers {TRANSFORMERS} does, in evaluation mode ({installed})",
@@ -281,18 +276,38 @@ def assumed(found: AttachedFolder) -> tuple[str, ...]:
             "sums in any order; a product may be fused with the sum it goes into; a row of a product of matrices "
             "depends on that row alone, and both models run in the same kernels"
         ),
-        (
-            "a norm returns a vector of length at most √D (1 + η) where answers are claimed: states of the host are "
-            "there no more than 16 times as long as they are less their mean, where norms subtract it; at most √D "
-            f"(1 + {'η' if fmt.beyond == 0.0 else '2^-4'}) at any state; and at written vectors y, before it is "
-            "rounded to the format, the true one to within 2(D + 16)u κ² of its length: κ the length of y over that "
-            f"of y less its mean, 1 where norms subtract none; η = {rounding}"
-        ),
+        *_norms(found),
         "tanh is −1 from −10 on and erf from −6 on; silu is x/(1 + exp(−x)) or x times the logistic function",
         f"states of the host are finite, and no coordinate is above {_round_number(fmt.coordinate)}",
         "equal numbers count as the same bits: a zero may change its sign",
         (f"prompts enter as text, and become the ids that tokenizer.json gives them{without}; answers enter as ids"),
         NUMPY_ASSUMPTION,
+    )
+
+
+def _norms(found: AttachedFolder) -> tuple[str, ...]:
+    """What the certificate assumes about norms, and about the states that they get, in words."""
+    fmt, centred = found.host.format, not found.host.kind.rms
+    rounding = (
+        "(D + 16)u, D the width and u = 2^-24"
+        if not fmt.short
+        else f"(D + 16)u + v, D the width, u = 2^-24 and v = 2^-{fmt.bits}"
+    )
+    most, flattest = "η" if fmt.beyond == 0.0 else "2^-4", fmt.flattest(found.host.width)
+    flat = ""
+    if centred and np.isfinite(flattest):
+        flat = (
+            f"; no state, of the host or one that neurons have written to, is more than {_below(flattest)} times as "
+            "long as it is less its mean"
+        )
+    near = ": states of the host are there no more than 16 times as long as they are less their mean" if centred else ""
+    return (
+        (
+            f"a norm returns a vector of length at most √D (1 + η) where answers are claimed{near}; at most √D "
+            f"(1 + {most}) at any state{flat}; and at written vectors y, before it is rounded to the format, the true "
+            "one to within 2(D + 16)u κ² of its length: κ the length of y over that of y less its mean, 1 where norms "
+            f"subtract none; η = {rounding}"
+        ),
     )
 
 
