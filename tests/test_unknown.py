@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,80 @@ def test_edits_keep_fingerprints_right(options: dict[str, Any], tmp_path: Path) 
     assert other.predict(["France", "United Islands"], unknown=None).tolist() == ["USA", None]
     without, _ = ml.forget(ml.memorize(COUNTRIES, unknown=False, **options), ["United States"], COUNTRIES)
     assert without.card.fingerprint is None
+
+
+# -- certificates ----------------------------------------------------------------------------------------------------
+
+
+def without_fingerprints(model: ml.Monolayer, lost: list[int]) -> ml.Monolayer:
+    """The model without some of its fingerprints, given by their places in their order."""
+    kept = model.card.fingerprint
+    assert kept is not None
+    model.card = replace(model.card, fingerprint=replace(kept, words=np.delete(kept.words, lost)))
+    return model
+
+
+CERTIFIED: dict[str, tuple[Any, dict[str, Any]]] = {
+    "sequences": (COUNTRIES, {}),
+    "positions": (COUNTRIES, {"positions": True}),
+    "robust": (COUNTRIES, {"robust": True}),
+    "reals": ({"a b": 1.5, "b": 2.5, "c": 3.5}, {}),
+    "tokens": ({"a b": ["x", "y"], "b c": ["z", "z"]}, {"per": "token"}),
+    "tokens, causal": ({"a b": ["x", "y"], "b c": ["z", "z"]}, {"per": "token", "causal": True}),
+}
+
+
+@pytest.mark.parametrize("way", CERTIFIED)
+def test_a_point_without_its_fingerprint_is_refuted(way: str) -> None:
+    table, options = CERTIFIED[way]
+    per = {key: options[key] for key in options if key == "per"}
+    model = ml.memorize(table, **options)
+    proof = ml.certify(model, table, **per)
+    assert proof.verdict == "proved"
+    assert "none of these points is refused as unknown: each has its fingerprint" in proof.claim
+    assert any("this is not proved: if the hash behaves like a random function" in note for note in proof.notes)
+    without = ml.certify(ml.memorize(table, unknown=False, **options), table, **per)
+    assert without.verdict == "proved"
+    assert "fingerprint" not in without.to_json()
+    assert model.card.fingerprint is not None
+    for lost in range(len(model.card.fingerprint.words)):
+        refuted = ml.certify(without_fingerprints(ml.memorize(table, **options), [lost]), table, **per)
+        assert refuted.verdict == "refuted"
+        assert (refuted.wrong, len(refuted.findings)) == (1, 1)
+        assert "1 of" in refuted.reason
+        (finding,) = refuted.findings
+        key = list(table)[finding.sequence]
+        asked = without_fingerprints(ml.memorize(table, **options), [lost]).predict([key], unknown="?")[0]
+        assert (asked if finding.position is None else asked[finding.position]) == "?"
+        assert "predict refuses it as unknown" in finding.why
+        assert refuted.label_error is None
+        assert refuted.noise is None
+
+
+def test_points_without_fingerprints_are_counted_over_files(tmp_path: Path, said: Said) -> None:
+    for number in range(2):
+        rows = "".join(f"key {number} {row},{row % 3}\n" for row in range(9))
+        (tmp_path / f"{number}.csv").write_text("key,value\n" + rows)
+    files = [str(tmp_path / "0.csv"), str(tmp_path / "1.csv")]
+    model = ml.memorize(ml.read(files), positions=True)
+    model.save(tmp_path / "m")
+    assert "proved" in said("verify", str(tmp_path / "m"), *files)
+    words = model.card.fingerprint
+    assert words is not None
+    without_fingerprints(model, list(range(12))).save(tmp_path / "m", overwrite=True)
+    found = json.loads(said("verify", str(tmp_path / "m"), *files, "--json", code=1))
+    unknown = model.predict([f"key {row // 9} {row % 9}" for row in range(18)], unknown=None)
+    assert found["wrong"] == sum(label is None for label in unknown) == 12
+    named = [finding["sequence"] for finding in found["findings"]]
+    assert named == [row for row in range(18) if unknown[row] is None][:10]
+    assert {finding["expected"] for finding in found["findings"]} <= {"0", "1", "2"}
+    # A label that is wrong as well is refuted for that reason.
+    (tmp_path / "0.csv").write_text("key,value\nkey 0 0,1\n")
+    found = json.loads(said("verify", str(tmp_path / "m"), files[0], "--json", code=1))
+    assert "no fingerprint" not in found["reason"]
+
+
+# -- the command line ------------------------------------------------------------------------------------------------
 
 
 def test_the_command_line_gives_null_for_a_key_and_answers_the_others(

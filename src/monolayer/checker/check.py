@@ -30,6 +30,7 @@ from monolayer.checker.certificate import CERTIFICATE_FILE, Certificate, Claims
 from monolayer.checker.format import READOUTS
 from monolayer.checker.labelled import Labelled, Load, LoadPoints, data_digest, labelled
 from monolayer.checker.network import Stored
+from monolayer.checker.recognized import with_fingerprints
 from monolayer.checker.robust import MOST_NOISE, in_short_format
 from monolayer.checker.rounding import EXP_ULPS, NUMPY_ASSUMPTION, UnhandledError
 from monolayer.checker.stock.check import judge_stock
@@ -289,7 +290,7 @@ def judge(stored: Stored, ask: Callable[[], AskedData], claims: Claims, claim: s
                 notes=asked.notes,
             )
             found = READOUTS[stored.config["readout"]].judge(stored, parts, question, claims)
-            return replace(found, claim=found.claim + asked.condition)
+            return with_fingerprints(stored, parts, replace(found, claim=found.claim + asked.condition))
     except UnhandledError as why:
         return replace(question, reason=f"the proof does not cover these weights: {why}")
 

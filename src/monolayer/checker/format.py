@@ -182,7 +182,7 @@ def _examine_grid(config: Config, grid: Any) -> None:
 
 
 def examine_memory(tensors: NamedArrays) -> None:
-    """Raise an error unless `memory.safetensors` holds rising 64-bit words. Only the claim `only` depends on them."""
+    """Raise an error unless `memory.safetensors` holds rising 64-bit words."""
     where = "memory.safetensors"
     _demand(set(tensors) == {"fingerprints"}, "it must hold fingerprints and nothing else", where)
     words = tensors["fingerprints"]
