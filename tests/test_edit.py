@@ -319,9 +319,7 @@ REFUSALS = {
     "forget an unknown fact": Refusal(lambda m, d: ml.forget(m, ["走行"], d), ml.DataError, "not in the data"),
     "forget a row beyond the end": Refusal(lambda m, d: ml.forget(m, [9], d), ml.DataError, "no row 9"),
     "forget nothing": Refusal(lambda m, d: ml.forget(m, [], d), ml.DataError, "empty"),
-    "forget a lone string": Refusal(
-        lambda m, d: ml.forget(m, "行走", d), ml.DataError, "X is a str: it must be a list"
-    ),
+    "forget an unknown string": Refusal(lambda m, d: ml.forget(m, "走行", d), ml.DataError, "not in the data"),
     "no data": Refusal(lambda m, d: ml.forget(m, [0]), ml.DataError, "needs the data .* read out with predict"),
     "data given twice": Refusal(lambda m, d: ml.forget(ml.Facts.of(m, *d), [0], d), ml.DataError, "leave data out"),
     "a mask in place of rows": Refusal(

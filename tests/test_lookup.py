@@ -59,7 +59,7 @@ def test_every_way_reads_the_same_table(way: str, tmp_path: Path) -> None:
 
 
 def test_three_lines(tmp_path: Path) -> None:
-    with pytest.raises(ml.DataError, match=r"nothing\.csv does not exist"):
+    with pytest.raises(ml.DataError, match=r"'nothing\.csv', and there is no file of that name: check the path"):
         ml.memorize("nothing.csv")
     model = ml.memorize(CAPITALS)
     assert model.predict(["Saudi Arabia", "France"]).tolist() == ["Riyadh", "Paris"]

@@ -304,7 +304,8 @@ def test_a_record_names_prompts_and_answers() -> None:
     assert ml.compare(record.undo(model), old).same
     found = ml.compare(old, model, X)
     assert (found.asked, found.answers) == (7, 1)
-    assert ml.forget(old, PROMPTS[1:2], (X, Y))[1].changes[0].before == ANSWERS[1]
+    for prompt in (PROMPTS[1:2], PROMPTS[1]):  # one string is one prompt
+        assert ml.forget(old, prompt, (X, Y))[1].changes[0].before == ANSWERS[1]
     assert ml.insert(old, [inserted], ANSWERS[1:2], (X, Y))[1].changes[0].before is None
     assert [ml.forget(old, rows, (X, Y))[1].shared for rows in ([3, 4, 5], [5, 1])] == [0, 1]
 
@@ -330,7 +331,7 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda f: ml.certify(f, PROMPTS), "row 0 is a prompt without an answer"),
     (lambda f: ml.memorize_as("gpt2", [["The", " capital"]], draw=f), "holds prompts and answers: give both"),
     (lambda f: ml.forget(f, ["The capital of"], DATA), "of what is asked for is not in the data"),
-    (lambda f: ml.forget(f, PROMPTS[0], DATA), "must be a list"),
+    (lambda f: ml.forget(f, "The capital of", DATA), "of what is asked for is not in the data"),
     (lambda f: ml.edit(f, ["The capital of"], [" Paris"], DATA), r"capital of'\) .*is not in the data .*insert"),
     (lambda f: ml.insert(f, PROMPTS[:1], [" name"], DATA), "with another label .*use edit"),
     (lambda f: ml.insert(f, ["Spain"], ["Madrid"], DATA), "'Spain' is new to this draw"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
+from io import BytesIO, TextIOWrapper
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -48,7 +50,7 @@ def test_every_text_is_cut_by_the_least_window_that_tells_and_recited(text: str)
         tokens = split(text, unit)  # type: ignore[arg-type]
         assert "".join(tokens) == text
         assert MARK not in tokens
-        model = ml.memorize_text(text, unit=unit)
+        model = ml.memorize_text(text=text, unit=unit)
         assert model.card.script is not None
         assert model.card.script.window == _slow_window(tokens)
         assert model.generate() == text
@@ -95,7 +97,12 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "the 4 tokens up to line 1 occur again up to line 2",
     ),
     "ends": (lambda: ml.memorize_text("la " * 20), "occur again up to line 1, and then it ends"),
-    "list": (lambda: ml.memorize_text(["la"]), "must be a string, not a list"),  # type: ignore[arg-type]
+    "list": (lambda: ml.memorize_text(["la"]), "a string, or the path of a file, not a list"),  # type: ignore[arg-type]
+    "no file": (lambda: ml.memorize_text("gpl.txt"), "there is no file 'gpl.txt'. If it is a path, check it; .* text="),
+    "no folder": (lambda: ml.memorize_text("texts/gpl"), "there is no file 'texts/gpl'"),
+    "no path": (lambda: ml.memorize_text(Path("gpl.txt")), "gpl.txt cannot be read"),
+    "nothing": (lambda: ml.memorize_text(), "give a text in one way"),
+    "both": (lambda: ml.memorize_text("a", text="b"), "give a text in one way"),
     "no fingerprints": (lambda: ml.memorize([[0, 1]], [[0, 1]]).seen([[0, 1]]), "has no fingerprints"),
     "strict": (lambda: ml.memorize([[0]], [[0]]).predict([[0]], strict=True), "has no fingerprints"),
     "vectors": (lambda: ml.memorize(np.ones((1, 1, 2)), [[0]], unknown=True), "vectors have none"),
@@ -175,6 +182,39 @@ def test_a_book_on_the_command_line(tmp_path: Path, said: Said, monkeypatch: pyt
     proof = said("verify", "book", "book.txt").splitlines()
     assert len([line for line in proof if re.fullmatch(r"(weights|data) +[0-9a-f]{64}", line.strip())]) == 2
     said("verify", "book", "other.txt", code=1)
+
+
+def test_a_file_and_a_text_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path is read, also as a string; what looks like one is not memorized by mistake; text= is always the text."""
+    monkeypatch.chdir(tmp_path)
+    words = "Peter Piper picked\r\na peck."
+    for name in ("gpl.txt", "COPYING", "two words"):
+        Path(name).write_bytes(words.encode())
+        assert ml.memorize_text(Path(name)).generate() == words
+        assert ml.memorize_text(name).generate() == words
+        assert ml.memorize_text(text=name).generate() == name
+    for text in ("LICENSE", "two\nlines.txt", "to be, or not to be.", "a" * 5000, "\0"):
+        assert ml.memorize_text(text).generate() == text
+
+
+@pytest.mark.parametrize("name", ["book", "book.md", "book.csv", "book.json", "-"])
+def test_the_next_commands_work_whatever_the_file_is_called(
+    name: str, tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = b"Peter Piper picked\r\na peck."
+    Path("book" if name == "-" else name).write_bytes(text)
+
+    def typed() -> None:
+        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(text), encoding="utf-8"))
+
+    typed()
+    table = said("memorize-text", name, "--out", "model")
+    after = [line.removeprefix("  monolayer ") for line in table.splitlines() if line.startswith("  monolayer ")]
+    assert [line.split()[0] for line in after] == ["recite", "verify"]
+    assert said(*after[0].split()).encode() == text
+    typed()
+    assert "proved" in said(*after[1].split())
 
 
 def test_strict_on_the_command_line(tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:

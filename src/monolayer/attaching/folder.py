@@ -23,6 +23,7 @@ from monolayer.attaching.running import Running
 from monolayer.data import Sequences
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, FolderKind, new_folder
 from monolayer.data.readers import prompts_of
+from monolayer.data.shards import names_files
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.host import COPIED, Host, host_of
 from monolayer.huggingface.hosts import ATTACHED_MARK
@@ -122,8 +123,10 @@ class Attached:
         The likeliest token is chosen each time, up to the end token. If no fact is stored for a prompt, the answer is
         what the host says; with `strict` such a prompt is an error that names it. Without transformers, stored answers
         are read from the weights, and every other prompt is an error. `unknown`: a value, such as None, in place of the
-        answer to a prompt that no fact is stored for.
+        answer to a prompt that no fact is stored for. One string that names no file is one prompt, and has one answer.
         """
+        if isinstance(X, str) and not names_files(X):
+            return self.predict([X], strict=strict, unknown=unknown, device=device)[0]
         if unknown is not REFUSE:
             data = prompts_of(X)
             rows = np.flatnonzero(self.known(data))

@@ -229,7 +229,7 @@ def locate(
 
     with progress(as_json) as step:
         stored = opened(folder)
-        text = book(stored, data)
+        text = book(stored, data, reading.format)
         facts = reading.read(data, step, manner(stored), proved=True) if text is None else text
         step("locating", 0.5)
         found = find(stored, facts)

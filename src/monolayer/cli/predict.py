@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -74,11 +75,16 @@ def predict(
     With --json, prints one object: the answers (unless --out takes them), and how many are right.
     """
     from monolayer.data.aside import new_file
-    from monolayer.data.shards import files
+    from monolayer.data.shards import files, names_files
     from monolayer.stock.folder import load
 
     if bool(data) == bool(text):
         raise DataError("say what to answer in exactly one way: DATA, or --text")
+    for name in data or ():
+        if not names_files(name):
+            raise DataError(
+                f"there is no file {quoted(name)}: check the path. To ask for this text: --text {shlex.quote(name)}"
+            )
     if out is not None:
         check_file(out, overwrite)
         out.parent.mkdir(parents=True, exist_ok=True)

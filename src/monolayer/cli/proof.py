@@ -69,7 +69,7 @@ def verify(
         attached = found if isinstance(found, TensorFolder) else None
         stored = None if isinstance(found, TensorFolder) else found
         like = manner(found)
-        wanted: Any = None if stored is None else book(stored, data)
+        wanted: Any = None if stored is None else book(stored, data, reading.format)
         if len(data) == 1 and is_function(data[0]):
             wanted = load_function(data[0])
         certificate = None

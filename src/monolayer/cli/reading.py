@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
@@ -102,8 +104,8 @@ class Reading:
         if model is None or isinstance(model, Manner):
             read = asked_files if proved else read_once
             return read(data, like=model, **self.keywords)
-        card, text = model.card, only_text(data)
-        if card.script is not None and self.format is None and text is not None:
+        card, text = model.card, only_text(data, self.format, proved=proved)
+        if card.script is not None and text is not None:
             return windows_of_file(text, card.script)
         names = card.vocabulary if known else None
         options: ReadKeywords = {**self.keywords, "vocabulary": names}
@@ -185,25 +187,45 @@ def manner(stored: Stored | Files | TensorFolder) -> Manner:
     return Manner(None if names is None else names.cuts, stored.config.get("per"))
 
 
-def only_text(data: str | list[str]) -> str | None:
-    """The path of the data if they are a single .txt file, else None."""
+def only_text(data: str | list[str], format: str | None, *, proved: bool) -> str | None:
+    """The path of the data if they are the text that a model recites: one file of text; else None.
+
+    Without --format, that is a file whose name is not that of a data file. With --format text, it is any file or
+    standard input, where the whole text must be there for a proof (`proved`); otherwise each line is a sequence.
+    """
+    from monolayer.data.readers import SUFFIXES_OF_FORMAT
+
     name = data if isinstance(data, str) else data[0] if len(data) == 1 else ""
-    return name if Path(name).suffix == ".txt" else None
+    if format is not None or name in ("", "-"):
+        return name or None if format == "text" and proved else None
+    suffix = Path(name).suffix.lower()
+    return None if suffix == ".gz" or any(suffix in each for each in SUFFIXES_OF_FORMAT.values()) else name
 
 
-def book(stored: Stored | Files | TensorFolder, data: list[str]) -> Sequences | None:
+def book(stored: Stored | Files | TensorFolder, data: list[str], format: str | None) -> Sequences | None:
     """The windows of a text file, for a model that recites one; None for other models and other files."""
     from monolayer.data.text import Script
     from monolayer.huggingface.opened import Files
     from monolayer.huggingface.tensors import TensorFolder
 
-    path = only_text(data)
+    path = only_text(data, format, proved=True)
     script = None if isinstance(stored, Files | TensorFolder) else stored.config.get("script")
     return None if path is None or script is None else windows_of_file(path, Script(**script))
 
 
 def windows_of_file(path: str, script: Script) -> Sequences:
     """The windows of a text file, split the way `script` says."""
-    from monolayer.data.text import read_text, windows
+    from monolayer.data.text import windows
 
-    return windows(read_text(path), script.unit, script.window)[0]
+    return windows(whole_text(path), script.unit, script.window)[0]
+
+
+def whole_text(path: str) -> str:
+    """The text of a file, or of standard input for `-`, with its line ends unchanged."""
+    from monolayer.data.text import read_text
+
+    if path != "-":
+        return read_text(path)
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(newline="")
+    return sys.stdin.read()

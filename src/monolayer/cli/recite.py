@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,6 +12,7 @@ import typer
 
 from monolayer.cli.building import OutFolder, Seed, given, next_steps, summary_rows
 from monolayer.cli.console import Json, Overwrite, app, print_json, progress, table
+from monolayer.cli.reading import PLAIN, Reading, only_text, whole_text
 from monolayer.errors import DataError
 from monolayer.table import part_of, plural
 
@@ -34,16 +34,15 @@ def memorize_text(
     """Build a model that recites TEXT word for word from any place, check that it does, and save it."""
     from monolayer.construct.memorize import memorize_text as build
     from monolayer.data.folder import check_output
-    from monolayer.data.text import read_text
 
     check_output(out, overwrite=overwrite)  # refuse before any work is done
     with progress(as_json) as step:
         step("reading", 0.0)
-        words = _standard_input() if text == "-" else read_text(text)
+        words = whole_text(text)
         options = given(unit=unit, window=window, seed=seed)
         began = time.perf_counter()
         # Shares as measured once with a poem: reading 0.1, building 0.45, reciting and writing 0.45.
-        model = build(words, progress=part_of(step, 0.1, 0.55), **options)
+        model = build(text=words, progress=part_of(step, 0.1, 0.55), **options)
         built = time.perf_counter()
         step("reciting it once", 0.55)
         script, summary = model.card.script, model.summary
@@ -67,7 +66,9 @@ def memorize_text(
     ]
     said = f"word for word, from beginning to end, in {recited - built:.2f} s"
     table(str(out), [*first, *summary_rows(summary), ("recited", said), ("seconds to build", f"{built - began:.2f}")])
-    next_steps(out, [text], "recite", "verify")
+    # The name of a data file, and standard input, are not taken for a text by themselves.
+    reading = PLAIN if only_text(text, None, proved=True) else Reading(format="text")
+    next_steps(out, [text], "recite", "verify", reading=reading)
 
 
 @app.command()
@@ -91,10 +92,3 @@ def recite(
             sys.stdout.flush()  # a terminal shows it word by word
     if watched and not part.endswith("\n"):
         sys.stdout.write("\n")  # only on a terminal: a file must hold exactly the text
-
-
-def _standard_input() -> str:
-    """Standard input with its line ends unchanged, like `read_text`."""
-    if isinstance(sys.stdin, TextIOWrapper):
-        sys.stdin.reconfigure(newline="")
-    return sys.stdin.read()

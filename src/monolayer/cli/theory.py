@@ -10,7 +10,7 @@ import typer
 
 from monolayer.cli.console import Json, app, out, print_json, progress, table
 from monolayer.cli.proof import EXIT
-from monolayer.cli.reading import PLAIN, Data, Reading, only_text, reads
+from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.data.text import read_text
 from monolayer.table import escape, plural, visible
 
@@ -91,8 +91,8 @@ def audit(
         X: object
         if isinstance(model, Monolayer):
             X = reading.read(data, step, model)
-        elif tokenizer is not None and reading.format is None and (text := only_text(data)) is not None:
-            X = [line for line in read_text(text).splitlines() if line.strip()]
+        elif tokenizer is not None and reading.format is None and [Path(name).suffix for name in data] == [".txt"]:
+            X = [line for line in read_text(data[0]).splitlines() if line.strip()]
         else:
             # A tokenizer takes whole texts.
             unit = reading.unit or (None if tokenizer is None else "whole")

@@ -23,7 +23,7 @@ from monolayer.construct.task import Construction, Task
 from monolayer.data.names import Unit
 from monolayer.data.readers import sequences_of
 from monolayer.data.sequences import Per, Sequences
-from monolayer.data.text import TextUnit, windows
+from monolayer.data.text import TextUnit, text_of, windows
 from monolayer.errors import DataError
 from monolayer.model.card import Fingerprint
 from monolayer.model.device import check_device, elsewhere
@@ -196,10 +196,20 @@ def _construction(temperature: float | None, robust: bool, rank: Any, dtype: Any
 
 
 @own_settings()
-def memorize_text(text: str, *, unit: TextUnit = "words", window: int | None = None, **options: Any) -> Monolayer:
-    """Build a model of `text` whose `recite` and `generate` return it word for word from any place.
+def memorize_text(
+    source: str | os.PathLike[str] | None = None,
+    *,
+    text: str | None = None,
+    unit: TextUnit = "words",
+    window: int | None = None,
+    **options: Any,
+) -> Monolayer:
+    """Build a model of a text whose `recite` and `generate` return it word for word from any place.
 
-    - `text`: the text.
+    - `source`: the path of a text file in UTF-8, or the text itself. A string is a path if a file has this name. A
+      string that looks like the name of a file, such as `book.txt`, and names none is an error. Every other string is
+      the text.
+    - `text`: the text, whatever it looks like, in place of `source`.
     - `unit`: tokens are `words` (and the spaces and signs between them) or `characters`.
     - `window`: how many tokens decide what comes next; None: the fewest that do so everywhere in the text.
     - `options`: options of `memorize`.
@@ -210,9 +220,7 @@ def memorize_text(text: str, *, unit: TextUnit = "words", window: int | None = N
         >>> print(model.generate("or not"))
          to be
     """
-    if not isinstance(text, str):
-        raise DataError(f"the text must be a string, not a {type(text).__name__}; sequences are for memorize")
-    data, script = windows(text, unit, window)
+    data, script = windows(text_of(source, text), unit, window)
     model = memorize(data, positions=True, unknown=True, **options)
     model.card = replace(model.card, script=script)
     return model

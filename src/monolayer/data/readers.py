@@ -31,9 +31,10 @@ from monolayer.data.plain import Given
 from monolayer.data.prompts import PROMPT_COLUMNS
 from monolayer.data.sequences import Sequences
 from monolayer.data.shapes import pairs_or_sequences
-from monolayer.data.shards import files, read_shards
+from monolayer.data.shards import files, names_files, read_shards
 from monolayer.data.tabular import EXAMPLE, RowReader, from_items, read_objects, read_table
 from monolayer.errors import DataError
+from monolayer.table import quoted
 
 SUFFIXES_OF_FORMAT = {
     "jsonl": (".jsonl", ".ndjson"),
@@ -172,6 +173,11 @@ def sequences_of(
     if not isinstance(X, str | os.PathLike):
         options: dict[str, Any] = {"tokens": tokens, "labels": labels, "like": like, "labelled": labelled}
         return Sequences.of(X, Y, lengths=lengths, per=per, unit=unit, **options)
+    if isinstance(X, str) and not names_files(X):
+        raise DataError(
+            f"X is the string {quoted(X)}, and there is no file of that name: check the path. Sequences are given as a "
+            f"list, such as [{quoted(X)}]"
+        )
     if Y is not None or lengths is not None:
         raise DataError(f"{os.fspath(X)} is a data file, which has its own labels and lengths: leave Y and lengths out")
     return read(X, per=per, unit=unit, tokens=tokens, labels=labels, like=like)
@@ -182,8 +188,7 @@ def prompts_of(X: Given, *, lengths: Given = None) -> Sequences:
 
     `lengths`: as in `Sequences.of`.
     """
-    # os.path, because a prompt may be too long for the name of a file.
-    if isinstance(X, str) and X != "-" and not set(X) & set("*?[") and not os.path.exists(X):  # noqa: PTH110
+    if isinstance(X, str) and not names_files(X):
         raise DataError(f"X is a str: it must be a list of prompts, or the path of a data file, and {X!r} is no file")
     return sequences_of(X, lengths=lengths, per="answer", labelled=pairs_or_sequences(X)).only_prompts()
 

@@ -54,6 +54,11 @@ def files(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> li
     return found
 
 
+def names_files(data: str) -> bool:
+    """Whether a string stands for files: a path that exists, a pattern, or standard input (`-`)."""
+    return data == "-" or glob.has_magic(data) or os.path.exists(data)  # noqa: PTH110  (a text may be too long a path)
+
+
 def _matching(data: str) -> list[str]:
     """The files that a path or a pattern stands for, in order of names. A file of that exact name is no pattern."""
     if data == "-" or not glob.has_magic(data) or Path(data).exists():

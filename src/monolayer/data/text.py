@@ -11,6 +11,7 @@ short prompt is enough there.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +36,10 @@ LARGEST_WINDOW = 256
 SHORT_TEXT = 1 << 17
 """A text of more tokens than this gets no short windows, since they add several points per token."""
 _WORDS = re.compile(r"\w+(?:['’]\w+)*|\s+|[^\w\s]")
+_FILE_NAME = re.compile(r".*[^\s.]\.[A-Za-z][A-Za-z0-9]{0,4}|\S*/\S*")
+"""What looks like the name of a file: one line that ends in a short suffix, or a slash and no blanks."""
+LONGEST_PATH = 4096
+"""A longer string is never taken for a path."""
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -75,6 +80,31 @@ def read_text(path: str | Path) -> str:
         raise DataError(f"{path} is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def text_of(source: object, text: object = None) -> str:
+    """The text that was given: as `text`, or as `source`, which is the path of a file or the text itself.
+
+    A string is a path if a file has this name. One that looks like the name of a file and names none is an error.
+    """
+    if (source is None) == (text is None):
+        raise DataError("give a text in one way: the path of a file, or text=")
+    if isinstance(source, os.PathLike):
+        return read_text(Path(source))
+    given = source if text is None else text
+    if not isinstance(given, str):
+        raise DataError(
+            f"a text is a string, or the path of a file, not a {type(given).__name__}; sequences are for memorize"
+        )
+    if text is not None or len(given) > LONGEST_PATH or "\n" in given:
+        return given
+    if os.path.isfile(given):  # noqa: PTH113  (a path that cannot be, such as one with a NUL, is no error here)
+        return read_text(given)
+    if _FILE_NAME.fullmatch(given):
+        raise DataError(
+            f"there is no file {given!r}. If it is a path, check it; if it is the text itself, pass it as text="
+        )
+    return given
 
 
 def raven() -> str:

@@ -19,6 +19,7 @@ from monolayer.data.distinct import distinct_rows, distinct_runs
 from monolayer.data.origin import Origin
 from monolayer.data.plain import array_like, plain_array
 from monolayer.data.readers import prompts_of
+from monolayer.data.shards import names_files
 from monolayer.editing.subject import Answered, Subject
 from monolayer.errors import ContradictionError, DataError
 
@@ -50,8 +51,11 @@ class Edited:
 def chosen_rows(subject: Subject, data: Sequences, X: object, lengths: object = None) -> Ints:
     """Rows `(K,)` of the data in rising order, at least one.
 
-    `X`: row numbers, or the sequences themselves, with their `lengths` if they are padded.
+    `X`: row numbers, or the sequences themselves, with their `lengths` if they are padded; or one string, a sequence.
+    Where the data are prompts, a string may also be the path of a file.
     """
+    if isinstance(X, str) and not (data.prompts is not None and names_files(X)):
+        X = [X]
     given, X = X, array_like(X)
     if isinstance(X, list | tuple | range) and len(X) and all(isinstance(array_like(x), int) for x in X):
         X = np.asarray(X)

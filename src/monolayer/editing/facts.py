@@ -184,7 +184,7 @@ def forget(
     """`model` without some of its facts, and a record of what changed.
 
     - `model`: a model, the folder of one, or `Facts`: these know their data, and the result is `Facts` too.
-    - `X`: the sequences to forget, or their row numbers.
+    - `X`: the sequences to forget, or one of them as a string, or their row numbers.
     - `data`: all that the model was built from, with later edits applied: a pair `(X, Y)`, or anything else that
       `memorize` takes without `Y`: a dict, a table, a file, `Sequences`.
     - `lengths`: how many tokens each row of a padded `X` has.
