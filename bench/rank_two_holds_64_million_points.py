@@ -2,8 +2,9 @@
 
 Sequences of 16 tokens, 1,000 words, 16 random classes. One line a size: the value rank that `auto` takes, how many
 crowds the first stage left to the second, construction in sorts of as many float64 keys, memory beyond the data, and
-the labels that come back wrong, all of them looked up. `--points` sets other sizes; `--certify` proves the result as
-well, digests and the writing of its folder included.
+the labels that come back wrong, all of them looked up. If there are any, the script ends with their places, what is
+returned there when asked again, and digests of weights and data. `--points` sets other sizes; `--certify` proves the
+result as well, digests and the writing of its folder included.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import monolayer as ml
+from monolayer.cli.wrong import report_of_wrong_answers
 from workload import claim, peak_bytes, record, recordable, run, sequences, sort_seconds
 
 
@@ -27,6 +29,17 @@ def measured(action: Callable[[], Any], labels: int) -> tuple[float, str, Any]:
     spent = time.perf_counter() - began
     memory = "unknown" if peak is None else f"{peak / 2**30:.1f} GiB = {peak / labels:.0f} bytes per label"
     return spent, memory, kept.pop()
+
+
+def wrong_answers(model: ml.Monolayer, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The places in the flat arrays at which the model returns another class than `Y`, and the classes there."""
+    wrong, got = [], []
+    for start in range(0, len(X), 500_000):
+        answers = model.predict(X[start : start + 500_000]).reshape(-1)
+        there = np.flatnonzero(answers != Y[start : start + 500_000].reshape(-1))
+        wrong.append(start * X.shape[1] + there)
+        got.append(answers[there])
+    return np.concatenate(wrong), np.concatenate(got)
 
 
 def main() -> None:
@@ -48,18 +61,13 @@ def main() -> None:
             flush=True,
         )
 
-        def answers(X: np.ndarray = X, Y: np.ndarray = Y, model: ml.Monolayer = model) -> int:
-            return sum(
-                int(np.count_nonzero(model.predict(X[rows : rows + 500_000]) != Y[rows : rows + 500_000]))
-                for rows in range(0, len(X), 500_000)
-            )
-
-        spent, memory, wrong = measured(answers, X.size)
-        print(f"  {wrong} wrong, asked in {spent:.1f} s = {spent / sort:.1f} sorts, peak {memory}", flush=True)
-        assert wrong == 0
+        spent, memory, (wrong, got) = measured(lambda X=X, Y=Y, model=model: wrong_answers(model, X, Y), X.size)
+        print(f"  {len(wrong)} wrong, asked in {spent:.1f} s = {spent / sort:.1f} sorts, peak {memory}", flush=True)
+        if len(wrong):  # once, on one machine, some were, and nobody knows why
+            raise AssertionError(report_of_wrong_answers(model, ml.Sequences.of(X, Y), wrong, got))
         claim(f"value rank of {X.size:,} points, none wrong", found.rank, at_most=2)
         rows.append({"labels": X.size, "rank": found.rank, "crowds": found.contested, "sort": sort, "build": built})
-        rows[-1]["wrong"] = wrong
+        rows[-1]["wrong"] = len(wrong)
         if options.certify:
             spent, memory, proof = measured(lambda X=X, Y=Y, model=model: ml.certify(model, X, Y), X.size)
             print(

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -16,7 +16,7 @@ from monolayer.cli.console import out as console
 from monolayer.table import Progress, escape, number, plural
 
 if TYPE_CHECKING:
-    from monolayer.arrays import Array, Bools
+    from monolayer.arrays import Array, Bools, Ints
     from monolayer.cli.reading import Answering, Reading
     from monolayer.data import Sequences
     from monolayer.model.card import Summary
@@ -80,14 +80,28 @@ def next_steps(folder: Path, data: Sequence[str], *verbs: str, reading: Reading 
         console.print(f"  {escape(shlex.join(words))}", soft_wrap=True)
 
 
-def checked(model: Monolayer, data: Sequences, began: float, step: Progress) -> FactsByName:
+def checked(
+    model: Monolayer, data: Sequences, began: float, step: Progress, on_conflict: str | None = None
+) -> FactsByName:
     """Ask the model for every label, and return what `--json` prints.
 
-    `began`: when construction started. `step` is told the share of this check.
+    `began`: when construction started. `step` is told the share of this check. `on_conflict`: what the construction did
+    where labels contradict each other; without it, a label that does not come back is a fault, and reported as one.
     """
+    import numpy as np
+
     built = time.perf_counter()
     step("checking every label", 0.0)
-    right, total = agreement(model, data, model.labels(model.encode(data)))
+    found = compared(model, data, model.labels(model.encode(data)))
+    right, total = int(found.right.sum()), len(found.right)
+    most = total if on_conflict in ("majority", "first") else 0  # of labels that are overruled
+    if model.summary is not None:
+        most = min(most, model.summary.conflicts)
+    if total - right > most:
+        from monolayer.cli.wrong import report_of_wrong_answers
+
+        wrong = np.flatnonzero(~found.right)
+        raise AssertionError(report_of_wrong_answers(model, data, wrong, found.answers[wrong]))
     counts = {"right": right, "total": total, "accuracy": right / total}
     kept = model.card.fingerprint
     counts["fingerprint_bytes"] = 0 if kept is None else kept.words.nbytes
@@ -139,23 +153,41 @@ def summary_rows(summary: Summary, dtype: str = "float64") -> list[tuple[str, st
 def agreement(model: Answering, sequences: Sequences, values: Array, among: Bools | None = None) -> tuple[int, int]:
     """Count the labels of the data that the answers `values` match: (right, total).
 
-    Classes are compared by name, real labels to within `tolerance`. `among` `(P,)` says which answers count; None: all.
+    `among` `(P,)` says which answers count; None: all.
+    """
+    found = compared(model, sequences, values)
+    if among is None:
+        return int(found.right.sum()), len(found.right)
+    among = among if found.place is None else among[found.place]
+    return int((found.right & among).sum()), int(among.sum())
+
+
+class Compared(NamedTuple):
+    """For each label of the data `(P,)`, whether it came back, the answer, and its token or sequence; None: all."""
+
+    right: Bools
+    answers: Array
+    place: Ints | None
+
+
+def compared(model: Answering, sequences: Sequences, values: Array) -> Compared:
+    """Compare the answers `values` at all places with the labels of the data, which may have gaps.
+
+    Classes are compared by name, real labels to within `tolerance`.
     """
     import numpy as np
 
     from monolayer.construct.target import Target
 
     target = Target.of(sequences, model.card.causal)
-    among = np.ones(len(values), dtype=bool) if among is None else among
-    if target.place is not None:
-        values, among = values[target.place], among[target.place]
+    values = values if target.place is None else values[target.place]
     if target.classes is None:
         good = np.abs(values - target.table[target.number]).max(axis=1) <= tolerance(model)
     elif target.classes == model.card.classes:
         good = values == target.number
     else:
         good = model.card.decode(values) == target.classes.decode(target.number)
-    return int((good & among).sum()), int(among.sum())
+    return Compared(good, values, target.place)
 
 
 def tolerance(model: Answering) -> float:

@@ -61,7 +61,8 @@ def memorize(
         model = build(
             sequences, draw=drawn, progress=part_of(step, building.SHARE_READ, building.SHARE_BUILT), **options
         )
-        found = building.checked(model, sequences, began, part_of(step, building.SHARE_BUILT, building.SHARE_CHECKED))
+        checking = part_of(step, building.SHARE_BUILT, building.SHARE_CHECKED)
+        found = building.checked(model, sequences, began, checking, on_conflict)
         step("writing", building.SHARE_CHECKED)
         model.save(out, overwrite=overwrite)
     if as_json:
