@@ -37,7 +37,7 @@ from monolayer.data import folder as folders
 from monolayer.errors import KeptTextError
 from monolayer.huggingface.architectures import HOSTS
 from monolayer.huggingface.cutting import FactIds
-from monolayer.huggingface.formats import FORMATS
+from monolayer.huggingface.formats import HOST_FORMATS
 from monolayer.huggingface.host import read_host
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE
 from monolayer.huggingface.settings import COMMON, FIXED, FREE_GENERATION, NEUTRAL
@@ -118,7 +118,7 @@ def test_facts_come_back_in_short_formats(
 @settings(max_examples=40, deadline=None)
 def test_a_key_in_a_short_format_answers_its_own_state(seed: int, width: int, size: float, dtype: str) -> None:
     """Every number is one of the format, next to the exact one, and the sum is no further off than with the nearest."""
-    random, fmt = np.random.default_rng(seed), FORMATS[dtype]
+    random, fmt = np.random.default_rng(seed), HOST_FORMATS[dtype]
     states = random.standard_normal((3, width)) * np.exp(random.standard_normal(width))
     exact = states * (size / (states * states).sum(axis=1))[:, None]
     found = round_keys(exact, states, np.full(3, size), fmt)

@@ -18,7 +18,8 @@ from scipy.optimize import nnls
 import monolayer as ml
 from monolayer.checker.labelled import labelled
 from monolayer.checker.noise import Shares, errors
-from monolayer.checker.robust import question_of, round_to
+from monolayer.checker.robust import question_of
+from monolayer.checker.short import round_to
 from monolayer.checker.stored import read_model
 from monolayer.construct.robust import cover as covering
 from monolayer.construct.robust import hull

@@ -6,6 +6,13 @@ import ast
 from collections.abc import Iterator, Set
 from pathlib import Path
 
+import numpy as np
+import pytest
+import torch
+from safetensors import deserialize
+from safetensors.torch import save_file
+
+from monolayer.data.number_formats import BY_CODE, FORMATS, NumberFormat
 from monolayer.huggingface.architectures import ARCHITECTURES, HOSTS
 from monolayer.huggingface.architectures.llama import llama_like
 from monolayer.huggingface.host_kind import HostKind
@@ -42,6 +49,30 @@ def test_architectures_are_not_compared_by_name() -> None:
         "kind != 'gpt2'",
         "name in ('x', 'opt')",
     ]
+
+
+def test_formats_are_not_compared_by_name() -> None:
+    assert comparisons({*FORMATS, *BY_CODE, "int8"}) == {}
+
+
+@pytest.mark.parametrize("fmt", FORMATS.values(), ids=FORMATS)
+def test_a_row_of_formats_says_what_torch_and_safetensors_say(fmt: NumberFormat, tmp_path: Path) -> None:
+    dtype = getattr(torch, fmt.name)
+    known = torch.finfo(dtype)
+    assert (2.0 * fmt.unit, fmt.largest, fmt.least_normal) == (known.eps, known.max, known.smallest_normal)
+    assert (8 * fmt.bytes, fmt.long, fmt.short) == (known.bits, known.eps < 2.0**-23, known.eps > 2.0**-23)
+    least = torch.tensor(fmt.spacing_at_0, dtype=torch.float64).to(dtype)
+    assert least.item() == fmt.spacing_at_0
+    assert (torch.tensor(0.5 * fmt.spacing_at_0, dtype=torch.float64).to(dtype)).item() == 0.0
+    numbers = torch.tensor(
+        [1.0, -0.0, 3.0 * fmt.spacing_at_0, fmt.largest, -(1.0 + 2.0 * fmt.unit)], dtype=torch.float64
+    )
+    save_file({"x": numbers.to(dtype)}, tmp_path / "x.safetensors")
+    ((_, stored),) = deserialize((tmp_path / "x.safetensors").read_bytes())  # type: ignore[no-untyped-call]
+    assert stored["dtype"] == fmt.code
+    raw = fmt.raw(stored["data"])
+    assert np.array_equal(fmt.numbers(raw).astype(np.float64), numbers.numpy())
+    assert np.array_equal(fmt.shortened(fmt.numbers(raw)), raw)
 
 
 def test_an_architecture_has_one_row_for_one_layer_and_for_hosts() -> None:

@@ -188,7 +188,7 @@ def neurons_of(host: Host, source: TensorFolder, facts: Sequence[FactIds], state
     owner = fact_of_neurons(facts)
     tokens, first, number = np.unique(wanted, return_index=True, return_inverse=True)
     head = Directions(host)
-    limited = host.dtype == "float16"  # its numbers end at 65,504; other formats hold the longest vectors
+    limited = host.format.limited  # other formats hold the longest vectors
     directions, margins = head.find(tokens, flat=limited)
     check_margins(head, tokens, margins, TokenNames(source.content[TOKENIZER]), [owner[i].where for i in first])
     W_1, b_1 = reading(states, steep, host.dtype)

@@ -16,12 +16,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from monolayer.arrays import Bools
+from monolayer.arrays import Bools, dtype_name
 from monolayer.attaching.answers import Prompts, can_generate
 from monolayer.attaching.neurons import Neurons, Steepness, steepness
 from monolayer.attaching.running import Running
 from monolayer.data import Sequences
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, FolderKind, new_folder
+from monolayer.data.number_formats import FORMATS
 from monolayer.data.readers import prompts_of
 from monolayer.data.shards import names_files
 from monolayer.errors import DataError, ModelFileError
@@ -318,7 +319,7 @@ def _write(path: Path, value: object) -> None:
 
 def tensor_digest(tensor: Tensor) -> str:
     """The digest that `huggingface.tensors.Tensor.digest` will give this tensor once it is in a file."""
-    code = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}[tensor.dtype]
+    code = FORMATS[dtype_name(tensor.dtype)].code
     found = hashlib.sha256(f"{code} {list(tensor.shape)}\n".encode())
     found.update(tensor.contiguous().view(torch.uint8).numpy().data if tensor.numel() else b"")
     return found.hexdigest()

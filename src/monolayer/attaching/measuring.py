@@ -101,9 +101,9 @@ def _missed(made: Attached, facts: Sequence[FactIds], misses: list[Miss], rows: 
 def _way_out(running: Running, misses: list[Miss]) -> str:
     """What to do about facts that were not returned: it depends on whether the machine is the cause."""
     dtype, on_gpu = running.host.dtype, running.device.type == "cuda"
-    in_float32 = "" if dtype == "float32" else ", or attach the facts to the host in float32"
+    in_float32 = ", or attach the facts to the host in float32" if running.host.format.short else ""
     if running.rounds_midway():
-        short = "bf16" if dtype == "bfloat16" else "fp16"
+        short = running.host.format.abbreviation
         own = f"torch.backends.cuda.matmul.allow_{short}_reduced_precision_reduction" if on_gpu else ONEDNN
         return (
             f"PyTorch rounds sums to {dtype} midway on this machine, and facts need the whole sum: set "

@@ -13,7 +13,7 @@ import torch
 
 from monolayer.arrays import Floats
 from monolayer.errors import DataError
-from monolayer.huggingface.formats import FORMATS, SUM_UNIT, HostFormat
+from monolayer.huggingface.formats import HOST_FORMATS, SUM_UNIT, HostFormat
 from monolayer.huggingface.host import STEEPEST, Host
 from monolayer.huggingface.hosts import IDENTITY
 
@@ -33,9 +33,6 @@ narrow hosts. A neuron returns up to 2.44 T where norms round lengths up, so a s
 three blocks at least, unless many keys are near each other."""
 WIDEST = 0.0625
 """The largest ρ that `attach` accepts."""
-STILL = {"float32": 2.0**-14, "bfloat16": 2.0**-11, "float16": 2.0**-13}
-"""The least default ρ by format. States turn between kernels by 10⁻⁷ in float32 and by about 10⁻⁵ in bfloat16 (both
-measured)."""
 ROUNDING_STEPS = 3.25
 """In short formats the default ρ is at least this many v/√D: four standard deviations of ⟨k, û⟩, because coordinates of
 û are rounded. In 705 states and four evaluations, ⟨k, û⟩ fell by up to 2 v/√D below the least value seen when the key
@@ -77,13 +74,13 @@ def least_radius(host: Host) -> float:
     α is limited, T must be at least 14 and more than S.
     """
     least = 4.0 * (host.width + 2) * SUM_UNIT
-    return max(least, max(14.0, 1.25 * host.silence) / STEEPEST) if host.dtype == "float16" else least
+    return max(least, max(14.0, 1.25 * host.silence) / STEEPEST) if host.format.limited else least
 
 
 def steepness(host: Host, radius: float | None = None) -> Steepness:
     """ρ and T for a host. By default ρ is at least 6(D + 2)u, so that rounding changes an input by at most 0.35 T."""
     least = least_radius(host)
-    usual = max(STILL[host.dtype], least, 6.0 * (host.width + 2) * SUM_UNIT)
+    usual = max(host.format.still, least, 6.0 * (host.width + 2) * SUM_UNIT)
     if host.format.short:
         usual = max(usual, ROUNDING_STEPS * host.format.unit / np.sqrt(host.width))
     chosen: object = usual if radius is None else radius
@@ -105,7 +102,8 @@ def reading(samples: Floats, steep: Steepness, dtype: str = "float32") -> tuple[
     states = samples.mean(axis=0)
     D = states.shape[1]
     square = (states * states).sum(axis=1)
-    if dtype == "float32":
+    fmt = HOST_FORMATS[dtype]
+    if not fmt.short:
         W_1 = rounded(states * (steep.alpha / np.sqrt(D * square))[:, None])
         return W_1, rounded(steep.response - (W_1 * states).sum(axis=1))
     b_1 = rounded(steep.response - steep.alpha * np.sqrt(square / D), dtype)
@@ -116,7 +114,7 @@ def reading(samples: Floats, steep: Steepness, dtype: str = "float32") -> tuple[
         key = own * (wanted / square[some])[:, None]
         lost = (key * (own - samples[:, some])).sum(axis=2).max(axis=0)
         wanted += lost
-        W_1[some] = round_keys(own * (wanted / square[some])[:, None], own, wanted, FORMATS[dtype])
+        W_1[some] = round_keys(own * (wanted / square[some])[:, None], own, wanted, fmt)
     return W_1, b_1
 
 

@@ -191,7 +191,7 @@ class Running:
     def normed(self, states: Tensor) -> Floats:
         """What the norm of an appended block returns for states `(n, D)`; short formats use their own arithmetic."""
         host, x = self.host, states.detach()
-        if host.dtype == "float32":
+        if not host.format.short:
             return normed(x.double().cpu().numpy(), host)
         if host.kind.rms:
             wide = x.float()

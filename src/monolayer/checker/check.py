@@ -322,7 +322,6 @@ def _cells(stored: Stored, f: AskedFunction) -> AskedData:
 def model_assumptions(stored: Stored) -> tuple[str, ...]:
     """What a certificate assumes of every evaluation, in sentences."""
     fmt = stored.format
-    short = stored.config["dtype"] not in ("float64", "float32")
     return (
         (
             f"IEEE-754 {fmt.name}, round to nearest, unit roundoff {fmt.unit:.3g}; no TF32, no reduced precision; "
@@ -339,5 +338,5 @@ def model_assumptions(stored: Stored) -> tuple[str, ...]:
         ),
         NUMPY_ASSUMPTION,
         *READOUTS[stored.config["readout"]].assumes,
-        *((f"weights in {stored.config['dtype']}, turned into {fmt.name} without change",) if short else ()),
+        *((f"weights in {stored.config['dtype']}, turned into {fmt.name} without change",) if stored.short else ()),
     )

@@ -104,7 +104,7 @@ def read_attention(stored: Stored) -> list[Attention]:
     `W_Q` and `W_K` have one nonzero entry each, `W_V` and `W_O` one per stage of the readout. `W_Q` may be 0
     throughout: all scores are then exactly 0, `q = 0`, and the head averages.
     """
-    if stored.config["dtype"] not in ("float64", "float32"):
+    if stored.short:
         raise UnhandledError(f"they are stored in {stored.config['dtype']}; a line is covered in float64 and float32")
     many = "one nonzero entry" if stored.stages == 1 else f"{stored.stages} nonzero entries"
     entries: dict[str, dict[tuple[int, int], float]] = {}

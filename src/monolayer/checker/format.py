@@ -25,6 +25,7 @@ from monolayer.checker.robust import judge_gates
 from monolayer.checker.rounding import EXP_ULPS
 from monolayer.data import Names
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
+from monolayer.data.number_formats import FLOAT32, FLOAT64, FORMATS
 from monolayer.data.objects import Config
 from monolayer.errors import ModelFileError
 
@@ -36,7 +37,7 @@ WORDS = {
     "tokens": ("ids", "vectors"),
     "per": ("token", "sequence"),
     "target": ("classes", "reals"),
-    "dtype": ("float64", "float32", "float16", "bfloat16"),
+    "dtype": tuple(FORMATS),
 }
 SWITCHES = ("scalar", "causal", "next_token", "positions")
 COUNTS = {"width": 4, "labels": 1}
@@ -100,7 +101,7 @@ def _examine_files(config: Config, row: ReadoutRow) -> None:
     if INDEX_FILE in files:
         listed = {INDEX_FILE, *numbered_weights(list(files))}
         plain = row.split and config["kind"] == "memorizer"
-        plain = plain and config["dtype"] == "float64" and len(listed) > 2
+        plain = plain and FORMATS[config["dtype"]].long and len(listed) > 2
         _demand(plain, "weights in several files are the numbered files of a line of a memorizer in float64")
     for key, needed in (("vocabulary", reads_ids), ("classes", config["target"] == "classes")):
         entry = config[key]
@@ -216,7 +217,8 @@ def examine_tensors(config: Config, names: dict[str, Names | None], tensors: Nam
     wanted = _shapes(config, names, tensors)
     odd = sorted(set(tensors) ^ set(wanted))
     _demand(not odd, f"tensors {odd} are missing or unknown", WEIGHTS_FILE)
-    dtype = "float32" if config["dtype"] == "bfloat16" else config["dtype"]  # NumPy has no bfloat16
+    fmt = FORMATS[config["dtype"]]
+    dtype = FLOAT32.name if fmt.widened else fmt.name
     for name, shape in wanted.items():
         found = tensors[name]
         _demand(found.shape == shape, f"{name} has shape {found.shape}, not {shape}", WEIGHTS_FILE)
@@ -398,7 +400,7 @@ def examine_interpolation(config: Config, tensors: NamedArrays) -> None:
     _demand(not odd, f"tensors {odd} are missing or unknown", WEIGHTS_FILE)
     for name, tensor in tensors.items():
         _demand(
-            tensor.dtype == "float64" and bool(np.isfinite(tensor).all()),
+            tensor.dtype == FLOAT64.name and bool(np.isfinite(tensor).all()),
             f"{name} is not float64, or not finite",
             WEIGHTS_FILE,
         )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from monolayer.arrays import Array, NamedArrays
 from monolayer.checker.rounding import BinaryFormat
+from monolayer.checker.short import SHORT_FORMATS
 from monolayer.data import Names
 from monolayer.data.objects import Config
 
@@ -47,6 +48,11 @@ class Stored:
 
     def __getitem__(self, name: str) -> Array:
         return self.tensors[name]
+
+    @property
+    def short(self) -> bool:
+        """Whether weights are stored in, or were rounded to, a format with fewer digits than float32."""
+        return self.config["dtype"] in SHORT_FORMATS
 
     @property
     def block(self) -> str:

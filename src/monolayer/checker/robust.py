@@ -11,15 +11,15 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Array, Bools, Floats, Ints
+from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Claims, Finding, Kind, rounded_down
 from monolayer.checker.gates import Gated, Pairs, live, read_gates, waking_pairs
 from monolayer.checker.labelled import Labelled, LoadPoints, PointVerdicts
 from monolayer.checker.network import Stored
 from monolayer.checker.noise import Shares, errors, point_verdicts, silent
 from monolayer.checker.rounding import BINARY32, BinaryFormat, UnhandledError
+from monolayer.checker.short import SHORT_FORMATS, round_to
 from monolayer.errors import DataError
 from monolayer.theory.verdicts import Verdict
 
@@ -27,7 +27,6 @@ MOST_NOISE = 0.25
 """Largest noise that may be claimed, and up to which the largest proved noise is searched."""
 NOISE_BISECTIONS = 10
 """Bisections of the logarithm of the noise in that search."""
-SHORT_FORMATS = ("bfloat16", "float16", "int8")
 GATES_REASONS: dict[Verdict, str] = {
     "proved": "at every point the logit of the label stays the largest, whatever the bound leaves open",
     "refuted": "points get another answer than their label, or none",
@@ -97,7 +96,7 @@ def judge_gates(stored: Stored, parts: list[LoadPoints], claim: Certificate, cla
     what = ": the logit of its class is the largest"
     if noise:
         what = f", for every change of each stored weight by at most {float(noise)!r} of itself{what}"
-    if stored.config["dtype"] not in ("float64", "float32"):
+    if stored.short:
         what = f", with weights in {stored.config['dtype']}{what}"
     decided = claim.decided(int(wrong.sum()), int(unsure.sum()), findings, GATES_REASONS, claim=claim.claim + what)
     if decided:
@@ -152,23 +151,3 @@ def in_short_format(stored: Stored, dtype: str) -> Stored:
         raise DataError(f"dtype must be one of {', '.join(map(repr, SHORT_FORMATS))}, not {dtype!r}")
     tensors = {name: round_to(tensor, dtype) for name, tensor in stored.tensors.items()}
     return replace(stored, tensors=tensors, config=stored.config | {"dtype": dtype}, format=BINARY32)
-
-
-def round_to(tensor: Array, dtype: str) -> NDArray[np.float32]:
-    """`tensor` rounded to `dtype`, through float32 as in torch, to nearest, ties to even.
-
-    int8: whole multiples of one scale per row of a matrix, or for a whole vector, its largest number over 127.
-    """
-    values = tensor.astype(np.float32)
-    if dtype == "float16":
-        return values.astype(np.float16).astype(np.float32)
-    if dtype == "bfloat16":
-        bits = values.view(np.uint32)
-        even = (bits >> 16) & 1
-        upper = np.where(np.isnan(values), bits, bits + 0x7FFF + even) & np.uint32(0xFFFF0000)
-        return upper.astype(np.uint32).view(np.float32)
-    largest = np.abs(values).max(axis=-1, keepdims=True, initial=0.0)
-    scale = (largest / 127).astype(np.float32)
-    steps = np.divide(values, scale, out=np.zeros_like(values), where=scale > 0)
-    found = np.rint(steps).clip(-127, 127).astype(np.float32) * scale
-    return np.where(np.isnan(values), values, found).astype(np.float32)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from monolayer.arrays import Floats
+from monolayer.data.number_formats import FLOAT32, FLOAT64
 
 EXP_ULPS = 4
 """`g`: how many units in the last place `exp` may be wrong. Measured by bench/exp_is_within_four_ulps.py.
@@ -56,8 +57,8 @@ class BinaryFormat:
         return k * self.unit / (1.0 - k * self.unit)
 
 
-BINARY64 = BinaryFormat("binary64", 2.0**-53, 2.0**-1022, 64.0, 2.0**-400, 2.0**128, 2**31)
-BINARY32 = BinaryFormat("binary32", 2.0**-24, 2.0**-126, 16.0, 2.0**-100, 2.0**30, 2**20)
+BINARY64 = BinaryFormat(FLOAT64.ieee, FLOAT64.unit, FLOAT64.least_normal, 64.0, 2.0**-400, 2.0**128, 2**31)
+BINARY32 = BinaryFormat(FLOAT32.ieee, FLOAT32.unit, FLOAT32.least_normal, 16.0, 2.0**-100, 2.0**30, 2**20)
 
 PADDING = 1.0 + 2.0**-20
 """Covers the rounding of the bounds themselves, which are computed in binary64 from positive numbers."""

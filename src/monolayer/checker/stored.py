@@ -34,6 +34,7 @@ from monolayer.checker.network import Stored
 from monolayer.checker.rounding import BINARY32, BINARY64
 from monolayer.data.folder import INDEX_FILE, OpenFolder, read_together
 from monolayer.data.limits import tensor_places
+from monolayer.data.number_formats import BFLOAT16, FLOAT32, FLOAT64, FORMATS
 from monolayer.data.objects import Config
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.manifest import read_attached_files, says_attached
@@ -130,7 +131,7 @@ def _examined(files: dict[str, Any]) -> Stored:
     if INDEX_FILE in files:
         tensors = _several(files)
     else:
-        reader = _widened if config["dtype"] == "bfloat16" else load
+        reader = _widened if FORMATS[config["dtype"]].widened else load
         tensors = _tensors("model.safetensors", files["model.safetensors"], reader)
     examine_tensors(config, names, tensors)
     memory = None
@@ -138,7 +139,7 @@ def _examined(files: dict[str, Any]) -> Stored:
         held = _tensors("memory.safetensors", files["memory.safetensors"])
         examine_memory(held)
         memory = held["fingerprints"]
-    fmt = BINARY64 if config["dtype"] == "float64" else BINARY32
+    fmt = BINARY64 if FORMATS[config["dtype"]].long else BINARY32
     return Stored(tensors, config, names["vocabulary"], names["classes"], fmt, memory)
 
 
@@ -194,30 +195,25 @@ def _widened(content: bytes) -> NamedArrays:
     """Tensors stored in bfloat16, which NumPy lacks, as float32."""
     found = {}
     for name, entry in deserialize(content):  # type: ignore[no-untyped-call]
-        if entry["dtype"] != "BF16":
+        if entry["dtype"] != BFLOAT16.code:
             raise ModelFileError(f"{name} is {entry['dtype']}, not bfloat16")
-        found[name] = _float32_of(np.frombuffer(entry["data"], dtype="<u2")).reshape(entry["shape"])
+        found[name] = BFLOAT16.numbers(BFLOAT16.raw(entry["data"])).reshape(entry["shape"])
     return found
 
 
 def _as_stored(content: bytes) -> NamedArrays:
     """Tensors of a file of several: float64, float32, or the 16 bits of bfloat16, which NumPy lacks."""
-    kinds, found = {"F64": "<f8", "F32": "<f4", "BF16": "<u2"}, {}
+    kinds, found = {each.code: each for each in (FLOAT64, FLOAT32, BFLOAT16)}, {}
     for name, entry in deserialize(content):  # type: ignore[no-untyped-call]
         if entry["dtype"] not in kinds:
             raise ModelFileError(f"{name} is {entry['dtype']}, not one of {', '.join(kinds)}")
-        found[name] = np.frombuffer(entry["data"], dtype=kinds[entry["dtype"]]).reshape(entry["shape"])
+        found[name] = kinds[entry["dtype"]].raw(entry["data"]).reshape(entry["shape"])
     return found
 
 
 def _exact(stored: Array) -> Array:
     """Numbers as `_as_stored` gives them, in a format that NumPy has: the same numbers."""
-    return _float32_of(stored) if stored.dtype == np.uint16 else stored
-
-
-def _float32_of(bits: Array) -> Array:
-    """Numbers of bfloat16 as float32: their bits are the upper half of those of float32."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+    return BFLOAT16.numbers(stored) if stored.dtype == np.uint16 else stored
 
 
 def _several(files: dict[str, Any]) -> NamedArrays:

@@ -129,6 +129,8 @@ def checked_rows(model: Monolayer, found: FactsByName) -> list[tuple[str, str]]:
 
 def summary_rows(summary: Summary, dtype: str = "float64") -> list[tuple[str, str]]:
     """What the builder measured: labels, steps or neurons, and margin; also format and rank if they are unusual."""
+    from monolayer.data.number_formats import FORMATS
+
     rows = [
         ("sequences", number(summary.sequences)),
         ("labels", f"{summary.labelled:,} on {plural(summary.points, 'different point')}"),
@@ -142,7 +144,7 @@ def summary_rows(summary: Summary, dtype: str = "float64") -> list[tuple[str, st
         if summary.rank > 1:
             left = ", then ".join(map(number, summary.contested or []))
             rows.append(("value rank", f"{summary.rank}; stretches left to the next stage: {left}"))
-    if dtype != "float64" or summary.layout == "gates":
+    if not FORMATS[dtype].long or summary.layout == "gates":
         rows.append(("weights", dtype))
     rows.append(("numbers in the file", number(summary.parameters)))
     if summary.conflicts:

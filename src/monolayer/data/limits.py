@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from monolayer.data.number_formats import BY_CODE
 from monolayer.errors import DataError
 
 SMALL = 1 << 24
@@ -28,8 +29,8 @@ LONGEST_HEADER = 100_000_000
 LARGEST_FILE = 1 << 30
 """The most bytes in a file that holds no weights. In JSON, almost all of them are names of tokens and classes: this has
 room for 64 million names, as many points as a model of rank 2 is known to hold, of 16 bytes each."""
-BYTES_PER_NUMBER = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
-BYTES_PER_NUMBER |= {"I8": 1, "U8": 1, "BOOL": 1}
+BYTES_PER_NUMBER = {"I64": 8, "U64": 8, "I32": 4, "U32": 4, "I16": 2, "U16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+BYTES_PER_NUMBER |= {code: each.bytes for code, each in BY_CODE.items()}
 """Bytes per number, by the codes of types in safetensors."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from monolayer.data.number_formats import FORMATS, NumberFormat
 from monolayer.data.objects import JsonObject
 from monolayer.huggingface.architecture import BEGIN, END, PAD, UNKNOWN, ModelSetting, ModelTask, Setting
 from monolayer.huggingface.stock_kind import StockKind
@@ -49,6 +50,11 @@ class FolderFacts:
     def kind(self) -> str:
         """The name of the architecture."""
         return self.architecture.name
+
+    @property
+    def format(self) -> NumberFormat:
+        """The format that the weights are stored in."""
+        return FORMATS[self.dtype]
 
     @property
     def depth(self) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 from monolayer.arrays import Floats
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, read_together
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.formats import FORMATS, HostFormat
+from monolayer.huggingface.formats import HOST_FORMATS, HostFormat
 from monolayer.huggingface.host_kind import HostKind, Role
 from monolayer.huggingface.hosts import (
     ATTACHED_MARK,
@@ -93,7 +93,7 @@ class Host:
     @property
     def format(self) -> HostFormat:
         """What attaching facts needs to know about the format of the weights."""
-        return FORMATS[self.dtype]
+        return HOST_FORMATS[self.dtype]
 
     @property
     def activation(self) -> str:
@@ -103,7 +103,7 @@ class Host:
     @property
     def silence(self) -> float:
         """`S`: neurons return 0 at every input up to −S."""
-        return (FLOAT16_SILENCE if self.dtype == "float16" else SILENCE)[self.activation]
+        return (FLOAT16_SILENCE if self.format.limited else SILENCE)[self.activation]
 
     def response(self, radius: float) -> float:
         """`T`, the input of a neuron at its own state, for a radius ρ.
@@ -112,7 +112,7 @@ class Host:
         `STEEPEST`.
         """
         wanted = max(64.0, 8.0 * self.silence)
-        return min(wanted, STEEPEST * radius) if self.dtype == "float16" else wanted
+        return min(wanted, STEEPEST * radius) if self.format.limited else wanted
 
     @property
     def epsilon(self) -> float:
@@ -262,8 +262,8 @@ def _check_shapes(host: Host) -> None:
     for name, tensor in host.tensors.items():
         if tensor.dtype != head.dtype and not name.endswith(tuple(f".{each}" for each in BUFFERS)):
             raise DataError(f"{name} is {tensor.dtype} and {head.name} {head.dtype}: store all weights in one format")
-    if head.dtype not in FORMATS:
-        raise DataError(f"its weights are {head.dtype or head.code}; facts are attached in {', '.join(FORMATS)}")
+    if head.dtype not in HOST_FORMATS:
+        raise DataError(f"its weights are {head.dtype or head.code}; facts are attached in {', '.join(HOST_FORMATS)}")
     for said in (host.config.get(key) for key in ("dtype", "torch_dtype")):
         if said is None or said == head.dtype:
             continue

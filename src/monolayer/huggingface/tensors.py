@@ -15,12 +15,8 @@ import numpy as np
 from monolayer.arrays import Floats
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, Stamp, file_stamps, read_together
 from monolayer.data.limits import BYTES_PER_NUMBER, tensor_places
+from monolayer.data.number_formats import BY_CODE
 from monolayer.errors import ModelFileError
-
-FLOATS = {"F64": ("float64", "<f8"), "F32": ("float32", "<f4"), "F16": ("float16", "<f2"), "BF16": ("bfloat16", "<u2")}
-"""The names of real types in `config.json` and in NumPy, by their codes in safetensors.
-
-NumPy has no bfloat16, so its bits are read as integers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +31,7 @@ class Tensor:
     @property
     def dtype(self) -> str | None:
         """The type as `config.json` names it; None if the tensor does not hold real numbers."""
-        return FLOATS[self.code][0] if self.code in FLOATS else None
+        return BY_CODE[self.code].name if self.code in BY_CODE else None
 
     def digest(self) -> str:
         """SHA-256 of the type, shape and bytes."""
@@ -45,12 +41,10 @@ class Tensor:
 
     def numbers(self, dtype: Any = np.float64) -> Floats:
         """The numbers of the tensor, converted to `dtype`."""
-        if self.code not in FLOATS:
+        if self.code not in BY_CODE:
             raise ModelFileError(f"{self.name} holds {self.code}, which are not real numbers")
-        raw = np.frombuffer(self.data, dtype=FLOATS[self.code][1])
-        if self.code == "BF16":
-            raw = (raw.astype(np.uint32) << 16).view(np.float32)
-        found: Floats = raw.astype(dtype).reshape(self.shape)
+        fmt = BY_CODE[self.code]
+        found: Floats = fmt.numbers(fmt.raw(self.data)).astype(dtype).reshape(self.shape)
         return found
 
     def blocks(self, most: int = 1 << 22) -> Iterator[tuple[slice, Floats]]:

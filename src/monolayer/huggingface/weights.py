@@ -12,11 +12,9 @@ from safetensors import deserialize
 
 from monolayer.arrays import Floats
 from monolayer.data.folder import INDEX_FILE, SHARD_NAME, WEIGHTS_FILE
+from monolayer.data.number_formats import BY_CODE, FORMATS
 from monolayer.huggingface.opened import Files
 from monolayer.huggingface.strict import ForeignError
-
-STORED = {"float64": ("F64", "<f8"), "float32": ("F32", "<f4"), "bfloat16": ("BF16", "<u2"), "float16": ("F16", "<f2")}
-"""The names that safetensors and NumPy have for the types that `config.json` may name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +30,8 @@ def read_weights(files: Files, dtype: object) -> Weights:
 
     Like transformers, this reads `model.safetensors` if there is one, else the shards that the index names.
     """
-    if type(dtype) is not str or dtype not in STORED:
-        raise ForeignError(f"config.json says dtype = {dtype!r}; the proofs know {', '.join(STORED)}")
+    if type(dtype) is not str or dtype not in FORMATS:
+        raise ForeignError(f"config.json says dtype = {dtype!r}; the proofs know {', '.join(FORMATS)}")
     if not isinstance(files.content[WEIGHTS_FILE], OSError) or isinstance(files.content[INDEX_FILE], OSError):
         content = files.demand(WEIGHTS_FILE)
         return Weights(_tensors_of(content, dtype), {WEIGHTS_FILE: content})
@@ -68,16 +66,13 @@ def _shards(files: Files) -> dict[str, set[str]]:
 
 def _tensors_of(content: bytes, dtype: str) -> dict[str, Floats]:
     """The tensors in the bytes of one file, widened to float64; they must be finite and have the type `dtype`."""
-    code, plain = STORED[dtype]
+    fmt = FORMATS[dtype]
     found: dict[str, Any] = {}
     for name, tensor in deserialize(content):  # type: ignore[no-untyped-call]
-        if tensor["dtype"] != code:
-            other = next((each for each, (stored, _) in STORED.items() if stored == tensor["dtype"]), tensor["dtype"])
+        if tensor["dtype"] != fmt.code:
+            other = BY_CODE[tensor["dtype"]].name if tensor["dtype"] in BY_CODE else tensor["dtype"]
             raise ForeignError(f"{name} is {other}, and config.json says {dtype}")
-        raw = np.frombuffer(tensor["data"], dtype=plain)
-        if dtype == "bfloat16":
-            raw = (raw.astype(np.uint32) << 16).view(np.float32)
-        found[name] = raw.astype(np.float64).reshape(tensor["shape"])
+        found[name] = fmt.numbers(fmt.raw(tensor["data"])).astype(np.float64).reshape(tensor["shape"])
         if not np.isfinite(found[name]).all():
             raise ForeignError(f"{name} holds a number that is not finite")
     return found

@@ -13,6 +13,7 @@ from typing import get_args
 
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
 from monolayer.data.names import Unit
+from monolayer.data.number_formats import FLOAT64, FORMATS
 from monolayer.data.objects import Config, JsonFields, JsonObject
 from monolayer.data.text import TextUnit
 from monolayer.errors import ModelFileError
@@ -69,7 +70,7 @@ FIELDS: dict[str, Check] = {
     "causal": BOOLEAN,
     "next_token": BOOLEAN,
     "positions": BOOLEAN,
-    "dtype": one_of("float64", "float32", "float16", "bfloat16"),
+    "dtype": one_of(*FORMATS),
     "vocabulary": ((lambda value: _fits_names(value, "vocabulary")), _NAMES_OR_NULL),
     "unit": ((lambda value: value is None or value in get_args(Unit)), "null, characters, words or whole"),
     "classes": ((lambda value: _fits_names(value, "classes")), _NAMES_OR_NULL),
@@ -157,7 +158,7 @@ def _files_wanted(config: Config) -> set[str]:
     if INDEX_FILE in config["files"]:  # in several files: then they are numbered, and hold the steps of a line
         count = sum(name.startswith("model-") for name in config["files"])
         split = config["kind"] == "memorizer" and READOUTS[config["readout"]].split
-        fits = split and config["dtype"] == "float64" and count > 1
+        fits = split and FORMATS[config["dtype"]].long and count > 1
         weights = {INDEX_FILE, *shard_names(count)} if fits else set()
     return weights | ({NAMES_FILE} if named else set())
 
@@ -194,7 +195,7 @@ def check_tensors(config: Config, names: NameLists, tensors: dict[str, tuple[tup
     wanted = shapes(config)
     if set(wanted) != set(tensors):
         raise ModelFileError(f"{WEIGHTS_FILE}: missing or unknown tensors {sorted(set(wanted) ^ set(tensors))}")
-    size, dtype = _letter_sizes(config, names), config.get("dtype", "float64")
+    size, dtype = _letter_sizes(config, names), config.get("dtype", FLOAT64.name)
     for name, shape in wanted.items():
         found, own = tensors[name]
         fits = len(found) == len(shape) and own == dtype

@@ -13,12 +13,13 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from monolayer.arrays import Array, Floats, NamedArrays
 from monolayer.data.folder import INDEX_FILE
+from monolayer.data.number_formats import BFLOAT16, FLOAT32, FLOAT64
 from monolayer.data.objects import JsonObject
 from monolayer.errors import ModelFileError
 
@@ -26,33 +27,31 @@ SPLIT = tuple(f"feed_forward.stages.0.{name}" for name in ("bias_1", "weight_1",
 """The tensors that are split, along their last axis, as they lie in a part: the steps of the first stage."""
 _HEADER = 504
 """Length in bytes of the header of a part."""
-PartFormat = Literal["F64", "F32", "BF16"]
-"""The formats in which a part may hold its numbers, by the names that safetensors has for them."""
-_STORED: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "BF16": np.dtype("<u2")}
-"""NumPy has no bfloat16: its numbers are the upper halves of those of float32."""
+PartFormat = Literal["BF16", "F32", "F64"]
+"""The formats in which a part may hold its numbers, by the names that safetensors has for them, the shortest first."""
+_FORMATS = {each.code: each for each in (BFLOAT16, FLOAT32, FLOAT64)}
+"""These formats, the shortest first."""
 
 
 def format_of_whole_numbers(most: int) -> PartFormat:
     """The shortest format that holds all whole numbers up to `most` in size: of 8 bits each, of 24, or of 53."""
-    return "BF16" if most <= 2**8 else "F32" if most <= 2**24 else "F64"
+    formats: tuple[PartFormat, ...] = get_args(PartFormat)
+    return next((code for code in formats if most <= 2 ** _FORMATS[code].bits), formats[-1])
 
 
 def stored_type(format: PartFormat) -> np.dtype[Any]:
     """The type of the array that holds numbers of a format as they are stored."""
-    return _STORED[format]
+    return np.dtype(_FORMATS[format].stored)
 
 
 def shortened(numbers: Array, format: PartFormat) -> Array:
     """Numbers in a format that holds them exactly, as they are stored."""
-    if format != "BF16":
-        return numbers.astype(_STORED[format], copy=False)
-    upper: Array = numbers.astype(np.float32, copy=False).view(np.uint32) >> 16
-    return upper.astype(np.uint16)
+    return _FORMATS[format].shortened(numbers)
 
 
 def _as_numbers(stored: Array) -> Array:
     """What `shortened` has stored as numbers again, in float64 or float32."""
-    return (stored.astype("<u4") << 16).view("<f4") if stored.dtype == _STORED["BF16"] else stored
+    return BFLOAT16.numbers(stored) if stored.dtype == BFLOAT16.stored else stored
 
 
 def shard_names(count: int) -> list[str]:
@@ -85,7 +84,7 @@ def part_header(number: int, steps: int, rows: int, formats: PartFormats, column
     ]
     entries, end = {}, 0
     for name, (shape, format) in zip(SPLIT, shapes, strict=True):
-        begin, end = end, end + _STORED[format].itemsize * math.prod(shape)
+        begin, end = end, end + _FORMATS[format].bytes * math.prod(shape)
         entries[f"{name}.{number}"] = {"dtype": format, "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(entries, separators=(",", ":")).encode().ljust(_HEADER)
     return len(text).to_bytes(8, "little") + text
@@ -114,13 +113,13 @@ def views(content: Any, file: str) -> NamedArrays:
         found, reached = {}, 0
         for name, entry in sorted(header.items(), key=lambda pair: pair[1]["data_offsets"]):
             kind, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
-            if kind not in _STORED:
-                raise ValueError(f"{name} is {kind}, not one of {', '.join(_STORED)}")
+            if kind not in _FORMATS:
+                raise ValueError(f"{name} is {kind}, not one of {', '.join(_FORMATS)}")
             if begin != reached or any(type(number) is not int or number < 0 for number in shape):
                 raise ValueError("holes")
             if len(entry) != 3:
                 raise ValueError(f"more than type, shape and place of {name}")
-            raw = np.frombuffer(buffer[8 + size + begin : 8 + size + end], dtype=_STORED[kind])
+            raw = _FORMATS[kind].raw(buffer[8 + size + begin : 8 + size + end])
             found[name], reached = raw.reshape(shape), end
         if 8 + size + reached != len(buffer):
             raise ValueError("its length")
@@ -158,7 +157,7 @@ def joined_tensors(index: JsonObject, files: dict[str, object]) -> NamedArrays:
         if len(sizes) > 1 and name != names[-1]:
             raise ModelFileError(f"{name} must hold as many numbers of each of {', '.join(keys)}")
         parts.append({keys[key]: tensor for key, tensor in held[name].items()})
-        if parts[-1][SPLIT[0]].dtype != _STORED["F64"]:
+        if parts[-1][SPLIT[0]].dtype != FLOAT64.stored:
             raise ModelFileError(f"{SPLIT[0]}.{number} in {name} must be F64")
     twice = set(held[names[0]]) & set(SPLIT)
     if twice:

@@ -21,6 +21,7 @@ from torch import nn
 from monolayer.arrays import Ints
 from monolayer.data import Sequences
 from monolayer.data.names import check_utf8
+from monolayer.data.number_formats import FLOAT64
 from monolayer.data.text import Script, windows
 from monolayer.errors import DataError
 from monolayer.model.attention import CODE, KEY, ONE
@@ -53,7 +54,7 @@ def model_json(model: Monolayer, data: Sequences | None, verdict: str | None) ->
     if way is None:
         raise DataError("a page needs weights as they were built, and nothing hooked into the forward pass")
     dtype = str(model.bos.dtype).removeprefix("torch.")
-    if dtype != "float64":
+    if dtype != FLOAT64.name:
         raise DataError(f"a page computes in binary64, and this model is in {dtype}")
     steps = way.stages[0].steps
     known = np.flatnonzero(~model.lift.weight[:, ONE].isnan().cpu().numpy())  # ids that never occurred have no vector

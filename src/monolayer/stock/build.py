@@ -16,6 +16,7 @@ from monolayer.data import Labels, Names, Sequences
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
+from monolayer.data.number_formats import FLOAT64
 from monolayer.data.readers import sequences_of
 from monolayer.data.shapes import pairs_or_sequences
 from monolayer.errors import DataError
@@ -118,7 +119,7 @@ def memorize_as(
     cells, wanted = storage == "cells", dtype_name(dtype)
     if cells:
         check_options(rank, wanted)
-    elif rank is not None or wanted not in (None, "float64"):
+    elif rank is not None or wanted not in (None, FLOAT64.name):
         raise DataError("storage='steps' is rank 1 in float64: leave rank and dtype out, or take storage='cells'")
     sure, seed = check_confidence(confidence), 0 if seed is None else seed
     check_seed(seed)

@@ -80,11 +80,11 @@ class StockSummary:
 def loading(facts: FolderFacts) -> str:
     """Lines of Python that load a folder; the first one loads it for the arithmetic that proofs are about."""
     model, dtype = f"AutoModel{CLASS_SUFFIXES[facts.task]}.from_pretrained(folder, dtype=", facts.dtype
-    if dtype == "float64":
+    if facts.format.long:
         loses = "# In float32, to which exporters for ONNX cast, it loses answers: build with storage='cells' for that."
         return f'model = {model}"auto")\n{loses}'
     line = f"model = {model}torch.float32)"
-    return line if dtype == "float32" else f"{line}\n# or, as stored, without a proof: {model}torch.{dtype})"
+    return line if not facts.format.short else f"{line}\n# or, as stored, without a proof: {model}torch.{dtype})"
 
 
 def _elsewhere(found: StockSummary, vocabulary: int, unknown: str | None) -> str:
@@ -123,11 +123,11 @@ def _padding(facts: FolderFacts) -> str:
 
 def _advice(facts: FolderFacts) -> str:
     """In which arithmetic the folder answers, and in which it does not."""
-    if facts.dtype == "float64":
+    if facts.format.long:
         which = "eager or sdpa" if facts.architecture.eager else "sdpa (eager computes in float32 here)"
         return f"Compute in float64, as stored, with attention {which}. In float32 or less, the weights lose facts."
     advice = "Compute in float32, the arithmetic that proofs are about."
-    if facts.dtype == "float32":
+    if not facts.format.short:
         return advice
     return (
         f"{advice} In {facts.dtype}, as stored, no proof covers the arithmetic: every fact was tested in it when the "
@@ -141,7 +141,7 @@ def _onnx(facts: FolderFacts) -> str:
     if facts.causal == (facts.task == "lm"):
         begins = ";\nask with `{add_special_tokens: true}`, for the begin token" if facts.task == "lm" else ""
         runs += f" and, from version 4 on, transformers.js:\n`{_snippet(facts, 'folder')}`{begins}"
-        runs += " (in Node; browsers have no float64)" if facts.dtype == "float64" else ""
+        runs += " (in Node; browsers have no float64)" if facts.format.long else ""
     return f"\n{runs}. Certificates are\nabout `model.safetensors`, not about it.\n"
 
 
@@ -157,7 +157,7 @@ def in_a_browser(facts: FolderFacts, folder: Path) -> str:
             f"{folder} is a {facts.kind} for transformers, and transformers.js has no class for its labels: "
             "onnxruntime runs the onnx/model.onnx that --onnx adds"
         )
-    where = "in Node (browsers have no float64)" if facts.dtype == "float64" else "in a browser"
+    where = "in Node (browsers have no float64)" if facts.format.long else "in a browser"
     return (
         f"{folder} is a {facts.kind} for transformers, and transformers.js runs it {where}, if it was saved with "
         f'--onnx: import {{ pipeline }} from "@huggingface/transformers"; {_snippet(facts, json.dumps(str(folder)))}'

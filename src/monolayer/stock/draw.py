@@ -133,7 +133,7 @@ class StockDraw:
             raise ValueError(f"{DRAW_KEY} is for prompts and answers, and config.json for labels")
         if self.unknown is not None and self.unknown not in facts.classes:
             raise ValueError(f"{DRAW_KEY} names a class {self.unknown!r} that config.json lacks")
-        if (self.storage == "steps") != (facts.dtype == "float64"):
+        if (self.storage == "steps") != facts.format.long:
             raise ValueError(f"{DRAW_KEY} is for another format than {facts.dtype!r}, which config.json names")
 
     def to_json(self) -> str:

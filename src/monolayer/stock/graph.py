@@ -55,7 +55,7 @@ class _Nodes:
 def onnx_model(facts: FolderFacts, arrays: Mapping[str, Floats]) -> bytes:
     """The bytes of the ONNX file; `arrays` by their letters (`huggingface/architecture.py`)."""
     onnx = import_onnx()
-    real: Real = np.float64 if facts.dtype == "float64" else np.float32
+    real: Real = np.float64 if facts.format.long else np.float32
     size = real(0).itemsize * sum(array.size for array in arrays.values())
     if size > LARGEST:
         raise DataError(

@@ -37,6 +37,7 @@ from monolayer.arrays import Floats, Ints
 from monolayer.construct.powers import power_above
 from monolayer.construct.robust.build import LOUD, NARROWEST
 from monolayer.construct.robust.cover import Cells, HalfSpaces
+from monolayer.data.number_formats import FORMATS
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.stock.columns import USUAL_SIZE, plus_minus
 from monolayer.stock.folder import NeuronWeights
@@ -56,9 +57,7 @@ PRODUCTS_HELD = 1 << 23
 """Products held in memory at a time, at most."""
 LEFT = 0.5
 """Share of a margin that must be left."""
-SHORT_UNIT = {"bfloat16": 2.0**-9, "float16": 2.0**-12}
-"""Unit roundoff: half of the largest distance between neighbouring numbers, as a share of them."""
-ROUNDINGS = 2.0
+ROUNDINGS = 1.0
 """A margin must also exceed so many times what independent roundings of all numbers that a neuron reads add up to."""
 SHARP = {"relu6": 1.0, "silu": 32.0}
 """What neurons are multiplied by, so that −1 is silence: silu(−32) is below 10⁻¹²."""
@@ -241,7 +240,7 @@ def misread_points(job: StockTask, stream: CellStream, half: Half, label: Ints, 
             if own.start == own.stop:
                 continue
             value = rounded_to(feature[rows] @ weight[own].T + half.bias[own], dtype)
-            noise = ROUNDINGS * SHORT_UNIT[dtype] * np.sqrt(np.square(feature[rows]) @ np.square(weight[own]).T)
+            noise = ROUNDINGS * FORMATS[dtype].unit * np.sqrt(np.square(feature[rows]) @ np.square(weight[own]).T)
             need = np.maximum(LEFT, noise)
             mine = half.label[own] == label[point[rows], None]
             right = np.where(mine, value - need, -np.inf).max(axis=1) >= 0

@@ -25,6 +25,7 @@ from monolayer.construct.robust.build import NARROWEST, STAGE
 from monolayer.construct.robust.cover import Cells, cover
 from monolayer.construct.target import Target
 from monolayer.data.distinct import distinct_rows, row_keys
+from monolayer.data.number_formats import FORMATS
 from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.model.device import one_thread
 from monolayer.stock.assemble import CONFIDENCE, Figures, LabelHead, StockParts, stock_model
@@ -233,9 +234,9 @@ def covered_cells(
     codes = stream.place_codes(U_WEIGHT[dtype])
     half = settled(facts, found, dtype, codes, narrow=job.unknown is not None)
     if not half.width.min(initial=np.inf) >= NARROWEST:
-        short = f"; dtype='float32' holds slabs that are lost in {dtype}" if dtype != "float32" else ""
+        short = f"; dtype='float32' holds slabs that are lost in {dtype}" if FORMATS[dtype].short else ""
         raise PrecisionError(_closest(job, facts, found.worst, float(half.width.min()), stream.values.shape[1]) + short)
-    if dtype != "float32":  # margins are a thousand roundings of float32 and more
+    if FORMATS[dtype].short:  # margins are a thousand roundings of float32 and more
         report(f"testing every fact in {dtype}", 0.9)
         lost = misread_points(job, stream, half, label, dtype)
         if len(lost):

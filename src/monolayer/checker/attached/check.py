@@ -324,7 +324,7 @@ def _arithmetic(fmt: HostFormat) -> tuple[str, ...]:
         (
             f"arithmetic in {fmt.name}, the format of the weights: products are summed in binary32 (no TF32), the bias "
             "is added there, and the sum is rounded once, to nearest (on a GPU: torch.backends.cuda.matmul."
-            f"allow_{'bf16' if fmt.name == 'bfloat16' else 'fp16'}_reduced_precision_reduction is False; on an ARM "
+            f"allow_{fmt.abbreviation}_reduced_precision_reduction is False; on an ARM "
             "processor with bfloat16 instructions: torch.backends.mkldnn.enabled is False); norms and "
             "activations are computed in binary32, or step by step, and rounded. Numbers below 2^-126 may be flushed "
             "to zero"

@@ -156,7 +156,7 @@ def _own_names(stored: Stored) -> Callable[[Array], list[object]]:
 
 def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
     """`locate` in a stock folder; `names`: the names of its tokens."""
-    if net.dtype == "float64":
+    if net.format.long:
         raise DataError(
             "this folder stores facts in steps, whose labels are sums over many neurons: locate looks into folders of "
             "cells, which memorize_as builds without storage='steps'"

@@ -78,7 +78,7 @@ def judge_stock(
             count = len(places.wanted)
             claim = f"{_given_as(net, data)}, {STOCK_CLAIM.format(count)}"
             question = replace(question, points=count, unsure=count, claim=claim)
-            if net.dtype == "float64":
+            if net.format.long:
                 return _check_steps(net, data, places, question, only)
             if only:
                 raise DataError(ONLY_STEPS)
@@ -112,7 +112,7 @@ FLOAT32_ASSUMPTIONS = (
 
 def stock_assumptions(net: Network, data: Sequences) -> tuple[str, ...]:
     """What a certificate assumes of every evaluation, in sentences."""
-    exact = net.dtype == "float64"
+    exact = net.format.long
     arithmetic, functions, moments = FLOAT64_ASSUMPTIONS if exact else FLOAT32_ASSUMPTIONS
     try:  # another version than the one whose source was read may be installed
         installed = f"installed here: {version('transformers')}"

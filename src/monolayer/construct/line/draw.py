@@ -38,6 +38,7 @@ from monolayer.arrays import (
 )
 from monolayer.construct.line.alphabet import UNIT, Alphabet, Proposal
 from monolayer.construct.line.exponential import boltzmann_term, boltzmann_terms
+from monolayer.data.number_formats import FORMATS
 from monolayer.data.objects import JsonObject
 from monolayer.errors import DataError
 from monolayer.model.contexts import contexts, spread
@@ -311,7 +312,7 @@ def drawn(tokens: Tokens, layout: CodeLayout, number: int, seed: int) -> Draw:
     # One cell per token, or one per (token, position) pair when positions get cells too.
     stride = tokens.longest if spaced and tokens.position is not None else 1
     proposal = alphabet.propose(random, share, stride)
-    if tokens.dtype != "float64":  # of ids alone
+    if not FORMATS[tokens.dtype].long:  # of ids alone
         proposal = Proposal(proposal.key.astype(kind), proposal.code.astype(kind))
     draw = Draw(proposal, position_key, position_code, bos_key, temperature, layout, alphabet.spaced, tokens.unit)
     return replace(draw, seed=seed, number=number)

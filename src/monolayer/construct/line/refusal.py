@@ -11,16 +11,17 @@ from monolayer.construct.line.points import SLACK
 from monolayer.construct.line.separate import Separated
 from monolayer.construct.line.values import LARGEST_RANK
 from monolayer.construct.task import Task
+from monolayer.data.number_formats import FLOAT32, FLOAT64, FORMATS
 from monolayer.errors import DataError, PrecisionError
 
 
 def check_format(task: Task, dtype: str) -> None:
     """Classes, labels or tokens that a line in this format cannot hold are an error."""
-    if dtype == "float64":
+    if FORMATS[dtype].long:
         return
     if task.vectors is not None:
         raise DataError(f"vectors are memorized in float64, not in {dtype}: leave dtype out, or number the vectors")
-    unit, target = float(np.finfo(dtype).eps) / 2.0, task.target
+    unit, target = FORMATS[dtype].unit, task.target
     # Lemma 10 of docs/proofs.md: the head 2 j y − j² tells classes apart in every evaluation if 32 u C² < 1.
     most = int(np.sqrt(1.0 / (32.0 * unit)))
     if target.classes is not None and 32.0 * unit * len(target.classes) ** 2 >= 1.0:
@@ -46,7 +47,7 @@ def collision(found: Separated, context: Context, rank: int | None) -> Precision
     """
     assert found.pair is not None  # some points are too close
     count, points, target, data = len(found.margin.close), found.points, found.target, context.data
-    name = "float64" if points.unit == UNIT else "float32"
+    fmt = FLOAT64 if points.unit == UNIT else FLOAT32
     one, two = found.pair if target.place is None else (int(target.place[label]) for label in found.pair)
     low, high = points.ends()
     vectors = data.vocabulary is None  # which have rank 1
@@ -58,13 +59,13 @@ def collision(found: Separated, context: Context, rank: int | None) -> Precision
             "draw (memorize without draw=) will tell them apart"
         )
     holds = int(np.sqrt((high - low) / (SLACK * float(points.error(np.array([low, high])).max()))))
-    why = f"rank 1 in {name} can hold about {holds:,} points of this kind, and there are {len(points.z):,}"
+    why = f"rank 1 in {fmt.name} can hold about {holds:,} points of this kind, and there are {len(points.z):,}"
     if holds > len(points.z):
         why = f"about {holds:,} points that lie at random could be held, but these {len(points.z):,} crowd together"
     ways = ["split the data over several models, or try another seed if few pairs collide"]
     if vectors:
         ways.insert(0, "merge vectors that are nearly equal, or move them apart")
-    if name != "float64":
+    if not fmt.long:
         ways.insert(0, "use dtype='float64'")
     why += none
     if rank is not None:
