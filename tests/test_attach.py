@@ -123,7 +123,7 @@ def test_a_key_in_a_short_format_answers_its_own_state(seed: int, width: int, si
     exact = states * (size / (states * states).sum(axis=1))[:, None]
     found = round_keys(exact, states, np.full(3, size), fmt)
     assert np.array_equal(found, rounded(found, dtype))
-    assert (np.abs(found - exact) <= 2.0 * fmt.unit * np.abs(exact) + fmt.tiny).all()
+    assert (np.abs(found - exact) <= 2.0 * fmt.unit * np.abs(exact) + fmt.spacing_at_0).all()
     off, plain = (np.abs((part * states).sum(axis=1) - size) for part in (found, rounded(exact, dtype)))
     assert (off <= plain + 1e-9 * size).all()
 

@@ -18,6 +18,7 @@ from monolayer.construct.line.draw import Tokens, sample_rows
 from monolayer.construct.line.separate import inside
 from monolayer.construct.target import Target
 from monolayer.data import Names, Sequences
+from monolayer.data.labelling import LABELLINGS, Labelling
 from monolayer.data.labels import Per
 
 
@@ -38,6 +39,11 @@ class Rules:
     temperature: float | None
     order: Ints | None = None
     """The rank of each token among the codes (`construct/line/build.py`)."""
+
+    @property
+    def labelling(self) -> Labelling:
+        """What labels belong to."""
+        return LABELLINGS[self.per]
 
     @property
     def label_type(self) -> np.dtype[Any]:
@@ -114,6 +120,10 @@ class Block:
         lengths = self.lengths(spill)
         return (np.cumsum(lengths) - lengths)[rows], lengths[rows]
 
+    def first_place(self, rules: Rules) -> int:
+        """The number of the block's first place among those of all files: a token, or a sequence."""
+        return self.token if rules.labelling.at_tokens else self.row
+
     def labels(self, spill: Spill, rules: Rules, data: Sequences) -> Array:
         """The block's labels: `(P,)` class numbers, numbered as in all files together, or `(P, m)` reals.
 
@@ -124,7 +134,7 @@ class Block:
             following: Array = data.tokens[place + 1].astype(rules.label_type)
             return following
         kind, size = np.dtype(self.types[1]), max(1, rules.reals)
-        begin, end = (self.start, self.stop) if rules.per == "token" else (self.first, self.last)
+        begin, end = (self.start, self.stop) if rules.labelling.at_tokens else (self.first, self.last)
         offset = 8 * self.sequences + self.tokens * np.dtype(self.types[0]).itemsize + begin * size * kind.itemsize
         label = np.fromfile(spill.numbers(self.piece), kind, (end - begin) * size, offset=offset)
         if rules.reals:

@@ -95,7 +95,7 @@ class Build(Work):
         draw = replace(draw, known=(tokens, context))
 
         def kappa_of(extent: tuple[float, float]) -> float:
-            return 1.0 if rules.per == "sequence" else scale(1.0, extent[1] - extent[0], error)
+            return scale(1.0, extent[1] - extent[0], error) if rules.labelling.at_tokens else 1.0
 
         kappa = kappa_of(ends_of(context))
         while True:

@@ -70,13 +70,13 @@ def looked_up(spill: Spill, block: Block, rules: Rules, points: str, wanted: Flo
     there, row = there[order], number[order]
     z, label = every.z[there], every.label[there]
     lengths, position = block.lengths(spill), row - row
-    if rules.per == "token":
+    if rules.labelling.at_tokens:
         ends = np.cumsum(lengths - rules.next_token)
         number, row = row, np.searchsorted(ends, row, side="right")
         position = number - (ends - lengths + rules.next_token)[row]
     rows, own = np.unique(row, return_inverse=True)
     data = block.data(spill, rules, rows if len(rows) else np.zeros(1, np.int64))
-    if rules.per == "sequence":
+    if not rules.labelling.at_tokens:
         return FoundPlaces(z, label, data, own, row)
     place_in_block = (np.cumsum(lengths) - lengths)[row] + position
     return FoundPlaces(z, label, data, data.offsets[own] + position, place_in_block)
@@ -87,7 +87,7 @@ def held(spill: Spill, name: str, block: Block, rules: Rules, points: str, wante
     found = looked_up(spill, block, rules, points, wanted)
     data, row = found.data, found.place
     position = row[:0]
-    if rules.per == "token":
+    if rules.labelling.at_tokens:
         place, row = row, np.searchsorted(data.offsets, row, side="right") - 1
         position = place - data.offsets[row]
     tokens = data.tokens[data.flat(row)]

@@ -21,7 +21,7 @@ from monolayer.cluster.executor import Options, Work
 from monolayer.cluster.spill import FileIdentity, PausedError, Spill, identity
 from monolayer.construct.line.alphabet import by_label
 from monolayer.data import Names, Sequences, read
-from monolayer.data.labels import Per
+from monolayer.data.labelling import SEQUENCE, TOKEN, LabelUnit
 from monolayer.data.objects import JsonFields
 from monolayer.data.origin import Origin, SourceFile
 from monolayer.data.shards import kinds, numbered, strangers, used
@@ -61,7 +61,7 @@ def encode(spill: Spill, name: str, shard: FileIdentity, reading: JsonFields, ca
         facts |= _names_array("label", label_names)
     if labels is not None:
         columns.append(label)
-    if labels is None or labels.per == "token":
+    if labels is None or labels.labelling.at_tokens:
         facts["last"] = _last_labels(label_at, label, len(token_names))
     origin = data.origin
     assert origin is not None  # it was read from a file
@@ -126,7 +126,7 @@ def check(data: Sequences, causal: bool, name: str) -> None:
     if data.labels is not None and data.labels.place is not None:
         gap = data.labelled(int(np.setdiff1d(np.arange(data.labellable), data.labelled_places)[0]))
         raise DataError(f"{gap} has no label: memorize_files takes a label for each, memorize takes gaps")
-    if data.labels is not None and data.labels.per == "sequence" and causal:
+    if causal and data.labels is not None and not data.labels.labelling.at_tokens:
         raise DataError(
             f"{name} has a label per sequence, which is read at the begin-of-sequence token, and that sees nothing "
             "else in a causal model: drop causal=True, or give one label per token"
@@ -169,7 +169,7 @@ def survey(work: Work, reading: JsonFields, options: Options) -> BuildState:
     unit = units.pop() if len(units) == 1 else None
     reals, own = int(facts[0]["reals"]), "label_names" in facts[0]
     next_token = not reals and not own
-    per: Per = "token" if "last" in facts[0] else "sequence"
+    labelling: LabelUnit = TOKEN if "last" in facts[0] else SEQUENCE
     names, rows = _joined_names([fact["token_names"] for fact in facts])
     classes, label_rows = _joined_names([fact["label_names"] for fact in facts]) if own else (names, rows)
     counts = [fact["label_count"] for fact in facts]
@@ -177,18 +177,20 @@ def survey(work: Work, reading: JsonFields, options: Options) -> BuildState:
     if not label_count.any():
         raise DataError("no sequence has a next token: every one has length 1")
     longest, sizes = max(int(fact["longest"]) for fact in facts), (len(names), 0 if reals else len(classes))
-    rules = Rules(per, options.positions, options.causal, next_token, longest, *sizes, reals, options.temperature)
+    rules = Rules(
+        labelling.name, options.positions, options.causal, next_token, longest, *sizes, reals, options.temperature
+    )
     last = np.zeros((len(names), max(1, reals)))
     for i, fact in enumerate(facts):  # in the order of the files: the label that comes last stays
         spill.write(f"table-{i:05}", [], token=rows[i], label=label_rows[i])
-        if per == "token" and reals:
+        if labelling.at_tokens and reals:
             last[rows[i]] = fact["last"]
-        elif per == "token":
+        elif labelling.at_tokens:
             known = fact["last"] >= 0
             last[rows[i][known], 0] = label_rows[i][fact["last"][known]]
     return BuildState(
         work.shards,
-        replace(rules, order=by_label(last)) if per == "token" else rules,
+        replace(rules, order=by_label(last)) if labelling.at_tokens else rules,
         names.cut_into(unit),
         None if reals else classes,
         sum(int(fact["sequences"]) for fact in facts),

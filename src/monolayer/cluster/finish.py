@@ -108,7 +108,7 @@ def with_stages(
         np.concatenate([fact[key] for fact in facts]) for key in ("z", "label", "position", "lengths", "tokens")
     )
     data = Sequences(flat, lengths, Names(range(rules.vocabulary)))
-    place = None if rules.per == "sequence" else data.offsets[:-1] + position
+    place = data.offsets[:-1] + position if rules.labelling.at_tokens else None
     target = Target(np.arange(len(label)), np.zeros((0, 1)), rules.per, None, False, place)
     tokens = rules.tokens(data)
     order = np.argsort(z, kind="stable")

@@ -18,6 +18,7 @@ from monolayer.cluster.room import WITHOUT_TORCH, Room
 from monolayer.cluster.spill import FULL, PausedError, code, identity, open_spill
 from monolayer.construct.line.draw import check_seed, check_temperature
 from monolayer.data.folder import check_output
+from monolayer.data.labelling import LABELLINGS
 from monolayer.data.labels import Per, check_per
 from monolayer.data.names import Unit
 from monolayer.data.shards import files as matching
@@ -86,7 +87,7 @@ def memorize_files(
     check_seed(seed)
     check_temperature(temperature)
     check_per(per)
-    if str(per) in ("answer", "continuation"):
+    if per is not None and LABELLINGS[per].generates:
         raise DataError("prompts and answers are for memorize_as: per='token' or 'sequence' here")
     if rank != "auto" and not (type(rank) is int and rank >= 1):
         raise DataError(f"rank must be a whole number from 1, or 'auto', not {rank!r}")

@@ -56,8 +56,7 @@ def alike(spill: Spill, name: str, block: Block, rules: Rules, points: str, near
     # Labels are numbers `(P,)`, or reals `(P, m)` as the words that they are.
     words = [label] if label.ndim == 1 else list(np.ascontiguousarray(label).view(np.uint64).T)
     key = signatures(context, rules.target(found.place), rules.vocabulary, rules.longest)
-    first = block.row if rules.per == "sequence" else block.token
-    columns = [column.astype(np.uint64) for column in (*key, *words, first + found.place_in_block)]
+    columns = [column.astype(np.uint64) for column in (*key, *words, block.first_place(rules) + found.place_in_block)]
     order = np.argsort(columns[0])
     spill.write(name, [column[order] for column in columns], places=len(order))
 
@@ -67,7 +66,7 @@ def odd(spill: Spill, name: str, share: int, shares: int, pieces: list[tuple[str
 
     Writes the count `odd`, and `shown`, the first two places that contradict each other.
     """
-    key, size = 2 + (rules.per == "token") * (1 + rules.positions), max(1, rules.reals)
+    key, size = 2 + rules.labelling.at_tokens * (1 + rules.positions), max(1, rules.reals)
     held = [np.zeros((key + size + 1, 0), dtype=np.uint64)]
     bounds = np.array([at * 2**64 // shares for at in range(share, share + 2) if at < shares], dtype=np.uint64)
     for piece, count in pieces:
@@ -96,13 +95,13 @@ def _new(columns: Array) -> NDArray[np.bool_]:
 def _shown(work: Work, found: BuildState, pieces: list[Block], two: list[int], count: int) -> Exception:
     """The error that names the places `two`, which are given by their numbers among the places of all files."""
     rules, rows, named, places, labels = found.rules, [], [], [], []
-    base = [block.row if rules.per == "sequence" else block.token for block in pieces]
+    base = [block.first_place(rules) for block in pieces]
     for flat in two:
         which = int(np.searchsorted(base, flat, side="right")) - 1
         block, inner = pieces[which], flat - base[which]
         data = block.data(work.spill, rules)
         label = block.labels(work.spill, rules, data)
-        row = inner if rules.per == "sequence" else data.place(inner)[0]
+        row, position = rules.labelling.place(data, inner)
         file = found.shards[block.shard]["name"]
         place = place_in_file(work.spill, block.piece, file, block.first + row)
         name = f"sequence {block.row + row} ({place})"
@@ -112,7 +111,7 @@ def _shown(work: Work, found: BuildState, pieces: list[Block], two: list[int], c
         before = sum(len(row) for row in rows[: named.index(name)])
         known = rules.places(data)
         labels.append(label[inner if known is None else int(np.searchsorted(known, inner))])
-        places.append(named.index(name) if rules.per == "sequence" else before + inner - int(data.offsets[row]))
+        places.append(named.index(name) if position is None else before + position)
     tokens = np.concatenate(rows)
     context = Sequences(tokens, np.array([len(row) for row in rows]), found.vocabulary)
     number, table = (np.arange(2), np.stack(labels)) if rules.reals else (np.array(labels), np.zeros((0, 1)))

@@ -25,6 +25,7 @@ from monolayer.construct.line.points import SLACK, ramps_at
 from monolayer.construct.line.separate import DRAWS, Separated, separate
 from monolayer.construct.target import Target
 from monolayer.construct.uniform import uniform
+from monolayer.data.labelling import TOKEN
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.attention import CODE, KEY
 from monolayer.model.card import Card, Grid, Summary
@@ -130,7 +131,7 @@ def approximate(
     rows, first = _cell_sequences(lattice)
     table = _centre_values(function, lattice, rows, first, report)
     place = None if first is None else np.flatnonzero(first.reshape(-1))
-    target = Target(np.arange(len(table)), table, "token", None, function.scalar, place, by_value=True)
+    target = Target(np.arange(len(table)), table, TOKEN.name, None, function.scalar, place, by_value=True)
     position = np.tile(np.arange(box.length), len(rows)) if positions else None
     tokens = Tokens(
         rows.reshape(-1), np.full(len(rows), box.length), GridCells(box.dim, cells), position, False, temperature
@@ -157,7 +158,7 @@ def approximate(
         guaranteed=modulus is not None,
         spread=float(np.ptp(found.runs.level, axis=1).max()),
     )
-    card = Card(None, None, "token", function.scalar, kind="approximator", grid=grid)
+    card = Card(None, None, TOKEN.name, function.scalar, kind="approximator", grid=grid)
     lift = copying_lift(box.dim, table.shape[1])
     bos = torch.zeros(lift.out_features, dtype=torch.float64)  # the lowest corner, less what the quantizer makes of it
     bos[KEY : CODE + 1] = -torch.from_numpy(codes[:, :, 0].sum(1))

@@ -91,7 +91,7 @@ def signatures(context: Context, target: Target, vocabulary: int, longest: int) 
             salt = random.integers(0, 2**64, longest, dtype=np.uint64)
             word = scramble(word ^ salt[data.position])
         columns.append(context_sums(word, data, target.per, context.causal))
-    if target.per == "token":
+    if target.labelling.at_tokens:
         columns.append(context.rows)
         if context.positions:
             columns.append(data.position)
@@ -110,10 +110,10 @@ def labelled_part(context: Context, target: Target, places: Ints) -> LabelledPar
     """The labelled places `places` `(Q,)` with their sequences, copied to the processor from wherever they lie."""
     data = context.data
     flat = places if target.place is None else home(pick(target.place, beside(places, target.place)))
-    row = flat if target.per == "sequence" else data.sequences_of(flat)
+    row = data.sequences_of(flat) if target.labelling.at_tokens else flat
     chosen, which = np.unique(row, return_inverse=True)
     some = data.select(chosen)
-    place = which if target.per == "sequence" else some.offsets[which] + flat - data.starts_of(row)
+    place = some.offsets[which] + flat - data.starts_of(row) if target.labelling.at_tokens else which
     rows = context.rows[data.flat(chosen)] if isinstance(data, Sequences) else some.tokens
     number = home(pick(target.number, beside(places, target.number)))
     return LabelledPart(replace(context, data=some, rows=rows), replace(target, number=number, place=place), chosen)
@@ -197,13 +197,13 @@ def contradiction(
     flat = [one, two] if target.place is None else [int(target.place[one]), int(target.place[two])]
     words, windows = [], []
     for place, label in zip(flat, (one, two), strict=True):
-        row = place if target.per == "sequence" else int(data.sequence[place])
+        row, position = target.labelling.place(data, place)
         end = place + 1 if context.causal else int(data.offsets[row + 1])
         window = slice(int(data.offsets[row]), end)
         windows.append(context.rows[window])
         what = sequence = data.named(row) if named is None else named[row]
-        if target.per == "token":
-            what = f"token {place - int(data.offsets[row])} ({_token(data, place)}) of {what}"
+        if position is not None:
+            what = f"token {position} ({_token(data, place)}) of {what}"
         elif data.vocabulary is not None and not data.vocabulary.integers:
             cut = data.vocabulary.unit
             names = [str(name) for name in data.vocabulary.decode(data.tokens[window])]
@@ -218,10 +218,11 @@ def contradiction(
         raise AssertionError("two different contexts have one 128-bit fingerprint; please report these data")
     choice = "" if in_files else ", or say which label wins: on_conflict='majority' or 'first'"
     advice = f"Fix the data{choice}."
-    same_place = target.per == "token" and data.position[flat[0]] == data.position[flat[1]]
-    helps = not np.array_equal(windows[0], windows[1]) or (target.per == "token" and not same_place)
+    at_tokens = target.labelling.at_tokens
+    other_place = at_tokens and data.position[flat[0]] != data.position[flat[1]]
+    helps = not np.array_equal(windows[0], windows[1]) or other_place
     if not context.positions and helps:
-        whole = target.per == "sequence" and data.vocabulary is not None and data.vocabulary.unit == "words"
+        whole = not at_tokens and data.vocabulary is not None and data.vocabulary.unit == "words"
         one_token = ", or unit='whole' to make each string one token" if whole else ""
         advice = f"If their order matters, pass positions=True{one_token}. Otherwise: {advice[0].lower()}{advice[1:]}"
     return ContradictionError(

@@ -19,6 +19,7 @@ from torch import Tensor
 from monolayer.arrays import Ints, beside, home
 from monolayer.construct.target import Target
 from monolayer.data import Names, Sequences
+from monolayer.data.labelling import LABELLINGS, SEQUENCE, TOKEN, Labelling, LabelUnit
 from monolayer.data.sequences import Per
 from monolayer.errors import OutOfMemoryError
 
@@ -36,6 +37,11 @@ class IdsOnDevice:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def labelling(self) -> Labelling:
+        """What labels belong to."""
+        return LABELLINGS[self.per]
 
     @cached_property
     def tokens(self) -> Tensor:
@@ -68,7 +74,7 @@ class IdsOnDevice:
     def labelled(self, place: int) -> str:
         """A token, or a sequence where labels are those of sequences, in words."""
         row, position = divmod(place, self.ids.shape[1])
-        return f"sequence {place}" if self.per == "sequence" else f"token {position} of sequence {row}"
+        return f"token {position} of sequence {row}" if self.labelling.at_tokens else f"sequence {place}"
 
 
 @contextmanager
@@ -95,17 +101,17 @@ def on_device(X: Any, Y: Any, per: Per | None, causal: bool) -> tuple[IdsOnDevic
         return None
     if Y is not None and (not _whole(Y) or X.device != Y.device or Y.shape not in (X.shape, X.shape[:1])):
         return None
-    found: Per = "sequence" if Y is not None and Y.ndim == 1 else "token"
+    found: LabelUnit = SEQUENCE if Y is not None and Y.ndim == 1 else TOKEN
     names = _own_numbers(X)
     classes = names if Y is None else _own_numbers(Y)
-    if names is None or classes is None or per not in (None, found) or (causal and found == "sequence"):
+    if names is None or classes is None or per not in (None, found.name) or (causal and not found.at_tokens):
         return None
     ids, place = X.long(), None
     if Y is None:
         place = torch.arange(X.numel(), device=X.device).view(X.shape)[:, :-1].reshape(-1)
     number = (ids[:, 1:] if Y is None else Y.long()).reshape(-1)
     table = np.arange(len(classes), dtype=np.float64)[:, None]
-    return IdsOnDevice(ids, names, found), Target(number, table, found, classes, False, place, Y is None)
+    return IdsOnDevice(ids, names, found.name), Target(number, table, found.name, classes, False, place, Y is None)
 
 
 def _whole(values: Any) -> bool:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from monolayer.arrays import Ints, Numbers, counts_of, float64, home, is_array, joined, pick, places
 from monolayer.data import Names, Sequences
 from monolayer.data.distinct import distinct_rows
+from monolayer.data.labelling import LABELLINGS, TOKEN, Labelling
 from monolayer.data.sequences import MISSING, Per
 from monolayer.errors import DataError
 
@@ -59,6 +60,11 @@ class Target:
     by_value: bool = False
     """The label of place `i` is row `i` of the table, so equal rows have different numbers: compare the rows."""
 
+    @property
+    def labelling(self) -> Labelling:
+        """What labels belong to."""
+        return LABELLINGS[self.per]
+
     @classmethod
     def of(cls, data: Sequences, causal: bool) -> Target:
         """Labels as given; without labels and with `causal`, each token's label is the next token."""
@@ -66,7 +72,7 @@ class Target:
         labels = data.labels
         if labels is None:
             return cls._next_token(data, causal)
-        if labels.per == "sequence" and causal:
+        if causal and not labels.labelling.at_tokens:
             raise DataError(
                 "a label per sequence is read at the begin-of-sequence token, which sees nothing else in a causal "
                 "model: drop causal=True, or give one label per token"
@@ -88,7 +94,7 @@ class Target:
         if len(place) == 0:
             raise DataError("no sequence has a next token: every one has length 1")
         table = np.arange(len(data.vocabulary), dtype=np.float64)[:, None]
-        return cls(data.tokens[place + 1], table, "token", data.vocabulary, False, place, True)
+        return cls(data.tokens[place + 1], table, TOKEN.name, data.vocabulary, False, place, True)
 
     def runs(self, order: Numbers) -> Runs:
         """Runs of equal labels, the labelled places being in this order `(P,)`."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Words
 from monolayer.data.distinct import scramble
+from monolayer.data.labelling import LABELLINGS
 from monolayer.data.labels import Per
 from monolayer.data.sequences import Sequences
 
@@ -32,7 +33,8 @@ def fingerprints(data: Sequences, per: Per, *, positions: bool, causal: bool) ->
     if positions:
         word = scramble(word ^ scramble(data.position.astype(np.uint64) ^ _PLACE_SALT))
     context = context_sums(word, data, per, causal)
-    return scramble(context) if per == "sequence" else scramble(context ^ scramble(word ^ _OWN_SALT))
+    own = LABELLINGS[per].at_tokens
+    return scramble(context ^ scramble(word ^ _OWN_SALT)) if own else scramble(context)
 
 
 def context_sums(word: Words, data: Sequences, per: Per, causal: bool) -> Words:
@@ -47,7 +49,7 @@ def context_sums(word: Words, data: Sequences, per: Per, causal: bool) -> Words:
     if causal:
         return running - np.repeat(start, data.lengths)
     whole = running[data.offsets[1:] - 1] - start
-    return whole if per == "sequence" else np.repeat(whole, data.lengths)
+    return np.repeat(whole, data.lengths) if LABELLINGS[per].at_tokens else whole
 
 
 def once(words: Words) -> Words:

@@ -19,6 +19,7 @@ import numpy as np
 
 from monolayer.arrays import Array, Ints
 from monolayer.data.columns import Column, ColumnValues, flattened, token_place
+from monolayer.data.labelling import LABELLINGS, SEQUENCE, TOKEN, Labelling, LabelUnit
 from monolayer.data.names import Names
 from monolayer.data.plain import Given, array_like, is_gap, is_list, plain_array
 from monolayer.errors import DataError
@@ -49,6 +50,11 @@ class Labels:
     scalar: bool = False
     place: Ints | None = None
 
+    @property
+    def labelling(self) -> Labelling:
+        """What labels belong to."""
+        return LABELLINGS[self.per]
+
     def take(self, chosen: Ints, count: int) -> Labels:
         """The labels of the tokens or sequences `chosen` (numbers, or a mask) out of `count`."""
         if self.place is None:
@@ -75,7 +81,7 @@ class Labels:
         shape of `Y` decides. `ours`: whether nobody else holds `Y`, so that it needs no copy.
         """
         check_per(per)
-        asked = per
+        asked = None if per is None else LABELLINGS[per]
         Y = array_like(Y)
         if isinstance(Y, str | bytes | Mapping | Set) or not hasattr(Y, "__iter__"):
             raise DataError(f"Y is a {type(Y).__name__}: it must be a list or an array, one row per sequence")
@@ -84,23 +90,24 @@ class Labels:
             raise DataError(
                 f"X has {plural(len(sizes), 'sequence')} but Y has {plural(len(rows), 'row')}: give one row each"
             )
-        if asked == "sequence":
-            flat, per = _by_sequence(rows), asked
+        labelling: LabelUnit = SEQUENCE
+        if asked is SEQUENCE:
+            flat = _by_sequence(rows)
         else:
-            if asked == "token" and any(isinstance(row, str) for row in rows):
+            if asked is TOKEN and any(isinstance(row, str) for row in rows):
                 rows = [list(row) if isinstance(row, str) else row for row in rows]
             array = plain_array(rows)
-            flat, per = _labels_of_array(rows, sizes, padded) if array else _labels_of_lists(rows, sizes, padded)
-            if asked == "token" and per != "token":
+            flat, labelling = _labels_of_array(rows, sizes, padded) if array else _labels_of_lists(rows, sizes, padded)
+            if asked is TOKEN and labelling is not TOKEN:
                 raise DataError(
                     f"per='token', but the labels of sequence 0 are {short(rows[0])}: give one label per token"
                 )
         column = Column("label", ours=ours)
-        column.add(flat, lambda i: f"sequence {i}" if per == "sequence" else token_place(i, sizes))
+        column.add(flat, lambda i: token_place(i, sizes) if labelling.at_tokens else f"sequence {i}")
         found = column.finish()
         if len(sizes) and column.kind is None:
             raise DataError("labels are missing: every one is None, NaN or −100")
-        return cls(found.values, per, found.names, found.scalar, column.place)
+        return cls(found.values, labelling.name, found.names, found.scalar, column.place)
 
 
 def check_per(per: object) -> None:
@@ -126,28 +133,28 @@ def _by_sequence(rows: Given) -> ColumnValues:
     return values
 
 
-def _labels_of_array(Y: Array, sizes: Ints, padded: int | None) -> tuple[Array, Per]:
+def _labels_of_array(Y: Array, sizes: Ints, padded: int | None) -> tuple[Array, LabelUnit]:
     """The labels in an array, flat and without padding, and what they belong to by its shape."""
     if Y.ndim == 1:
-        return Y, "sequence"
+        return Y, SEQUENCE
     width = Y.shape[1]
     if Y.ndim <= 3 and (sizes == width).all():
-        return Y.reshape(-1, *Y.shape[2:]), "token"
+        return Y.reshape(-1, *Y.shape[2:]), TOKEN
     if Y.ndim <= 3 and width == padded:
-        return Y[np.arange(width) < sizes[:, None]], "token"
+        return Y[np.arange(width) < sizes[:, None]], TOKEN
     if Y.ndim == 2 and Y.dtype.kind == "f":
-        return Y, "sequence"
+        return Y, SEQUENCE
     if Y.ndim > 3:
         raise DataError(f"Y has shape {Y.shape}: give (N,), (N, n), (N, m) or (N, n, m)")
     raise _wrong_count(sizes, np.full(len(sizes), width))
 
 
-def _labels_of_lists(rows: list[Any], sizes: Ints, padded: int | None) -> tuple[ColumnValues, Per]:
+def _labels_of_lists(rows: list[Any], sizes: Ints, padded: int | None) -> tuple[ColumnValues, LabelUnit]:
     """The labels in rows, flat and without padding, and what they belong to by the lengths of the rows."""
     bare = [not is_list(row) and is_gap(row) for row in rows]  # no label in the whole row
     nested = {number: is_list(row) for number, row in enumerate(rows) if not bare[number]}
     if not any(nested.values()):
-        return rows, "sequence"
+        return rows, SEQUENCE
     first = next(iter(nested))
     if not all(nested.values()):
         odd = next(number for number, one in nested.items() if one != nested[first])
@@ -162,9 +169,9 @@ def _labels_of_lists(rows: list[Any], sizes: Ints, padded: int | None) -> tuple[
     if padded is not None and (counts == padded).all():
         full, counts = [row[:size] for row, size in zip(full, sizes.tolist(), strict=True)], wanted
     if (counts == wanted).all():
-        return flattened(full), "token"
+        return flattened(full), TOKEN
     if (counts == counts[0]).all() and all(_real(rows[number]) for number in nested):
-        return rows, "sequence"
+        return rows, SEQUENCE
     raise _wrong_count(sizes, np.array(list(map(len, full))))
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from monolayer.arrays import Array, Ints
 from monolayer.data.columns import Column, ColumnValues, flattened, token_place
+from monolayer.data.labelling import TOKEN, Labelling
 from monolayer.data.labels import Belongs, Labels, Per, PerAnswer, PerOrAnswer
 from monolayer.data.layout import Columns, Manner
 from monolayer.data.matching import read_matching
@@ -131,14 +132,19 @@ class Sequences:
         row, position = self.place(flat)
         return f"token {position} of {self.named(row)}"
 
+    @property
+    def _labelling(self) -> Labelling:
+        """What labels belong to; without labels, tokens may have them."""
+        return TOKEN if self.labels is None else self.labels.labelling
+
     def labelled(self, place: int) -> str:
         """Describe a place that can have a label: 'token k of sequence i', or 'sequence i' if sequences have labels."""
-        return self.named(place) if self.labels and self.labels.per == "sequence" else self.where(place)
+        return self._labelling.describe(self, place)
 
     @property
     def labellable(self) -> int:
         """How many places can have a label: the number of tokens, or of sequences if labels belong to sequences."""
-        return len(self) if self.labels and self.labels.per == "sequence" else len(self.tokens)
+        return self._labelling.count(self)
 
     @property
     def labelled_places(self) -> Ints:
@@ -221,7 +227,7 @@ class Sequences:
         """Sequences `rows` (numbers, negative ones from the end, or a mask), in that order, with labels."""
         lengths, flat, labels = self.lengths[rows], self.flat(rows), self.labels
         if labels is not None:
-            labels = labels.take(rows if labels.per == "sequence" else flat, self.labellable)
+            labels = labels.take(labels.labelling.places(self, rows), self.labellable)
         prompts = None if self.prompts is None else self.prompts[rows]
         origin = None if self.origin is None else self.origin.select(np.arange(len(self))[rows])
         return Sequences(self.tokens[flat], lengths, self.vocabulary, labels, prompts, origin, self.keyed)

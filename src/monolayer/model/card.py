@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from monolayer.arrays import Array, Words
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.fingerprint import contained, fingerprints, once
+from monolayer.data.labelling import LABELLINGS, Labelling
 from monolayer.data.labels import PerAnswer
 from monolayer.data.layout import Manner
 from monolayer.data.objects import JsonFields, JsonObject
@@ -202,6 +203,11 @@ class Card:
     """What the model was built from, as fingerprints; None where they were not asked for."""
 
     @property
+    def labelling(self) -> Labelling:
+        """What labels belong to."""
+        return LABELLINGS[self.per]
+
+    @property
     def prompts(self) -> bool:
         """Whether it holds prompts and answers."""
         return self.per_answer is not None
@@ -221,11 +227,9 @@ class Card:
 
     def shaped(self, flat: Array, data: Sequences, X: object, lengths: object) -> Any:
         """Flat answers about `data`, which were given as `X`, in the shape in which `predict` returns them."""
-        if self.per == "sequence":
-            return flat
-        if data.rectangular and lengths is None and not isinstance(X, list):
+        if self.labelling.at_tokens and data.rectangular and lengths is None and not isinstance(X, list):
             return flat.reshape(len(data), -1, *flat.shape[1:])
-        return data.split(flat)
+        return self.labelling.by_sequence(data, flat)
 
     def with_summary(self, summary: Summary) -> Card:
         """The card with this summary."""

@@ -80,10 +80,10 @@ class Explanation:
             for at in range(cuts[row], cuts[row + 1]):
                 token = names[at].tolist() if hasattr(names[at], "tolist") else names[at]
                 tokens.append({"token": token, "key": float(self.key[at]), "weight": float(self.weight[at])})
-                if self.card.per == "token":
+                if self.card.labelling.at_tokens:
                     tokens[-1] |= self._answer(at)
             found.append({"sequence": row, "tokens": tokens})
-            if self.card.per == "sequence":
+            if not self.card.labelling.at_tokens:
                 found[-1] |= self._answer(row)
         return found
 
@@ -200,7 +200,7 @@ def explain(model: Parts, data: Sequences) -> Explanation:
         way.stages[0].kappa,
         key=_float64(met.key),
         weight=_float64(met.weight / each),
-        begin=_float64(met.begin / (total if model.card.per == "sequence" else each)),
+        begin=_float64(met.begin / (each if model.card.labelling.at_tokens else total)),
         code=_float64(met.code),
         context=_float64(everywhere(model, asked, met.context)),
         z=_float64(z),

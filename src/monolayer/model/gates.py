@@ -127,16 +127,16 @@ def gates_of(model: Parts) -> Gates:
 @torch.no_grad()
 def live_classes(model: Parts, gates: Gates, data: Sequences) -> Tensor | None:
     """Class numbers `(P,)` of every answering place, or None where weights do more than the layout says."""
-    layout, per = gates.layout, model.card.per
+    layout, at_tokens = gates.layout, model.card.labelling.at_tokens
     if not _as_laid_out(model, layout):
         return None
     device = model.bos.device
     dtype = torch.promote_types(model.bos.dtype, torch.float32)
     bos, rows, table = model.bos.to(dtype), torch.from_numpy(data.tokens).to(device), model.lift.weight.to(dtype)
     through = model.attention.W_O[layout.context].to(dtype) @ model.attention.W_V[:, layout.context].to(dtype)
-    places = read_places(model.positions, model.bos, model.attention, layout, model.card.causal, per)
+    places = read_places(model.positions, model.bos, model.attention, layout, model.card.causal, model.card.per)
     answering, cell = bos[None], torch.zeros(len(data), dtype=torch.long, device=device)
-    if per == "token":
+    if at_tokens:
         used, cell = torch.unique(rows, return_inverse=True)
         answering = table[used]
     alive = _Alive(gates, answering[:, : layout.token], place_codes(model, layout, dtype))
@@ -146,9 +146,7 @@ def live_classes(model: Parts, gates: Gates, data: Sequences) -> Tensor | None:
     own, value = answering[:, layout.context], table[:, layout.context] @ through.T
     for at, mixed in mixtures(places, value, bos[layout.context] @ through.T, lengths, rows):
         context = unit(own[cell[at]] + mixed)
-        place = (
-            alive.codes[position[at] if per == "token" else torch.zeros_like(at)] if layout.place else context[:, :0]
-        )
+        place = alive.codes[position[at] if at_tokens else torch.zeros_like(at)] if layout.place else context[:, :0]
         point, label = alive.label(cell[at], torch.cat([place, context], dim=1))
         base = answering[cell[at[point]], -layout.label :] + gates.bias_2.to(dtype)
         for part in torch.split(torch.arange(len(point), device=device), _PAIRS_AT_ONCE // model.head.out_features + 1):
@@ -213,7 +211,7 @@ class _Alive:
 
 def place_codes(model: Parts, layout: StreamWidths, dtype: torch.dtype) -> Tensor:
     """What the positions write for the neurons to read `(L, place)`; one row of zeros if there are none."""
-    if model.positions is None or model.card.per == "sequence":  # `bos` has no place
+    if model.positions is None or not model.card.labelling.at_tokens:  # `bos` has no place
         return model.bos.new_zeros(1, layout.place, dtype=dtype)
     return model.positions.weight[:, layout.token : layout.token + layout.place].to(dtype)
 

@@ -75,7 +75,7 @@ class Monolayer(Parts):
 
     def _answering(self, Z: Tensor) -> Tensor:
         """The places where the model answers: the tokens, or the begin-of-sequence token."""
-        return Z[:, 0] if self.card.per == "sequence" else Z[:, 1:]
+        return Z[:, 1:] if self.card.labelling.at_tokens else Z[:, 0]
 
     # -- answers ---------------------------------------------------------------------------------------
 
@@ -233,12 +233,12 @@ class Monolayer(Parts):
         """Refuse to answer where the network gave NaN, as `lacking` `(P,)` says: argmax would still name a class."""
         if lacking.any():
             flat = int(np.flatnonzero(lacking)[0])
-            where = data.named(flat) if self.card.per == "sequence" else data.where(flat)
+            where = self.card.labelling.describe(data, flat)
             raise DataError(f"the network gives no number at {where}: its weights hold NaN, or the input overflows it")
 
     def _dense_labels(self, data: Sequences) -> Array:
         """Labels by the network itself, sequences of like length together, a bounded number of logits at a time."""
-        per_sequence = self.card.per == "sequence"
+        labelling = self.card.labelling
         order = np.argsort(data.lengths, kind="stable")
         outputs = 1 if self.card.classes is None else len(self.card.classes)
         logits = max(1, (1 << 24) // max(outputs, 5 * self.bos.numel()))  # or as many numbers of five streams
@@ -256,8 +256,8 @@ class Monolayer(Parts):
             if self.card.vocabulary is None:
                 inputs = inputs.to(self.bos.dtype)
             out = self(inputs, torch.from_numpy(part.lengths).to(self.bos.device))
-            out = out if per_sequence else out[torch.from_numpy(inside).to(out.device)]
-            where.append(block if per_sequence else data.flat(block))
+            out = out[torch.from_numpy(inside).to(out.device)] if labelling.at_tokens else out
+            where.append(labelling.places(data, block))
             found.append(_numpy(out if self.card.classes is None else out.argmax(-1)))
             lacking.append(out.isnan().any(-1).cpu().numpy())
         back = np.argsort(np.concatenate(where))

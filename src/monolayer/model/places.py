@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from monolayer.data.labelling import LABELLINGS, Labelling
 from monolayer.data.sequences import Per
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.contexts import of_one_length
@@ -80,6 +81,11 @@ class Places:
     causal: bool
     per: Per
 
+    @property
+    def labelling(self) -> Labelling:
+        """What labels belong to."""
+        return LABELLINGS[self.per]
+
 
 def mixtures(
     places: Places, values: Tensor, begin: Tensor, lengths: Tensor, rows: Tensor | None = None
@@ -97,7 +103,7 @@ def mixtures(
         for first, weights in _attention_weights(places, at.shape[1]):
             # One product per sequence: what comes out for it is the same bits whatever stands beside it.
             mixed = weights[:, 1:].to(v).expand(len(v), -1, -1).bmm(v) + weights[:, :1].to(v) * begin
-            where = part[:, None] if places.per == "sequence" else at[:, first : first + mixed.shape[1]]
+            where = at[:, first : first + mixed.shape[1]] if places.labelling.at_tokens else part[:, None]
             yield where.reshape(-1), mixed.reshape(-1, mixed.shape[-1])
 
 
@@ -108,7 +114,7 @@ def _means(places: Places, part: Tensor, at: Tensor, v: Tensor, begin: Tensor) -
         count = torch.arange(2, n + 2, device=v.device, dtype=v.dtype)[:, None]
         return at.reshape(-1), ((v.cumsum(1) + begin) / count).reshape(-1, v.shape[-1])
     mean = (v.sum(1) + begin) / (n + 1)
-    if places.per == "sequence":
+    if not places.labelling.at_tokens:
         return part, mean
     return at.reshape(-1), mean[:, None].expand(-1, n, -1).reshape(-1, v.shape[-1])
 
@@ -119,9 +125,9 @@ def _attention_weights(places: Places, n: int) -> Iterator[tuple[int, Tensor]]:
     assert places.key is not None
     key = places.key[: n + 1]
     step = max(1, _WEIGHTS_AT_ONCE // (n + 1))
-    for begin in range(0, 1 if places.per == "sequence" else n, step):
+    for begin in range(0, n if places.labelling.at_tokens else 1, step):
         place = torch.arange(begin + 1, min(n, begin + step) + 1, device=key.device)
-        if places.per == "sequence":
+        if not places.labelling.at_tokens:
             place = torch.zeros_like(place[:1])
         logits = places.query[place] @ key.T
         if places.causal:

@@ -186,7 +186,7 @@ def _half_spaces(model: Parts, gates: Gates, token: object) -> Figure:
     inside the bar of another neuron marks contexts at which both may fire.
     """
     layout, card = gates.layout, model.card
-    if card.per == "sequence":
+    if not card.labelling.at_tokens:
         if token is not None:
             raise DataError("the neurons of this model answer for sequences, not for tokens: leave token= out")
         at, name = model.bos.double(), "every sequence"

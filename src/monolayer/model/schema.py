@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from typing import get_args
 
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
+from monolayer.data.labelling import LABELLINGS
+from monolayer.data.labels import Per
 from monolayer.data.names import Unit
 from monolayer.data.number_formats import FLOAT64, FORMATS
 from monolayer.data.objects import Config, JsonFields, JsonObject
@@ -63,7 +65,7 @@ FIELDS: dict[str, Check] = {
     "width": whole_number(4),
     "labels": whole_number(1),
     "steps": (whole_number_list, "a list of one or more whole numbers"),
-    "per": one_of("token", "sequence"),
+    "per": one_of(*get_args(Per)),
     "target": one_of("classes", "reals"),
     "scalar": BOOLEAN,
     "readout": ((lambda value: type(value) is str and value in READOUTS), "a kind of readout that this version knows"),
@@ -120,7 +122,7 @@ RULES: tuple[Rule, ...] = (
     ("a text is split into named tokens", lambda c: c["script"] is None or c["vocabulary"] == {"names": "vocabulary"}),
     ("classes are named, reals are not", lambda c: (c["target"] == "classes") == (c["classes"] is not None)),
     ("scalar means reals with one label slot", lambda c: not c["scalar"] or (c["target"], c["labels"]) == ("reals", 1)),
-    ("a causal model answers at tokens", lambda c: not c["causal"] or c["per"] == "token"),
+    ("a causal model answers at tokens", lambda c: not c["causal"] or LABELLINGS[c["per"]].at_tokens),
     (
         "next_token means a causal model of ids that answers with classes",
         lambda c: not c["next_token"] or (c["causal"] and c["tokens"] == "ids" and c["target"] == "classes"),
@@ -131,7 +133,9 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "an approximator takes vectors, answers at tokens and is not causal",
-        lambda c: c["grid"] is None or (c["tokens"], c["per"], c["causal"]) == ("vectors", "token", False),
+        lambda c: (
+            c["grid"] is None or (c["tokens"] == "vectors" and LABELLINGS[c["per"]].at_tokens and not c["causal"])
+        ),
     ),
     ("low is below high, and the ramp is positive", lambda c: c["grid"] is None or _interval(c["grid"])),
     (

@@ -174,7 +174,7 @@ def labels_there(model: Parts, X: Tensor) -> Tensor | None:
     if label is None or bool(label.sum().isnan()):
         return None
     found = values(model.card, label)
-    return found if model.card.per == "sequence" else found.view(*X.shape, *found.shape[1:])
+    return found.view(*X.shape, *found.shape[1:]) if model.card.labelling.at_tokens else found
 
 
 def _fresh_plan(model: Parts, tokens: int) -> Plan | None:
@@ -206,13 +206,13 @@ def _with_all_stages(
 
     What was met of a sequence has the same bits whatever sequences stand beside it.
     """
-    ends = asked.lengths.cumsum(0)
-    answering = torch.searchsorted(ends, places, right=True) if model.card.per == "token" else places
+    ends, at_tokens = asked.lengths.cumsum(0), model.card.labelling.at_tokens
+    answering = torch.searchsorted(ends, places, right=True) if at_tokens else places
     rows: Tensor = torch.unique_consecutive(answering)  # places rise
     lengths = asked.lengths[rows]
     before = (ends - asked.lengths)[rows] - (lengths.cumsum(0) - lengths)
     flat = torch.arange(int(lengths.sum()), device=rows.device) + before.repeat_interleave(lengths)
-    own = flat if model.card.per == "token" else rows
+    own = flat if at_tokens else rows
     some = AskedTensors(asked.tokens[flat], lengths, None if asked.position is None else asked.position[flat])
     context = met.context[flat if model.card.causal else rows]
     part = Traced(met.key[flat], met.weight[flat], met.begin, met.code[own], context)
@@ -280,7 +280,7 @@ def traced(model: Parts, asked: AskedTensors, way: Plan) -> Traced | None:
     weight, begin = score.sub_(top).exp_(), torch.exp(bos_score - top)
     first = float(begin), float(bos_key * begin)
     context = contexts(weight, key * weight, asked.lengths, first, model.card.causal)
-    if model.card.per == "sequence":
+    if not model.card.labelling.at_tokens:
         code = bos_code.detach().expand(len(context))
     return Traced(key, weight, first[0], code, context)
 
@@ -326,7 +326,8 @@ def _further_mean(model: Parts, asked: AskedTensors, met: Traced, slot: int) -> 
 
 def everywhere(model: Parts, asked: AskedTensors, mean: Tensor) -> Tensor:
     """Means as `contexts` gives them, at every answering place `(P,)`."""
-    return mean if model.card.per == "sequence" or model.card.causal else spread(mean, asked.lengths)
+    shared = model.card.labelling.at_tokens and not model.card.causal
+    return spread(mean, asked.lengths) if shared else mean
 
 
 def plain_head(classes: int | None, labels: int, width: int) -> tuple[Tensor, Tensor]:

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from monolayer.data import Sequences
+from monolayer.data.labelling import TOKEN
 from monolayer.data.objects import Config
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.attention import RankOneAttention
@@ -176,7 +177,7 @@ class Uniform(nn.Module):
     @property
     def card(self) -> Card:
         """The card: it takes vectors, and answers with real numbers at every token."""
-        return Card(None, None, "token", self.scalar, kind="approximator")
+        return Card(None, None, TOKEN.name, self.scalar, kind="approximator")
 
     summary = None
 

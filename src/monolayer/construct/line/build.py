@@ -157,7 +157,7 @@ def _code_order(task: Task, size: int) -> Ints | None:
     None where the order does not matter: with one label per sequence, codes of tokens are not read.
     """
     target, rows = task.target, task.context.rows
-    if target.per == "sequence":
+    if not target.labelling.at_tokens:
         return None
     labelled = rows if target.place is None else pick(rows, target.place)
     if is_array(rows):

@@ -114,7 +114,7 @@ def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
     """The contextual mapping: one number for every labelled place, sorted."""
     context, kappa = draw.contexts(tokens), 1.0
     found: InOrder | None = None
-    if target.per == "sequence":
+    if not target.labelling.at_tokens:
         z = context
     else:
         low, high = ends_of(context)

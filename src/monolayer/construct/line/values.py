@@ -54,7 +54,7 @@ def averages(value: Value, draw: Draw, tokens: Tokens, target: Target, places: I
     The places are few, so their sequences are copied to the processor from wherever they lie.
     """
     flat = places if target.place is None else home(pick(target.place, beside(places, target.place)))
-    row = flat if target.per == "sequence" else found_at(tokens.offsets, flat + 1) - 1
+    row = found_at(tokens.offsets, flat + 1) - 1 if target.labelling.at_tokens else flat
     chosen, which = np.unique(row, return_inverse=True)
     some = tokens.some(chosen).at_home()
     each = value.token.take(some.rows)
@@ -64,7 +64,7 @@ def averages(value: Value, draw: Draw, tokens: Tokens, target: Target, places: I
     first, _ = boltzmann_term(draw.bos_key, draw.temperature)
     found = contexts(weight, weight * each.astype(np.float64), some.lengths, (first, first * value.bos), tokens.causal)
     at = which
-    if tokens.causal and target.per == "token":
+    if tokens.causal and target.labelling.at_tokens:
         at = some.offsets[which] + flat - home(pick(tokens.offsets, beside(row, tokens.offsets)))
     return np.asarray(found[at], dtype=np.float64)
 

@@ -215,7 +215,7 @@ def _one_each(task: Task) -> Bools:
     """
     data, target = task.data, task.target
     place = np.arange(len(target.number)) if target.place is None else target.place
-    length = data.lengths[place] if target.per == "sequence" else data.lengths[data.sequence[place]]
+    length = data.lengths[target.labelling.rows(data, place)]
     group = equal_points(task.context, target)
     order = np.lexsort((length, group))
     group = group[order]
@@ -235,7 +235,7 @@ def _too_close(
     distance = (points.feature[torch.from_numpy(other)] - points.feature[worst]).norm(dim=1)
     places = [int(number[i]) for i in (worst, int(other[int(distance.argmin())]))]
     places = places if target.place is None else [int(target.place[i]) for i in places]
-    one, two = (task.data.where(i) if target.per == "token" else task.data.named(i) for i in places)
+    one, two = (target.labelling.describe(task.data, i) for i in places)
     return PrecisionError(
         f"some facts are too close for a half-space. {one} and {two} have different labels, and their contexts are "
         f"{float(distance.min()):.3g} apart at length {rank**0.5:.3g}; the widest slab between the first and the facts "

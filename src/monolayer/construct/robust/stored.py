@@ -44,7 +44,7 @@ class RobustDraw:
         data, target = task.data, task.target
         longest = int(data.lengths.max()) if task.context.positions else None
         sizes = len(data.vocabulary or ()), len(target.classes or ())
-        return cls(seed, rank, dtype, *sizes, longest, target.per == "token")
+        return cls(seed, rank, dtype, *sizes, longest, target.labelling.at_tokens)
 
     def token_words(self, names: Names) -> Floats:
         """Words `(V, n)` of all tokens; new ones get the next words as long as the code has any."""

@@ -55,13 +55,13 @@ class RobustStream:
 
 def draw_stream(task: Task, draw: RobustDraw) -> RobustStream:
     """The stream for a task, its numbers rounded to the format of the draw and kept in float64."""
-    data, target, per_sequence = task.data, task.target, task.target.per == "sequence"
+    data, target, at_tokens = task.data, task.target, task.target.labelling.at_tokens
     dtype = getattr(torch, draw.dtype)
     assert data.vocabulary is not None  # vectors were refused before
     assert target.classes is not None  # and so were reals
     label = draw.class_words(target.classes)
     place, key = _places(task, draw.longest)
-    code = np.zeros((len(data.vocabulary), 0)) if per_sequence else draw.token_words(data.vocabulary)
+    code = draw.token_words(data.vocabulary) if at_tokens else np.zeros((len(data.vocabulary), 0))
     signs_end, base = code.shape[1], base_of(task, len(code))
     layout = StreamWidths(signs_end + ONES, place.shape[1], draw.rank, label.shape[1])
 
@@ -74,10 +74,10 @@ def draw_stream(task: Task, draw: RobustDraw) -> RobustStream:
     table[:, :signs_end] = code
     table[:, signs_end : layout.token] = 1.0
     table[:, layout.context] = signs(draw, 1, len(code))
-    if per_sequence:
-        bos[-layout.label :] = label[base[0]]
-    else:
+    if at_tokens:
         table[:, -layout.label :] = label[base]
+    else:
+        bos[-layout.label :] = label[base[0]]
     unseen = np.bincount(task.context.rows, minlength=len(code)) == 0
     lift = embedding(_rounded_to(np.where(unseen[:, None], np.nan, table), dtype))
     positions = None
@@ -95,7 +95,8 @@ def draw_stream(task: Task, draw: RobustDraw) -> RobustStream:
 def context_features(task: Task, stream: RobustStream, wanted: NDArray[np.bool_]) -> tuple[Ints, Tensor]:
     """Wanted points, as numbers of labels, and the features of each `(P', p + k)` that neurons read: place, context."""
     data, layout, attention = task.data, stream.layout, stream.attention
-    number = np.full(len(data.tokens) if task.target.per == "token" else len(data), -1)
+    at_tokens = task.target.labelling.at_tokens
+    number = np.full(task.target.labelling.count(data), -1)
     number[np.arange(len(number)) if task.target.place is None else task.target.place] = np.arange(len(wanted))
     number = np.where((number >= 0) & wanted[number.clip(0)], number, -1)
     places = read_places(stream.positions, stream.bos, attention, layout, task.context.causal, task.target.per)
@@ -111,7 +112,7 @@ def context_features(task: Task, stream: RobustStream, wanted: NDArray[np.bool_]
         chosen = torch.from_numpy(number[at.numpy()] >= 0)
         at, mixed = at[chosen], mixed[chosen]
         part = slice(done, done + len(at))
-        feature[part, layout.place :] = unit((bos if task.target.per == "sequence" else own[rows[at]]) + mixed)
+        feature[part, layout.place :] = unit((own[rows[at]] if at_tokens else bos) + mixed)
         if stream.positions is not None and layout.place:
             code = stream.positions.weight.detach()[:, layout.token : layout.token + layout.place]
             feature[part, : layout.place] = code[torch.from_numpy(data.position[at.numpy()])].float()
@@ -125,7 +126,7 @@ def _places(task: Task, longest: int | None) -> tuple[Floats, Floats]:
     if longest is None:
         return np.zeros((0, 0)), np.zeros((1, 2))
     # The begin token has no place code, and where it answers no token's place is read.
-    code = words(longest) if task.target.per == "token" else np.zeros((longest, 0))
+    code = words(longest) if task.target.labelling.at_tokens else np.zeros((longest, 0))
     angle = 2.0 * math.pi / period(longest) * np.arange(longest + 1, dtype=np.float64)
     return code, circle(angle)
 
@@ -162,7 +163,7 @@ def cell_of(task: Task) -> Ints:
     """The cell of every labelled place `(P,)`: its token, or the one cell of the begin token."""
     target = task.target
     rows: Ints = task.context.rows
-    if target.per == "sequence":
+    if not target.labelling.at_tokens:
         return np.zeros(len(target.number), dtype=np.int64)
     return rows if target.place is None else rows[target.place]
 
@@ -173,7 +174,7 @@ def base_of(task: Task, count: int) -> Ints:
     pair, often = np.unique(cell_of(task) * size + target.number, return_counts=True)
     order = np.lexsort((-often, pair // size))
     first = np.r_[True, np.diff(pair[order] // size) > 0]
-    base = np.zeros(count if target.per == "token" else 1, dtype=np.int64)
+    base = np.zeros(count if target.labelling.at_tokens else 1, dtype=np.int64)
     base[pair[order][first] // size] = pair[order][first] % size
     return base
 
