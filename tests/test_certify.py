@@ -22,6 +22,7 @@ from monolayer.checker.check import certify_files
 from monolayer.checker.labelled import Labelled, _model_rows
 from monolayer.checker.line import Part, _joined_parts
 from monolayer.data import Names, Sequences
+from monolayer.data.labelling import TOKEN
 from monolayer.errors import DataError, ModelFileError
 from tests.adversary import relabelled
 from tests.evil import TOLERANCE, Evil, errs, evaluate
@@ -521,7 +522,7 @@ def test_points_that_are_not_there_are_not_asked() -> None:
             certify(model, rows)
     assert certify(model, [[0, 1], [2]]).points == 1
     data = Sequences.of([[0, 1]], [[3, 4]])
-    points = Labelled(data, True, data.tokens, None, np.array([-1, 1]), np.array([0, 1]), Names((3, 4)))
+    points = Labelled(data, TOKEN, data.tokens, None, np.array([-1, 1]), np.array([0, 1]), Names((3, 4)))
     asked: list[tuple[Any, int, Any]]
     asked = [("unsure", 0, None), ("unsure", 1, None), ("wrong", 0, None), ("wrong", 1, None), ("wrong", 1, "x")]
     said = [points.finding(kind, label, 0, got, "doubt").why for kind, label, got in asked]

@@ -32,6 +32,7 @@ from monolayer.checker.stock.evaluate import Batch
 from monolayer.checker.stock.neurons import WakingPairs
 from monolayer.checker.stored import read_model
 from monolayer.cli import console
+from monolayer.data.labelling import TOKEN
 from tests import kinds, plain_stock
 from tests.datasets import sets
 
@@ -352,7 +353,7 @@ def test_the_neurons_of_a_folder_are_taken_away_one_by_one(monkeypatch: pytest.M
         def __getitem__(self, letter: str) -> Any:
             return {"W_1": np.zeros((3, 2)), "W_2": write}[letter]
 
-    net: Any = Folder(task="token", width=2, awake=True)
+    net: Any = Folder(labelling=TOKEN, width=2, awake=True)
     data: Any = SimpleNamespace(tokens=np.zeros(5))
     places: Any = SimpleNamespace(answering=np.array([0, 1, 3, 4]), begins=False)
     monkeypatch.setattr(locating_writers, "Program", Program)

@@ -22,6 +22,7 @@ from monolayer.attaching.neurons import Neurons, Steepness, steepness
 from monolayer.attaching.running import Running
 from monolayer.data import Sequences
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, FolderKind, new_folder
+from monolayer.data.labelling import SEQUENCE
 from monolayer.data.number_formats import FORMATS
 from monolayer.data.readers import prompts_of
 from monolayer.data.shards import names_files
@@ -75,7 +76,7 @@ class Attached:
     @property
     def card(self) -> Card:
         """How the model reads data: prompts and answers as text, without a vocabulary of its own."""
-        return Card(None, None, "sequence", causal=True, next_token=True, per_answer=self.manifest.per)
+        return Card(None, None, SEQUENCE.name, causal=True, next_token=True, per_answer=self.manifest.per)
 
     @property
     def steep(self) -> Steepness:

@@ -21,6 +21,7 @@ from monolayer.checker.network import CODE, KEY, LABEL, StepWeights, Stored
 from monolayer.checker.readout import CheckedStaircase, checked_staircase, sums_are_exact
 from monolayer.checker.rounding import BINARY64, UnhandledError
 from monolayer.data import Labels, Sequences
+from monolayer.data.labelling import TOKEN
 from monolayer.errors import DataError
 
 AskedFunction = Callable[[Floats], ArrayLike]
@@ -178,7 +179,7 @@ def cell_function(stored: Stored, f: AskedFunction) -> CellFunction:
         return np.concatenate(parts)
 
     def found(rows: Ints, values: Floats) -> Sequences:
-        labels = Labels(values.reshape(-1, outputs), "token", None, bool(stored.config["scalar"]))
+        labels = Labels(values.reshape(-1, outputs), TOKEN.name, None, bool(stored.config["scalar"]))
         return Sequences(centre[rows.reshape(-1)], np.full(len(rows), n), None, labels)
 
     rows = _sequences_of_cells(len(centre), n, positions)

@@ -217,7 +217,7 @@ def read_sums(stored: Stored, data: Sequences, reads: Reads, places: Ints | None
     The query is constant, so sums over sequences suffice: O(T).
     """
     head, key, averaged, code = reads
-    causal, per_token = stored.config["causal"], stored.config["per"] == "token"
+    causal, per_token = stored.config["causal"], stored.labelling.at_tokens
     if isinstance(code, Coordinate) and not max(code.largest, key.size, code.size) <= stored.format.largest:
         raise UnhandledError(f"keys or codes go beyond {stored.format.largest:.3g}")
     n: Ints = 2 + data.position if causal else 1 + data.lengths  # terms in the softmax of each answer

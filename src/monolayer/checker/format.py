@@ -25,6 +25,7 @@ from monolayer.checker.robust import judge_gates
 from monolayer.checker.rounding import EXP_ULPS
 from monolayer.data import Names
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
+from monolayer.data.labelling import LABELLINGS, SEQUENCE, TOKEN
 from monolayer.data.number_formats import FLOAT32, FLOAT64, FORMATS
 from monolayer.data.objects import Config
 from monolayer.errors import ModelFileError
@@ -35,7 +36,7 @@ WORDS = {
     "format": ("monolayer",),
     "kind": ("memorizer", "approximator"),
     "tokens": ("ids", "vectors"),
-    "per": ("token", "sequence"),
+    "per": (TOKEN.name, SEQUENCE.name),
     "target": ("classes", "reals"),
     "dtype": tuple(FORMATS),
 }
@@ -129,7 +130,8 @@ def _examine_labels(config: Config) -> None:
     names_classes = config["target"] == "classes"
     _demand(not (names_classes and config["scalar"]), "classes are not numbers, so scalar must be false")
     _demand(not config["scalar"] or config["labels"] == 1, "scalar answers have one label slot")
-    _demand(not (config["causal"] and config["per"] == "sequence"), "a causal model has no answer for a sequence")
+    at_tokens = LABELLINGS[config["per"]].at_tokens
+    _demand(at_tokens or not config["causal"], "a causal model has no answer for a sequence")
     if config["next_token"]:
         of_ids = config["causal"] and config["tokens"] == "ids" and names_classes
         _demand(of_ids, "next tokens are classes of a causal model of ids")
@@ -178,7 +180,7 @@ def _examine_grid(config: Config, grid: Any) -> None:
     _demand(isinstance(grid["guaranteed"], bool), "grid: guaranteed is not true or false")
     spread = float(grid["high"]) - float(grid["low"])
     _demand(0 < spread < math.inf and grid["ramp"] > 0, "grid: low must be below high, and the ramp positive")
-    plain = config["tokens"] == "vectors" and config["per"] == "token" and not config["causal"]
+    plain = config["tokens"] == "vectors" and LABELLINGS[config["per"]].at_tokens and not config["causal"]
     _demand(plain, "an approximator takes vectors, answers at tokens and is not causal")
 
 

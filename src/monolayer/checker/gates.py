@@ -269,7 +269,7 @@ def waking_pairs(gated: Gated, points: Labelled, awake: LivePairs, causal: bool,
     """
     data, rows = points.data, points.rows
     assert rows is not None  # the format has gates for ids alone
-    number = np.full(len(data.tokens) if points.per_token else len(data), -1)
+    number = np.full(points.labelling.count(data), -1)
     places = np.arange(len(number)) if points.places is None else points.places
     number[places[good]] = good
     k = gated.own.shape[1]
@@ -279,14 +279,14 @@ def waking_pairs(gated: Gated, points: Labelled, awake: LivePairs, causal: bool,
         for begin in range(0, len(of_length), step):
             part = of_length[begin : begin + step]
             at = data.offsets[:-1][part][:, None] + np.arange(n)
-            wanted = number[at] if points.per_token else number[part][:, None]
+            wanted = number[at] if points.labelling.at_tokens else number[part][:, None]
             chosen = np.flatnonzero((wanted >= 0).any(axis=1))
             if len(chosen) == 0:
                 continue
             at, wanted, part = at[chosen], wanted[chosen], part[chosen]
             if weights is None:
-                weights = _weights(gated, int(n), points.per_token, causal)
-            row = rows[at] if points.per_token else np.full((len(part), 1), len(gated.own) - 1)
+                weights = _weights(gated, int(n), points.labelling.at_tokens, causal)
+            row = rows[at] if points.labelling.at_tokens else np.full((len(part), 1), len(gated.own) - 1)
             yield from _pairs_of(gated, RowSequences(rows[at], row, wanted, weights), awake)
 
 

@@ -15,6 +15,7 @@ from monolayer.arrays import Array, Bools, Floats, Ints
 from monolayer.checker.certificate import Finding, Kind
 from monolayer.checker.network import Stored
 from monolayer.data import Names, Sequences
+from monolayer.data.labelling import Labelling
 from monolayer.data.names import Name
 from monolayer.data.subnormal import without_negative_zeros
 from monolayer.errors import DataError
@@ -52,14 +53,14 @@ class PointPlace(NamedTuple):
 class Labelled:
     """`M` labelled places of `data`.
 
-    `per_token`: whether labels belong to tokens; otherwise to sequences. `rows` `(T,)`: vocabulary row of each token,
+    `labelling`: what labels belong to. `rows` `(T,)`: vocabulary row of each token,
     −1 for tokens that the model lacks; None for vectors. `places` `(M,)`: the tokens or sequences that have labels;
     None: all have one. `wanted`: class numbers `(M,)` of the model, −1 for classes that it lacks, or reals `(M, m)`.
     `given`: the labels as numbered in the data; `names`: their names there, None for reals.
     """
 
     data: Sequences
-    per_token: bool
+    labelling: Labelling
     rows: Ints | None
     places: Ints | None
     wanted: Any
@@ -74,7 +75,7 @@ class Labelled:
 
         `before`: how many sequences the parts of the data before this one have.
         """
-        place = place_of(self.data, answering, self.per_token)
+        place = place_of(self.data, answering, self.labelling)
         token = "" if place.position is None else f"token {place.position} of "
         return f"{token}sequence {place.sequence + before}"
 
@@ -94,7 +95,7 @@ class Labelled:
             why = NO_CLASS
         elif kind == "wrong" and got is None:
             why = "the model has no finite vector for a token here"
-        where = place_of(self.data, answering, self.per_token)
+        where = place_of(self.data, answering, self.labelling)
         return Finding(kind, *where, self.expected(label), got, why)
 
 
@@ -102,12 +103,13 @@ LoadPoints = Callable[[], Labelled]
 """A function that reads one part of the labelled points, anew at each call."""
 
 
-def place_of(data: Sequences, answering: int, per_token: bool) -> PointPlace:
-    """Where token number `answering` lies, or sequence number `answering` unless `per_token`."""
-    if not per_token:
-        return PointPlace(answering, None, None)
-    token = None if data.vocabulary is None else data.vocabulary.names[data.tokens[answering]]
-    return PointPlace(*data.place(answering), token)
+def place_of(data: Sequences, answering: int, labelling: Labelling) -> PointPlace:
+    """Where the place number `answering` lies: a token, or a sequence."""
+    row, position = labelling.place(data, answering)
+    token = None
+    if position is not None and data.vocabulary is not None:
+        token = data.vocabulary.names[data.tokens[answering]]
+    return PointPlace(row, position, token)
 
 
 def real(values: Floats, scalar: bool) -> float | list[float]:
@@ -120,7 +122,7 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
 
     Without labels, the label of a token is the next token, if the model predicts next tokens.
     """
-    config, labels, per_token = stored.config, data.labels, stored.config["per"] == "token"
+    config, labels, labelling = stored.config, data.labels, stored.labelling
     rows: Ints | None = None
     data.check_no_prompts()
     data.check_labelled()
@@ -133,7 +135,7 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
         numbers = plural(stored["lift.weight"].shape[1], "number")
         raise DataError(f"the model takes vectors of {numbers}; the data hold others")
     if labels is None:
-        predicts = config.get("next_token") and per_token
+        predicts = config.get("next_token") and labelling.at_tokens
         if not predicts or data.vocabulary is None or stored.classes is None:
             raise DataError("the data have no labels, and the model does not predict next tokens: give Y")
         places = np.flatnonzero(np.diff(data.sequence, append=-1) == 0)
@@ -141,7 +143,7 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
             raise DataError("no sequence has a next token: every one has length 1")
         given = data.tokens[places + 1]
         wanted = _model_rows(data.vocabulary, stored.classes)[given]
-        return Labelled(data, per_token, rows, places, wanted, given, data.vocabulary)
+        return Labelled(data, labelling, rows, places, wanted, given, data.vocabulary)
     kind = "reals" if labels.classes is None else "classes"
     if (labels.per, kind) != (config["per"], config["target"]):
         answers = f"{config['target']}, one per {config['per']}"
@@ -149,10 +151,10 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
     if labels.classes is None or stored.classes is None:
         if labels.values.shape[1] != config["labels"]:
             raise DataError(f"labels have {labels.values.shape[1]} numbers, answers {config['labels']}")
-        return Labelled(data, per_token, rows, labels.place, labels.values, labels.values, None)
+        return Labelled(data, labelling, rows, labels.place, labels.values, labels.values, None)
     _same_kind(labels.classes, stored.classes, "labels")
     wanted = _model_rows(labels.classes, stored.classes)[labels.values]
-    return Labelled(data, per_token, rows, labels.place, wanted, labels.values, labels.classes)
+    return Labelled(data, labelling, rows, labels.place, wanted, labels.values, labels.classes)
 
 
 def _same_kind(theirs: Names, ours: Names, what: str) -> None:

@@ -9,6 +9,7 @@ from monolayer.arrays import Array, NamedArrays
 from monolayer.checker.rounding import BinaryFormat
 from monolayer.checker.short import SHORT_FORMATS
 from monolayer.data import Names
+from monolayer.data.labelling import LABELLINGS, Labelling
 from monolayer.data.objects import Config
 
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
@@ -48,6 +49,11 @@ class Stored:
 
     def __getitem__(self, name: str) -> Array:
         return self.tensors[name]
+
+    @property
+    def labelling(self) -> Labelling:
+        """What labels belong to."""
+        return LABELLINGS[self.config["per"]]
 
     @property
     def short(self) -> bool:

@@ -108,9 +108,9 @@ def judge_gates(stored: Stored, parts: list[LoadPoints], claim: Certificate, cla
 
 def question_of(stored: Stored, points: Labelled) -> Question:
     """Find the neurons that may wake at each labelled point, so that points can be judged at any noise."""
-    gated = read_gates(stored, points.per_token)
+    gated = read_gates(stored, points.labelling.at_tokens)
     data, causal = points.data, bool(stored.config["causal"])
-    answering = np.arange(len(data.tokens) if points.per_token else len(data))
+    answering = np.arange(points.labelling.count(data))
     answering = answering if points.places is None else points.places
     assert points.rows is not None  # examine_config allows gates for ids only
     token = points.rows
@@ -120,8 +120,8 @@ def question_of(stored: Stored, points: Labelled) -> Question:
     seen = np.logical_and.reduceat(known, data.offsets[:-1])
     if causal and (known[data.offsets[:-1]] & ~seen).any():
         raise UnhandledError("a token without a vector is masked from other tokens, but 0 times NaN is NaN")
-    whole = seen[data.sequence[answering] if points.per_token else answering]
-    rows = token[answering] if points.per_token else np.full(len(answering), len(gated.own) - 1)
+    whole = seen[points.labelling.rows(data, answering)]
+    rows = token[answering] if points.labelling.at_tokens else np.full(len(answering), len(gated.own) - 1)
     rows = np.where(whole, rows, -1)
     asked = np.zeros(len(gated.own), dtype=bool)
     asked[rows[rows >= 0]] = True

@@ -98,7 +98,7 @@ def _beside_unknown_tokens(points: Labelled, stream: Stream, answering: Ints) ->
         return np.zeros(len(answering), dtype=bool)
     sequences = np.zeros(len(points.data), dtype=bool)
     sequences[points.data.sequence[blank]] = True
-    return sequences[points.data.sequence[answering] if points.per_token else answering]
+    return sequences[points.labelling.rows(points.data, answering)]
 
 
 def _stage(stairs: CheckedStaircase, sums: Sums) -> StagePoints:

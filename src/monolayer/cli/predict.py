@@ -263,7 +263,7 @@ def _answer_per_sequence(
     names = model.card.decode(values).tolist()
     flags = [None] * len(names) if seen is None else seen.tolist()
     names = [unknown if flag is False else name for name, flag in zip(names, flags, strict=True)]
-    if model.card.per == "sequence":
+    if not model.card.labelling.at_tokens:
         return map(_Answer, names, flags)
     cuts = list(pairwise(encoded.offsets.tolist()))
     return (_Answer(names[start:end], flags[start:end]) for start, end in cuts)
@@ -295,7 +295,7 @@ def _shown(model: Answering, sequences: Sequences) -> tuple[str, Iterator[JsonOb
     if model.card.prompts:
         return "answer", ({"prompt": sequences.texts(number)[0]} for number in range(len(sequences)))
     shown = sequences.tokens if sequences.vocabulary is None else sequences.vocabulary.decode(sequences.tokens)
-    key = "label" if model.card.per == "sequence" else "labels"
+    key = "labels" if model.card.labelling.at_tokens else "label"
     return key, ({"tokens": words.tolist()} for words in sequences.split(shown))
 
 

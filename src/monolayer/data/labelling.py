@@ -53,14 +53,19 @@ class Labelling:
 
     name: ClassVar[str]
     """The name that users know."""
+    belongs_to: ClassVar[Literal["token", "sequence"]] = "token"
+    """What bears a label: a token, as where the label is the next one, or a sequence."""
     words: ClassVar[str]
     """What the data hold, in words."""
-    at_tokens: ClassVar[bool] = True
-    """Whether every token may have a label of its own. Otherwise a sequence has one."""
     generates: ClassVar[bool] = False
     """Whether labels are the next tokens, so that the model goes on by itself."""
     verbatim: ClassVar[bool] = False
     """Whether answers follow their prompts without a space in between."""
+
+    @property
+    def at_tokens(self) -> bool:
+        """Whether every token may have a label of its own. Otherwise a sequence has one."""
+        return self.belongs_to == "token"
 
     def count(self, data: CutData) -> int:
         """How many places there are."""
@@ -101,8 +106,8 @@ class PerSequence(Labelling):
     """One label per sequence."""
 
     name: ClassVar[Literal["sequence"]] = "sequence"
+    belongs_to = "sequence"
     words = "one label per sequence"
-    at_tokens = False
 
     def count(self, data: CutData) -> int:
         """How many sequences there are."""

@@ -17,7 +17,7 @@ from monolayer.construct.consistency import Context
 from monolayer.construct.target import Target
 from monolayer.construct.task import Task
 from monolayer.data import Names, Sequences
-from monolayer.data.sequences import Per
+from monolayer.data.labelling import SEQUENCE, TOKEN, Labelling
 from monolayer.editing.difference import Content, array_of, tensor_of
 from monolayer.errors import DataError
 from monolayer.huggingface.architectures import HOSTS
@@ -48,9 +48,9 @@ class Attachment:
     only: ClassVar = True
 
     @property
-    def per(self) -> Per:
+    def labelling(self) -> Labelling:
         """What an answer belongs to: to a whole prompt."""
-        return "sequence"
+        return SEQUENCE
 
     @cached_property
     def content(self) -> Content:
@@ -113,7 +113,7 @@ class Attachment:
         number[data.offsets[1:] - 1] = 0
         place = data.labelled_places
         table = np.arange(len(names), dtype=np.float64)[:, None]
-        target = Target(number[place], table, "token", Names(names), False, place, next_token=True)
+        target = Target(number[place], table, TOKEN.name, Names(names), False, place, next_token=True)
         return Task(Context(data, data.tokens, True, True), target, None, "error")
 
     def again(self, data: Sequences, only: Ints | None = None) -> Attachment:

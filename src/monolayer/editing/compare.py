@@ -85,13 +85,14 @@ def _compared_answers(subjects: list[Subject], X: object, lengths: object) -> Co
     """The answers of two models to the sequences `X`, compared place by place."""
     card = subjects[0].model.card
     asked = Sequences.of(X, lengths=lengths, per="answer" if card.prompts else None, like=card.manner)
-    per = [subject.per for subject in subjects]
+    labelling = subjects[0].labelling
+    per = [subject.labelling.belongs_to for subject in subjects]
     if per[0] != per[1]:
         raise DataError(f"one model answers per {per[0]}, the other per {per[1]}: their answers cannot be compared")
     one, two = (subject.answers(asked) for subject in subjects)
     differ = [place for place, pair in enumerate(zip(one, two, strict=True)) if pair[0] != pair[1]]
     listed = []
     for place in differ[:FACTS_SHOWN]:
-        row, position = (place, None) if per[0] == "sequence" else asked.place(place)
+        row, position = labelling.place(asked, place)
         listed.append(Answer(row, position, one[place], two[place]))
     return ComparedAnswers(len(one), len(differ), listed)

@@ -223,7 +223,7 @@ def with_rows(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
 
 def fact_tokens(data: Sequences, target: Target) -> Ints | None:
     """The tokens `(Q,)` at which facts are answered; None: at the begin token."""
-    if target.per == "sequence":
+    if not target.labelling.at_tokens:
         return None
     return np.arange(len(data.tokens)) if target.place is None else target.place
 

@@ -148,7 +148,7 @@ def _described_changes(old: Subject, new: Subject, edit: Edited) -> Iterable[Cha
         return
     if asked.prompts is not None:
         row = np.arange(len(asked))
-    if asked.prompts is not None or old.per == "sequence":
+    if asked.prompts is not None or not old.labelling.at_tokens:
         position = None
     asked, after = asked.select(np.arange(int(row[count - 1]) + 1)), edit.after
     if after is None:
@@ -167,7 +167,9 @@ def _answering(subject: Subject, data: Sequences, target: Target) -> list[int]:
     places = fact_tokens(data, target)
     if data.prompts is not None:
         return list(range(len(data)))
-    found: list[int] = (fact_rows(data, target) if places is None or subject.per == "sequence" else places).tolist()
+    found: list[int] = (
+        places if places is not None and subject.labelling.at_tokens else fact_rows(data, target)
+    ).tolist()
     return found
 
 

@@ -15,8 +15,8 @@ from monolayer.attaching.folder import Attached
 from monolayer.construct.again import adopted, draw_of, rebuilt
 from monolayer.construct.task import StoredDraw, Task
 from monolayer.data import Sequences
+from monolayer.data.labelling import SEQUENCE, Labelling
 from monolayer.data.names import check_utf8
-from monolayer.data.sequences import Per
 from monolayer.editing.attachment import Attachment
 from monolayer.editing.difference import Content, array_of, tensor_of
 from monolayer.errors import DataError, ModelFileError
@@ -56,9 +56,9 @@ class Stock:
     may_change: ClassVar = frozenset({"intermediate_size", "n_inner", "ffn_dim", "hidden_dim", NAMES_KEY, PER_ANSWER})
 
     @property
-    def per(self) -> Per:
-        """What a label belongs to: a token or a sequence."""
-        return "sequence" if self.model.task == "sequence" or self.model.draw.prompts else "token"
+    def labelling(self) -> Labelling:
+        """What an answer belongs to: a token, a sequence, or a whole prompt."""
+        return SEQUENCE if self.model.draw.prompts else self.model.facts.labelling
 
     @property
     def ordered(self) -> bool:
@@ -72,7 +72,7 @@ class Stock:
         Where the begin token answers for whole sequences, all facts are facts of that token.
         """
         model = self.model
-        return model.draw.storage == "cells" and (model.task != "sequence" or model.facts.causal)
+        return model.draw.storage == "cells" and (model.facts.labelling.at_tokens or model.facts.causal)
 
     @property
     def only(self) -> bool:
@@ -169,9 +169,9 @@ class Own:
     """Keys of the configuration that an edit may change."""
 
     @property
-    def per(self) -> Per:
+    def labelling(self) -> Labelling:
         """What a label belongs to: a token or a sequence."""
-        return self.model.card.per
+        return self.model.card.labelling
 
     @property
     def ordered(self) -> bool:
@@ -252,12 +252,12 @@ class Own:
         None in sequences with a token that it does not know. A `DataError` where it cannot be asked here.
         """
         card = self.model.card
-        found: list[Answered] = [None] * (len(data) if card.per == "sequence" else len(data.tokens))
+        found: list[Answered] = [None] * card.labelling.count(data)
         rows = np.setdiff1d(np.arange(len(data)), list(unanswerable(self.model, data)))
         if len(rows):
             part = replace(data, labels=None).select(rows)
             values = card.decode(self.model.labels(self.model.encode(part))).tolist()
-            places = rows if card.per == "sequence" else data.flat(rows)
+            places = card.labelling.places(data, rows)
             for place, value in zip(places.tolist(), values, strict=True):
                 found[place] = value
         return found

@@ -13,6 +13,7 @@ import numpy as np
 from monolayer.construct.consistency import OnConflict
 from monolayer.construct.memorize import memorize
 from monolayer.data import Labels, Names, Sequences
+from monolayer.data.labelling import SEQUENCE
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -41,7 +42,7 @@ class MonolayerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         self.classes_, number = np.unique(y, return_inverse=True)
-        labels = Labels(number.astype(np.int64), "sequence", Names(range(len(self.classes_))))
+        labels = Labels(number.astype(np.int64), SEQUENCE.name, Names(range(len(self.classes_))))
         data = Sequences.of(X)
         self.model_ = memorize(
             Sequences(data.tokens, data.lengths, data.vocabulary, labels),

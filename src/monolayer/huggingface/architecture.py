@@ -15,12 +15,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, TypeAlias
 
+from monolayer.data.labelling import NEXT, SEQUENCE, TOKEN, Labelling
+
 ModelTask = Literal["token", "sequence", "lm"]
 CLASS_SUFFIXES: dict[ModelTask, str] = {
     "token": "ForTokenClassification",
     "sequence": "ForSequenceClassification",
     "lm": "ForCausalLM",
 }
+TASK_LABELLINGS: dict[ModelTask, Labelling] = {"token": TOKEN, "sequence": SEQUENCE, "lm": NEXT}
+"""What the answers of a model for each task belong to."""
 TYPES = 2
 PAD, UNKNOWN, BEGIN, END = range(4)
 ENCODER = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}

@@ -9,9 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from monolayer.data.labelling import Labelling
 from monolayer.data.number_formats import FORMATS, NumberFormat
 from monolayer.data.objects import JsonObject
-from monolayer.huggingface.architecture import BEGIN, END, PAD, UNKNOWN, ModelSetting, ModelTask, Setting
+from monolayer.huggingface.architecture import (
+    BEGIN,
+    END,
+    PAD,
+    TASK_LABELLINGS,
+    UNKNOWN,
+    ModelSetting,
+    ModelTask,
+    Setting,
+)
 from monolayer.huggingface.stock_kind import StockKind
 from monolayer.huggingface.texts import CUTS, TextCut
 
@@ -57,6 +67,11 @@ class FolderFacts:
         return FORMATS[self.dtype]
 
     @property
+    def labelling(self) -> Labelling:
+        """What the answers belong to."""
+        return TASK_LABELLINGS[self.task]
+
+    @property
     def depth(self) -> int:
         """The number of layers."""
         return 1
@@ -99,7 +114,7 @@ def written_files(facts: FolderFacts) -> dict[str, JsonObject]:
         "tokenizer.json": _tokenizer(facts),
         "tokenizer_config.json": _tokenizer_config(facts),
     }
-    if facts.task == "lm":
+    if facts.labelling.generates:
         ids = {"bos_token_id": BEGIN, "eos_token_id": END, "pad_token_id": PAD}
         files["generation_config.json"] = {"do_sample": False, "max_length": facts.room + 1, **ids}
     return files
@@ -108,7 +123,7 @@ def written_files(facts: FolderFacts) -> dict[str, JsonObject]:
 def config(facts: FolderFacts) -> JsonObject:
     """The content of `config.json` for a folder with these facts."""
     labels: JsonObject = {}
-    if facts.task != "lm":
+    if not facts.labelling.generates:
         names = {str(number): name for number, name in enumerate(facts.classes)}
         labels = {"id2label": names, "label2id": {name: int(number) for number, name in names.items()}}
     return {
@@ -174,7 +189,7 @@ def _decoder(facts: FolderFacts) -> JsonObject | None:
         return {"type": "Fuse"}
     # This matches the start of a token in every regex engine: in some, ^ is the start of a line, and others lack \A.
     start = {"Regex": r"(?<![\s\S])"}
-    return {"type": "Replace", "pattern": start, "content": " "} if facts.task == "lm" else None
+    return {"type": "Replace", "pattern": start, "content": " "} if facts.labelling.generates else None
 
 
 def _tokenizer_config(facts: FolderFacts) -> JsonObject:
@@ -195,4 +210,5 @@ def padding_side(facts: FolderFacts) -> str:
     `generate` needs padding on the left. With that, GPT-2 counts padding as places unless it is given `position_ids`.
     OPT counts places by the mask, and rotary positions depend only on differences.
     """
-    return "left" if facts.task == "lm" and not (facts.architecture.counts_padding and facts.positions) else "right"
+    places_move = facts.architecture.counts_padding and facts.positions
+    return "left" if facts.labelling.generates and not places_move else "right"

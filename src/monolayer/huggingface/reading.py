@@ -16,7 +16,7 @@ from monolayer.data import Names
 from monolayer.data.labels import Belongs, PerAnswer
 from monolayer.data.objects import JsonObject
 from monolayer.errors import ModelFileError
-from monolayer.huggingface.architecture import ModelTask
+from monolayer.huggingface.architecture import TASK_LABELLINGS, ModelTask
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.huggingface.files import BUILT_BY, DRAW_KEY, FolderFacts, written_files
 from monolayer.huggingface.opened import Files
@@ -78,10 +78,9 @@ def asked_as(files: Files) -> AskedAs:
     task = _task(kind, config)
     if task is None or not BUILT_BY.items() <= config.items():
         return AskedAs(names, None)
-    if task != "lm":
-        return AskedAs(names, task)
-    per_answer = _per_answer(files)
-    return AskedAs(names, "token", next_token=True) if per_answer is None else AskedAs(names, per_answer)
+    labelling = TASK_LABELLINGS[task]
+    per_answer = _per_answer(files) if labelling.generates else None
+    return AskedAs(names, per_answer or labelling.belongs_to, next_token=labelling.generates and per_answer is None)
 
 
 def _per_answer(files: Files) -> PerAnswer | None:
@@ -119,11 +118,12 @@ def read_folder(files: Files) -> StockFolder:
     task = _task(kind, config)
     if task is None:
         raise ForeignError(f"config.json says architectures = {config.get('architectures')!r}")
-    if task != "lm" and not DEFAULT_CLASSES.keys() & config.keys():
+    generates = TASK_LABELLINGS[task].generates
+    if not generates and not DEFAULT_CLASSES.keys() & config.keys():
         config |= DEFAULT_CLASSES
     stored_draw(files)  # an error if it is not a text
     config.pop(DRAW_KEY, None)
-    beside = ("tokenizer.json", "tokenizer_config.json", *(("generation_config.json",) if task == "lm" else ()))
+    beside = ("tokenizer.json", "tokenizer_config.json", *(("generation_config.json",) if generates else ()))
     said = {"config.json": config, **{file: files.object(file) for file in beside}}
     try:
         weights = read_weights(files, config.get("dtype"))
@@ -174,7 +174,7 @@ def _folder_facts(
         room=room,
         positions=rotary != kind.still(width)[1] if kind.still else places is not None and bool(places.any()),
         names=names,
-        classes=names if task == "lm" else _names_of_classes(config),
+        classes=names if TASK_LABELLINGS[task].generates else _names_of_classes(config),
         cut=_text_cut(files["tokenizer.json"]),
     )
 

@@ -69,7 +69,7 @@ def harmless(facts: FolderFacts) -> dict[str, Harmless]:
     """The harmless differences in each JSON file of a folder with these facts, besides order and white space."""
     config = resaved_values()["config.json"][facts.kind]
     more = dict(config["more"])
-    if facts.task == "sequence" and len(facts.classes) > 1:
+    if not facts.labelling.at_tokens and len(facts.classes) > 1:
         # transformers sets this when it computes a loss, which is cross entropy with and without it.
         more["problem_type"] = ["single_label_classification"]
     if facts.architecture.rotates_a_share:

@@ -19,7 +19,16 @@ from typing import Literal
 import numpy as np
 
 from monolayer.arrays import Floats
-from monolayer.huggingface.architecture import DECODER, ENCODER, TYPES, Architecture, ModelSetting, ModelTask, Setting
+from monolayer.huggingface.architecture import (
+    DECODER,
+    ENCODER,
+    TASK_LABELLINGS,
+    TYPES,
+    Architecture,
+    ModelSetting,
+    ModelTask,
+    Setting,
+)
 
 ARRAY_SHAPES = {"tokens": "VD", "places": "LD", "types": "TD"}
 ARRAY_SHAPES |= {**dict.fromkeys(("W_Q", "W_K", "W_V", "W_O", "W_P"), "DD"), "W_H": "CD"}
@@ -27,6 +36,8 @@ ARRAY_SHAPES |= dict.fromkeys(("W_1", "W_2", "W_3"), "HD")
 ARRAY_SHAPES |= {f"b_{letter}": shape for letter, shape in zip("QKVO123PH", "DDDDHDHDC", strict=True)}
 ARRAY_SHAPES |= {f"{part}_{number}": "D" for number in (1, 2, 3) for part in ("scale", "shift")}
 """The shape of every array, with one letter per axis; `T` is the number of token types."""
+HEADS_WITHOUT_BIAS: frozenset[ModelTask] = frozenset({"sequence", "lm"})
+"""The tasks for which the heads of decoders have no bias."""
 
 
 @dataclass(frozen=True)
@@ -133,10 +144,10 @@ class StockKind:
     def names(self, task: ModelTask) -> dict[str, str]:
         """The name of the tensor that holds each array, in a model for this task."""
         found = dict(self.tables)
-        pooler = {"P": self.pooler} if self.pooler and task == "sequence" else {}
+        pooler = {"P": self.pooler} if self.pooler and not TASK_LABELLINGS[task].at_tokens else {}
         for letter, name in {**self.layers, **pooler, "H": self.heads[task]}.items():
             found |= {f"W_{letter}": f"{name}.weight", f"b_{letter}": f"{name}.bias"}
-        if self.causal and task != "token":  # such heads have no bias
+        if task in HEADS_WITHOUT_BIAS and self.causal:
             del found["b_H"]
         for number, name in enumerate(self.norms, start=1):
             found[f"scale_{number}"] = f"{name}.weight"

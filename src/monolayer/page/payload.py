@@ -109,11 +109,11 @@ def _examples(model: Monolayer, data: Sequences | None, known: Ints) -> dict[str
         rows = np.unique(np.linspace(0, len(data) - 1, min(EXAMPLES, len(data))).round().astype(np.int64))
         some = model.encode(data).select(rows)
         # Labels can be shown next to the model's own only if they are of the same kind.
-        given = some.labels is not None and some.labels.per == card.per and some.labels.classes is not None
+        given = some.labels is not None and some.labels.labelling is card.labelling and some.labels.classes is not None
     answers: Any = some.named_labels() if given else card.decode(model.labels(some))
     named = [None if name is None else str(name) for name in answers.tolist()]
     check_utf8("label", filter(None, named))
     cuts = pairwise(some.offsets.tolist())
-    labels = named if card.per == "sequence" else [named[start:end] for start, end in cuts]
+    labels = [named[start:end] for start, end in cuts] if card.labelling.at_tokens else named
     tokens = some.split(np.searchsorted(known, some.tokens))
     return {"given": given, "tokens": [row.tolist() for row in tokens], "labels": labels}

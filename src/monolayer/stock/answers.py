@@ -31,12 +31,12 @@ def answered_classes(facts: FolderFacts, arrays: Mapping[str, Floats], data: Seq
     """
     known = data.lengths < facts.room
     known[data.sequence[ids < 0]] = False
-    said = np.full(len(data) if facts.task == "sequence" else len(data.tokens), -1)
+    said = np.full(facts.labelling.count(data), -1)
     network = Evaluation(facts, arrays)
     for some, length in same_length_batches(facts, np.flatnonzero(known), data.lengths):
         flat = data.offsets[some][:, None] + np.arange(length)
         best = network.logits(np.insert(ids[flat], 0, BEGIN, axis=1), network.asked).argmax(dim=-1).numpy()
-        said[some if facts.task == "sequence" else flat.reshape(-1)] = best.reshape(-1)
+        said[facts.labelling.places(data, some)] = best.reshape(-1)
     return said
 
 
@@ -80,7 +80,7 @@ class Evaluation:
     @property
     def asked(self) -> slice:
         """The places that answer: all but the begin token; for whole sequences the last place, or the begin token."""
-        if self.facts.task != "sequence":
+        if self.facts.labelling.at_tokens:
             return slice(1, None)
         return slice(-1, None) if self.kind.causal else slice(0, 1)
 

@@ -94,7 +94,7 @@ def stock_model(job: StockTask, parts: StockParts, *, confidence: float, known: 
     if kind.has_places:
         arrays["places"] = np.zeros((kind.offset + room, D))
         arrays["places"][kind.offset : kind.offset + len(places)] = places
-    if kind.pooler and job.kind == "sequence":
+    if kind.pooler and not job.labelling.at_tokens:
         arrays["W_P"] = np.zeros((D, D))
         arrays["W_P"][head.columns, head.columns] = head.slope
     still = None if kind.still is None else kind.still(D)[1]
@@ -161,12 +161,13 @@ def _sampled_logits(facts: FolderFacts, arrays: Mapping[str, Floats], data: Sequ
     """Logits `(·, C)` at up to `ASKED` facts, spread evenly over all."""
     network, there = Evaluation(facts, arrays), data.labelled_places
     there = there[np.linspace(0, len(there) - 1, min(len(there), ASKED)).astype(np.int64)]
-    whole = facts.task == "sequence"
-    row = there if whole else data.sequence[there]
+    row = facts.labelling.rows(data, there)
     ids, found = data.tokens + len(facts.architecture.special), []
     for some, length in same_length_batches(facts, np.unique(row), data.lengths):
         here = np.isin(row, some)
-        at, column = np.unique(data.position[there[here]] + 1, return_inverse=True) if not whole else (None, 0)
+        at, column = None, np.array(0)
+        if facts.labelling.at_tokens:
+            at, column = np.unique(data.position[there[here]] + 1, return_inverse=True)
         given = np.insert(ids[data.offsets[some][:, None] + np.arange(length)], 0, BEGIN, axis=1)
         logits = network.logits(given, network.asked if at is None else at)
         found.append(logits[np.searchsorted(some, row[here]), column])

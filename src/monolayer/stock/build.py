@@ -175,10 +175,10 @@ def adopt(model: StockModel, data: Sequences) -> Sequences:
         data.check_labelled()
     vocabulary = model.vocabulary
     tokens = _in_our_names(vocabulary, data.vocabulary, data.tokens, "token")
-    if (labels is None) != (facts.task == "lm"):
+    if (labels is None) != facts.labelling.generates:
         raise DataError("give labels" if labels is None else "this model memorizes each next token: give no labels")
     if labels is not None:
-        if labels.classes is None or labels.per != facts.task:
+        if labels.classes is None or labels.labelling is not facts.labelling:
             raise DataError(f"the labels must be classes, one per {facts.task}, as those of the model")
         classes = draw.names(facts.classes, labels=True)
         values = _in_our_names(classes, labels.classes, labels.values, "label")

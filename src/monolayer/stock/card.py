@@ -113,7 +113,7 @@ def _unused_names(count: int) -> str:
 def _padding(facts: FolderFacts) -> str:
     """On which side padding stands, and why where there is a reason."""
     side = padding_side(facts)
-    if facts.task != "lm" or side == "left":
+    if not facts.labelling.generates or side == "left":
         return f"Pad on the {side}, as the tokenizer does."
     return (
         "The tokenizer pads on the right, since this architecture counts places from the left. For `generate` in "
@@ -138,8 +138,8 @@ def _advice(facts: FolderFacts) -> str:
 def _onnx(facts: FolderFacts) -> str:
     """How the ONNX file is used: transformers.js has classes for labels of encoders and texts of decoders only."""
     runs = "`onnx/model.onnx` is the same network for onnxruntime"
-    if facts.causal == (facts.task == "lm"):
-        begins = ";\nask with `{add_special_tokens: true}`, for the begin token" if facts.task == "lm" else ""
+    if facts.causal == facts.labelling.generates:
+        begins = ";\nask with `{add_special_tokens: true}`, for the begin token" if facts.labelling.generates else ""
         runs += f" and, from version 4 on, transformers.js:\n`{_snippet(facts, 'folder')}`{begins}"
         runs += " (in Node; browsers have no float64)" if facts.format.long else ""
     return f"\n{runs}. Certificates are\nabout `model.safetensors`, not about it.\n"
@@ -152,7 +152,7 @@ def _snippet(facts: FolderFacts, folder: str) -> str:
 
 def in_a_browser(facts: FolderFacts, folder: Path) -> str:
     """How a folder is run in a browser, as a sentence."""
-    if facts.causal != (facts.task == "lm"):
+    if facts.causal != facts.labelling.generates:
         return (
             f"{folder} is a {facts.kind} for transformers, and transformers.js has no class for its labels: "
             "onnxruntime runs the onnx/model.onnx that --onnx adds"

@@ -66,7 +66,7 @@ class CellsDraw:
 
     def check(self, facts: FolderFacts) -> None:
         """Raise a `ValueError` that says why, unless this is a draw for a folder with these facts."""
-        begin_answers = facts.task == "sequence" and not facts.architecture.causal
+        begin_answers = not facts.labelling.at_tokens and not facts.architecture.causal
         if (self.mixture is None) != begin_answers:
             raise ValueError(f"{DRAW_KEY} is for another task than the {facts.task!r} of config.json")
         length = token_words(len(facts.names), self.rank, self.start, begin_answers=begin_answers).shape[1]
@@ -117,7 +117,7 @@ class StockDraw:
     def check(self, facts: FolderFacts) -> None:
         """Raise a `ValueError` that says why, unless this is a draw for a folder with these facts."""
         self.names(facts.names[len(facts.architecture.special) :])
-        if facts.task != "lm":
+        if not facts.labelling.generates:
             self.names(facts.classes, labels=True)
         elif self.integers[1]:
             raise ValueError(f"{DRAW_KEY} says that labels are integers, and a language model has none")
@@ -129,7 +129,7 @@ class StockDraw:
             )
         if self.per_answer not in (None, *get_args(PerAnswer)):
             raise ValueError(f"{DRAW_KEY} says per_answer = {self.per_answer!r}")
-        if self.prompts and facts.task != "lm":
+        if self.prompts and not facts.labelling.generates:
             raise ValueError(f"{DRAW_KEY} is for prompts and answers, and config.json for labels")
         if self.unknown is not None and self.unknown not in facts.classes:
             raise ValueError(f"{DRAW_KEY} names a class {self.unknown!r} that config.json lacks")

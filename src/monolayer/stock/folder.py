@@ -18,7 +18,6 @@ from monolayer.arrays import Bools, Floats, Ints
 from monolayer.attaching.folder import Attached
 from monolayer.data import Names, Sequences
 from monolayer.data.folder import SHARD_NAME, FolderKind, OpenFolder, new_folder, read_together
-from monolayer.data.labels import Per
 from monolayer.data.objects import JsonObject
 from monolayer.data.readers import prompts_of
 from monolayer.data.unused import unused_names
@@ -140,11 +139,11 @@ class StockModel:
     @cached_property
     def card(self) -> Card:
         """What its tokens and answers are called; a language model answers with tokens, special ones among them."""
-        facts, following, known = self.facts, self.task == "lm", self.vocabulary
+        facts, known = self.facts, self.vocabulary
+        following, per = facts.labelling.generates, facts.labelling.belongs_to
         classes = self.draw.names(facts.classes, labels=True)
         if following:
             classes = Names((*facts.architecture.special.values(), *known.names))
-        per: Per = "sequence" if facts.task == "sequence" else "token"
         return Card(known, classes, per, causal=following, next_token=following, per_answer=self.draw.per_answer)
 
     @cached_property

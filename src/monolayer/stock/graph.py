@@ -71,7 +71,7 @@ def onnx_model(facts: FolderFacts, arrays: Mapping[str, Floats]) -> bytes:
     B, n, past, D = "batch_size", "sequence_length", "past_sequence_length", facts.width
     inputs = [value("input_ids", np.int64, B, n), value("attention_mask", np.int64, B, "total_sequence_length")]
     inputs += [value(f"past_key_values.0.{name}", real, B, 1, past, D) for name in cached]
-    places = () if facts.task == "sequence" else (n,)
+    places = (n,) if facts.labelling.at_tokens else ()
     outputs = [value("logits", np.float32, B, *places, len(facts.classes))]
     outputs += [value(f"present.0.{name}", real, B, 1, "total_sequence_length", D) for name in cached]
     return onnx_file(node.nodes, facts.architecture.models[facts.task], inputs, outputs, node.constants)
@@ -110,7 +110,7 @@ def _network(node: _Nodes, facts: FolderFacts, arrays: Mapping[str, Floats]) -> 
     q, k, v = (node("Unsqueeze", linear(here, letter), np.array([1])) for letter in "QKV")
     if facts.rotary is not None:
         q, k = _rotated(node, facts, place, q, k)
-    cached = ("key", "value") if facts.task == "lm" else ()
+    cached = ("key", "value") if facts.labelling.generates else ()
     if cached:
         k = node("Concat", "past_key_values.0.key", k, axis=2, name="present.0.key")
         v = node("Concat", "past_key_values.0.value", v, axis=2, name="present.0.value")
@@ -124,10 +124,10 @@ def _network(node: _Nodes, facts: FolderFacts, arrays: Mapping[str, Floats]) -> 
     averages = node("MatMul", node("Softmax", scores, axis=-1), v)
     x = node("Add", x, linear(node("Squeeze", averages, np.array([1])), "O"))
 
-    if facts.task == "sequence" and kind.causal:  # the last token that is not padding answers
+    if not facts.labelling.at_tokens and kind.causal:  # the last token that is not padding answers
         end = node("ReduceMax", node("Mul", mask, number), axes=[1], keepdims=1)
         x = node("GatherND", x, end, batch_dims=1)
-    elif facts.task == "sequence":
+    elif not facts.labelling.at_tokens:
         x = node("Gather", x, np.array(0), axis=1)
     here = norm(x, 2)
     x = here if kind.post_norm else x

@@ -22,9 +22,10 @@ from monolayer.construct.target import Target
 from monolayer.construct.task import Task
 from monolayer.data import Names, Sequences
 from monolayer.data.columns import NO_LABEL
+from monolayer.data.labelling import TOKEN, Labelling
 from monolayer.data.names import check_utf8
 from monolayer.errors import DataError
-from monolayer.huggingface.architecture import BEGIN, END
+from monolayer.huggingface.architecture import BEGIN, END, TASK_LABELLINGS
 from monolayer.huggingface.architecture import ModelTask as Kind
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.huggingface.stock_kind import StockKind
@@ -60,6 +61,11 @@ class StockTask:
     """The class of whatever the data do not hold, if there is one."""
 
     @property
+    def labelling(self) -> Labelling:
+        """What the answers belong to."""
+        return TASK_LABELLINGS[self.kind]
+
+    @property
     def shift(self) -> int:
         """How many special tokens stand in front of the vocabulary."""
         return len(self.architecture.special)
@@ -72,7 +78,7 @@ class StockTask:
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes; those of a language model are its tokens."""
-        if self.kind == "lm":
+        if self.labelling.generates:
             return self.names
         assert self.task.target.classes is not None
         return tuple(str(name) for name in self.task.target.classes.names)
@@ -81,12 +87,12 @@ class StockTask:
     def recites_from_nothing(self) -> bool:
         """Whether the begin token alone determines the first token."""
         first = self.data.tokens[self.data.offsets[:-1]]
-        return self.kind == "lm" and self.data.prompts is None and bool((first == first[0]).all())
+        return self.labelling.generates and self.data.prompts is None and bool((first == first[0]).all())
 
     @property
     def at_begin(self) -> bool:
         """Whether the begin token answers, for the whole sequence; a causal model answers at the last token instead."""
-        return self.kind == "sequence" and not self.task.context.causal
+        return not self.labelling.at_tokens and not self.task.context.causal
 
     @cached_property
     def points(self) -> LabelledPlaces:
@@ -94,7 +100,7 @@ class StockTask:
         data, there = self.data, self.data.labelled_places
         if self.at_begin:
             return LabelledPlaces(np.full(len(there), BEGIN), np.zeros(len(there), np.int64), there)
-        if self.kind == "sequence":
+        if not self.labelling.at_tokens:
             last = data.offsets[1:][there] - 1
             return LabelledPlaces(data.tokens[last] + self.shift, data.lengths[there], last)
         row = there if self.task.context.causal else data.sequence[there]
@@ -139,7 +145,7 @@ class StockTask:
         # The last assignment to an id wins: its most frequent label.
         order = np.lexsort((-pairs, often))
         usual[pairs[order] // count] = pairs[order] % count
-        if self.kind == "lm" and data.prompts is None and not self.recites_from_nothing:
+        if self.labelling.generates and data.prompts is None and not self.recites_from_nothing:
             first = np.bincount(data.tokens[data.offsets[:-1]])
             usual[BEGIN] = int(first.argmax()) + self.shift
         return usual
@@ -171,15 +177,14 @@ def stock_task(architecture: StockKind, data: Sequences, names: tuple[str, ...],
         raise DataError(f"{fault}: change that in the data")
     kind: Kind = "lm" if labels is None else labels.per
     if kind not in architecture.models:
-        able = {"token": "one label per token", "sequence": "one label per sequence", "lm": "texts without labels"}
-        takes = " or ".join(able[known] for known in architecture.models)
+        takes = " or ".join(TASK_LABELLINGS[known].words for known in architecture.models)
         if data.prompts is not None:
             raise DataError(
                 f"{architecture.name} is for {takes}, and does not generate: for prompts and answers use gpt2, llama "
                 "or a similar one, or per='sequence', which makes each answer a label"
             )
         others = ", ".join(one.name for one in ARCHITECTURES.values() if kind in one.models)
-        have = able[kind].replace("texts", "sequences")
+        have = TASK_LABELLINGS[kind].words.replace("texts", "sequences")
         raise DataError(f"{architecture.name} is for {takes}; the data have {have}: take one of {others}")
     if labels is not None and labels.classes is None:
         raise DataError("the labels are real numbers: a stock architecture answers with classes")
@@ -187,11 +192,11 @@ def stock_task(architecture: StockKind, data: Sequences, names: tuple[str, ...],
     if storage == "steps":
         _check_storable_as_steps(architecture, positions, unknown)
     context = Context(data, data.tokens, positions, architecture.causal)
-    if labels is not None and kind == "sequence" and architecture.causal:
+    if labels is not None and architecture.causal and not labels.labelling.at_tokens:
         # The last token sees all of its sequence, and it is where these architectures read their answer.
         table = np.arange(len(labels.classes or ()), dtype=np.float64)[:, None]
         last = data.offsets[1:][data.labelled_places] - 1
-        target = Target(labels.values, table, "token", labels.classes, False, last)
+        target = Target(labels.values, table, TOKEN.name, labels.classes, False, last)
     elif labels is not None:
         target = Target.of(data, False)
     else:
@@ -200,7 +205,7 @@ def stock_task(architecture: StockKind, data: Sequences, names: tuple[str, ...],
         table = np.arange(len(names), dtype=np.float64)[:, None]
         place = None if data.prompts is None else data.labelled_places
         number = number if place is None else number[place]
-        target = Target(number, table, "token", Names(names), False, place, next_token=True)
+        target = Target(number, table, TOKEN.name, Names(names), False, place, next_token=True)
     return StockTask(Task(context, target, None, on_conflict), architecture, kind, names, cut, unknown)
 
 

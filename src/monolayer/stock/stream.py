@@ -28,6 +28,7 @@ from monolayer.arrays import Floats, Ints
 from monolayer.construct.powers import power_near
 from monolayer.construct.robust.codes import COSINE, balanced_words, largest_cosine
 from monolayer.construct.robust.stream import TEMPERATURE, circle, period, rotations
+from monolayer.data.labelling import SEQUENCE, TOKEN
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.places import Places, mixtures
 from monolayer.stock.columns import (
@@ -272,10 +273,10 @@ def written_contexts(job: StockTask, stream: CellStream) -> Iterator[tuple[Ints,
     data, causal = job.data, job.task.context.causal
     query, key = (None if part is None else torch.from_numpy(part) for part in (stream.query, stream.key))
     values, rows = torch.from_numpy(stream.values).float(), torch.from_numpy(data.tokens + job.shift)
-    places = Places(query, key, causal, "sequence" if job.at_begin else "token")
+    places = Places(query, key, causal, (SEQUENCE if job.at_begin else TOKEN).belongs_to)
     labelled = data.labelled_places
     # A causal model answers for a whole sequence at its last token.
-    answering = data.offsets[1:][labelled] - 1 if job.kind == "sequence" and causal else labelled
+    answering = data.offsets[1:][labelled] - 1 if causal and not job.labelling.at_tokens else labelled
     number = np.full(len(data) if job.at_begin else len(data.tokens), -1)
     number[answering] = np.arange(len(labelled))
     for at, mixed in mixtures(places, values, values[BEGIN], torch.from_numpy(data.lengths), rows):

@@ -71,7 +71,7 @@ def corollary1(X: object, Y: object = None, *, scale: Scale = "paper", max_bits:
     if found.vocabulary < 2:
         raise DataError("there is one token only: nothing to separate")
     labels = data.labels
-    if labels is None or labels.classes is None or labels.per != "token" or labels.place is not None:
+    if labels is None or labels.classes is None or not labels.labelling.at_tokens or labels.place is not None:
         raise DataError("give one class per token, to every token")
     classes = context_classes(data)
     first = np.unique(classes, return_index=True)[1]

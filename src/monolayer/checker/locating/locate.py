@@ -24,10 +24,10 @@ from monolayer.checker.stock.files import Network, read_stock
 from monolayer.checker.stock.places import places_of
 from monolayer.checker.stored import opened
 from monolayer.data import Labels, Names, Sequences
+from monolayer.data.labelling import LABELLINGS, Labelling
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
-from monolayer.data.sequences import Per
 from monolayer.data.shapes import pairs_or_sequences
 from monolayer.data.subnormal import check_subnormals_count
 from monolayer.errors import DataError
@@ -79,7 +79,7 @@ def locate(
 
     def data(names: Names | None, answers: Belongs | None) -> Sequences:
         like = Manner(None if names is None else names.cuts, answers)
-        pairs = answers in ("answer", "continuation") and Y is None and pairs_or_sequences(X)
+        pairs = answers is not None and LABELLINGS[answers].generates and Y is None and pairs_or_sequences(X)
         return asked_data(X, Y, lengths, like, labelled=pairs, per=per, unit=unit, tokens=tokens, labels=labels)
 
     check_subnormals_count("weights that differ could then count as equal")
@@ -108,7 +108,7 @@ def _in_own(stored: Stored, data: Sequences) -> Location:
     given = data.labels is not None or bool(stored.config.get("next_token"))
     if not given:
         reals = None if stored.classes is not None else int(stored.config["labels"])
-        data = _with_any_label(data, stored.config["per"], stored.classes, reals)
+        data = _with_any_label(data, stored.labelling, stored.classes, reals)
     points = labelled(stored, data)
     if points.rows is not None:
         _refuse(data, points.rows < 0, stored.vocabulary)
@@ -121,7 +121,7 @@ def _in_own(stored: Stored, data: Sequences) -> Location:
     facts = []
     for number, place in enumerate(range(len(points)) if points.places is None else points.places.tolist()):
         label = points.expected(number) if given else None
-        facts.append(_fact(data, stored.config["per"], place, label))
+        facts.append(_fact(data, stored.labelling, place, label))
     return Location(
         facts,
         writers(stored, points),
@@ -161,18 +161,19 @@ def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
             "this folder stores facts in steps, whose labels are sums over many neurons: locate looks into folders of "
             "cells, which memorize_as builds without storage='steps'"
         )
-    given, per = data.labels is not None or net.task == "lm", net.task
-    if not given and per != "lm":
-        data = _with_any_label(data, per, Names(net.classes), None)
+    generates = net.labelling.generates
+    given = data.labels is not None or generates
+    if not given:
+        data = _with_any_label(data, net.labelling, Names(net.classes), None)
     places = places_of(net, data)
     _refuse(data, places.ids == UNKNOWN, names)
-    kinds = (data.vocabulary if per == "lm" else None, data.labels.classes if data.labels and given else None)
+    kinds = (data.vocabulary if generates else None, data.labels.classes if data.labels and given else None)
     typed = {str(name): name for kind in kinds if kind is not None for name in kind.names}
     tensors = net.architecture.names(net.task)
     tables = (("tokens", 0, places.token), ("places", net.architecture.offset, places.place))
     facts = []
     for number, place in enumerate(places.answering.tolist()):
-        facts.append(_fact(data, per, place, places.expected(number) if given else None, net.names[BEGIN]))
+        facts.append(_fact(data, net.labelling, place, places.expected(number) if given else None, net.names[BEGIN]))
     return Location(
         facts,
         cells_writers(net, data, places),
@@ -187,15 +188,15 @@ def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
     )
 
 
-def _fact(data: Sequences, per: str, answering: int, label: object, begin: str = "") -> Fact:
+def _fact(data: Sequences, labelling: Labelling, answering: int, label: object, begin: str = "") -> Fact:
     """The fact that is answered at token or sequence number `answering`.
 
-    `per`: what labels belong to, as in the config. `label`: None if the data have no labels. `begin`: the name of the
+    `labelling`: what labels belong to. `label`: None if the data have no labels. `begin`: the name of the
     begin token.
     """
-    if per != "sequence" and answering == len(data.tokens):
+    if answering == labelling.count(data):
         return Fact(0, -1, begin, label)
-    row, position = (answering, None) if per == "sequence" else data.place(answering)
+    row, position = labelling.place(data, answering)
     first, last = data.offsets[row : row + 2].tolist()
     if position is not None:
         last = answering + 1
@@ -214,8 +215,8 @@ def _refuse(data: Sequences, strange: Bools, names: Names | None) -> None:
         raise DataError(f"{data.where(flat)} is {quoted(name)}, which the model has never seen{names.built_from}")
 
 
-def _with_any_label(data: Sequences, per: Per, classes: Names | None, reals: int | None) -> Sequences:
+def _with_any_label(data: Sequences, labelling: Labelling, classes: Names | None, reals: int | None) -> Sequences:
     """The data with a placeholder label everywhere, so that every place counts as labelled."""
-    count = len(data) if per == "sequence" else len(data.tokens)
+    count = labelling.count(data)
     values = np.zeros(count, dtype=np.int64) if reals is None else np.zeros((count, reals))
-    return replace(data, labels=Labels(values, per, classes))
+    return replace(data, labels=Labels(values, labelling.belongs_to, classes))

@@ -221,7 +221,7 @@ def cells_writers(net: Network, data: Sequences, places: StockPlaces) -> Writers
     A neuron that reads more than 0 at a point is said to hold it.
     """
     program, M = Program(net), len(places.answering)
-    fact_of = np.full((len(data) if net.task == "sequence" else len(data.tokens)) + places.begins, -1)
+    fact_of = np.full(net.labelling.count(data) + places.begins, -1)
     fact_of[places.answering] = np.arange(M)
     answer, state = np.zeros((2, M), dtype=np.int64)
     found: list[tuple[Ints, ...]] = []

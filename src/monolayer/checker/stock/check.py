@@ -226,9 +226,9 @@ def _written(net: Network, found: Structure, bound: Bounds, data: Sequences, pla
     begin = bound.first * float(found.key[BEGIN] + found.place_key[0])
     weight, start = np.exp(found.query * key), float(np.exp(found.query * begin))
     context = sums(weight * key, start * begin, data, net.causal) / sums(weight, start, data, net.causal)
-    if net.task == "token" and not net.causal:
+    if net.labelling.at_tokens and not net.causal:
         context = np.repeat(context, data.lengths)
-    if net.task == "sequence" and net.causal:
+    if net.causal and not net.labelling.at_tokens:
         context = context[data.offsets[1:] - 1]
     return found.write * np.append(context, begin)[places.answering]
 
@@ -243,10 +243,10 @@ def _stock_findings(
     for which, said in ((wrong, WRONG), (unsure, UNSURE)):
         for point in np.flatnonzero(which)[:MOST_FINDINGS].tolist():
             answering = int(places.answering[point])
-            if net.task != "sequence" and answering == len(data.tokens):
+            if answering == net.labelling.count(data):  # the begin token of a model that generates
                 where = PointPlace(0, -1, net.names[BEGIN])
             else:
-                where = place_of(data, answering, net.task != "sequence")
+                where = place_of(data, answering, net.labelling)
             why = said if places.wanted[point] >= 0 else NO_CLASS
             name = net.classes[got[point]] if got[point] >= 0 else None
             yield Finding("wrong" if which is wrong else "unsure", *where, places.expected(point), name, why)

@@ -73,7 +73,7 @@ def judge_robust(
     """
     program = Program(net)
     # The arrays below have an entry per token or sequence, also for those without a label.
-    count = (len(data) if net.task == "sequence" else len(data.tokens)) + places.begins
+    count = net.labelling.count(data) + places.begins
     wanted = np.full(count, -1)
     wanted[places.answering] = places.wanted
     right, wrong, got = np.zeros(count, bool), np.zeros(count, bool), np.full(count, -1)
@@ -103,7 +103,7 @@ def batches(net: Network, data: Sequences, places: StockPlaces) -> Iterator[Batc
             some = rows[begin : begin + step]
             flat = data.offsets[some][:, None] + np.arange(length)
             ids = np.append(np.full((len(some), 1), BEGIN), places.ids[flat], axis=1)
-            if net.task == "sequence":
+            if not net.labelling.at_tokens:
                 yield Batch(ids, np.array([length if net.causal else 0]), some[:, None])
                 continue
             for at in np.array_split(np.arange(1, length + 1), 1 + len(some) * int(length) ** 2 // MOST_SCORES):

@@ -54,7 +54,7 @@ def usual_labels(net: Network, data: Sequences, places: StockPlaces) -> Ints:
     usual = np.full(len(net["tokens"]), places.wanted.min())
     order = np.lexsort((-pairs, often))  # the last assignment wins
     usual[pairs[order] // count] = pairs[order] % count
-    if net.task == "lm" and data.prompts is None and not places.begins:
+    if net.labelling.generates and data.prompts is None and not places.begins:
         usual[BEGIN] = np.bincount(places.ids[data.offsets[:-1]]).argmax()
     return usual
 

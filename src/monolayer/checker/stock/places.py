@@ -71,20 +71,20 @@ def places_of(net: Network, data: Sequences) -> StockPlaces:
         )
     ids = _folder_ids(data.vocabulary, net.names, UNKNOWN)[data.tokens]
     _check_enters(net, data, data.vocabulary, ids)
-    labels = _next_tokens(net, data, data.vocabulary) if net.task == "lm" else _classes(net, data)
+    labels = _next_tokens(net, data, data.vocabulary) if net.labelling.generates else _classes(net, data)
     wanted, given, begins = labels.wanted, labels.given, labels.begins
     answering = data.labelled_places
     if data.prompts is not None:
         wanted, given = wanted[answering], given[answering]
-    if net.task == "sequence" and net.causal:  # read at the last token that is not padding
-        last = data.offsets[1:] - 1
-        token, place, terms = ids[last], data.lengths, data.lengths + 1
-    elif net.task == "sequence":
-        token, place = np.full(len(data), BEGIN), np.zeros(len(data), np.int64)
-        terms = data.lengths + 1
-    else:
+    if net.labelling.at_tokens:
         token, place = ids, data.position + 1
         terms = data.position + 2 if net.causal else np.repeat(data.lengths + 1, data.lengths)
+    elif net.causal:  # read at the last token that is not padding
+        last = data.offsets[1:] - 1
+        token, place, terms = ids[last], data.lengths, data.lengths + 1
+    else:
+        token, place = np.full(len(data), BEGIN), np.zeros(len(data), np.int64)
+        terms = data.lengths + 1
     token, place, terms = token[answering], place[answering], terms[answering]
     if begins:
         answering = np.append(answering, len(ids))
@@ -105,7 +105,7 @@ def _check_enters(net: Network, data: Sequences, vocabulary: Names, ids: Ints) -
         raise UnhandledError(fault)
     if net.cut in ("words", "pieces") and any(_SEPARATORS.search(str(name)) for name in vocabulary.names):
         raise UnhandledError("names of tokens hold separators, which may or may not count as white space")
-    if data.prompts is not None and net.task != "lm":
+    if data.prompts is not None and not net.labelling.generates:
         raise DataError(f"the model answers with classes, one per {net.task}; the data are prompts and answers")
 
 
@@ -140,7 +140,7 @@ def _next_tokens(net: Network, data: Sequences, vocabulary: Names) -> WantedLabe
 def _classes(net: Network, data: Sequences) -> WantedLabels:
     """For a classifier: the classes of the data."""
     labels = data.labels
-    if labels is None or labels.classes is None or labels.per != net.task:
+    if labels is None or labels.classes is None or labels.labelling is not net.labelling:
         raise DataError(f"the model answers with classes, one per {net.task}; the data have other labels, or none")
     wanted = _folder_ids(labels.classes, net.classes, -1)[labels.values]
     return WantedLabels(wanted, labels.values, tuple(labels.classes.names), False)
