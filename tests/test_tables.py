@@ -12,11 +12,13 @@ import torch
 from safetensors import deserialize
 from safetensors.torch import save_file
 
+from monolayer.data.labelling import LABELLINGS
 from monolayer.data.number_formats import BY_CODE, FORMATS, NumberFormat
 from monolayer.huggingface.architectures import ARCHITECTURES, HOSTS
 from monolayer.huggingface.architectures.llama import llama_like
 from monolayer.huggingface.host_kind import HostKind
 
+READING = ("monolayer/data/", "monolayer/checker/")
 SOURCES = Path(__file__).parent.parent / "src"
 
 
@@ -49,6 +51,11 @@ def test_architectures_are_not_compared_by_name() -> None:
         "kind != 'gpt2'",
         "name in ('x', 'opt')",
     ]
+
+
+def test_what_labels_belong_to_is_not_compared_by_name() -> None:
+    found = comparisons({*LABELLINGS, "lm"})
+    assert {path: each for path, each in found.items() if not path.startswith(READING)} == {}
 
 
 def test_formats_are_not_compared_by_name() -> None:

@@ -100,6 +100,11 @@ class StockKind:
         return {task: self.architecture.class_for(task) for task in self.heads}
 
     @property
+    def generates(self) -> bool:
+        """Whether the architecture has a class that generates text."""
+        return any(TASK_LABELLINGS[task].generates for task in self.heads)
+
+    @property
     def post_norm(self) -> bool:
         """Whether the stream continues with the output of a norm (encoders) rather than with its input (decoders)."""
         return not self.causal

@@ -35,6 +35,10 @@ BEGIN_TOKEN, LINE_END, EMPTY = "⟨begin⟩", "⟨end⟩", "⟨empty⟩"
 """The begin token, the end of the line where a step has no neighbour, and a name without letters."""
 
 
+TEXT_COLUMNS = ("token", "label", "beside")
+"""The columns of the table that hold text; the others hold numbers."""
+
+
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """The numbers behind answers. Arrays are flat over tokens `(T,)` or answering places `(P,)`.
@@ -105,7 +109,7 @@ class Explanation:
         title = f"λ = {self.temperature:.6g}, κ = {self.kappa:.6g}"
         grid = Table(title=title, title_justify="left", box=None, padding=(0, 1), pad_edge=False)
         for name in ("row", "token", "key", "weight", "context", "z", "step", "label", "beside", "margin"):
-            side: Any = "left" if name in ("token", "label", "beside") else "right"
+            side: Any = "left" if name in TEXT_COLUMNS else "right"
             grid.add_column(name, justify=side, overflow="fold", no_wrap=side == "right")
         for one in self.json():
             first = [{"shown": BEGIN_TOKEN, "weight": one["begin"], **one}] if "begin" in one else []

@@ -135,14 +135,13 @@ class Monolayer(Parts):
     def _answers_or(self, unknown: Any, X: Any, lengths: object, path: Path_, told: bool) -> Any:
         """The answers to `X` as objects, with `unknown` where the model was not built from it, or cannot answer."""
         read = self._read(X, lengths)
-        rows, per_sequence = unknown_rows(self, read, told=False).answerable, self.card.per == "sequence"
-        count = len(read) if per_sequence else len(read.tokens)
-        answers = filled(np.empty(0), np.empty(0, np.int64), count, unknown)
+        rows, labelling = unknown_rows(self, read, told=False).answerable, self.card.labelling
+        answers = filled(np.empty(0), np.empty(0, np.int64), labelling.count(read), unknown)
         if len(rows):
             data = self.encode(read.select(rows))
-            places = rows if per_sequence else read.flat(rows)
+            places = labelling.places(read, rows)
             values, known = self.card.decode(self.labels(data, path=path)), self.known(data) if told else slice(None)
-            answers = filled(values[known], places[known], count, unknown)
+            answers = filled(values[known], places[known], labelling.count(read), unknown)
         return self.card.shaped(answers, read, X, lengths)
 
     def _read(self, X: Any, lengths: object) -> Sequences:

@@ -61,7 +61,7 @@ def unknown_rows(model: Parts, data: Sequences, told: bool) -> UnknownRows:
         return UnknownRows(refused, answerable)
     part = _in_our_rows(model, data.select(answerable))
     new = ~seen_points(model, part)
-    rows = np.flatnonzero(new) if model.card.per == "sequence" else np.unique(part.sequence[new])
+    rows = np.unique(model.card.labelling.rows(part, np.flatnonzero(new)))
     return UnknownRows(np.union1d(refused, answerable[rows]), answerable)
 
 
@@ -79,7 +79,7 @@ def refusal(model: Parts, data: Sequences, rows: Ints) -> DataError:
     meant = "" if hint is None else f" Did you mean {quoted(hint)}?"
     why = unanswerable(model, one).get(0)
     where, because = data.named(first), "" if why is None else f" ({why})"
-    if why is None and model.card.per == "token":
+    if why is None and model.card.labelling.at_tokens:
         where = f"token {int(seen_points(model, _in_our_rows(model, one)).argmin())} of {where}"
     others = [str(row) for row in rows[1:MOST_NAMED].tolist()]
     more = len(rows) - 1 - len(others)

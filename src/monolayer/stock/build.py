@@ -125,7 +125,7 @@ def memorize_as(
     check_seed(seed)
 
     report("reading the data", 0.0)
-    columns["labelled"] = per is not None or "lm" not in kind.models
+    columns["labelled"] = per is not None or not kind.generates
     if Y is None and not columns["labelled"] and pairs_or_sequences(X):
         raise DataError(
             f"X holds pairs of text, and {kind.name} could take them in two ways: for prompts and answers, say "
@@ -150,7 +150,7 @@ def memorize_as(
 
 def manner_of(kind: StockKind) -> Manner:
     """How data for an architecture are read: where it generates, text beside text is a prompt and its answer."""
-    return Manner(per="answer", leans=True) if "lm" in kind.models else Manner()
+    return Manner(per="answer", leans=True) if kind.generates else Manner()
 
 
 def check_settled(options: Mapping[str, object]) -> None:

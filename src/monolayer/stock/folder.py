@@ -177,7 +177,7 @@ class StockModel:
         labels = self.labels(data)
         if told and not self.known(labels).all():
             place = int(self.known(labels).argmin())
-            where = data.named(place) if self.card.per == "sequence" else data.where(place)
+            where = self.card.labelling.describe(data, place)
             raise DataError(f"{where} is not in the data of this folder: it is answered {self.draw.unknown!r}")
         return self.card.shaped(self.card.decode(labels), data, X, lengths)
 
@@ -188,12 +188,11 @@ class StockModel:
             return np.array([unknown if one is None else one for one in self.answers(data)], dtype=object)
         data = Sequences.of(X, lengths=lengths, like=self.card.manner)
         rows = np.setdiff1d(np.arange(len(data)), list(self.unanswerable(data)))
-        per_sequence = self.card.per == "sequence"
-        labels, places = np.empty(0, dtype=np.int64), rows if per_sequence else data.flat(rows)
+        labels, places = np.empty(0, dtype=np.int64), self.card.labelling.places(data, rows)
         if len(rows):
             labels = self.labels(data.select(rows))
         known = self.known(labels) if told else np.ones(len(labels), dtype=bool)
-        count = len(data) if per_sequence else len(data.tokens)
+        count = self.card.labelling.count(data)
         answers = filled(self.card.decode(labels[known]), places[known], count, unknown)
         return self.card.shaped(answers, data, X, lengths)
 
