@@ -472,7 +472,44 @@ def test_interrupted(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.check()
 
 
-@pytest.mark.parametrize("how", ["mended", "touched", "more", "another"])
+OTHER_OPTIONS: list[dict[str, Any]] = [
+    *({"positions": True}, {"causal": True}, {"temperature": 2.0}, {"rank": 1}, {"seed": 1}, {"workers": 2}),
+    *({"format": "jsonl"}, {"tokens": "tokens"}, {"labels": "labels"}, {"unit": "whole"}, {"per": "token"}),
+    {"memory": "3GB"},
+]
+
+
+def test_a_build_is_not_resumed_with_any_other_option(site: Site) -> None:
+    """Pieces depend on them, so the model would be of no set of options."""
+    with stopped("part"), pytest.raises(OSError, match="is full"):
+        site.build()
+    for options in OTHER_OPTIONS:
+        (name,) = options
+        with pytest.raises(ml.DataError, match=f"began with {name}=.*cannot continue with {name}="):
+            site.build(resume=True, **options)
+    site.build(resume=True)
+    site.check()
+
+
+def test_two_builds_of_one_folder_do_not_run_at_a_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a second build begins in the middle of the first. It would delete the pieces of the first."""
+    here, begun = executors.here, list[str]()
+
+    def meanwhile(function: Any, tasks: Any) -> Any:
+        if function.__name__ == "part" and not begun:
+            for resume in (False, True):
+                begun.append(function.__name__)
+                with pytest.raises(ml.DataError, match="another process is building"):
+                    site.build(resume=resume)
+        return here(function, tasks)
+
+    monkeypatch.setattr(executors, "here", meanwhile)
+    site.build()
+    assert begun == ["part", "part"]
+    site.check()
+
+
+@pytest.mark.parametrize("how", ["mended", "touched", "replaced", "more", "another"])
 def test_resume_takes_a_mended_file_and_no_other(site: Site, how: str) -> None:
     first, damaged = (site.folder / "shards" / name for name in ("s0.jsonl", "s1.jsonl"))
     whole = damaged.read_bytes()
@@ -486,6 +523,11 @@ def test_resume_takes_a_mended_file_and_no_other(site: Site, how: str) -> None:
         return
     if how == "touched":
         os.utime(first, ns=(1, 1))
+    elif how == "replaced":  # by one of the same size and time, as `cp -p` and `rsync` make it
+        other, then = first.with_suffix(".new"), first.stat()
+        other.write_bytes(first.read_bytes()[::-1])
+        os.utime(other, ns=(then.st_atime_ns, then.st_mtime_ns))
+        other.replace(first)
     elif how == "more":
         (site.folder / "shards" / "s9.jsonl").write_bytes(first.read_bytes())
     else:

@@ -125,6 +125,46 @@ def test_a_robust_model_with_a_wrapped_part_answers_by_its_dense_form(part: str)
     assert not np.array_equal(model.predict(X[:9]), Y[:9])
 
 
+EVERYWHERE: dict[str, tuple[Callable[[], Any], Any]] = {
+    "tokens": (lambda: ml.memorize(X[:5], Y[:5], positions=True), X[:5]),
+    "causal": (lambda: ml.memorize(X[:5], X[:5].cumsum(axis=1) % 4, causal=True, positions=True), X[:5]),
+    "sequences": (lambda: ml.memorize(X[:5], Y[:5, 0]), X[:5]),
+    "reals": (lambda: ml.memorize(X[:5], Y[:5, :, None] * np.array([0.5, -3.0]), positions=True), X[:5]),
+    "vectors": (
+        lambda: ml.memorize(np.sin(X[:5, :, None] * [1.0, 2.0]), Y[:5], positions=True),
+        np.sin(X[:5, :, None] * [1.0, 2.0]),
+    ),
+    "a function": (lambda: ml.approximate(lambda X: X.sum(axis=2), 2, 2, cells=3), RANDOM.random((5, 2, 2))),
+}
+
+
+@pytest.mark.parametrize("kind", EVERYWHERE)
+@pytest.mark.parametrize("new", [0.75, float("nan")])
+def test_whatever_number_is_changed_predict_is_the_network(kind: str, new: float) -> None:
+    """Every number of every column of small tensors, and some of large ones; a NaN anywhere, too."""
+    build, rows = EVERYWHERE[kind]
+    model = build()
+    whole = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    for name, tensor in model.named_parameters():
+        places = range(tensor.numel()) if tensor.numel() <= 50 else range(0, tensor.numel(), tensor.numel() // 20)
+        for place in places:
+            with torch.no_grad():
+                tensor.view(-1)[place] += new
+            found, wanted = (_answers(model, rows, path) for path in ("auto", "dense"))
+            assert (found is None) == (wanted is None), (name, place)
+            assert found is None or np.allclose(found, wanted, rtol=1e-9, atol=1e-9), (name, place)
+            with torch.no_grad():
+                tensor.copy_(whole[name])
+
+
+def _answers(model: ml.Monolayer, rows: Any, path: Any) -> Any:
+    """What a model answers; None where it refuses, because there is no number to give."""
+    try:
+        return model.predict(rows, path=path)
+    except ml.DataError:
+        return None
+
+
 def test_an_approximator_with_another_quantizer_answers_by_its_dense_form() -> None:
     model = ml.approximate(lambda X: X.sum(axis=2), 2, 2, cells=3)
     rows = RANDOM.random((20, 2, 2))

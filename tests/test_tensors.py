@@ -41,6 +41,12 @@ def test_look_ups_that_are_not_plain_go_the_ordinary_way() -> None:
         assert labels_there(model, odd) is None
     assert labels_there(ml.memorize(X[:, ::-1] * 1000, Y), ids) is None  # ids that are not their row numbers
     assert labels_there(ml.memorize(X[:20], X[:20] % 5, robust=True), ids[:20]) is None
+    assert labels_there(ml.memorize(X, 1000 * Y - 3), ids) is None  # classes that are not their numbers
+    assert (
+        labels_there(ml.memorize(np.where(X == 7, 8, X), Y, positions=True), ids) is None
+    )  # an id in between that was never seen
+    for none in (ids[:0], ids[:, :0], ids > 3, ids * 1j):
+        assert labels_there(model, none) is None
     model.head.register_forward_hook(lambda *_: None)
     assert labels_there(model, ids) is None
 

@@ -362,7 +362,8 @@ def _plain_stream(model: Parts) -> bool:
     end = model.bos.numel() if model.quantizer is None else LABEL + model.feed_forward.labels
     if free and model.quantizer is not None:
         return False
-    good = _constant(model.bos[None, :end], 1.0, free)
+    # What lies behind `end` is the begin token's x, which may be any number.
+    good = _constant(model.bos[None, :end], 1.0, free) and bool(model.bos.isfinite().all())
     if isinstance(model.lift, nn.Embedding):
         weight = model.lift.weight
         good = good and model.quantizer is None and _constant(weight[~weight[:, ONE].isnan()], 1.0, free)
