@@ -458,6 +458,37 @@ def test_a_spill_folder_that_holds_something_foreign_is_left_alone(site: Site, k
     assert (thesis / "encoded-00000.bin").read_text() == "ten years"
 
 
+def test_a_spill_folder_of_somebody_else_is_left_alone(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    (site.folder / ".files.building").mkdir()
+    owner = (site.folder / ".files.building").stat().st_uid
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    with pytest.raises(ml.DataError, match="it belongs to another user: move it away"):
+        site.build()
+
+
+def test_a_build_that_is_stopped_twice_goes_on_and_leaves_what_others_put_beside_its_pieces(tmp_path: Path) -> None:
+    """Into a folder that does not exist yet."""
+    X, Y, _ = data_of("ids")
+    pattern, out = write(tmp_path / "shards", X, Y, [150, 300]), tmp_path / "new" / "files"
+    spill = out.with_name(".files.building")
+    with pytest.MonkeyPatch.context() as patch:
+        small_pieces(patch, 300, 500)
+        for kind in ("write_points", "part"):
+            with stopped(kind), pytest.raises(OSError, match="is full"):
+                memorize_files(pattern, out, workers=1, resume=spill.exists())
+        here = executors.here
+
+        def meanwhile(function: Any, tasks: Any) -> Any:
+            (spill / "thesis.tex").write_text("ten years")
+            return here(function, tasks)
+
+        patch.setattr(executors, "here", meanwhile)
+        memorize_files(pattern, out, workers=1, resume=True)
+    ml.memorize(read(pattern)).save(tmp_path / "memory")
+    same(out, tmp_path / "memory")
+    assert [path.name for path in spill.iterdir()] == ["thesis.tex"]
+
+
 def test_interrupted(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(site.folder / "files")
     words = ["memorize-files", site.pattern, "--out", out, "--memory", "2GB", "--workers", "1"]
@@ -509,7 +540,7 @@ def test_two_builds_of_one_folder_do_not_run_at_a_time(site: Site, monkeypatch: 
     site.check()
 
 
-@pytest.mark.parametrize("how", ["mended", "touched", "replaced", "more", "another"])
+@pytest.mark.parametrize("how", ["mended", "touched", "replaced", "more", "fewer", "another", "another later"])
 def test_resume_takes_a_mended_file_and_no_other(site: Site, how: str) -> None:
     first, damaged = (site.folder / "shards" / name for name in ("s0.jsonl", "s1.jsonl"))
     whole = damaged.read_bytes()
@@ -530,6 +561,10 @@ def test_resume_takes_a_mended_file_and_no_other(site: Site, how: str) -> None:
         other.replace(first)
     elif how == "more":
         (site.folder / "shards" / "s9.jsonl").write_bytes(first.read_bytes())
+    elif how == "fewer":
+        (site.folder / "shards" / "s2.jsonl").unlink()
+    elif how == "another later":
+        (site.folder / "shards" / "s2.jsonl").rename(site.folder / "shards" / "s3.jsonl")
     else:
         first.rename(site.folder / "shards" / "s1a.jsonl")
     with pytest.raises(ml.DataError, match="start over without resume"):
@@ -575,6 +610,7 @@ JOURNALS = {
     "[]": "its journal cannot be read",
     "[" * 100_000: "its journal cannot be read",
     '{"sizes": [1e999, 1, 1], "shards": []}': "sizes are not three whole numbers",
+    '{"sizes": [1, 1], "shards": []}': "sizes are not three whole numbers",
     '{"sizes": [1, 1, 1], "shards": [3]}': "shards are not a list of files",
     '{"code": "other", "sizes": [1, 1, 1], "shards": []}': "another version of monolayer.*start over without resume",
 }

@@ -232,6 +232,8 @@ class Staircase(nn.Module):
         weight_2, bias_2 = self.weight_2.detach(), self.bias_2.detach()[:, None]
         if self.form == "runs":
             level = weight_2 + bias_2
+            if not bool(level.isfinite().all()):  # 0 times NaN makes NaN of every answer of the dense pass
+                return None
         else:
             first = bias_2[:, 0] + weight_2.sum(1)
             level = weight_2.new_empty(len(weight_2), weight_2.shape[1] + 1)
