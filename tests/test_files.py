@@ -611,7 +611,10 @@ JOURNALS = {
     "[" * 100_000: "its journal cannot be read",
     '{"sizes": [1e999, 1, 1], "shards": []}': "sizes are not three whole numbers",
     '{"sizes": [1, 1], "shards": []}': "sizes are not three whole numbers",
+    '{"sizes": [-1, 1, 1], "shards": []}': "sizes are not three whole numbers",
     '{"sizes": [1, 1, 1], "shards": [3]}': "shards are not a list of files",
+    '{"sizes": [1, 1, 1], "shards": [{}]}': "shards are not a list of files",
+    '{"sizes": [1, 1, 1], "shards": {}}': "shards are not a list of files",
     '{"code": "other", "sizes": [1, 1, 1], "shards": []}': "another version of monolayer.*start over without resume",
 }
 
@@ -625,6 +628,7 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: list[tuple[Any, dict[str, Any], str]] = [
         (pattern, {"resume": True}, "nothing to resume"),
         ("-", {}, "standard input"),
+        (str(tmp_path / "gone.jsonl"), {}, "gone.jsonl cannot be read: No such file"),
         ([pattern, real], {}, "s0.jsonl do not go together.*integers as labels.*real numbers as labels"),
         (bare, {}, "no labels: add them, or pass causal=True"),
         (vectors, {}, "are vectors: memorize_files takes ids and strings"),
