@@ -17,12 +17,12 @@ import torch
 
 import monolayer as ml
 from monolayer.checker import asked
-from monolayer.checker.given import confirm
+from monolayer.checker.asked import confirm_given
 from monolayer.checker.only import _misplaced, leftover_in_line
 from monolayer.checker.readout import CheckedStaircase
 from monolayer.checker.rounding import BINARY64
 from monolayer.checker.stages import StagePoints
-from monolayer.data import Names, Sequences, read
+from monolayer.data import Names, Sequences, read, tabular
 from monolayer.data.layout import TableLayout
 from monolayer.errors import DataError
 from tests.kinds import LINES, built
@@ -160,7 +160,9 @@ def test_two_columns_of_one_name_would_be_seen(kind: str, tmp_path: Path, monkey
     X = written(tmp_path / "a.csv", "c,c\nFrance,Paris\n") if kind == "csv" else pd.DataFrame([["France", "Paris"]])
     if kind == "pandas":
         X.columns = ["c", "c"]
-    monkeypatch.setattr(TableLayout, "of", lambda *_, **__: TableLayout("c", "c", "words", "sequence", pairs=True))
+    layout = TableLayout("c", "c", "words", "sequence", pairs=True, numbers=(0, 0))
+    monkeypatch.setattr(TableLayout, "of", lambda *_, **__: layout)
+    monkeypatch.setattr(tabular, "check_header", lambda *_: None)
     with pytest.raises(DataError, match="the column 'c' was read, and 2 columns have this name: this is a bug"):
         ml.certify(ml.memorize(X), X)
 
@@ -177,7 +179,7 @@ def test_two_columns_of_one_name_would_be_seen(kind: str, tmp_path: Path, monkey
 )
 def test_kinds_are_compared_too(read_as: Any, given: Any, words: str) -> None:
     with pytest.raises(DataError, match=words):
-        confirm(Sequences.of([["a"], ["b"]], read_as), [["a"], ["b"]], given)
+        confirm_given(Sequences.of([["a"], ["b"]], read_as), [["a"], ["b"]], given)
 
 
 def test_the_words_name_the_place() -> None:
@@ -193,7 +195,7 @@ def test_the_words_name_the_place() -> None:
         ((IDS, LABELS, [3, 2]), "sequence 1 has 2 tokens and 3 were read"),
     ):
         with pytest.raises(DataError, match=words):
-            confirm(data, *given)
+            confirm_given(data, *given)
 
 
 # -- nothing else --------------------------------------------------------------------------------------------

@@ -74,7 +74,8 @@ def test_memorize_then_predict_then_inspect(said: Said) -> None:
     assert not any(name in table for name in ("1/M²", "Corollary 1"))  # for inspect
     for way in ([], ["--dense"]):
         assert lines(said("predict", "new", "data.jsonl", *way)) == ROWS
-    assert said("predict", "new", "data.jsonl", errors=True) == "5 of 5 labels are right"
+    read = "read data.jsonl: JSON Lines; tokens 'tokens', label 'labels'; one label per token; 2 rows with 5 tokens"
+    assert said("predict", "new", "data.jsonl", errors=True) == f"{read} 5 of 5 labels are right"
     shown = said("inspect", "new")
     assert all(name in shown for name in ("W_Q 1, W_K 1, W_V 1, W_O 1", "1/M²", "Corollary 1", "per parameter"))
 
@@ -227,6 +228,7 @@ def test_json_is_for_machines(said: Said) -> None:
     assert told("inspect", "m")["ranks"] == {"W_Q": 1, "W_K": 1, "W_V": 1, "W_O": 1}
     found = told("predict", "m", "data.jsonl")
     assert (found["answers"], found["right"], found["total"], found["sequences"]) == (ROWS, 5, 5, 2)
+    assert [(plan["source"], plan["format"], plan["rows"]) for plan in found["read"]] == [("data.jsonl", "jsonl", 2)]
     assert said("predict", "m", "data.jsonl", "--json", errors=True) == ""
     mask = os.umask(0o022)
     os.umask(mask)
@@ -244,7 +246,7 @@ def test_labels_of_sequences_next_tokens_and_single_labels(said: Said, monkeypat
     said("memorize", "-", "--out", "next", "--causal")
     Path("one.jsonl").write_text('{"tokens": ["a"], "labels": ["b"]}\n')
     assert "1 labels" not in said("memorize", "one.jsonl", "--out", "one")
-    assert said("predict", "one", "one.jsonl", errors=True) == "1 of 1 label is right"
+    assert said("predict", "one", "one.jsonl", errors=True).endswith("1 row with 1 token 1 of 1 label is right")
 
 
 FILES = {
@@ -265,7 +267,7 @@ FILES = {
         ("memorize order.jsonl --out new", "pass --positions"),
         ("memorize order.jsonl --out new", "say which label wins: --on-conflict majority or first"),
         ("memorize bare.jsonl --out new", "labels are missing: add labels, or pass --causal"),
-        ("memorize words.jsonl --out new", "tokens"),
+        ("memorize words.jsonl --out new", "has one column, 'words', and a table has two"),
         ("memorize data.jsonl --out new --dtype best", "best"),
         ("memorize data.jsonl --out new --per page", "page"),
         ("memorize data.jsonl --out new --seed -1", "--seed"),
@@ -408,7 +410,7 @@ def test_commands_share_their_options_and_show_them_plainly(said: Said) -> None:
     taking = [command.callback for command in app.registered_commands if hasattr(command.callback, "__wrapped__")]
     assert len(taking) == 16
     assert all(names <= set(inspect.signature(each).parameters) for each in taking if each is not None)
-    assert len(set(inspect.signature(memorize).parameters) - {"data"}) <= 18
+    assert len(set(inspect.signature(memorize).parameters) - {"data"}) <= 20
     assert said("memorize", "--help").count("<bool>") <= 1  # typer's own --help; ours are plain flags
     shown = said("--help")
     assert 0 < shown.index(" memorize ") < shown.index(" predict ") < shown.index(" recite ")

@@ -16,8 +16,8 @@ import pytest
 from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.checker.asked import confirm_given
 from monolayer.checker.check import certify_files
-from monolayer.checker.given import confirm
 from monolayer.cli import run
 from monolayer.data.shards import join_datasets
 from monolayer.errors import ContradictionError, DataError
@@ -53,6 +53,13 @@ def data_of(kind: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]:
     return X, Y / 4.0 if labels == "reals" else Y, gaps
 
 
+def with_gaps(Y: NDArray[Any], gaps: NDArray[np.bool_]) -> NDArray[Any]:
+    """Labels without those at `gaps`: NaN among reals, −100 among classes of tokens, None among those of sequences."""
+    if Y.dtype.kind == "f":
+        return np.where(gaps, np.nan, Y)
+    return np.where(gaps, -100, Y) if Y.ndim == 2 else np.where(gaps, None, Y.astype(object))
+
+
 def made(kind: str, X: Any, Y: Any) -> Any:
     architecture, _, options = KINDS[kind]
     if architecture is None:
@@ -65,7 +72,7 @@ def test_a_gap_is_no_contradiction_and_nothing_is_claimed_there(kind: str, tmp_p
     X, Y, gaps = data_of(kind)
     with pytest.raises(ContradictionError, match=r"sequence 0 .*has label .*, but .*sequence 1 .*has label"):
         made(kind, X, Y)
-    Y = np.where(gaps, np.nan if Y.dtype.kind == "f" else -100, Y)
+    Y = with_gaps(Y, gaps)
     model, labelled = made(kind, X, Y), int((~gaps).sum())
     stock = KINDS[kind][0] is not None
     assert stock or (len(model.feed_forward.stairs) > 1) == (kind == "cascade")
@@ -123,9 +130,9 @@ def test_gaps_in_memory(Y: str) -> None:
     assert places(data.select(np.array([2, 0]))) == [wanted[2], wanted[0]]
     model = ml.memorize(X, given)
     assert ml.certify(model, X, given).verdict == ml.certify(model, data).verdict == "proved"
-    confirm(data, X, given)
+    confirm_given(data, X, given)
     with pytest.raises(DataError, match="this is a bug in the reader"):
-        confirm(ml.Sequences.of(X, [1, 2, 3]), X, [1, None, 3])
+        confirm_given(ml.Sequences.of(X, [1, 2, 3]), X, [1, None, 3])
 
 
 @pytest.mark.parametrize(
@@ -146,7 +153,7 @@ def test_gaps_in_frames_and_parquet(columns: dict[str, Any], wanted: list[Any], 
     ("key", "labels", "wanted"),
     [
         ("labels", [None, ["x", None], ["y"]], [[None] * 2, ["x", None], ["y"]]),
-        ("label", [None, 7, -100], [None, 7, None]),
+        ("label", [None, 7, -100], [None, 7, -100]),
     ],
     ids=["token", "sequence"],
 )
@@ -195,7 +202,7 @@ def test_where_all_labels_are_missing(tmp_path: Path) -> None:
     model, part = ml.memorize(*whole), ml.Sequences.of(*whole).select(np.array([1]))
     asked: list[tuple[Callable[[], Any], str]] = [
         (lambda: ml.memorize(ml.read(tmp_path / "a.jsonl")), "labels are missing: give Y, or causal=True"),
-        (lambda: ml.memorize([["a"], ["b"]], [-100, None]), "labels are missing: every one"),
+        (lambda: ml.memorize([["a"], ["b"]], [[-100], [None]]), "labels are missing: every one"),
         (lambda: ml.forget(model, [0], whole), "this would forget all rows that have a label"),
         (lambda: ml.memorize(part), "labels are missing"),
         (lambda: ml.memorize_as("bert", part), "labels are missing"),

@@ -13,8 +13,7 @@ import pandas as pd
 import pytest
 
 import monolayer as ml
-from monolayer.checker.asked import asked_data
-from monolayer.checker.given import confirm
+from monolayer.checker.asked import asked_data, confirm_given
 from monolayer.data.layout import Manner
 from monolayer.data.readers import sequences_of
 from monolayer.stock.folder import StockModel
@@ -65,10 +64,10 @@ def test_what_is_claimed_are_the_answers_and_their_ends(folder: Path) -> None:
 
 
 def test_the_checker_compares_what_was_read_with_the_text() -> None:
-    confirm(WHOLE, PROMPTS, ANSWERS)
+    confirm_given(WHOLE, PROMPTS, ANSWERS)
     for prompts, answers in ((["The capital of Peru is", *PROMPTS[1:]], ANSWERS), (PROMPTS, [*ANSWERS[:-1], "Paris "])):
         with pytest.raises(ml.DataError, match="this is a bug in the reader"):
-            confirm(WHOLE, prompts, answers)
+            confirm_given(WHOLE, prompts, answers)
 
 
 SPACES: list[tuple[str, str, str]] = [
@@ -181,15 +180,19 @@ def test_prompts_without_answers_are_split_like_those_with_answers() -> None:
         asked_data(["a b", "c"], [["x", "y"], ["z"]], None, Manner(per="answer"))
 
 
-def test_the_checker_knows_by_itself_where_a_space_belongs() -> None:
-    confirm(ml.Sequences.of(["Aruba"], ["AW"], per="answer"), ["Aruba"], ["AW"])
+def test_the_checker_counts_the_spaces_that_the_plan_states() -> None:
+    """Where a space belongs is stated, row for row; a reader that puts one more or one less is found."""
     for prompt, answer, generated in SPACES:
+        data = ml.Sequences.of([prompt], [answer], per="answer")
+        confirm_given(data, [prompt], [answer])
+        assert data.plans[0].spaced == (generated != answer)
         odd = answer if generated != answer else f" {answer}"  # what a reader at fault would make of it
-        data = ml.Sequences.of([prompt], [odd], per="continuation")
+        at_fault = replace(ml.Sequences.of([prompt], [odd], per="continuation"), plans=data.plans)
         with pytest.raises(ml.DataError, match="this is a bug in the reader"):
-            confirm(data, [prompt], [answer])
+            confirm_given(at_fault, [prompt], [answer])
+        verbatim = ml.Sequences.of([prompt], [f" {answer}"], per="continuation")
         with pytest.raises(ml.DataError, match="this is a bug in the reader"):
-            confirm(ml.Sequences.of([prompt], [f" {answer}"], per="continuation"), [prompt], [answer], verbatim=True)
+            confirm_given(verbatim, [prompt], [answer])
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from monolayer.data import Names, Sequences, arrow, columns, growing, phrases, r
 from monolayer.data import lines as limits
 from monolayer.data.layout import Columns
 from monolayer.data.lines import Lines
+from monolayer.data.plan import ReadPlan
 from monolayer.data.shards import tokens_at_most
 from monolayer.errors import DataError
 
@@ -372,7 +373,7 @@ BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict
     ("a.jsonl.gz", GOOD, "@ is not a gzip file, or is damaged"),
     ("a.csv", 'tokens,label\n"a"b,x\n', "line 2 of @ is not CSV (',' expected after '\"')"),
     # rows
-    ("a.jsonl", GOOD + '{"text": "a", "label": 1}\n', "line 2 of @ has no column 'tokens'; it has: text, label"),
+    ("a.jsonl", GOOD + '{"text": "a", "label": 1}\n', "line 2 of @ has no column 'tokens'; it has: 'text', 'label'"),
     ("a.jsonl", '{"tokens": 7}\n', "line 1 of @, column 'tokens', holds 7: it must be a list, or text"),
     ("a.jsonl", GOOD + '{"tokens": [], "labels": []}', "line 2 of @ is an empty sequence: every sequence"),
     ("a.jsonl", '{"tokens": "abc", "labels": "xyz"}', "line 1 of @ has 3 tokens but 1 label"),
@@ -390,7 +391,7 @@ BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict
     ("a.csv", "tokens,label\na,x\nb,y,z\n", "line 3 of @ has 3 columns, the header has 2: give every row the same"),
     ("a.csv", "tokens,label\na,x\n,y\n", "line 3 of @ is an empty sequence"),
     ("a.csv", "tokens,tokens,label\na b,c d,x\n", "2 columns called 'tokens'"),
-    ("a.csv", "sequence,token,label\n1,a,x\n", "has no column 'tokens'; it has: sequence, token, label. Choose"),
+    ("a.csv", "sequence,token,label\n1,a,x\n", "has 3 columns, 'sequence', 'token', 'label', and none of them"),
     ("a.parquet", {"tokens": [["a"], None]}, "row 1 of @ is an empty sequence"),
     ("a.parquet", {"tokens": [["a", None]]}, "token 1 of row 0 of @ is None"),
     ("a.parquet", {"tokens": [["a"], ["a", "b"]], "labels": [["x"], ["x"]]}, "row 1 of @ has 2 tokens but 1 label"),
@@ -408,7 +409,7 @@ CHOICES: list[tuple[str, dict[str, Any], str]] = [
     ("1 x\n", {"vocabulary": Names(range(3))}, "token 0 of sequence 0 (line 1 of @) is '1', but the"),
     ("a x\n", {"format": "xml"}, "there is no format 'xml'; the formats are jsonl, json, conll, conllu, csv, tsv"),
     ("tokens,tag\na b c,y z\n", {"format": "csv", "labels": "tag", "per": "token"}, "has 3 tokens but 2 labels"),
-    (GOOD, {"format": "jsonl", "labels": "tags"}, "has no column 'tags'; it has: tokens, labels. Choose with"),
+    (GOOD, {"format": "jsonl", "labels": "tags"}, "has no column 'tags'; it has: 'tokens', 'labels'. Choose with"),
 ]  # fmt: skip
 
 
@@ -663,5 +664,6 @@ def test_the_second_reading_skips_blank_lines_at_once(
             yield line
 
     monkeypatch.setattr(second_reading._TextLines, "__iter__", counting)
-    assert list(second_reading._records(str(file), tabs)) == rows
+    plan = ReadPlan(str(file), "tsv" if tabs else "csv", separator=mark)
+    assert list(second_reading._records(str(file), plan)) == rows
     assert pulled < 100

@@ -76,19 +76,22 @@ def nested() -> Any:
 
 MASK = np.ma.array([1, 2], mask=[False, True])
 FRANCE = ([["France"]], ["Paris"])
+TWICE_IN_A_HEADER = "may be data and not the names of the columns: 'c' stands there twice"
 TWICE = "has 2 columns called 'c', columns 1 and 2: give each its own name"
 ROUNDED = f"is {BIG} among real numbers, and float64 does not hold it (the nearest is {BIG - 1})"
 SHAPES: dict[str, tuple[Given, Got | str]] = {
-    # −1 in a ClassLabel column is no label
-    "class -1": (lambda _: classes(-1, 0, 2), ([["a"], ["b"], ["c"]], [None, "x", "z"])),
-    "class -100 and None": (lambda _: classes(-100, None, 1), ([["a"], ["b"], ["c"]], [None, None, "y"])),
+    # −1 and −100 in a ClassLabel column are no label where labels belong to tokens, or where all are −1
+    "class -1": (lambda _: classes(-1, 0, 2), "row 0 of the Dataset, column 'label', holds class -1, and there are 3"),
+    "class -100": (lambda _: classes(1, -100), "say that there is no label only among labels of tokens"),
+    "class None": (lambda _: classes(None, None, 1), ([["a"], ["b"], ["c"]], [None, None, "y"])),
     "classes of tokens": (lambda _: classes([-1], [1], lists=True), (AB, [[None], ["y"]])),
+    "class -100 of a token": (lambda _: classes([-100], [1], lists=True), (AB, [[None], ["y"]])),
     "class 3 of 3": (lambda _: classes(0, 3), "row 1 of the Dataset, column 'label', holds class 3"),
     "class -2": (lambda _: classes(0, -2), "row 1 of the Dataset, column 'label', holds class -2, and there are"),
     # two columns of one name
-    "csv: c, c": (written("a.csv", "c,c\nFrance,Paris\n"), TWICE),
-    "csv: c, c with blanks": (written("a.csv", "c, c \nFrance,Paris\n"), TWICE),
-    "tsv: c, c": (written("a.tsv", "c\tc\nFrance\tParis\n"), TWICE),
+    "csv: c, c": (written("a.csv", "c,c\nFrance,Paris\n"), TWICE_IN_A_HEADER),
+    "csv: c, c with blanks": (written("a.csv", "c, c \nFrance,Paris\n"), TWICE_IN_A_HEADER),
+    "tsv: c, c": (written("a.tsv", "c\tc\nFrance\tParis\n"), TWICE_IN_A_HEADER),
     "pandas: c, c": (lambda _: pd.DataFrame([["France", "Paris"]], columns=["c", "c"]), "the DataFrame " + TWICE),
     "pandas: 1, '1'": (lambda _: pd.DataFrame([["a", "b"]], columns=[1, "1"]), "has 2 columns called '1'"),
     "pandas: two labels": (
@@ -200,8 +203,14 @@ def test_a_shape_is_read_as_what_it_is_or_refused(shape: str, tmp_path: Path, mo
     assert ml.certify(ml.memorize(X, Y, lengths=lengths), X, Y, lengths=lengths).verdict == "proved"
 
 
+def test_a_column_of_classes_with_no_class_in_it_has_no_labels() -> None:
+    """Test splits are published with −1 throughout; they can be asked about."""
+    data = Sequences.of(classes(-1, -1))
+    assert (data.labels, data.plans[0].per, data.plans[0].counts) == (None, None, "2 rows, no labels")
+
+
 def test_files_are_given_by_their_paths(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("c,d\na,b\n")
+    (tmp_path / "a.csv").write_text("key,value\na,b\n")
     file = Opened("c,d\na,b\n")
     for given, words in (
         (file, r"this is an open file \(data\.csv\)"),
@@ -369,7 +378,11 @@ TWO_READINGS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "uneven columns": ({"tokens": ["a"], "label": [1, 2]}, {}, "several lengths: 'tokens' has 1, 'label' has 2"),
     "columns of a list": ([["a"]], CHOSEN, "tokens= and labels= choose columns of a table, and X is a list"),
     "columns of keys": (CAPITALS, CHOSEN, "choose columns, and this dict holds a label for each key"),
-    "many columns": (WIDE, {}, r"no column 'tokens'; it has: id, country, capital. Choose with tokens= and labels="),
+    "many columns": (
+        WIDE,
+        {},
+        "3 columns, 'id', 'country', 'capital', and none .* such as tokens='id'",
+    ),
     "a row of no dict": ([ROWS[0], "x"], {}, "item 1 of X is 'x', not an object"),
     "a row without it": ([ROWS[0], {"country": "Peru"}], {}, "item 1 of X has no value"),
     "integers": ([30, 77], {"Y": [1, 2]}, r"one token, say unit='whole'; if all are one sequence, pass \[X\]"),
@@ -396,12 +409,15 @@ def test_pairs_of_text_are_two_things_to_an_architecture_that_generates() -> Non
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("d.csv", "country;capital\nFrance;Paris\n", r"separated by ';': pass pandas.read_csv\('.*d.csv', sep=';'\)"),
-        ("d.csv", "country\tcapital\nFrance\tParis\n", "separated by tabs: format='tsv'"),
-        ("d.tsv", "country,capital\nFrance,Paris\n", "separated by commas: format='csv'"),
+        (
+            "d.tsv",
+            "country,capital\nFrance,Paris\n",
+            "If commas separate the columns, say separator=','",
+        ),
+        ("d.csv", "a,b;c\nd,e;f\n", "commas or semicolons; say which, separator=',' or separator=';'"),
     ],
 )
-def test_another_delimiter_is_named(tmp_path: Path, name: str, content: str, words: str) -> None:
+def test_another_separator_is_named(tmp_path: Path, name: str, content: str, words: str) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(ml.DataError, match=words):
         ml.memorize(tmp_path / name)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Unpack
+from typing import Any, Unpack
 
 from monolayer.checker.files import confirm_files
-from monolayer.checker.given import confirm, repeatable
-from monolayer.checker.rows import ReadOptions, confirm_table
+from monolayer.checker.given import (
+    DataComparison,
+    confirm_arrays,
+    confirm_labels,
+    confirm_rows,
+    confirm_texts,
+    plain,
+    repeatable,
+)
+from monolayer.checker.rows import rows_of_memory, second_look
 from monolayer.data import Sequences, read
 from monolayer.data.layout import Manner
 from monolayer.data.readers import ReadKeywords, sequences_of
@@ -40,9 +47,7 @@ def asked_data(
         like=like,
         labelled=labelled,
     )
-    read_as = replace(_read_options(like, options), pairs=labelled and Y is None)
-    if not confirm_table(data, X, Y, read_as):
-        confirm(data, X, Y, lengths, read_as.unit or "characters", verbatim=read_as.per == "continuation")
+    confirm_given(data, X, Y, lengths)
     return data
 
 
@@ -57,11 +62,32 @@ def asked_files(
     `like`: how the model reads data, for what is left out. `options`: those of `read`.
     """
     data = read(path, like=like, **options)
-    confirm_files(data, files(path), _read_options(like or Manner(), options))
+    confirm_files(data, files(path))
     return data
 
 
-def _read_options(like: Manner, options: ReadKeywords) -> ReadOptions:
-    """How the data are read: as the caller says or, where the caller leaves it out, as the model reads data."""
-    columns = options.get("format"), options.get("tokens"), options.get("labels")
-    return ReadOptions(options.get("unit") or like.unit, *columns, per=options.get("per") or like.per)
+def confirm_given(data: Sequences, X: Any, Y: Any = None, lengths: Any = None) -> None:
+    """Raise an error unless `data` hold exactly the sequences of `X` and the labels of `Y`, read as their plan says."""
+    if isinstance(X, Sequences):
+        if Y is not None:
+            confirm_labels(DataComparison(data), Y, data.lengths.tolist())
+        return
+    (plan,) = data.plans
+    if plan.format == "arrays":
+        comparison = DataComparison(data)
+        confirm_arrays(comparison, X, Y, lengths, plan)
+        comparison.finish()
+        return
+    with second_look(plan.source):
+        if plan.format == "texts":
+            prompts, answers = plain(X), plain(Y)
+            rows = zip(prompts, [None] * len(prompts) if answers is None else answers, strict=True)
+            confirm_texts(data, rows, data.plans)
+        elif data.prompts is not None:
+            confirm_texts(data, rows_of_memory(X, plan), data.plans)
+        else:
+            comparison = DataComparison(data)
+            confirm_rows(comparison, rows_of_memory(X, plan), plan)
+            if Y is not None:
+                confirm_labels(comparison, Y, data.lengths.tolist())
+            comparison.finish()

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from monolayer.data.aside import new_file, read_regular
 from monolayer.data.origin import Origin
+from monolayer.data.plan import ReadPlan, left_out, plan_lines
 from monolayer.errors import ModelFileError
 from monolayer.table import as_html, as_table
 from monolayer.theory.verdicts import Verdict
@@ -72,6 +73,7 @@ class Certificate:
     coordinates may be from the label; None unless proved. `noise`: the largest relative change of every weight that a
     robust model is proved to bear; None for others. `longest`: with attached facts, the length of the longest states of
     the host at which answers are claimed; None for others. `measured`: what was measured, since no proof covers it.
+    `read_as`: how the data were read, one plan per source.
     """
 
     verdict: Verdict
@@ -92,6 +94,7 @@ class Certificate:
     measured: tuple[str, ...] = ()
     noise: float | None = None
     longest: float | None = None
+    read_as: tuple[ReadPlan, ...] = ()
     version: int = CERTIFICATE_VERSION
 
     def __bool__(self) -> bool:
@@ -113,11 +116,16 @@ class Certificate:
         known = {"wrong": wrong, "unsure": unsure, "findings": tuple(findings)[:MOST_FINDINGS], **more}
         return replace(self, verdict=verdict, reason=reasons[verdict], **known)
 
-    def located(self, origin: Origin | None) -> Certificate:
-        """The certificate with the places of its findings in the files that the data were read from."""
-        if origin is None:
-            return self
-        return replace(self, findings=tuple(replace(one, origin=origin.place(one.sequence)) for one in self.findings))
+    def about(self, origin: Origin | None, plans: tuple[ReadPlan, ...]) -> Certificate:
+        """The certificate of data that were read as `plans` say, with places in their files for its findings.
+
+        A claim about labels says how many places it leaves out, because they have none.
+        """
+        claim = self.claim + ("" if self.claim.endswith(left_out(plans)) else left_out(plans))
+        findings = self.findings
+        if origin is not None:
+            findings = tuple(replace(one, origin=origin.place(one.sequence)) for one in findings)
+        return replace(self, claim=claim, findings=findings, read_as=plans)
 
     def rows(self) -> list[tuple[str, str]]:
         """Names and values of the table that a terminal shows."""
@@ -126,6 +134,7 @@ class Certificate:
             ("claim", self.claim),
             ("reason", self.reason),
             ("points", f"{self.points:,}" if self.points else ""),
+            *(("read", line) for line in plan_lines(self.read_as)),
         ]
         if self.margin is not None:
             rows.append(("smallest margin", f"{self.margin:.3g} error bounds, at {self.margin_at}"))
@@ -153,7 +162,8 @@ class Certificate:
 
     def to_json(self) -> str:
         """The certificate as JSON text, the content of `certificate.json`."""
-        return json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+        value = asdict(self) | {"read_as": [plan.to_json() for plan in self.read_as]}
+        return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
@@ -167,7 +177,8 @@ class Certificate:
             if value["verdict"] not in get_args(Verdict):
                 raise ModelFileError(f"the certificate has verdict {value['verdict']!r}, which does not exist")
             value |= {key: tuple(value[key]) for key in ("assumptions", "notes", "measured")}
-            return cls(**value | {"findings": tuple(Finding(**finding) for finding in value["findings"])})
+            findings = tuple(Finding(**finding) for finding in value["findings"])
+            return cls(**value | {"findings": findings, "read_as": tuple(map(ReadPlan.from_json, value["read_as"]))})
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             if isinstance(error, ModelFileError):
                 raise

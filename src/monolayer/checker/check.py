@@ -41,6 +41,7 @@ from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
 from monolayer.data.origin import Origin
+from monolayer.data.plan import ReadPlan
 from monolayer.data.readers import ReadKeywords
 from monolayer.data.shards import kinds, strangers
 from monolayer.data.subnormal import check_subnormals_count
@@ -141,13 +142,14 @@ def certify(
     check_subnormals_count(NEEDS_SUBNORMALS)
     claims = Claims(tolerance, only, noise, dtype_name(dtype))
     origin: Origin | None = None
+    plans: tuple[ReadPlan, ...] = ()
 
     def data(names: Names | None, answers: Belongs | None, next_token: bool = False) -> Sequences:
-        nonlocal origin
+        nonlocal origin, plans
         like = Manner(None if names is None else names.cuts, answers)
         options: ReadKeywords = {"per": per, "unit": unit, "tokens": tokens, "labels": labels}
         found = asked_data(X, Y, lengths, like, labelled=not next_token, **options)
-        origin = found.origin
+        origin, plans = found.origin, found.plans
         return found
 
     stored = opened(model)
@@ -155,10 +157,10 @@ def certify(
         given = [name for name, value in claims._asdict().items() if name != "only" and value is not None]
         if given:
             raise DataError(f"{given[0]} does not apply to a folder with attached facts: leave it out")
-        return judge_attached(stored, data(None, asked_per(stored)), only=only, host=host).located(origin)
+        return judge_attached(stored, data(None, asked_per(stored)), only=only, host=host).about(origin, plans)
     if host is not None:
         raise DataError("host= is for folders that facts were attached to, and this is not one")
-    return compared_with_old(stored, _certificate_of(stored, X, data, claims, reporting(progress))).located(origin)
+    return compared_with_old(stored, _certificate_of(stored, X, data, claims, reporting(progress))).about(origin, plans)
 
 
 def _certificate_of(
@@ -227,6 +229,7 @@ def certify_files(
     with tempfile.TemporaryDirectory() as scratch:
         parts: list[Load] = []
         origins: list[tuple[Origin | None, int]] = []
+        plans: tuple[ReadPlan, ...] = ()
         first = ""
         for number, name in enumerate(names):
             progress("reading", 0.4 * number / len(names))
@@ -242,9 +245,10 @@ def certify_files(
                 pickle.dump(data, file, protocol=5)
             parts.append(partial(_load, kept))
             origins.append((data.origin, len(data)))
+            plans += data.plans
         progress("checking", 0.5)
         found = judge(stored, lambda: AskedData(parts), Claims())
-    return compared_with_old(stored, found).located(Origin.joined(origins))
+    return compared_with_old(stored, found).about(Origin.joined(origins), plans)
 
 
 def _load(kept: Path) -> Sequences:

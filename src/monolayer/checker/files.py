@@ -1,8 +1,10 @@
-"""A second reading of the caller's files, line by line, in code that shares nothing with the reader.
+"""A second reading of the caller's files, row by row, from the plans that the reader states.
 
-Files are read a line or a batch at a time, so that memory does not grow with them. Only npz files, and JSON files of
-one array or object, are held whole, as the reader holds them. When this code runs, the reader has accepted the data. So
-it has no messages about bad data: any failure is a difference between the two readings.
+A plan says how a file holds its rows and which of its columns were read (`data/plan.py`), so this code guesses nothing,
+and it shares nothing with the reader. Files are read a line or a batch at a time, so that memory does not grow with
+them. Only npz files, and JSON files of one array or object, are held whole, as the reader holds them. When this code
+runs, the reader has accepted the data. So it has no messages about bad data: any failure is a difference between the
+two readings.
 """
 
 from __future__ import annotations
@@ -13,75 +15,51 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from monolayer.arrays import Array
-from monolayer.checker.given import DataComparison, confirm_arrays, confirm_rows, confirm_texts
-from monolayer.checker.rows import LABELS, PROMPT_COLUMNS, ROWS, Chosen, ReadOptions, Row, choose, key, second_look
+from monolayer.checker.given import DataComparison, confirm_arrays, confirm_rows, confirm_texts, fault
+from monolayer.checker.rows import ROWS, Row, cells_of_object, check_names, key, second_look
 from monolayer.data import Sequences
+from monolayer.data.plan import ReadPlan
 
-LONGEST_JSON = 1 << 27
-"""Most characters of a JSON file that is read as one array or object."""
 _LINE_ENDS = re.compile(r"[\r\n]*")
-FORMAT_OF_SUFFIX = {
-    **dict.fromkeys(("conll", "iob", "iob2", "bio", "bioes"), "conll"),
-    **dict.fromkeys(("jsonl", "ndjson"), "jsonl"),
-    **dict.fromkeys(("parquet", "pq"), "parquet"),
-    **{name: name for name in ("json", "conllu", "csv", "tsv", "npz")},
-}
 
 
-def confirm_files(data: Sequences, files: list[str], options: ReadOptions) -> None:
-    """Raise an error unless `data` hold exactly what is in the files, one after the other."""
+def confirm_files(data: Sequences, files: list[str]) -> None:
+    """Raise an error unless `data` hold exactly what is in the files, one after the other, read as their plans say."""
     if "-" in files:  # standard input cannot be read twice
         return
-    answers = data.prompts is not None
     with second_look(", ".join(files)):
-        if answers:
-            rows = chain.from_iterable(_rows_of_file(file, options, answers)[0] for file in files)
-            confirm_texts(data, rows, options.per == "continuation")
+        sources = list(zip(files, data.plans, strict=True))
+        if data.prompts is not None:
+            rows = chain.from_iterable(_rows_of_file(file, plan) for file, plan in sources)
+            confirm_texts(data, rows, data.plans)
             return
         comparison = DataComparison(data)
-        for file in files:
-            format = _format(file, options)
-            if format == "npz":
-                _confirm_npz(comparison, file, options)
-            elif format == "parquet":
-                _confirm_parquet(comparison, file, options)
+        for file, plan in sources:
+            if plan.format == "npz":
+                _confirm_npz(comparison, file, plan)
+            elif plan.format == "parquet":
+                _confirm_parquet(comparison, file, plan)
             else:
-                confirm_rows(comparison, *_rows_of_file(file, options, answers))
+                confirm_rows(comparison, _rows_of_file(file, plan), plan)
         comparison.finish()
 
 
-def _format(file: str, options: ReadOptions) -> str:
-    """The format of a file: the one that the caller chose, or that of its suffix."""
-    return options.format or FORMAT_OF_SUFFIX[Path(file.lower().removesuffix(".gz")).suffix.removeprefix(".")]
-
-
-def _rows_of_file(file: str, options: ReadOptions, answers: bool) -> tuple[Iterator[Row], str]:
-    """The rows of a file, and how text in them is cut; `answers`: whether they are prompts and answers."""
-    format = _format(file, options)
-    if format in ("conll", "conllu"):
-        return _conll(file, options, format == "conllu"), "whole"
-    if format == "parquet":
-        chosen = _parquet_columns(file, options, answers)
-        return chain.from_iterable(_arrow_rows(*columns) for columns in _parquet(file, chosen)), chosen.unit
-    if format == "text":
-        return ((line.rstrip("\r\n"), None) for line in _text_lines(file)), options.unit or "words"
-    if format not in ("json", "jsonl"):
-        records = _records(file, tabs=format == "tsv")
-        chosen = choose([name.strip() for name in next(records)], options, answers)
-        return (key(chosen.of([cell or None for cell in record])) for record in records), chosen.unit
-    objects = _objects(file, document=format == "json")
-    first = next(objects)
-    if not isinstance(first, dict):
-        return map(key, chain([first], objects)), options.unit or "words"
-    names = list(first)
-    chosen = choose(names, options, answers, "characters")
-    return (key(chosen.of([row.get(name) for name in names])) for row in chain([first], objects)), chosen.unit
+def _rows_of_file(file: str, plan: ReadPlan) -> Iterator[Row]:
+    """The rows of a file that is neither npz nor too large for Python objects."""
+    if plan.format in ("conll", "conllu"):
+        return _conll(file, plan)
+    if plan.format == "parquet":
+        return chain.from_iterable(_arrow_rows(*columns) for columns in _parquet(file, plan))
+    if plan.format == "text":
+        return ((line.rstrip("\r\n"), None) for line in _text_lines(file))
+    if plan.format in ("csv", "tsv"):
+        return _cells_of_records(file, plan)
+    return map(key, _json_rows(file, plan))
 
 
 def _text_lines(file: str) -> Iterator[str]:
@@ -91,35 +69,41 @@ def _text_lines(file: str) -> Iterator[str]:
         yield from text
 
 
-def _objects(file: str, document: bool) -> Iterator[Any]:
-    """The objects of JSON Lines or, in a `document`, of one JSON array, or one object.
-
-    If the keys of that object are unusual, its items.
-    """
-    if document:
-        opened: Any = gzip.open if file.lower().endswith(".gz") else open
-        with opened(file, "rt", encoding="utf-8-sig") as text:
-            start = text.read(LONGEST_JSON + 1)
-        try:
-            whole = json.loads(start) if len(start) <= LONGEST_JSON else None
-        except ValueError:
-            whole = None
-        usual = {"tokens", *LABELS, *(PROMPT_COLUMNS if isinstance(whole, dict) and len(whole) <= 2 else ())}
-        if isinstance(whole, list):
-            yield from whole
-            return
-        if isinstance(whole, dict):
-            yield from [whole] if usual & set(whole) else map(list, whole.items())
-            return
-    yield from (json.loads(line) for line in _text_lines(file) if not line.isspace())
+def _json_rows(file: str, plan: ReadPlan) -> Iterator[Row]:
+    """The rows of JSON Lines, of one JSON array, or of one object."""
+    if plan.format == "jsonl":
+        yield from (cells_of_object(json.loads(line), plan) for line in _text_lines(file) if not line.isspace())
+        return
+    opened: Any = gzip.open if file.lower().endswith(".gz") else open
+    with opened(file, "rt", encoding="utf-8-sig") as text:
+        whole = json.load(text)
+    if plan.format == "json object":
+        yield from whole.items()
+    elif plan.format == "json pairs":
+        yield from map(tuple, whole)
+    else:
+        yield from (cells_of_object(row, plan) for row in ([whole] if plan.format == "json row" else whole))
 
 
-def _records(file: str, tabs: bool) -> Iterator[list[str]]:
-    """The rows of a CSV file, or of a TSV file if `tabs`, the header first, without blank lines."""
+def _cells_of_records(file: str, plan: ReadPlan) -> Iterator[Row]:
+    """The cells of a CSV or TSV file in the columns of the plan. A header must have the names that the plan gives."""
+    columns = [column for column in (plan.key, plan.label) if column is not None]
+    records = _records(file, plan)
+    if plan.header:
+        check_names([name.strip() for name in next(records)], columns)
+    for record in records:
+        tokens, label = [record[column.number] or None for column in columns] + [None] * (2 - len(columns))
+        yield key((tokens, label))
+
+
+def _records(file: str, plan: ReadPlan) -> Iterator[list[str]]:
+    """The rows of a CSV file, or of a TSV file, which has no quotes; the header first, without blank lines."""
+    assert plan.separator is not None  # the reader states it for these formats
     lines = _TextLines(file)
     limit = csv.field_size_limit(2**31 - 1)  # a cell may be one long sequence; the limit is for the whole process
     try:
-        for record in map(_cells_by_tab, lines) if tabs else csv.reader(lines, strict=True):
+        by_quotes = csv.reader(lines, delimiter=plan.separator, strict=True)
+        for record in by_quotes if plan.format == "csv" else (_cells(line, plan.separator) for line in lines):
             if record:
                 yield record
             else:
@@ -128,10 +112,10 @@ def _records(file: str, tabs: bool) -> Iterator[list[str]]:
         csv.field_size_limit(limit)
 
 
-def _cells_by_tab(line: str) -> list[str]:
+def _cells(line: str, separator: str) -> list[str]:
     """The cells of a line of a TSV file; none if the line is blank."""
     line = line.rstrip("\r\n")
-    return line.split("\t") if line else []
+    return line.split(separator) if line else []
 
 
 class _TextLines:
@@ -170,10 +154,11 @@ def _text_blocks(file: str) -> Iterator[str]:
             yield block if block.endswith("\n") else block + text.readline()
 
 
-def _conll(file: str, options: ReadOptions, universal: bool) -> Iterator[Row]:
-    """Tokens and labels of a CoNLL file: one token per line, blank lines between sequences; `universal`: CoNLL-U."""
-    tabs, tokens, labels = universal or _has_tabs(file), list[str](), list[str]()
-    token, label = int(options.tokens or (2 if universal else 1)), int(options.labels or (4 if universal else -1))
+def _conll(file: str, plan: ReadPlan) -> Iterator[Row]:
+    """Tokens and labels of a CoNLL file: one token per line, blank lines between sequences."""
+    assert plan.key is not None  # CoNLL has columns
+    tabs, universal = plan.separator == "\t", plan.format == "conllu"
+    tokens, labels = list[str](), list[str]()
     for line in chain(_text_lines(file), [""]):
         if not line.strip(" \t\r\n") or line.startswith("-DOCSTART-"):
             if tokens:
@@ -184,36 +169,30 @@ def _conll(file: str, options: ReadOptions, universal: bool) -> Iterator[Row]:
         comment = tabs and line.startswith("#") and "\t" not in line
         if comment or (universal and not fields[0].isdigit()):
             continue
-        tokens.append(fields[token - (token > 0)])
-        if len(fields) > 1 or options.labels:
-            labels.append(fields[label - (label > 0)])
+        tokens.append(fields[plan.key.number])
+        if plan.label is not None:
+            labels.append(fields[plan.label.number])
 
 
-def _has_tabs(file: str) -> bool:
-    """Whether the columns of a CoNLL file are separated by tabs, judged by its first line with a tab or a token."""
-    for line in _text_lines(file):
-        if "\t" in line or not (line.isspace() or line.startswith(("#", "-DOCSTART-"))):
-            return "\t" in line
-    return False
-
-
-def _confirm_npz(comparison: DataComparison, file: str, options: ReadOptions) -> None:
+def _confirm_npz(comparison: DataComparison, file: str, plan: ReadPlan) -> None:
     """Compare the next sequences with the arrays of an npz file."""
+    assert plan.key is not None  # the reader names the arrays
     with np.load(file, allow_pickle=False) as stored:
-        names = (options.tokens or "X", options.labels or "Y", "lengths")
-        X, Y, lengths = (stored.get(name) for name in names)
-    confirm_arrays(comparison, X, Y, lengths, options.unit or "characters")
+        if len(set(stored.files)) < len(stored.files):
+            raise fault("two arrays have the same name")
+        X, lengths = stored[plan.key.name], stored.get("lengths")
+        Y = None if plan.label is None else stored[plan.label.name]
+    confirm_arrays(comparison, X, Y, lengths, plan)
 
 
-def _confirm_parquet(comparison: DataComparison, file: str, options: ReadOptions) -> None:
+def _confirm_parquet(comparison: DataComparison, file: str, plan: ReadPlan) -> None:
     """Compare the next sequences with a Parquet file. Lists of numbers are compared as arrays, which is much faster."""
-    chosen = _parquet_columns(file, options, answers=False)
-    by_token = comparison.data.labels is not None and comparison.data.labels.per == "token"
-    for tokens, label in _parquet(file, chosen):
+    for tokens, label in _parquet(file, plan):
         lists, labels = _arrow_numbers(tokens), None if label is None else _arrow_numbers(label)
-        fits = label is None if labels is None else labels.lengths == (lists and lists.lengths if by_token else None)
+        by_token = lists and lists.lengths if plan.per == "token" else None
+        fits = label is None if labels is None else labels.lengths == by_token
         if lists is None or lists.lengths is None or not fits:
-            confirm_rows(comparison, _arrow_rows(tokens, label), chosen.unit)
+            confirm_rows(comparison, _arrow_rows(tokens, label), plan)
             continue
         comparison.lengths(lists.lengths)
         comparison.tokens(lists.values)
@@ -221,20 +200,14 @@ def _confirm_parquet(comparison: DataComparison, file: str, options: ReadOptions
             comparison.labels(labels.values)
 
 
-def _parquet_columns(file: str, options: ReadOptions, answers: bool) -> Chosen:
-    """The columns of a Parquet file to read."""
-    from pyarrow.parquet import ParquetFile
-
-    with ParquetFile(file) as stored:
-        return choose(stored.schema_arrow.names, options, answers)
-
-
-def _parquet(file: str, chosen: Chosen) -> Iterator[tuple[object, object]]:
+def _parquet(file: str, plan: ReadPlan) -> Iterator[tuple[object, object]]:
     """Tokens and labels of a Parquet file as Arrow columns, some rows at a time; labels are None if there are none."""
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(file) as stored:
-        names = [stored.schema_arrow.names[place] for place in (chosen.token, chosen.label) if place is not None]
+        columns = [column for column in (plan.key, plan.label) if column is not None]
+        names = [column.name for column in columns]
+        check_names(stored.schema_arrow.names, columns)
         for batch in stored.iter_batches(batch_size=ROWS, columns=names):
             yield batch.column(names[0]), batch.column(names[1]) if len(names) > 1 else None
 

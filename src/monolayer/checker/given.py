@@ -1,36 +1,31 @@
 """Compares the data that were read with the data that the caller gave.
 
 Builder and checker use one reader (`monolayer.data`). A fault in it would give both the same wrong data, and a model of
-wrong data would be proved. So the checker looks at what the caller gave a second time, in a few lines that share
-nothing with the reader, and compares token by token and label by label. Arrays and lists are compared here, dicts and
-tables in `rows.py`, files in `files.py`. Data that come as `Sequences` were read before, and there is nothing to
-compare them with.
+wrong data would be proved. So the checker reads what the caller gave a second time, from the plan that the reader
+states (`data/plan.py`), in code that shares nothing with the reader, and compares token by token and label by label.
+Nothing is guessed here: a plan that says what nobody meant is stated in the certificate, where people can see it.
+Arrays and lists are compared here, dicts and tables in `rows.py`, files in `files.py`. Data that come as `Sequences`
+were read before, and there is nothing to compare them with.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import ItemsView, Iterable
+from collections.abc import ItemsView, Iterable, Sequence
 from itertools import chain
 from operator import ne
 from typing import Any
-from unicodedata import category
 
 import numpy as np
 
 from monolayer.data import Sequences
+from monolayer.data.plan import ReadPlan
 from monolayer.errors import DataError
 
 CHUNK = 1 << 16
 """How many tokens are compared at a time, so that few of them are Python objects at any moment."""
 
-UNSPACED_RANGES = (
-    (0xE00, 0x109F),  # Thai, Lao, Tibetan, Burmese
-    (0x1780, 0x17FF),  # Khmer
-    *((0x3040, 0x30FF), (0xFF66, 0xFF9F)),  # kana
-    *((0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF)),  # Chinese characters
-)
-"""Letters of scripts that put no spaces between words, from first to last."""
+IGNORED = -100
+"""What says among the labels of tokens that there is none."""
 _PLAIN = {str, int, float, bool, list, type(None)}
 
 
@@ -50,6 +45,7 @@ class DataComparison:
         self._sequences = self._tokens = self._places = 0  # compared so far
         self._labelled = data.labelled_places
         self._reals = False
+        self._gaps = 0
         self._names: dict[int, Any] = {}
 
     def lengths(self, given: object) -> None:
@@ -75,7 +71,10 @@ class DataComparison:
         """Compare the labels of the next tokens or sequences with a list or an array, which may have gaps."""
         data, labels = self.data, self.data.labels
         start, self._places = self._places, self._places + len(given)
-        there = start + _labelled(given, labels is None or labels.classes is not None)
+        # Among real numbers −100 is a number like any other, and so it is where a label belongs to a sequence.
+        by_class = labels is None or (labels.per == "token" and labels.classes is not None)
+        there = start + _labelled(given, by_class)
+        self._gaps += len(given) - len(there)
         if labels is None:
             if len(there):
                 raise fault(f"{data.labelled(int(there[0]))} was given with a label and no labels were read")
@@ -106,6 +105,11 @@ class DataComparison:
             raise fault(f"{self._places} labels and gaps were given and {self.data.labellable} were read")
         if labels is not None and labels.scalar and not self._reals:
             raise fault("labels were given as integers and read as real numbers")
+        rows, gaps = (sum(getattr(plan, count) for plan in self.data.plans) for count in ("rows", "gaps"))
+        if rows != self._sequences or (labels is not None and gaps != self._gaps):
+            raise fault(
+                f"{self._sequences} sequences with {self._gaps} gaps were given, and the plan states {rows} with {gaps}"
+            )
 
     def _differs(self, read: Any, names: Any, given: Any) -> int | None:
         """Number of the first value in `read` that differs from `given`, None if all agree.
@@ -132,45 +136,18 @@ class DataComparison:
         return self._names.setdefault(id(names), np.array(names.names, dtype=object))
 
 
-def confirm(
-    data: Sequences,
-    X: object,
-    Y: object = None,
-    lengths: object = None,
-    unit: str = "characters",
-    verbatim: bool = False,
-) -> None:
-    """Raise an error unless `data` hold exactly the tokens of `X` and the labels of `Y`, in their order.
-
-    `X`, `Y`, `lengths`: arrays, tensors or lists. `unit`: how a string in the place of a sequence is cut. `verbatim`:
-    whether answers follow their prompts without a space in between.
-    """
-    if data.prompts is not None and not isinstance(X, Sequences):
-        prompts, answers = plain(X), plain(Y)
-        rows = zip(prompts, [None] * len(prompts) if answers is None else answers, strict=True)
-        confirm_texts(data, rows, verbatim)
-        return
-    comparison = DataComparison(data)
-    if isinstance(X, Sequences):
-        if Y is not None:
-            confirm_labels(comparison, Y, data.lengths.tolist())
-        return
-    confirm_arrays(comparison, X, Y, lengths, unit)
-    comparison.finish()
-
-
-def confirm_arrays(comparison: DataComparison, X: Any, Y: Any, lengths: Any, unit: str) -> None:
-    """Compare the next sequences with arrays or lists, as `confirm` gets them."""
+def confirm_arrays(comparison: DataComparison, X: Any, Y: Any, lengths: Any, plan: ReadPlan) -> None:
+    """Compare the next sequences with arrays, tensors or lists, which were read as `plan` says."""
     block = max(1, CHUNK // X.shape[1]) if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "U" else 0
     if 0 < block < len(X) and isinstance(Y, np.ndarray | list | None):  # few strings are Python objects at any moment
         for start in range(0, len(X), block):
             some = slice(start, start + block)
             labels, sizes = (None if each is None else each[some] for each in (Y, lengths))
-            confirm_arrays(comparison, X[some], labels, sizes, unit)
+            confirm_arrays(comparison, X[some], labels, sizes, plan)
         return
-    if unit == "whole" and _is_machine_numbers(X) and X.ndim == 1:
+    if plan.unit == "whole" and _is_machine_numbers(X) and X.ndim == 1:
         X = X[:, None]
-    rows = X if _is_machine_numbers(X) else [_sequence(row, unit) for row in plain(X)]
+    rows = X if _is_machine_numbers(X) else [_sequence(row, plan) for row in plain(X)]
     sizes = plain(lengths)
     if lengths is None:
         sizes = np.full(len(rows), rows.shape[1]) if isinstance(rows, np.ndarray) else [len(row) for row in rows]
@@ -191,57 +168,51 @@ def confirm_labels(comparison: DataComparison, Y: Any, sizes: Any) -> None:
     comparison.labels(rows)
 
 
-def confirm_rows(
-    comparison: DataComparison, rows: Iterable[tuple[object, object]], unit: str, labelled: bool = True
-) -> None:
-    """Compare the next sequences with rows: tokens or text, and their label or labels.
+def confirm_rows(comparison: DataComparison, rows: Iterable[tuple[object, object]], plan: ReadPlan) -> None:
+    """Compare the next sequences with rows: tokens or text, and their label or labels, which were read as `plan` says.
 
-    `unit`: how text is cut. `labelled`: whether to compare the labels too.
+    Labels that came apart from the rows are not compared here.
     """
-    data, sizes = comparison.data, list[int]()
-    by_token = data.labels is not None and data.labels.per == "token"
-    tokens, labels = list[object](), list[object]()
+    sizes, tokens, labels = list[int](), list[object](), list[object]()
 
     def compare() -> None:
         comparison.lengths(sizes)
         comparison.tokens(tokens)
-        if labelled:
+        if not plan.apart:
             comparison.labels(labels)
         for compared in (sizes, tokens, labels):
             compared.clear()
 
     for text, label in rows:
-        row = tokens_of_text(text, unit) if isinstance(text, str) else plain(text)
+        row = _sequence(text, plan)
         sizes.append(len(row))
         tokens += row
-        labels += _per_token(plain(label), len(row)) if by_token else [plain(label)]
+        labels += _per_token(plain(label), len(row)) if plan.per == "token" else [plain(label)]
         if len(tokens) >= CHUNK:
             compare()
     compare()
 
 
-def confirm_texts(data: Sequences, rows: Iterable[tuple[Any, Any]], verbatim: bool = False) -> None:
+def confirm_texts(data: Sequences, rows: Iterable[tuple[Any, Any]], plans: Sequence[ReadPlan]) -> None:
     """Compare prompts and answers with rows of both. Text is cut without loss, so what was read must give it back.
 
-    Unless `verbatim`, an answer has a space in front wherever prose would have one (docs/stock.md).
+    An answer may have got a space in front; the plans state how many did.
     """
-    count = 0
+    count = spaced = 0
     for row, (prompt, answer) in enumerate(rows):
-        two, count = (prompt, "" if _none(answer) else answer), row + 1
-        if two[1] and not verbatim and _needs_space(*two):
-            two = prompt, " " + answer
-        if row < len(data) and data.texts(row) != two:
-            raise fault(f"prompt and answer of sequence {row} were given as {two!r} and read as {data.texts(row)!r}")
+        given, count = (prompt, "" if _none(answer) else answer), row + 1
+        if row >= len(data):
+            continue
+        read = data.texts(row)
+        with_space = bool(given[1]) and read == (prompt, f" {answer}")
+        spaced += with_space
+        if read != given and not with_space:
+            raise fault(f"prompt and answer of sequence {row} were given as {given!r} and read as {read!r}")
     if count != len(data):
         raise fault(f"{count} prompts were given and {len(data)} were read")
-
-
-def _needs_space(prompt: str, answer: str) -> bool:
-    """Whether prose would have a space between the two: not after or before one, before punctuation, or in scripts
-    that put no spaces between words."""
-    two = prompt[-1] + answer[0]
-    unspaced = any(low <= ord(letter) <= high for letter in two for low, high in UNSPACED_RANGES)
-    return not (re.search(r"\s", two) or category(two[1])[0] == "P" or unspaced)
+    stated = sum(plan.spaced for plan in plans)
+    if spaced != stated:
+        raise fault(f"{spaced} answers were read with a space in front, and the plan states {stated}")
 
 
 def _per_token(label: Any, count: int) -> list[Any]:
@@ -257,30 +228,27 @@ def _per_token(label: Any, count: int) -> list[Any]:
     return labels
 
 
-def _sequence(row: object, unit: str) -> Any:
-    """The tokens of one sequence: a string is cut, and a lone integer is one token."""
+def _sequence(row: object, plan: ReadPlan) -> Any:
+    """The tokens of one sequence: a string is cut as the plan says, and a lone integer is one token."""
     if isinstance(row, str):
-        return tokens_of_text(row, unit)
-    found = plain(row)
-    return [found] if isinstance(found, int) else found
+        if plan.unit is None:
+            raise fault(f"the text {row!r:.80} was read, and the plan does not state how text is split")
+        return row.split() if plan.unit == "words" else [row] if plan.unit == "whole" else list(row)
+    tokens = plain(row)
+    return [tokens] if isinstance(tokens, int) else tokens
 
 
-def tokens_of_text(text: str, unit: str) -> list[str]:
-    """The tokens of a text: its words, the text as a whole, or its characters."""
-    return text.split() if unit == "words" else [text] if unit == "whole" else list(text)
-
-
-def _labelled(rows: Any, classes: bool) -> Any:
-    """Numbers of the given labels that are not gaps. None and NaN are gaps, and −100 is one among classes."""
+def _labelled(rows: Any, ignored: bool) -> Any:
+    """Numbers of the given labels that are not gaps. None and NaN are gaps; so is −100 if it is `ignored`."""
     if not isinstance(rows, np.ndarray):
         kinds = set(map(type, rows))
         if kinds <= {str, int, bool}:
-            ignored = classes and int in kinds
-            return np.flatnonzero([one != -100 for one in rows]) if ignored else np.arange(len(rows))
-        return np.flatnonzero([not _none(plain(one)) and not (classes and plain(one) == -100) for one in rows])
+            skips = ignored and int in kinds
+            return np.flatnonzero([one != IGNORED for one in rows]) if skips else np.arange(len(rows))
+        return np.flatnonzero([not _none(plain(one)) and not (ignored and plain(one) == IGNORED) for one in rows])
     if rows.dtype.kind == "f":
         return np.flatnonzero(~np.isnan(rows).reshape(len(rows), -1).all(axis=1))
-    return np.flatnonzero(rows != -100) if classes else np.arange(len(rows))
+    return np.flatnonzero(rows != IGNORED) if ignored else np.arange(len(rows))
 
 
 def _none(one: object) -> bool:

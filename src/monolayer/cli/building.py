@@ -73,7 +73,9 @@ def next_steps(folder: Path, data: Sequence[str], *verbs: str, reading: Reading 
     names = [*data] if len(data) <= 3 else [data[0], "..."]
     if reading is not None:
         options = (reading if "-" in data else replace(reading, per=None)).keywords
+        header = options.pop("header", None)
         names += [word for key, value in options.items() if value for word in (f"--{key}", str(value))]
+        names += [] if header is None else ["--header" if header else "--no-header"]
     console.print(f"\nsaved to {escape(str(folder))}; next:", soft_wrap=True)
     for verb in verbs:
         words = ["monolayer", verb, str(folder), *(names if verb in ("predict", "verify") else [])]

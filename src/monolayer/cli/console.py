@@ -8,8 +8,9 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -18,6 +19,7 @@ import typer
 from rich.console import Console
 
 from monolayer.bar import bar
+from monolayer.data.plan import ReadPlan, plan_lines
 from monolayer.errors import DataError
 from monolayer.table import Progress, escape, grid_lines, pairs, visible, visible_json
 
@@ -48,6 +50,8 @@ app = typer.Typer(
 )
 
 
+_read: ContextVar[list[Any] | None] = ContextVar("read", default=None)
+"""How the data of a command with --json were read, until it prints its object; None for a command without."""
 FactsByName = dict[str, Any]
 """What a command found, by name: JSON for machines, or values for the rows of a table."""
 Overwrite = Annotated[bool, flag("--overwrite", "Replace what is already there.")]
@@ -166,8 +170,31 @@ def write_picture(path: Path, figure: object) -> None:
         file.write(picture_page(figure))
 
 
+@contextmanager
+def stating_what_is_read(as_json: bool) -> Iterator[None]:
+    """While the block runs, `say_read` states what a command reads: in its JSON object, or on standard error."""
+    token = _read.set([] if as_json else None)
+    try:
+        yield
+    finally:
+        _read.reset(token)
+
+
+def say_read(plans: Sequence[ReadPlan]) -> None:
+    """State how data were read: on standard error or, with --json, in the object that the command prints."""
+    stated = _read.get()
+    if stated is not None:
+        stated += [plan.to_json() for plan in plans]
+        return
+    for line in plan_lines(plans):
+        err.print(f"read {escape(line)}", soft_wrap=True)
+
+
 def print_json(value: object) -> None:
-    """Print one JSON value on standard output."""
+    """Print one JSON value on standard output; an object gets the key `read`, if the command read data."""
+    plans = _read.get()
+    if plans and isinstance(value, dict):
+        value = {**value, "read": plans}
     print(json_text(value, sys.stdout, indent=1))
 
 

@@ -78,7 +78,7 @@ def verify(
             # One file in memory at a time, for the kinds of model that can be certified that way.
             certificate = certify_files(stored, names, progress=step, like=like, **reading.keywords)
         if certificate is None:
-            wanted = reading.read(data, step, like, proved=True) if wanted is None else wanted
+            wanted = reading.read(data, step, like, proved=True, say=False) if wanted is None else wanted
             step("checking", 0.5)
             claims: dict[str, Any] = {"tolerance": tolerance, "only": only, "noise": noise, "dtype": dtype}
             certificate = certify(found, wanted, **claims, host=host)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
+from monolayer.cli.console import say_read, stating_what_is_read
 from monolayer.data.labels import Belongs
 from monolayer.data.names import Unit
 from monolayer.errors import DataError
@@ -70,6 +71,17 @@ class Reading:
         ),
     ] = None
 
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            help="Whether the first row of CSV and TSV files names the columns; without a header they are 1, 2, 3, …"
+        ),
+    ] = None
+    separator: Annotated[
+        str | None,
+        typer.Option(help="What separates columns of CSV files: one character, or tab. Found in the first rows."),
+    ] = None
+
     @property
     def keywords(self) -> ReadKeywords:
         """The options as keyword arguments of `monolayer.data.read`, `asked_files` and `certify_files`."""
@@ -79,6 +91,8 @@ class Reading:
             "labels": self.labels,
             "unit": self.unit,
             "per": self.per,
+            "header": self.header,
+            "separator": self.separator,
         }
 
     def read(
@@ -89,13 +103,29 @@ class Reading:
         known: bool = True,
         proved: bool = False,
         keys: list[object] | None = None,
+        say: bool = True,
     ) -> Sequences:
         """Read data files. `model` decides what the options leave open.
 
         With a model and `known`, a token that the model lacks is an error. With `proved`, a proof about the data
         follows, so they are compared with the files once more. `keys` gets every key as it was given, if the file has
-        text or lists.
+        text or lists. `say`: whether to state how the files were read; a certificate states it by itself.
         """
+        found = self._read(data, step, model, known, proved, keys)
+        if say:
+            say_read(found.plans)
+        return found
+
+    def _read(
+        self,
+        data: str | list[str],
+        step: Progress,
+        model: Answering | Manner | None,
+        known: bool,
+        proved: bool,
+        keys: list[object] | None,
+    ) -> Sequences:
+        """Read data files, as `read` does."""
         from monolayer.checker.asked import asked_files
         from monolayer.data import read as read_once
         from monolayer.data.layout import Manner
@@ -162,7 +192,8 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def call(**given: Any) -> None:
         reading = Reading(**{name: given.pop(name) for name in options})
-        command(**given, reading=reading)
+        with stating_what_is_read(bool(given.get("as_json"))):
+            command(**given, reading=reading)
 
     made: Any = call
     made.__signature__ = inspect.Signature(parameters)

@@ -11,6 +11,7 @@ This file needs pyarrow, so nothing imports it before pyarrow has been found.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,7 +28,7 @@ from monolayer.data import growing as limits
 from monolayer.data.columns import Coded
 from monolayer.data.growing import Growing
 from monolayer.data.labels import Per
-from monolayer.data.layout import BY_TOKEN, Columns, TableLayout
+from monolayer.data.layout import Columns, TableLayout
 from monolayer.data.lines import Lines
 from monolayer.data.sequences import Sequences
 from monolayer.data.tabular import RowReader, row_cells
@@ -105,7 +106,7 @@ def _add(table: RowReader, lines: range, cells: dict[str, ArrowColumn]) -> bool:
     tokens, label = cells[layout.token], cells.get(layout.label or "")
     if layout.per in ("token", "answer"):
         return False
-    if label is not None and _is_text(label) and layout.per is None and layout.label in BY_TOKEN:
+    if label is not None and _is_text(label) and layout.words_per_token:
         label = _split_words(label)
         if label is None:
             return False
@@ -130,7 +131,7 @@ def _add(table: RowReader, lines: range, cells: dict[str, ArrowColumn]) -> bool:
 
 def read_parquet(file: Path, columns: Columns, batch: int = _BATCH) -> Sequences:
     """Read the sequences of a Parquet file, `batch` rows at a time. `columns` says which columns to read."""
-    growing, done = Growing(str(file), unit="row", in_file=True), 0
+    growing, done = Growing(str(file), "parquet", unit="row", in_file=True), 0
     growing.keys = columns.keys
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as stored:
@@ -169,15 +170,16 @@ def _read_blocks(lines: Lines, add: Callable[[bytes, range], bool]) -> None:
             return
 
 
-def read_table_blocks(lines: Lines, table: RowReader, names: list[str], tabs: bool) -> None:
-    """Read rows of CSV, or of TSV if `tabs`, into `table`; `names` are the columns of the file, in order."""
-    numbers = [str(number) for number in range(len(names))]
-    used = {name: numbers[names.index(name)] for name in table.layout.columns}
-    parse = pcsv.ParseOptions(delimiter="\t" if tabs else ",", quote_char=False, ignore_empty_lines=False)
+def read_table_blocks(lines: Lines, table: RowReader, width: int, separator: str, *, quotes: bool) -> None:
+    """Read rows of CSV, or of TSV without `quotes`, into `table`; the file has `width` columns."""
+    numbers = [str(number) for number in range(width)]
+    used = {name: numbers[at] for name, at in zip(table.layout.columns, table.layout.numbers, strict=True)}
+    parse = pcsv.ParseOptions(delimiter=separator, quote_char=False, ignore_empty_lines=False)
     convert = pcsv.ConvertOptions(column_types=dict.fromkeys(numbers, pa.string()), include_columns=list(used.values()))
 
     def add(block: bytes, numbered: range) -> bool:
-        if b'"' in block and not tabs:
+        # Arrow takes a byte-order mark at the start of any block for one of the file, and drops it.
+        if (b'"' in block and quotes) or block.startswith(codecs.BOM_UTF8):
             return False
         try:
             options = pcsv.ReadOptions(column_names=numbers, block_size=len(block) + 1)

@@ -5,7 +5,7 @@ stay what they are. Tokens are integers, strings or vectors. Labels are of any k
 count as real numbers. −0.0 is stored as 0.0: the two are equal, so they must have equal bits too. An integer among real
 numbers is refused if float64 cannot represent it, because it would be rounded.
 
-None, NaN and, among integers, −100 (the index that loss functions ignore) mean that there is no label.
+None and NaN mean that there is no label. So does −100 among the labels of tokens, the index that loss functions ignore.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from monolayer.errors import DataError
 from monolayer.table import plural
 
 NO_LABEL = -100
+"""What loss functions ignore among the labels of tokens."""
 EXACT = 2**53
 """float64 represents every integer up to this size exactly."""
 NamePlace = Callable[[int], str]
@@ -149,17 +150,20 @@ class Column:
             self._gaps.append(self._count + np.arange(count))
             self._count += count
 
-    def finish(self) -> FinishedColumn:
-        """Everything that was added, encoded. This also sets `place`."""
+    def finish(self, ignored: int | None = None) -> FinishedColumn:
+        """Everything that was added, encoded. This also sets `place`.
+
+        `ignored`: the integer that means that there is no label; None if every integer is a label.
+        """
         if self.kind is None:
             return FinishedColumn(np.zeros(0, np.int64), Names(range(0)))
         flat = self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
         self._parts.clear()
         if self._gaps:
             self.place = np.delete(np.arange(self._count), np.concatenate(self._gaps))
-        if self.what == "label" and self.kind == INTEGER and (ignored := flat == NO_LABEL).any():
-            self.place = (np.arange(self._count) if self.place is None else self.place)[~ignored]
-            flat = flat[~ignored]
+        if ignored is not None and self.kind == INTEGER and (gaps := flat == ignored).any():
+            self.place = (np.arange(self._count) if self.place is None else self.place)[~gaps]
+            flat = flat[~gaps]
             if len(flat) == 0:
                 self.kind = None
                 return FinishedColumn(flat, Names(range(0)))

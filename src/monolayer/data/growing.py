@@ -7,16 +7,20 @@ At any moment at most about `TOKENS_AT_ONCE` tokens are Python objects. The othe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from monolayer.arrays import Array, Ints
 from monolayer.data.columns import Coded, Column, ColumnValues, token_place
-from monolayer.data.labels import Labels, Per
+from monolayer.data.labelling import LABELLINGS
+from monolayer.data.labels import Labels, Per, ignored_label
 from monolayer.data.names import Names, Unit
 from monolayer.data.origin import GrowingOrigin, Origin, SourceFile
 from monolayer.data.plain import Given
+from monolayer.data.plan import Format, PlannedPer, ReadPlan, joined
+from monolayer.data.prompts import tokens_of
 from monolayer.errors import DataError
 from monolayer.table import plural
 
@@ -35,7 +39,7 @@ class SequenceFields(NamedTuple):
     labels: Labels | None
     prompts: Ints | None
     origin: Origin | None
-    keyed: bool
+    plans: tuple[ReadPlan, ...] = ()
 
 
 class Growing:
@@ -43,11 +47,13 @@ class Growing:
 
     `name` is what error messages call the data, and `unit` is what they call a row ("line"). They also give the number
     of the line that comes with each row. `in_file`: whether the data are those of a file, so that `finish` tells where
-    each sequence stands in it.
+    each sequence stands in it. `format`: how the plan of what was read calls the source.
     """
 
-    def __init__(self, name: str, unit: str = "line", *, in_file: bool = False) -> None:
+    def __init__(self, name: str, format: Format, unit: str = "line", *, in_file: bool = False) -> None:
         self.name, self.unit = name, unit
+        self.plan = ReadPlan(name, format)
+        """What is known so far of how the data are read; `finish` adds what only the whole of them shows."""
         self._origin = GrowingOrigin() if in_file else None
         self.cut: Unit | None = None
         """How strings were split; None if there were none."""
@@ -57,14 +63,14 @@ class Growing:
         """How many sequences were given as one number, without a list around it."""
         self.prompts: list[int] = []
         """Number of prompt tokens of each sequence; empty if there are no prompts."""
-        self.keyed = False
-        """Whether each row is a key with its value."""
         self.doubtful = ""
         """Names of the two columns, in words, if the caller did not say what a label belongs to; else empty."""
         self._per: Per | None = None
         self._token_column, self._label_column = Column("token"), Column("label")
         self._all_sizes: list[Ints] = []
         self._count = self._sequences = 0
+        self._verbatim = False
+        self._spaced = 0
         self._first: int | None = None  # the line of the first sequence whose label is not a gap
         self._empty()
 
@@ -109,10 +115,15 @@ class Growing:
         if self._weight >= TOKENS_AT_ONCE:
             self._flush()
 
-    def answer(self, line: int, prompt: list[str], answer: list[str]) -> None:
-        """Add the tokens of a prompt and of its answer; an empty answer means that it is missing."""
-        self.prompts.append(len(prompt))
-        self.row(line, prompt + answer, None, None)
+    def answer(self, line: int, prompt: Given, answer: Given, verbatim: bool) -> None:
+        """Add a prompt and its answer, both text; None means that the answer is missing.
+
+        Unless `verbatim`, the answer gets a space in front where prose would have one.
+        """
+        fact = tokens_of(prompt, answer, self.at(line), verbatim)
+        self._verbatim, self._spaced = verbatim, self._spaced + fact.spaced
+        self.prompts.append(len(fact.prompt))
+        self.row(line, fact.prompt + fact.answer, None, None)
 
     def rows(
         self,
@@ -139,7 +150,7 @@ class Growing:
         tokens = self._token_column.finish()
         labels = None
         if self._per is not None:
-            found = self._label_column.finish()
+            found = self._label_column.finish(ignored=ignored_label(LABELLINGS[self._per]))
             if self._label_column.kind is not None:
                 labels = Labels(found.values, self._per, found.names, found.scalar, self._label_column.place)
         sizes = np.concatenate(self._all_sizes)
@@ -152,7 +163,15 @@ class Growing:
         cut: Unit | None = "whole" if self.bare == len(sizes) else self.cut
         names = None if tokens.names is None else tokens.names.cut_into(cut)
         origin = None if self._origin is None else self._origin.finish(SourceFile(self.name, self.unit))
-        return SequenceFields(tokens.values, sizes, names, labels, prompts, origin, self.keyed)
+        plan = replace(self._counted(sizes, labels, prompts), unit=cut)
+        return SequenceFields(tokens.values, sizes, names, labels, prompts, origin, (plan,))
+
+    def _counted(self, sizes: Ints, labels: Labels | None, prompts: Ints | None) -> ReadPlan:
+        """The plan with what labels belong to and how many there are."""
+        if prompts is not None:
+            per: PlannedPer = "continuation" if self._verbatim else "answer"
+            return planned_answers(replace(self.plan, per=per, spaced=self._spaced), sizes, prompts)
+        return planned_labels(self.plan, sizes, labels)
 
     def _agree(self, line: int, per: Per | None) -> None:
         """Refuse a sequence that is not labelled like the first one whose label is not a gap."""
@@ -199,6 +218,34 @@ class Growing:
         self._empty()
         if sizes:
             self._add(lines, tokens, np.array(sizes), labels or None)
+
+
+def planned_labels(plan: ReadPlan, sizes: Ints, labels: Labels | None) -> ReadPlan:
+    """A plan with what these labels of sequences of lengths `sizes` belong to, and how many there are."""
+    rows = len(sizes)
+    if labels is None:
+        return replace(plan, keyed=False, rows=rows)
+    places = int(sizes.sum()) if labels.per == "token" else rows
+    keyed = plan.keyed and labels.per == "sequence"
+    return replace(plan, per=labels.per, keyed=keyed, rows=rows, places=places, gaps=places - len(labels.values))
+
+
+def planned_answers(plan: ReadPlan, sizes: Ints, prompts: Ints) -> ReadPlan:
+    """A plan with the counts of prompts and answers; `prompts`: how many of the `sizes` tokens are the prompt."""
+    rows, gaps = len(sizes), int((prompts == sizes).sum())
+    return replace(plan, keyed=False, rows=rows, places=rows, gaps=gaps)
+
+
+def selected_plans(
+    plans: tuple[ReadPlan, ...], sizes: Ints, labels: Labels | None, prompts: Ints | None, before: int
+) -> tuple[ReadPlan, ...]:
+    """The plan of some rows out of `before` that were read as `plans` say. Which file each came from is not stated."""
+    if not plans:
+        return ()
+    plan = replace(plans[0] if len(plans) == 1 else joined(plans), chosen_from=plans[0].chosen_from or before)
+    if prompts is not None:
+        return (planned_answers(plan, sizes, prompts),)
+    return (replace(planned_labels(plan, sizes, labels), keyed=plan.keyed and labels is not None),)
 
 
 def _word_by_word(labels: Labels, sizes: Ints) -> bool:

@@ -5,7 +5,8 @@ long as their sequences hold one label per token. A single value is the label of
 another length hold one real vector per sequence. If both readings fit, labels belong to tokens. A string is one label,
 even if it is as long as its sequence; only `per="token"` makes it a list of one-letter labels.
 
-None, NaN and, among integers, −100 mean that a token or a sequence has no label: nothing is stored or claimed there.
+None and NaN mean that a token or a sequence has no label: nothing is stored or claimed there. Among integers, −100
+means the same where labels belong to tokens, as loss functions have it; for a sequence it is the label −100.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from monolayer.arrays import Array, Ints
-from monolayer.data.columns import Column, ColumnValues, flattened, token_place
+from monolayer.data.columns import NO_LABEL, Column, ColumnValues, flattened, token_place
 from monolayer.data.labelling import LABELLINGS, SEQUENCE, TOKEN, Labelling, LabelUnit
 from monolayer.data.names import Names
 from monolayer.data.plain import Given, array_like, is_gap, is_list, plain_array
@@ -104,10 +105,16 @@ class Labels:
                 )
         column = Column("label", ours=ours)
         column.add(flat, lambda i: token_place(i, sizes) if labelling.at_tokens else f"sequence {i}")
-        found = column.finish()
+        found = column.finish(ignored=ignored_label(labelling))
         if len(sizes) and column.kind is None:
-            raise DataError("labels are missing: every one is None, NaN or −100")
+            gaps = "None, NaN or −100" if labelling.at_tokens else "None or NaN"
+            raise DataError(f"labels are missing: every one is {gaps}")
         return cls(found.values, labelling.name, found.names, found.scalar, column.place)
+
+
+def ignored_label(labelling: Labelling) -> int | None:
+    """The integer that means that there is no label: −100 where labels belong to tokens, none elsewhere."""
+    return NO_LABEL if labelling.at_tokens else None
 
 
 def check_per(per: object) -> None:

@@ -1,25 +1,30 @@
 """Decide which columns of a table hold the tokens and the labels. Each row is a sequence.
 
 Tokens are in the column `tokens`. Labels are in `labels` (one per token) or in `label` (one per sequence). A table of
-two columns with other names holds a key and a value per row: a sequence and its label. To ask a model, a table with one
-column of keys is enough. For a model that generates, key and value are a prompt and its answer; in a larger table their
-columns are found by name.
+two columns without `tokens` holds a key and a value per row, a sequence and its label, whatever the two are called;
+a column with the name of a label is the value. To ask a model, a table with one column of keys is enough. For a model
+that generates, key and value are a prompt and its answer; in a larger table their columns are found by name.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import get_args
 
 from monolayer.data.labels import Belongs, PerOrAnswer, check_per
 from monolayer.data.names import Unit
 from monolayer.data.plain import Given
+from monolayer.data.plan import ReadColumn
 from monolayer.data.prompts import ANSWER_COLUMNS, PROMPT_COLUMNS
 from monolayer.errors import DataError
 
 BY_TOKEN = ("labels", "ner_tags", "tags")
 """Columns that hold one label per token. The last two names are common in public datasets."""
-USUAL_COLUMNS = {"tokens", "label", *BY_TOKEN}
+LABEL_COLUMNS = ("label", *BY_TOKEN)
+USUAL_COLUMNS = {"tokens", *LABEL_COLUMNS}
+INDEX_COLUMNS = ("", "Unnamed: 0", "index", "__index_level_0__")
+"""What the index of a DataFrame is called in a file that pandas wrote with it."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,10 @@ class Columns:
     """Whether answers follow their prompts as they are, without a space in between."""
     keys: list[Given] | None = None
     """A list that collects the keys as they were given; None if the caller does not want them."""
+    header: bool | None = None
+    """Whether the first row of a CSV or TSV file is a header; None if its looks decide."""
+    separator: str | None = None
+    """What separates the columns of a CSV or TSV file; None if the first rows decide."""
 
     @classmethod
     def of(
@@ -90,6 +99,7 @@ class TableLayout:
     - `pairs`: whether the columns are a key and a value.
     - `asks`: whether the caller did not say what a label belongs to, so that the data must make it clear.
     - `verbatim`: whether answers follow their prompts without a space in between.
+    - `numbers`: the places of the columns that are read in the table, counted from 0; none if there are no columns.
     """
 
     token: str
@@ -99,6 +109,7 @@ class TableLayout:
     pairs: bool = False
     asks: bool = False
     verbatim: bool = False
+    numbers: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, columns: Columns, there: list[str], name: str, *, lists: bool = False) -> TableLayout:
@@ -115,7 +126,7 @@ class TableLayout:
                     f"{name} has {len(places)} columns called {column!r}, columns {' and '.join(places)}: give each "
                     "its own name"
                 )
-        return layout
+        return replace(layout, numbers=tuple(map(there.index, layout.columns)))
 
     @classmethod
     def _of_names(cls, columns: Columns, there: list[str], name: str, lists: bool) -> TableLayout:
@@ -124,12 +135,12 @@ class TableLayout:
         for column in chosen:
             if column not in there:
                 raise no_column(column, there, name)
-        pair = None if chosen or USUAL_COLUMNS & set(there) else _key_and_value(columns, there, name)
+        pair = None if chosen or "tokens" in there else _key_and_value(columns, there, name)
         if pair is not None:
             return cls.of_pairs(pair, columns)
         token = columns.tokens or "tokens"
         if token not in there:
-            raise no_column(token, there, name)
+            raise _no_key(there, name)
         label = columns.labels
         if label is None:
             tags = [column for column in BY_TOKEN if column in there]
@@ -149,8 +160,18 @@ class TableLayout:
         """
         value = names[1] if len(names) > 1 else None
         unit = columns.unit or columns.like.unit or "words"
-        per = columns.belongs
-        return cls(names[0], value, unit, per or "sequence", pairs=True, asks=per is None, verbatim=columns.verbatim)
+        per = columns.belongs or ("sequence" if value == "label" else None)
+        # Lists in a column that is called `labels` or `tags` hold one label per token.
+        by_cells = per is None and value in BY_TOKEN
+        return cls(
+            names[0],
+            value,
+            unit,
+            None if by_cells else per or "sequence",
+            pairs=True,
+            asks=per is None,
+            verbatim=columns.verbatim,
+        )
 
     @classmethod
     def of_lines(cls, columns: Columns) -> TableLayout:
@@ -164,6 +185,17 @@ class TableLayout:
     def columns(self) -> list[str]:
         """The names of the columns that are read."""
         return [self.token] if self.label is None else [self.token, self.label]
+
+    @property
+    def words_per_token(self) -> bool:
+        """Whether text in the column of labels holds one word per token, which its name says beside `tokens`."""
+        return self.per is None and self.label in BY_TOKEN and not self.pairs
+
+    @property
+    def planned(self) -> tuple[ReadColumn | None, ReadColumn | None]:
+        """The columns of keys and of labels, as a `ReadPlan` states them; None where there is no such column."""
+        found = [ReadColumn(*column) for column in zip(self.columns, self.numbers, strict=False)]
+        return found[0] if found else None, found[1] if len(found) > 1 else None
 
 
 def _key_and_value(columns: Columns, there: list[str], name: str) -> list[str] | None:
@@ -180,12 +212,44 @@ def _key_and_value(columns: Columns, there: list[str], name: str) -> list[str] |
         return prompts + answers
     # Keys alone are enough to ask a model, and not enough to build one.
     asking = columns.like.per is not None or columns.belongs == "answer"
+    if len(there) == 2 and there[0] in LABEL_COLUMNS and there[1] not in LABEL_COLUMNS:
+        return there[::-1]
     return there if len(there) == 2 or (len(there) == 1 and asking) else None
 
 
 def no_column(column: str, there: list[str], name: str) -> DataError:
-    """The error to raise if a table lacks a column or, in JSON, a key."""
+    """The error to raise if a table lacks a column that the caller named or, in JSON, a key."""
+    near = get_close_matches(column, there, 1)
+    meant = f" (did you mean {near[0]!r}?)" if near else ""
     return DataError(
-        f"{name} has no column {column!r}; it has: {', '.join(there)}. Choose with tokens= and labels= (--tokens, "
-        "--labels); a row is a sequence, and one token per line, without a header, is format='conll'"
+        f"{name} has no column {column!r}{meant}; it has: {', '.join(map(repr, there))}. Choose with tokens= and "
+        "labels= (--tokens, --labels)"
     )
+
+
+def _no_key(there: list[str], name: str) -> DataError:
+    """The error to raise if the columns of a table do not show which of them is the key and which the label."""
+    if len(there) == 1:
+        return DataError(
+            f"{name} has one column, {there[0]!r}, and a table has two: a key and its value. A file with a sequence "
+            "per line, without labels, is format='text'; one token per line, without a header, is format='conll'"
+        )
+    others = [column for column in there if column not in INDEX_COLUMNS]
+    if len(there) == 3 and len(others) == 2 and there[0] in INDEX_COLUMNS:
+        return DataError(
+            f"{name} has three columns, {_quoted(there)}, and the first looks like the index that pandas writes. Write "
+            f"it without: to_csv(path, index=False); or choose two: tokens={others[0]!r}, labels={others[1]!r} "
+            "(--tokens, --labels)"
+        )
+    label = next((column for column in there if column in LABEL_COLUMNS), there[-1])
+    key = next((column for column in others if column != label), there[0])
+    return DataError(
+        f"{name} has {len(there)} columns, {_quoted(there)}, and none of them is called 'tokens'. Choose the key and "
+        f"the label with tokens= and labels= (--tokens, --labels), such as tokens={key!r}, labels={label!r}; a row is "
+        "a sequence, and one token per line, without a header, is format='conll'"
+    )
+
+
+def _quoted(names: list[str]) -> str:
+    """The names of columns in quotes, the first ten of them."""
+    return ", ".join(map(repr, names[:10])) + (" …" if len(names) > 10 else "")

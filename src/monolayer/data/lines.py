@@ -31,7 +31,8 @@ class Lines:
         """Open the file at `path`, which is unpacked if its name ends in `.gz`; None means standard input."""
         self.name = "standard input" if path is None else str(path)
         self.number = 0
-        self._held = io.BytesIO()
+        self._begun = False  # whether bytes of the file were read
+        self._held = io.BytesIO()  # whole lines that were put back, and are read before the rest of the file
         self._file: Any = sys.stdin.buffer
         if path is not None:
             self._file = gzip.GzipFile(path) if path.suffix.lower() == ".gz" else path.open("rb")
@@ -47,19 +48,35 @@ class Lines:
         return self
 
     def __next__(self) -> str:
-        line = self._held.readline() or self._line(self.number + 1)
+        line = self._line(self.number + 1)
         if not line:
             raise StopIteration
         self.number += 1
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
+            self._check_not_utf16(line)
             raise DataError(
                 f"line {self.number} of {self.name} is not UTF-8: byte {line[error.start]:#04x} at byte "
                 f"{error.start}. Convert it (`iconv -f latin1 -t utf-8`), or copy it again if it was cut short"
             ) from None
-        # Some programs open a UTF-8 file with a byte-order mark, which is not part of the first token.
-        return text.removeprefix("\ufeff") if self.number == 1 else text
+        self._check_not_utf16(line)
+        return text
+
+    def _check_not_utf16(self, line: bytes) -> None:
+        """Refuse UTF-16 text by its first line: it has a mark at its start, or every second byte of it is 0."""
+        marked = line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        if self.number == 1 and (marked or 3 * line.count(0) > len(line)):
+            raise DataError(
+                f"{self.name} is UTF-16 text, as spreadsheets save it, and only UTF-8 is read. Convert it: "
+                "`iconv -f utf-16 -t utf-8 FILE > NEW`"
+            )
+
+    def peek(self, size: int) -> list[str]:
+        """The next whole lines, about `size` bytes, to look at: they are still read afterwards, and are not checked."""
+        block, count = self.block(size)
+        self.put_back(block, count)
+        return [f"{line}\n" for line in block.decode("utf-8", errors="replace").split("\n")[:count]]
 
     def whole(self, size: int) -> str | None:
         """All lines as one text; they can still be read one by one afterwards.
@@ -90,13 +107,12 @@ class Lines:
             block += self._line(self.number + block.count(b"\n") + 1)
         ends_without_feed = bool(block) and not block.endswith(b"\n")
         count = block.count(b"\n") + ends_without_feed
-        block = block if self.number else block.removeprefix(codecs.BOM_UTF8)
         self.number += count
         return block, count
 
     def _line(self, number: int) -> bytes:
         """The rest of line `number`, as bytes."""
-        line = self._read(lambda: self._file.readline(LONGEST_LINE + 1))
+        line = self._held.readline() or self._read(lambda: self._file.readline(LONGEST_LINE + 1))
         if len(line) > LONGEST_LINE:
             raise DataError(
                 f"line {number} of {self.name} is longer than {LONGEST_LINE >> 20} MiB: put every sequence on its own "
@@ -105,7 +121,7 @@ class Lines:
         return line
 
     def put_back(self, block: bytes, count: int) -> None:
-        """Put back the last block, with its number of lines, so that it can be read line by line."""
+        """Put back the last block, with its number of lines, so that it is read again, by lines or as a block."""
         self.number -= count
         self._held = io.BytesIO(block)
 
@@ -141,9 +157,15 @@ class Lines:
             size = min(2 * size, _MOST_BLANKS)
 
     def _read(self, read_bytes: Callable[[], bytes]) -> bytes:
-        """Call `read_bytes`, and turn its errors into a `DataError` that names the file."""
+        """Call `read_bytes`, and turn its errors into a `DataError` that names the file.
+
+        Some programs open a UTF-8 file with a byte-order mark, which is not part of the first token.
+        """
         try:
-            return read_bytes()
+            found = read_bytes()
+            if not self._begun and found:
+                self._begun, found = True, found.removeprefix(codecs.BOM_UTF8)
+            return found
         except EOFError:
             raise self.cut("its gzip stream stops before its end", self.number + 1) from None
         except (gzip.BadGzipFile, zlib.error) as error:

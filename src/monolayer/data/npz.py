@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from numpy.lib import format as layout
 from monolayer.arrays import Array
 from monolayer.data.layout import Columns
 from monolayer.data.origin import Origin, SourceFile
+from monolayer.data.plan import ReadColumn
 from monolayer.data.sequences import Sequences
 from monolayer.errors import DataError
 
@@ -42,7 +44,9 @@ def read_npz(file: Path, columns: Columns) -> Sequences:
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
     start = np.zeros(1, np.int64)
-    return replace(data, origin=Origin(start, start, start, (SourceFile(str(file), "row"),)))
+    key, label = ReadColumn(wanted[0], 0), None if Y is None else ReadColumn(wanted[1], 0)
+    plan = replace(data.plans[0], source=str(file), format="npz", key=key, label=label, apart=False)
+    return replace(data, origin=Origin(start, start, start, (SourceFile(str(file), "row"),)), plans=(plan,))
 
 
 def load_arrays(file: Path, wanted: Collection[str] | None = None) -> tuple[list[str], dict[str, Array]]:
@@ -84,6 +88,9 @@ def array_sizes(file: Path) -> dict[str, ArraySize]:
     """The size of every array in an npz file, from its header."""
     found = {}
     with zipfile.ZipFile(file) as stored:
+        twice = next((name for name, count in Counter(stored.namelist()).items() if count > 1), None)
+        if twice is not None:
+            raise DataError(f"{file} holds {twice!r} more than once: write it again, with one array of each name")
         for part in stored.infolist():
             with stored.open(part) as member:
                 try:

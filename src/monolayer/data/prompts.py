@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from reprlib import repr as short
+from typing import NamedTuple
 
 from monolayer.data.plain import Given, array_like, is_gap, is_list
 from monolayer.errors import DataError
@@ -23,9 +24,15 @@ UNSPACED = re.compile(
 """Letters of scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, kana, Chinese characters."""
 PROMPT_COLUMNS = ("prompt", "question", "prompts", "questions")
 ANSWER_COLUMNS = ("completion", "answer", "completions", "answers")
-"""Columns of prompts and answers in public datasets, and the plurals that people write in a dict of columns.
+"""Columns of prompts and answers in public datasets, and the plurals that people write in a dict of columns."""
 
-`checker/rows.py` defines the same two tables, because the checker reads rows with code of its own."""
+
+class FactTokens(NamedTuple):
+    """The tokens of a prompt and of its answer; `spaced`: whether the answer got a space in front."""
+
+    prompt: list[str]
+    answer: list[str]
+    spaced: bool
 
 
 def pieces(text: str) -> list[str]:
@@ -45,7 +52,7 @@ def as_generated(prompt: str, answer: str) -> str:
     return answer if already_separate or unspaced_script else f" {answer}"
 
 
-def tokens_of(prompt: Given, answer: Given, at: str, verbatim: bool) -> tuple[list[str], list[str]]:
+def tokens_of(prompt: Given, answer: Given, at: str, verbatim: bool) -> FactTokens:
     """The tokens of a prompt and of its answer; an answer of None has no tokens.
 
     `at`: where the two stand in the data, in words, for errors. `verbatim`: whether the answer is taken as it is,
@@ -61,9 +68,10 @@ def tokens_of(prompt: Given, answer: Given, at: str, verbatim: bool) -> tuple[li
             )
         if text == "":
             raise DataError(f"{at} has an empty {what}: give some text, or remove the row")
-    if answer is not None and not verbatim:
-        answer = as_generated(prompt, answer)
-    return pieces(prompt), [] if answer is None else pieces(answer)
+    if answer is None:
+        return FactTokens(pieces(prompt), [], False)
+    following = answer if verbatim else as_generated(prompt, answer)
+    return FactTokens(pieces(prompt), pieces(following), following != answer)
 
 
 def are_texts(X: Given, Y: Given) -> bool:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from monolayer.data import lines as limits
+from monolayer.data.delimited import checked_separator
 from monolayer.data.growing import Growing
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import USUAL_COLUMNS, Columns, Manner, TableLayout
@@ -28,6 +29,7 @@ from monolayer.data.matching import read_matching
 from monolayer.data.names import Names, Unit
 from monolayer.data.npz import read_npz
 from monolayer.data.plain import Given
+from monolayer.data.plan import FileFormat, ReadColumn
 from monolayer.data.prompts import PROMPT_COLUMNS
 from monolayer.data.sequences import Sequences
 from monolayer.data.shapes import pairs_or_sequences
@@ -49,6 +51,22 @@ SUFFIXES_OF_FORMAT = {
 }
 ARROW = find_spec("pyarrow") is not None
 """Whether pyarrow is installed. If so, its faster parsers read plain rows of text."""
+_LINE_FORMATS: dict[str, FileFormat] = {
+    "csv": "csv",
+    "tsv": "tsv",
+    "conll": "conll",
+    "conllu": "conllu",
+    "text": "text",
+}
+ELSEWHERE = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "pandas.read_excel({0!r})"),
+    **dict.fromkeys((".feather", ".arrow"), "pandas.read_feather({0!r})"),
+    **dict.fromkeys((".db", ".sqlite", ".sqlite3"), "pandas.read_sql('select * from TABLE', sqlite3.connect({0!r}))"),
+    **dict.fromkeys((".yaml", ".yml"), "yaml.safe_load(open({0!r}))"),
+    ".h5": "pandas.read_hdf({0!r})",
+    ".orc": "pandas.read_orc({0!r})",
+}
+"""Formats that other libraries read, by suffix, with a line of Python that gives what `memorize` takes."""
 _FORMAT_OF = {suffix: format for format, suffixes in SUFFIXES_OF_FORMAT.items() for suffix in suffixes}
 
 
@@ -61,6 +79,8 @@ class ReadKeywords(TypedDict, total=False):
     unit: Unit | None
     per: Belongs | None
     vocabulary: Names | None
+    header: bool | None
+    separator: str | None
 
 
 def read(
@@ -72,6 +92,8 @@ def read(
     unit: Unit | None = None,
     per: Belongs | None = None,
     vocabulary: Names | None = None,
+    header: bool | None = None,
+    separator: str | None = None,
     like: Manner | None = None,
     keys: list[Given] | None = None,
 ) -> Sequences:
@@ -88,6 +110,9 @@ def read(
     - `per`: what a label belongs to, `token` or `sequence`; inferred from the data by default. `answer` means that the
       data are prompts and answers, and `continuation` that no space is to be put between them.
     - `vocabulary`: tokens get its row numbers, and a token that it lacks is an error.
+    - `header`: whether the first row of a CSV or TSV file names the columns. By default it does, and a first row that
+      looks like data is refused. Without a header the columns are called 1, 2, 3 …
+    - `separator`: what separates the columns of a CSV or TSV file; by default the first rows show it.
     - `like`: how the model that is asked reads data (`model.card.manner`), which settles what the data leave open.
     - `keys`: a list that gets the key of every sequence as it was given, text or a list of tokens, from files of
       objects, tables and lines; CoNLL and npz files hold tokens only.
@@ -98,13 +123,16 @@ def read(
         >>> data = ml.read("capitals.csv")
         >>> len(data)
         2
+        >>> print(data.plans[0].key.name, data.plans[0].label.name, data.plans[0].rows)
+        country capital 2
     """
+    separator = checked_separator(separator)
     names, known = files(path), len(keys or ())
 
     def read_all(per: Belongs | None) -> Sequences:
         if keys is not None:
             del keys[known:]  # those of a first reading
-        columns = replace(Columns.of(tokens, labels, unit, per, like), keys=keys)
+        columns = replace(Columns.of(tokens, labels, unit, per, like), keys=keys, header=header, separator=separator)
         read_one = partial(_read_file, format, columns)
         return read_one(names[0]) if len(names) == 1 else read_shards(names, read_one)
 
@@ -116,6 +144,10 @@ def _read_file(format: str | None, columns: Columns, name: str) -> Sequences:
     """Read one file, or standard input if `name` is "-"; without a `format`, the suffix of the name decides."""
     standard_input, file = name == "-", Path(name)
     format = _format_of(file, standard_input, format)
+    if (columns.header, columns.separator) != (None, None) and format not in ("csv", "tsv"):
+        raise DataError(
+            f"{file} is read as {format}: header= and separator= (--header, --separator) are for CSV and TSV files"
+        )
     if columns.per == "sequence" and format in ("conll", "conllu"):
         raise DataError(
             f"{file} is read as CoNLL, which has one label per token: per='sequence' (--per) cannot be used"
@@ -138,7 +170,7 @@ def _read_file(format: str | None, columns: Columns, name: str) -> Sequences:
         whole = _read_document(lines, columns) if format == "json" else None
         if whole is not None:
             return whole
-        growing = Growing(lines.name, in_file=True)
+        growing = Growing(lines.name, _LINE_FORMATS.get(format, "jsonl"), in_file=True)
         growing.keys = columns.keys
         arrow: Any = import_module("monolayer.data.arrow") if ARROW and columns.keys is None else None
         if format in ("jsonl", "json"):
@@ -199,6 +231,8 @@ def _format_of(file: Path, standard_input: bool, format: str | None) -> str:
         raise DataError(f"there is no format {format!r}; the formats are {', '.join(SUFFIXES_OF_FORMAT)}")
     if standard_input:
         return format or "jsonl"
+    if re.match(r"[a-z][a-z0-9+.-]+:/", name := str(file)) and not file.exists():
+        raise DataError(f"{name} is an address, and only files are read: download it first, and give the file")
     if not file.exists():
         raise DataError(f"{file} does not exist: check the path")
     if file.is_dir():
@@ -208,6 +242,11 @@ def _format_of(file: Path, standard_input: bool, format: str | None) -> str:
     if format is not None:
         return format
     suffix = (Path(file.stem) if file.suffix.lower() == ".gz" else file).suffix.lower()
+    if suffix in ELSEWHERE:
+        line = ELSEWHERE[suffix].format(str(file))
+        module = line.partition(".")[0]
+        csv = "" if module == "yaml" else f"; for a command, write it as CSV: {line}.to_csv('data.csv', index=False)"
+        raise DataError(f"{file}: {suffix} files are not read here. In Python pass {line}, after import {module}{csv}")
     if suffix not in _FORMAT_OF:
         known = ", ".join(f"{name} ({' '.join(suffixes)})" for name, suffixes in SUFFIXES_OF_FORMAT.items() if suffixes)
         raise DataError(
@@ -265,10 +304,12 @@ def _read_document(lines: Lines, columns: Columns) -> Sequences | None:
     if not isinstance(found, list | dict):
         return None
     if isinstance(found, dict):
-        return Sequences(*from_items(found.items(), columns, lines.name, in_file=True))
-    growing = Growing(lines.name, unit="item", in_file=True)
+        return Sequences(*from_items(found.items(), columns, lines.name, "json object", in_file=True))
+    pairs = bool(found) and all(isinstance(row, list) and len(row) == 2 for row in found)
+    format: FileFormat = "json row" if is_one_row else "json pairs" if pairs else "json array"
+    growing = Growing(lines.name, format, unit="item", in_file=True)
     growing.keys = columns.keys
-    if found and all(isinstance(row, list) and len(row) == 2 for row in found):
+    if pairs:
         table = RowReader(growing, TableLayout.of_pairs(["key", "value"], columns))
         for number, (key, value) in enumerate(found):
             table.row(number, key, value)
@@ -326,8 +367,10 @@ def _read_conll(lines: Lines, growing: Growing, columns: Columns, *, universal: 
         if not width:
             width, first = len(fields), number
             at_token = _index(columns.tokens or ("2" if universal else "1"), width, growing.at(number))
+            growing.plan = replace(growing.plan, separator="\t" if tabs else " ", key=_numbered(at_token))
             if columns.labels is not None or width > 1:
                 at_label = _index(columns.labels or ("4" if universal else "-1"), width, growing.at(number))
+                growing.plan = replace(growing.plan, label=_numbered(at_label))
         if len(fields) != width:
             raise DataError(
                 f"{growing.at(number)} has {len(fields)} columns, line {first} has {width}: give every line the same "
@@ -343,6 +386,11 @@ def _read_conll(lines: Lines, growing: Growing, columns: Columns, *, universal: 
         if label is not None:
             labels.append(label)
     end()
+
+
+def _numbered(at: int) -> ReadColumn:
+    """A CoNLL column by its Python index, under the number that users know."""
+    return ReadColumn(str(at + 1 if at >= 0 else at), at)
 
 
 def _index(column: str, width: int, at: str) -> int:

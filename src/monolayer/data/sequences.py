@@ -16,6 +16,7 @@ import numpy as np
 
 from monolayer.arrays import Array, Ints
 from monolayer.data.columns import Column, ColumnValues, flattened, token_place
+from monolayer.data.growing import planned_labels, selected_plans
 from monolayer.data.labelling import TOKEN, Labelling
 from monolayer.data.labels import Belongs, Labels, Per, PerAnswer, PerOrAnswer
 from monolayer.data.layout import Columns, Manner
@@ -23,6 +24,7 @@ from monolayer.data.matching import read_matching
 from monolayer.data.names import Names, Unit, cut_text
 from monolayer.data.origin import Origin
 from monolayer.data.plain import Given, array_like, is_list, plain_array
+from monolayer.data.plan import ReadPlan
 from monolayer.data.prompts import are_texts, as_generated
 from monolayer.data.shapes import as_list, fields_of, without_labels
 from monolayer.data.tabular import from_texts
@@ -44,7 +46,7 @@ class Sequences:
     - `prompts`: how many tokens of each sequence are its prompt, `(N,)`. The rest is the answer, if it has one. None if
       the data are not prompts and answers.
     - `origin`: where the sequences stand in the files that they were read from; None if they come from elsewhere.
-    - `keyed`: whether they were given as keys with values, so that there are no other keys.
+    - `plans`: how each source was read, one plan per file; none if these sequences were computed.
     """
 
     tokens: Array
@@ -53,7 +55,7 @@ class Sequences:
     labels: Labels | None = None
     prompts: Ints | None = None
     origin: Origin | None = None
-    keyed: bool = False
+    plans: tuple[ReadPlan, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.lengths) == 0:
@@ -221,7 +223,9 @@ class Sequences:
         if self.prompts is None:
             return self
         in_prompt = self.position < np.repeat(self.prompts, self.lengths)
-        return Sequences(self.tokens[in_prompt], self.prompts, self.vocabulary, None, self.prompts, self.origin)
+        return Sequences(
+            self.tokens[in_prompt], self.prompts, self.vocabulary, None, self.prompts, self.origin, self.plans
+        )
 
     def select(self, rows: Ints) -> Sequences:
         """Sequences `rows` (numbers, negative ones from the end, or a mask), in that order, with labels."""
@@ -230,7 +234,8 @@ class Sequences:
             labels = labels.take(labels.labelling.places(self, rows), self.labellable)
         prompts = None if self.prompts is None else self.prompts[rows]
         origin = None if self.origin is None else self.origin.select(np.arange(len(self))[rows])
-        return Sequences(self.tokens[flat], lengths, self.vocabulary, labels, prompts, origin, self.keyed)
+        plans = selected_plans(self.plans, lengths, labels, prompts, len(self))
+        return Sequences(self.tokens[flat], lengths, self.vocabulary, labels, prompts, origin, plans)
 
     def flat(self, rows: Ints) -> Ints:
         """The places of the tokens of sequences `rows` in the flat arrays, sequence after sequence."""
@@ -335,12 +340,13 @@ class Sequences:
         found = column.finish()
         names = found.names
         data = cls(found.values, sizes, None if names is None else names.cut_into(cut))
+        data = replace(data, plans=(ReadPlan("X", "arrays", unit=cut, rows=len(data)),))
         if Y is None:
             if labelled and columns.like == Manner() and (way_out := without_labels(given)):
                 raise DataError(f"{MISSING}{way_out}")
             return data
         padded = None if lengths is None else X.shape[1]
-        return replace(data, labels=Labels.of(Y, sizes, padded=padded, per=belongs, ours=ours))
+        return data._with(Labels.of(Y, sizes, padded=padded, per=belongs, ours=ours))
 
     def recoded(self, vocabulary: Names | None) -> Sequences:
         """These sequences with the row numbers of another vocabulary; a token that it lacks is an error.
@@ -369,7 +375,18 @@ class Sequences:
         """These sequences with the labels `Y` in place of their own."""
         if per == "answer" or self.prompts is not None:
             raise DataError("prompts and answers are given together: two lists of strings, or one table")
-        return replace(self, labels=Labels.of(Y, self.lengths, per=per))
+        return self._with(Labels.of(Y, self.lengths, per=per))
+
+    def _with(self, labels: Labels) -> Sequences:
+        """These sequences with labels that were given beside them."""
+        plan = self.plans[0] if len(self.plans) == 1 else ReadPlan("X", "arrays")
+        plan = planned_labels(replace(plan, label=None, keyed=False, apart=True), self.lengths, labels)
+        return replace(self, labels=labels, plans=(plan,))
+
+    @property
+    def keyed(self) -> bool:
+        """Whether each sequence is a key of a table with its value, so that the keys are all that can be asked."""
+        return len(self.plans) > 0 and all(plan.keyed for plan in self.plans)
 
 
 def _tokens_of_array(X: Array, lengths: Given) -> tuple[Array, Ints]:

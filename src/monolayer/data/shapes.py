@@ -7,8 +7,7 @@
     pandas.Series(["Paris"], index=["France"])         keys are the index, where labels are needed
 
 Pairs could also be sequences of two tokens, and a Series could be a column of sequences. They are keys and values only
-if the caller needs labels and gives no others; to ask a model, they are sequences. `checker/rows.py` reads the same
-shapes with code of its own.
+if the caller needs labels and gives no others; to ask a model, they are sequences.
 """
 
 from __future__ import annotations
@@ -40,19 +39,19 @@ def fields_of(X: Given, Y: Given, columns: Columns, labelled: bool) -> SequenceF
     if isinstance(X, Mapping):
         table = _columns_of(X, columns)
         if table is not None:
-            return from_frame(table, columns, f"the {type(X).__name__}")
+            return from_frame(table, columns, f"the {type(X).__name__}", "columns")
         if Y is not None:
             raise DataError(
                 "a dict holds the label of each key: leave Y out, or give a list of keys with it. In edit and insert, "
                 "the data of the model are data="
             )
-        return from_items(X.items(), columns, f"the {type(X).__name__}")
+        return from_items(X.items(), columns, f"the {type(X).__name__}", "dict")
     if _is_series_of_structs(X):
-        return from_frame(X.struct.unnest(), columns, "the Series")
+        return from_frame(X.struct.unnest(), columns, "the Series", "structs")
     if is_frame(X):
         return from_frame(X, columns)
     if isinstance(X, list | tuple) and len(X) and isinstance(X[0], Mapping):
-        growing = Growing("X", unit="item")
+        growing = Growing("X", "objects", unit="item")
         read_objects(((number, _plain_row(row)) for number, row in enumerate(X)), growing, columns)
         return growing.finish()
     if columns.tokens is not None or columns.labels is not None:
@@ -83,12 +82,12 @@ def _keys_and_values(X: Given, columns: Columns) -> SequenceFields | None:
     if _is_series(X):
         if _index_is_numbers(X):
             return None
-        return from_items(zip(X.index.tolist(), X.tolist(), strict=True), columns, "the Series")
+        return from_items(zip(X.index.tolist(), X.tolist(), strict=True), columns, "the Series", "series")
     if not isinstance(X, list | tuple) or not len(X):
         return None
     if not all(isinstance(row, tuple) and len(row) == 2 for row in X):
         return None
-    return from_items(X, columns, "X")
+    return from_items(X, columns, "X", "pairs")
 
 
 def without_labels(X: Given) -> str:

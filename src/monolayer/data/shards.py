@@ -82,18 +82,18 @@ def read_shards(names: list[str], read: Callable[[str], Sequences]) -> Sequences
 
 def join_datasets(parts: list[Sequences]) -> Sequences:
     """Join datasets of one kind (`kinds`) into one, in order."""
-    growing = Growing("the files")
+    growing = Growing("the files", "arrays")
     # Strings are split alike in all parts (`kinds`); integers are whole only if they are so in every part.
     units = {None if part.vocabulary is None else part.vocabulary.unit for part in parts}
     growing.cut = units.pop() if len(units) == 1 else None
-    growing.keyed = all(part.keyed for part in parts)
     for part in parts:
         tokens = part.tokens if part.vocabulary is None else part.vocabulary.decode(part.tokens)
         per = None if part.labels is None else part.labels.per
         growing.rows(range(len(part)), tokens, part.lengths, part.named_labels(), per)
         growing.prompts += [] if part.prompts is None else part.prompts.tolist()
     origin = Origin.joined((part.origin, len(part)) for part in parts)
-    return Sequences(*growing.finish()._replace(origin=origin))
+    plans = tuple(plan for part in parts for plan in part.plans)
+    return Sequences(*growing.finish()._replace(origin=origin, plans=plans))
 
 
 class UsedNames(NamedTuple):

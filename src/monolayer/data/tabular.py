@@ -12,15 +12,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import repeat
 from reprlib import repr as short
+from typing import Any
 
 from monolayer.data.columns import NO_LABEL
+from monolayer.data.delimited import CSV_SEPARATORS, SAMPLE_BYTES, check_header, sample_rows, separator_of
 from monolayer.data.growing import GAP, Growing, SequenceFields
 from monolayer.data.labels import Per
-from monolayer.data.layout import BY_TOKEN, Columns, TableLayout, no_column
+from monolayer.data.layout import Columns, TableLayout, no_column
 from monolayer.data.lines import Lines
 from monolayer.data.names import cut_text
 from monolayer.data.plain import Given, array_like, frame_cells, frame_names, is_frame, is_gap, is_list
-from monolayer.data.prompts import ANSWER_COLUMNS, tokens_of
+from monolayer.data.plan import SEPARATOR_NAMES, Format
+from monolayer.data.prompts import ANSWER_COLUMNS
 from monolayer.errors import DataError
 from monolayer.table import plural
 
@@ -45,7 +48,8 @@ class RowReader:
 
     def __init__(self, growing: Growing, layout: TableLayout) -> None:
         self.growing, self.layout = growing, layout
-        growing.keyed = layout.pairs and layout.label is not None and layout.per != "answer"
+        key, label = layout.planned
+        growing.plan = replace(growing.plan, keyed=layout.pairs, key=key, label=label)
         if layout.asks:
             growing.doubtful = f"{layout.token!r} and {layout.label!r}"
 
@@ -60,7 +64,7 @@ class RowReader:
             self.growing.keys.append(tokens)
         if layout.per == "answer":
             answer = None if label is GAP else label
-            self.growing.answer(line, *tokens_of(tokens, answer, at, layout.verbatim))
+            self.growing.answer(line, tokens, answer, layout.verbatim)
             return
         if layout.pairs:
             tokens = self._key(tokens, label, at)
@@ -78,7 +82,7 @@ class RowReader:
             return label, None
         if words is not None and per == "token":  # letters of one word, or words, since the caller says one each
             label = list(words[0]) if len(words) == 1 and count != 1 else words
-        elif words is not None and per is None and self.layout.label in BY_TOKEN:
+        elif words is not None and self.layout.words_per_token:
             label = words
         if per == "token" and not isinstance(label, list):
             raise DataError(f"{at} has the label {label!r}: with per='token', give one per token")
@@ -106,50 +110,70 @@ class RowReader:
 def read_table(
     lines: Lines, growing: Growing, columns: Columns, *, tabs: bool, blocks: Callable[..., None] | None = None
 ) -> None:
-    """Read a table with a header line: comma-separated with quotes, or, if `tabs`, tab-separated without quotes.
+    """Read a table, whose rows are cut at a separator: CSV with quotes or, if `tabs`, TSV without quotes.
 
     `blocks`, if given, first reads as many rows as it can. The remaining ones are read one by one.
     """
     limit = csv.field_size_limit(2**31 - 1)  # a cell may be one long sequence; the limit is for the whole process
     try:
-        records = _csv_records(lines, tabs)
-        header = next(records, None)
-        if header is None:
+        sample = lines.peek(SAMPLE_BYTES)
+        separator = columns.separator or ("\t" if tabs else separator_of(sample, lines.name))
+        growing.plan = replace(growing.plan, separator=separator, header=columns.header is not False)
+        records = _csv_records(lines, separator, quotes=not tabs)
+        first = next(records, None)
+        if first is None:
             return
-        names = [name.strip() for name in header[1]]
-        _check_delimiter(names, lines.name, tabs)
+        names = _column_names(first[1], columns, sample_rows(sample, separator, quotes=not tabs), lines.name)
         table = RowReader(growing, TableLayout.of(columns, names, lines.name))
-        where = list(map(names.index, table.layout.columns))
-        if blocks is not None:
-            blocks(lines, table, names, tabs)
+        if columns.header is False:
+            _add_record(table, *first, len(names))
+        if blocks is not None and separator.isascii():
+            blocks(lines, table, len(names), separator, quotes=not tabs)
         for number, record in records:
-            if len(record) != len(names):
-                raise DataError(
-                    f"{growing.at(number)} has {len(record)} columns, the header has {len(names)}: give every row the "
-                    "same columns, and quote cells that hold a comma"
-                )
-            tokens, label = [record[at] or None for at in where] + [None] * (2 - len(where))
-            table.row(number, tokens, label)
+            _add_record(table, number, record, len(names))
     finally:
         csv.field_size_limit(limit)
 
 
-def _check_delimiter(names: list[str], file: str, tabs: bool) -> None:
-    """Refuse a header of one column that holds another delimiter, since several columns may be meant."""
-    other = next((mark for mark in (";", "|", "," if tabs else "\t") if len(names) == 1 and mark in names[0]), None)
-    if other is None:
-        return
-    others = {"\t": "tabs: format='tsv' (--format) reads it", ",": "commas: format='csv' (--format) reads it"}
-    between = others.get(other, f"{other!r}: pass pandas.read_csv({file!r}, sep={other!r}), or write it with commas")
-    raise DataError(
-        f"{file} has one column, {names[0]!r}. If it has several, they are separated by {between}; if it is one, "
-        f"give it a name without {other!r}"
-    )
+def _column_names(first: list[str], columns: Columns, sample: list[list[str]], name: str) -> list[str]:
+    """The names of the columns: the cells of the `first` row or, without a header, 1, 2, 3 …
+
+    `sample`: the first rows of the file. A first row that looks like data is refused, unless the caller says that it
+    is a header, or names the columns.
+    """
+    if columns.header is False:
+        return [str(number) for number in range(1, len(first) + 1)]
+    names = [name.strip() for name in first]
+    marks = [mark for mark in CSV_SEPARATORS if len(names) == 1 and mark in names[0]]
+    if marks and columns.separator is None:
+        raise DataError(
+            f"{name} has one column, {names[0]!r}. If {SEPARATOR_NAMES[marks[0]]} separate the columns, say "
+            f"separator={marks[0]!r} (--separator); if it is one, give it a name without {marks[0]!r}"
+        )
+    named = columns.header or columns.tokens is not None or columns.labels is not None
+    if not named and len(names) <= 2:
+        check_header(names, sample[1:], name)
+    return names
 
 
-def _csv_records(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str]]]:
+def _add_record(table: RowReader, number: int, record: list[str], width: int) -> None:
+    """Add the row of a CSV or TSV file that begins on line `number`; it must have `width` columns."""
+    growing, where = table.growing, table.layout.numbers
+    if len(record) != width:
+        first = "the header" if growing.plan.header else "the first row"
+        raise DataError(
+            f"{growing.at(number)} has {plural(len(record), 'column')}, {first} has {width}: give every row the same "
+            f"columns, and quote cells that hold {growing.plan.separator!r}. If something else separates the columns, "
+            "say so with separator= (--separator)"
+        )
+    tokens, label = [record[at] or None for at in where] + [None] * (2 - len(where))
+    table.row(number, tokens, label)
+
+
+def _csv_records(lines: Lines, separator: str, quotes: bool) -> Iterator[tuple[int, list[str]]]:
     """The rows of a CSV or TSV file, each with the number of the line that it begins on. Blank lines are skipped."""
-    reader = csv.reader(lines, "excel-tab", quoting=csv.QUOTE_NONE) if tabs else csv.reader(lines, strict=True)
+    quoting: Any = {"strict": True} if quotes else {"quoting": csv.QUOTE_NONE}
+    reader = csv.reader(lines, delimiter=separator, **quoting)
     while True:
         number = lines.number + 1
         try:
@@ -207,10 +231,10 @@ def read_objects(
 # -- tables in memory ----------------------------------------------------------------------------------
 
 
-def from_frame(frame: Given, columns: Columns, name: str | None = None) -> SequenceFields:
+def from_frame(frame: Given, columns: Columns, name: str | None = None, format: Format = "table") -> SequenceFields:
     """Read a table (pandas, Polars, Arrow, Hugging Face), with its labels if it has any.
 
-    `columns` says which columns to read, and errors call the table `name`.
+    `columns` says which columns to read, and errors call the table `name`. `format`: what the plan calls it.
     """
     name = name or f"the {type(frame).__name__}"
     try:
@@ -221,7 +245,7 @@ def from_frame(frame: Given, columns: Columns, name: str | None = None) -> Seque
             f"{error}. Or rename the columns; to ask a model, pass one column, such as X[{(names or ['key'])[0]!r}]; "
             "if each column holds tokens, pass X.to_numpy()"
         ) from None
-    table = RowReader(Growing(name, unit="row"), layout)
+    table = RowReader(Growing(name, format, unit="row"), layout)
     tokens, *labels = (_frame_cells_by_name(frame, names.index(column), table) for column in layout.columns)
     for row, cells in enumerate(zip(tokens, labels[0] if labels else repeat(None), strict=False)):
         label = GAP if labels and _missing(cells[1]) else cells[1]
@@ -230,19 +254,24 @@ def from_frame(frame: Given, columns: Columns, name: str | None = None) -> Seque
 
 
 def from_items(
-    items: Iterable[tuple[Given, Given]], columns: Columns, name: str, *, in_file: bool = False
+    items: Iterable[tuple[Given, Given]], columns: Columns, name: str, format: Format, *, in_file: bool = False
 ) -> SequenceFields:
     """Read keys with their values, as a dict holds them. A key is text, a number, or a tuple; a value is one label.
 
-    `columns` says how to read them, and errors call the data `name`. `in_file`: whether that is a file.
+    `columns` says how to read them, and errors call the data `name`, of this `format`. `in_file`: whether it is a file.
     """
-    growing = Growing(name, unit="item", in_file=in_file)
+    growing = Growing(name, format, unit="item", in_file=in_file)
     growing.keys = columns.keys
     layout = TableLayout.of_pairs(["key", "value"], columns)
     table = RowReader(growing, replace(layout, asks=False))
     for row, (key, value) in enumerate(items):
         if is_frame(value):
             raise DataError(f"{growing.name} holds tables: pass one of them, such as X[{key!r}]")
+        if isinstance(value, dict):
+            raise DataError(
+                f"{growing.name} holds an object under {key!r}, as DataFrame.to_json() and to_dict() write columns: "
+                "write rows, orient='records', or give a label for each key"
+            )
         table.row(row, list(key) if isinstance(key, tuple) else array_like(key), array_like(value))
     return growing.finish()
 
@@ -252,16 +281,17 @@ def from_texts(prompts: Given, answers: Given, verbatim: bool) -> SequenceFields
 
     `verbatim`: whether no space is put between a prompt and its answer.
     """
-    prompts = array_like(prompts)
+    prompts, apart = array_like(prompts), answers is not None
     answers = [None] * len(prompts) if answers is None else array_like(answers)
     for name, rows in (("X", prompts), ("Y", answers)):
         if not is_list(rows):
             raise DataError(f"{name} is a {type(rows).__name__}: prompts and answers are two lists of strings")
     if len(prompts) != len(answers):
         raise DataError(f"X has {len(prompts):,} prompts but Y has {plural(len(answers), 'answer')}: give one each")
-    growing = Growing("X", unit="row")
+    growing = Growing("X", "texts", unit="row")
+    growing.plan = replace(growing.plan, apart=apart)
     for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
-        growing.answer(row, *tokens_of(prompt, None if is_gap(answer) else answer, growing.at(row), verbatim))
+        growing.answer(row, prompt, None if is_gap(answer) else answer, verbatim)
     return growing.finish()
 
 
@@ -278,19 +308,23 @@ def _frame_cells_by_name(frame: Given, at: int, table: RowReader) -> list[Given]
     if classes is None:
         return cells
 
-    def name_of(number: Given, row: int) -> Given:
-        """The name of a class by its number; None if the number means that there is no label."""
-        if number is None or number in (NO_CLASS_IN_DATASETS, NO_LABEL):
+    def name_of(number: Given, row: int, gaps: tuple[int, ...]) -> Given:
+        """The name of a class by its number; None for the numbers in `gaps`, which say that there is no label."""
+        if number is None or number in gaps:
             return None
         if not 0 <= number < len(classes):
             raise DataError(
                 f"{table.growing.at(row)}, column {name!r}, holds class {number}, and there are "
-                f"{plural(len(classes), 'class')}: give a number from 0 to {len(classes) - 1}, or "
-                f"{NO_CLASS_IN_DATASETS} for no label"
+                f"{plural(len(classes), 'class')}: give a number from 0 to {len(classes) - 1}, or leave the row out. "
+                f"{NO_CLASS_IN_DATASETS} and {NO_LABEL} say that there is no label only among labels of tokens"
             )
         return classes[number]
 
+    # A test split that is published without its labels has −1 throughout.
+    without_labels = (NO_CLASS_IN_DATASETS,) if all(cell == NO_CLASS_IN_DATASETS for cell in cells) else ()
     return [
-        [name_of(one, row) for one in cell] if isinstance(cell, list) else name_of(cell, row)
+        [name_of(one, row, (NO_CLASS_IN_DATASETS, NO_LABEL)) for one in cell]
+        if isinstance(cell, list)
+        else name_of(cell, row, without_labels)
         for row, cell in enumerate(cells)
     ]
