@@ -226,7 +226,8 @@ def planned_labels(plan: ReadPlan, sizes: Ints, labels: Labels | None) -> ReadPl
     if labels is None:
         return replace(plan, keyed=False, rows=rows)
     places = int(sizes.sum()) if labels.per == "token" else rows
-    keyed = plan.keyed and labels.per == "sequence"
+    # Two columns with a label per token are sequences and their tags; a dict with such labels is a table all the same.
+    keyed = plan.keyed and (plan.key is None or not LABELLINGS[labels.per].at_tokens)
     return replace(plan, per=labels.per, keyed=keyed, rows=rows, places=places, gaps=places - len(labels.values))
 
 
