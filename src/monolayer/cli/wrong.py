@@ -35,10 +35,11 @@ def report_of_wrong_answers(model: Monolayer, data: Sequences, wrong: Ints, answ
     target = Target.of(data, model.card.causal)
     some = wrong[:MOST_PLACES]
     place = some if target.place is None else target.place[some]
-    row = place if target.per == "sequence" else data.sequences_of(place)
+    labelling = target.labelling
+    row = labelling.rows(data, place)
     chosen, which = np.unique(row, return_inverse=True)
     asked = model.encode(data.select(chosen))
-    there = which if target.per == "sequence" else asked.offsets[which] + place - data.offsets[row]
+    there = asked.offsets[which] + place - data.offsets[row] if labelling.at_tokens else which
     again, dense = (_named(model, model.labels(asked, path=path)[there]) for path in ("auto", "dense"))
     first = _named(model, answers[: len(some)])
     count = f"{len(wrong):,} of {len(target.number):,}"
@@ -49,7 +50,7 @@ def report_of_wrong_answers(model: Monolayer, data: Sequences, wrong: Ints, answ
         f"  data: {data_digest(data)}",
     ]
     for number, at in enumerate(place.tolist()):
-        where = data.named(at) if target.per == "sequence" else data.where(at)
+        where = labelling.describe(data, at)
         wanted = target.name(int(target.number[some[number]]))
         lines.append(
             f"  {where}: {wanted} is right, {first[number]} came back; asked again, {again[number]}; asked by the "
