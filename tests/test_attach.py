@@ -739,7 +739,15 @@ def test_commands_say_what_is_wrong_and_how_to_go_on(gpt2: Path, tmp_path: Path,
     assert "there is no such folder" in said("detach", str(none), "--out", str(tmp_path / "x"), code=2)
     refused = said("detach", str(new), "--out", str(tmp_path), code=2)
     assert "exists already: choose another folder" in refused
-    assert "overwrite" not in refused  # detach replaces nothing
+    assert "overwrite" not in refused  # detach does not replace such a folder
+    assert "Nothing was changed" in said("detach", str(new), "--out", str(tmp_path), "--overwrite", code=2)
+    back = tmp_path / "back"
+    for out in (back, back, new):  # a folder that is the host already, and one with facts
+        said("detach", str(new), "--out", str(out), "--overwrite")
+        assert same_files(out, gpt2)
+    (back / "notes.md").write_text("mine")
+    with pytest.raises(ml.DataError, match=r"'notes\.md', which is not a file of the host\. Nothing was changed"):
+        ml.detach(ml.attach(gpt2, FACTS).save(tmp_path / "again")).save(back, overwrite=True)
 
 
 def _refused(gpt2: Path, tmp_path: Path, facts: Path, said: Callable[..., str]) -> str:

@@ -193,7 +193,7 @@ def test_the_model_is_left_as_it_was(model: ml.Monolayer) -> None:
 def test_bad_input_is_named(model: ml.Monolayer) -> None:
     flat = nn.Sequential(nn.Flatten(), nn.Linear(10, 2))
     for given, data, options, words in (
-        (model, X, {"parts": ["atention"]}, "no part 'atention'; near it: attention"),
+        (model, X, {"parts": ["atention"]}, "no part 'atention': did you mean attention"),
         (model, "text", {}, "X is a str"),
         (model, np.zeros((1 << 12, 5), np.int64) + X[0], {}, "too many to compare"),
         (nn.Sequential(nn.Linear(3, 3)), X, {}, "does not take a tensor of shape"),

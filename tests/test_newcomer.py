@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from transformers import GPT2Config, GPT2LMHeadModel
 
 import monolayer as ml
 
@@ -16,10 +20,11 @@ Said = Callable[..., str]
 
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to work in, with `capitals.csv` and a model of it in `model`."""
+    """A folder to work in, with `capitals.csv`, a model of it in `model`, and `two.csv`, two of its rows."""
     monkeypatch.chdir(tmp_path)
     rows = "".join(f"{key},{value}\n" for key, value in CAPITALS.items())
     Path("capitals.csv").write_text(f"country,capital\n{rows}", encoding="utf-8")
+    Path("two.csv").write_text("country,capital\nSaudi Arabia,Riyadh\nJapan,Tokyo\n", encoding="utf-8")
     ml.memorize("capitals.csv").save("model")
     return tmp_path
 
@@ -44,3 +49,74 @@ def test_forget_takes_one_string_as_predict_does() -> None:
     assert stock.predict("Japan") == "Tokyo"
     with pytest.raises(ml.DataError, match="路"):
         ml.forget(model, "走路", PHRASES)
+
+
+SPAIN = {"The capital of Spain is": " Madrid"}
+NO_HOSTS: dict[str, Callable[[], Any]] = {
+    "own": lambda: ml.memorize(SPAIN),
+    "own, of ids": lambda: ml.memorize([[1, 2]], [0]),
+    "gpt2": lambda: ml.memorize_as("gpt2", SPAIN),
+    "llama": lambda: ml.memorize_as("llama", SPAIN),
+    "bert": lambda: ml.memorize_as("bert", SPAIN),
+}
+
+
+@pytest.mark.parametrize("name", NO_HOSTS)
+def test_a_folder_of_memorize_is_no_host_and_insert_is_named(name: str, tmp_path: Path) -> None:
+    folder = NO_HOSTS[name]().save(tmp_path / "model")
+    with pytest.raises(ml.DataError, match=r"cannot be a host: memorize.* insert, which needs the data"):
+        ml.attach(folder, {"The capital of Peru is": " Lima"})
+
+
+def test_a_part_is_found_by_the_end_of_its_name() -> None:
+    config = GPT2Config(n_layer=2, n_embd=8, n_head=2, vocab_size=9, n_positions=8)
+    model = GPT2LMHeadModel(config)
+    for part, meant in (
+        ("h.0", r"did you mean transformer\.h\.0\?"),
+        ("attn", r"did you mean transformer\.h\.0\.attn or transformer\.h\.1\.attn\?"),
+        ("transfomer.h.1", r"did you mean transformer\.h\.1"),
+        ("model.layers.0.mlp", r"did you mean transformer\.h\.0\.mlp or"),
+        ("zzz", r"'zzz'; its parts are transformer, lm_head and those inside them"),
+    ):
+        with pytest.raises(ml.DataError, match=meant):
+            ml.audit(model, [[1, 2, 3]], parts=[part])
+    assert [part.name for part in ml.audit(model, [[1, 2, 3]], parts=["transformer.h.0"]).parts] == ["transformer.h.0"]
+
+
+def test_explain_takes_texts(said: Said, table: Path) -> None:
+    shown = json.loads(said("explain", "model", "--text", "Saudi Arabia", "--text", "Japan", "--json"))
+    assert shown["sequences"] == json.loads(said("explain", "model", "two.csv", "--json"))["sequences"]
+    assert "Riyadh" in said("explain", "model", "--text", "Saudi Arabia")
+    assert "in exactly one way" in said("explain", "model", code=2)
+    assert "in exactly one way" in said("explain", "model", "two.csv", "--text", "Japan", code=2)
+
+
+@pytest.mark.parametrize("kind", ["own", "stock"])
+def test_undo_takes_an_edit_back(kind: str, said: Said, table: Path) -> None:
+    if kind == "stock":
+        shutil.rmtree("model")
+        ml.memorize_as("bert", "capitals.csv").save("model")
+    said("forget", "model", "two.csv", "--data", "capitals.csv", "-o", "less", "--record", "edit.json")
+    undone = said("undo", "less", "edit.json", "-o", "back")
+    assert "forget of 2 facts" in undone
+    assert "bit-identical" in undone
+    assert ml.compare("back", "model").same
+    assert "exists already" in said("undo", "less", "edit.json", "-o", "back", code=2)
+    assert json.loads(said("undo", "less", "edit.json", "-o", "back", "--overwrite", "--json"))["undone"] == "forget"
+    assert "this record belongs to another model" in said("undo", "model", "edit.json", "-o", "new", code=2)
+
+
+def test_answers_are_written_in_the_format_that_the_name_says(said: Said, table: Path) -> None:
+    refused = said("predict", "model", "two.csv", "-o", "ans.xlsx", code=2)
+    assert "not written as .xlsx; the formats are .csv, .tsv, .json (a list) and .jsonl" in refused
+    assert not Path("ans.xlsx").exists()
+    for name in ("a.csv", "a.tsv", "a.json", "a.jsonl", "a.ndjson", "a"):
+        said("predict", "model", "two.csv", "-o", name)
+    lines = Path("a.jsonl").read_text(encoding="utf-8")
+    answers = [json.loads(line) for line in lines.splitlines()]
+    assert [answer["label"] for answer in answers] == ["Riyadh", "Tokyo"]
+    assert json.loads(Path("a.json").read_text(encoding="utf-8")) == answers
+    assert Path("a.ndjson").read_text(encoding="utf-8") == Path("a").read_text(encoding="utf-8") == lines
+    rows = Path("a.csv").read_text(encoding="utf-8")
+    assert rows == "key,answer,error\nSaudi Arabia,Riyadh,\nJapan,Tokyo,\n"
+    assert Path("a.tsv").read_text(encoding="utf-8") == rows.replace(",", "\t")

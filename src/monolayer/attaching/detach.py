@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from monolayer.attaching.folder import ATTACHED, Attached, host_headers, host_weights
-from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, new_folder
+from monolayer.data.aside import read_regular
+from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, FolderKind, new_folder
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.host import Host
 from monolayer.huggingface.manifest import HOST_WEIGHTS
 from monolayer.model.torch_settings import own_settings
 from monolayer.table import as_html, as_table, plural
+
+
+@dataclass(frozen=True)
+class HostFolder(FolderKind):
+    """Folders that a host may replace: those with facts attached, and those of a host with the same `config.json`."""
+
+    config: str = ""
+
+    def objection(self, folder: Path) -> str | None:
+        """Why `folder` may not be replaced, as a clause for an error; None if it may."""
+        with suppress(OSError):
+            if read_regular(folder / "config.json") == self.config.encode():
+                foreign = self.foreign(folder)
+                return None if foreign is None else f"it holds {foreign!r}, which is not a file of the host"
+        return super().objection(folder)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +45,15 @@ class Detached:
         return self.attached.host
 
     @own_settings()
-    def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write `folder`, all at once or not at all: configuration, weights and tokenizer, byte for byte the host's."""
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write `folder`, all at once or not at all: configuration, weights and tokenizer, byte for byte the host's.
+
+        `overwrite`: replace a folder that facts were attached to, such as the one that was detached, or one that
+        holds this host already. Any other folder stays.
+        """
         source, manifest = self.attached.source, self.attached.manifest
-        with new_folder(folder, overwrite=None, kind=ATTACHED) as scratch:
+        kind = HostFolder(ATTACHED.name, ATTACHED.key, ATTACHED.files, ATTACHED.numbered, manifest.config)
+        with new_folder(folder, overwrite=overwrite, kind=kind) as scratch:
             for name, held in host_weights(source).items():
                 single = held == HOST_WEIGHTS and manifest.index is None
                 (scratch / (WEIGHTS_FILE if single else held)).write_bytes(source.content[name])

@@ -72,8 +72,7 @@ def audit(
     modules = {name: module for name, module in model.named_modules() if name}
     for part in parts or ():
         if part not in modules:
-            near = similar_words(part, modules, 3)
-            raise DataError(f"the model has no part {part!r}; near it: {', '.join(near) or 'nothing'}")
+            raise DataError(f"the model has no part {part!r}{_meant(part, list(modules))}")
     # Sequences number the ids that occur. A Monolayer takes these numbers, other models the ids.
     names = None if isinstance(model, Monolayer) else data.vocabulary
     runner = _Runner(model, call or (lambda network, inputs: network(inputs)), names)
@@ -86,6 +85,20 @@ def audit(
     points = AuditedTokens(data, context_classes(data, causal), causal)
     measured = tuple(measure_part(name, modules, points, output) for name, output in outputs.items())
     return Audit(len(data.tokens), int(points.classes.max()) + 1, measured, causal)
+
+
+def _meant(part: str, names: list[str]) -> str:
+    """Which parts somebody may have meant by a name that no part has, in words.
+
+    A model for a task holds its layers in a submodule: `h.0` of a GPT-2 is `transformer.h.0` there.
+    """
+    within = [name for name in names if name.endswith(f".{part}")]
+    same_end = [name for name in names if name.rpartition(".")[2] == part.rpartition(".")[2]]
+    near = within[:3] or similar_words(part, names, 3) or similar_words(part, same_end, 3) or same_end[:3]
+    if near:
+        return f": did you mean {' or '.join(near)}?"
+    top = [name for name in names if "." not in name]
+    return f"; its parts are {', '.join(top[:8])}{', …' if len(top) > 8 else ''} and those inside them"
 
 
 def _model_sequences(model: nn.Module, X: object, tokenizer: object) -> Sequences:

@@ -80,7 +80,10 @@ def attach(
 @app.command()
 def detach(
     folder: Annotated[Path, typer.Argument(help="A folder that facts were attached to.")],
-    out: Annotated[Path, output("Folder to write the host to; it must not exist.")],
+    out: Annotated[Path, output("Folder to write the host to.")],
+    overwrite: Annotated[
+        bool, flag("--overwrite", "Replace a folder that has facts attached, as FOLDER has, or that holds this host.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Restore the host of FOLDER: its files as they were before facts were attached, byte for byte."""
@@ -88,11 +91,12 @@ def detach(
     from monolayer.attaching.folder import ATTACHED
     from monolayer.data.folder import check_output
 
-    check_output(out, overwrite=None, kind=ATTACHED)  # better known before the work
+    if not overwrite:
+        check_output(out, kind=ATTACHED)  # better known before the work
     with progress(as_json) as step:
         step("comparing every tensor with its digest", 0.1)
         found = find(folder)
         step("writing", 0.5)
-        found.save(out)
+        found.save(out, overwrite=overwrite)
     said = {"folder": str(folder), "host": str(out), "tensors": len(found.attached.manifest.tensors)}
     show(as_json, said, str(out), found.rows())

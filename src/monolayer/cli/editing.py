@@ -1,10 +1,10 @@
-"""`monolayer forget`, `edit`, `insert` and `compare`."""
+"""`monolayer forget`, `edit`, `insert`, `undo` and `compare`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,10 @@ from monolayer.cli.console import Json, Overwrite, app, check_file, output, prog
 from monolayer.cli.proof import EXIT
 from monolayer.cli.reading import PLAIN, AnyModelFolder, Reading, reads
 from monolayer.errors import DataError
+from monolayer.table import plural
+
+if TYPE_CHECKING:
+    from monolayer.data.folder import FolderKind
 
 FactsFile = Annotated[
     str, typer.Argument(help="A data file with the facts (formats: docs/data.md), or - for standard input.")
@@ -80,6 +84,38 @@ _add_command("insert", "Add the facts in FACTS to a model; tokens and labels may
 
 
 @app.command()
+def undo(
+    model: AnyModelFolder,
+    record: Annotated[Path, typer.Argument(help="The record that the edit wrote (--record).")],
+    out: NewModelFolder,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Take an edit back: write the model as it was before, bit for bit, from the edited MODEL and its RECORD."""
+    from monolayer.data.folder import check_output
+    from monolayer.editing.record import Record
+    from monolayer.stock.folder import load
+
+    check_output(out, overwrite=overwrite, kind=_kind(model))  # refuse before any work is done
+    with progress(as_json) as step:
+        step("reading", 0.0)
+        found = Record.load(record)
+        before = found.undo(load(model))
+        step("writing", 0.5)
+        before.save(out, overwrite=overwrite)
+    rows = [
+        ("undone", f"{found.kind} of {plural(found.facts, 'fact')}"),
+        ("model", f"bit-identical to the one before the edit, with digest {found.source[:12]}…"),
+    ]
+    show(
+        as_json,
+        {"folder": str(out), "undone": found.kind, "facts": found.facts, "digest": found.source},
+        str(out),
+        rows,
+    )
+
+
+@app.command()
 @reads
 def compare(
     one: Annotated[Path, typer.Argument(help="A saved model.")],
@@ -131,15 +167,23 @@ class _Outputs:
     as_json: bool
 
 
-def _edit_and_prove(change: _Change, folder: Path, data: str | None, outputs: _Outputs, reading: Reading) -> None:
-    """Read the model in `folder` and the `data` that it knows, edit it, write the new model, and prove it."""
+def _kind(folder: Path) -> FolderKind:
+    """The kind of folder that an edit of the model in `folder` writes: the same."""
     from monolayer.attaching.folder import ATTACHED
-    from monolayer.checker import certify
-    from monolayer.data.folder import MODEL, check_output
-    from monolayer.editing import facts as facts_of
+    from monolayer.data.folder import MODEL
     from monolayer.huggingface.manifest import is_attached
     from monolayer.huggingface.opened import is_stock
-    from monolayer.stock.folder import STOCK, load
+    from monolayer.stock.folder import STOCK
+
+    return ATTACHED if is_attached(folder) else STOCK if is_stock(folder) else MODEL
+
+
+def _edit_and_prove(change: _Change, folder: Path, data: str | None, outputs: _Outputs, reading: Reading) -> None:
+    """Read the model in `folder` and the `data` that it knows, edit it, write the new model, and prove it."""
+    from monolayer.checker import certify
+    from monolayer.data.folder import check_output
+    from monolayer.editing import facts as facts_of
+    from monolayer.stock.folder import load
 
     out, record, overwrite, as_json = outputs.folder, outputs.record, outputs.overwrite, outputs.as_json
     verb, facts = change.verb, change.facts
@@ -147,8 +191,7 @@ def _edit_and_prove(change: _Change, folder: Path, data: str | None, outputs: _O
         raise DataError(facts_of.NEEDED)
     if record is not None:
         check_file(record, overwrite)
-    kind = ATTACHED if is_attached(folder) else STOCK if is_stock(folder) else MODEL
-    check_output(out, overwrite=overwrite, kind=kind)  # refuse before any work is done
+    check_output(out, overwrite=overwrite, kind=_kind(folder))  # refuse before any work is done
     with progress(as_json) as step:
         model = load(folder)
         known = facts_of.known(model, reading.read(data, step, model.card.manner, proved=True))

@@ -27,7 +27,18 @@ from monolayer.cli.console import (
     write_picture,
     wrote,
 )
-from monolayer.cli.reading import PLAIN, AnyModelFolder, Data, ModelFolder, Reading, book, manner, reads
+from monolayer.cli.reading import (
+    PLAIN,
+    AnyModelFolder,
+    Data,
+    MaybeData,
+    ModelFolder,
+    Reading,
+    book,
+    manner,
+    reads,
+    sequences_of_texts,
+)
 from monolayer.errors import DataError
 from monolayer.table import number, plural
 
@@ -179,12 +190,18 @@ def _show(value: Any) -> str:
 @reads
 def explain(
     folder: ModelFolder,
-    data: Data,
+    data: MaybeData = None,
+    text: Annotated[
+        list[str] | None, typer.Option(help="A sequence or key to explain; may be given several times.")
+    ] = None,
     first: Annotated[int, typer.Option(help="How many sequences to show.", min=1)] = 5,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """Show for each token its key, attention weight, context, the number z, its step, the neighbours and the margin."""
+    """Show for each token its key, attention weight, context, the number z, its step, the neighbours and the margin.
+
+    Instead of DATA, pass --text.
+    """
     import numpy as np
 
     from monolayer.huggingface.manifest import is_attached
@@ -198,8 +215,10 @@ def explain(
             "where two folders differ, and `monolayer inspect` its sizes"
         )
     model = load_monolayer(folder)
+    if bool(data) == bool(text):
+        raise DataError("say what to explain in exactly one way: DATA, or --text")
     with progress(as_json) as step:
-        sequences = reading.read(data, step, model)
+        sequences = reading.read(data, step, model) if data else sequences_of_texts(model, text or [], reading)
     found = model.explain(sequences.select(np.arange(min(first, len(sequences)))))
     if as_json:
         print_json({"folder": str(folder), "sequences": found.json()})

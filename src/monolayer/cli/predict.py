@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -16,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
 import typer
 
+from monolayer.cli.answers import AnswerFile, check_answer_file
 from monolayer.cli.building import agreement, tolerance
-from monolayer.cli.console import Json, Overwrite, app, check_file, err, flag, json_text, output, print_json, progress
+from monolayer.cli.console import Json, Overwrite, app, check_file, err, flag, output, print_json, progress
 from monolayer.cli.reading import PLAIN, MaybeData, ModelFolder, Reading, reads, sequences_of_texts
 from monolayer.data.objects import JsonObject
 from monolayer.errors import DataError
@@ -44,7 +43,7 @@ def predict(
         list[str] | None, typer.Option(help="A sequence, key or prompt to answer; may be given several times.")
     ] = None,
     out: Annotated[
-        Path | None, output("File to write to instead of standard output: CSV if it ends in .csv, else JSON Lines.")
+        Path | None, output("File to write to instead of standard output: .csv, .tsv, .json or .jsonl.")
     ] = None,
     dense: Annotated[bool, flag("--dense", "Run the whole network, without the shortcut.")] = False,
     strict: Annotated[
@@ -66,7 +65,7 @@ def predict(
     """Answer the sequences of DATA: prints one JSON object per line and, if DATA has labels, how many are right.
 
     Instead of DATA, pass --text, or use `monolayer predict MODEL - --format text` to answer each line of standard
-    input. A CSV file has one row per sequence: its key as it was given, and the answer or the error.
+    input. A CSV or TSV file has one row per sequence: its key as it was given, and the answer or the error.
     A sequence with a token that the model does not know, or has forgotten, gets null and the reason; so does a key that
     is not in the table of a model of keys and values. If no sequence can be answered, that is an error, unless --strict
     or --unknown is given. With --strict, every answer says whether it was seen.
@@ -86,19 +85,17 @@ def predict(
                 f"there is no file {quoted(name)}: check the path. To ask for this text: --text {shlex.quote(name)}"
             )
     if out is not None:
+        check_answer_file(out)
         check_file(out, overwrite)
         out.parent.mkdir(parents=True, exist_ok=True)
     model = load(folder, device=device)
     wanted = _Wanted(strict, unknown)
     asking = _asking(model, wanted, dense=dense, device=device)
     totals, comparisons, kept = _Totals(), list[_Comparison](), list[JsonObject]()
-    table = out is not None and out.suffix.lower() == ".csv"
     with nullcontext(None if as_json else sys.stdout) if out is None else new_file(out) as file:
-        rows = csv.writer(file, lineterminator="\n") if table and file is not None else None
-        if rows is not None:
-            rows.writerow(["key", "answer", *(["seen"] if wanted.marks else []), "error"])
+        written = None if file is None else AnswerFile(out, file, wanted.marks)
         for shard in files(data) if data else [""]:  # one at a time: of many, no more than one need fit into memory
-            keys: list[Given] | None = [] if table else None
+            keys: list[Given] | None = [] if written is not None and written.keyed else None
             with progress(as_json) as step:
                 if text:
                     sequences, keys = sequences_of_texts(model, text, reading), [*text]
@@ -110,12 +107,12 @@ def predict(
             if answered.compared is not None:
                 comparisons.append(answered.compared)
             for answer in _json_answers(model, sequences, answered, wanted):
-                if rows is not None:
-                    rows.writerow(_csv_row(answer, next(given, None), wanted.marks))
-                elif file is None:
+                if written is None:
                     kept.append(answer)
                 else:
-                    file.write(json_text(answer, file) + "\n")
+                    written.write(answer, next(given, None))
+        if written is not None:
+            written.end()
     counts = _sum(comparisons)
     _tell(model, totals, counts, wanted, as_json=as_json)
     if as_json:
@@ -267,15 +264,6 @@ def _answer_per_sequence(
         return map(_Answer, names, flags)
     cuts = list(pairwise(encoded.offsets.tolist()))
     return (_Answer(names[start:end], flags[start:end]) for start, end in cuts)
-
-
-def _csv_row(answer: JsonObject, given: Given, marks: bool) -> list[object]:
-    """A row of the CSV file; `given`: the key as it was given, None if the tokens are all there is. Lists are JSON."""
-    given = answer.get("tokens", answer.get("prompt")) if given is None else given
-    said = answer.get("answer", answer.get("label", answer.get("labels")))
-    seen = [json.dumps(answer["seen"])] if marks else []
-    cells = [given, said, *seen, answer.get("error")]
-    return [json.dumps(cell, ensure_ascii=False) if isinstance(cell, list | dict) else cell for cell in cells]
 
 
 def _json_answers(model: Answering, sequences: Sequences, answered: _Answered, wanted: _Wanted) -> Iterator[JsonObject]:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from monolayer.arrays import Floats
-from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, read_together
+from monolayer.data.folder import INDEX_FILE, MODEL, WEIGHTS_FILE, OpenFolder, read_together
 from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.files import BUILT_BY
 from monolayer.huggingface.formats import HOST_FORMATS, HostFormat
 from monolayer.huggingface.host_kind import HostKind, Role
 from monolayer.huggingface.hosts import (
@@ -288,6 +289,10 @@ def read_host(folder: Path) -> tuple[Host, TensorFolder]:
 
 def _read_host(folder: Path) -> tuple[Host, TensorFolder]:
     """Read the host in `folder`; the `DataError` does not name the folder, which `read_host` adds."""
+    if MODEL.objection(folder) is None:
+        raise DataError(
+            "memorize built it, and it is no language model. Add facts with insert, which needs the data that it holds"
+        )
     try:
         opened = read_together(folder, _host_files)
         config = read_json(folder / "config.json", opened.content["config.json"])
@@ -297,6 +302,11 @@ def _read_host(folder: Path) -> tuple[Host, TensorFolder]:
         raise DataError(str(error)) from None
     if ATTACHED_MARK.items() <= config.items():
         raise DataError("facts are attached to it already: insert adds more, and detach restores its host")
+    if BUILT_BY.items() <= config.items():
+        raise DataError(
+            "memorize_as built it, so it holds its data and has no states of a language model to attach facts to. Add "
+            "facts with insert, which needs the data that it holds"
+        )
     return host_of(config, opened.tensors), opened
 
 
