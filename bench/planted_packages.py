@@ -92,7 +92,7 @@ PACKAGES = {
         ),
     ),
     "attaching": Package(
-        "attaching", ("attach", "answers", "attached_texts", "certify_attached", "edit_attached", "prompts")
+        "attaching", ("answers", "apart", "attach", "attached_texts", "certify_attached", "edit_attached", "prompts")
     ),
     "data": Package(
         "data",
