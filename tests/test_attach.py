@@ -594,6 +594,53 @@ def test_texts_to_keep_are_looked_at(gpt2: Path) -> None:
             ml.attach(gpt2, FACTS, keep=texts)
 
 
+def test_texts_to_keep_are_the_lines_of_a_file(gpt2: Path, tmp_path: Path) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join(OTHERS), newline="\r\n")
+    assert np.array_equal(ml.attach(gpt2, FACTS, keep=texts).neurons.W_1, ml.attach(gpt2, FACTS).neurons.W_1)
+    for end in ("\n", "\r\n"):
+        texts.write_text("The capital\n\nThe capital of country3 is\n", newline=end)
+        with pytest.raises(
+            KeptTextError, match=r"fire at 1 place .*token 5 of line 3 of .*texts.txt, by row 3"
+        ) as found:
+            ml.attach(gpt2, FACTS, keep=str(texts))
+        assert found.value.places == ((2, 5, 3),)
+
+
+def test_neurons_do_not_depend_on_how_many_states_are_copied_together(
+    gpt2: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = ml.attach(gpt2, FACTS).neurons
+    for together in (1, 5, len(FACTS)):
+        monkeypatch.setattr(attaching, "COPIED_TOGETHER", together)
+        found = ml.attach(gpt2, FACTS).neurons
+        assert all(np.array_equal(one, two) for one, two in zip(found, usual, strict=True))
+
+
+def test_prompts_that_transformers_split_otherwise_are_named(gpt2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a tokenizer_config.json by which one prompt is split otherwise, and one that is not read at all."""
+    load = transformers.AutoTokenizer.from_pretrained
+
+    def other(*given: Any, **options: Any) -> Any:
+        usual = load(*given, **options)
+
+        def split(texts: list[str], **more: Any) -> Any:
+            found = usual(texts, **more)["input_ids"]
+            return {"input_ids": [ids[:-1] if row == 3 else ids for row, ids in enumerate(found)]}
+
+        return split
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ValueError("no such class\nin this version")
+
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", other)
+    with pytest.raises(ml.DataError, match=r"^row 3: transformers split the prompt .* into 5 tokens, .* into 6: save"):
+        ml.attach(gpt2, FACTS)
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", broken)
+    with pytest.raises(ml.DataError, match=r"cannot be loaded by transformers: no such class$"):
+        ml.attach(gpt2, FACTS)
+
+
 @pytest.mark.parametrize("neuron", [0, 17, 35])
 def test_a_text_to_keep_is_refused_from_the_height_on_at_which_a_neuron_may_wake(gpt2: Path, neuron: int) -> None:
     """Planted states on the key of one neuron, a little below and a little above the height of Lemma A2."""
