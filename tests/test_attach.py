@@ -41,7 +41,7 @@ from monolayer.huggingface.formats import HOST_FORMATS
 from monolayer.huggingface.host import read_host
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE
 from monolayer.huggingface.settings import COMMON, FIXED, FREE_GENERATION, NEUTRAL
-from tests.hosts import ARCHITECTURES, FACTS, NEURONS, OTHERS, WIDTH, answers, config, logits, write_host
+from tests.hosts import ARCHITECTURES, FACTS, NEURONS, OTHERS, PLACES, WIDTH, answers, config, logits, write_host
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
@@ -605,6 +605,10 @@ def test_texts_to_keep_are_the_lines_of_a_file(gpt2: Path, tmp_path: Path) -> No
         ) as found:
             ml.attach(gpt2, FACTS, keep=str(texts))
         assert found.value.places == ((2, 5, 3),)
+    longest = "%" * PLACES  # a token each, and no place is left for what ends the line
+    assert len(transformers.AutoTokenizer.from_pretrained(gpt2)(longest)["input_ids"]) == PLACES
+    texts.write_text(f"{longest}\nThe capital", newline="\r\n")
+    ml.attach(gpt2, FACTS, keep=texts)
 
 
 def test_neurons_do_not_depend_on_how_many_states_are_copied_together(
@@ -686,6 +690,15 @@ def test_later_keys_keep_a_distance_from_what_is_written_because_norms_round(sho
         caps = FiringCaps(keys, wide, wide, np.full(2, 0.99), np.full(2, 0.99), short, 0.01, 0.01)
         with pytest.raises(ml.PrecisionError, match="what row 0 writes") if refused else nullcontext():
             check_written(caps, written, duties)
+
+
+@pytest.mark.parametrize("name", ["model-00001-of-00001.safetensors", "host.safetensors"])
+def test_a_host_of_shards_keeps_their_names(name: str, gpt2: Path, tmp_path: Path) -> None:
+    """Also of one that has the name which the only file of another host gets."""
+    host = changed_host(gpt2, tmp_path / "host", lambda tensors: None)
+    filed_as(name)(host)
+    back = ml.detach(ml.attach(host, FACTS).save(tmp_path / "new")).save(tmp_path / "back")
+    assert same_files(back, host)
 
 
 def test_a_host_that_was_changed_cannot_be_had_back(gpt2: Path, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from monolayer.data.aside import read_regular
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, FolderKind, new_folder
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.host import Host
-from monolayer.huggingface.manifest import HOST_WEIGHTS
 from monolayer.model.torch_settings import own_settings
 from monolayer.table import as_html, as_table, plural
 
@@ -55,8 +54,8 @@ class Detached:
         kind = HostFolder(ATTACHED.name, ATTACHED.key, ATTACHED.files, ATTACHED.numbered, manifest.config)
         with new_folder(folder, overwrite=overwrite, kind=kind) as scratch:
             for name, held in host_weights(source).items():
-                single = held == HOST_WEIGHTS and manifest.index is None
-                (scratch / (WEIGHTS_FILE if single else held)).write_bytes(source.content[name])
+                # Without an index there was one file, and it had another name.
+                (scratch / (WEIGHTS_FILE if manifest.index is None else held)).write_bytes(source.content[name])
             for name in manifest.files:
                 (scratch / name).write_bytes(source.content[name])
             (scratch / "config.json").write_bytes(manifest.config.encode())
