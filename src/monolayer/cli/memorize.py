@@ -11,8 +11,9 @@ import typer
 
 from monolayer.cli import building
 from monolayer.cli.building import given
-from monolayer.cli.console import Json, Overwrite, app, complain, flag, print_json, progress, table
+from monolayer.cli.console import Json, Overwrite, app, complain, flag, print_json, progress, say_read, table
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
+from monolayer.data.plan import ReadPlan
 from monolayer.errors import DataError
 from monolayer.table import part_of
 
@@ -103,9 +104,11 @@ def memorize_files(
     options = given(memory=memory, workers=workers, engine=engine, scheduler=scheduler, resume=resume)
     options |= given(positions=positions, causal=causal, rank=building.rank_of(rank), seed=seed)
     began = time.perf_counter()
+    plans: list[ReadPlan] = []
     try:
         with progress(as_json) as step:
-            build(data, out, overwrite=overwrite, progress=step, **options, **given(**reading.keywords))
+            build(data, out, overwrite=overwrite, progress=step, plans=plans, **options, **given(**reading.keywords))
+        say_read(plans)
     except KeyboardInterrupt as stop:
         for note in getattr(stop, "__notes__", ()):
             complain(note)

@@ -24,6 +24,7 @@ from monolayer.data import Names, Sequences, read
 from monolayer.data.labelling import SEQUENCE, TOKEN, LabelUnit
 from monolayer.data.objects import JsonFields
 from monolayer.data.origin import Origin, SourceFile
+from monolayer.data.plan import ReadPlan
 from monolayer.data.shards import kinds, numbered, strangers, used
 from monolayer.errors import DataError
 
@@ -77,6 +78,7 @@ def encode(spill: Spill, name: str, shard: FileIdentity, reading: JsonFields, ca
         types=np.array([str(column.dtype) for column in columns]),
         reals=labels.values.shape[1] if labels is not None and labels.classes is None else 0,
         scalar=labels is not None and labels.scalar,
+        plan=np.array([json.dumps(data.plans[0].to_json())]),
         **facts,
     )
 
@@ -197,4 +199,5 @@ def survey(work: Work, reading: JsonFields, options: Options) -> BuildState:
         _total(len(names), rows, [fact["token_count"] for fact in facts]),
         label_count,
         scalar=bool(facts[0]["scalar"]),
+        plans=tuple(ReadPlan.from_json(json.loads(str(fact["plan"][0]))) for fact in facts),
     )

@@ -25,6 +25,7 @@ from monolayer.construct.line.values import LARGEST_RANK, Value, averages, draw_
 from monolayer.construct.target import Target, entropy_bits
 from monolayer.data import Names, Sequences
 from monolayer.data.objects import JsonObject
+from monolayer.data.plan import ReadPlan
 from monolayer.errors import PrecisionError
 from monolayer.model.card import Card, Summary
 from monolayer.model.cascade import Cascade
@@ -40,9 +41,9 @@ PartFacts = dict[str, Any]
 class BuildState:
     """What a build has found so far: names and counts of all files, then a draw and its parts, then further stages.
 
-    `splitters`: where ranges of points begin, but for the first; `ends`: the least and the largest `z`. `parts`: for
-    every range, the facts about its part of the staircase. `last`: what the first stage writes right of all its steps,
-    the label and, where stages follow, the number of the stretch. `stages`, `values`: the
+    `plans`: how each file was read. `splitters`: where ranges of points begin, but for the first; `ends`: the least and
+    the largest `z`. `parts`: for every range, the facts about its part of the staircase. `last`: what the first stage
+    writes right of all its steps, the label and, where stages follow, the number of the stretch. `stages`, `values`: the
     stages behind the first, and the values that they average.
     """
 
@@ -54,6 +55,7 @@ class BuildState:
     token_count: Ints
     label_count: Ints
     scalar: bool = False
+    plans: tuple[ReadPlan, ...] = ()
     drawn: Draw | None = None
     kappa: float = 1.0
     fixed_error: float = 0.0

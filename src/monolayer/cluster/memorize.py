@@ -21,6 +21,8 @@ from monolayer.data.folder import check_output
 from monolayer.data.labelling import LABELLINGS
 from monolayer.data.labels import Per, check_per
 from monolayer.data.names import Unit
+from monolayer.data.objects import JsonFields
+from monolayer.data.plan import ReadPlan
 from monolayer.data.shards import files as matching
 from monolayer.data.shards import tokens_at_most
 from monolayer.errors import DataError
@@ -50,6 +52,9 @@ def memorize_files(
     labels: str | None = None,
     unit: Unit | None = None,
     per: Per | None = None,
+    header: bool | None = None,
+    separator: str | None = None,
+    plans: list[ReadPlan] | None = None,
     progress: Progress | bool | None = None,
 ) -> Path:
     r"""Build the model that `memorize` would build from all these files together, bit for bit; returns its folder.
@@ -69,7 +74,9 @@ def memorize_files(
     - `resume`: True continues a build that was stopped.
     - `overwrite`: True replaces `out` if it exists.
     - `positions`, `causal`, `temperature`, `rank`, `seed`: the kind of model, as in `memorize`.
-    - `format`, `tokens`, `labels`, `unit`, `per`: how to read the files, as in `monolayer.data.read`.
+    - `format`, `tokens`, `labels`, `unit`, `per`, `header`, `separator`: how to read the files, as in
+      `monolayer.data.read`.
+    - `plans`: a list that gets how each file was read.
     - `progress`: True shows a bar on standard error; a function is called with the name of each stage and the share of
       the work that is done.
 
@@ -100,7 +107,8 @@ def memorize_files(
     largest = max(tokens_at_most(name, format) for name in names)
     room = Room.fitting(memory, workers, WITHOUT_TORCH if engine == "processes" else 0, largest)
     workers = room.workers
-    reading = {"format": format, "tokens": tokens, "labels": labels, "unit": unit, "per": per}
+    columns = {"tokens": tokens, "labels": labels, "header": header, "separator": separator}
+    reading: JsonFields = {"format": format, "unit": unit, "per": per, **columns}
     options = Options(positions, causal, temperature, rank, seed)
     asked = {**reading, **asdict(options), "memory": str(memory), "workers": workers, "engine": engine}
     journal = {"code": code(), "sizes": [room.block, room.range, room.spare], "shards": shards, **asked}
@@ -115,6 +123,8 @@ def memorize_files(
             for shard in shards:
                 if identity(shard["name"]) != shard:
                     raise DataError(f"{shard['name']} changed while the model was built: start over")
+            if plans is not None:
+                plans += found.plans
             report("writing", 1.0)
             return finish(spill, found, final, overwrite)
     except OSError as error:
