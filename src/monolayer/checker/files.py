@@ -189,7 +189,7 @@ def _confirm_parquet(comparison: DataComparison, file: str, plan: ReadPlan) -> N
     """Compare the next sequences with a Parquet file. Lists of numbers are compared as arrays, which is much faster."""
     for tokens, label in _parquet(file, plan):
         lists, labels = _arrow_numbers(tokens), None if label is None else _arrow_numbers(label)
-        by_token = lists and lists.lengths if plan.per == "token" else None
+        by_token = lists and lists.lengths if plan.labels_tokens else None
         fits = label is None if labels is None else labels.lengths == by_token
         if lists is None or lists.lengths is None or not fits:
             confirm_rows(comparison, _arrow_rows(tokens, label), plan)

@@ -72,7 +72,7 @@ class DataComparison:
         data, labels = self.data, self.data.labels
         start, self._places = self._places, self._places + len(given)
         # Among real numbers −100 is a number like any other, and so it is where a label belongs to a sequence.
-        by_class = labels is None or (labels.per == "token" and labels.classes is not None)
+        by_class = labels is None or (labels.labelling.at_tokens and labels.classes is not None)
         there = start + _labelled(given, by_class)
         self._gaps += len(given) - len(there)
         if labels is None:
@@ -161,7 +161,7 @@ def confirm_labels(comparison: DataComparison, Y: Any, sizes: Any) -> None:
     """Compare the labels of the next sequences, of lengths `sizes`, with an array or a list."""
     labels = comparison.data.labels
     rows = Y if _is_machine_numbers(Y) else [plain(row) for row in plain(Y)]
-    if labels is not None and labels.per == "token":
+    if labels is not None and labels.labelling.at_tokens:
         if not isinstance(rows, np.ndarray):  # a row may be None, or NaN, as a whole
             rows = [[None] * size if _none(row) else row for row, size in zip(rows, sizes, strict=True)]
         rows = _flat(rows, sizes)
@@ -187,7 +187,7 @@ def confirm_rows(comparison: DataComparison, rows: Iterable[tuple[object, object
         row = _sequence(text, plan)
         sizes.append(len(row))
         tokens += row
-        labels += _per_token(plain(label), len(row)) if plan.per == "token" else [plain(label)]
+        labels += _per_token(plain(label), len(row)) if plan.labels_tokens else [plain(label)]
         if len(tokens) >= CHUNK:
             compare()
     compare()

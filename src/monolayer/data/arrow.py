@@ -27,7 +27,7 @@ from monolayer.arrays import Array, Ints
 from monolayer.data import growing as limits
 from monolayer.data.columns import Coded
 from monolayer.data.growing import Growing
-from monolayer.data.labels import Per
+from monolayer.data.labelling import SEQUENCE, TOKEN, LabelUnit
 from monolayer.data.layout import Columns, TableLayout
 from monolayer.data.lines import Lines
 from monolayer.data.sequences import Sequences
@@ -104,7 +104,7 @@ def _add(table: RowReader, lines: range, cells: dict[str, ArrowColumn]) -> bool:
     """Add rows of a table column by column, and return True. If they are not plain, add nothing and return False."""
     layout = table.layout
     tokens, label = cells[layout.token], cells.get(layout.label or "")
-    if layout.per in ("token", "answer"):
+    if layout.labelling not in (None, SEQUENCE):
         return False
     if label is not None and _is_text(label) and layout.words_per_token:
         label = _split_words(label)
@@ -115,17 +115,17 @@ def _add(table: RowReader, lines: range, cells: dict[str, ArrowColumn]) -> bool:
     if tokens is None or not _is_list(tokens) or tokens.null_count:
         return False
     sizes, flat, labels = _lengths(tokens), _plain_values(tokens.flatten()), None
-    per: Per | None = None
+    labelling: LabelUnit | None = None
     if label is not None:
-        per = "token" if _is_list(label) and layout.per is None else "sequence"
-        labels = _plain_values(label.flatten() if per == "token" else label)
-        if labels is None or (per == "token" and (label.null_count or (_lengths(label) != sizes).any())):
+        labelling = TOKEN if _is_list(label) and layout.per is None else SEQUENCE
+        labels = _plain_values(label.flatten() if labelling.at_tokens else label)
+        if labels is None or (labelling.at_tokens and (label.null_count or (_lengths(label) != sizes).any())):
             return False
     if flat is None or not sizes.all():
         return False
     if cut:
         table.growing.cut = layout.unit
-    table.growing.rows(lines, flat, sizes, labels, per)
+    table.growing.rows(lines, flat, sizes, labels, labelling)
     return True
 
 

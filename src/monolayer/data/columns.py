@@ -119,7 +119,7 @@ class Column:
 
         def spot(value: int) -> str:
             flat = place(value if there is None else int(there[value]))
-            return flat if self.what == "token" else f"the label of {flat}"
+            return f"the label of {flat}" if self.what == "label" else flat
 
         there, count = None, self._count
         self._count += len(values)
@@ -197,7 +197,7 @@ class Column:
             first = array_like(values[0])
             self._first = first.tolist() if isinstance(first, np.ndarray) else first
             self.kind = _kind_of_type(type(first))
-        if self.what == "token" and self.kind == REAL:
+        if self.what != "label" and self.kind == REAL:
             raise DataError(f"{spot(0)} is {self._first!r} (a real number): {_NEEDED['token']}")
         allowed = {INTEGER, REAL} if self.what == "label" and self.kind in (INTEGER, REAL) else {self.kind}
         if not kinds <= allowed:
@@ -230,7 +230,7 @@ class Column:
         if self.what == "label" and not self._rounding_error and (found.max() > EXACT or found[low] < -EXACT):
             odd = next((i for i, value in enumerate(found.tolist()) if not _is_exact(value)), None)
             self._rounding_error = "" if odd is None else _would_be_rounded(spot(odd), int(found[odd]))
-        if self.what == "token" and found[low] < 0:
+        if self.what != "label" and found[low] < 0:
             raise DataError(
                 f"{spot(low)} has id {int(found[low])}: ids below zero are not allowed; cut padding off "
                 "with lengths, or make the tokens strings"

@@ -14,8 +14,8 @@ import numpy as np
 
 from monolayer.arrays import Array, Ints
 from monolayer.data.columns import Coded, Column, ColumnValues, token_place
-from monolayer.data.labelling import LABELLINGS
-from monolayer.data.labels import Labels, Per, ignored_label
+from monolayer.data.labelling import SEQUENCE, TOKEN, LabelUnit
+from monolayer.data.labels import Labels, ignored_label
 from monolayer.data.names import Names, Unit
 from monolayer.data.origin import GrowingOrigin, Origin, SourceFile
 from monolayer.data.plain import Given
@@ -65,7 +65,7 @@ class Growing:
         """Number of prompt tokens of each sequence; empty if there are no prompts."""
         self.doubtful = ""
         """Names of the two columns, in words, if the caller did not say what a label belongs to; else empty."""
-        self._per: Per | None = None
+        self._labelling: LabelUnit | None = None
         self._token_column, self._label_column = Column("token"), Column("label")
         self._all_sizes: list[Ints] = []
         self._count = self._sequences = 0
@@ -86,31 +86,31 @@ class Growing:
         """Describe a place in the data, such as 'line 7 of data.jsonl'."""
         return f"{self.unit} {line} of {self.name}"
 
-    def row(self, line: int, tokens: Sequence[Given], labels: Given, per: Per | None) -> None:
+    def row(self, line: int, tokens: Sequence[Given], labels: Given, labelling: LabelUnit | None) -> None:
         """Add one sequence.
 
-        `labels` is a list of one label per token if `per` is "token", one label if it is "sequence", or `GAP`.
+        `labels` is a list of one label per token, or one label, as `labelling` says, or `GAP`.
         """
         if len(tokens) == 0:
             raise DataError(f"{self.at(line)} is an empty sequence: every sequence needs a token")
         if labels is GAP:
-            per = self._per
-            labels = [None] * len(tokens) if per == "token" else None
+            labelling = self._labelling
+            labels = [None] * len(tokens) if labelling is TOKEN else None
         else:
-            self._agree(line, per)
-        if per == "token":
+            self._agree(line, labelling)
+        if labelling is TOKEN:
             if len(labels) != len(tokens):
                 raise DataError(
                     f"{self.at(line)} has {plural(len(tokens), 'token')} but {plural(len(labels), 'label')}: "
                     "give one per token"
                 )
             self._labels.extend(labels)
-        elif per == "sequence":
+        elif labelling is SEQUENCE:
             self._labels.append(labels)
         self._tokens.extend(tokens)
         self._lines.append(line)
         self._sizes.append(len(tokens))
-        vector = tokens[0] if isinstance(tokens[0], list) else labels[0] if per == "token" else labels
+        vector = tokens[0] if isinstance(tokens[0], list) else labels[0] if labelling is TOKEN else labels
         self._weight += len(tokens) * (len(vector) if isinstance(vector, list) else 1)
         if self._weight >= TOKENS_AT_ONCE:
             self._flush()
@@ -131,15 +131,15 @@ class Growing:
         tokens: ColumnValues | Coded,
         sizes: Ints,
         labels: ColumnValues | Coded | None,
-        per: Per | None,
+        labelling: LabelUnit | None,
     ) -> None:
         """Add several sequences at once.
 
         `tokens` holds them one after the other, and `sizes` their lengths. There is one label per token or per
-        sequence, as `per` says. `lines` has one number per sequence.
+        sequence, as `labelling` says. `lines` has one number per sequence.
         """
         self._flush()
-        self._agree(lines[0], per)
+        self._agree(lines[0], labelling)
         self._add(lines, tokens, sizes, labels)
 
     def finish(self) -> SequenceFields:
@@ -149,10 +149,10 @@ class Growing:
             raise DataError(f"{self.name} is empty: there is no sequence in it")
         tokens = self._token_column.finish()
         labels = None
-        if self._per is not None:
-            found = self._label_column.finish(ignored=ignored_label(LABELLINGS[self._per]))
+        if self._labelling is not None:
+            found = self._label_column.finish(ignored=ignored_label(self._labelling))
             if self._label_column.kind is not None:
-                labels = Labels(found.values, self._per, found.names, found.scalar, self._label_column.place)
+                labels = Labels(found.values, self._labelling.name, found.names, found.scalar, self._label_column.place)
         sizes = np.concatenate(self._all_sizes)
         if self.doubtful and labels is not None and _word_by_word(labels, sizes):
             raise DataError(
@@ -173,23 +173,23 @@ class Growing:
             return planned_answers(replace(self.plan, per=per, spaced=self._spaced), sizes, prompts)
         return planned_labels(self.plan, sizes, labels)
 
-    def _agree(self, line: int, per: Per | None) -> None:
+    def _agree(self, line: int, labelling: LabelUnit | None) -> None:
         """Refuse a sequence that is not labelled like the first one whose label is not a gap."""
         if self._first is None:
             self._flush()
-            self._first, self._per = line, per
-            self._label_column.skip(self._count if per == "token" else self._sequences)
-        if per == self._per:
+            self._first, self._labelling = line, labelling
+            self._label_column.skip(self._count if labelling is TOKEN else self._sequences)
+        if labelling is self._labelling:
             return
-        if per is None or self._per is None:
-            bare, full = (line, self._first) if per is None else (self._first, line)
+        if labelling is None or self._labelling is None:
+            bare, full = (line, self._first) if labelling is None else (self._first, line)
             raise DataError(
                 f"{self.at(bare)} has no label, but {self.unit} {full} has: label every sequence, or none. In JSON and "
                 "Parquet, null says that there is none on purpose"
             )
         raise DataError(
-            f"mixed label kinds: {self.unit} {self._first} has one label per {self._per}, {self.at(line)} "
-            f"one per {per}; label every token or every sequence"
+            f"mixed label kinds: {self.unit} {self._first} has {self._labelling.words}, {self.at(line)} "
+            f"one per {labelling.name}; label every token or every sequence"
         )
 
     def _add(
@@ -205,7 +205,7 @@ class Growing:
 
         self._token_column.add(tokens, token)
         if labels is not None:
-            self._label_column.add(labels, token if self._per == "token" else line)
+            self._label_column.add(labels, token if self._labelling is TOKEN else line)
         if self._origin is not None:
             self._origin.add(self._sequences, lines)
         self._all_sizes.append(sizes)
@@ -225,9 +225,9 @@ def planned_labels(plan: ReadPlan, sizes: Ints, labels: Labels | None) -> ReadPl
     rows = len(sizes)
     if labels is None:
         return replace(plan, keyed=False, rows=rows)
-    places = int(sizes.sum()) if labels.per == "token" else rows
+    places = int(sizes.sum()) if labels.labelling.at_tokens else rows
     # Two columns with a label per token are sequences and their tags; a dict with such labels is a table all the same.
-    keyed = plan.keyed and (plan.key is None or not LABELLINGS[labels.per].at_tokens)
+    keyed = plan.keyed and (plan.key is None or not labels.labelling.at_tokens)
     return replace(plan, per=labels.per, keyed=keyed, rows=rows, places=places, gaps=places - len(labels.values))
 
 
@@ -254,7 +254,7 @@ def _word_by_word(labels: Labels, sizes: Ints) -> bool:
 
     Then a label may be meant as one word per token.
     """
-    if labels.per == "token" or labels.place is not None or labels.classes is None or sizes.max() == 1:
+    if labels.labelling.at_tokens or labels.place is not None or labels.classes is None or sizes.max() == 1:
         return False
     words = np.array([len(str(name).split()) for name in labels.classes.names])
     return bool((words[labels.values] == sizes).all())

@@ -55,6 +55,8 @@ class Labelling:
     """The name that users know."""
     belongs_to: ClassVar[Literal["token", "sequence"]] = "token"
     """What bears a label: a token, as where the label is the next one, or a sequence."""
+    read_as: ClassVar[Literal["token", "sequence", "answer"]] = "token"
+    """What readers look for: labels of tokens or of sequences, or prompts with answers."""
     words: ClassVar[str]
     """What the data hold, in words."""
     generates: ClassVar[bool] = False
@@ -107,6 +109,7 @@ class PerSequence(Labelling):
 
     name: ClassVar[Literal["sequence"]] = "sequence"
     belongs_to = "sequence"
+    read_as = "sequence"
     words = "one label per sequence"
 
     def count(self, data: CutData) -> int:
@@ -146,6 +149,7 @@ class Answers(NextToken):
     """Prompts and answers: each token of the answer is the label of the token before it."""
 
     name: ClassVar[str] = "answer"
+    read_as = "answer"
     words = "prompts and answers"
 
 
@@ -161,3 +165,10 @@ LabelUnit = PerToken | PerSequence
 TOKEN, SEQUENCE, NEXT = PerToken(), PerSequence(), NextToken()
 LABELLINGS: dict[str, Labelling] = {each.name: each for each in (TOKEN, SEQUENCE, Answers(), Continuations())}
 """The labellings by the names that callers and files give as `per`."""
+LABEL_UNITS: dict[Literal["token", "sequence"], LabelUnit] = {"token": TOKEN, "sequence": SEQUENCE}
+"""Those of data that have labels."""
+
+
+def generates(per: str | None) -> bool:
+    """Whether `per` says that rows are prompts and answers; None leaves it open."""
+    return per is not None and LABELLINGS[per].generates

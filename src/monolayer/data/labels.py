@@ -20,7 +20,7 @@ import numpy as np
 
 from monolayer.arrays import Array, Ints
 from monolayer.data.columns import NO_LABEL, Column, ColumnValues, flattened, token_place
-from monolayer.data.labelling import LABELLINGS, SEQUENCE, TOKEN, Labelling, LabelUnit
+from monolayer.data.labelling import LABEL_UNITS, LABELLINGS, SEQUENCE, TOKEN, Labelling, LabelUnit
 from monolayer.data.names import Names
 from monolayer.data.plain import Given, array_like, is_gap, is_list, plain_array
 from monolayer.errors import DataError
@@ -52,9 +52,9 @@ class Labels:
     place: Ints | None = None
 
     @property
-    def labelling(self) -> Labelling:
+    def labelling(self) -> LabelUnit:
         """What labels belong to."""
-        return LABELLINGS[self.per]
+        return LABEL_UNITS[self.per]
 
     def take(self, chosen: Ints, count: int) -> Labels:
         """The labels of the tokens or sequences `chosen` (numbers, or a mask) out of `count`."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import get_args
 
+from monolayer.data.labelling import LABELLINGS, Labelling, generates
 from monolayer.data.labels import Belongs, PerOrAnswer, check_per
 from monolayer.data.names import Unit
 from monolayer.data.plain import Given
@@ -68,17 +69,24 @@ class Columns:
     ) -> Columns:
         """The columns for the options of a caller; `per="continuation"` means answers that are taken verbatim."""
         manner = like or Manner()
-        verbatim = (per or manner.per) == "continuation"
-        if manner.per == "continuation":
-            manner = replace(manner, per="answer")
-        return cls(tokens, labels, unit, "answer" if per == "continuation" else per, manner, verbatim)
+        check_per(per)
+        chosen = per or manner.per
+        if manner.per is not None:
+            manner = replace(manner, per=LABELLINGS[manner.per].read_as)
+        verbatim = chosen is not None and LABELLINGS[chosen].verbatim
+        return cls(tokens, labels, unit, None if per is None else LABELLINGS[per].read_as, manner, verbatim)
 
     def __post_init__(self) -> None:
         check_per(self.per)
         if self.unit is not None and self.unit not in get_args(Unit):
             raise DataError(f"unit must be one of {', '.join(map(repr, get_args(Unit)))}, not {self.unit!r}")
-        if self.per == "answer" and self.unit is not None:
+        if generates(self.per) and self.unit is not None:
             raise DataError("prompts and answers are split into words with the white space before them: leave unit out")
+
+    @property
+    def labelling(self) -> Labelling | None:
+        """What a label belongs to; None if nobody said."""
+        return None if self.per is None else LABELLINGS[self.per]
 
     @property
     def belongs(self) -> Belongs | None:
@@ -86,7 +94,7 @@ class Columns:
         if self.per:
             return self.per
         splits_text = self.unit is not None
-        return None if splits_text and self.like.per == "answer" else self.like.per
+        return None if splits_text and generates(self.like.per) else self.like.per
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,11 @@ class TableLayout:
     asks: bool = False
     verbatim: bool = False
     numbers: tuple[int, ...] = ()
+
+    @property
+    def labelling(self) -> Labelling | None:
+        """What a label belongs to; None if nobody said."""
+        return None if self.per is None else LABELLINGS[self.per]
 
     @classmethod
     def of(cls, columns: Columns, there: list[str], name: str, *, lists: bool = False) -> TableLayout:
@@ -204,14 +217,14 @@ def _key_and_value(columns: Columns, there: list[str], name: str) -> list[str] |
     Prompts and answers are found by name. Otherwise they are both columns, or the only one, which holds keys.
     """
     prompts, answers = ([column for column in names if column in there] for names in (PROMPT_COLUMNS, ANSWER_COLUMNS))
-    if columns.belongs == "answer" and prompts:
+    if generates(columns.belongs) and prompts:
         for several, option in ((prompts, "tokens"), (answers, "labels")):
             if len(several) > 1:
                 both = " and ".join(map(repr, several))
                 raise DataError(f"{name} has both {both}: choose one with {option}= (--{option}), and per='answer'")
         return prompts + answers
     # Keys alone are enough to ask a model, and not enough to build one.
-    asking = columns.like.per is not None or columns.belongs == "answer"
+    asking = columns.like.per is not None or generates(columns.belongs)
     if len(there) == 2 and there[0] in LABEL_COLUMNS and there[1] not in LABEL_COLUMNS:
         return there[::-1]
     return there if len(there) == 2 or (len(there) == 1 and asking) else None

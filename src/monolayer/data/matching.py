@@ -8,10 +8,11 @@ model's, or that cannot be read as they look, are read once more with the model'
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar, get_args
+from typing import Protocol, TypeVar
 
 from monolayer.arrays import Ints
-from monolayer.data.labels import Belongs, Labels, PerAnswer
+from monolayer.data.labelling import LABELLINGS, generates
+from monolayer.data.labels import Belongs, Labels
 from monolayer.data.layout import Manner
 from monolayer.errors import DataError
 
@@ -55,6 +56,6 @@ def read_matching(read: Callable[[Belongs | None], Data], per: Belongs | None, l
 
 def _is_of_kind(data: Data, per: Belongs) -> bool:
     """Whether data are prompts if `per` says so, and otherwise have labels that belong to what it says, or none."""
-    if per in get_args(PerAnswer):
+    if generates(per):
         return data.prompts is not None
-    return data.labels is None or data.labels.per == per
+    return data.labels is None or data.labels.labelling is LABELLINGS[per]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
+from monolayer.data.labelling import LABELLINGS, TOKEN, generates
 from monolayer.data.names import Unit
 from monolayer.table import plural
 
@@ -105,6 +106,11 @@ class ReadPlan:
         return cls(**value | columns)
 
     @property
+    def labels_tokens(self) -> bool:
+        """Whether there is one label per token."""
+        return self.per is not None and LABELLINGS[self.per] is TOKEN
+
+    @property
     def counts(self) -> str:
         """How many rows there are and how many lack a label: '4 rows, 1 of them without a label'."""
         rows = plural(self.rows, "sequence" if self.format in ("arrays", "conll", "conllu", "npz") else "row")
@@ -112,9 +118,9 @@ class ReadPlan:
             rows = f"{rows} chosen from {self.chosen_from:,}"
         if self.per is None:
             return f"{rows}, no labels"
-        if self.per in ("answer", "continuation"):
+        if generates(self.per):
             return rows if not self.gaps else f"{rows}, {self.gaps:,} of them without an answer"
-        counted = rows if self.per == "sequence" else f"{rows} with {plural(self.places, 'token')}"
+        counted = f"{rows} with {plural(self.places, 'token')}" if LABELLINGS[self.per].at_tokens else rows
         return counted if not self.gaps else f"{counted}, {self.gaps:,} of them without a label"
 
     @property
@@ -128,7 +134,7 @@ class ReadPlan:
 
     @property
     def _column_words(self) -> list[str]:
-        prompts = self.per in ("answer", "continuation")
+        prompts = generates(self.per)
         words = []
         if self.key is not None:
             words.append(f"{'prompt' if prompts else 'key' if self.keyed else 'tokens'} {self.key.name!r}")
@@ -137,13 +143,13 @@ class ReadPlan:
         joined = [", ".join(words)] if words else []
         if self.apart:
             joined.append("answers from Y" if prompts else "labels from Y")
-        if self.per in ("token", "sequence"):
-            joined.append(f"one label per {self.per}")
+        if self.per is not None and not prompts:
+            joined.append(LABELLINGS[self.per].words)
         return joined
 
     @property
     def _unit_words(self) -> list[str]:
-        if self.per in ("answer", "continuation"):
+        if generates(self.per):
             return (
                 [f"a space put before {plural(self.spaced, 'answer')}"] if self.spaced else ["answers taken as given"]
             )
@@ -171,6 +177,6 @@ def left_out(plans: Sequence[ReadPlan]) -> str:
     gaps, places = sum(plan.gaps for plan in plans), sum(plan.places for plan in plans)
     if not gaps:
         return ""
-    what = "tokens" if any(plan.per == "token" for plan in plans) else "rows"
+    what = "tokens" if any(plan.labels_tokens for plan in plans) else "rows"
     has, it = ("has", "it") if gaps == 1 else ("have", "them")
     return f"; {gaps:,} of the {places:,} {what} {has} no label, and nothing is claimed about {it}"

@@ -22,6 +22,7 @@ from typing import Any, TypedDict
 from monolayer.data import lines as limits
 from monolayer.data.delimited import checked_separator
 from monolayer.data.growing import Growing
+from monolayer.data.labelling import SEQUENCE, TOKEN, generates
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import USUAL_COLUMNS, Columns, Manner, TableLayout
 from monolayer.data.lines import Lines
@@ -148,11 +149,11 @@ def _read_file(format: str | None, columns: Columns, name: str) -> Sequences:
         raise DataError(
             f"{file} is read as {format}: header= and separator= (--header, --separator) are for CSV and TSV files"
         )
-    if columns.per == "sequence" and format in ("conll", "conllu"):
+    if columns.labelling is SEQUENCE and format in ("conll", "conllu"):
         raise DataError(
             f"{file} is read as CoNLL, which has one label per token: per='sequence' (--per) cannot be used"
         )
-    if columns.per == "answer" and format in ("conll", "conllu", "npz"):
+    if generates(columns.per) and format in ("conll", "conllu", "npz"):
         raise DataError(f"{file} is read as {format}, which cannot hold prompts and answers: use JSONL or CSV")
     if format == "text" and (columns.tokens, columns.labels) != (None, None):
         raise DataError("a file of lines of text has no columns: leave tokens= and labels= (--tokens, --labels) out")
@@ -352,7 +353,7 @@ def _read_conll(lines: Lines, growing: Growing, columns: Columns, *, universal: 
     def end() -> None:
         """Add the sequence that ends here, if it has tokens; it begins on line `begin`."""
         if tokens:
-            growing.row(begin, tokens, *((labels, "token") if labels else (None, None)))
+            growing.row(begin, tokens, *((labels, TOKEN) if labels else (None, None)))
         tokens.clear()
         labels.clear()
 

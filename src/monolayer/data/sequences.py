@@ -17,7 +17,7 @@ import numpy as np
 from monolayer.arrays import Array, Ints
 from monolayer.data.columns import Column, ColumnValues, flattened, token_place
 from monolayer.data.growing import planned_labels, selected_plans
-from monolayer.data.labelling import TOKEN, Labelling
+from monolayer.data.labelling import LABELLINGS, TOKEN, Labelling, generates
 from monolayer.data.labels import Belongs, Labels, Per, PerAnswer, PerOrAnswer
 from monolayer.data.layout import Columns, Manner
 from monolayer.data.matching import read_matching
@@ -311,8 +311,8 @@ class Sequences:
         if isinstance(X, str | bytes | Set) or not hasattr(X, "__iter__"):
             way_out = "; read(X) reads a data file" if isinstance(X, str) else ""
             raise DataError(f"X is a {type(X).__name__}: it must be a list or an array of sequences{way_out}")
-        if belongs == "answer" or (
-            belongs is None and lengths is None and columns.belongs == "answer" and are_texts(X, Y)
+        if generates(belongs) or (
+            belongs is None and lengths is None and generates(columns.belongs) and are_texts(X, Y)
         ):
             if lengths is not None:
                 raise DataError("lengths= is for padded arrays; prompts and answers have their own lengths")
@@ -345,8 +345,11 @@ class Sequences:
             if labelled and columns.like == Manner() and (way_out := without_labels(given)):
                 raise DataError(f"{MISSING}{way_out}")
             return data
-        padded = None if lengths is None else X.shape[1]
-        return data._with(Labels.of(Y, sizes, padded=padded, per=belongs, ours=ours))
+        padded, per = (
+            None if lengths is None else X.shape[1],
+            None if belongs is None else LABELLINGS[belongs].belongs_to,
+        )
+        return data._with(Labels.of(Y, sizes, padded=padded, per=per, ours=ours))
 
     def recoded(self, vocabulary: Names | None) -> Sequences:
         """These sequences with the row numbers of another vocabulary; a token that it lacks is an error.
@@ -373,9 +376,9 @@ class Sequences:
 
     def _labelled(self, Y: Given, per: PerOrAnswer | None) -> Sequences:
         """These sequences with the labels `Y` in place of their own."""
-        if per == "answer" or self.prompts is not None:
+        if generates(per) or self.prompts is not None:
             raise DataError("prompts and answers are given together: two lists of strings, or one table")
-        return self._with(Labels.of(Y, self.lengths, per=per))
+        return self._with(Labels.of(Y, self.lengths, per=None if per is None else LABELLINGS[per].belongs_to))
 
     def _with(self, labels: Labels) -> Sequences:
         """These sequences with labels that were given beside them."""

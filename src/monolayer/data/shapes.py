@@ -16,6 +16,7 @@ from collections.abc import ItemsView, Mapping
 from dataclasses import dataclass
 
 from monolayer.data.growing import Growing, SequenceFields
+from monolayer.data.labelling import LABELLINGS, TOKEN
 from monolayer.data.layout import Columns
 from monolayer.data.names import cut_text
 from monolayer.data.plain import Given, array_like, check_not_open, is_frame, is_list, plain_array
@@ -179,7 +180,7 @@ def _columns_of(mapping: Mapping[Given, Given], columns: Columns) -> _Table | No
         return None
     unit = columns.unit or columns.like.unit or "words"
     word_by_word = all(len(cut_text(name, unit)) == len(value) for name, value in lists.items())
-    if word_by_word and columns.belongs == "token":
+    if word_by_word and LABELLINGS.get(columns.belongs or "") is TOKEN:
         return None
     if len(sizes) == 1 and not word_by_word:
         return _Table(lists)

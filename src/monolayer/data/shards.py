@@ -88,8 +88,8 @@ def join_datasets(parts: list[Sequences]) -> Sequences:
     growing.cut = units.pop() if len(units) == 1 else None
     for part in parts:
         tokens = part.tokens if part.vocabulary is None else part.vocabulary.decode(part.tokens)
-        per = None if part.labels is None else part.labels.per
-        growing.rows(range(len(part)), tokens, part.lengths, part.named_labels(), per)
+        labelling = None if part.labels is None else part.labels.labelling
+        growing.rows(range(len(part)), tokens, part.lengths, part.named_labels(), labelling)
         growing.prompts += [] if part.prompts is None else part.prompts.tolist()
     origin = Origin.joined((part.origin, len(part)) for part in parts)
     plans = tuple(plan for part in parts for plan in part.plans)

@@ -17,7 +17,7 @@ from typing import Any
 from monolayer.data.columns import NO_LABEL
 from monolayer.data.delimited import CSV_SEPARATORS, SAMPLE_BYTES, check_header, sample_rows, separator_of
 from monolayer.data.growing import GAP, Growing, SequenceFields
-from monolayer.data.labels import Per
+from monolayer.data.labelling import SEQUENCE, TOKEN, LabelUnit, generates
 from monolayer.data.layout import Columns, TableLayout, no_column
 from monolayer.data.lines import Lines
 from monolayer.data.names import cut_text
@@ -62,7 +62,7 @@ class RowReader:
         layout, at = self.layout, self.growing.at(line)
         if self.growing.keys is not None:
             self.growing.keys.append(tokens)
-        if layout.per == "answer":
+        if generates(layout.per):
             answer = None if label is GAP else label
             self.growing.answer(line, tokens, answer, layout.verbatim)
             return
@@ -75,18 +75,18 @@ class RowReader:
             raise DataError(f"{at}, column {layout.token!r}, holds {tokens!r}: it must be a list, or text with words")
         self.growing.row(line, tokens or [], *self._label(label, len(tokens or []), at))
 
-    def _label(self, label: Given, count: int, at: str) -> tuple[Given, Per | None]:
+    def _label(self, label: Given, count: int, at: str) -> tuple[Given, LabelUnit | None]:
         """The label of a row, or the list of labels of its `count` tokens, and what they belong to."""
-        per, words = self.layout.per, label.split() if isinstance(label, str) else None
+        words, of_tokens = label.split() if isinstance(label, str) else None, self.layout.labelling is TOKEN
         if label is None or label is GAP:
             return label, None
-        if words is not None and per == "token":  # letters of one word, or words, since the caller says one each
+        if words is not None and of_tokens:  # letters of one word, or words, since the caller says one each
             label = list(words[0]) if len(words) == 1 and count != 1 else words
         elif words is not None and self.layout.words_per_token:
             label = words
-        if per == "token" and not isinstance(label, list):
+        if of_tokens and not isinstance(label, list):
             raise DataError(f"{at} has the label {label!r}: with per='token', give one per token")
-        return label, "token" if isinstance(label, list) and per != "sequence" else "sequence"
+        return label, TOKEN if isinstance(label, list) and self.layout.labelling is not SEQUENCE else SEQUENCE
 
     def _key(self, key: Given, value: Given, at: str) -> Given:
         """The key as text or a list of tokens; a key that is neither becomes one token.
@@ -217,7 +217,7 @@ def read_objects(
         layout = table.layout
         if layout.token not in there:
             raise no_column(layout.token, there, at)
-        other = {"label", "labels", *(ANSWER_COLUMNS if layout.per == "answer" else ())} & set(there) - {layout.label}
+        other = {"label", "labels", *(ANSWER_COLUMNS if generates(layout.per) else ())} & set(there) - {layout.label}
         if other and columns.labels is None:
             raise DataError(
                 f"{at} has {min(other)!r}, but {growing.unit} {first} has "
