@@ -43,8 +43,8 @@ class BuildState:
 
     `plans`: how each file was read. `splitters`: where ranges of points begin, but for the first; `ends`: the least and
     the largest `z`. `parts`: for every range, the facts about its part of the staircase. `last`: what the first stage
-    writes right of all its steps, the label and, where stages follow, the number of the stretch. `stages`, `values`: the
-    stages behind the first, and the values that they average.
+    writes right of all its steps, the label and, where stages follow, the number of the stretch. `stages`, `values`:
+    the stages behind the first, and the values that they average.
     """
 
     shards: list[FileIdentity]
