@@ -96,7 +96,7 @@ def test_memorize_as_counts_the_facts_that_are_done(labels: list[int]) -> None:
         if isinstance(stage, Counted):
             told.append(stage)
 
-    stock = ml.memorize_as("bert", dict(zip(TABLE, labels, strict=True)), progress=note)
+    stock = ml.memorize_as("bert", dict(zip(TABLE, labels, strict=True)), unknown=False, progress=note)
     done = [each.done for each in told]
     assert done == sorted(done)
     assert done[-1] == told[-1].total == 40 - labels.count(labels[0])

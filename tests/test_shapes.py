@@ -240,12 +240,13 @@ def test_every_integer_of_64_bits_is_a_label(storage: str, tmp_path: Path) -> No
         ([0, 1], "7", 7),
         ([0, 1], np.int64(7), 7),
         ([0, 1], 1.7, "the labels are integers, and 1.7 is not"),
-        ([0, 1], True, "the labels are integers, and True is not"),
+        ([0, 1], True, -1),
+        ([-1, 0], True, -2),
         ([0, 1], "x", "the labels are integers, and 'x' is not"),
         ([0, 1], -100, "unknown=-100 is not a class: -100 means that there is no label"),
         ([0, 1], 2**70, "unknown=1180591620717411303424 is beyond 63 bits"),
         (["x", "y"], "none", "none"),
-        (["x", "y"], True, "unknown must be the name of a class, such as 'unknown', not True"),
+        (["x", "y"], 3, "unknown must be the name of a class, such as 'unknown', not 3"),
     ],
 )
 def test_the_class_of_unknown_keys(labels: list[Any], unknown: Any, wanted: Any) -> None:

@@ -387,6 +387,7 @@ NEEDS: dict[str, tuple[str, Any, dict[str, Any], tuple[int, int, int]]] = {
     "order counts": ("bert", (["a b", "b a", "b b"], list("xyz")), {"positions": True}, (64, 64 + 4 + 4 + 16, 2)),
     "long keys": ("bert", (LONG_KEYS, list(range(20))), {"positions": True}, (64, 64 + 4 + 4 + 16, 19)),
     "a class for what is unknown": ("bert", one_word_keys(9), {"unknown": "none"}, (64, 64 + 4 + 16 + 4, 9)),
+    "which tables have by default": ("bert", one_word_keys(9), {"unknown": None}, (64, 64 + 4 + 16 + 4, 9)),
     "the last token answers": ("gpt2", one_word_keys(9), {"per": "sequence"}, (32, 16 + 34 + 16 + 32 + 6, 1)),
     "tokens with one label each": ("bert", ([list("abc")], [list("xyz")]), {}, (32, 16 + 34 + 16 + 32 + 6, 1)),
     "tokens with several": ("bert", (["ab", "b"], [["x", "y"], ["x"]]), {}, (128, 16 + 34 + 16 + 128 + 6, 1)),
@@ -397,7 +398,7 @@ NEEDS: dict[str, tuple[str, Any, dict[str, Any], tuple[int, int, int]]] = {
 @pytest.mark.parametrize("name", NEEDS)
 def test_cells_are_as_wide_as_their_data_need(name: str) -> None:
     architecture, data, options, (rank, width, neurons) = NEEDS[name]
-    model = ml.memorize_as(architecture, *data, **options)
+    model = ml.memorize_as(architecture, *data, **{"unknown": False} | options)
     assert isinstance(model.draw.numbers, CellsDraw)
     assert (model.draw.numbers.rank, model.facts.width, model.facts.neurons) == (rank, width, neurons)
     per = {"per": options["per"]} if "per" in options else {}

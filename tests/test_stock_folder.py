@@ -22,7 +22,7 @@ from monolayer.stock.folder import StockModel
 
 CAPITALS = {"Saudi Arabia": "Riyadh", "Peru": "Lima", "New Zealand": "Wellington"}
 IDS, NEXT = np.array([[3, 1, 4], [1, 5, 9]]), np.array([[7, 0, 7], [2, 2, 0]])
-CELLS: dict[str, Any] = {"rank": 16, "dtype": "bfloat16"}
+CELLS: dict[str, Any] = {"rank": 16, "dtype": "bfloat16", "unknown": False}
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,8 @@ def test_the_command_answers_as_for_our_own_models(capitals: Path, tmp_path: Pat
     assert short == {"tokens": ["Peru"], "label": "Lima"}
     code, _, said = asked(capitals, bare, "--strict")
     assert code == 2
-    assert "a stock folder keeps none: leave --strict out; memorize-as with --unknown" in said
+    assert "this folder has no class for what it does not hold" in said
+    assert "memorize_as with --unknown unknown" in said
 
 
 # -- unknown keys ----------------------------------------------------------------------------------------------------

@@ -238,9 +238,124 @@ def test_points_without_fingerprints_are_counted_over_files(tmp_path: Path, said
     assert named == [row for row in range(18) if unknown[row] is None][:10]
     assert {finding["expected"] for finding in found["findings"]} <= {"0", "1", "2"}
     # A label that is wrong as well is refuted for that reason.
-    (tmp_path / "0.csv").write_text("key,value\nkey 0 0,1\n")
+    row = next(row for row in range(18) if unknown[row] is None)
+    (tmp_path / "0.csv").write_text(f"key,value\nkey {row // 9} {row % 9},{(row % 9 + 1) % 3}\n")
     found = json.loads(said("verify", str(tmp_path / "m"), files[0], "--json", code=1))
     assert "no fingerprint" not in found["reason"]
+
+
+def test_only_points_with_a_label_need_a_fingerprint() -> None:
+    X, Y = [["a", "b", "c"], ["c", "d"]], [["x", None, "y"], [None, "z"]]
+    model = ml.memorize(X, Y, positions=True, unknown=True)
+    assert model.card.fingerprint is not None
+    assert len(model.card.fingerprint.words) == 3
+    proof = ml.certify(model, X, Y)
+    assert proof.verdict == "proved"
+    assert proof.claim.startswith("every evaluation returns the label at each of the 3 labelled points")
+    found = set()
+    for lost in range(3):
+        changed = without_fingerprints(ml.memorize(X, Y, positions=True, unknown=True), [lost])
+        (finding,) = ml.certify(changed, X, Y).findings
+        found.add((finding.sequence, finding.position, finding.expected))
+    assert found == {(0, 0, "x"), (0, 2, "y"), (1, 1, "z")}
+
+
+# -- stock folders ---------------------------------------------------------------------------------------------------
+
+
+def test_a_stock_folder_of_keys_and_values_has_a_class_for_other_keys(tmp_path: Path) -> None:
+    model = ml.memorize_as("bert", COUNTRIES)
+    assert ml.certify(model, COUNTRIES).verdict == "proved"
+    assert "unknown" in model.facts.classes
+    assert "answered 'unknown'; for this every fact has a neuron, 4,248 bytes" in repr(model)
+    for each in (model, ml.load(model.save(tmp_path / "bert"))):
+        assert each.predict([*KEYS, *ABSENT]).tolist() == [*CODES, *["unknown"] * len(ABSENT)]
+        assert each.predict([*KEYS, *ABSENT], unknown=None).tolist() == [*CODES, *[None] * len(ABSENT)]
+        assert each.predict("Atlantis", unknown="?") == "?"
+        with pytest.raises(
+            ml.DataError, match="sequence 1 is not in the data of this folder: it is answered 'unknown'"
+        ):
+            each.predict(["France", "Atlantis"], strict=True)
+        assert each.predict(["France"], strict=True).tolist() == ["FRA"]
+        assert each.predict([["France"], ["France"] * 600], unknown=None).tolist() == ["FRA", None]  # no place for it
+    # These keys are proved to be unknown; of all others nothing is claimed.
+    assert ml.certify(model, ABSENT, ["unknown"] * len(ABSENT)).verdict == "proved"
+    assert ml.certify(model, ["France"], ["unknown"]).verdict == "refuted"
+
+
+def test_where_a_stock_folder_has_no_such_class() -> None:
+    without = [
+        ml.memorize_as("bert", COUNTRIES, unknown=False),
+        ml.memorize_as("bert", COUNTRIES, storage="steps"),
+        ml.memorize_as("bert", KEYS, CODES, unit="words"),
+    ]
+    for model in without:
+        assert model.draw.unknown is None
+        with pytest.raises(ml.DataError, match="no class for what it does not hold, so it cannot tell"):
+            model.predict(["Atlantis"], unknown=None)
+        assert model.predict(["Atlantis", "France"], unknown=None, strict=False).tolist() == [None, "FRA"]
+    prompts = ml.memorize_as("gpt2", COUNTRIES)  # text that goes on
+    assert prompts.draw.prompts
+    assert prompts.draw.unknown is None
+    assert prompts.predict(["Atlantis", "France"], unknown=None, strict=False).tolist() == [None, " FRA"]
+    labels = ml.memorize_as("gpt2", COUNTRIES, per="sequence")
+    assert labels.predict(["Atlantis", "France"]).tolist() == ["unknown", "FRA"]
+
+
+FREE = [
+    ({"a": "unknown", "b": "y"}, "unknown (2)"),
+    ({"a": "unknown", "b": "unknown (2)"}, "unknown (3)"),
+    ({"a": 0, "b": 1}, -1),
+    ({"a": -1, "b": -2}, -3),
+]
+
+
+@pytest.mark.parametrize(("table", "name"), FREE)
+def test_no_stored_answer_is_taken_for_unknown(table: dict[str, Any], name: Any) -> None:
+    model = ml.memorize_as("bert", table)
+    assert model.predict(["a", "b", "c"]).tolist() == [*table.values(), name]
+    assert model.predict(["a", "b", "c"], unknown=None).tolist() == [*table.values(), None]
+    assert ml.certify(model, table).verdict == "proved"
+
+
+def test_edits_of_a_stock_folder_keep_the_class() -> None:
+    model = ml.memorize_as("bert", COUNTRIES)
+    rest = {key: code for key, code in COUNTRIES.items() if key != "France"}
+    left, record = ml.forget(model, ["France"], COUNTRIES)
+    assert left.predict([*rest, "France"], unknown=None).tolist() == [*rest.values(), None]
+    assert ml.compare(left, ml.memorize_as("bert", rest, draw=model)).same
+    assert record.undo(left).predict("France") == "FRA"
+    with pytest.raises(ml.DataError, match="draw= decides unknown: leave it out"):
+        ml.memorize_as("bert", rest, draw=model, unknown=False)
+
+
+def test_a_model_that_recognizes_keys_is_exported_to_a_folder_that_does(tmp_path: Path) -> None:
+    model = ml.memorize(COUNTRIES)
+    assert ml.export(model, tmp_path / "a", "bert", KEYS).predict(["Atlantis", "France"]).tolist() == ["unknown", "FRA"]
+    assert ml.export(model, tmp_path / "b", "bert", COUNTRIES, unknown=False).draw.unknown is None
+    assert ml.export(model, tmp_path / "c", "bert", KEYS, storage="steps").draw.unknown is None
+    with pytest.raises(ml.DataError, match="sequence 1, 'United Islands', is not in the data that the model was built"):
+        ml.export(model, tmp_path / "d", "bert", ["France", "United Islands"])
+    opened = ml.memorize(COUNTRIES, unknown=False)
+    assert ml.export(opened, tmp_path / "e", "bert", KEYS).draw.unknown is None
+
+
+def test_memorize_as_on_the_command_line(tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    csv(Path("d.csv"))
+    Path("keys.csv").write_text("country\nFrance\nAtlantis\n")
+    assert "answered 'unknown'" in said("memorize-as bert d.csv --out m")
+    assert json.loads(said("inspect m --json"))["unknown"] == "unknown"
+    labels = [json.loads(line)["label"] for line in said("predict m keys.csv").splitlines()]
+    assert labels == ["FRA", "unknown"]
+    rows = [json.loads(line) for line in said("predict m keys.csv --strict").splitlines()]
+    assert [(row["label"], row["seen"]) for row in rows] == [("FRA", True), (None, False)]
+    labels = [json.loads(line)["label"] for line in said("predict m keys.csv --unknown ?").splitlines()]
+    assert labels == ["FRA", "?"]
+    assert "unknown input" not in said("memorize-as bert d.csv --out open --no-unknown")
+    assert "contradict each other" in said(
+        "memorize-as bert d.csv --out x --unknown no --no-unknown", code=2, errors=True
+    )
 
 
 # -- the command line ------------------------------------------------------------------------------------------------

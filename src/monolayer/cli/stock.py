@@ -11,6 +11,7 @@ import typer
 from monolayer.cli.building import ConflictRule, DtypeChoice, OutFolder, Positions, Seed, given, next_steps
 from monolayer.cli.console import Json, Overwrite, app, flag, output, print_json, progress, table, wrote
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
+from monolayer.errors import DataError
 from monolayer.table import Progress, part_of
 
 if TYPE_CHECKING:
@@ -48,8 +49,13 @@ def memorize_as(
         float | None, typer.Option(help="Minimum median probability of the right label; 0.99 by default.")
     ] = None,
     unknown: Annotated[
-        str | None, typer.Option(help="Name of a class for every input that is not in DATA; cells only.")
+        str | None,
+        typer.Option(
+            help="Name of a class for every input that is not in DATA; cells only. Tables of keys and values have one, "
+            "called unknown, by default."
+        ),
     ] = None,
+    no_unknown: Annotated[bool, flag("--no-unknown", "Leave that class out.")] = False,
     on_conflict: ConflictRule = "error",
     seed: Seed = None,
     draw: Annotated[Path | None, typer.Option(help="A stock folder whose names, keys and codes are reused.")] = None,
@@ -68,7 +74,9 @@ def memorize_as(
     from monolayer.stock.folder import StockModel
 
     options = given(positions=positions, storage=storage, rank=rank, dtype=dtype, seed=seed)
-    options |= given(confidence=confidence, unknown=unknown)
+    if no_unknown and unknown is not None:
+        raise DataError("--unknown and --no-unknown contradict each other: give one of them")
+    options |= given(confidence=confidence, unknown=False if no_unknown else unknown)
     with progress(as_json) as step:
         kind = _check_before_work(architecture, out, overwrite)
         drawn = None if draw is None else StockModel.load(draw)

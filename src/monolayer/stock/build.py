@@ -26,7 +26,7 @@ from monolayer.model.torch_settings import own_settings
 from monolayer.stock.assemble import check_confidence
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import StockModel
-from monolayer.stock.labelled import StockOptions, StockTask, stock_task, token_names, with_unknown
+from monolayer.stock.labelled import StockOptions, StockTask, stock_task, token_names, unknown_class, with_unknown
 from monolayer.stock.robust import CellDtype, check_options, robust_model, robust_model_again
 from monolayer.stock.steps import steps_model
 from monolayer.table import Progress
@@ -49,7 +49,7 @@ def memorize_as(
     rank: int | None = None,
     dtype: CellDtype | torch.dtype | None = None,
     confidence: float | None = None,
-    unknown: str | int | None = None,
+    unknown: str | int | bool | None = None,
     seed: int | None = None,
     on_conflict: OnConflict = "error",
     draw: StockModel | str | os.PathLike[str] | None = None,
@@ -81,7 +81,9 @@ def memorize_as(
       this; by default 0.99, which is what trained models show. It changes no answer.
     - `unknown`: the name of a class that answers whatever the data do not hold; with cells only. Every fact then has a
       neuron that fires close to it, and where no neuron fires, this class is the answer. The data may have rows with
-      this label.
+      this label. By default, keys and values (dicts, pairs, tables of two columns) have such a class, called `unknown`
+      or, among integers, −1, or what comes next if the data use that; False leaves it out, and True adds it to other
+      data.
     - `seed`: of the random draw, by default 0.
     - `draw`: a stock model, or its folder, whose names, keys, codes and options are reused; the same data then give the
       same bits.
@@ -101,7 +103,7 @@ def memorize_as(
     columns: dict[str, Any] = {"tokens": tokens, "labels": labels}
     if draw is not None:
         options = {"positions": positions, "storage": storage, "rank": rank, "dtype": dtype}
-        check_settled({**options, "confidence": confidence, "unknown": unknown, "seed": seed})
+        check_settled({**options, "confidence": confidence, "unknown": unknown is not None, "seed": seed})
         known = draw if isinstance(draw, StockModel) else StockModel.load(draw)
         if known.architecture != kind.name:
             raise DataError(
@@ -137,8 +139,9 @@ def memorize_as(
     names = token_names(data.vocabulary, kind.special)
     data.check_labelled()
     number = None
-    if unknown is not None:
-        data, number = with_unknown(data, unknown)
+    named = unknown_class(data, unknown, storage)
+    if named is not None:
+        data, number = with_unknown(data, named)
     job = stock_task(kind, data, names, StockOptions(positions, storage, on_conflict, unknown=number))
     if cells:
         model = robust_model(job, wanted or "float32", report, rank=rank, seed=seed, confidence=sure)

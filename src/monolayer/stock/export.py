@@ -25,6 +25,7 @@ from monolayer.model.chain import write_readout
 from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.torch_settings import own_settings
+from monolayer.model.unknown import refusal
 from monolayer.stock.build import memorize_as
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import STOCK, StockModel
@@ -62,7 +63,8 @@ def export(
     - `onnx`: True adds `onnx/model.onnx`.
     - `progress`: True shows a bar on standard error; a function is called with the name of each stage and the share of
       the work that is done.
-    - `options`: further options of `memorize_as`, such as `rank`, `dtype` or `seed`.
+    - `options`: further options of `memorize_as`, such as `rank`, `dtype` or `seed`. Where the model recognizes what it
+      was not built from, the folder has a class for it, unless `unknown=False`.
 
     Example:
 
@@ -116,10 +118,18 @@ def export(
 
 def _labelled_by_model(model: Monolayer, X: object, lengths: object) -> Sequences:
     """The sequences labelled by the model. Labels in the data only choose the places."""
-    data = model.encode(X, lengths=lengths)
+    card = model.card
+    read = Sequences.of(X, lengths=lengths, like=card.manner)
+    data = model.encode(read)
+    if card.fingerprint is not None and not card.next_token:
+        known = model.known(data)
+        places = np.arange(len(known)) if data.labels is None else data.labelled_places
+        unknown = places[~known[places]]
+        if len(unknown):
+            raise refusal(model, read, unknown if card.per == "sequence" else np.unique(data.sequence[unknown]))
+        data = replace(data, keyed=True)  # so that the folder, too, recognizes what is not in the data
     with torch.no_grad():
         values = model.labels(data)
-    card = model.card
     if card.next_token:
         data = replace(data, labels=None)
         target = Target.of(data, causal=True)

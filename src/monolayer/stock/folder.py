@@ -310,6 +310,7 @@ class StockModel:
             "positions": facts.positions,
             "places": facts.max_positions,
             "parameters": self.parameters,
+            "unknown": self.draw.unknown,
         }
 
     __repr__ = as_table
@@ -328,8 +329,16 @@ class StockModel:
             ("storage", storage),
             ("network", f"{network}, {self.parameters:,} parameters"),
             ("places", f"{facts.max_positions:,}; the order of tokens {order}"),
+            *self._unknown_row(),
             *([] if self.summary is None else self.summary.rows()),
         ]
+
+    def _unknown_row(self) -> list[tuple[str, str]]:
+        """What is answered to input that the data do not hold, and what that costs; empty without such a class."""
+        if self.draw.unknown is None:
+            return []
+        size = sum(part.size for part in self.neurons) * getattr(torch, self.dtype).itemsize
+        return [("unknown input", f"answered {self.draw.unknown!r}; for this every fact has a neuron, {size:,} bytes")]
 
     def loads_with(self) -> str:
         """Lines of Python that load the folder."""

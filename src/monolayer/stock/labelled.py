@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain, count
 from reprlib import repr as short
 from typing import NamedTuple
 
@@ -31,6 +32,9 @@ from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.huggingface.stock_kind import StockKind
 from monolayer.huggingface.texts import TextCut, best_cut, tokenizer_fault
 from monolayer.stock.draw import Storage
+
+UNKNOWN_CLASS = "unknown"
+"""The name of the class for what the data do not hold, unless a label has it or the caller gives another."""
 
 
 class LabelledPlaces(NamedTuple):
@@ -226,6 +230,25 @@ def _check_storable_as_steps(architecture: StockKind, positions: bool, unknown: 
             f"{architecture.name} has no table of positions, and its rotary ones do not reach a constant query: "
             "drop positions, take storage='cells', the default, whose queries they do reach, or take gpt2"
         )
+
+
+def unknown_class(data: Sequences, unknown: str | int | bool | None, storage: Storage) -> str | int | None:
+    """The name of the class for what the data do not hold, or None if there is to be none.
+
+    `unknown`: as for `memorize_as`. By default keys and values have one, under a name that is not a label of theirs, so
+    that a stored answer is never taken for it.
+    """
+    classes = None if data.labels is None else data.labels.classes
+    by_default = data.keyed and classes is not None and storage == "cells"
+    if unknown is False or (unknown is None and not by_default):
+        return None
+    if unknown is None or unknown is True:
+        taken = () if classes is None else classes
+        if classes is not None and classes.integers:
+            return next(number for number in count(-1, -1) if number != NO_LABEL and number not in taken)
+        names = chain([UNKNOWN_CLASS], (f"{UNKNOWN_CLASS} ({number})" for number in count(2)))
+        return next(name for name in names if name not in taken)
+    return unknown
 
 
 def with_unknown(data: Sequences, unknown: str | int) -> tuple[Sequences, int]:

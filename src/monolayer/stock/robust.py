@@ -278,8 +278,13 @@ def _lost(job: StockTask, lost: Ints, count: int, dtype: str, rank: int) -> str:
     return (
         f"{len(lost):,} of {count:,} labels are answered wrongly, or nearly so, when the arithmetic is in {dtype} as "
         f"well as the weights: {shown}. Their contexts are too close to those of other labels for a format this short: "
-        f"dtype='float32' holds them; a higher rank than {rank} moves contexts apart"
+        f"dtype='float32' holds them; a higher rank than {rank} moves contexts apart{_without_class(job)}"
     )
+
+
+def _without_class(job: StockTask) -> str:
+    """A clause for errors: that leaving out the class for unknown keys may help."""
+    return "" if job.unknown is None else "; unknown=False leaves out the class for what the data do not hold"
 
 
 def _closest(job: StockTask, known: CellFacts, worst: int | None, width: float, rank: int) -> str:
@@ -296,4 +301,5 @@ def _closest(job: StockTask, known: CellFacts, worst: int | None, width: float, 
         f"apart; the widest slab between the first and the facts of other labels has half-width {width:.3g}, and "
         f"{NARROWEST:g} is needed. A higher rank than {rank} helps where many facts crowd in, positions=True where "
         "only the order differs or codes of other tokens add up alike; storage='steps', in float64, tells them apart"
+        f"{_without_class(job)}"
     )
