@@ -123,7 +123,8 @@ WAYS: dict[str, tuple[Callable[[Path, Mapping[str, str]], Path], Callable[[Path]
     "model, keys as tokens": (as_model(unit="whole", unknown=False), open_model, "whole"),
     "the same, tokens, fingerprints": (as_model(unit="whole"), open_model, "seen"),
     "BERT, steps, letters": (as_bert(storage="steps", **LETTERS), open_bert, "bert-steps"),
-    "BERT, cells, keys as tokens": (as_bert(storage="cells", unit="whole"), open_bert, "bert-cells"),
+    "BERT, cells, keys as tokens": (as_bert(unit="whole", unknown=False), open_bert, "bert-cells"),
+    "BERT, cells, a class unknown": (as_bert(unit="whole"), open_bert, "bert-unknown"),
 }
 """How a table is written, how it is opened, and what the file is called."""
 
