@@ -145,7 +145,10 @@ def test_the_model_remembers_what_a_string_is(tmp_path: Path, capsys: pytest.Cap
     cut = {"words": ["C", "A", "A"], "whole": ["C A A"], "characters": list("C A A")}
     rows = text(tmp_path / "rows.jsonl", "".join(json.dumps({"key": key, "value": BASES[key]}) + "\n" for key in BASES))
     for unit, key in asked.items():
-        for name, model in (("own", ml.memorize(BASES, unit=unit)), ("bert", ml.memorize_as("bert", BASES, unit=unit))):
+        bert = ml.memorize_as("bert", BASES, unit=unit)
+        assert bert.predict([key, unknown[unit]]).tolist() == ["one", "unknown"]
+        bert = ml.memorize_as("bert", BASES, unit=unit, unknown=False)
+        for name, model in (("own", ml.memorize(BASES, unit=unit)), ("bert", bert)):
             model.save(folder := tmp_path / f"{name} {unit}")
             loaded = ml.load(folder)
             assert loaded.predict([key]).tolist() == ["one"]

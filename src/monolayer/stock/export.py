@@ -111,6 +111,8 @@ def export(
         raise DataError(f"a token of this model sees {does}, and one of {to} does not: take one of {', '.join(able)}")
     if storage != "steps" and not model.feed_forward.stairs and options.get("dtype") is None:
         options["dtype"] = str(model.bos.dtype).removeprefix("torch.")  # a robust model stays in its format
+    if storage != "steps" and model.card.fingerprint is not None and data.labels is not None:
+        options.setdefault("unknown", True)  # the folder, too, recognizes what is not in the data
     built = memorize_as(to, data, positions=positions, storage=storage, progress=progress, **options)
     built.save(folder, overwrite=overwrite, onnx=onnx)
     return built
@@ -127,7 +129,6 @@ def _labelled_by_model(model: Monolayer, X: object, lengths: object) -> Sequence
         unknown = places[~known[places]]
         if len(unknown):
             raise refusal(model, read, unknown if card.per == "sequence" else np.unique(data.sequence[unknown]))
-        data = replace(data, keyed=True)  # so that the folder, too, recognizes what is not in the data
     with torch.no_grad():
         values = model.labels(data)
     if card.next_token:
