@@ -345,10 +345,8 @@ class Sequences:
             if labelled and columns.like == Manner() and (way_out := without_labels(given)):
                 raise DataError(f"{MISSING}{way_out}")
             return data
-        padded, per = (
-            None if lengths is None else X.shape[1],
-            None if belongs is None else LABELLINGS[belongs].belongs_to,
-        )
+        padded = None if lengths is None else X.shape[1]
+        per = None if belongs is None else LABELLINGS[belongs].belongs_to
         return data._with(Labels.of(Y, sizes, padded=padded, per=per, ours=ours))
 
     def recoded(self, vocabulary: Names | None) -> Sequences:

@@ -24,7 +24,7 @@ from monolayer.checker.stock.files import Network, read_stock
 from monolayer.checker.stock.places import places_of
 from monolayer.checker.stored import opened
 from monolayer.data import Labels, Names, Sequences
-from monolayer.data.labelling import LABELLINGS, Labelling
+from monolayer.data.labelling import Labelling, generates
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
@@ -79,7 +79,7 @@ def locate(
 
     def data(names: Names | None, answers: Belongs | None) -> Sequences:
         like = Manner(None if names is None else names.cuts, answers)
-        pairs = answers is not None and LABELLINGS[answers].generates and Y is None and pairs_or_sequences(X)
+        pairs = generates(answers) and Y is None and pairs_or_sequences(X)
         return asked_data(X, Y, lengths, like, labelled=pairs, per=per, unit=unit, tokens=tokens, labels=labels)
 
     check_subnormals_count("weights that differ could then count as equal")
