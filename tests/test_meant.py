@@ -14,6 +14,7 @@ import pytest
 
 import monolayer as ml
 from monolayer.data.delimited import check_header, separator_of
+from monolayer.data.text import windows
 from monolayer.errors import DataError
 from tests.test_certify_data import written
 
@@ -306,3 +307,12 @@ def test_a_header_is_judged_by_the_columns_that_it_names() -> None:
     check_header(["Ort", "Land"], [], "a.csv")
     with pytest.raises(DataError, match="may be data"):
         check_header(["Ort", "Land"], [["Berlin", "Deutschland"], ["paris", "x"]], "a.csv")
+
+
+def test_a_text_that_is_recited_is_stated_as_one() -> None:
+    text = "to be or not to be, that is the question"
+    model = ml.memorize_text(text=text)
+    data, _ = windows(text)
+    proof = ml.certify(model, data)
+    assert proof.verdict == "proved"
+    assert str(proof.read_as[0]).startswith("the text: the windows of a text, each with its next token; one label per")

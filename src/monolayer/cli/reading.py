@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from io import TextIOWrapper
 from pathlib import Path
@@ -248,7 +248,8 @@ def windows_of_file(path: str, script: Script) -> Sequences:
     """The windows of a text file, split the way `script` says."""
     from monolayer.data.text import windows
 
-    return windows(whole_text(path), script.unit, script.window)[0]
+    data, _ = windows(whole_text(path), script.unit, script.window)
+    return replace(data, plans=tuple(replace(plan, source=path) for plan in data.plans))
 
 
 def whole_text(path: str) -> str:

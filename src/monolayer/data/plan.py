@@ -16,7 +16,7 @@ from monolayer.table import plural
 
 FileFormat = Literal[
     "jsonl", "json array", "json object", "json pairs", "json row", "csv", "tsv", "parquet", "npz", "conll", "conllu",
-    "text",
+    "text", "windows",
 ]  # fmt: skip
 MemoryFormat = Literal["arrays", "texts", "dict", "pairs", "series", "objects", "columns", "table", "structs"]
 Format = Literal[FileFormat, MemoryFormat]
@@ -35,6 +35,7 @@ _FORMAT_WORDS: dict[Format, str] = {
     "conll": "CoNLL",
     "conllu": "CoNLL-U",
     "text": "lines of text",
+    "windows": "the windows of a text, each with its next token",
     "arrays": "sequences",
     "texts": "texts",
     "dict": "a value for each key",

@@ -24,6 +24,7 @@ import numpy as np
 from monolayer.arrays import Ints, Words
 from monolayer.data.distinct import scramble
 from monolayer.data.names import NameBuilder
+from monolayer.data.plan import ReadPlan
 from monolayer.data.sequences import Labels, Sequences
 from monolayer.errors import DataError
 
@@ -137,7 +138,8 @@ def windows(text: str, unit: TextUnit = "words", window: int | None = None) -> t
         place, lengths = np.append(place, telling), np.append(lengths, np.full(len(telling), size))
     ends = np.cumsum(lengths)
     flat = rows[np.repeat(place, lengths) - (np.repeat(ends, lengths) - 1 - np.arange(ends[-1]))]
-    data = Sequences(flat, lengths, names, Labels(label[place], "sequence", names))
+    plan = ReadPlan("the text", "windows", unit=unit, per="sequence", rows=len(place), places=len(place))
+    data = Sequences(flat, lengths, names, Labels(label[place], "sequence", names), plans=(plan,))
     return data, Script(unit, window)
 
 
