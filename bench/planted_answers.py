@@ -177,12 +177,13 @@ def _data(scratch: Path) -> Named:
 def _models() -> Iterator[tuple[str, Any, Any]]:
     """Models and the rows that they are asked."""
     for name, (X, Y, options) in DATA.items():
-        yield f"exact {name}", ml.memorize(X, Y, fingerprint=name != "vectors", **options), X
+        yield f"exact {name}", ml.memorize(X, Y, **options), X
     for name in ("tokens", "ragged strings", "causal"):
         X, Y, options = DATA[name]
         yield f"robust {name}", ml.memorize(X, Y, robust=True, **options), X
     X, Y, options = DATA["tokens"]
     yield "float32", ml.memorize(X, Y, dtype="float32", **options), X
+    yield "unknown", ml.memorize(X, Y, unknown=True, **options), X
     yield "reals", ml.memorize(X, Y[..., None] * np.array([0.1, -3.0]), **options), X
     rows = np.random.default_rng(1).random((40, 2, 2))
     for norm in ("mean", "sup"):
