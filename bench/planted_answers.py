@@ -57,12 +57,13 @@ def told(ask: Callable[[], object]) -> Question:
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
-                found = hashlib.sha256()
-                for part in _bits(ask()):
-                    found.update(hashlib.sha256(part).digest())
-                return Answer(found.hexdigest())
+                value = ask()
         except Exception as error:
             return Answer(type(error).__name__, refused=True)
+        found = hashlib.sha256()
+        for part in _bits(value):
+            found.update(hashlib.sha256(part).digest())
+        return Answer(found.hexdigest())
 
     return asked
 
@@ -99,6 +100,8 @@ def _bits(value: Any) -> Iterator[bytes]:
             yield from _bits(getattr(value, field.name))
     elif isinstance(value, bytes):
         yield value
+    elif type(value).__repr__ is object.__repr__:
+        raise TypeError(f"{value!r} is an object whose address is all that it says")
     else:
         yield repr(value).encode()
 
@@ -227,7 +230,7 @@ def _model(scratch: Path) -> Named:
     for name, change in changed.CHANGES.items():
         yield f"model changed {name}", told(lambda change=change: _changed(whole, change))  # type: ignore[misc]
     recited = ml.memorize_text("A rose is a rose is a rose, said the rose. " * 3)
-    yield "model recited", told(lambda: recited.recite())
+    yield "model recited", told(lambda: list(recited.recite()))
 
 
 # -- cluster -----------------------------------------------------------------------------------------------------
