@@ -144,6 +144,7 @@ def test_whatever_number_is_changed_predict_is_the_network(kind: str, new: float
     """Every number of every column of small tensors, and some of large ones; a NaN anywhere, too."""
     build, rows = EVERYWHERE[kind]
     model = build()
+    assert np.allclose(model.predict(rows, path="fast"), model.predict(rows, path="dense"), rtol=1e-9, atol=1e-9)
     whole = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     for name, tensor in model.named_parameters():
         places = range(tensor.numel()) if tensor.numel() <= 50 else range(0, tensor.numel(), tensor.numel() // 20)
