@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -120,3 +122,16 @@ def test_answers_are_written_in_the_format_that_the_name_says(said: Said, table:
     rows = Path("a.csv").read_text(encoding="utf-8")
     assert rows == "key,answer,error\nSaudi Arabia,Riyadh,\nJapan,Tokyo,\n"
     assert Path("a.tsv").read_text(encoding="utf-8") == rows.replace(",", "\t")
+
+
+def test_the_classifier_takes_texts_and_refuses_columns_of_text() -> None:
+    texts, moods = ["dog bites man", "man bites dog", "listen", "silent"], ["usual", "news", "a", "b"]
+    shapes = (texts, tuple(texts), np.array(texts), np.array(texts, object), pd.Series(texts), pd.DataFrame(texts))
+    for X in shapes:
+        model = ml.MonolayerClassifier().fit(X, moods)
+        assert model.predict(X).tolist() == moods
+        assert model.score(texts, moods) == 1.0
+    frame = pd.DataFrame({"age": [1.0, 2.0], "city": ["Lima", "Oslo"]})
+    with pytest.raises(ml.DataError, match=r"2 columns.*text such as 'Lima'.*OrdinalEncoder.*one text per row"):
+        ml.MonolayerClassifier().fit(frame, [0, 1])
+    assert ml.MonolayerClassifier().fit(frame[["age"]], ["x", "y"]).predict(frame[["age"]]).tolist() == ["x", "y"]

@@ -1,7 +1,8 @@
 """A scikit-learn classifier that memorizes: `fit` constructs, `predict` returns every training label.
 
-What a row of `X` is: of a two-dimensional array of floats, one token that is a vector; of integers, a sequence of ids;
-of anything else that `memorize` takes (lists, strings, `Sequences`), a sequence as it is. One label per row.
+What a row of `X` is: of a table of floats, one token that is a vector; of a table of integers, a sequence of ids; a
+string is a sequence of characters; anything else that `memorize` takes (lists, `Sequences`) a sequence as it is. One
+label per row (docs/classifier.md).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from monolayer.construct.consistency import OnConflict
 from monolayer.construct.memorize import memorize
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.labelling import SEQUENCE
+from monolayer.errors import DataError
+from monolayer.table import quoted
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -26,12 +29,13 @@ except ImportError as error:
 class MonolayerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A one-layer Transformer with rank-1 attention, constructed by `fit`; `model_` is the `Monolayer`.
 
-    `positions`: whether the order of tokens counts. `on_conflict`: what to do with equal rows that have different
-    labels; by default the majority wins, since pipelines pass such rows without asking. `seed`: of the random draw. On
-    rows that were not in the training data the answer means nothing: the model memorizes and does not generalize.
+    `positions`: whether the order of tokens counts; None: in strings only. `on_conflict`: what to do with equal rows
+    that have different labels; by default the majority wins, since pipelines pass such rows without asking. `seed`: of
+    the random draw. On rows that were not in the training data the answer means nothing: the model memorizes and does
+    not generalize.
     """
 
-    def __init__(self, *, positions: bool = False, on_conflict: OnConflict = "majority", seed: int = 0) -> None:
+    def __init__(self, *, positions: bool | None = None, on_conflict: OnConflict = "majority", seed: int = 0) -> None:
         self.positions = positions
         self.on_conflict = on_conflict
         self.seed = seed
@@ -46,7 +50,7 @@ class MonolayerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         data = Sequences.of(X)
         self.model_ = memorize(
             Sequences(data.tokens, data.lengths, data.vocabulary, labels),
-            positions=self.positions,
+            positions=_texts(X) is not None if self.positions is None else self.positions,
             on_conflict=self.on_conflict,
             seed=self.seed,
         )
@@ -59,6 +63,9 @@ class MonolayerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, X: object, y: object, *, reset: bool) -> Any:
         """`X` as `memorize` takes it; arrays of numbers are checked as scikit-learn does."""
+        texts = _texts(X)
+        if texts is not None:
+            return texts
         if isinstance(X, list) and X and isinstance(X[0], list) and X[0] and isinstance(X[0][0], float):
             X = np.asarray(X)  # a table of numbers, written as lists
         if not hasattr(X, "shape") or isinstance(X, Sequences) or getattr(X, "ndim", 2) == 3:
@@ -70,3 +77,29 @@ class MonolayerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             checked = validate_data(self, X, reset=False, dtype=kind)
         return checked if whole else checked[:, None, :]
+
+
+def _texts(X: object) -> list[str] | None:
+    """The rows of `X` if they are strings, one per row; None if they are anything else.
+
+    A table of several columns with strings among them is an error.
+    """
+    if isinstance(X, Sequences):
+        return None
+    if isinstance(X, list | tuple):
+        return list(X) if X and all(isinstance(row, str) for row in X) else None
+    if not hasattr(X, "shape"):
+        return None
+    cells = np.asarray(X) if isinstance(X, np.ndarray) or not hasattr(X, "to_numpy") else np.asarray(X.to_numpy())
+    if cells.dtype.kind not in "OUT" or cells.size == 0:
+        return None
+    if cells.ndim == 1 or (cells.ndim == 2 and cells.shape[1] == 1):
+        rows = [str(cell) if isinstance(cell, str) else None for cell in cells.reshape(-1).tolist()]
+        return None if None in rows else [row for row in rows if row is not None]
+    odd = next((cell for cell in cells.reshape(-1).tolist() if isinstance(cell, str)), None)
+    if odd is not None:
+        raise DataError(
+            f"X has {cells.shape[1]} columns, and one of them holds text such as {quoted(odd)}; columns hold numbers. "
+            "Encode such columns (OrdinalEncoder, OneHotEncoder), or pass one text per row"
+        )
+    return None
