@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -135,3 +136,31 @@ def test_the_classifier_takes_texts_and_refuses_columns_of_text() -> None:
     with pytest.raises(ml.DataError, match=r"2 columns.*text such as 'Lima'.*OrdinalEncoder.*one text per row"):
         ml.MonolayerClassifier().fit(frame, [0, 1])
     assert ml.MonolayerClassifier().fit(frame[["age"]], ["x", "y"]).predict(frame[["age"]]).tolist() == ["x", "y"]
+
+
+def examples(page: Path) -> dict[str, str]:
+    """The examples of a page: tokens, joined, and the labels beside them."""
+    stored = re.search('<script type="application/json" id="model">(.*?)</script>', page.read_text(encoding="utf-8"))
+    assert stored is not None
+    model = json.loads(stored[1])
+    names, shown = model["tokens"]["names"], model["examples"]
+    keys = (" ".join(names[token] for token in row) for row in shown["tokens"])
+    return dict(zip(keys, shown["labels"], strict=True))
+
+
+def test_the_page_of_a_table_shows_its_keys(said: Said, table: Path) -> None:
+    told = said("page", "model", "-o", "page.html")
+    assert "its examples are keys that it holds, with their words in any order" in told
+    found = {" ".join(sorted(key.split())): value for key, value in examples(Path("page.html")).items()}
+    assert found == {" ".join(sorted(key.split())): value for key, value in CAPITALS.items()}
+    said("memorize capitals.csv -o whole --unit whole")
+    assert "its examples are keys that it holds: --data" in said("page whole -o whole.html")
+    assert examples(Path("whole.html")) == CAPITALS
+    said("memorize capitals.csv -o without --no-unknown")
+    assert "drawn at random" in said("page without -o without.html")
+    many = {f"key{number}": number % 3 for number in range(100)}
+    ml.memorize(many).save("many")
+    said("page many -o many.html")
+    shown = examples(Path("many.html"))
+    assert len(shown) == 40
+    assert shown == {key: str(many[key]) for key in shown}

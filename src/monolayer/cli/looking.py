@@ -283,7 +283,9 @@ def page(
     from monolayer.checker import certify
     from monolayer.data.aside import new_file
     from monolayer.model.load import load_monolayer
+    from monolayer.model.monolayer import Monolayer
     from monolayer.page import page as write
+    from monolayer.page.keys import stored_keys
 
     check_file(file, overwrite)
     if folder is not None:
@@ -301,13 +303,17 @@ def page(
                     model, sequences
                 ).verdict  # the model that the page shows, whatever is saved to the folder later
         step("writing", 0.9)
-        text = write(model, sequences, title=title, verdict=verdict)
+        keys = stored_keys(model) if isinstance(model, Monolayer) and sequences is None else None
+        text = write(model, keys if sequences is None else sequences, title=title, verdict=verdict)
         file.parent.mkdir(parents=True, exist_ok=True)
         with new_file(file) as page_file:
             page_file.write(text)
     said = "" if verdict is None else f"; the labels of its examples are {verdict}"
     if model is not None and data is None and model.card.script is not None:
         said = "; its examples are places of the text that it recites"
+    elif keys is not None:
+        order = "" if keys.lengths.max() == 1 else ", with their words in any order"
+        said = f"; its examples are keys that it holds{order}: --data takes them from your data"
     elif model is not None and data is None:  # random sequences were never memorized, so their answers mean nothing
         said = "; its examples are drawn at random: --data takes them from your data"
     wrote(as_json, {"folder": folder and str(folder), "page": str(file), "verdict": verdict}, file, said)

@@ -28,20 +28,18 @@ from monolayer.model.attention import CODE, KEY, ONE
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.parts import staircase_of
 from monolayer.model.shortcut import plan
+from monolayer.page.keys import EXAMPLES, stored_keys
 
 MOST_PAGE_STEPS = 200_000
 """A page of this many steps is some 15 megabytes; a larger one would be slow to open."""
-EXAMPLES = 40
-"""Sequences to pick from."""
 
 
 @torch.no_grad()
 def model_json(model: Monolayer, data: Sequences | None, verdict: str | None) -> dict[str, object]:
     """The model as the page's script takes it; a model that the page cannot run is a DataError.
 
-    `data`: sequences to pick from, maybe labelled; None: they are places of the text that the model recites, or are
-    drawn from the vocabulary if it recites none. `verdict`: what a
-    certificate says of the data.
+    `data`: sequences to pick from, maybe labelled; None: they are places of the text that the model recites, keys of
+    its table, or else drawn from the vocabulary. `verdict`: what a certificate says of the data.
     """
     staircase_of(model)  # a robust model has none, and says so
     card, way = model.card, plan(model)
@@ -101,6 +99,7 @@ def _examples(model: Monolayer, data: Sequences | None, known: Ints) -> dict[str
     card, given = model.card, False
     if data is None and card.script is not None:
         data = _places_of_text(model, card.script)
+    data = stored_keys(model) if data is None else data
     if data is None:
         random, longest = np.random.default_rng(0), 6 if model.positions is None else model.positions.num_embeddings
         lengths = random.integers(1, min(6, longest) + 1, EXAMPLES)
