@@ -33,6 +33,8 @@ from tests.evil import Evil, evaluate
 from tests.stored_models import CODE, KEY, LABEL, Saved
 from tests.verdicts import refused
 
+pytestmark = pytest.mark.usefixtures("bounds_alone")
+
 KINDS = ("tokens", "sequences", "next", "reals")
 
 

@@ -29,6 +29,8 @@ from tests.evil import TOLERANCE, Evil, errs, evaluate
 from tests.stored_models import CODE, KEY, LABEL, ONE, Case, Saved, random_case
 from tests.verdicts import UNSURE, expect
 
+pytestmark = pytest.mark.usefixtures("bounds_alone")
+
 PLAIN = {"tokens": "ids", "positions": False, "causal": False, "per": "token", "readout": "exact", "target": "classes"}
 
 

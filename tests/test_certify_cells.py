@@ -25,6 +25,8 @@ from monolayer.theory.targets import TARGETS
 from tests.test_approximate import smooth
 from tests.verdicts import expect
 
+pytestmark = pytest.mark.usefixtures("bounds_alone")
+
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 5), st.booleans(), st.integers(0, 10**6))

@@ -41,6 +41,8 @@ from tests.whole_stock import (
     with_begin,
 )
 
+pytestmark = pytest.mark.usefixtures("bounds_alone")
+
 
 def evaluate(model: Stock, labels: Any) -> int:
     """How many labels the plain evaluator gets wrong."""

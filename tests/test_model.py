@@ -234,8 +234,8 @@ def test_half_precision_answers_and_is_inspected(
     assert shown["dtype"] == str(dtype).removeprefix("torch.")
     assert set(shown["ranks"].values()) == {1}
     proof = ml.certify(folder, X, Y)
-    assert (proof.verdict, proof.wrong) == ("undecided", 0)
-    assert shown["dtype"] in proof.reason
+    assert (proof.verdict, proof.wrong > 0) == ("refuted", True)  # the weights were rounded, and answers are lost
+    assert shown["dtype"] in proof.reason  # the bounds are about other formats
     pairs = zip(ml.load(folder).parameters(), half.parameters(), strict=True)
     assert all(torch.equal(a.nan_to_num(9.0), b.nan_to_num(9.0)) for a, b in pairs)  # unseen ids are NaN
 

@@ -18,6 +18,8 @@ from monolayer.model.staircase import Staircase
 from tests.evil import Evil, evaluate
 from tests.stored_models import Saved, random_case
 
+pytestmark = pytest.mark.usefixtures("bounds_alone")
+
 SUBNORMAL = 2.0**-1022
 FLOATS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
     [5e-324, -5e-324, 1e308, -1.7e308, -0.0, 0.0, 0.1, 1e20, 0.001, 2.0**-1022]

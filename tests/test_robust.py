@@ -408,6 +408,7 @@ def test_swapped_labels_and_unknown_tokens_are_refuted(built: Any) -> None:
     assert ml.certify(model, np.tile(X, 2), np.tile(Y, 2)).verdict == "refuted"  # longer than there are places
 
 
+@pytest.mark.usefixtures("bounds_alone")
 def test_weights_that_the_proof_does_not_cover_leave_it_undecided(built: Any) -> None:
     model, X, Y = built
     layout = model.feed_forward.layout

@@ -26,6 +26,8 @@ from monolayer.checker.stored import read_model
 from tests.stored_models import Saved
 from tests.verdicts import expect, refused
 
+pytestmark = pytest.mark.usefixtures("bounds_alone")
+
 Tensors = dict[str, Any]
 X = np.array([[0, 0], [0, 1], [1, 1], [1, 2], [2, 2], [2, 0]])
 Y = np.array([[0, 0], [1, 0], [0, 0], [1, 0], [0, 0], [1, 0]])

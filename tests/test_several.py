@@ -27,6 +27,8 @@ from tests.stored_models import sealed
 from tests.test_files import crowd, data_of, small_pieces, write
 from tests.verdicts import expect, refused
 
+pytestmark = pytest.mark.usefixtures("bounds_alone")
+
 INDEX = "model.safetensors.index.json"
 Files = dict[str, bytes]
 Part = dict[str, Any]

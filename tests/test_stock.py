@@ -189,8 +189,9 @@ def test_data_that_a_folder_cannot_be_asked_about(tmp_path: Path) -> None:
     with pytest.raises(ml.DataError, match="sequence 1 has 517 tokens"):
         ml.certify(folder, [["a"], ["a"] * 517], [["u"], ["u"] * 517])
     beyond = ml.certify(folder, [["a"] * 9], [["u"] * 9])  # there are places, and nothing is known of them
-    assert beyond.verdict == "undecided"
+    assert beyond.verdict == "refuted"
     assert "places" in beyond.reason
+    assert beyond.findings[0].got != beyond.findings[0].expected
     with pytest.raises(ml.DataError, match="one per token"):
         ml.certify(folder, X, ["u", "v", "w"])
     with pytest.raises(ml.DataError, match="special token"):

@@ -35,6 +35,7 @@ from monolayer.checker.robust import MOST_NOISE, in_short_format
 from monolayer.checker.rounding import EXP_ULPS, NUMPY_ASSUMPTION, UnhandledError
 from monolayer.checker.stock.check import judge_stock
 from monolayer.checker.stored import opened
+from monolayer.checker.tried import try_model, with_trial
 from monolayer.checker.uniform import judge_uniform
 from monolayer.data import Names, Sequences
 from monolayer.data.labels import Belongs
@@ -279,10 +280,11 @@ def judge(stored: Stored, ask: Callable[[], AskedData], claims: Claims, claim: s
         weights_digest=stored.config["digest"],
         format_version=stored.config["version"],
     )
-    try:
-        with np.errstate(all="ignore"):  # NaN and overflow are checked below, so no warnings
+    parts: list[LoadPoints] = []
+    with np.errstate(all="ignore"):  # NaN and overflow are checked below, so no warnings
+        try:
             asked = ask()
-            parts: list[LoadPoints] = [partial(_points, stored, load) for load in asked.parts]
+            parts = [partial(_points, stored, load) for load in asked.parts]
             parts = [cache(parts[0])] if len(parts) == 1 else parts  # several parts are not kept in memory
             count = sum(len(part()) for part in parts)
             question = replace(
@@ -294,9 +296,10 @@ def judge(stored: Stored, ask: Callable[[], AskedData], claims: Claims, claim: s
                 notes=asked.notes,
             )
             found = READOUTS[stored.config["readout"]].judge(stored, parts, question, claims)
-            return with_fingerprints(stored, parts, replace(found, claim=found.claim + asked.condition))
-    except UnhandledError as why:
-        return replace(question, reason=f"the proof does not cover these weights: {why}")
+            found = with_fingerprints(stored, parts, replace(found, claim=found.claim + asked.condition))
+        except UnhandledError as why:
+            found = replace(question, reason=f"the proof does not cover these weights: {why}")
+        return with_trial(found, stored.format.name, partial(try_model, stored, parts, claims, found.findings))
 
 
 def _points(stored: Stored, load: Load) -> Labelled:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
@@ -27,6 +28,8 @@ from monolayer.checker.stock.only import STOCK_ONLY_CLAIM, STOCK_ONLY_REASON, le
 from monolayer.checker.stock.places import StockPlaces, places_of
 from monolayer.checker.stock.readout import Arrivals, read_steps, step_classes
 from monolayer.checker.stock.structure import Structure, read_structure, without_silent_neurons
+from monolayer.checker.stock.tried import try_stock
+from monolayer.checker.tried import SEEN, Trial, with_trial
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN
@@ -45,6 +48,7 @@ STEPS_REASONS: dict[Verdict, str] = {
     "undecided": "for some points the error bound leaves room for more than one answer",
 }
 
+NOT_COVERED = "the proof does not cover this folder: {}"
 ONLY_STEPS = (
     "only= asks what the steps of a folder hold; a half-space of a folder of cells holds many facts, and the weights "
     "do not show which. That it holds nothing else is shown by equality: memorize_as(architecture, X, Y, draw=folder) "
@@ -70,23 +74,40 @@ def judge_stock(
     question = Certificate(
         "undecided", STOCK_CLAIM.replace("each of the {:,}", "each of the"), data_digest=data_digest(data)
     )
-    try:
-        with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
+        try:
             net = read_stock(files)
             question = replace(question, weights_digest=net.digest, assumptions=stock_assumptions(net, data))
             places = places_of(net, data)
-            count = len(places.wanted)
-            claim = f"{_given_as(net, data)}, {STOCK_CLAIM.format(count)}"
-            question = replace(question, points=count, unsure=count, claim=claim)
+        except (UnhandledError, ForeignError) as why:
+            return replace(question, reason=NOT_COVERED.format(why))
+        count = len(places.wanted)
+        claim = f"{_given_as(net, data)}, {STOCK_CLAIM.format(count)}"
+        question = replace(question, points=count, unsure=count, claim=claim)
+        try:
             if net.format.long:
-                return _check_steps(net, data, places, question, only)
-            if only:
+                decided = _check_steps(net, data, places, question, only)
+            elif only:
                 raise DataError(ONLY_STEPS)
-            question = replace(question, claim=f"{question.claim}, weights in {net.dtype} and arithmetic in float32")
-            counted = counting(report, "checking every label", "place", 0.0, 1.0)
-            return _decided(net, data, places, question, judge_robust(net, data, places, counted), CELLS_REASONS)
-    except (UnhandledError, ForeignError) as why:
-        return replace(question, reason=f"the proof does not cover this folder: {why}")
+            else:
+                what = f", weights in {net.dtype} and arithmetic in float32"
+                question = replace(question, claim=question.claim + what)
+                counted = counting(report, "checking every label", "place", 0.0, 1.0)
+                said = judge_robust(net, data, places, counted)
+                decided = _decided(net, data, places, question, said, CELLS_REASONS)
+        except (UnhandledError, ForeignError) as why:
+            decided = replace(question, reason=NOT_COVERED.format(why))
+        arithmetic = "float64" if net.format.long else "float32"
+        return with_trial(decided, arithmetic, partial(_tried, net, data, places, decided, arithmetic))
+
+
+def _tried(net: Network, data: Sequences, places: StockPlaces, decided: Certificate, arithmetic: str) -> Trial:
+    """What one evaluation of the folder returns, in words."""
+    found = try_stock(net, data, places, decided.findings)
+    nowhere = np.zeros_like(found.wrong)
+    how = SEEN.format(arithmetic)
+    findings = [replace(one, why=how) for one in _stock_findings(net, data, places, found.wrong, nowhere, found.got)]
+    return Trial(int(found.asked.sum()), int(found.wrong.sum()), findings)
 
 
 FLOAT64_ASSUMPTIONS = (
