@@ -17,7 +17,7 @@ import time
 import torch
 
 import monolayer as ml
-from monolayer.checker.robust import round_to
+from monolayer.checker.short import round_to
 from workload import claim, peak_bytes, run, seconds, sequences
 
 

@@ -26,7 +26,7 @@ from monolayer.checker.attached.caps import caps_and_neighbours, caps_of, least_
 from monolayer.checker.attached.files import read_attached
 from monolayer.checker.rounding import UnhandledError
 from monolayer.huggingface.cutting import FactIds, cut_facts
-from monolayer.huggingface.formats import FORMATS
+from monolayer.huggingface.formats import HOST_FORMATS
 from monolayer.huggingface.host import read_host
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE
 from tests.attached_changes import ROW, changed, retold, scaled
@@ -443,7 +443,7 @@ def test_norms_in_float16_return_no_more_than_the_proof_assumes(width: int) -> N
 @pytest.mark.parametrize("width", [48, 768])
 def test_norms_in_float32_return_no_more_than_the_proof_assumes(width: int) -> None:
     """λ = 1 + 2^−4 at states with κ ≤ R, and not at all states: at flat ones a careless norm is far longer."""
-    fmt, unit = FORMATS["float32"], 2.0**-24
+    fmt, unit = HOST_FORMATS["float32"], 2.0**-24
     flattest = fmt.flattest(width)
     assert 2.0 * (width + 16) * unit * flattest**2 == pytest.approx(fmt.beyond)
     states = tilted_states(width, np.random.default_rng(5), 400, flattest)

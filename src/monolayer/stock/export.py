@@ -128,7 +128,7 @@ def _labelled_by_model(model: Monolayer, X: object, lengths: object) -> Sequence
         places = np.arange(len(known)) if data.labels is None else data.labelled_places
         unknown = places[~known[places]]
         if len(unknown):
-            raise refusal(model, read, unknown if card.per == "sequence" else np.unique(data.sequence[unknown]))
+            raise refusal(model, read, np.unique(card.labelling.rows(data, unknown)))
     with torch.no_grad():
         values = model.labels(data)
     if card.next_token:
