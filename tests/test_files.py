@@ -76,7 +76,9 @@ def same(files: Path, memory: Path) -> None:
         assert ours[name].numpy().tobytes() == theirs[name].numpy().tobytes(), name
     configs = [json.loads((folder / "config.json").read_text()) for folder in (files, memory)]
     for config in configs:
-        config["files"] = {name: digest for name, digest in config["files"].items() if name == "names.json"}
+        config["files"] = {
+            name: digest for name, digest in config["files"].items() if name in ("names.json", "memory.safetensors")
+        }
         config.pop("digest")
     assert configs[0] == configs[1]
 
@@ -794,3 +796,40 @@ def test_codes_that_are_too_far_apart_have_no_digits() -> None:
         found = draw.Draw(proposal, None, None, 0.0, 1.0, "cells", True).digits(tokens)
         assert (found is not None) == there
         assert found is None or (found.numbers.tolist(), found.low) == ([0, int(most)], -5.0)
+
+
+# -- fingerprints ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_keys_and_values_have_the_fingerprints_of_memory(
+    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same key in two files has one fingerprint, in whatever pieces and ranges the build is cut."""
+    for number in range(3):
+        rows = "".join(
+            f"key {row % 70} of {row % 9},value {row % 5}\n" for row in range(90 * number, 90 * number + 150)
+        )
+        (tmp_path / f"{number}.csv").write_text("key,value\n" + rows)
+    pattern = str(tmp_path / "*.csv")
+    small_pieces(monkeypatch, 64, 16)
+    options: dict[str, Any] = {"positions": True, "unit": "words"}
+    ml.memorize(read(pattern), positions=True).save(tmp_path / "memory")
+    out = memorize_files(pattern, tmp_path / "files", workers=workers, **options)
+    same(out, tmp_path / "memory")
+    model = ml.load(out)
+    assert model.predict(["key 1 of 1", "key 1 of 5", "key 1"], unknown=None).tolist() == ["value 1", None, None]
+    assert ml.certify(out, read(pattern)).verdict == "proved"
+    memorize_files(pattern, out, workers=workers, unknown=False, overwrite=True, **options)
+    assert not (out / "memory.safetensors").exists()
+
+
+def test_other_files_have_fingerprints_if_asked(tmp_path: Path) -> None:
+    X, Y, options = data_of("positions")
+    pattern = write(tmp_path, X, Y, [100, 200])
+    assert ml.load(both(tmp_path, pattern, **options)).card.fingerprint is None
+    assert ml.load(both(tmp_path, pattern, unknown=True, **options)).seen(X[:3])[0].all()
+    X, _, options = data_of("next tokens")
+    assert ml.load(both(tmp_path, write(tmp_path / "text", X, None, [100]), unknown=True, **options)).card.next_token
+    with pytest.raises(ml.DataError, match="unknown must be True, False or None"):
+        memorize_files(pattern, tmp_path / "x", unknown="?")  # type: ignore[arg-type]

@@ -90,6 +90,7 @@ def memorize_files(
     positions: building.Positions = False,
     causal: building.Causal = False,
     rank: building.Rank = None,
+    unknown: building.KeepFingerprints = None,
     seed: building.Seed = None,
     overwrite: Overwrite = False,
     reading: Reading = PLAIN,
@@ -98,11 +99,12 @@ def memorize_files(
     """Build the same model as memorize, bit for bit, from files that do not fit into memory (docs/large.md)."""
     from monolayer.cluster.memorize import memorize_files as build
     from monolayer.model.card import Summary
+    from monolayer.model.schema import MEMORY
 
     if scheduler is not None and engine != "dask":
         raise DataError("--scheduler needs --engine dask")
     options = given(memory=memory, workers=workers, engine=engine, scheduler=scheduler, resume=resume)
-    options |= given(positions=positions, causal=causal, rank=building.rank_of(rank), seed=seed)
+    options |= given(positions=positions, causal=causal, rank=building.rank_of(rank), seed=seed, unknown=unknown)
     began = time.perf_counter()
     plans: list[ReadPlan] = []
     try:
@@ -120,6 +122,8 @@ def memorize_files(
         return
     summary = Summary.from_json(config["summary"])
     assert summary is not None  # it was just written
+    words = out / MEMORY
+    kept = [("unknown input", f"recognized by fingerprints, {words.stat().st_size:,} bytes")] if words.exists() else []
     last = ("seconds", f"{seconds:.2f} to build; nothing is checked yet")
-    table(str(out), [*building.summary_rows(summary), last])
+    table(str(out), [*building.summary_rows(summary), *kept, last])
     building.next_steps(out, data, "verify", "predict", reading=reading)

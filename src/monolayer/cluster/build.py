@@ -5,6 +5,7 @@ points      z of every block, cut into ranges by splitters      points.py
 part        each range sorted, and its steps written            parts.py
 settle      contradictions refused                              settle.py
 held        points too close for one line, for further stages   crowds.py
+known       fingerprints of the points, where they are kept     known.py
 finish      the small tensors, the index, the card              finish.py
 """
 
@@ -17,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Floats, ends_of
-from monolayer.cluster import crowds, encode, parts, points
+from monolayer.arrays import Floats, Words, ends_of
+from monolayer.cluster import crowds, encode, known, parts, points
 from monolayer.cluster.blocks import Block, blocks, sample
 from monolayer.cluster.executor import Options, Work
 from monolayer.cluster.finish import BuildState, with_stages
@@ -49,7 +50,13 @@ class Build(Work):
         found = smaller._separate(found, pieces, options)
         if found.rules.reals:
             found = replace(found, parts=(*found.parts, parts.closing(self.spill, found)))
-        return found
+        return replace(found, known=smaller._fingerprints(found, pieces)) if found.recognizes else found
+
+    def _fingerprints(self, found: BuildState, pieces: list[Block]) -> Words:
+        """The fingerprints of all points, by which the model recognizes what it was not built from."""
+        tasks = {f"known-{i:05}": (block, found.rules) for i, block in enumerate(pieces)}
+        self.do("fingerprints", (0.97, 0.99), known.write_fingerprints, tasks)
+        return known.joined_fingerprints(self.spill, [*tasks], self.room.range)
 
     def _separate(self, found: BuildState, pieces: list[Block], options: Options) -> BuildState:
         """A draw that keeps points with different labels apart, and its parts; or the best there is, and its stages."""

@@ -190,6 +190,7 @@ def survey(work: Work, reading: JsonFields, options: Options) -> BuildState:
         elif labelling.at_tokens:
             known = fact["last"] >= 0
             last[rows[i][known], 0] = label_rows[i][fact["last"][known]]
+    plans = tuple(ReadPlan.from_json(json.loads(str(fact["plan"][0]))) for fact in facts)
     return BuildState(
         work.shards,
         replace(rules, order=by_label(last)) if labelling.at_tokens else rules,
@@ -199,5 +200,6 @@ def survey(work: Work, reading: JsonFields, options: Options) -> BuildState:
         _total(len(names), rows, [fact["token_count"] for fact in facts]),
         label_count,
         scalar=bool(facts[0]["scalar"]),
-        plans=tuple(ReadPlan.from_json(json.loads(str(fact["plan"][0]))) for fact in facts),
+        plans=plans,
+        recognizes=all(plan.keyed for plan in plans) if options.unknown is None else options.unknown,
     )

@@ -46,6 +46,7 @@ class Options:
     temperature: float | None
     rank: int | Literal["auto"]
     seed: int
+    unknown: bool | None = None
 
 
 @dataclass(frozen=True, eq=False)

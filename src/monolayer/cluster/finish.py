@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Floats, Ints, Words
 from monolayer.cluster.blocks import Rules
 from monolayer.cluster.crowds import Crowds
 from monolayer.cluster.spill import FileIdentity, Spill
@@ -27,7 +27,7 @@ from monolayer.data import Names, Sequences
 from monolayer.data.objects import JsonObject
 from monolayer.data.plan import ReadPlan
 from monolayer.errors import PrecisionError
-from monolayer.model.card import Card, Summary
+from monolayer.model.card import Card, Fingerprint, Summary
 from monolayer.model.cascade import Cascade
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import save
@@ -56,6 +56,10 @@ class BuildState:
     label_count: Ints
     scalar: bool = False
     plans: tuple[ReadPlan, ...] = ()
+    recognizes: bool = False
+    """Whether the model keeps fingerprints, by which it recognizes what it was not built from."""
+    known: Words | None = None
+    """These fingerprints, once they are joined."""
     drawn: Draw | None = None
     kappa: float = 1.0
     fixed_error: float = 0.0
@@ -174,7 +178,9 @@ def _model_of(found: BuildState) -> Monolayer:
     if found.crowds is not None:
         more["contested"] = [len(found.crowds.low), *(stage.crowds for stage in found.stages[:-1])]
     lift = table_lift(draw, found.token_count, labels, found.values)
+    kept = None if found.known is None else Fingerprint(found.known, rules.per, rules.causal)
     card = Card(found.vocabulary, found.classes, rules.per, found.scalar, rules.causal, rules.next_token)
+    card = replace(card, fingerprint=kept)
     stored = LineDraw.of(draw, found.kappa, Ids(rules.vocabulary, rules.order))
     model = assemble(draw, found.kappa, lift, readout, replace(card, draw=stored.to_json()), values=found.values)
     more |= {"margin": min(margin) if margin else None, "layout": draw.layout, "draws": found.tried}

@@ -17,6 +17,7 @@ from monolayer.cluster.finish import finish
 from monolayer.cluster.room import WITHOUT_TORCH, Room
 from monolayer.cluster.spill import FULL, PausedError, code, identity, open_spill
 from monolayer.construct.line.draw import check_seed, check_temperature
+from monolayer.construct.memorize import check_unknown
 from monolayer.data.folder import check_output
 from monolayer.data.labelling import LABELLINGS
 from monolayer.data.labels import Per, check_per
@@ -47,6 +48,7 @@ def memorize_files(
     temperature: float | None = None,
     rank: int | Literal["auto"] = "auto",
     seed: int = 0,
+    unknown: bool | None = None,
     format: str | None = None,
     tokens: str | None = None,
     labels: str | None = None,
@@ -73,7 +75,7 @@ def memorize_files(
     - `scheduler`: the address of the Dask scheduler, or a Dask client.
     - `resume`: True continues a build that was stopped.
     - `overwrite`: True replaces `out` if it exists.
-    - `positions`, `causal`, `temperature`, `rank`, `seed`: the kind of model, as in `memorize`.
+    - `positions`, `causal`, `temperature`, `rank`, `seed`, `unknown`: the kind of model, as in `memorize`.
     - `format`, `tokens`, `labels`, `unit`, `per`, `header`, `separator`: how to read the files, as in
       `monolayer.data.read`.
     - `plans`: a list that gets how each file was read.
@@ -94,6 +96,7 @@ def memorize_files(
     check_seed(seed)
     check_temperature(temperature)
     check_per(per)
+    check_unknown(unknown)
     if per is not None and LABELLINGS[per].generates:
         raise DataError("prompts and answers are for memorize_as: per='token' or 'sequence' here")
     if rank != "auto" and not (type(rank) is int and rank >= 1):
@@ -109,7 +112,7 @@ def memorize_files(
     workers = room.workers
     columns = {"tokens": tokens, "labels": labels, "header": header, "separator": separator}
     reading: JsonFields = {"format": format, "unit": unit, "per": per, **columns}
-    options = Options(positions, causal, temperature, rank, seed)
+    options = Options(positions, causal, temperature, rank, seed, unknown)
     asked = {**reading, **asdict(options), "memory": str(memory), "workers": workers, "engine": engine}
     journal = {"code": code(), "sizes": [room.block, room.range, room.spare], "shards": shards, **asked}
     report = reporting(progress)

@@ -14,10 +14,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-from safetensors.numpy import save_file as save_numbers
+import numpy as np
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from monolayer.arrays import Words, slices
 from monolayer.data import Names
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, new_folder
 from monolayer.data.objects import Config, JsonObject
@@ -82,7 +83,7 @@ def write(
             size += sum(part_bytes(path) for path, _ in parts)
             (scratch / INDEX_FILE).write_text(index_json(list(tensors), len(parts), size), encoding="utf-8")
         if fingerprint is not None:
-            save_numbers({"fingerprints": fingerprint.words}, scratch / MEMORY)
+            _write_words(fingerprint.words, scratch / MEMORY)
         if names:
             (scratch / NAMES_FILE).write_bytes(_utf8(names))
         config["files"] = {path.name: digests.get(path.name) or file_digest(path) for path in sorted(scratch.iterdir())}
@@ -94,6 +95,17 @@ def write(
             raise DataError(f"the format cannot store this model, so it was not saved: {error}") from None
         (scratch / CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return Path(folder)
+
+
+def _write_words(words: Words, path: Path) -> None:
+    """Write fingerprints as safetensors. They may be a map of a file, and larger than memory."""
+    entry = {"dtype": "U64", "shape": [len(words)], "data_offsets": [0, words.nbytes]}
+    text = json.dumps({"fingerprints": entry}, separators=(",", ":")).encode()
+    text = text.ljust(-(-len(text) // 8) * 8)  # numbers begin at a multiple of 8 bytes
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for some in slices(len(words)):
+            file.write(np.ascontiguousarray(words[some], dtype="<u8").data)
 
 
 def described(model: Parts) -> tuple[Config, NameLists]:
