@@ -164,3 +164,24 @@ def test_the_page_of_a_table_shows_its_keys(said: Said, table: Path) -> None:
     shown = examples(Path("many.html"))
     assert len(shown) == 40
     assert shown == {key: str(many[key]) for key in shown}
+
+
+def test_a_long_staircase_opens_at_a_window_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With limits of 20 and 6 in place of 5,000 and 60: the steps in the middle are drawn, and 6 of them fill it."""
+    X = [[one, two] for one in range(9) for two in range(one, 9)]
+    model = ml.memorize(X, [sum(row) % 2 for row in X])
+    steps = model.feed_forward.step_count
+    assert steps > 20
+    monkeypatch.setattr("monolayer.model.plot.MOST_DRAWN_STEPS", 20)
+    monkeypatch.setattr("monolayer.model.plot.WINDOW_STEPS", 6)
+    figure, first = model.plot(), (steps - 20) // 2
+    curve, (low, high) = np.array(figure.data[0].x), figure.layout.xaxis.range
+    assert figure.layout.title.text == (
+        f"The staircase: {steps} steps<br><sub>a window on steps {first + 8} to {first + 13}; drag the axis to move "
+        f"it, double-click to see all that are drawn, {first + 1} to {first + 20}</sub>"
+    )
+    assert len(curve) == 2 * 20 + 2
+    assert ((low <= curve) & (curve <= high)).sum() == 2 * 6
+    short = ml.memorize(CAPITALS).plot()
+    assert short.layout.xaxis.range is None
+    assert "window" not in short.layout.title.text

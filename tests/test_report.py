@@ -113,6 +113,16 @@ def test_the_browser_checks_can_fail(report: Path) -> None:
         assert view.requests == ["https://example.org/planted.png"]
 
 
+COVERED = """[...document.querySelectorAll('.plot .modebar-group')].flatMap((group) => {
+  const bar = group.getBoundingClientRect();
+  return [...group.closest('.plot').querySelectorAll('.legend, .annotation-text-g, .gtitle')].filter((word) => {
+    const box = word.getBoundingClientRect();
+    return box.width && box.left < bar.right && bar.left < box.right && box.top < bar.bottom && bar.top < box.bottom;
+  }).map((word) => word.textContent);
+})"""
+"""Words of figures that Plotly's toolbar covers while the mouse is over a figure."""
+
+
 def test_the_first_screen_is_the_network_and_a_small_figure_for_each_question(tmp_path: Path) -> None:
     records, file = read_all(ROOT / "results"), tmp_path / "report.html"
     text = page(records, "const Plotly = {react: async () => 0, Plots: {resize() {}}};")  # places, without curves
@@ -144,6 +154,7 @@ def test_the_first_screen_is_the_network_and_a_small_figure_for_each_question(tm
         assert view.call(boxes) == len(NAMES)
         assert (flaws(view), view.messages) == ([], [])
         assert view.call("document.documentElement.scrollWidth") <= 390
+        assert view.call(COVERED) == []
 
 
 def test_pictures_of_the_docs_keep_their_words_and_follow_the_page(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ LINE_POINTS = 2048
 """Points of a curve, about; likewise a whole number per cell."""
 MOST_DRAWN_STEPS = 5000
 """Steps of a staircase that are drawn: browsers draw more only slowly, and they are too close together to be seen."""
+WINDOW_STEPS = 60
+"""Steps that the picture of a longer staircase shows at first, so that each of them can be seen."""
 MOST_NEURONS = 60
 """Half-spaces that are drawn, one per line of the picture."""
 Figure = Any
@@ -156,15 +158,21 @@ def plot_memory(model: Parts, token: object = None) -> Figure:
             "a staircase is shared by all tokens: leave token= out; `explain` shows where a token lies on it"
         )
     figure = _subplots(len(tables), 1, [f"Stage {number}" for number in range(1, len(tables) + 1)] * (len(tables) > 1))
-    shown = 0
+    windows = []
     for row, steps in enumerate(tables, 1):
-        few = min(len(steps.start), MOST_DRAWN_STEPS)
-        shown += few
-        start, end = (each[:few].detach().double().cpu().numpy() for each in (steps.start, steps.end))
-        level = steps.level[: few + 1, 0].detach().double().cpu().numpy()
+        count = len(steps.start)
+        first = max(0, count - MOST_DRAWN_STEPS) // 2  # beyond the limit, the steps in the middle
+        few = min(count, MOST_DRAWN_STEPS)
+        part = slice(first, first + few)
+        start, end = (each[part].detach().double().cpu().numpy() for each in (steps.start, steps.end))
+        level = steps.level[first : first + few + 1, 0].detach().double().cpu().numpy()
         room = 0.05 * (end[-1] - start[0]) if few else 1.0
         ends = (start[0] - room, end[-1] + room) if few else (-1.0, 1.0)
         z = np.concatenate([[ends[0]], np.stack([start, end], axis=1).reshape(-1), [ends[1]]])
+        if few < count:
+            seen = few // 2 - WINDOW_STEPS // 2
+            figure.update_xaxes(range=[float(start[seen]), float(end[seen + WINDOW_STEPS - 1])], row=row, col=1)
+            windows.append(_window_words(row if len(tables) > 1 else None, first, few, seen))
         figure.add_scatter(x=z, y=np.repeat(level, 2), mode="lines", line={"color": BLUE}, name="label", row=row, col=1)
         figure.update_xaxes(title_text="z", row=row, col=1)
         classes = model.card.classes
@@ -173,8 +181,18 @@ def plot_memory(model: Parts, token: object = None) -> Figure:
             ticks = {"tickvals": list(range(len(names))), "ticktext": names} if len(classes) <= MOST_NEURONS else {}
             figure.update_yaxes(title_text="label", row=row, col=1, **ticks)
     count = model.feed_forward.step_count
-    drawn = "" if shown == count else f"; the first {shown:,} are drawn"
-    return _finished(figure, f"The staircase: {plural(count, 'step')}{drawn}", 420 * len(tables))
+    title = "<br>".join([f"The staircase: {plural(count, 'step')}", *(f"<sub>{each}</sub>" for each in windows)])
+    return _finished(figure, title, 420 * len(tables))
+
+
+def _window_words(stage: int | None, first: int, few: int, seen: int) -> str:
+    """Which steps of a long staircase are in the picture, and which the window shows at first; all counted from 0."""
+    of = "" if stage is None else f"Stage {stage}: "
+    begin, end = first + seen + 1, first + seen + WINDOW_STEPS
+    return (
+        f"{of}a window on steps {begin:,} to {end:,}; drag the axis to move it, double-click to see all that are "
+        f"drawn, {first + 1:,} to {first + few:,}"
+    )
 
 
 @torch.no_grad()
