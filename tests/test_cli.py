@@ -431,6 +431,10 @@ def test_proved_is_0_refuted_is_1_undecided_is_3(said: Said) -> None:
     changed = ml.load("m")
     changed.attention.W_Q.data[1, 2] = 1e-3  # a query that depends on the token: outside the proof
     changed.save("m", overwrite=True)
+    assert "in one evaluation in binary64" in " ".join(said("verify", "m", "data.jsonl", code=1).split())
+    Path("data.jsonl").write_text(TEXT)
+    changed.attention.W_Q.data[1, 2] = 1e-30  # too small to change an answer
+    changed.save("m", overwrite=True)
     assert "undecided" in said("verify", "m", "data.jsonl", code=3)
 
 
