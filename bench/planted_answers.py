@@ -193,7 +193,7 @@ def _models() -> Iterator[tuple[str, Any, Any]]:
         more: Any = {"norm": "sup"} if norm == "sup" else {"lipschitz": 2.0}
         yield f"function {norm}", ml.approximate(TARGETS["force"].function, 2, 2, cells=3, **more), rows
     model, data = built("cascade tokens")
-    yield "cascade", model, data.tokens.reshape(len(data), -1)[:100]
+    yield "cascade", model, data.tokens.reshape(len(data), -1)
 
 
 def _asked(model: Any, X: Any) -> list[object]:

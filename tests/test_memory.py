@@ -117,12 +117,22 @@ def test_a_change_is_noticed(model: ml.Monolayer, change: str) -> None:
     assert not np.array_equal(answers, Y)
 
 
-@pytest.mark.parametrize("part", ["head", "lift", "attention", "feed_forward"])
+@pytest.mark.parametrize("part", ["head", "lift", "attention", "feed_forward", "a hook"])
 def test_a_robust_model_with_a_wrapped_part_answers_by_its_dense_form(part: str) -> None:
     model = ml.memorize(X[:9], Y[:9], positions=True, robust=True)
-    _wrap(part)(model)
+    CHANGES["hook"](model) if part == "a hook" else _wrap(part)(model)
     assert np.array_equal(model.predict(X[:9]), model.predict(X[:9], path="dense"))
     assert not np.array_equal(model.predict(X[:9]), Y[:9])
+
+
+def _cascade() -> ml.Monolayer:
+    """A line on which many points are too close, because steps ask for more room."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("points", "separate"):
+            patch.setattr(f"monolayer.construct.line.{module}.SLACK", 2e12)
+        model = ml.memorize(X[:30], Y[:30], positions=True)
+    assert len(model.feed_forward.stairs) > 1
+    return model
 
 
 EVERYWHERE: dict[str, tuple[Callable[[], Any], Any]] = {
@@ -134,6 +144,7 @@ EVERYWHERE: dict[str, tuple[Callable[[], Any], Any]] = {
         lambda: ml.memorize(np.sin(X[:5, :, None] * [1.0, 2.0]), Y[:5], positions=True),
         np.sin(X[:5, :, None] * [1.0, 2.0]),
     ),
+    "cascade": (_cascade, X[:30]),
     "a function": (lambda: ml.approximate(lambda X: X.sum(axis=2), 2, 2, cells=3), RANDOM.random((5, 2, 2))),
 }
 

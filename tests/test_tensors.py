@@ -33,6 +33,12 @@ def test_look_ups_by_tensors_alone_are_the_look_ups(options: dict[str, Any]) -> 
     assert np.array_equal(labels_there(model, torch.from_numpy(X)).numpy(), model.predict(X))
 
 
+def test_real_labels_are_looked_up_by_tensors_too() -> None:
+    X, Y = _data()
+    labels = Y[..., None] * np.array([0.5, -3.0])
+    assert torch.equal(labels_there(ml.memorize(X, labels), torch.from_numpy(X)), torch.from_numpy(labels))
+
+
 def test_look_ups_that_are_not_plain_go_the_ordinary_way() -> None:
     X, Y = _data()
     ids = torch.from_numpy(X)

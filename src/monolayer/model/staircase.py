@@ -232,15 +232,16 @@ class Staircase(nn.Module):
         weight_2, bias_2 = self.weight_2.detach(), self.bias_2.detach()[:, None]
         if self.form == "runs":
             level = weight_2 + bias_2
-            if not bool(level.isfinite().all()):  # 0 times NaN makes NaN of every answer of the dense pass
-                return None
+            sums = level
         else:
-            first = bias_2[:, 0] + weight_2.sum(1)
+            sums = first = bias_2[:, 0] + weight_2.sum(1)
             level = weight_2.new_empty(len(weight_2), weight_2.shape[1] + 1)
             level[:, 0] = first
             # A row at a time: few long rows keep no device busy.
             for begin, jumps, row in zip(first, weight_2, level[:, 1:], strict=True):
                 torch.sub(begin, torch.cumsum(jumps, 0, out=row), out=row)
+        if not bool(sums.isfinite().all()):  # 0 times NaN makes NaN of every answer of the dense pass
+            return None
         found = Steps(slope, bias, level.T)
         return found if found.rise else None
 
