@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 import monolayer as ml
-from monolayer.checker import certify
+from monolayer.saved.certify import certify
 from workload import SAME_RUN, claim, cpu_seconds, run, sequences
 
 

@@ -18,9 +18,9 @@ from unittest.mock import patch
 import numpy as np
 
 import monolayer as ml
-from monolayer.checker import certify
 from monolayer.checker.tried import SEEN
 from monolayer.errors import DataError, ModelFileError, MonolayerError
+from monolayer.saved.certify import certify
 from tests.evil import TOLERANCE, Evil, Random, errs, evaluate, noisy
 from tests.stored_models import CODE, KEY, Case, Saved, random_case
 

@@ -31,6 +31,7 @@ from monolayer.huggingface.host import read_host
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE
 from tests.attached_changes import ROW, changed, retold, scaled
 from tests.hosts import ARCHITECTURES, FACTS, NEURONS, flat_states, lengths, loaded, ratios, tilted_states, write_host
+from tests.verdicts import from_files
 
 FEW = dict(list(FACTS.items())[:3])
 
@@ -280,7 +281,7 @@ def test_what_float16_cannot_hold_is_not_proved(tmp_path: Path) -> None:
     ):
         folder = ml.attach(host, FACTS).save(tmp_path / name)
         changed(ATTACHED_WEIGHTS, scaled(name, row, factor))(folder)
-        proof = ml.certify(folder, some)
+        proof = from_files(folder, some)
         assert (proof.verdict, said in proof.reason) == ("undecided", True), proof.explain()
 
 
@@ -343,7 +344,7 @@ def tell_length(folder: Path, length: float | None) -> None:
 
 def test_answers_are_proved_at_states_as_long_as_the_measured_ones(narrow: Path, tmp_path: Path) -> None:
     """Lemma A4: the proof takes the largest L that decides all tokens, and none that measured states exceed."""
-    proof = ml.certify(narrow, FEW)
+    proof = from_files(narrow, FEW)
     assert proof.verdict == "proved", proof.explain()
     L, found = proof.longest, read_attached(narrow)
     assert L is not None
@@ -364,7 +365,7 @@ def test_answers_are_proved_at_states_as_long_as_the_measured_ones(narrow: Path,
         (None, "undecided", 512.0),
     ):
         tell_length(folder, told)
-        proof = ml.certify(folder, FEW)
+        proof = from_files(folder, FEW)
         assert proof.verdict == verdict, (told, proof.explain())
         assert proof.longest is not None
         assert proof.longest == longest or (longest is None and L < proof.longest <= 512.0), told
@@ -373,7 +374,7 @@ def test_answers_are_proved_at_states_as_long_as_the_measured_ones(narrow: Path,
     silent = scaled(ROW[2], ..., 0.0)  # nothing is decided at any length
     tell_length(folder, 0.0)
     changed(ATTACHED_WEIGHTS, silent)(folder)
-    assert ml.certify(folder, FEW).verdict == "undecided"
+    assert from_files(folder, FEW).verdict == "undecided"
 
 
 def test_states_that_are_longer_than_a_folder_says_are_noticed(
@@ -387,9 +388,9 @@ def test_states_that_are_longer_than_a_folder_says_are_noticed(
     assert measured is not None
     assert L is not None
     changed(ATTACHED_WEIGHTS, scaled(ROW[2], ..., 2.0 ** np.floor(np.log2(measured / L))))(folder)
-    assert ml.certify(folder, FEW).verdict == "undecided"
+    assert from_files(folder, FEW).verdict == "undecided"
     tell_length(folder, 1.0)
-    proof = ml.certify(folder, FEW)
+    proof = from_files(folder, FEW)
     assert proof.verdict == "proved"  # of states that are shorter than those of the host
     assert proof.longest is not None
     assert proof.longest < measured
@@ -397,6 +398,8 @@ def test_states_that_are_longer_than_a_folder_says_are_noticed(
     found = json.loads(said("verify", str(folder), str(rows), "--json", code=3))
     why = f"states of the host were up to {measured:.4g} long here, and the proof covers {proof.longest:.0f}"
     assert (found["verdict"], found["reason"]) == ("undecided", why)
+    asked = ml.certify(folder, FEW)  # decides as the command does
+    assert (asked.verdict, asked.reason) == ("undecided", why)
 
 
 def cut(found: Any, facts: dict[str, str]) -> list[FactIds]:

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import monolayer as ml
+from monolayer.cli import run
 from monolayer.model.readouts import READOUTS
-from tests.toys import Even, Jumps, known
+from tests.toys import Even, Jumps, TableModel, known
 
 CONSTRUCTIONS: dict[str, dict[str, Any]] = {
     "exact": {},
@@ -154,3 +155,30 @@ def test_what_a_readout_does_not_allow_is_refused_with_a_sentence(tmp_path: Path
             model.save(tmp_path / "unknown")
     with pytest.raises(ml.DataError, match="a construction has its own options: leave seed out"):
         ml.memorize(X, Y, construction=Even(), seed=1)
+
+
+def test_a_kind_of_folder_is_one_file_and_one_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every verb takes a folder of a kind that it has never heard of, or refuses it with a sentence of that kind."""
+    table = {"France": "Paris", "Japan": "Tokyo"}
+    folder, data = TableModel(table).save(tmp_path / "table"), tmp_path / "data.csv"
+    data.write_text("key,value\nFrance,Paris\nJapan,Tokyo\n")
+    assert ml.certify(folder, table).verdict == "proved"
+    assert ml.certify(TableModel(table), {"France": "Lyon"}).verdict == "refuted"
+    assert ml.load(folder).predict(["Japan"]) == ["Tokyo"]
+    refused: dict[str, Callable[[], Any]] = {
+        "nothing else can be claimed": lambda: ml.certify(folder, table, only=True),
+        "a table has no neurons": lambda: ml.locate(folder, table),
+        "TableModel is neither a model of monolayer": lambda: ml.forget(folder, ["France"], table),
+    }
+    for words, question in refused.items():
+        with pytest.raises(ml.DataError, match=words):
+            question()
+    for code, command, words in (
+        (0, ["verify", str(folder), str(data), "--per", "sequence"], "proved"),
+        (0, ["inspect", str(folder)], "table"),
+        (2, ["explain", str(folder), str(data)], "explain shows networks, and this is a table"),
+        (2, ["page", "--out", str(tmp_path / "a.html"), str(folder)], "page shows networks, and this is a table"),
+    ):
+        assert run(command) == code, command
+        said = capsys.readouterr()
+        assert words in said.out + said.err

@@ -175,8 +175,10 @@ def test_compare_and_inspect_show_what_was_attached_also_where_nothing_says_so(
     assert ml.compare(gpt2, with_facts, ["far " * 31]).answers == 0  # 93 tokens of 96, and 4 more come back
     with pytest.raises(ml.DataError, match="row 1: it has 99 tokens, and the host has 96 places"):
         ml.compare(gpt2, with_facts, ["far", "far " * 33])
-    with pytest.raises(ml.DataError, match=r"can be compared with the folder of another one .*nothing is none"):
+    with pytest.raises(ml.ModelFileError, match="nothing: this folder does not exist"):
         ml.compare(gpt2, tmp_path / "nothing")
+    with pytest.raises(ml.DataError, match=r"can be compared with the folder of another one .*is none"):
+        ml.compare(gpt2, ml.memorize({"a": 1}))
     assert ml.compare(gpt2, ml.attach(gpt2, dict(ROWS[:1]))).two_alone  # in memory
     # Nothing that says so is left: the tensors still show it.
     bare = tmp_path / "bare"

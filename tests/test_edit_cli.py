@@ -101,7 +101,8 @@ def test_edit_insert_and_compare(said: Said) -> None:
         ("forget old --data data.jsonl fact.jsonl --out old", "exists already"),
         # An output that may not be written is known before anything else is looked at, let alone worked on.
         ("forget old --data nothing.jsonl nothing.jsonl --out old", "exists already"),
-        ("edit nothing nothing.jsonl --data nothing.jsonl --out data.jsonl --overwrite", "is not replaced"),
+        ("edit old nothing.jsonl --data nothing.jsonl --out data.jsonl --overwrite", "is not replaced"),
+        ("edit nothing nothing.jsonl --data nothing.jsonl", "nothing: this folder does not exist"),
         ("insert old nothing.jsonl --data nothing.jsonl --record data.jsonl", "exists already"),
         ("forget old --rows 1", "that the model was built from (--data)"),
         ("edit old strange.jsonl --data data.jsonl", "use insert"),

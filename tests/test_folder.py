@@ -22,8 +22,7 @@ import monolayer as ml
 from monolayer.cli import run
 from monolayer.data import folder as folders
 from monolayer.errors import DataError
-from monolayer.huggingface.opened import is_stock
-from monolayer.stock.folder import STOCK
+from monolayer.saved.kinds import open_model
 from tests.killed_saves import content, fill, save
 
 ROOT = Path(__file__).parent.parent
@@ -198,7 +197,7 @@ def mixtures(call: Call, saved: list[Path], folder: Path, monkeypatch: pytest.Mo
     in neither of them: once for each file that it opens."""
 
     def put(source: Path) -> None:
-        with folders.new_folder(folder, overwrite=True, kind=STOCK if is_stock(source) else folders.MODEL) as scratch:
+        with folders.new_folder(folder, overwrite=True, kind=open_model(source).replaces) as scratch:
             shutil.copytree(source, scratch, dirs_exist_ok=True)
 
     def found(replaced_at: int) -> tuple[str, int]:

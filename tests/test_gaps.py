@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 import monolayer as ml
 from monolayer.checker.asked import confirm_given
-from monolayer.checker.check import certify_files
 from monolayer.cli import run
 from monolayer.data.shards import join_datasets
 from monolayer.errors import ContradictionError, DataError
+from monolayer.saved.certify import certify_files
 
 CELLS: dict[str, Any] = {"positions": True, "rank": 32}
 STEPS = {"positions": True, "storage": "steps"}

@@ -11,7 +11,19 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "src" / "monolayer"
 ORDER = [
-    *("cli", "page", "auditing", "estimator", "editing", "cluster", "stock", "attaching", "construct", "model"),
+    *(
+        "cli",
+        "page",
+        "auditing",
+        "estimator",
+        "editing",
+        "saved",
+        "cluster",
+        "stock",
+        "attaching",
+        "construct",
+        "model",
+    ),
     "checker",
     *("theory", "huggingface", "data", "bar", "table", "errors", "arrays"),
 ]

@@ -219,6 +219,6 @@ def test_config_may_claim_any_number_of_layers(folders: dict[str, tuple[Path, An
     config = json.loads((copy / "config.json").read_text())
     config["n_layer"] = 10**15
     (copy / "config.json").write_text(json.dumps(config))
-    found = language_model(copy)
+    found = language_model(open_attached(copy))
     assert found is not None
     assert found.bare

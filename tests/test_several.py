@@ -18,11 +18,11 @@ import torch
 from safetensors.torch import load, save
 
 import monolayer as ml
-from monolayer.checker.check import certify_files
 from monolayer.cli import run
 from monolayer.cluster.memorize import memorize_files
 from monolayer.data import read
 from monolayer.model.attention import LABEL
+from monolayer.saved.certify import certify_files
 from tests.stored_models import sealed
 from tests.test_files import crowd, data_of, small_pieces, write
 from tests.verdicts import expect, refused

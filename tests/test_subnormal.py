@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import monolayer as ml
-from monolayer.checker.check import certify_files
 from monolayer.checker.labelled import data_digest
 from monolayer.data.distinct import distinct_rows
 from monolayer.data.subnormal import holds_subnormals, subnormals_are_flushed, without_negative_zeros
+from monolayer.saved.certify import certify_files
 
 SUBNORMAL = 2.0**-1026
 

@@ -1,11 +1,13 @@
-"""The smallest construction and the smallest readout, which docs/extending.md walks through and mypy checks."""
+"""The smallest construction, readout and kind of folder, which docs/extending.md walks through and mypy checks."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import pytest
@@ -29,12 +31,18 @@ from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.line.points import contextual_points, ramps_at
 from monolayer.construct.task import Construction, Task
 from monolayer.construct.task import StoredDraw as StoredDraw
+from monolayer.data.folder import FolderKind, OpenFolder
+from monolayer.data.layout import Manner
 from monolayer.data.objects import Config
 from monolayer.model import readouts as model_side
 from monolayer.model.attention import CODE, LABEL, RankOneAttention, onto
+from monolayer.model.card import Card
 from monolayer.model.cascade import Cascade
 from monolayer.model.fields import Shape
 from monolayer.model.staircase import Readout
+from monolayer.saved import kinds
+from monolayer.saved.asking import Asking, Wanted
+from monolayer.saved.saved import Inspected, Saved
 from monolayer.table import Progress
 
 # -- a construction, and its draw ------------------------------------------------------------------------
@@ -141,10 +149,86 @@ def judge(stored: Stored, parts: list[LoadPoints], question: Certificate, claims
     return judge_stairs(stored, [stairs], parts, question, claims)
 
 
+# -- a kind of folder --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """A toy model: a dict."""
+
+    table: dict[str, str]
+    card = Card(None, None, "sequence")
+
+    def predict(self, X: Any) -> list[str]:
+        return [self.table[key] for key in X]
+
+    def save(self, folder: Path) -> Path:
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps({"toy": self.table}))
+        return folder
+
+
+@dataclass(frozen=True)
+class TableFolder(Saved):
+    """A toy kind of folder: `config.json` holds a table of keys and values, and nothing else is needed."""
+
+    path: Path
+    table: dict[str, str]
+
+    @classmethod
+    def recognizes(cls, config: object) -> bool:
+        return isinstance(config, dict) and "toy" in config
+
+    @classmethod
+    def read(cls, opened: OpenFolder) -> TableFolder:
+        return cls(opened.path, json.loads(opened.read("config.json"))["toy"])
+
+    @property
+    def manner(self) -> Manner:
+        return Manner("whole", "sequence")
+
+    def check(self, claims: Claims) -> None:
+        if claims != Claims():
+            raise ml.DataError("a table is claimed to hold its keys, and nothing else can be claimed about it")
+
+    def prove(self, data: ml.Sequences, claims: Claims, report: Progress) -> Certificate:
+        assert data.vocabulary is not None
+        assert data.labels is not None
+        assert data.labels.classes is not None
+        keys = data.vocabulary.decode(data.tokens).tolist()
+        values = data.labels.classes.decode(data.labels.values).tolist()
+        wrong = sum(self.table.get(key) != value for key, value in zip(keys, values, strict=True))
+        return Certificate("refuted" if wrong else "proved", "the table has these keys", points=len(keys), wrong=wrong)
+
+    def locate(self, data: ml.Sequences) -> NoReturn:
+        raise ml.DataError("a table has no neurons")
+
+    def load(self, device: object = None) -> TableModel:
+        return TableModel(self.table)
+
+    def asking(self, model: TableModel, wanted: Wanted) -> Asking:
+        def values(data: ml.Sequences) -> list[str | None]:
+            assert data.vocabulary is not None
+            return [*model.predict(data.vocabulary.decode(data.tokens))]
+
+        return Asking(lambda data: {}, values)
+
+    def inspected(self) -> Inspected:
+        return Inspected({"kind": "table", "keys": len(self.table)})
+
+    @property
+    def replaces(self) -> FolderKind:
+        return FolderKind("table", "toy", frozenset({"config.json"}))
+
+    def monolayer(self, verb: str) -> NoReturn:
+        raise ml.DataError(f"{verb} shows networks, and this is a table")
+
+
 @contextmanager
 def known() -> Iterator[None]:
     """The toys in the tables of the library."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kinds, "KINDS", [TableFolder, *kinds.KINDS])
         patch.setitem(again.CONSTRUCTIONS, "even", DRAW)
         patch.setitem(model_side.READOUTS, "jumps", model_side.ReadoutKind(Jumps, RankOneAttention, shapes))
         patch.setitem(checker_side.READOUTS, "jumps", checker_side.ReadoutRow(checked_shapes, examine, judge))

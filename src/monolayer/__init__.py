@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from monolayer.attaching.detach import detach as detach
     from monolayer.auditing import audit as audit
     from monolayer.checker.certificate import Certificate as Certificate
-    from monolayer.checker.check import certify as certify
     from monolayer.checker.confuse import confuse as confuse
-    from monolayer.checker.locating.locate import locate as locate
     from monolayer.cluster.memorize import memorize_files as memorize_files
     from monolayer.construct.approximate import approximate as approximate
     from monolayer.construct.memorize import memorize as memorize
@@ -37,9 +35,11 @@ if TYPE_CHECKING:
     from monolayer.model.monolayer import Monolayer as Monolayer
     from monolayer.model.rank_one import attention as attention
     from monolayer.model.uniform import Uniform as Uniform
+    from monolayer.saved.certify import certify as certify
+    from monolayer.saved.load import load as load
+    from monolayer.saved.locate import locate as locate
     from monolayer.stock.build import memorize_as as memorize_as
     from monolayer.stock.export import export as export
-    from monolayer.stock.folder import load as load
     from monolayer.theory.contextual import contextual_mapping as contextual_mapping
     from monolayer.theory.hardmax import refute_hardmax as refute_hardmax
     from monolayer.theory.separation import separation as separation
@@ -59,12 +59,12 @@ _HOMES = {
     "editing.facts": "forget edit insert Facts",
     "editing.compare": "compare",
     "editing.record": "Record",
-    "checker.locating.locate": "locate",
-    "checker.check": "certify",
+    "saved.locate": "locate",
+    "saved.certify": "certify",
     "checker.certificate": "Certificate",
     "checker.confuse": "confuse",
     "model.rank_one": "attention",
-    "stock.folder": "load",
+    "saved.load": "load",
     "model.monolayer": "Monolayer",
     "estimator": "MonolayerClassifier",
     "model.uniform": "Uniform",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from monolayer.data.shards import names_files
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.host import COPIED, Host, host_of
 from monolayer.huggingface.hosts import ATTACHED_MARK
-from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, HOST_WEIGHTS, Manifest, is_attached, open_attached
+from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, HOST_WEIGHTS, Manifest, open_attached
 from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.tensors import TensorFolder, header_digest, tensors_of
@@ -52,6 +52,8 @@ class Attached:
     """The folder that the host was read from: its own, or one with facts attached."""
     neurons: Neurons
     manifest: Manifest
+    lists_facts: ClassVar = True
+    """Its `attached.json` says which facts it holds, so it is compared by its facts, not as a language model."""
     repeated: int = 0
     """How many rows of the data repeated others. Files do not keep this, so it is 0 for a folder that was loaded."""
 
@@ -59,9 +61,6 @@ class Attached:
     @own_settings()
     def load(cls, folder: str | os.PathLike[str] | TensorFolder) -> Attached:
         """Read a folder that `save` wrote, which may be open already."""
-        if not isinstance(folder, TensorFolder) and not is_attached(folder):
-            why = "its config.json does not say so" if Path(folder).is_dir() else "there is no such folder"
-            raise ModelFileError(f"{folder} is not a folder that facts were attached to: {why}")
         opened = open_attached(folder)
         try:
             manifest = Manifest.from_json(opened.content[FILE])

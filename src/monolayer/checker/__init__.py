@@ -1,7 +1,6 @@
 """Stored weights and data in, a verdict out: proved, refuted or undecided. Knows no constructor, model or torch."""
 
 from monolayer.checker.certificate import Certificate, Finding
-from monolayer.checker.check import certify
 from monolayer.checker.labelled import data_digest
 
-__all__ = ["Certificate", "Finding", "certify", "data_digest"]
+__all__ = ["Certificate", "Finding", "data_digest"]

@@ -29,13 +29,15 @@ class Claims(NamedTuple):
     """What is claimed besides the labels.
 
     `tolerance`: how far real answers may be from their labels. `only`: the model holds nothing but the data. For robust
-    models, `noise`: relative change of every weight, and `dtype`: short format that the weights are rounded to.
+    models, `noise`: relative change of every weight, and `dtype`: short format that the weights are rounded to. With
+    attached facts, `host`: the folder of their host, if it is known.
     """
 
     tolerance: float | None = None
     only: bool = False
     noise: float | None = None
     dtype: str | None = None
+    host: str | os.PathLike[str] | None = None
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,8 @@ import numpy as np
 from monolayer.arrays import Floats, Ints
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.seen import Entries, Interval, Seen, ball
-from monolayer.checker.stored import opened
+from monolayer.checker.stored import stored_model
 from monolayer.errors import DataError, PrecisionError
-from monolayer.huggingface.opened import Files
-from monolayer.huggingface.tensors import TensorFolder
 from monolayer.theory.balls import Ball, precision
 
 BITS = 256
@@ -105,8 +103,8 @@ def confuse(model: object, f: Callable[[Any], Any], *, lipschitz: float = 0.0) -
         >>> print(round(found.forced, 2))
         0.25
     """
-    stored = opened(model)
-    if isinstance(stored, Files | TensorFolder) or not stored.raw or stored.config["readout"] != "runs":
+    stored = stored_model(model)
+    if not stored.raw or stored.config["readout"] != "runs":
         raise DataError("only an approximator with the readout 'runs' can be searched: build one with ml.approximate")
     try:
         seen = Seen.of(stored)

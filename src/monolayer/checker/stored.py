@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, deserialize
@@ -37,23 +37,12 @@ from monolayer.data.limits import tensor_places
 from monolayer.data.number_formats import BFLOAT16, FLOAT32, FLOAT64, FORMATS
 from monolayer.data.objects import Config
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.manifest import read_attached_files, says_attached
-from monolayer.huggingface.opened import Files, read_stock_files, said_by_config, says_stock
-from monolayer.huggingface.tensors import TensorFolder
-
-Read = TypeVar("Read")
 
 
-def opened(model: object) -> Stored | Files | TensorFolder:
-    """The content of the folder of a model, read once: of monolayer, of a stock architecture, or with attached facts.
-
-    `model`: a folder; anything with `save(folder)`, which is saved to a temporary folder; or a result of this function.
-    What kind of folder it is and what it holds come from one save, even if its name leads elsewhere meanwhile.
-    """
-    if isinstance(model, Stored | Files | TensorFolder):
-        return model
+def stored_model(model: object) -> Stored:
+    """A model in monolayer's own format: that in a folder, or what `save` of a model writes."""
     with folder_of(model) as folder:
-        return _named(folder, _read_any)
+        return read_model(folder)
 
 
 @contextmanager
@@ -71,13 +60,9 @@ def folder_of(model: Any) -> Iterator[Path]:
 
 def read_model(folder: str | os.PathLike[str]) -> Stored:
     """The model in `folder`, once all digests, names, shapes and types have been checked against the format."""
-    return _named(folder, _read_own)
-
-
-def _named(folder: str | os.PathLike[str], reader: Callable[[OpenFolder], Read]) -> Read:
-    """What `reader` finds in `folder`, opened once; errors name the folder."""
     try:
-        return read_together(Path(folder), reader)
+        files = read_together(Path(folder), files_of_model)
+        return replace(examined(files.contents), certificate=files.certificate)
     except ModelFileError as error:
         raise ModelFileError(f"{folder}: {error}") from None
     except OSError as error:
@@ -87,33 +72,27 @@ def _named(folder: str | os.PathLike[str], reader: Callable[[OpenFolder], Read])
         raise ModelFileError(f"{str(folder)!r} is not the name of a folder: {error}") from None
 
 
-def _read_any(folder: OpenFolder) -> Stored | Files | TensorFolder:
-    """What an open folder holds, whichever kind it is of."""
-    config = said_by_config(folder)
-    if says_attached(config):
-        return read_attached_files(folder)
-    return read_stock_files(folder) if says_stock(config) else _read_own(folder)
+class OwnFiles(NamedTuple):
+    """The contents of `config.json` and of the files that it names, by name; and the certificate beside them.
 
-
-def _read_own(opened: OpenFolder) -> Stored:
-    """The model in an open folder, with the certificate beside it."""
-    files, certificate = _files_of_model(opened)
-    return replace(_examined(files), certificate=certificate)
-
-
-def _files_of_model(opened: OpenFolder) -> tuple[dict[str, object], bytes | OSError]:
-    """`config.json` and the files that it names, by name, and the certificate or the error of reading it.
-
-    Files of weights in several parts are mapped into memory, not read.
+    Files of weights in several parts are mapped into memory, not read. `certificate`: its bytes, or the error of
+    reading it.
     """
+
+    contents: dict[str, Any]
+    certificate: bytes | OSError
+
+
+def files_of_model(opened: OpenFolder) -> OwnFiles:
+    """The files of a model in an open folder."""
     content = opened.read("config.json")
-    files: dict[str, object] = {"config.json": content}
+    files: dict[str, Any] = {"config.json": content}
     for name in _config(content)["files"]:
         files[name] = opened.map(name) if name.startswith("model-") else opened.read(name)
-    return files, opened.attempt("certificate.json")
+    return OwnFiles(files, opened.attempt("certificate.json"))
 
 
-def _examined(files: dict[str, Any]) -> Stored:
+def examined(files: dict[str, Any]) -> Stored:
     """The model in these files, once digests and format have been checked."""
     config = _config(files["config.json"])
     if INDEX_FILE in files:  # sizes first: weights may be sparse files of any length, which take hours to hash

@@ -22,9 +22,9 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Memorize the reading of every character in 411,957 Chinese phrases, prove every reading, and recite a poem."""
-    from monolayer.checker import certify
     from monolayer.construct.memorize import memorize
     from monolayer.data.phrases import phrases, tiny_phrases
+    from monolayer.saved.certify import certify
 
     note = ""
     with progress(as_json) as step:
@@ -81,9 +81,9 @@ def _verdict(verdict: str, facts: FactsByName, seconds: float) -> str:
 
 def _poem(prompt: str = "And the Raven, never") -> FactsByName:
     """Memorize a poem in a second network: its size, the verdict, the seconds, and how it continues `prompt`."""
-    from monolayer.checker import certify
     from monolayer.construct.memorize import memorize_text
     from monolayer.data.text import raven, windows
+    from monolayer.saved.certify import certify
 
     text, began = raven(), time.perf_counter()
     model = memorize_text(text)

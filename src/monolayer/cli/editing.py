@@ -15,7 +15,7 @@ from monolayer.errors import DataError
 from monolayer.table import plural
 
 if TYPE_CHECKING:
-    from monolayer.data.folder import FolderKind
+    pass
 
 FactsFile = Annotated[
     str, typer.Argument(help="A data file with the facts (formats: docs/data.md), or - for standard input.")
@@ -94,13 +94,14 @@ def undo(
     """Take an edit back: write the model as it was before, bit for bit, from the edited MODEL and its RECORD."""
     from monolayer.data.folder import check_output
     from monolayer.editing.record import Record
-    from monolayer.stock.folder import load
+    from monolayer.saved.kinds import open_model
 
-    check_output(out, overwrite=overwrite, kind=_kind(model))  # refuse before any work is done
+    saved = open_model(model)
+    check_output(out, overwrite=overwrite, kind=saved.replaces)  # refuse before any work is done
     with progress(as_json) as step:
         step("reading", 0.0)
         found = Record.load(record)
-        before = found.undo(load(model))
+        before = found.undo(saved.load())
         step("writing", 0.5)
         before.save(out, overwrite=overwrite)
     rows = [
@@ -132,13 +133,13 @@ def compare(
     from monolayer.data.layout import Manner
     from monolayer.editing.compare import compare as find
     from monolayer.editing.hosts import language_models
-    from monolayer.stock.folder import load
+    from monolayer.saved.load import load
 
     with progress(as_json) as step:
         pair: list[Any] = [one, two]
-        with language_models(one, two) as hosts:
-            if hosts is None:
-                pair = [load(one), load(two)]
+        hosts = language_models(one, two)
+        if hosts is None:
+            pair = [load(one), load(two)]
         like = Manner(per="answer") if hosts is not None else pair[0].card.manner
         asked = reading.read(data, step, like) if data else None
         step("comparing", 0.5)
@@ -167,23 +168,12 @@ class _Outputs:
     as_json: bool
 
 
-def _kind(folder: Path) -> FolderKind:
-    """The kind of folder that an edit of the model in `folder` writes: the same."""
-    from monolayer.attaching.folder import ATTACHED
-    from monolayer.data.folder import MODEL
-    from monolayer.huggingface.manifest import is_attached
-    from monolayer.huggingface.opened import is_stock
-    from monolayer.stock.folder import STOCK
-
-    return ATTACHED if is_attached(folder) else STOCK if is_stock(folder) else MODEL
-
-
 def _edit_and_prove(change: _Change, folder: Path, data: str | None, outputs: _Outputs, reading: Reading) -> None:
     """Read the model in `folder` and the `data` that it knows, edit it, write the new model, and prove it."""
-    from monolayer.checker import certify
+    from monolayer.checker.certificate import Claims
     from monolayer.data.folder import check_output
     from monolayer.editing import facts as facts_of
-    from monolayer.stock.folder import load
+    from monolayer.saved.kinds import open_model
 
     out, record, overwrite, as_json = outputs.folder, outputs.record, outputs.overwrite, outputs.as_json
     verb, facts = change.verb, change.facts
@@ -191,9 +181,10 @@ def _edit_and_prove(change: _Change, folder: Path, data: str | None, outputs: _O
         raise DataError(facts_of.NEEDED)
     if record is not None:
         check_file(record, overwrite)
-    check_output(out, overwrite=overwrite, kind=_kind(folder))  # refuse before any work is done
+    saved = open_model(folder)
+    check_output(out, overwrite=overwrite, kind=saved.replaces)  # refuse before any work is done
     with progress(as_json) as step:
-        model = load(folder)
+        model = saved.load()
         known = facts_of.known(model, reading.read(data, step, model.card.manner, proved=True))
         asked: object = change.rows if facts is None else reading.read(facts, step, model.card.manner, proved=True)
         step("editing", 0.5)
@@ -204,7 +195,7 @@ def _edit_and_prove(change: _Change, folder: Path, data: str | None, outputs: _O
         step("writing", 0.7)
         new.model.save(out, overwrite=overwrite)
         step("proving", 0.8)
-        proof = certify(out, new.data, only=new.subject.only)
+        proof = open_model(out).prove(new.data, Claims(only=new.subject.only), step)
         if record is not None:
             found.save(record)
     said = {"verdict": proof.verdict, "claim": proof.claim, "reason": proof.reason}

@@ -10,7 +10,6 @@ import typer
 
 from monolayer.cli.building import summary_rows
 from monolayer.cli.console import (
-    FactsByName,
     Json,
     Overwrite,
     app,
@@ -35,7 +34,6 @@ from monolayer.cli.reading import (
     ModelFolder,
     Reading,
     book,
-    manner,
     reads,
     sequences_of_texts,
 )
@@ -44,8 +42,6 @@ from monolayer.table import number, plural
 
 if TYPE_CHECKING:
     from monolayer.model.card import Summary
-    from monolayer.model.monolayer import Monolayer
-    from monolayer.model.uniform import Uniform
 
 
 @app.command()
@@ -65,102 +61,23 @@ def inspect(
 
     For a language model, show the layers whose attention adds nothing: attached facts are in such layers.
     """
-    from monolayer.attaching.folder import Attached
-    from monolayer.huggingface.bare import language_model
-    from monolayer.huggingface.manifest import is_attached
-    from monolayer.huggingface.opened import stock_files
-    from monolayer.model.load import load_model
-    from monolayer.model.uniform import Uniform
-    from monolayer.stock.folder import StockModel
+    from monolayer.saved.kinds import open_model
 
     if plot is not None:
         check_picture(plot, overwrite)
     elif token is not None:
         raise DataError("--token chooses what --plot draws: give --plot FILE.html as well")
-    built: Summary | None = None
-    language, files = language_model(folder), stock_files(folder)
-    if plot is not None and (language is not None or files is not None):
-        raise DataError(f"--plot draws models of monolayer's own format, and {folder} is a Hugging Face folder")
-    if language is not None:
-        stored = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
-        whole = is_attached(folder) and language.manifest is not None
-        facts = {**Attached.load(folder).sizes, **language.shown} if whole else language.sizes
-        facts |= {"bytes": stored, "bytes_in_all": sum(stored.values())}
-    elif files is not None:
-        stored = {name: size for name, size in files.sizes.items() if size is not None}
-        facts = {**StockModel.of(files).sizes, "bytes": stored, "bytes_in_all": sum(stored.values())}
-    else:
-        model = load_model(folder)
-        facts, built = describe(model), model.summary
-        if plot is not None:
-            if isinstance(model, Uniform):
-                raise DataError("--plot draws steps or half-spaces; an approximator is drawn by approximate --plot")
-            write_picture(plot, model.plot(token=token))
+    facts, built, draw = open_model(folder).inspected()
+    if plot is not None:
+        if draw is None:
+            raise DataError(f"--plot draws models of monolayer's own format, and {folder} is a Hugging Face folder")
+        write_picture(plot, draw(token))
     said = built and {**asdict(built), "bits_per_parameter": built.bits_per_parameter}
     rows = [(name.replace("_", " "), _show(value)) for name, value in facts.items()]
     show(as_json, {"folder": str(folder), **facts, "built": said, "plot": plot and str(plot)}, str(folder), rows)
     if built is not None and not as_json:
         out.print()
         table("measured when it was built", _built_rows(built, str(facts["dtype"])))
-
-
-def describe(model: Monolayer | Uniform) -> FactsByName:
-    """Facts computed from the weights themselves, not from the stored summary."""
-    import torch
-
-    from monolayer.model.uniform import Uniform
-
-    card, attention, heads = model.card, model.attention, ("W_Q", "W_K", "W_V", "W_O")
-    ordered = model.positions if isinstance(model, Uniform) else model.positions is not None
-    labels = "reals" if card.classes is None else plural(len(card.classes), "class")
-    # Of several heads, the largest rank of any.
-    ranks = {name: int(torch.linalg.matrix_rank(getattr(attention, name).detach().double()).max()) for name in heads}
-    return {
-        "kind": "approximator in the maximum norm" if isinstance(model, Uniform) else card.kind,
-        "tokens": "vectors" if card.vocabulary is None else plural(len(card.vocabulary), "id"),
-        "labels": f"{labels} per {card.per}",
-        "order": "causal" if card.causal else "positions" if ordered else "permutation equivariant",
-        "ranks": ranks,
-        **(_describe_knots(model) if isinstance(model, Uniform) else _describe_steps(model)),
-        "parameters": {name: value.numel() for name, value in model.named_parameters()},
-        "parameters_in_all": sum(value.numel() for value in model.parameters()),
-        **({} if card.fingerprint is None else {"unknown_input": str(card.fingerprint)}),
-        "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
-    }
-
-
-def _describe_knots(model: Uniform) -> FactsByName:
-    """Cells, knots and error bound of an approximator in the maximum norm."""
-    bound = "none: built without a modulus of continuity" if model.error is None else model.error
-    return {
-        "first_block": model.first_block,
-        "heads": model.head_count,
-        "cells": model.interpolation.cells,
-        "knots": len(model.interpolation.values),
-        "bound": bound,
-    }
-
-
-def _describe_steps(model: Monolayer) -> FactsByName:
-    """Temperature and context scale of attention, and the steps of the readout; by stage if there are several."""
-    shortcut = model.attention.shortcuts(model.feed_forward.slots)
-    slopes = [table.slope.double() for table in model.feed_forward.tables() or ()]
-    cells = None if model.quantizer is None else model.quantizer.steps()
-    grid = {} if cells is None else {"cells": " × ".join(f"{len(each.slope) + 1}" for each in cells.coordinates)}
-    return {
-        **grid,
-        "temperature": None if shortcut is None else shortcut[0],
-        "context_scale": None if shortcut is None else _by_stage(shortcut[1]),
-        "readout": model.feed_forward.readout,
-        "steps": _by_stage(tuple(map(len, slopes))) if slopes else None,
-        "narrowest_ramp": min((float((1.0 / slope).min()) for slope in slopes if len(slope)), default=None),
-    }
-
-
-def _by_stage(values: object) -> Any:
-    if not isinstance(values, tuple):
-        return values
-    return values[0] if len(values) == 1 else {f"stage {number}": value for number, value in enumerate(values, 1)}
 
 
 def _built_rows(built: Summary, dtype: str) -> list[tuple[str, str]]:
@@ -204,17 +121,9 @@ def explain(
     """
     import numpy as np
 
-    from monolayer.huggingface.manifest import is_attached
-    from monolayer.huggingface.opened import is_stock
-    from monolayer.model.load import load_monolayer
+    from monolayer.saved.kinds import open_model
 
-    if is_stock(folder) or is_attached(folder):
-        raise DataError(
-            f"explain does not support stock architectures such as {folder}: `monolayer locate {folder} DATA` shows "
-            f"where it holds facts, `monolayer verify {folder} DATA` proves its answers, `monolayer compare` shows "
-            "where two folders differ, and `monolayer inspect` its sizes"
-        )
-    model = load_monolayer(folder)
+    model = open_model(folder).monolayer("explain")
     if bool(data) == bool(text):
         raise DataError("say what to explain in exactly one way: DATA, or --text")
     with progress(as_json) as step:
@@ -243,15 +152,15 @@ def locate(
     that circuit benchmarks read (docs/locate.md). For facts attached to a language model, each token of an answer has a
     neuron in an appended layer: --json also says for which states it answers.
     """
-    from monolayer.checker.locating.locate import locate as find
-    from monolayer.checker.stored import opened
+    from monolayer.saved.kinds import open_model
+    from monolayer.saved.locate import locate as find
 
     with progress(as_json) as step:
-        stored = opened(folder)
-        text = book(stored, data, reading.format)
-        facts = reading.read(data, step, manner(stored), proved=True) if text is None else text
+        model = open_model(folder)
+        text = book(model, data, reading.format)
+        facts = reading.read(data, step, model.manner, proved=True) if text is None else text
         step("locating", 0.5)
-        found = find(stored, facts)
+        found = find(model, facts)
     if as_json:
         print_json({"folder": str(folder), **found.to_json()})
         return
@@ -280,19 +189,19 @@ def page(
 
     Without a model, the page builds one: type facts, look at the weights, forget a fact, add noise.
     """
-    from monolayer.checker import certify
     from monolayer.data.aside import new_file
-    from monolayer.model.load import load_monolayer
     from monolayer.model.monolayer import Monolayer
     from monolayer.page import page as write
     from monolayer.page.keys import stored_keys
+    from monolayer.saved.certify import certify
+    from monolayer.saved.kinds import open_model
 
     check_file(file, overwrite)
-    if folder is not None:
-        _check_has_page(folder)
     if folder is None and data is not None:
         raise DataError("--data goes with a model: give its folder, or leave --data out for a page that builds")
-    model, title = (None, "monolayer") if folder is None else (load_monolayer(folder), folder.resolve().name)
+    model, title = (
+        (None, "monolayer") if folder is None else (open_model(folder).monolayer("page"), folder.resolve().name)
+    )
     sequences, verdict = None, None
     with progress(as_json) as step:
         if data is not None and model is not None:
@@ -317,17 +226,3 @@ def page(
     elif model is not None and data is None:  # random sequences were never memorized, so their answers mean nothing
         said = "; its examples are drawn at random: --data takes them from your data"
     wrote(as_json, {"folder": folder and str(folder), "page": str(file), "verdict": verdict}, file, said)
-
-
-def _check_has_page(folder: Path) -> None:
-    """Refuse a folder for transformers, and say what runs it in a browser."""
-    from monolayer.huggingface.manifest import is_attached
-    from monolayer.huggingface.opened import stock_files
-    from monolayer.stock.card import in_a_browser
-    from monolayer.stock.folder import StockModel
-
-    files = stock_files(folder)
-    if files is not None:
-        raise DataError(f"a page runs models of monolayer's own; {in_a_browser(StockModel.of(files).facts, folder)}")
-    if is_attached(folder):
-        raise DataError(f"a page runs models of monolayer's own, and {folder} is a language model: use transformers")

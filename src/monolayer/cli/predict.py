@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -23,15 +22,11 @@ from monolayer.errors import DataError
 from monolayer.table import Progress, plural, quoted
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from monolayer.arrays import Bools, Ints
     from monolayer.cli.reading import Answering
     from monolayer.data import Sequences
     from monolayer.data.plain import Given
-
-    Answers: TypeAlias = "NDArray[np.generic] | list[str | None]"  # label values, or texts after prompts
+    from monolayer.saved.asking import Answers, Asking, Wanted
 
 
 @app.command()
@@ -75,7 +70,8 @@ def predict(
     """
     from monolayer.data.aside import new_file
     from monolayer.data.shards import files, names_files
-    from monolayer.stock.folder import load
+    from monolayer.saved.asking import Wanted
+    from monolayer.saved.kinds import open_model
 
     if bool(data) == bool(text):
         raise DataError("say what to answer in exactly one way: DATA, or --text")
@@ -88,9 +84,10 @@ def predict(
         check_answer_file(out)
         check_file(out, overwrite)
         out.parent.mkdir(parents=True, exist_ok=True)
-    model = load(folder, device=device)
-    wanted = _Wanted(strict, unknown)
-    asking = _asking(model, wanted, dense=dense, device=device)
+    saved = open_model(folder)
+    model: Answering = saved.load(device)
+    wanted = Wanted(strict, unknown, dense, device)
+    asking = saved.asking(model, wanted)
     totals, comparisons, kept = _Totals(), list[_Comparison](), list[JsonObject]()
     with nullcontext(None if as_json else sys.stdout) if out is None else new_file(out) as file:
         written = None if file is None else AnswerFile(out, file, wanted.marks)
@@ -131,66 +128,6 @@ def predict(
 # -- asking --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """What the caller wants of inputs that were not memorized: `--strict` or `--no-strict`, and `--unknown`."""
-
-    strict: bool | None
-    unknown: str | None
-
-    @property
-    def marks(self) -> bool:
-        """Whether every answer says that it was seen, or was not."""
-        return bool(self.strict)
-
-    @property
-    def told(self) -> bool:
-        """Whether the caller asks for inputs that were not memorized to be recognized."""
-        return self.marks or (self.unknown is not None and self.strict is None)
-
-
-@dataclass(frozen=True)
-class _Asking:
-    """How a kind of model is asked, so that its kind is looked at once."""
-
-    refused: Callable[[Sequences], dict[int, str]]
-    """Sequences that the model cannot answer, by number, each with the reason."""
-    values: Callable[[Sequences], Answers]
-    """The answers to encoded sequences, flat: label values, or the text after each prompt."""
-    seen: Callable[[Sequences, Answers], Bools] | None = None
-    """Which answers of encoded sequences were memorized, given these answers; None: nobody asks."""
-    nearest: Callable[[Sequences, int], str | None] = lambda data, row: None
-    """The stored key nearest to one of the sequences, as text; None if none is near."""
-
-
-def _asking(model: Answering, wanted: _Wanted, *, dense: bool, device: str | None) -> _Asking:
-    """How to ask this model; an error if it cannot tell what it was built from, and is asked to."""
-    from monolayer.attaching.folder import Attached
-    from monolayer.model.inputs import unanswerable
-    from monolayer.model.nearest import nearest_key
-    from monolayer.model.uniform import Uniform
-    from monolayer.model.unknown import REFUSE, tells_unknown
-    from monolayer.stock.folder import StockModel
-
-    path: Literal["dense", "auto"] = "dense" if dense else "auto"
-    if isinstance(model, Attached):
-        told = (lambda data, _: model.known(data)) if wanted.told else None
-        return _Asking(model.unanswerable, partial(model.answers, device=device), told)
-    if isinstance(model, StockModel):
-        if wanted.told:
-            model.check_tells_unknown()
-        known = (lambda _, labels: model.known(labels)) if wanted.told else None
-        return _Asking(model.unanswerable, model.answers if model.draw.prompts else model.labels, known)
-    if isinstance(model, Uniform):
-        if wanted.told:
-            model.check_strict()
-        return _Asking(lambda _: {}, partial(model.labels, path=path))
-    seen = None
-    if tells_unknown(model.card.fingerprint, wanted.strict, REFUSE if wanted.unknown is None else wanted.unknown):
-        seen = lambda data, _: model.known(data)  # noqa: E731
-    return _Asking(partial(unanswerable, model), partial(model.labels, path=path), seen, partial(nearest_key, model))
-
-
 class _Answer(NamedTuple):
     """The answer to one sequence: a label, a list of labels, or a text; and whether it was seen (None: unknown)."""
 
@@ -221,7 +158,7 @@ MOST_HINTS = 5
 """How many errors about keys that are not stored suggest one that is: finding it takes as long as many answers."""
 
 
-def _ask(model: Answering, asking: _Asking, sequences: Sequences, step: Progress, wanted: _Wanted) -> _Answered:
+def _ask(model: Answering, asking: Asking, sequences: Sequences, step: Progress, wanted: Wanted) -> _Answered:
     """Ask the model for every sequence that it can answer; an error if none is answered, unless that is `wanted`."""
     import numpy as np
 
@@ -266,7 +203,7 @@ def _answer_per_sequence(
     return (_Answer(names[start:end], flags[start:end]) for start, end in cuts)
 
 
-def _json_answers(model: Answering, sequences: Sequences, answered: _Answered, wanted: _Wanted) -> Iterator[JsonObject]:
+def _json_answers(model: Answering, sequences: Sequences, answered: _Answered, wanted: Wanted) -> Iterator[JsonObject]:
     """One JSON object per sequence: its tokens and the answer; where it is refused, null and the reason."""
     key, shown = _shown(model, sequences)
     answers = dict(zip(answered.answerable.tolist(), answered.answers, strict=True))
@@ -341,7 +278,7 @@ def _sum(comparisons: list[_Comparison]) -> _Comparison | None:
     return _Comparison(sum(each.right for each in comparisons), sum(each.total for each in comparisons), why_not)
 
 
-def _tell(model: Answering, totals: _Totals, counts: _Comparison | None, wanted: _Wanted, *, as_json: bool) -> None:
+def _tell(model: Answering, totals: _Totals, counts: _Comparison | None, wanted: Wanted, *, as_json: bool) -> None:
     """Print on standard error how many labels are right, and how many sequences were unseen or refused."""
     if counts is not None and counts.why_not:
         err.print(counts.why_not)

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from monolayer.cli.console import Json, app, as_flags, flag, out, print_json, progress, table
-from monolayer.cli.reading import PLAIN, Data, ModelFolder, Reading, book, manner, reads
+from monolayer.cli.reading import PLAIN, Data, ModelFolder, Reading, book, reads
 from monolayer.table import Progress
-
-if TYPE_CHECKING:
-    from monolayer.checker.certificate import Certificate
-    from monolayer.huggingface.tensors import TensorFolder
 
 EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
 
@@ -57,33 +51,27 @@ def verify(
 
     Exit code 0: proved, 1: refuted, 3: undecided; any other code means that nothing was decided.
     """
-    from monolayer.checker.check import certify, certify_files
-    from monolayer.checker.stored import opened
     from monolayer.cli.approximate import is_function, load_function
     from monolayer.data.shards import files
-    from monolayer.huggingface.tensors import TensorFolder
+    from monolayer.saved.certify import certify, certify_files
+    from monolayer.saved.kinds import open_model
 
     with progress(as_json) as step:
         # Opened once, so that another save meanwhile cannot change how the data are read, or what is asked.
-        found = opened(folder)
-        attached = found if isinstance(found, TensorFolder) else None
-        stored = None if isinstance(found, TensorFolder) else found
-        like = manner(found)
-        wanted: Any = None if stored is None else book(stored, data, reading.format)
+        model = open_model(folder)
+        wanted: Any = book(model, data, reading.format)
         if len(data) == 1 and is_function(data[0]):
             wanted = load_function(data[0])
         certificate = None
         plain = tolerance is None and not only and noise is None and dtype is None and host is None
-        if wanted is None and stored is not None and plain and len(names := files(data)) > 1:
+        if wanted is None and plain and len(names := files(data)) > 1:
             # One file in memory at a time, for the kinds of model that can be certified that way.
-            certificate = certify_files(stored, names, progress=step, like=like, **reading.keywords)
+            certificate = certify_files(model, names, progress=step, like=model.manner, **reading.keywords)
         if certificate is None:
-            wanted = reading.read(data, step, like, proved=True, say=False) if wanted is None else wanted
+            wanted = reading.read(data, step, model.manner, proved=True, say=False) if wanted is None else wanted
             step("checking", 0.5)
             claims: dict[str, Any] = {"tolerance": tolerance, "only": only, "noise": noise, "dtype": dtype}
-            certificate = certify(found, wanted, **claims, host=host)
-            if attached is not None:
-                certificate = _with_measurement(attached, wanted, certificate, only, step)
+            certificate = certify(model, wanted, **claims, host=host, progress=within(step, 0.5))
     if save:
         certificate.save(folder)
     if as_json:
@@ -96,26 +84,6 @@ def verify(
     raise typer.Exit(EXIT[certificate.verdict])
 
 
-def _with_measurement(
-    folder: TensorFolder, facts: object, proof: Certificate, only: bool, step: Progress
-) -> Certificate:
-    """The certificate of a folder with facts attached, with what asking it here finds; a wrong answer refutes it.
-
-    With `only`, every fact must come back by its own neurons: elsewhere these would be a fact that nobody asks for.
-    """
-    from monolayer.attaching.measuring import measure_answers
-
-    if find_spec("transformers") is None:
-        return replace(proof, measured=(*proof.measured, "not measured here: transformers is not installed"))
-    found = measure_answers(folder, facts, progress=lambda stage, share: step(stage, 0.6 + 0.4 * share))
-    proof = replace(proof, measured=(*proof.measured, str(found)))
-    if not found.wrong:
-        if proof and proof.longest is not None and found.longest > proof.longest:
-            states = f"states of the host were up to {found.longest:.4g} long here"
-            return replace(proof, verdict="undecided", reason=f"{states}, and the proof covers {proof.longest:,.0f}")
-        if only and found.outside and proof:
-            many = f"{found.outside:,} of the facts were returned"
-            why = f"{many}, but not by their own neurons, which may answer elsewhere"
-            return replace(proof, verdict="undecided", reason=why)
-        return proof
-    return replace(proof, verdict="refuted", reason=f"asked here, it answers differently: {'; '.join(found.examples)}")
+def within(step: Progress, start: float) -> Progress:
+    """Reports the progress of a call as the part of the work from `start` on."""
+    return lambda stage, share: step(stage, start + (1.0 - start) * share)

@@ -22,15 +22,13 @@ from monolayer.table import Progress
 
 if TYPE_CHECKING:
     from monolayer.attaching.folder import Attached
-    from monolayer.checker.network import Stored
     from monolayer.data import Sequences
     from monolayer.data.layout import Manner
     from monolayer.data.readers import ReadKeywords
     from monolayer.data.text import Script
-    from monolayer.huggingface.opened import Files
-    from monolayer.huggingface.tensors import TensorFolder
     from monolayer.model.monolayer import Monolayer
     from monolayer.model.uniform import Uniform
+    from monolayer.saved.saved import Saved
     from monolayer.stock.folder import StockModel
 
     Answering: TypeAlias = "Monolayer | Uniform | StockModel | Attached"  # the models that `predict` accepts
@@ -201,23 +199,6 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def manner(stored: Stored | Files | TensorFolder) -> Manner:
-    """How an opened model reads data."""
-    from monolayer.data.layout import Manner
-    from monolayer.huggingface.manifest import asked_per
-    from monolayer.huggingface.opened import Files
-    from monolayer.huggingface.reading import asked_as
-    from monolayer.huggingface.tensors import TensorFolder
-
-    if isinstance(stored, TensorFolder):
-        return Manner(per=asked_per(stored))
-    if isinstance(stored, Files):
-        asked = asked_as(stored)
-        return Manner(None if asked.names is None else asked.names.cuts, asked.per)
-    names = stored.vocabulary
-    return Manner(None if names is None else names.cuts, stored.config.get("per"))
-
-
 def only_text(data: str | list[str], format: str | None, *, proved: bool) -> str | None:
     """The path of the data if they are the text that a model recites: one file of text; else None.
 
@@ -233,15 +214,10 @@ def only_text(data: str | list[str], format: str | None, *, proved: bool) -> str
     return None if suffix == ".gz" or any(suffix in each for each in SUFFIXES_OF_FORMAT.values()) else name
 
 
-def book(stored: Stored | Files | TensorFolder, data: list[str], format: str | None) -> Sequences | None:
+def book(model: Saved, data: list[str], format: str | None) -> Sequences | None:
     """The windows of a text file, for a model that recites one; None for other models and other files."""
-    from monolayer.data.text import Script
-    from monolayer.huggingface.opened import Files
-    from monolayer.huggingface.tensors import TensorFolder
-
     path = only_text(data, format, proved=True)
-    script = None if isinstance(stored, Files | TensorFolder) else stored.config.get("script")
-    return None if path is None or script is None else windows_of_file(path, Script(**script))
+    return None if path is None or model.script is None else windows_of_file(path, model.script)
 
 
 def windows_of_file(path: str, script: Script) -> Sequences:

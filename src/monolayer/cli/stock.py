@@ -167,7 +167,7 @@ def _certify_and_show(
     model: StockModel, out: Path, data: list[str] | None, reading: Reading, step: Progress, as_json: bool
 ) -> None:
     """Certify the folder `out`, save the certificate in it, and print model and certificate."""
-    from monolayer.checker import certify
+    from monolayer.saved.certify import certify
 
     certificate = certify(out, model.data, progress=part_of(step, SHARE_STOCK_WRITTEN, SHARE_STOCK_PROVED))
     certificate.save(out)

@@ -310,6 +310,13 @@ class OpenFolder:
         except OSError as error:
             return error
 
+    def attempt_map(self, name: str) -> mmap.mmap | OSError:
+        """A map of the regular file `name`, or the `OSError` of mapping it, which is not raised."""
+        try:
+            return self.map(name)
+        except OSError as error:
+            return error
+
     def sizes(self) -> dict[str, int | None]:
         """Everything in the folder by its name: the size of a regular file, None for anything else."""
         self._asked_what_is_there = True

@@ -35,9 +35,9 @@ def compare(one: GivenModel, two: GivenModel, X: object = None, *, lengths: obje
         >>> print(found.same, found.answers)
         False 1
     """
-    with language_models(one, two) as hosts:
-        if hosts is not None:
-            return compare_hosts(*hosts, X=X)
+    hosts = language_models(one, two)
+    if hosts is not None:
+        return compare_hosts(*hosts, X=X)
     subjects = [subject_of(each) for each in (one, two)]
     if type(subjects[0]) is not type(subjects[1]):
         raise DataError("the two are models of different kinds: their weights have nothing in common")

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
+from torch import nn
 
 from monolayer.attaching.answers import continuations
-from monolayer.attaching.folder import Attached
 from monolayer.data import Sequences
 from monolayer.editing.comparison import Answer, Comparison
 from monolayer.editing.difference import config_change
 from monolayer.editing.record import FACTS_SHOWN
 from monolayer.errors import DataError
 from monolayer.huggingface.architectures import HOSTS
-from monolayer.huggingface.bare import BareLayer, LanguageModel, language_model
+from monolayer.huggingface.bare import BareLayer, LanguageModel
 from monolayer.huggingface.host import COPIED
-from monolayer.huggingface.manifest import is_attached
 from monolayer.huggingface.tensors import Tensor
+from monolayer.saved.kinds import open_model
 from monolayer.table import plural
 
 NAMED = 5
@@ -86,39 +82,24 @@ def _planted(bare: tuple[BareLayer, ...], facts: int | None) -> str:
     return f"{shown}; " + ("no attached.json says so" if facts is None else f"attached.json counts {facts:,} facts")
 
 
-@contextmanager
-def language_models(one: object, two: object) -> Iterator[tuple[LanguageModel, LanguageModel] | None]:
-    """The language models in two folders, or of `Attached`, if at least one is not a folder that `attach` wrote.
+def language_models(one: object, two: object) -> tuple[LanguageModel, LanguageModel] | None:
+    """The language models in two folders, or of `attach`, if at least one of them does not list its facts.
 
-    None where both are, or neither is a language model: then they are compared as models of monolayer. A `DataError`
+    None where both do, or neither is a language model: then they are compared as models of monolayer. A `DataError`
     where only one of them is a language model.
     """
-    if _attached(one) and _attached(two):
-        yield None
-        return
-    with ExitStack() as stack:
-
-        def opened(model: object) -> LanguageModel | None:
-            if isinstance(model, Attached):
-                model = model.save(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model")
-            return language_model(model) if isinstance(model, str | os.PathLike) else None
-
-        first, second = opened(one), opened(two)
-        for mine, other in ((first, two), (second, one)):
-            if mine is not None and (first is None or second is None):
-                raise DataError(
-                    f"one of the two is a language model ({mine.opened.path}); it can be compared with the folder of "
-                    f"another one of {', '.join(HOSTS)}, and {other} is none"
-                )
-        yield None if first is None or second is None else (first, second)
-
-
-def _attached(model: object) -> bool:
-    """Whether this is what `attach` made, with all that it says about itself."""
-    if isinstance(model, str | os.PathLike):
-        found = language_model(model) if is_attached(model) else None
-        return found is not None and found.manifest is not None
-    return isinstance(model, Attached)
+    given = [open_model(model) if isinstance(model, str | os.PathLike) else model for model in (one, two)]
+    if all(getattr(model, "lists_facts", False) for model in given):
+        return None
+    # A network in memory is not one of transformers; other models are what they write.
+    first, second = (None if isinstance(model, nn.Module) else open_model(model).language for model in given)
+    for mine, other in ((first, two), (second, one)):
+        if mine is not None and (first is None or second is None):
+            raise DataError(
+                f"one of the two is a language model ({mine.opened.path}); it can be compared with the folder of "
+                f"another one of {', '.join(HOSTS)}, and {other} is none"
+            )
+    return None if first is None or second is None else (first, second)
 
 
 def compare_hosts(one: LanguageModel, two: LanguageModel, X: object = None) -> HostComparison:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, TypeAlias, final
@@ -27,8 +28,9 @@ from monolayer.model.load import load_monolayer, model_from
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import described
 from monolayer.model.uniform import Uniform
+from monolayer.saved.load import load
 from monolayer.stock.build import adopt, job_of, memorize_again
-from monolayer.stock.folder import StockModel, load
+from monolayer.stock.folder import StockModel
 
 NAMES_KEY = "names"
 """The key of the configuration of a `Content` that holds all names."""
@@ -269,14 +271,19 @@ GivenModel: TypeAlias = Monolayer | Uniform | StockModel | Attached | str | os.P
 """A model as callers give it, or the folder of one."""
 
 
+SUBJECTS: dict[Any, Callable[[Any], Subject]] = {
+    Attached: Attachment,
+    StockModel: Stock,
+    Monolayer | Uniform: lambda model: Own(load_monolayer(model)),
+}
+"""What an edit needs of each kind of model in memory."""
+
+
 def subject_of(model: GivenModel) -> Subject:
     """What an edit needs of a model, or of the model in a folder; anything else is an error."""
     if isinstance(model, str | os.PathLike):
         model = load(model)
-    if isinstance(model, Attached):
-        return Attachment(model)
-    if isinstance(model, StockModel):
-        return Stock(model)
-    if isinstance(model, Monolayer | Uniform):
-        return Own(load_monolayer(model))
+    for kind, subject in SUBJECTS.items():
+        if isinstance(model, kind):
+            return subject(model)
     raise DataError(f"{type(model).__name__} is neither a model of monolayer nor the folder of one")

@@ -10,19 +10,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.data.folder import OpenFolder, read_together
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.architectures import HOSTS
-from monolayer.huggingface.host import COPIED
 from monolayer.huggingface.host_kind import HostKind
 from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.manifest import FILE, Manifest
-from monolayer.huggingface.tensors import TensorFolder, read_tensors
+from monolayer.huggingface.tensors import TensorFolder
 
 
 class BareLayer(NamedTuple):
@@ -101,25 +98,19 @@ class LanguageModel:
         }
 
 
-def language_model(folder: Any) -> LanguageModel | None:
-    """Open the language model in `folder`; None if it is of another kind, or if `memorize_as` built it."""
+def language_model(opened: TensorFolder) -> LanguageModel | None:
+    """The language model in a folder that was read; None if it is of another kind, or if `memorize_as` built it."""
     try:
-        return read_together(Path(folder), _read_language_model)
-    except OSError as error:
-        if Path(error.filename or folder).name == "config.json" or not Path(folder).is_dir():
-            return None
-        raise ModelFileError(f"{error.filename or folder} cannot be read: {error.strerror}") from None
-
-
-def _read_language_model(opened: OpenFolder) -> LanguageModel | None:
-    """The language model in a folder that is open, as `language_model` finds it."""
-    try:
-        config = json.loads(opened.read("config.json"))
+        config = json.loads(opened.content["config.json"])
     except (ValueError, RecursionError):
         return None
+    kind = host_kind(config)
+    return None if kind is None else LanguageModel(kind, config, opened)
+
+
+def host_kind(config: object) -> HostKind | None:
+    """Which language model a `config.json` describes; None for others, and for those that `memorize_as` built."""
     if not isinstance(config, dict) or "built_by" in config or not isinstance(config.get("model_type"), str):
         return None
     kind = HOSTS.get(config["model_type"])
-    if kind is None or config.get("architectures") != [kind.model]:
-        return None
-    return LanguageModel(kind, config, read_tensors(opened, if_there=(*COPIED, FILE)))
+    return kind if kind is not None and config.get("architectures") == [kind.model] else None

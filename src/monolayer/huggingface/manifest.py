@@ -15,8 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from monolayer.data.aside import read_regular
-from monolayer.data.folder import OpenFolder
+from monolayer.data.folder import OpenFolder, read_together
 from monolayer.data.labels import PerAnswer
 from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
@@ -24,7 +23,7 @@ from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import COPIED, TOKENIZER
 from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.strict import ForeignError, read_json
-from monolayer.huggingface.tensors import TensorFolder, open_folder, read_tensors
+from monolayer.huggingface.tensors import TensorFolder, read_tensors
 
 FILE = "attached.json"
 FORMAT, MANIFEST_VERSION = "monolayer-attached", 2
@@ -177,17 +176,30 @@ def says_attached(config: object) -> bool:
     return isinstance(config, dict) and ATTACHED_MARK.items() <= config.items()
 
 
-def is_attached(folder: Any) -> bool:
-    """Whether a folder's `config.json` says that facts were attached to it."""
-    try:
-        return says_attached(json.loads(read_regular(Path(folder) / "config.json")))
-    except (OSError, ValueError, RecursionError, TypeError):
-        return False
-
-
 def open_attached(folder: str | os.PathLike[str] | TensorFolder) -> TensorFolder:
     """Open the files of a folder that facts were attached to, all from one save; one that is open stays as it is."""
-    return folder if isinstance(folder, TensorFolder) else open_folder(Path(folder), [FILE], COPIED)
+    if isinstance(folder, TensorFolder):
+        return folder
+    try:
+        return read_together(Path(folder), _checked_files)
+    except ModelFileError as error:
+        raise ModelFileError(f"{folder}: {error}") from None
+    except OSError as error:
+        why = "there is no such folder" if isinstance(error, FileNotFoundError) else f"{error.strerror}"
+        if error.filename is not None and Path(error.filename) != Path(folder):
+            why = f"{Path(error.filename).name} cannot be read: {error.strerror}"
+        raise ModelFileError(f"{folder} is not a folder that facts were attached to: {why}") from None
+
+
+def _checked_files(opened: OpenFolder) -> TensorFolder:
+    """The files of an open folder, whose `config.json` must say that facts were attached."""
+    try:
+        config = json.loads(opened.read("config.json"))
+    except (ValueError, RecursionError):
+        config = None
+    if not says_attached(config):
+        raise ModelFileError("not a folder that facts were attached to: its config.json does not say so")
+    return read_attached_files(opened)
 
 
 def read_attached_files(opened: OpenFolder) -> TensorFolder:

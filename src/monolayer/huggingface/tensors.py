@@ -120,9 +120,21 @@ def read_tensors(opened: OpenFolder, needed: Iterable[str] = (), if_there: Itera
         content[INDEX_FILE] = opened.read(INDEX_FILE)
         files = shards_of(content[INDEX_FILE])
     content |= {name: opened.map(name) for name in files}
+    stamps = {name: stamp for name, stamp in opened.stamps().items() if name in content}
+    return tensor_folder(opened.path, content, listed, stamps)
+
+
+def tensor_folder(
+    path: Path, content: Mapping[str, Any], listed: Mapping[str, int | None], stamps: Mapping[str, Stamp]
+) -> TensorFolder:
+    """The tensors in files that were read: `content` has `config.json`, maps of the weights, and their index if any."""
+    several = INDEX_FILE in content and WEIGHTS_FILE not in content
+    files = shards_of(content[INDEX_FILE]) if several else [WEIGHTS_FILE]
     tensors: dict[str, Tensor] = {}
     places: dict[str, str] = {}
     for name in files:
+        if name not in content:
+            raise ModelFileError(f"{name} is missing, or cannot be read")
         inside = tensors_of(content[name], name)
         twice = sorted(tensors.keys() & inside.keys())
         if twice:
@@ -131,8 +143,7 @@ def read_tensors(opened: OpenFolder, needed: Iterable[str] = (), if_there: Itera
         places |= dict.fromkeys(inside, name)
     if several and weight_map(content[INDEX_FILE]) != places:
         raise ModelFileError(f"{INDEX_FILE} does not say which tensors its files hold")
-    stamps = {name: stamp for name, stamp in opened.stamps().items() if name in content}
-    return TensorFolder(opened.path, tensors, content, tuple(files), listed, stamps)
+    return TensorFolder(path, tensors, content, tuple(files), listed, stamps)
 
 
 def weight_map(content: bytes) -> dict[str, str]:

@@ -68,7 +68,7 @@ def _tensors_of(content: bytes, dtype: str) -> dict[str, Floats]:
     """The tensors in the bytes of one file, widened to float64; they must be finite and have the type `dtype`."""
     fmt = FORMATS[dtype]
     found: dict[str, Any] = {}
-    for name, tensor in deserialize(content):  # type: ignore[no-untyped-call]
+    for name, tensor in deserialize(bytes(content)):  # type: ignore[no-untyped-call]
         if tensor["dtype"] != fmt.code:
             other = BY_CODE[tensor["dtype"]].name if tensor["dtype"] in BY_CODE else tensor["dtype"]
             raise ForeignError(f"{name} is {other}, and config.json says {dtype}")

@@ -15,26 +15,20 @@ import torch
 from safetensors.torch import save_file
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.attaching.folder import Attached
 from monolayer.data import Names, Sequences
-from monolayer.data.folder import SHARD_NAME, FolderKind, OpenFolder, new_folder, read_together
+from monolayer.data.folder import SHARD_NAME, FolderKind, new_folder
 from monolayer.data.objects import JsonObject
 from monolayer.data.readers import prompts_of
 from monolayer.data.unused import unused_names
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architecture import UNKNOWN
 from monolayer.huggingface.files import DRAW_KEY, FolderFacts, config, written_files
-from monolayer.huggingface.manifest import read_attached_files, says_attached
-from monolayer.huggingface.opened import Files, read_stock_files, said_by_config, says_stock, stock_files
+from monolayer.huggingface.opened import Files, stock_files
 from monolayer.huggingface.reading import read_folder
 from monolayer.huggingface.strict import ForeignError
-from monolayer.huggingface.tensors import TensorFolder
 from monolayer.huggingface.texts import UNIT_OF
 from monolayer.model.card import Card
-from monolayer.model.load import Contents, model_in, read_files, unreadable
-from monolayer.model.monolayer import Monolayer
 from monolayer.model.torch_settings import own_settings
-from monolayer.model.uniform import Uniform
 from monolayer.model.unknown import REFUSE, filled
 from monolayer.stock.answers import answered_classes, continued
 from monolayer.stock.card import StockSummary, loading, model_card
@@ -347,42 +341,3 @@ class StockModel:
     def json(self) -> JsonObject:
         """Sizes and summary for JSON."""
         return {**self.sizes, **({} if self.summary is None else asdict(self.summary))}
-
-
-@own_settings()
-def load(
-    folder: str | os.PathLike[str], *, device: torch.device | str | None = None
-) -> Monolayer | Uniform | StockModel | Attached:
-    """Read the model in `folder`; a truncated, foreign, changed or newer one is a `ModelFileError` that says so.
-
-    - `folder`: a saved model. A folder that `memorize_as` or `export` wrote gives a `StockModel`, and one with attached
-      facts an `Attached`.
-    - `device`: where the model should be, by default the CPU. Stock models and attached facts take no `device`.
-
-    Example:
-
-        >>> folder = ml.memorize({"France": "Paris", "Japan": "Tokyo"}).save("capitals")
-        >>> print(ml.load("capitals").predict("Japan"))
-        Tokyo
-    """
-    try:
-        found = read_together(Path(folder), _read_any)
-    except (OSError, ValueError) as error:
-        raise unreadable(folder, error) from None
-    if isinstance(found, TensorFolder):
-        return Attached.load(found)
-    if not isinstance(found, Files):
-        return model_in(folder, found, device=device)
-    if device is not None:
-        raise DataError(
-            f"{folder} is a stock folder, which monolayer runs on the CPU only: for other devices, use transformers"
-        )
-    return StockModel.of(found)
-
-
-def _read_any(opened: OpenFolder) -> Contents | Files | TensorFolder:
-    """The files of an open folder, whichever kind it is of."""
-    config = said_by_config(opened)
-    if says_attached(config):
-        return read_attached_files(opened)
-    return read_stock_files(opened) if says_stock(config) else read_files(opened)

@@ -1,4 +1,4 @@
-"""`locate`: finds which neurons and rows of a model hold which facts."""
+"""Find which neurons and rows hold which facts, in a model of monolayer and in a stock folder."""
 
 from __future__ import annotations
 
@@ -9,102 +9,30 @@ from functools import partial
 import numpy as np
 
 from monolayer.arrays import Array, Bools
-from monolayer.checker.asked import asked_data
 from monolayer.checker.check import model_assumptions
 from monolayer.checker.format import READOUTS
 from monolayer.checker.labelled import Labelled, labelled, real
-from monolayer.checker.locating.attached import locate_attached
 from monolayer.checker.locating.circuit import own_wires, stock_wires
 from monolayer.checker.locating.location import TOKENS_SHOWN_BEFORE, Fact, Location, Slice
 from monolayer.checker.locating.writers import cells_writers
 from monolayer.checker.network import Stored
-from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.check import stock_assumptions
-from monolayer.checker.stock.files import Network, read_stock
+from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.places import places_of
-from monolayer.checker.stored import opened
 from monolayer.data import Labels, Names, Sequences
-from monolayer.data.labelling import Labelling, generates
-from monolayer.data.labels import Belongs
-from monolayer.data.layout import Manner
-from monolayer.data.names import Unit
-from monolayer.data.shapes import pairs_or_sequences
-from monolayer.data.subnormal import check_subnormals_count
+from monolayer.data.labelling import Labelling
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, UNKNOWN
-from monolayer.huggingface.manifest import asked_per
-from monolayer.huggingface.opened import Files
-from monolayer.huggingface.reading import asked_as
-from monolayer.huggingface.strict import ForeignError
-from monolayer.huggingface.tensors import TensorFolder
 from monolayer.table import quoted
 
 
-def locate(
-    model: object,
-    X: object,
-    Y: object = None,
-    *,
-    lengths: object = None,
-    per: Belongs | None = None,
-    unit: Unit | None = None,
-    tokens: str | None = None,
-    labels: str | None = None,
-) -> Location:
-    """Find where each fact lives: the neurons and rows that hold it, and what the model answers without each neuron.
-
-    - `model`: a model of one line or a robust one, a stock model of cells, a host with attached facts, or the folder of
-      one.
-    - `X`: the data, as for `certify`.
-    - `Y`: their labels; without labels, every place where the model answers is a fact.
-    - `lengths`, `per`, `unit`, `tokens`, `labels`: as for `certify`.
-
-    Answers are read from the stored weights, and proved for every evaluation that a certificate covers, where margins
-    allow it; otherwise they are measured, or unknown (docs/locate.md).
-
-    Example:
-
-        >>> table = {"France": "Paris", "Japan": "Tokyo", "Peru": "Lima"}
-        >>> place = ml.locate(ml.memorize(table, robust=True), table)[1]
-        >>> print(place.label, place.verdict)
-        Tokyo proved
-
-    Of a table with other columns, name the two that hold the facts:
-
-        >>> rows = [{"id": 7, "country": "France", "capital": "Paris"}, {"id": 9, "country": "Peru", "capital": "Lima"}]
-        >>> columns = {"tokens": "country", "labels": "capital"}
-        >>> print(ml.locate(ml.memorize(rows, robust=True, **columns), rows, **columns)[1].label)
-        Lima
-    """
-
-    def data(names: Names | None, answers: Belongs | None) -> Sequences:
-        like = Manner(None if names is None else names.cuts, answers)
-        pairs = generates(answers) and Y is None and pairs_or_sequences(X)
-        return asked_data(X, Y, lengths, like, labelled=pairs, per=per, unit=unit, tokens=tokens, labels=labels)
-
-    check_subnormals_count("weights that differ could then count as equal")
-    with np.errstate(all="ignore"):
-        try:
-            stored = opened(model)
-            if isinstance(stored, TensorFolder):
-                return locate_attached(stored, data(None, asked_per(stored)))
-            if isinstance(stored, Files):
-                net, (names, answers, _) = read_stock(stored), asked_as(stored)
-                return _in_stock(net, names, data(names, answers))
-            if stored.config["kind"] == "interpolator":
-                raise DataError(
-                    "a network for the maximum norm interpolates between knots and holds no facts: give locate a model "
-                    "that memorizes, or a stock folder"
-                )
-            return _in_own(stored, data(stored.vocabulary, stored.config["per"]))
-        except (UnhandledError, ForeignError) as why:
-            raise DataError(
-                f"the weights are not as a certificate covers them, so where they hold a fact is not known: {why}"
-            ) from None
-
-
-def _in_own(stored: Stored, data: Sequences) -> Location:
+def locate_own(stored: Stored, data: Sequences) -> Location:
     """`locate` in a saved model of monolayer."""
+    if stored.config["kind"] == "interpolator":
+        raise DataError(
+            "a network for the maximum norm interpolates between knots and holds no facts: give locate a model that "
+            "memorizes, or a stock folder"
+        )
     given = data.labels is not None or bool(stored.config.get("next_token"))
     if not given:
         reals = None if stored.classes is not None else int(stored.config["labels"])
@@ -154,7 +82,7 @@ def _own_names(stored: Stored) -> Callable[[Array], list[object]]:
     return lambda rows: [real(row, scalar) for row in rows]
 
 
-def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
+def locate_stock(net: Network, names: Names | None, data: Sequences) -> Location:
     """`locate` in a stock folder; `names`: the names of its tokens."""
     if net.format.long:
         raise DataError(

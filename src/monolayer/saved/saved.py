@@ -1,0 +1,144 @@
+"""What every saved model can be asked, whichever kind of folder it lies in.
+
+Each kind is one subclass in a file of its own, and one row of `KINDS` (`kinds.py`). Verbs such as `certify` and `load`
+call these methods and never ask which kind it is. Methods import what they need when they are called, so that a verdict
+on a model of monolayer does not wait for PyTorch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from monolayer.checker.certificate import Certificate, Claims
+from monolayer.checker.labelled import Load
+from monolayer.data import Sequences
+from monolayer.data.folder import FolderKind, OpenFolder
+from monolayer.data.layout import Manner
+from monolayer.data.objects import JsonObject
+from monolayer.data.text import Script
+from monolayer.saved.asking import Asking, Wanted
+from monolayer.table import Progress
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+    from monolayer.checker.locating.location import Location
+    from monolayer.huggingface.bare import LanguageModel
+    from monolayer.model.card import Summary
+    from monolayer.model.monolayer import Monolayer
+
+
+class Inspected(NamedTuple):
+    """What `inspect` shows of a model.
+
+    `sizes`: kind, sizes and formats. `built`: what its builder measured, if the folder keeps that. `plot`: draws its
+    steps or half-spaces, those of a token; None if it has none that can be drawn.
+    """
+
+    sizes: JsonObject
+    built: Summary | None = None
+    plot: Callable[[str | None], Any] | None = None
+
+
+class Saved(ABC):
+    """A saved model, opened once: everything that it says comes from one save."""
+
+    path: Path
+    """The folder."""
+    needs_folder: ClassVar[bool] = False
+    """Whether other libraries open the folder by its path later on."""
+
+    @classmethod
+    @abstractmethod
+    def recognizes(cls, config: object) -> bool:
+        """Whether a folder is of this kind; `config`: the content of its `config.json`, None if that is not JSON."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, opened: OpenFolder) -> Saved:
+        """Read a folder of this kind that is open."""
+
+    @property
+    @abstractmethod
+    def manner(self) -> Manner:
+        """How data about this model are read, where the caller leaves it open."""
+
+    @property
+    def next_token(self) -> bool:
+        """Whether the label of each token is the next token, so that data need no labels."""
+        return False
+
+    @property
+    def script(self) -> Script | None:
+        """How the model recites a text; None if it does not."""
+        return None
+
+    @abstractmethod
+    def check(self, claims: Claims) -> None:
+        """Raise a `DataError` if these claims make no sense for this model."""
+
+    @abstractmethod
+    def prove(self, data: Any, claims: Claims, report: Progress) -> Certificate:
+        """What the files prove about `data`: sequences or, if the model `takes` one, a function."""
+
+    def judge(self, data: Any, claims: Claims, report: Progress) -> Certificate:
+        """The verdict of `certify`: what `prove` says and, for some kinds, what asking the model here shows."""
+        return self.prove(data, claims, report)
+
+    def takes(self, X: object) -> bool:
+        """Whether `X` itself is what the claim is about: a function, in place of data."""
+        return False
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether `judge_parts` takes data in several parts."""
+        return False
+
+    def judge_parts(self, parts: list[Load]) -> Certificate:
+        """The certificate for data in several parts, none of which needs the others in memory."""
+        raise NotImplementedError  # unless `in_parts`
+
+    @abstractmethod
+    def locate(self, data: Sequences) -> Location:
+        """Where the facts in `data` live."""
+
+    @abstractmethod
+    def load(self, device: torch.device | str | None = None) -> Any:
+        """The model in memory: something with `predict`, `save` and a `card`."""
+
+    @abstractmethod
+    def asking(self, model: Any, wanted: Wanted) -> Asking:
+        """How `predict` asks `model`, which `load` returned.
+
+        An error if the model cannot tell what it was built from, and is asked to.
+        """
+
+    @abstractmethod
+    def inspected(self) -> Inspected:
+        """What `inspect` shows."""
+
+    @property
+    @abstractmethod
+    def replaces(self) -> FolderKind:
+        """The folders that an edit of this model may replace when asked to."""
+
+    @property
+    def language(self) -> LanguageModel | None:
+        """The causal language model in this folder, whoever made it; None if there is none."""
+        return None
+
+    @property
+    def lists_facts(self) -> bool:
+        """Whether a language model in this folder says which facts were attached to it."""
+        return False
+
+    def monolayer(self, verb: str) -> Monolayer:
+        """The model for verbs that look at steps or half-spaces, `explain` and `page`; an error for other kinds.
+
+        The `DataError` says what to use in place of `verb`.
+        """
+        raise NotImplementedError(verb)

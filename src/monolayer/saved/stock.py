@@ -1,0 +1,144 @@
+"""A folder of a stock architecture: what `memorize_as` or `export` wrote, or any other model of Hugging Face."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from monolayer.checker.certificate import CERTIFICATE_FILE, Certificate, Claims
+from monolayer.checker.check import check_claims, compared_with_old
+from monolayer.checker.stock.check import judge_stock
+from monolayer.data import Sequences
+from monolayer.data.folder import FolderKind, OpenFolder
+from monolayer.data.layout import Manner
+from monolayer.errors import DataError
+from monolayer.huggingface.opened import Files, read_stock_files, says_stock
+from monolayer.huggingface.reading import AskedAs, asked_as
+from monolayer.saved.asking import Asking, Wanted
+from monolayer.saved.saved import Inspected, Saved
+from monolayer.table import Progress
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+    from monolayer.checker.locating.location import Location
+    from monolayer.huggingface.bare import LanguageModel
+    from monolayer.model.monolayer import Monolayer
+    from monolayer.stock.folder import StockModel
+
+
+@dataclass(frozen=True, eq=False)
+class Stock(Saved):
+    """A model in the format of an unmodified architecture (docs/stock.md)."""
+
+    path: Path
+    files: Files
+
+    @classmethod
+    def recognizes(cls, config: object) -> bool:
+        """A `config.json` of Hugging Face without the mark of attached facts."""
+        return says_stock(config)
+
+    @classmethod
+    def read(cls, opened: OpenFolder) -> Stock:
+        """The contents of the files of an open folder."""
+        return cls(opened.path, read_stock_files(opened))
+
+    @cached_property
+    def _asked_as(self) -> AskedAs:
+        return asked_as(self.files)
+
+    @property
+    def manner(self) -> Manner:
+        """As its tokenizer and its draw say."""
+        names, per, _ = self._asked_as
+        return Manner(None if names is None else names.cuts, per)
+
+    @property
+    def next_token(self) -> bool:
+        """Whether this is a language model that holds sequences, not prompts and answers."""
+        return self._asked_as.next_token
+
+    def check(self, claims: Claims) -> None:
+        """Noise and short formats are claimed about robust models of monolayer only."""
+        check_claims(claims, None)
+
+    def prove(self, data: Any, claims: Claims, report: Progress) -> Certificate:
+        """The certificate, with a note on the one that lies in the folder."""
+        report("checking every label", 0.0)
+        found = judge_stock(self.files, data, only=claims.only, report=report)
+        return compared_with_old(self.files.content[CERTIFICATE_FILE], found)
+
+    def locate(self, data: Sequences) -> Location:
+        """The neurons and rows that hold the facts, in a folder of cells."""
+        from monolayer.checker.locating.locate import locate_stock
+        from monolayer.checker.stock.files import read_stock
+
+        return locate_stock(read_stock(self.files), self._asked_as.names, data)
+
+    def load(self, device: torch.device | str | None = None) -> StockModel:
+        """Weights and names, without transformers."""
+        from monolayer.stock.folder import StockModel
+
+        if device is not None:
+            raise DataError(
+                f"{self.path} is a stock folder, which monolayer runs on the CPU only: for other devices, use "
+                "transformers"
+            )
+        return StockModel.of(self.files)
+
+    def asking(self, model: Any, wanted: Wanted) -> Asking:
+        """In float64; a class says what the folder does not hold."""
+        if wanted.told:
+            model.check_tells_unknown()
+        known = (lambda _, labels: model.known(labels)) if wanted.told else None
+        return Asking(model.unanswerable, model.answers if model.draw.prompts else model.labels, known)
+
+    def inspected(self) -> Inspected:
+        """The sizes of the folder; of a language model, also what its tensors show of attached facts."""
+        stored = {name: size for name, size in self.files.sizes.items() if size is not None}
+        found = self.load().sizes if self.language is None else self.language.sizes
+        return Inspected({**found, "bytes": stored, "bytes_in_all": sum(stored.values())})
+
+    @property
+    def replaces(self) -> FolderKind:
+        """Other stock folders of monolayer."""
+        from monolayer.stock.folder import STOCK
+
+        return STOCK
+
+    @cached_property
+    def language(self) -> LanguageModel | None:
+        """A host that facts may be attached to, or were, though its files do not say so."""
+        from monolayer.huggingface.bare import host_kind, language_model
+        from monolayer.huggingface.tensors import tensor_folder
+
+        try:
+            config = json.loads(self.files.demand("config.json"))
+        except (ValueError, RecursionError):
+            return None
+        if host_kind(config) is None:
+            return None
+        content = {name: part for name, part in self.files.content.items() if not isinstance(part, OSError)}
+        return language_model(tensor_folder(self.path, content, self.files.sizes, self.files.stamps))
+
+    def monolayer(self, verb: str) -> Monolayer:
+        """Refused: a stock architecture has another stream, and programs of its own."""
+        if verb == "page":
+            from monolayer.stock.card import in_a_browser
+
+            raise DataError(f"a page runs models of monolayer's own; {in_a_browser(self.load().facts, self.path)}")
+        raise DataError(explained(verb, self.path))
+
+
+def explained(verb: str, folder: Path) -> str:
+    """What to use in place of `verb` for a folder of transformers, in words."""
+    return (
+        f"{verb} does not support stock architectures such as {folder}: `monolayer locate {folder} DATA` shows where "
+        f"it holds facts, `monolayer verify {folder} DATA` proves its answers, `monolayer compare` shows where two "
+        "folders differ, and `monolayer inspect` its sizes"
+    )
