@@ -167,6 +167,8 @@ class Own:
     way: ClassVar = MEMORIZING
     way_out: ClassVar = GIVE_ALL
     """How else one comes to the model of an edit."""
+    unknown: ClassVar[str | None] = None
+    """The class for what the model does not hold: it has none, and knows its data by fingerprints."""
     may_change: ClassVar = frozenset({"steps", "width", "vocabulary", "classes", NAMES_KEY, "draw", "summary"})
     """Keys of the configuration that an edit may change."""
 

@@ -11,15 +11,13 @@ from dataclasses import replace
 from monolayer.data import Sequences
 from monolayer.data.unused import UnusedNames, unused_names
 from monolayer.editing.attachment import Attachment
-from monolayer.editing.subject import Stock, Subject
+from monolayer.editing.subject import Subject
 from monolayer.errors import DataError
 
 
 def unused_after(subject: Subject, data: Sequences) -> UnusedNames | None:
     """The names of a model that these adopted `data` do not use; None where they are those of a host's tokenizer."""
-    if isinstance(subject, Attachment):
-        return None
-    return unused_names(data, subject.model.draw.unknown if isinstance(subject, Stock) else None)
+    return None if isinstance(subject, Attachment) else unused_names(data, subject.unknown)
 
 
 def without_names(subject: Subject, data: Sequences, unused: UnusedNames | None) -> tuple[Subject, Sequences]:
