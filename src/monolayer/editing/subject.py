@@ -58,6 +58,11 @@ class Stock:
     may_change: ClassVar = frozenset({"intermediate_size", "n_inner", "ffn_dim", "hidden_dim", NAMES_KEY, PER_ANSWER})
 
     @property
+    def unknown(self) -> str | None:
+        """The class for what the model does not hold, if it has one."""
+        return self.model.draw.unknown
+
+    @property
     def labelling(self) -> Labelling:
         """What an answer belongs to: a token, a sequence, or a whole prompt."""
         return SEQUENCE if self.model.draw.prompts else self.model.facts.labelling
