@@ -733,7 +733,7 @@ def test_a_host_that_was_changed_cannot_be_had_back(gpt2: Path, tmp_path: Path) 
                 ml.detach(folder)
         (folder / name).write_bytes(whole)
     assert same_files(ml.detach(folder).save(tmp_path / "back"), gpt2)
-    for name, said in ((FILE, "cannot be read: No such file"), (ATTACHED_WEIGHTS, "cannot be read: No such file")):
+    for name, said in ((FILE, "attached.json is missing"), (ATTACHED_WEIGHTS, "cannot be read: No such file")):
         other = ml.attach(gpt2, FACTS).save(tmp_path / name)
         (other / name).unlink()
         with pytest.raises(ml.ModelFileError, match=said):

@@ -36,6 +36,7 @@ from tests.attached_changes import (
     told,
 )
 from tests.hosts import FACTS, NEURONS, write_host
+from tests.verdicts import from_files
 
 
 @pytest.fixture
@@ -202,7 +203,7 @@ def test_facts_that_are_not_asked_for_hide_nothing(name: str, folder: Path) -> N
     change, facts, said = UNASKED[name]
     assert ml.certify(folder, facts).verdict == "proved"
     change(folder)
-    proof = ml.certify(folder, facts, only=len(facts) == len(REST))
+    proof = from_files(folder, facts, only=len(facts) == len(REST))
     assert (proof.verdict, said in proof.reason) == ("undecided", True), proof.explain()
 
 
@@ -210,7 +211,7 @@ def test_facts_that_are_not_asked_for_hide_nothing(name: str, folder: Path) -> N
 def test_what_was_changed_is_found(name: str, folder: Path) -> None:
     change, verdict, said = CHANGES[name]
     change(folder)
-    proof = ml.certify(folder, FACTS)
+    proof = from_files(folder, FACTS)
     assert (proof.verdict, said in proof.reason) == (verdict, True), proof.explain()
 
 
@@ -282,7 +283,8 @@ def test_another_host_and_other_facts_are_no_proof(gpt2: Path, folder: Path, tmp
     assert proof.verdict == "refuted"
     assert "transformer.wpe.weight" in proof.reason
     asked = {"The capital of country0 is": " city1", "The capital of country39 is": " city1"}
-    proof = ml.certify(folder, asked)
+    assert "asked here, it answers differently: row 0" in ml.certify(folder, asked).reason
+    proof = from_files(folder, asked)
     assert proof.verdict == "undecided"
     assert [finding.why[:40] for finding in proof.findings] == [
         "the folder holds another answer to this ",
@@ -296,7 +298,7 @@ def test_another_host_and_other_facts_are_no_proof(gpt2: Path, folder: Path, tmp
     with pytest.raises(ml.ModelFileError, match=r"attached.json is not one that attach wrote"):
         ml.certify(folder, FACTS)
     (folder / INDEX_FILE).unlink()
-    with pytest.raises(ml.ModelFileError, match="cannot be read"):
+    with pytest.raises(ml.ModelFileError, match=r"model\.safetensors is missing"):
         ml.certify(folder, FACTS)
 
 

@@ -29,7 +29,7 @@ from monolayer.data.shards import names_files
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.host import COPIED, Host, host_of
 from monolayer.huggingface.hosts import ATTACHED_MARK
-from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, HOST_WEIGHTS, Manifest, open_attached
+from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, HOST_WEIGHTS, Manifest, manifest_in, open_attached
 from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.tensors import TensorFolder, header_digest, tensors_of
@@ -63,7 +63,7 @@ class Attached:
         """Read a folder that `save` wrote, which may be open already."""
         opened = open_attached(folder)
         try:
-            manifest = Manifest.from_json(opened.content[FILE])
+            manifest = manifest_in(opened)
             config = read_json(Path("config.json"), manifest.config.encode())
             host = host_of(config, {name: opened.tensors[name] for name in manifest.tensors})
         except KeyError as error:

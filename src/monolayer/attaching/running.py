@@ -102,6 +102,10 @@ class _Evaluated(NamedTuple):
     logits: Tensor
 
 
+class NotLoadedError(DataError):
+    """transformers cannot load the model in a folder; the message says why."""
+
+
 class Running:
     """A host loaded by transformers. Blocks that were appended to it are removed, unless `whole` is True.
 
@@ -133,7 +137,7 @@ class Running:
         except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
             first = str(error).strip().partition("\n")[0]
             source.check_unchanged()
-            raise DataError(f"{source.path} cannot be loaded by transformers: {first}") from None
+            raise NotLoadedError(f"{source.path} cannot be loaded by transformers: {first}") from None
         finally:
             logging.set_verbosity(said)
         source.check_unchanged()

@@ -18,7 +18,7 @@ from monolayer.errors import ModelFileError
 from monolayer.huggingface.architectures import HOSTS
 from monolayer.huggingface.host_kind import HostKind
 from monolayer.huggingface.hosts import ATTACHED_MARK
-from monolayer.huggingface.manifest import FILE, Manifest
+from monolayer.huggingface.manifest import Manifest, manifest_in
 from monolayer.huggingface.tensors import TensorFolder
 
 
@@ -70,8 +70,8 @@ class LanguageModel:
     def manifest(self) -> Manifest | None:
         """What `attached.json` says; None if it is missing or cannot be read."""
         try:
-            return Manifest.from_json(self.opened.content[FILE])
-        except (KeyError, ModelFileError):
+            return manifest_in(self.opened)
+        except ModelFileError:
             return None
 
     @property

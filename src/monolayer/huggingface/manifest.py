@@ -203,8 +203,15 @@ def _checked_files(opened: OpenFolder) -> TensorFolder:
 
 
 def read_attached_files(opened: OpenFolder) -> TensorFolder:
-    """The files of a folder that is open, and that facts were attached to."""
-    return read_tensors(opened, [FILE], COPIED)
+    """The files of a folder that is open, and that facts were attached to; `attached.json` may be missing."""
+    return read_tensors(opened, if_there=(FILE, *COPIED))
+
+
+def manifest_in(folder: TensorFolder) -> Manifest:
+    """What `attached.json` in a folder says; a `ModelFileError` if it is missing, or is not one that `attach` wrote."""
+    if FILE not in folder.content:
+        raise ModelFileError(f"{FILE} is missing")
+    return Manifest.from_json(folder.content[FILE])
 
 
 def asked_per(folder: TensorFolder) -> PerAnswer:
@@ -213,8 +220,8 @@ def asked_per(folder: TensorFolder) -> PerAnswer:
     `answer` if its manifest is missing or damaged; whatever reads the rest of the folder says so.
     """
     try:
-        return Manifest.from_json(folder.content[FILE]).per
-    except (KeyError, ModelFileError):
+        return manifest_in(folder).per
+    except ModelFileError:
         return "answer"
 
 

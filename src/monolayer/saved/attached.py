@@ -79,13 +79,18 @@ class WithFacts(Saved):
         if proof.verdict == "refuted":
             return proof
         from monolayer.attaching.measuring import measure_answers
+        from monolayer.attaching.running import NotLoadedError
 
         try:
             found = measure_answers(self.opened, data, progress=lambda stage, share: report(stage, 0.2 + 0.8 * share))
-        except (DataError, ModelFileError) as error:
+        except NotLoadedError as error:
             proof = replace(proof, measured=(*proof.measured, f"not measured here: {error}"))
             why = f"the weights are as they must be, but the model cannot be asked here: {error}"
             return replace(proof, verdict="undecided", reason=why) if proof else proof
+        except ModelFileError as error:
+            if proof:  # the files changed while they were read
+                raise
+            return replace(proof, measured=(*proof.measured, f"not measured here: {error}"))
         proof = replace(proof, measured=(*proof.measured, str(found)))
         if found.wrong:
             why = f"asked here, it answers differently: {'; '.join(found.examples)}"

@@ -16,7 +16,7 @@ from monolayer.checker.rounding import UnhandledError
 from monolayer.data.folder import INDEX_FILE
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.host import COPIED, Host, host_of, read_host
-from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, Manifest, open_attached
+from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, Manifest, manifest_in, open_attached
 from monolayer.huggingface.strict import demand_equal, read_json
 from monolayer.huggingface.tensors import TensorFolder
 
@@ -73,7 +73,7 @@ def read_attached(folder: Path | TensorFolder) -> AttachedFolder:
     """Read `folder`. Raises a `ForeignError` or an `UnhandledError` for anything that `attach` does not write."""
     opened = open_attached(folder)
     beside = set(COPIED) & set(opened.content)
-    manifest = Manifest.from_json(opened.content[FILE])
+    manifest = manifest_in(opened)
     strange = sorted(
         name for name in opened.listed if name not in {*opened.content, *BESIDE} and not name.startswith(".")
     )
