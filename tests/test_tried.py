@@ -13,14 +13,14 @@ from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
 from monolayer.checker import tried
-from monolayer.checker.check import certify_files
 from monolayer.checker.evaluation import Evaluation
 from monolayer.checker.labelled import labelled
 from monolayer.checker.stock.evaluation import StockEvaluation
 from monolayer.checker.stock.files import read_stock
-from monolayer.checker.stored import opened
+from monolayer.checker.stored import read_model
 from monolayer.huggingface.architectures import ARCHITECTURES, architecture_named
 from monolayer.huggingface.opened import stock_files
+from monolayer.saved.certify import certify_files
 from monolayer.stock.answers import Evaluation as PlainStock
 from tests.evil import Evil, errs
 from tests.kinds import CASCADES, LINES, ROBUST, STOCK, built
@@ -49,7 +49,7 @@ def lost(model: ml.Monolayer) -> ml.Monolayer:
 @pytest.mark.parametrize("kind", OWN)
 def test_the_evaluation_is_that_of_the_network(kind: str, tmp_path: Path) -> None:
     model, data = built(kind)
-    stored = opened(model.save(tmp_path / "model"))
+    stored = read_model(model.save(tmp_path / "model"))
     network, points = Evaluation(stored), labelled(stored, data)
     tokens = data.tokens if points.rows is None else points.rows
     length = int(data.lengths[0])
@@ -67,7 +67,7 @@ def test_the_evaluation_is_that_of_the_network(kind: str, tmp_path: Path) -> Non
 
 def test_the_evaluation_of_an_approximator_is_that_of_the_network(tmp_path: Path) -> None:
     model = ml.approximate(lambda X: X - X.mean(axis=1, keepdims=True), dim=1, length=2, cells=4)
-    network = Evaluation(opened(model.save(tmp_path / "model")))
+    network = Evaluation(read_model(model.save(tmp_path / "model")))
     given = np.array([[[0.125], [0.875]], [[0.4], [0.6]]])
     with torch.no_grad():
         wanted = model(torch.from_numpy(given)).numpy()
