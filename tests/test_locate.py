@@ -256,6 +256,7 @@ def test_the_command_prints_a_table_or_json(tmp_path: Path, said: Any, monkeypat
     assert one == two
     assert "3 of 48 facts" in said("locate", folder, str(data), "--first", "3", errors=True)
     told = json.loads(said("locate", folder, str(data), "--json"))
+    assert [plan["source"] for plan in told.pop("read")] == [str(data)]
     assert told == {"folder": folder, **json.loads(json.dumps(found.to_json()))}
     held_by_neurons = next(fact for fact in told["facts"] if fact["neurons"])
     assert held_by_neurons["neurons"][0]["without"]["verdict"] == "proved"

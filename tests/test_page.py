@@ -280,6 +280,7 @@ def test_the_command(tmp_path: Path, said: Callable[..., str]) -> None:
     assert "exists already" in said("page", model, "--out", out, code=2)
     assert "goes with a model" in said("page", "--out", out, "--overwrite", "--data", data, code=2)
     found = json.loads(said("page", model, "--out", out, "--data", data, "--overwrite", "--json"))
+    assert [plan["source"] for plan in found.pop("read")] == [data]
     assert found == {"folder": model, "page": out, "verdict": "proved"}
     with opened(Path(out)) as view:
         assert view.call("document.title").startswith("phrases")

@@ -108,7 +108,7 @@ CALLS: dict[str, tuple[Callable[[Any], object], str, str]] = {
     "an unknown token": (
         lambda X: KNOWN.predict(sequences(X)),
         "France,Paris\nChad,Lima",
-        "token 0 of sequence 1@line 3@ is 'Chad'",
+        "sequence 1@line 3@, 'Chad', is not in the data that the model was built from (token 0 is 'Chad'",
     ),
     "a wrong label": (refuted, "France,Paris\nPeru,Paris", "sequence 1@line 3@: got"),
     "a fact to forget": (
