@@ -234,3 +234,46 @@ def _same_logits(folder: Path, data: ml.Sequences) -> None:
     found, wanted = StockEvaluation(net).logits(ids, at), plain.logits(ids, at).numpy()
     assert np.abs(found - wanted).max() <= 1e-3 * np.abs(wanted).max()
     assert len(data)
+
+
+def _changed(folder: Path, name: str, place: Any, value: float) -> Path:
+    """The folder with another number at a place of the tensor whose name ends with `name`."""
+    tensors = {key: array.copy() for key, array in load_file(folder / "model.safetensors").items()}
+    (key,) = (key for key in tensors if key.endswith(name))
+    tensors[key][place] = value
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+@pytest.mark.parametrize(
+    "labels", [[["x", "y"], ["y", None], ["x", "x"]], ["x", "y", "x"]], ids=["tokens", "sequences"]
+)
+def test_stock_folders_that_are_right_stay_undecided(labels: Any, tmp_path: Path) -> None:
+    words, types = ["ab", "bc", "ca"], "token_type_embeddings.weight"
+    folder = ml.memorize_as("bert", words, labels, positions=True).save(tmp_path / "model")
+    proof = ml.certify(_changed(folder, types, (0, 0), 1e-12), words, labels)
+    points = 5 if isinstance(labels[0], list) else 3
+    assert (proof.verdict, proof.wrong, proof.unsure) == ("undecided", 0, points), proof.explain()
+    assert f"each of {points} points that were tried gets its label" in proof.measured[-1]
+    proof = ml.certify(_changed(folder, "classifier.bias", 0, 1e4), words, labels)
+    assert (proof.verdict, proof.wrong) == ("refuted", 1 if points == 3 else 2)
+    assert {(one.expected, one.got) for one in proof.findings if one.kind == "wrong"} == {("y", "x")}
+
+
+def test_the_begin_token_of_a_language_model_is_tried(tmp_path: Path) -> None:
+    folder = ml.memorize_as("gpt2", ["abcd"], positions=True).save(tmp_path / "model")
+    proof = ml.certify(_changed(folder, "wpe.weight", (-1, 0), 2.0**21), ["abcd"])  # a place that nothing uses
+    assert (proof.verdict, proof.points) == ("undecided", 5), proof.explain()
+    assert "each of 5 points that were tried gets its label" in proof.measured[-1]
+    proof = ml.certify(_changed(folder, "ln_f.weight", slice(None), 0.0), ["abcd"])
+    assert proof.verdict == "undecided"  # all logits are equal: ties count as right here
+    proof = ml.certify(_changed(folder, "ln_f.weight", slice(None), -1.0), ["abcd"])
+    assert (proof.verdict, proof.wrong) == ("refuted", 5)
+
+
+def test_gaps_at_the_end_and_points_of_several_lengths_are_counted() -> None:
+    rows, labels = [[1, 2], [2, 3, 1], [3, 1]], [[0, 1], [1, 2, 0], [2, 0]]
+    gaps: Any = [[0, 1], [1, 2, 0], [2, None]]
+    proof = ml.certify(uncovered(ml.memorize(rows, labels)), rows, gaps)
+    assert (proof.verdict, proof.points) == ("undecided", 6)
+    assert "each of 6 points that were tried gets its label" in proof.measured[0]
