@@ -17,6 +17,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import monolayer as ml
 
 CAPITALS = {"France": "Paris", "Japan": "Tokyo", "Saudi Arabia": "Riyadh", "Brazil": "Brasília"}
+WORDS = [["France"], ["Japan"]]
 PHRASES = (["银行", "行走"], [["yín", "háng"], ["xíng", "zǒu"]])
 Said = Callable[..., str]
 
@@ -185,3 +186,23 @@ def test_a_long_staircase_opens_at_a_window_and_says_so(monkeypatch: pytest.Monk
     short = ml.memorize(CAPITALS).plot()
     assert short.layout.xaxis.range is None
     assert "window" not in short.layout.title.text
+
+
+def test_one_is_not_several() -> None:
+    proof = ml.certify(ml.memorize({"a": "x"}), {"a": "x"})
+    assert "at the only labelled point" in proof.claim
+    assert "at the only labelled point" in ml.certify(ml.memorize_as("bert", {"a": "x"}), {"a": "x"}).claim
+    assert "at each of the 2 labelled points" in ml.certify(ml.memorize({"a": 1, "b": 2}), {"a": 1, "b": 2}).claim
+    shown = repr(ml.memorize({"a": "x"}))
+    assert "1 token id, 1 class per sequence" in shown
+
+
+def test_a_token_that_is_misspelt_gets_the_known_one() -> None:
+    with pytest.raises(ml.DataError, match=r"'Frnace', which the model has never seen \(did you mean 'France'\?\)"):
+        ml.memorize_as("bert", WORDS, ["Paris", "Tokyo"]).predict([["Frnace"]])
+    with pytest.raises(ml.DataError, match=r"did you mean 'France'"):
+        ml.memorize(CAPITALS, unknown=False).predict("Frnace")
+    with pytest.raises(ml.DataError, match=r"did you mean 'France'"):
+        ml.forget(ml.memorize(CAPITALS), "Frnace", CAPITALS)
+    with pytest.raises(ml.DataError, match=r"'zzz', which the model has never seen; the model"):
+        ml.memorize_as("bert", WORDS, ["Paris", "Tokyo"]).predict([["zzz"]])

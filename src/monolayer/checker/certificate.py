@@ -40,6 +40,14 @@ class Claims(NamedTuple):
     host: str | os.PathLike[str] | None = None
 
 
+def counted_claim(claim: str, count: int) -> str:
+    """A claim about `each of the {:,} labelled points`, or tokens, with their number; of one it says: the only."""
+    if count == 1:
+        for plural_form, single in (("labelled points", "labelled point"), ("tokens of", "token of")):
+            claim = claim.replace("each of the {:,} " + plural_form, f"the only {single}")
+    return claim.format(count)
+
+
 @dataclass(frozen=True)
 class Finding:
     """A point that gets another answer than its label (`wrong`), or that could not be decided (`unsure`).

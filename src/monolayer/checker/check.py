@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from monolayer.checker.cells import AskedFunction, cell_function, read_cells
-from monolayer.checker.certificate import CERTIFICATE_FILE, Certificate, Claims
+from monolayer.checker.certificate import CERTIFICATE_FILE, Certificate, Claims, counted_claim
 from monolayer.checker.format import READOUTS
 from monolayer.checker.labelled import Labelled, Load, LoadPoints, data_digest, labelled
 from monolayer.checker.network import Stored
@@ -136,7 +136,7 @@ def judge(stored: Stored, ask: Callable[[], AskedData], claims: Claims, claim: s
             count = sum(len(part()) for part in parts)
             question = replace(
                 question,
-                claim=claim.format(count),
+                claim=counted_claim(claim, count),
                 points=count,
                 unsure=count,
                 data_digest=data_digest(*asked.parts),

@@ -17,6 +17,7 @@ from monolayer.checker.network import Stored
 from monolayer.checker.stages import StagePoints
 from monolayer.data import Sequences
 from monolayer.data.fingerprint import contained, fingerprints
+from monolayer.table import plural
 
 ONLY_DATA_CLAIM = (
     "; and the readout holds nothing else: every plateau has a labelled point, every step stands in the middle of the "
@@ -41,7 +42,8 @@ def leftover_in_line(stored: Stored, stage: StagePoints, wanted: Floats, rows: I
         known[rows[rows >= 0]] = False
         if known.any():
             name = stored.vocabulary.names[int(np.flatnonzero(known)[0])]
-            return f"the token {name!r} has a row, and does not occur in the data; {int(known.sum()):,} such tokens"
+            many = plural(int(known.sum()), "such token")
+            return f"the token {name!r} has a row, and does not occur in the data; {many}"
     return found
 
 
@@ -56,10 +58,10 @@ def _misplaced(stored: Stored, stage: StagePoints) -> str | None:
         if stored.classes is not None:
             name = stored.classes.names[int(np.clip(np.rint(label[0]), 0, len(stored.classes) - 1))]
         where = f"the plateau from {ends[0]:.17g} to {ends[1]:.17g}, with the label {name!r},"
-        return f"{where} holds no labelled point; {len(empty):,} such plateaus"
+        return f"{where} holds no labelled point; {plural(len(empty), 'such plateau')}"
     flat = np.flatnonzero((level[:, 1:] == level[:, :-1]).all(axis=0))
     if len(flat):
-        return f"the step at {low[flat[0]]:.17g} changes nothing; {len(flat):,} such steps"
+        return f"the step at {low[flat[0]]:.17g} changes nothing; {plural(len(flat), 'such step')}"
     right = np.searchsorted(plateau, np.arange(1, len(low) + 1), side="left")
     left = right - 1
     gap, width = z[right] - z[left], high - low
@@ -69,7 +71,7 @@ def _misplaced(stored: Stored, stage: StagePoints) -> str | None:
     if len(odd):
         return (
             f"the step at {low[odd[0]]:.17g} stands {off[odd[0]]:.3g} from the middle of its gap, or is too "
-            f"wide or too narrow for it: something else put it there; {len(odd):,} such steps"
+            f"wide or too narrow for it: something else put it there; {plural(len(odd), 'such step')}"
         )
     return None
 
@@ -79,7 +81,7 @@ def _more(stage: StagePoints, wanted: Floats) -> str | None:
     odd = np.flatnonzero((stage.value != wanted).any(axis=0))
     if len(odd):
         got, want = stage.value[:, odd[0]].tolist(), wanted[:, odd[0]].tolist()
-        return f"a plateau writes {got}, and {want} is the label there; {len(odd):,} such points"
+        return f"a plateau writes {got}, and {want} is the label there; {plural(len(odd), 'such point')}"
     return None
 
 

@@ -17,6 +17,7 @@ from monolayer.checker.labelled import Labelled, LoadPoints
 from monolayer.checker.network import Stored
 from monolayer.data import Sequences
 from monolayer.data.fingerprint import contained, fingerprints
+from monolayer.table import plural
 
 RECOGNIZED_CLAIM = "; and none of these points is refused as unknown: each has its fingerprint"
 REFUSED = "predict refuses it as unknown: its fingerprint is not among those that are stored"
@@ -30,8 +31,8 @@ def with_fingerprints(stored: Stored, parts: list[LoadPoints], decided: Certific
     if stored.memory is None:
         return decided
     note = (
-        f"input that is not in the data is recognized by {len(stored.memory):,} fingerprints of 64 bits; this is not "
-        f"proved: if the hash behaves like a random function, each passes for known with probability "
+        f"input that is not in the data is recognized by {plural(len(stored.memory), 'fingerprint')} of 64 bits; this "
+        f"is not proved: if the hash behaves like a random function, each passes for known with probability "
         f"{len(stored.memory) / 2.0**64:.2g}"
     )
     decided = replace(decided, claim=decided.claim + RECOGNIZED_CLAIM, notes=(*decided.notes, note))

@@ -13,7 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
-from monolayer.errors import DataError
+from monolayer.errors import DataError, similar_words
+
+MOST_COMPARED = 20_000
+"""Names that an unknown one is compared with at most, so that an error takes a fraction of a second to write."""
 
 Name = str | int
 Unit = Literal["characters", "words", "whole"]
@@ -105,6 +108,13 @@ class Names:
         They are unchanged if `unit` is None, and integers are unchanged unless it is "whole".
         """
         return self if unit is None or (self.integers and unit != "whole") else replace(self, unit=unit)
+
+    def meant(self, name: object) -> str:
+        """A clause for an error about one unknown token: the known one that is spelt alike, if there is one."""
+        if self.integers or not isinstance(name, str) or len(self) > MOST_COMPARED:
+            return ""
+        near = similar_words(name, self.names)
+        return f" (did you mean {near[0]!r}?)" if near else ""
 
     @property
     def built_from(self) -> str:

@@ -369,7 +369,7 @@ class Sequences:
             flat = int((rows < 0).argmax())
             name = own.decode(self.tokens[flat : flat + 1]).tolist()[0]
             unseen = f"{self.where(flat)} is {quoted(name)}, which the model has never seen"
-            raise DataError(f"{unseen}{vocabulary.built_from}")
+            raise DataError(f"{unseen}{vocabulary.meant(name)}{vocabulary.built_from}")
         return replace(self, tokens=rows, vocabulary=vocabulary)
 
     def _labelled(self, Y: Given, per: PerOrAnswer | None) -> Sequences:

@@ -22,6 +22,7 @@ from monolayer.data.readers import prompts_of
 from monolayer.data.shards import names_files
 from monolayer.editing.subject import Answered, Subject
 from monolayer.errors import ContradictionError, DataError
+from monolayer.table import plural
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,8 +205,8 @@ def with_rows(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     if len(odd):
         raise ContradictionError(
             f"{_where(asked, target, int(odd[0]))} of what is to be inserted is in the data already, as "
-            f"{_where(data, own, int(known[odd[0]]))}, with another label ({len(odd):,} such facts in all): use edit "
-            "to change it"
+            f"{_where(data, own, int(known[odd[0]]))}, with another label ({plural(len(odd), 'such fact')} in all): "
+            "use edit to change it"
         )
     labels = data.labels
     if labels is not None and asked.labels is not None:

@@ -33,6 +33,7 @@ from monolayer.editing.subject import GivenModel, Subject, subject_of
 from monolayer.editing.unused import unused_after, without_names
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.torch_settings import own_settings
+from monolayer.table import plural
 
 WHOLE = "bit-identical to {}"
 CELLS = (
@@ -100,8 +101,9 @@ class Facts:
         here = len(self.data), len(self.subject.task(self.data).target.number)
         if isinstance(found, dict) and (found["sequences"], found["labelled"]) != here:
             raise DataError(
-                f"these are not the data that the model holds: it was built from {found['sequences']:,} sequences with "
-                f"{found['labelled']:,} labels, and these are {here[0]:,} with {here[1]:,}. Give all of its data"
+                "these are not the data that the model holds: it was built from "
+                f"{plural(found['sequences'], 'sequence')} with {plural(found['labelled'], 'label')}, and these are "
+                f"{here[0]:,} with {here[1]:,}. Give all of its data"
             )
 
     def _check(self, only: Ints | None) -> None:
@@ -133,7 +135,7 @@ class Facts:
             wrong = [place for place, name in zip(at, labels_of(data, target), strict=True) if said[place] != name]
             if wrong:
                 first = data.named(wrong[0]) if data.prompts is not None else data.labelled(wrong[0])
-                return f"it answers {len(wrong):,} of {len(at):,} labels differently, the first one at {first}"
+                return f"it answers {len(wrong):,} of {plural(len(at), 'label')} differently, the first one at {first}"
         return (
             f"its {tensor} is not the one that they determine, so it holds other data besides, was changed, or was "
             "built on another machine"

@@ -49,7 +49,7 @@ class HostComparison(Comparison):
         shapes = [name for name in self.weights if name not in {*differ, *self.one_alone, *self.two_alone}]
         rows = [("tensors", f"{self.equal:,} are the same in both, bit for bit")]
         if differ or shapes:
-            counted = [f"{name}: {count:,} numbers" for name, count in differ.items()]
+            counted = [f"{name}: {plural(count, 'number')}" for name, count in differ.items()]
             rows.append(("differ", _first_words([*counted, *(f"{name}: another shape" for name in shapes)])))
         for which, alone in (("first", self.one_alone), ("second", self.two_alone)):
             if alone:
@@ -79,7 +79,8 @@ def _planted(bare: tuple[BareLayer, ...], facts: int | None) -> str:
     if bare:
         shown = f"{'layer' if len(bare) == 1 else 'layers'} {numbers}, whose attention adds nothing: "
         shown += f"{plural(neurons, 'neuron')} may hold tokens of answers"
-    return f"{shown}; " + ("no attached.json says so" if facts is None else f"attached.json counts {facts:,} facts")
+    counted = "no attached.json says so" if facts is None else f"attached.json counts {plural(facts, 'fact')}"
+    return f"{shown}; {counted}"
 
 
 def language_models(one: object, two: object) -> tuple[LanguageModel, LanguageModel] | None:

@@ -33,7 +33,7 @@ from monolayer.model.save import save
 from monolayer.model.shortcut import fast_labels, labels_there, values
 from monolayer.model.torch_settings import own_settings
 from monolayer.model.unknown import REFUSE, filled, refusal, seen_points, tells_unknown, unknown_rows
-from monolayer.table import as_html, number
+from monolayer.table import as_html, number, plural
 
 Path_ = Literal["auto", "fast", "dense"]
 
@@ -301,12 +301,12 @@ class Monolayer(Parts):
     def rows(self) -> list[tuple[str, str]]:
         """What a table shows of the model."""
         card = self.card
-        labels = "real numbers" if card.classes is None else f"{len(card.classes):,} classes"
+        labels = "real numbers" if card.classes is None else plural(len(card.classes), "class")
         order = "causal" if card.causal else "permutation equivariant" if self.positions is None else "with positions"
         grid = card.grid
         return [
             ("kind", card.kind),
-            ("tokens", "vectors" if card.vocabulary is None else f"{len(card.vocabulary):,} ids"),
+            ("tokens", "vectors" if card.vocabulary is None else plural(len(card.vocabulary), "id")),
             ("labels", f"{labels} per {card.per}"),
             ("order", order),
             *(
@@ -325,8 +325,8 @@ class Monolayer(Parts):
     def extra_repr(self) -> str:
         """What PyTorch prints between the brackets of the module."""
         card = self.card
-        tokens = "vectors" if card.vocabulary is None else f"{len(card.vocabulary):,} token ids"
-        labels = "real labels" if card.classes is None else f"{len(card.classes):,} classes"
+        tokens = "vectors" if card.vocabulary is None else plural(len(card.vocabulary), "token id")
+        labels = "real labels" if card.classes is None else plural(len(card.classes), "class")
         kind = " causal," if card.causal else ""
         if card.grid is not None:
             kind = f" {card.grid.cells} cells per coordinate, {card.grid.length} tokens per sequence,"

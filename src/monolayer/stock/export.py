@@ -29,7 +29,7 @@ from monolayer.model.unknown import refusal
 from monolayer.stock.build import memorize_as
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import STOCK, StockModel
-from monolayer.table import Progress
+from monolayer.table import Progress, plural
 
 
 @shows_progress
@@ -139,7 +139,7 @@ def _labelled_by_model(model: Monolayer, X: object, lengths: object) -> Sequence
             place = int(np.arange(len(values))[target.place][wrong[0]])
             raise DataError(
                 f"after {data.where(place)} the model says {card.decode(values[place : place + 1])[0]!r}, and the data "
-                f"go on otherwise; {len(wrong):,} such places in all. Give the sequences that it was built from"
+                f"go on otherwise; {plural(len(wrong), 'such place')} in all. Give the sequences that it was built from"
             )
         return data
     labels = card.labels(values)

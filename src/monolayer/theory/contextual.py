@@ -23,6 +23,7 @@ from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_runs
 from monolayer.errors import DataError
+from monolayer.table import plural
 from monolayer.theory.closest import closest_pair
 from monolayer.theory.separation import TokenPlace, norms, token_rows
 
@@ -50,8 +51,9 @@ class ContextualMapping:
     def explain(self) -> str:
         """The two numbers, and where δ is attained."""
         context = "prefix" if self.causal else "sequence"
+        counted = f"{plural(self.points, 'point')} in {plural(self.classes, 'class')}"
         lines = [
-            f"{self.points:,} points in {self.classes:,} classes (token, set of tokens of its {context}).",
+            f"{counted} (token, set of tokens of its {context}).",
             f"Outputs reach norm r = {self.r:.6g}.",
         ]
         if self.closest is None:

@@ -140,7 +140,8 @@ def _refuse(data: Sequences, strange: Bools, names: Names | None) -> None:
     if strange.any() and data.vocabulary is not None and names is not None:
         flat = int(strange.argmax())
         name = data.vocabulary.names[int(data.tokens[flat])]
-        raise DataError(f"{data.where(flat)} is {quoted(name)}, which the model has never seen{names.built_from}")
+        unseen = f"{data.where(flat)} is {quoted(name)}, which the model has never seen"
+        raise DataError(f"{unseen}{names.meant(name)}{names.built_from}")
 
 
 def _with_any_label(data: Sequences, labelling: Labelling, classes: Names | None, reals: int | None) -> Sequences:

@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
+from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding, counted_claim
 from monolayer.checker.codes import sums
 from monolayer.checker.labelled import NO_CLASS, UNSURE, WRONG, PointPlace, PointVerdicts, data_digest, place_of
 from monolayer.checker.rounding import EXP_ULPS, NUMPY_ASSUMPTION, UnhandledError
@@ -82,7 +82,7 @@ def judge_stock(
         except (UnhandledError, ForeignError) as why:
             return replace(question, reason=NOT_COVERED.format(why))
         count = len(places.wanted)
-        claim = f"{_given_as(net, data)}, {STOCK_CLAIM.format(count)}"
+        claim = f"{_given_as(net, data)}, {counted_claim(STOCK_CLAIM, count)}"
         question = replace(question, points=count, unsure=count, claim=claim)
         try:
             if net.format.long:
