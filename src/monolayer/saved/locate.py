@@ -58,6 +58,7 @@ def locate(
     with np.errstate(all="ignore"):
         try:
             saved = open_model(model)
+            saved.check_locates()
             like = saved.manner
             prompts = like.per is not None and LABELLINGS[like.per].generates
             pairs = prompts and Y is None and pairs_or_sequences(X)

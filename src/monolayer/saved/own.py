@@ -101,6 +101,14 @@ class Own(Saved):
         """The certificate for data in several files."""
         return compared_with_old(self.stored.certificate, judge_data(self.stored, parts))
 
+    def check_locates(self) -> None:
+        """A network for the maximum norm holds a function."""
+        if self.stored.config["kind"] == "interpolator":
+            raise DataError(
+                "a network for the maximum norm interpolates between knots and holds no facts: give locate a model "
+                "that memorizes, or a stock folder"
+            )
+
     def locate(self, data: Sequences) -> Location:
         """The neurons and rows that hold the facts."""
         from monolayer.checker.locating.locate import locate_own

@@ -102,6 +102,9 @@ class Saved(ABC):
         """The certificate for data in several parts, none of which needs the others in memory."""
         raise NotImplementedError  # unless `in_parts`
 
+    def check_locates(self) -> None:  # noqa: B027 - most kinds hold facts
+        """Raise a `DataError` if this model holds no facts that `locate` could find, before data are read."""
+
     @abstractmethod
     def locate(self, data: Sequences) -> Location:
         """Where the facts in `data` live."""

@@ -28,11 +28,6 @@ from monolayer.table import quoted
 
 def locate_own(stored: Stored, data: Sequences) -> Location:
     """`locate` in a saved model of monolayer."""
-    if stored.config["kind"] == "interpolator":
-        raise DataError(
-            "a network for the maximum norm interpolates between knots and holds no facts: give locate a model that "
-            "memorizes, or a stock folder"
-        )
     given = data.labels is not None or bool(stored.config.get("next_token"))
     if not given:
         reals = None if stored.classes is not None else int(stored.config["labels"])
