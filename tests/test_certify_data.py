@@ -322,8 +322,8 @@ def test_a_row_that_the_data_do_not_use_is_named() -> None:
     stage, wanted = on_stairs([0, 1], [0.0, 1.0], [0.0, 1.0])
     for rows, words in (
         ([0, 2, 3, 4], None),
-        ([0, 3, 4], "the token 'c' has a row, and does not occur in the data; 1 such tokens"),
-        ([-1, 0, 2, 3], "the token 'e' has a row, and does not occur in the data; 1 such tokens"),
+        ([0, 3, 4], "the token 'c' has a row, and does not occur in the data; 1 such token"),
+        ([-1, 0, 2, 3], "the token 'e' has a row, and does not occur in the data; 1 such token"),
         ([0, 2], "the token 'd' has a row, and does not occur in the data; 2 such tokens"),
     ):
         stored: Any = _Tensors(held, format=BINARY64, classes=Names(("x", "y")), vocabulary=names)

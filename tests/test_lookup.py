@@ -153,7 +153,7 @@ def test_the_model_remembers_what_a_string_is(tmp_path: Path, capsys: pytest.Cap
             loaded = ml.load(folder)
             assert loaded.predict([key]).tolist() == ["one"]
             built_from = "whole strings" if unit == "whole" else unit
-            with pytest.raises(ml.DataError, match=f"never seen; the model was built from {built_from}: pass"):
+            with pytest.raises(ml.DataError, match=f"never seen.*; the model was built from {built_from}: pass"):
                 loaded.predict([unknown[unit]])
             if unit == "whole" or name == "own":
                 assert run(["verify", str(folder), str(rows)]) == 0
