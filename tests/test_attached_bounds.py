@@ -37,6 +37,7 @@ from monolayer.data.folder import INDEX_FILE
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS
 from tests.attached_changes import ROW, changed, retold_host, set_to, swapped
 from tests.hosts import FACTS, NEURONS, write_host
+from tests.verdicts import from_files
 
 ULP = 2.0**-50
 
@@ -158,7 +159,7 @@ def test_a_last_norm_with_one_number_that_is_not_finite_is_not_proved(
     folder = Path(shutil.copytree(folders(), tmp_path / "folder"))
     changed("host.safetensors", set_to("transformer.ln_f.weight", 3, np.inf), retell=False)(folder)
     retold_host(folder)
-    proof = ml.certify(folder, FACTS)
+    proof = from_files(folder, FACTS)
     assert proof.verdict == "undecided"
     assert "the last norm or the head of the host holds a number that is not finite" in proof.reason
 

@@ -14,6 +14,7 @@ import monolayer as ml
 from monolayer.attaching.measuring import measure_answers
 from monolayer.huggingface.cutting import TokenNames, continuation, cut_facts
 from tests.hosts import FACTS, loaded, spacing_tokenizer, tokenizer, write_host
+from tests.verdicts import from_files
 
 ROWS = list(FACTS.items())[:4]
 
@@ -137,7 +138,8 @@ def test_a_folder_knows_how_its_answers_are_read(gpt2: Path, tmp_path: Path, sai
     manifest = Path(folder) / "attached.json"
     content = manifest.read_text(encoding="utf-8")
     manifest.write_text(content.replace('"per": "continuation"', '"per": "answer"'), encoding="utf-8")
-    assert ml.certify(folder, dict(facts)).verdict == "undecided"
+    assert from_files(folder, dict(facts)).verdict == "undecided"
+    assert ml.certify(folder, dict(facts)).verdict == "refuted"  # asked here, no answer has that space
     manifest.write_text(content.replace('"per": "continuation"', '"per": "token"'), encoding="utf-8")
     with pytest.raises(ml.ModelFileError, match=r"is not one that attach wrote.*per"):
         ml.certify(folder, dict(facts))

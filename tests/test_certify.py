@@ -17,13 +17,13 @@ import pytest
 import torch
 
 import monolayer as ml
-from monolayer.checker import Certificate, certify, data_digest
+from monolayer.checker import Certificate, data_digest
 from monolayer.checker.labelled import Labelled, _model_rows
 from monolayer.checker.line import Part, _joined_parts
 from monolayer.data import Names, Sequences
 from monolayer.data.labelling import TOKEN
 from monolayer.errors import DataError, ModelFileError
-from monolayer.saved.certify import certify_files
+from monolayer.saved.certify import certify, certify_files
 from tests.adversary import relabelled
 from tests.evil import TOLERANCE, Evil, errs, evaluate
 from tests.stored_models import CODE, KEY, LABEL, ONE, Case, Saved, random_case
