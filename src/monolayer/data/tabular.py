@@ -287,7 +287,9 @@ def from_texts(prompts: Given, answers: Given, verbatim: bool) -> SequenceFields
         if not is_list(rows):
             raise DataError(f"{name} is a {type(rows).__name__}: prompts and answers are two lists of strings")
     if len(prompts) != len(answers):
-        raise DataError(f"X has {plural(len(prompts), 'prompt')} but Y has {plural(len(answers), 'answer')}: give one each")
+        raise DataError(
+            f"X has {plural(len(prompts), 'prompt')} but Y has {plural(len(answers), 'answer')}: give one each"
+        )
     growing = Growing("X", "texts", unit="row")
     growing.plan = replace(growing.plan, apart=apart)
     for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
