@@ -250,3 +250,18 @@ def test_memory_does_not_keep_a_model_alive(model: ml.Monolayer) -> None:
     del other
     gc.collect()
     assert gone() is None
+
+
+def test_the_dense_path_never_takes_the_shortcut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers by the network are what the shortcut is compared with: they must not come from it."""
+    model = ml.memorize([["a", "b"], ["b", "c"]], [["x", "y"], ["y", "x"]])
+    asked = model.encode([["a", "b"], ["b", "c"]])
+    wanted = model.labels(asked).tolist()
+
+    def asked_shortcut(*_: object) -> None:
+        raise AssertionError("the shortcut was asked")
+
+    monkeypatch.setattr("monolayer.model.monolayer.fast_labels", asked_shortcut)
+    with pytest.raises(AssertionError, match="the shortcut was asked"):
+        model.labels(asked)
+    assert model.labels(asked, path="dense").tolist() == wanted
