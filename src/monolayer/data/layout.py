@@ -9,7 +9,6 @@ that generates, key and value are a prompt and its answer; in a larger table the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import get_args
 
 from monolayer.data.labelling import LABELLINGS, Labelling, generates
@@ -18,7 +17,7 @@ from monolayer.data.names import Unit
 from monolayer.data.plain import Given
 from monolayer.data.plan import ReadColumn
 from monolayer.data.prompts import ANSWER_COLUMNS, PROMPT_COLUMNS
-from monolayer.errors import DataError
+from monolayer.errors import DataError, similar_words
 
 BY_TOKEN = ("labels", "ner_tags", "tags")
 """Columns that hold one label per token. The last two names are common in public datasets."""
@@ -232,7 +231,7 @@ def _key_and_value(columns: Columns, there: list[str], name: str) -> list[str] |
 
 def no_column(column: str, there: list[str], name: str) -> DataError:
     """The error to raise if a table lacks a column that the caller named or, in JSON, a key."""
-    near = get_close_matches(column, there, 1)
+    near = similar_words(column, there)
     meant = f" (did you mean {near[0]!r}?)" if near else ""
     return DataError(
         f"{name} has no column {column!r}{meant}; it has: {', '.join(map(repr, there))}. Choose with tokens= and "
