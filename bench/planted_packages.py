@@ -82,13 +82,13 @@ CHECKER = Package(
 )  # fmt: skip
 PACKAGES = {
     "checker": CHECKER,
-    "cluster": Package("cluster", ("files", "several", "gaps")),
+    "cluster": Package("cluster", ("files", "several", "gaps", "unknown", "recite", "meant")),
     "model": Package(
         "model",
         (
             "approximate", "cascade", "contract", "device_builds", "explain", "folder", "format", "gated", "gaps",
             "heads", "lookup", "memorize", "memory", "model", "onnx", "quantizer", "rank_one", "real_labels", "recite",
-            "record", "robust", "several", "sup", "tensors", "uniform",
+            "record", "robust", "several", "sup", "tensors", "torch_settings", "uniform", "unknown",
         ),
     ),
     "attaching": Package(
@@ -97,8 +97,8 @@ PACKAGES = {
     "data": Package(
         "data",
         (
-            "certify_data", "files", "folder", "friendly", "gaps", "given", "lookup", "memorize", "places", "prompts",
-            "readers", "real_labels", "recite", "sequences", "shapes",
+            "certify_data", "files", "folder", "friendly", "gaps", "given", "labelling", "lookup", "meant", "memorize",
+            "places", "prompts", "readers", "real_labels", "recite", "sequences", "shapes", "subnormal", "unknown",
         ),
     ),
 }  # fmt: skip
