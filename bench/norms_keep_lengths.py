@@ -3,7 +3,7 @@
     python bench/norms_keep_lengths.py                  widths 48 to 8,192, 20,000 states each
     python bench/norms_keep_lengths.py --states 1000    fewer
 
-What is assumed (docs/attach.md, λ and R) depends on how a norm sums, so it is measured and not proved: LayerNorm
+What is assumed (docs/proofs-attached.md, λ and R) depends on how a norm sums, so it is measured, not proved: LayerNorm
 subtracts a mean, and where that is much longer than the rest of a state, a sum in the wrong order loses all digits. Let
 κ be the length of a state over its length less its mean, u = 2^−24, v the unit roundoff of a short format, and η =
 (D + 16)u, in short formats + v.

@@ -3,7 +3,7 @@
     python bench/sums_in_short_formats_are_rounded_once.py                     widths 64 to 4,096
     python bench/sums_in_short_formats_are_rounded_once.py --without-onednn    the same with PyTorch's own code
 
-The proof of facts attached in a short format assumes it (docs/attach.md, A1). It is measured because it depends on a
+The proof of facts attached in a short format assumes it (docs/proofs-attached.md, A1). It is measured: it depends on a
 library: on ARM processors with bfloat16 instructions oneDNN has ARM's Compute Library cut long sums into pieces, which
 are added up in the format; and the sum of values in attention with one query may lose its last term there. Then the
 claim fails here, and holds with `--without-onednn`. Terms of a sum are of very different sizes and cancel, so rounding

@@ -1,4 +1,4 @@
-"""Lemmas A1 to A5 (docs/attach.md), number by number: slow references against the checker of attached facts."""
+"""Lemmas A1 to A5 (docs/proofs-attached.md), number by number: slow references against the checker."""
 
 from __future__ import annotations
 

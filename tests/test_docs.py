@@ -167,7 +167,7 @@ def test_what_the_pages_say_of_bench_is_recorded() -> None:
             lambda row: both(row, lambda one: f"{one['generate_seconds'] / one['generate_seconds_host']:.2f}"),
         ),
     ):
-        assert expected in TEXTS["attach"], expected
+        assert expected in TEXTS["benchmarks"], expected
     for seed in ("2026", "20261118"):
         asked = stored("marabou_misses_steps_in_boxes_narrower_than_1e_5", f"-{seed}")
         assert sum(row["queries"] for row in asked) == 48
@@ -180,7 +180,7 @@ def test_what_the_pages_say_of_bench_is_recorded() -> None:
     for row in read(ROOT / "results" / "attach.json").results["rows"]:
         shares = row["efficacy"], row["paraphrase"], row["places"] / row["of"], row["known_right"]
         cells = f"{row['facts']:,}", row["method"], *(f"{100 * each:.3g} %" for each in shares), f"{row['seconds']:.1f}"
-        assert f"| {' | '.join(cells)} |" in TEXTS["attach"], cells
+        assert f"| {' | '.join(cells)} |" in TEXTS["benchmarks"], cells
 
 
 def test_the_site_has_every_page_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:

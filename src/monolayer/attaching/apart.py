@@ -4,7 +4,8 @@ Neuron `j` must fire at states û that lie within the half-angle ψ_j of its key
 input is between `narrow` T and `high` T (`HostFormat`). Neuron `i` is silent where ⟨k_i, û⟩ ≤ s_i. So the two do not
 disturb each other if the angle between their keys is at least ψ_j + arccos(s_i/ℓ_j). If it is less, both must write
 the same row, and must be in the same block or have the same key to within rounding: a neuron of an earlier block that
-half fires would hide the state from the later blocks. Rounding is bounded as in Lemmas A1 to A3 of docs/attach.md, so
+half fires would hide the state from the later blocks. Rounding is bounded as in Lemmas A1 to A3
+(docs/proofs-attached.md), so
 the checker can prove what passes here.
 
 In short formats it is enough that each neuron is silent at the state of the other itself, with some room for rounding;

@@ -1,4 +1,5 @@
-"""Judge folders that facts were attached to, from their files. Lemmas A1 to A5 of docs/attach.md are what is proved.
+"""Judge folders that facts were attached to, from their files. What is proved is Lemmas A1 to A5
+(docs/proofs-attached.md).
 
 Notation: `D` is the width, `u` = 2^−24, `v` the unit roundoff of the folder's format, `γ_k = ku/(1 − ku)`, and `h` a
 state of the host. û is what the norm of an appended block returns, divided by √D; `|û| ≤ 1 + η` where answers are
