@@ -6,6 +6,7 @@ Slow references in Fractions and in balls of 600 bits.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from fractions import Fraction
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from monolayer.errors import DataError
 from monolayer.theory.frequency import compare_sequences, frequencies
 from monolayer.theory.hardmax import check_witness, refute_hardmax
+from monolayer.theory.shown import enclosed
 from monolayer.theory.universal import universal_pair, universality
 from monolayer.theory.weights import MATRICES, AttentionWeights, HeadWeights
 
@@ -162,7 +164,7 @@ def test_rows_json_and_the_textbook_pair():
     assert rows["shared tokens"] == "18"
     assert "1, 2, 4, 5, 6, …, 17," in rows["X"]
     least = min(found.softmax, key=lambda each: each.upper)
-    assert rows["least softmax distance"] == f"[{least.lower:.6g}, {least.upper:.6g}]"
+    assert rows["least softmax distance"] == enclosed(math.log10(least.lower), math.log10(least.upper))
     assert [Fraction(text) for text in data["hardmax_outputs"][0]] == list(found.outputs[0])
     assert data["X"] == found.X.tolist()
 

@@ -96,6 +96,8 @@ def test_a_result_shows_the_table_of_its_command() -> None:
         "StockModel": ml.memorize_as("bert", X, Y),
         "Refutation": ml.refute_hardmax(),
         "Theorem": ml.theorem(X),
+        "Separation": ml.separation(X),
+        "ContextualMapping": ml.contextual_mapping(model, X),
     }
     for name, result in results.items():
         first, *rest = repr(result).splitlines()

@@ -95,6 +95,19 @@ def _html(text: str) -> str:
     return html.escape(visible(text)).replace("\n", "<br>")
 
 
+_POWER = re.compile(r"\^(?:\(([^()]*)\)|(-?[0-9.,]*[0-9]|[a-z]))")
+
+
+def raised(text: str) -> str:
+    """`10^-3`, `2^(pk/2)` and `R^k` with raised exponents, in the markup that both HTML and plotly read."""
+
+    def raise_one(found: re.Match[str]) -> str:
+        exponent = found[1] or found[2]
+        return f"<sup>{raised(exponent).replace('-', '−')}</sup>"
+
+    return _POWER.sub(raise_one, text)
+
+
 def pairs(title: str, rows: Iterable[tuple[str, str]], width: int | None) -> list[Text]:
     """The lines of a table of two columns, names and values.
 

@@ -6,10 +6,11 @@ The colours serve in light and in dark; text, grid and background come from the 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
+from monolayer.table import raised
+from monolayer.theory.shown import power_of_ten
 from monolayer_experiments.experiment import Figure, Results, Table
 
 Dash = Literal["solid", "dash", "dot", "dashdot"]
@@ -136,19 +137,6 @@ def amount(value: float | int | None, digits: int = 3) -> str:
     return f"10^{int(exponent)}" if factor == "1" else f"{factor}·10^{int(exponent)}"
 
 
-_POWER = re.compile(r"\^(?:\(([^()]*)\)|(-?[0-9.,]*[0-9]|[a-z]))")
-
-
-def raised(text: str) -> str:
-    """`10^-3`, `2^(pk/2)` and `R^k` with raised exponents, in the markup that both HTML and plotly read."""
-
-    def raise_one(found: re.Match[str]) -> str:
-        exponent = found[1] or found[2]
-        return f"<sup>{raised(exponent).replace('-', '−')}</sup>"
-
-    return _POWER.sub(raise_one, text)
-
-
 def share(value: float | None) -> str:
     """A share as a percentage; 100 % only where it is exactly all."""
     if value is None:
@@ -157,10 +145,8 @@ def share(value: float | None) -> str:
 
 
 def power(log10: float | None) -> str:
-    """`10^x` for numbers that no float holds."""
-    if log10 is None:
-        return "—"
-    return f"10^{log10:.4g}" if abs(log10) < 1e4 else f"10^({amount(log10)})"
+    """`10^x` for numbers that no float holds; — for None."""
+    return "—" if log10 is None else power_of_ten(log10)
 
 
 def where(rows: Iterable[Results], **wanted: object) -> list[Results]:

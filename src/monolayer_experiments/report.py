@@ -16,10 +16,10 @@ from pathlib import Path
 
 from monolayer.data.aside import new_file
 from monolayer.errors import DataError
-from monolayer.table import plural
+from monolayer.table import plural, raised
 from monolayer_experiments import SECTIONS, find
 from monolayer_experiments.experiment import Experiment, Figure, Table
-from monolayer_experiments.look import amount, raised
+from monolayer_experiments.look import amount
 from monolayer_experiments.results import REPORT, ExperimentRecord, read_all
 
 MAIN_FIGURE = {"depth": 2, "frontier": 1, "uniform": 1}

@@ -23,9 +23,10 @@ from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_runs
 from monolayer.errors import DataError
-from monolayer.table import plural
+from monolayer.table import as_table, plural
 from monolayer.theory.closest import closest_pair
-from monolayer.theory.separation import TokenPlace, norms, token_rows
+from monolayer.theory.separation import TokenPlace, norms, token_rows, two_places
+from monolayer.theory.shown import as_html, as_latex
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,22 @@ class ContextualMapping:
     classes: int
     causal: bool = False
 
+    __repr__ = as_table
+    _repr_html_ = as_html
+    latex = as_latex
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What was measured as (name, value) pairs, one per row of a table."""
+        rows = [
+            ("points", f"{self.points:,}"),
+            ("classes (token, set)", f"{self.classes:,}"),
+            ("context of a token", "the prefix that ends there" if self.causal else "its sequence"),
+            ("r", f"{self.r:.6g}"),
+        ]
+        if self.closest is None:
+            return [*rows, ("δ", "none: all points are of one class")]
+        return [*rows, ("δ", f"{self.delta:.6g}"), ("attained by", two_places(*self.closest))]
+
     def holds(self, r: float, delta: float) -> bool:
         """Whether the map is an (r, δ)-contextual mapping for these data."""
         return self.r < r and self.delta > delta
@@ -59,10 +76,9 @@ class ContextualMapping:
         if self.closest is None:
             lines.append("All points are of one class: the definition asks for no separation.")
         else:
-            (i, k), (j, m) = self.closest
             lines.append(
                 f"The closest two points of different classes are δ = {self.delta:.6g} apart: "
-                f"token {k} of sequence {i} and token {m} of sequence {j}."
+                f"{two_places(*self.closest)}."
             )
             if self.delta == 0:
                 lines.append("So the map is not a contextual mapping for these data: it confuses these two.")

@@ -16,7 +16,7 @@ import numpy as np
 
 from monolayer.arrays import Floats
 from monolayer.errors import DataError
-from monolayer.table import as_html, as_table, plural
+from monolayer.table import as_table, plural
 from monolayer.theory.attention import (
     SoftmaxComparison,
     SoftmaxVerdict,
@@ -26,6 +26,7 @@ from monolayer.theory.attention import (
     overall,
     vectors,
 )
+from monolayer.theory.shown import as_html, as_latex, enclosed
 from monolayer.theory.universal import shared_tokens, universal_pair, universality
 from monolayer.theory.weights import AttentionWeights
 
@@ -55,6 +56,7 @@ class Refutation:
 
     __repr__ = as_table
     _repr_html_ = as_html
+    latex = as_latex
 
     def rows(self) -> list[tuple[str, str]]:
         """What was found as (name, value) pairs, one per row of a table."""
@@ -106,7 +108,7 @@ class Refutation:
         words = {
             "equal": f"does not separate the pair at token {k} of X either, exactly",
             "undecided": f"may or may not separate the pair at token {k} of X: undecided",
-            "separated": f"separates it at every shared token, the least distance being in {_distance(worst)}",
+            "separated": f"separates it at every shared token, the least distance being {_distance(worst)}",
         }
         return f"{text}Softmax with these weights {words[self.softmax_verdict]} ({worst.reason})."
 
@@ -183,7 +185,8 @@ def _distinct_tokens(tokens: object, name: str, dim: int) -> Floats:
 
 
 def _distance(comparison: SoftmaxComparison) -> str:
-    return f"[{comparison.lower:.6g}, {comparison.upper:.6g}]"
+    with np.errstate(divide="ignore"):  # the logarithm of 0 is −∞
+        return enclosed(*np.log10([comparison.lower, comparison.upper]).tolist())
 
 
 def _some_numbers(numbers: Floats) -> str:

@@ -16,8 +16,9 @@ import numpy as np
 from monolayer.arrays import Array, Floats, Ints
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
-from monolayer.table import plural
+from monolayer.table import as_table, plural
 from monolayer.theory.closest import closest_pair
+from monolayer.theory.shown import as_html, as_latex
 
 TokenPlace = tuple[int, int]
 
@@ -57,6 +58,30 @@ class Separation:
     repeated_tokens: int
     zeros: tuple[TokenPlace, ...]
 
+    __repr__ = as_table
+    _repr_html_ = as_html
+    latex = as_latex
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What was measured as (name, value) pairs, one per row of a table."""
+        rows = [
+            ("sequences N", f"{self.sequences:,}"),
+            ("tokens", f"{self.tokens:,}"),
+            ("longest n", f"{self.longest:,}"),
+            ("different tokens |V|", f"{self.vocabulary:,}"),
+        ]
+        if self.dimension is None:
+            rows.append(("dimension d", "none: tokens are ids, without norms or distances"))
+        else:
+            epsilon = "none, there is one token only" if self.closest_pair is None else f"{self.epsilon:.6g}"
+            rows += [
+                ("dimension d", f"{self.dimension}"),
+                ("r_min, r_max, ε", f"{self.r_min:.6g}, {self.r_max:.6g}, {epsilon}"),
+            ]
+        if self.closest_pair is not None:
+            rows.append(("closest two tokens", two_places(*self.closest_pair)))
+        return [*rows, ("hypotheses of Theorem 2", "; ".join(self.broken) or "hold")]
+
     def strict(self) -> StrictSeparation:
         """The measured numbers moved by 2^-40 of themselves, more than their rounding errors: `≤` becomes `<`."""
         assert self.r_min is not None and self.r_max is not None and self.epsilon is not None  # noqa: PT018  not ids
@@ -94,10 +119,8 @@ class Separation:
         else:
             lines.append(f"Norms run from r_min = {self.r_min:.6g} to r_max = {self.r_max:.6g}.")
         if self.closest_pair is not None:
-            (i, k), (j, m) = self.closest_pair
             lines.append(
-                f"The closest two different tokens are ε = {self.epsilon:.6g} apart: "
-                f"token {k} of sequence {i} and token {m} of sequence {j}."
+                f"The closest two different tokens are ε = {self.epsilon:.6g} apart: {two_places(*self.closest_pair)}."
             )
         if not self.broken:
             return "\n".join([*lines, "The hypotheses of Theorem 2 hold: no repeated token, no zero, equal lengths."])
@@ -108,6 +131,11 @@ class Separation:
             "the temperature nonzero, and it separates all contexts whose token frequencies differ."
         )
         return "\n".join(lines)
+
+
+def two_places(one: TokenPlace, other: TokenPlace) -> str:
+    """Where two tokens stand, in words."""
+    return " and ".join(f"token {position} of sequence {sequence}" for sequence, position in (one, other))
 
 
 def separation(X: object) -> Separation:

@@ -8,16 +8,19 @@ with the paper's worst case over directions and with what `v` really does, and c
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict, dataclass
 
 from monolayer.data import Sequences
-from monolayer.table import as_html, as_table
+from monolayer.table import as_table
 from monolayer.theory.bounds import contextual_constants, good_direction, theorem2
 from monolayer.theory.faithful import MAX_BITS, MAX_TERMS, PaperConstruction, PaperHead
 from monolayer.theory.injectivity import Injectivity, projection_injective
 from monolayer.theory.separation import Separation, on_a_line, separation, token_rows
+from monolayer.theory.shown import as_html, as_latex, bytes_of_bits, enclosed, power_of_ten
 from monolayer.theory.verdicts import Verdict
+
+LONG_NUMBER = 8_000
+"""Bits from which a table says how much memory one number takes."""
 
 
 @dataclass(frozen=True)
@@ -44,29 +47,26 @@ class Theorem:
 
     __repr__ = as_table
     _repr_html_ = as_html
+    latex = as_latex
 
     def rows(self) -> list[tuple[str, str]]:
         """What was found as (name, value) pairs, one per row of a table."""
         data, exact = self.separation, self.injectivity
         # Where the hypotheses fail, the construction was carried out all the same.
         beyond = "; computed for these data, which the theorem does not cover" if data.broken else ""
-        rows = [
-            ("sequences N", f"{data.sequences:,}"),
-            ("longest n", f"{data.longest:,}"),
-            ("different tokens |V|", f"{data.vocabulary:,}"),
-            ("dimension d", f"{data.dimension}"),
-            ("r_min, r_max, ε", f"{data.r_min:.6g}, {data.r_max:.6g}, {data.epsilon:.6g}"),
-            ("hypotheses of Theorem 2", "; ".join(data.broken) or "hold"),
-        ]
+        rows = data.rows()
         for name, built in (("worst case", self.worst), ("measured direction", self.measured)):
             if built is None:
                 rows.append((name, self.refused))
                 continue
             rows += [
-                (f"{name}: β", _power(built.bounds.log10_beta)),
-                (f"{name}: δ", _power(built.bounds.log10_delta)),
-                (f"{name}: bits δ needs", "none" if built.bounds.bits is None else f"{built.bounds.bits:,}"),
-                (f"{name}: smallest separation", _powers(built.log10_separation)),
+                (f"{name}: β", power_of_ten(built.bounds.log10_beta)),
+                (f"{name}: δ", power_of_ten(built.bounds.log10_delta)),
+                (f"{name}: bits δ needs", _bits(built.bounds.bits)),
+                (
+                    f"{name}: smallest separation",
+                    "unknown" if built.log10_separation is None else enclosed(*built.log10_separation),
+                ),
                 (f"{name}: exceeds δ", f"{built.verdict} ({built.reason}{beyond})"),
             ]
         return [*rows, ("Theorem A: vᵀ injective on V", "proved" if exact.injective else f"refuted: rows {exact.pair}")]
@@ -147,13 +147,7 @@ def _why_refused(measured: Separation, injectivity: Injectivity) -> str:
     return ""
 
 
-def _power(log10: float) -> str:
-    return "0" if log10 == -math.inf else f"10^{log10:,.6g}"
-
-
-def _powers(enclosure: tuple[float, float] | None) -> str:
-    if enclosure is None:
-        return "unknown"
-    low, high = enclosure
-    middle = f"{(low + high) / 2:.10g}"
-    return f"10^{middle}" if high - low < 1e-9 * abs(low) else f"between 10^{low:.10g} and 10^{high:.10g}"
+def _bits(bits: int | None) -> str:
+    if bits is None:
+        return "none"
+    return f"{bits:,}" if bits < LONG_NUMBER else f"{bits:,}, which is {bytes_of_bits(bits)} per number"
