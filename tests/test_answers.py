@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from monolayer_experiments import depth, editing, memorization, shortfall, tagging
+from monolayer_experiments.chance import above, apart, decided
 from monolayer_experiments.results import read
-from monolayer_experiments.runs import above, apart, decided
 
 RESULTS = Path(__file__).parent.parent / "results"
 

@@ -73,11 +73,11 @@ def violations(layer: str, source: str) -> list[str]:
     return [f"{layer} imports {other}" for other in wrong]
 
 
-def package() -> dict[str, str]:
+def package(folder: Path = PACKAGE) -> dict[str, str]:
     """The files of the package by the names of their modules."""
     found = {}
-    for path in PACKAGE.rglob("*.py"):
-        parts = ("monolayer", *path.relative_to(PACKAGE).with_suffix("").parts)
+    for path in folder.rglob("*.py"):
+        parts = (folder.name, *path.relative_to(folder).with_suffix("").parts)
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text()
     return found
 
@@ -120,6 +120,7 @@ def circle(sources: dict[str, str]) -> list[str]:
 
 def test_no_files_import_each_other_in_a_circle_and_a_planted_one_is_caught() -> None:
     assert circle(package()) == []
+    assert circle(package(PACKAGE.parent / "monolayer_experiments")) == []
     for line in (
         "from monolayer.model.monolayer import Monolayer",
         "if TYPE_CHECKING:\n    from monolayer.model.monolayer import Monolayer",

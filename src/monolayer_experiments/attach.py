@@ -25,6 +25,7 @@ import torch
 
 import monolayer as ml
 from monolayer.table import Progress
+from monolayer_experiments.chance import above
 from monolayer_experiments.editors import (
     PROMPT,
     SUBJECT,
@@ -57,7 +58,7 @@ from monolayer_experiments.hosts import (
     train,
 )
 from monolayer_experiments.look import amount, column, distinct, figure, line, share, table, where
-from monolayer_experiments.runs import above, timed
+from monolayer_experiments.runs import timed
 
 QUESTION = "What do facts cost that are attached to a language model, beside methods that change its weights?"
 

@@ -18,9 +18,10 @@ import monolayer as ml
 from monolayer.arrays import Bools, Ints
 from monolayer.data import Sequences
 from monolayer.table import Progress, plural
+from monolayer_experiments.chance import above
 from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, low_to_high, share, table, where
-from monolayer_experiments.runs import above, budget, timed
+from monolayer_experiments.runs import budget, timed
 from monolayer_experiments.tagging import labels_of, padded, some_phrases
 from monolayer_experiments.trainer import Batches, finetune, predict, train
 

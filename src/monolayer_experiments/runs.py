@@ -1,18 +1,16 @@
 """What is kept of a training run, and how its curve and its search for a learning rate are shown.
 
 A row of a run has `labels`, how many there were, and `chance`, the share that guessing gets: they tell whether the
-kept rate was better than others or only luckier. A share `p` of `n` labels varies by about `√(p(1 − p)/n)` from one
-draw of the labels to the next. Two shares are called different here if they differ by more than `SIGMAS` times that;
-what is not called different is not put into words.
+kept rate was better than others or only luckier (`chance.py`).
 """
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from monolayer_experiments.chance import decided
 from monolayer_experiments.experiment import Results, Table
 from monolayer_experiments.look import table
 
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
 DEVICES = "On a GPU training ran in bfloat16 (rank 1: TF32): a shortfall may be one of precision."
 """A sentence that every comparison with training must contain."""
-SIGMAS = 3.0
 Made = TypeVar("Made")
 
 
@@ -30,23 +27,6 @@ def timed(make: Callable[..., Made], *given: Any, **options: Any) -> tuple[Made,
     began = time.perf_counter()
     made = make(*given, **options)
     return made, time.perf_counter() - began
-
-
-def apart(one: float, other: float, labels: int) -> bool:
-    """Whether two shares, each of `labels` labels, differ by more than chance."""
-    spread = math.sqrt((one * (1.0 - one) + other * (1.0 - other)) / labels)
-    return abs(one - other) > SIGMAS * spread
-
-
-def above(share: float, chance: float, labels: int) -> bool:
-    """Whether a share of `labels` labels is more than guessing, which is right for a share `chance`, would give."""
-    return share - chance > SIGMAS * math.sqrt(chance * (1.0 - chance) / labels)
-
-
-def decided(grid: Mapping[str, float], labels: int, chance: float) -> bool:
-    """Whether trials of several rates show which is best: one ended without a wrong label, or leads beyond chance."""
-    first, *rest = sorted(grid.values(), reverse=True)
-    return first == 1.0 or (above(first, chance, labels) and all(apart(first, each, labels) for each in rest))
 
 
 def budget(plan: Results) -> str:

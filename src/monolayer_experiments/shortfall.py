@@ -28,9 +28,10 @@ import monolayer as ml
 from monolayer.arrays import Floats, Ints
 from monolayer.table import Progress
 from monolayer.theory.corollary import possible
+from monolayer_experiments.chance import apart
 from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import Trace, bars, column, figure, low_to_high, share, table, where
-from monolayer_experiments.runs import apart, budget, described, edge, searches
+from monolayer_experiments.runs import budget, described, edge, searches
 from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import fit, train
 from monolayer_experiments.transformer import Tagger

@@ -17,9 +17,10 @@ import monolayer as ml
 from monolayer.arrays import Bools, Ints
 from monolayer.data import Labels, Sequences, phrases
 from monolayer.table import Progress
+from monolayer_experiments.chance import apart
 from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import amount, bars, figure, share, table, where
-from monolayer_experiments.runs import DEVICES, apart, budget, described, edge, searches, timed
+from monolayer_experiments.runs import DEVICES, budget, described, edge, searches, timed
 from monolayer_experiments.trainer import predict, train
 from monolayer_experiments.transformer import width_for
 from monolayer_experiments.words import drawn, words

@@ -25,7 +25,7 @@ from torch.nn import functional
 
 from monolayer.arrays import Array, Ints
 from monolayer.data.columns import NO_LABEL
-from monolayer_experiments.runs import above
+from monolayer_experiments.chance import above
 from monolayer_experiments.transformer import Tagger
 
 TRAINING_RATES = (3e-3, 1e-2, 1e-3, 3e-2, 3e-4)

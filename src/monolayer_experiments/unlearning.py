@@ -23,9 +23,9 @@ from torch.nn import functional as F
 
 import monolayer as ml
 from monolayer.table import Progress
+from monolayer_experiments.chance import above
 from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import amount, column, distinct, figure, low_to_high, scatter, share, table, where
-from monolayer_experiments.runs import above
 from monolayer_experiments.unlearning_set import (
     IGNORED,
     batch,
