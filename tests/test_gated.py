@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from monolayer_experiments import gated, keys
+from monolayer_experiments.adam import Adam
 from monolayer_experiments.experiment import Setting
 from monolayer_experiments.gated import Facts, Gated
 from monolayer_experiments.keys import WidthSearch
@@ -77,13 +78,18 @@ def test_slopes_are_those_of_the_cross_entropy_and_adam_steps_like_the_library()
     found = gated.Networks(FACTS).slope(stacked)
     for one, other in zip(found.unbind(1), (wanted[0], wanted[1], wanted[2].mT), strict=True):
         torch.testing.assert_close(one, other)
-    ours, theirs = parts[0].clone(), torch.nn.Parameter(parts[0].clone())
-    adam, library = gated.Adam(ours, 0.01), torch.optim.Adam([theirs], lr=0.01, eps=1e-12)
-    for _ in range(5):
-        adam.step(torch.cos(ours))
-        theirs.grad = torch.cos(theirs.detach())
-        library.step()
-    torch.testing.assert_close(ours, theirs.detach())
+    for rate in (0.01, torch.full((2,), 0.01, dtype=torch.float64)):  # one for all, and one per network
+        ours, theirs = parts[0].clone(), torch.nn.Parameter(parts[0].clone())
+        adam, library = Adam([ours], rate, epsilon=1e-12), torch.optim.Adam([theirs], lr=0.01, eps=1e-12)
+        for _ in range(5):
+            adam.step([torch.cos(ours)])
+            theirs.grad = torch.cos(theirs.detach())
+            library.step()
+        torch.testing.assert_close(ours, theirs.detach())
+        second = adam.some(torch.tensor([False, True]))
+        second.step([torch.cos(second.weights[0])])
+        adam.step([torch.cos(ours)])
+        torch.testing.assert_close(second.weights[0][0], ours[1])  # it goes on as it would have beside the others
 
 
 def exact_scores(network: Gated, facts: Facts) -> list[list[Fraction]]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from torch.func import functional_call, stack_module_state
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from monolayer.arrays import Floats
+from monolayer_experiments.adam import Adam
 from monolayer_experiments.trainer import wait
 from monolayer_experiments.transformer import Approximator
 
@@ -75,12 +77,13 @@ def sail(fleet: Fleet, X: Floats, Y: Floats, which: list[int], rates: list[float
     wanted = torch.as_tensor((Y - mean) / std, dtype=torch.float32, device=device)
     member = torch.tensor(which, device=device)
     random = torch.Generator(device).manual_seed(0)
-    adam = Adam(list(fleet.weights.values()), rates)
+    weights = list(fleet.weights.values())
+    adam = Adam(weights, torch.tensor(rates, device=device), epsilon=1e-8)
 
     def step(factor: float) -> None:
         rows = torch.randint(len(points), (batch,), generator=random, device=device)
         error = fleet(points[rows]) - wanted[:, rows][member]
-        adam.step(error.square().flatten(1).mean(1).sum(), factor)
+        adam.step(clipped(torch.autograd.grad(error.square().flatten(1).mean(1).sum(), weights)), factor)
 
     step(0.0)
     wait(device)
@@ -94,26 +97,8 @@ def sail(fleet: Fleet, X: Floats, Y: Floats, which: list[int], rates: list[float
     fleet.mean, fleet.std = mean[which], std[which]
 
 
-class Adam:
-    """Adam with a rate for each member, and the gradient of each member clipped to norm 1."""
-
-    def __init__(self, weights: list[Tensor], rates: list[float]) -> None:
-        self.weights = weights
-        self.first = [torch.zeros_like(weight) for weight in weights]
-        self.second = [torch.zeros_like(weight) for weight in weights]
-        self.rates = torch.tensor(rates, device=weights[0].device)
-        self.steps = 0
-
-    def step(self, loss: Tensor, factor: float) -> None:
-        gradients = torch.autograd.grad(loss, self.weights)
-        self.steps += 1
-        with torch.no_grad():
-            squares = torch.stack([each.square().flatten(1).sum(1) for each in gradients]).sum(0)
-            clip = squares.sqrt().clamp(min=1.0).reciprocal()
-            rate = self.rates * (factor * math.sqrt(1.0 - 0.999**self.steps) / (1.0 - 0.9**self.steps))
-            for weight, each, first, second in zip(self.weights, gradients, self.first, self.second, strict=True):
-                shape = (-1, *[1] * (each.ndim - 1))
-                gradient = each * clip.view(shape)
-                first.lerp_(gradient, 0.1)
-                second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-                weight.sub_(rate.view(shape) * first / (second.sqrt() + 1e-8))
+def clipped(gradients: Sequence[Tensor]) -> list[Tensor]:
+    """Gradients with a leading index of members, those of each member shrunk to norm 1 where they are longer."""
+    squares = torch.stack([each.square().flatten(1).sum(1) for each in gradients]).sum(0)
+    clip = squares.sqrt().clamp(min=1.0).reciprocal()
+    return [each * clip.view(-1, *[1] * (each.ndim - 1)) for each in gradients]

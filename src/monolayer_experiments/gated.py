@@ -24,6 +24,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from monolayer_experiments.adam import Adam
+
 SPIKE = 1.5
 """How much longer the first direction is made before anisotropic keys are normalized again, as hebbian-mlps has it."""
 RIDGE = 1e-6
@@ -284,23 +286,23 @@ def descend(
     right are kept. A network that never had keeps its last weights.
     """
     kept, left = weight.clone(), torch.arange(len(weight), device=weight.device)
-    adam = Adam(weight.clone(), rate)
+    adam = Adam([weight.clone()], rate, epsilon=1e-12)
     ever = torch.zeros(len(weight), dtype=torch.bool, device=weight.device)
     for step in range(steps):
         with short_products():
             factor = 0.505 + 0.495 * math.cos(math.pi * step / steps) if falling else 1.0
-            adam.step(problem.slope(adam.weight), factor)
+            adam.step([problem.slope(adam.weights[0])], factor)
         if step % LOOK != LOOK - 1 and step != steps - 1:
             continue
-        right = (problem.scores(adam.weight).argmax(-1) == problem.facts.answer).all(1)
-        kept[left[right]] = adam.weight[right]
+        right = (problem.scores(adam.weights[0]).argmax(-1) == problem.facts.answer).all(1)
+        kept[left[right]] = adam.weights[0][right]
         ever[left[right]] = True
         if not settle and bool(right.any()):
             left, adam, problem = left[~right], adam.some(~right), problem._replace(facts=problem.facts.some(~right))
             if not len(left):
                 break
     never = ~ever[left]
-    kept[left[never]] = adam.weight[never]
+    kept[left[never]] = adam.weights[0][never]
     return kept
 
 
@@ -308,30 +310,6 @@ def wrongness(scores: Tensor, answer: Tensor) -> Tensor:
     """The gradient of the cross-entropy by the scores `(B, F, C)`: probabilities, less 1 at the answers."""
     found = torch.softmax(scores, dim=-1)
     return found.scatter_add_(2, answer[..., None], torch.full_like(answer[..., None], -1.0, dtype=found.dtype))
-
-
-class Adam:
-    """Adam on one tensor, changed in place: a few kernels per step where the library has many, and no graph.
-
-    The size of a gradient does not matter to it, so that sums may stand for means.
-    """
-
-    def __init__(self, weight: Tensor, rate: float) -> None:
-        self.weight, self.rate, self.taken = weight, rate, 0
-        self.mean, self.square = torch.zeros_like(weight), torch.zeros_like(weight)
-
-    def some(self, rows: Tensor) -> Adam:
-        """The same for some rows of the tensor, copied."""
-        other = Adam(self.weight[rows], self.rate)
-        other.mean, other.square, other.taken = self.mean[rows], self.square[rows], self.taken
-        return other
-
-    def step(self, gradient: Tensor, factor: float = 1.0) -> None:
-        self.taken += 1
-        self.mean.lerp_(gradient, 0.1)
-        self.square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-        scale = math.sqrt(1.0 - 0.999**self.taken) / (1.0 - 0.9**self.taken)
-        self.weight.addcdiv_(self.mean, self.square.sqrt().add_(1e-12), value=-self.rate * factor * scale)
 
 
 @contextmanager
