@@ -17,7 +17,7 @@ from monolayer.cluster.finish import finish
 from monolayer.cluster.room import WITHOUT_TORCH, Room
 from monolayer.cluster.spill import FULL, PausedError, code, identity, open_spill
 from monolayer.construct.line.draw import check_seed, check_temperature
-from monolayer.construct.memorize import check_unknown
+from monolayer.construct.request import check_unknown
 from monolayer.data.folder import check_output
 from monolayer.data.labelling import LABELLINGS
 from monolayer.data.labels import Per, check_per

@@ -1,6 +1,7 @@
 """From a dataset to a one-layer Transformer that returns every label. No training.
 
-`memorize` reads the data and chooses a construction; `line/build.py`, the paper's, reads like the proof.
+`memorize` reads the data and has a construction build the model: `line/build.py`, the paper's, reads like the proof.
+What a caller may ask for is checked in `request.py`.
 """
 
 from __future__ import annotations
@@ -11,23 +12,16 @@ from typing import Any, Literal
 
 import torch
 
-from monolayer.arrays import dtype_name
 from monolayer.bar import reporting, shows_progress
-from monolayer.construct.again import adopted, rebuilt
-from monolayer.construct.consistency import Context, OnConflict, check_conflict
-from monolayer.construct.line.build import Line
-from monolayer.construct.rectangle import explained, on_device
-from monolayer.construct.robust.build import ROBUST_RANK, Robust
+from monolayer.construct.consistency import OnConflict
+from monolayer.construct.request import Request
 from monolayer.construct.robust.stored import RobustFormat
-from monolayer.construct.task import Construction, Task
+from monolayer.construct.task import Construction
 from monolayer.data.names import Unit
 from monolayer.data.readers import sequences_of
-from monolayer.data.sequences import Per, Sequences
+from monolayer.data.sequences import Per
 from monolayer.data.text import TextUnit, text_of, windows
-from monolayer.errors import DataError
-from monolayer.model.card import Fingerprint
-from monolayer.model.device import check_device, elsewhere
-from monolayer.model.load import load_monolayer
+from monolayer.model.device import elsewhere
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.torch_settings import own_settings
 from monolayer.table import Progress
@@ -107,92 +101,33 @@ def memorize(
         >>> print(model.predict("Japan"))
         Tokyo
     """
-    report = reporting(progress)
-    check_conflict(on_conflict)
-    for name, value in (("positions", positions), ("causal", causal), ("robust", robust)):
-        if not isinstance(value, bool):
-            raise DataError(f"{name} must be True or False, not {value!r}")
-    check_unknown(unknown)
-    if device is None and isinstance(X, torch.Tensor):
-        device = X.device
-    check_device(device)
-
-    if isinstance(draw, str | os.PathLike):
-        draw = load_monolayer(draw)
-    options: dict[str, Any] = {"seed": seed, "dtype": dtype, "rank": rank, "temperature": temperature}
-    options |= {"positions": positions or None, "causal": causal or None, "robust": robust or None}
-    for name, option in options.items():
-        if draw is not None and option is not None:
-            raise DataError(f"a draw decides {name}: leave {name} out, or the draw")
-    if construction is None:
-        construction = _construction(temperature, robust, rank, dtype_name(dtype), 0 if seed is None else seed)
-    else:
-        own = options | {"positions": None, "causal": None, "draw": draw}
-        for name in (name for name, option in own.items() if option is not None):
-            raise DataError(f"a construction has its own options: leave {name} out, or the construction")
-
-    # Ids and classes that lie on a device are built there; everything else is read like any other data.
-    plain = lengths is None and draw is None and not (robust or unknown) and elsewhere(X)
-    plain = plain and tokens is None and labels is None
-    there = on_device(X, Y, per, causal) if plain else None
-    if there is not None:
-        ids, target = there
-        task = Task(Context(ids, ids.tokens, positions, causal), target, None, on_conflict)
-        with explained(X.device, ids.ids.numel()):
-            model = construction.build(task, report).to(device)
-        report("done", 1.0)
-        return model
-
-    report("reading the data", 0.0)
-    next_token = causal if draw is None else draw.card.next_token
-    data = sequences_of(
-        X,
-        Y,
-        lengths=lengths,
-        per=per,
-        unit=unit,
-        tokens=tokens,
-        labels=labels,
-        like=None if draw is None else draw.card.manner,
-        labelled=not next_token,
+    request = Request.of(
+        positions=positions,
+        causal=causal,
+        on_conflict=on_conflict,
+        unknown=unknown,
+        device=X.device if device is None and isinstance(X, torch.Tensor) else device,
+        draw=draw,
+        construction=construction,
+        robust=robust,
+        seed=seed,
+        dtype=dtype,
+        rank=rank,
+        temperature=temperature,
     )
-    if draw is not None:
-        data, positions, causal = adopted(draw, data), draw.positions is not None, draw.card.causal
-    data.check_labelled()
-    task = Task.of(data, positions=positions, causal=causal, on_conflict=on_conflict)
-    model = construction.build(task, report) if draw is None else rebuilt(draw, task, report)
-    if unknown and task.vectors is not None:
-        raise DataError("fingerprints are kept for ids and strings; vectors have none: leave unknown out")
-    if unknown is None:
-        unknown = keeps_fingerprints(data) if draw is None else draw.card.fingerprint is not None
-    if unknown:
-        words = Fingerprint.of(data, task.target.per, positions=positions, causal=causal)
-        model.card = replace(model.card, fingerprint=words)
+    report = reporting(progress)
+    model = None
+    if elsewhere(X) and lengths is None and tokens is None and labels is None:
+        model = request.build_there(X, Y, per, report)
+    if model is None:
+        report("reading the data", 0.0)
+        reading = {"lengths": lengths, "per": per, "unit": unit, "tokens": tokens, "labels": labels}
+        data = sequences_of(X, Y, **reading, like=request.manner, labelled=request.labelled)
+        task = request.task(data)
+        model = request.build(task, report)
+        request.keep_fingerprints(model, task)
     report("done", 1.0)
-    return model if device is None else model.to(device)
-
-
-def check_unknown(unknown: bool | None) -> None:
-    """Refuse a value of `unknown=` that is neither True nor False nor None."""
-    if not isinstance(unknown, bool | None):
-        raise DataError(
-            f"unknown must be True, False or None, not {unknown!r}: what stands in place of an answer is an option of "
-            "predict(…, unknown=)"
-        )
-
-
-def keeps_fingerprints(data: Sequences) -> bool:
-    """Whether a model of `data` keeps fingerprints unless told otherwise: keys that stand for themselves are closed."""
-    return data.keyed and data.vocabulary is not None
-
-
-def _construction(temperature: float | None, robust: bool, rank: Any, dtype: Any, seed: int) -> Construction:
-    """The construction that the options ask for; it checks its own options."""
-    if not robust:
-        return Line(seed, temperature, "auto" if rank is None else rank, dtype or "float64")
-    if temperature is not None:
-        raise DataError("temperature belongs to the line; a robust model has its own: leave it out")
-    return Robust(ROBUST_RANK if rank is None else rank, dtype or "float32", seed)
+    return model if request.device is None else model.to(request.device)
 
 
 @own_settings()
