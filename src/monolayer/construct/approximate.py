@@ -8,6 +8,7 @@ stores the value of the function at the centres. After the first block this is t
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal, overload
 
 import numpy as np
@@ -99,53 +100,90 @@ def approximate(
     """
     report = reporting(progress)
     report("trying the function", 0.0)
-    box = Box.of(dim, length, domain, positions)
-    modulus = modulus_of(lipschitz)
-    _check_choices(cells, error, ramp)
-    check_seed(seed)
+    wanted = Wanted(cells, error, modulus_of(lipschitz), ramp, most_knots, norm, first_block, temperature, seed)
     check_device(device)
-    check_temperature(temperature)
-    if norm not in ("mean", "sup"):
-        raise DataError(f"norm must be 'mean' or 'sup', not {norm!r}")
-    if not first_block and norm != "sup":
-        raise DataError('first_block=False needs norm="sup": with norm="mean" the first block rounds tokens to cells')
-    function = Function(f, box, None, device)
+    function = Function(f, Box.of(dim, length, domain, positions), None, device)
     if not positions:
         check_equivariance(function, seed)
     if norm == "sup":
-        return uniform(function, cells, error, modulus, most_knots, device, first_block)
+        return uniform(function, cells, error, wanted.modulus, most_knots, device, first_block)
 
     report("choosing cells", 0.05)
-    if cells is None:
-        assert error is not None  # _check_choices saw to it
-        afford(box, 1, most_knots)
-        cells = cells_for(function, error, modulus, ramp, box.most_cells(most_knots), seed)
-    cells = int(cells)
-    afford(box, cells, most_knots)
-    lattice = Lattice.of(box, cells, ramp)
-    if modulus is not None:
-        check_modulus(function, lattice, modulus, seed)
-    predicted = Errors.sampled(function, lattice, seed).worst if modulus is None else bound(modulus, lattice)
-
+    lattice = _lattice(function, wanted)
     report("evaluating the function at every centre", 0.1)
+    tokens, target = _task(function, lattice, temperature, report)
+    report("separating multisets of cells", 0.5)
+    separated = separate(tokens, target, None, seed, measured=False)
+    if separated.pair is not None:
+        raise _collision(separated, lattice)
+    report("building the staircase", 0.8)
+    model = _model(function, lattice, separated, target, wanted)
+    model.card = model.card.with_summary(_summary(model, tokens, target, lattice, separated))
+    if error is not None:
+        report("measuring the error", 0.9)
+        _check_error(model, f, error)
+    report("done", 1.0)
+    return model if device is None else model.to(device)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a caller wants of an approximator, checked once: either `cells` per coordinate or the `error` allowed."""
+
+    cells: int | None
+    error: float | None
+    modulus: Modulus | None
+    ramp: float
+    most_knots: int
+    norm: str
+    first_block: bool
+    temperature: float | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        _check_choices(self.cells, self.error, self.ramp)
+        check_seed(self.seed)
+        check_temperature(self.temperature)
+        if self.norm not in ("mean", "sup"):
+            raise DataError(f"norm must be 'mean' or 'sup', not {self.norm!r}")
+        if not self.first_block and self.norm != "sup":
+            raise DataError(
+                'first_block=False needs norm="sup": with norm="mean" the first block rounds tokens to cells'
+            )
+
+
+def _lattice(function: Function, wanted: Wanted) -> Lattice:
+    """The grid that is asked for, or the coarsest that meets the error; a modulus that `f` breaks is an error."""
+    box, cells, modulus = function.box, wanted.cells, wanted.modulus
+    if cells is None:
+        assert wanted.error is not None  # one of the two is given
+        afford(box, 1, wanted.most_knots)
+        cells = cells_for(function, wanted.error, modulus, wanted.ramp, box.most_cells(wanted.most_knots), wanted.seed)
+    afford(box, int(cells), wanted.most_knots)
+    lattice = Lattice.of(box, int(cells), wanted.ramp)
+    if modulus is not None:
+        check_modulus(function, lattice, modulus, wanted.seed)
+    return lattice
+
+
+def _task(function: Function, lattice: Lattice, temperature: float | None, report: Progress) -> tuple[Tokens, Target]:
+    """What the memorizer behind the first block must hold: multisets of cells, and `f` at their centres."""
+    box = lattice.box
     rows, first = _cell_sequences(lattice)
     table = _centre_values(function, lattice, rows, first, report)
     place = None if first is None else np.flatnonzero(first.reshape(-1))
     target = Target(np.arange(len(table)), table, TOKEN.name, None, function.scalar, place, by_value=True)
-    position = np.tile(np.arange(box.length), len(rows)) if positions else None
-    tokens = Tokens(
-        rows.reshape(-1), np.full(len(rows), box.length), GridCells(box.dim, cells), position, False, temperature
-    )
+    position = np.tile(np.arange(box.length), len(rows)) if box.positions else None
+    alphabet = GridCells(box.dim, lattice.cells)
+    lengths = np.full(len(rows), box.length)
+    return Tokens(rows.reshape(-1), lengths, alphabet, position, False, temperature), target
 
-    report("separating multisets of cells", 0.5)
-    found = separate(tokens, target, None, seed, measured=False)
-    if found.pair is not None:
-        raise _collision(found, lattice)
 
-    report("building the staircase", 0.8)
-    feed_forward = Cascade([staircase(*ramps_at(found.points.z, found.runs.changes), found.runs.level, False)])
-
-    (codes,) = found.draw.proposal.lift
+def _model(function: Function, lattice: Lattice, separated: Separated, target: Target, wanted: Wanted) -> Monolayer:
+    """The network: a quantizer that rounds tokens to cells, the head that tells multisets apart, the staircase."""
+    box, modulus, runs = lattice.box, wanted.modulus, separated.runs
+    feed_forward = Cascade([staircase(*ramps_at(separated.points.z, runs.changes), runs.level, False)])
+    (codes,) = separated.draw.proposal.lift
     quantizer = Quantizer.from_steps(1.0 / lattice.width, torch.from_numpy(lattice.start), torch.from_numpy(codes))
     grid = Grid(
         dim=box.dim,
@@ -154,32 +192,30 @@ def approximate(
         low=box.low,
         high=box.high,
         ramp=lattice.width,
-        error=predicted,
+        error=Errors.sampled(function, lattice, wanted.seed).worst if modulus is None else bound(modulus, lattice),
         guaranteed=modulus is not None,
-        spread=float(np.ptp(found.runs.level, axis=1).max()),
+        spread=float(np.ptp(runs.level, axis=1).max()),
     )
     card = Card(None, None, TOKEN.name, function.scalar, kind="approximator", grid=grid)
-    lift = copying_lift(box.dim, table.shape[1])
+    lift = copying_lift(box.dim, target.table.shape[1])
     bos = torch.zeros(lift.out_features, dtype=torch.float64)  # the lowest corner, less what the quantizer makes of it
     bos[KEY : CODE + 1] = -torch.from_numpy(codes[:, :, 0].sum(1))
     bos[-box.dim :] = box.low
-    model = assemble(found.draw, found.points.kappa, lift, feed_forward, card, bos=bos, quantizer=quantizer)
-    summary = Summary.of(
+    return assemble(separated.draw, separated.points.kappa, lift, feed_forward, card, bos=bos, quantizer=quantizer)
+
+
+def _summary(model: Monolayer, tokens: Tokens, target: Target, lattice: Lattice, separated: Separated) -> Summary:
+    """What the builder found out."""
+    return Summary.of(
         model.counts(),
-        sequences=len(rows),
-        labelled=len(table),
+        sequences=len(tokens.lengths),
+        labelled=len(target.table),
         vocabulary=tokens.alphabet.size,
-        dim=box.dim,
-        labels=table.shape[1],
+        dim=lattice.box.dim,
+        labels=target.table.shape[1],
         entropy=None,
-        **found.measure(),
+        **separated.measure(),
     )
-    model.card = model.card.with_summary(summary)
-    if error is not None:
-        report("measuring the error", 0.9)
-        _check_error(model, f, error)
-    report("done", 1.0)
-    return model if device is None else model.to(device)
 
 
 def _cell_sequences(lattice: Lattice) -> tuple[Ints, Bools | None]:
