@@ -60,7 +60,8 @@ def unseen_motion(weights: Floats) -> Floats:
     """
     D = np.linalg.svd(weights)[2][..., -1, :]
     largest = np.take_along_axis(D, np.abs(D).argmax(axis=-1)[..., None], axis=-1)
-    return D / largest
+    scaled: Floats = D / largest
+    return scaled
 
 
 def left_of_waves(
@@ -106,7 +107,8 @@ def _variance(phase: Floats, turns: Floats) -> Floats:
     one, other = (phase[:, :, None], turns[:, :, None]), (phase[:, None], turns[:, None])
     products = mean(one[0] + other[0], one[1] + other[1]) + mean(one[0] - other[0], one[1] - other[1])
     squares: Floats = products.sum(axis=(1, 2)) / 2
-    return squares - mean(phase, turns).sum(axis=1) ** 2
+    variance: Floats = squares - mean(phase, turns).sum(axis=1) ** 2
+    return variance
 
 
 def shown_averages(tokens: Floats, temperatures: Sequence[float]) -> Floats:
