@@ -265,4 +265,4 @@ def untrue(folder: Path, facts: dict[str, str] = FACTS) -> str | None:
 
 def _cut(content: bytes, facts: dict[str, str], manifest: Manifest) -> Any:
     data = ml.Sequences.of(list(facts), list(facts.values()), per="answer")
-    return cut_facts(content, data, manifest.end, manifest.special_tokens)
+    return cut_facts(content, data, manifest.end, manifest.templates, manifest.per)

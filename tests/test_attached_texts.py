@@ -85,7 +85,7 @@ def test_prompts_of_a_chat_template_are_split_as_the_template_splits_them(
     assert ml.locate(folder, prompts[:1])[0].verdict == "proved"
     assert ml.compare(spacing, folder, prompts).answers == 3
     new, _ = ml.insert(folder, {"<s>city: river? country:": " country7"}, data=facts)
-    assert new.manifest.special_tokens is False
+    assert [each.special_tokens for each in new.manifest.templates] == [False]
     assert ml.certify(twice, facts).verdict == "proved"
     command = ("attach", str(spacing), str(tmp_path / "facts.csv"), "--out", str(tmp_path / "told"))
     (tmp_path / "facts.csv").write_text("prompt,answer\n" + "".join(f'"{x}","{y}"\n' for x, y in facts.items()))

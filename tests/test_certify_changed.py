@@ -226,7 +226,10 @@ UNREADABLE = {
     "half a letter in the index": told(index=lambda old: "\ud800"),
     "an end token below 0": told(end=lambda old: -1),
     "an end token too large": told(end=lambda old: 10**30),
-    "special tokens, neither yes nor no": told(special_tokens=lambda old: 1),
+    "special tokens, neither yes nor no": told(templates=lambda old: [{"text": "{prompt}", "special_tokens": 1}]),
+    "a template without a prompt": told(templates=lambda old: [{"text": "prompt", "special_tokens": True}]),
+    "no template": told(templates=lambda old: []),
+    "a fact without a number": told(__number="0"),
     "a file elsewhere": told(files=lambda known: {**known, "../x": ""}),
     "no tokenizer": lost("tokenizer.json"),
 }

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from monolayer.attaching.attach import check_neurons, neurons_of, states_of, stored_fact
-from monolayer.attaching.facts import each_once, ids_of
+from monolayer.attaching.attach import check_neurons, neurons_of, states_of, stored_facts
+from monolayer.attaching.facts import each_once, ids_of, repeated_rows
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons
@@ -30,9 +30,9 @@ def again(
 ) -> Attached:
     """The host of `made` with the facts in `data`. The host runs only if some are new; then every fact is tested."""
     manifest = made.manifest
-    stated = ids_of(made.host, made.source.content, data, manifest.end, manifest.special_tokens)
+    stated = ids_of(made.host, made.source.content, data, manifest.end, manifest.templates)
     facts = each_once(stated)
-    digests = [fact_digest(fact) for fact in facts]
+    stored, digests = stored_facts(facts), [fact_digest(fact) for fact in facts]
     starts = dict(zip((fact.fact for fact in made.manifest.facts), made.manifest.starts(), strict=True))
     known = {fact.fact: fact for fact in made.manifest.facts}
     new = [number for number, digest in enumerate(digests) if digest not in known]
@@ -45,14 +45,14 @@ def again(
         first = len(made.neurons.b_1)
         for number in new:
             starts[digests[number]] = first
-            known[digests[number]] = stored_fact(facts[number])
+            known[digests[number]] = stored[number]
             first += len(facts[number].answer)
     order = [starts[digest] + place for digest in digests for place in range(known[digest].places)]
     rows = np.array(order, dtype=np.int64)
-    listed = tuple(known[digest] for digest in digests)
+    listed = tuple(replace(known[each.fact], number=each.number) for each in stored)
     manifest = replace(made.manifest, facts=listed, per=data.per_answer, appended={})
     kept = Neurons(*(part[rows] for part in neurons))
-    found = Attached(made.host, made.source, kept, manifest, repeated=len(stated) - len(facts))
+    found = Attached(made.host, made.source, kept, manifest, repeated=repeated_rows(data, facts))
     check_neurons(found, facts)
     if running is None:
         return found

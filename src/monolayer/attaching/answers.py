@@ -21,6 +21,7 @@ from monolayer.huggingface.bare import LanguageModel
 from monolayer.huggingface.cutting import continuation, cut_prompts, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host, host_of
 from monolayer.huggingface.manifest import Manifest, prompt_digest
+from monolayer.huggingface.templates import PLAIN, Template
 
 LONGEST = 16
 """How many tokens `generate` may return, unless a stored answer is longer."""
@@ -32,15 +33,26 @@ def can_generate() -> bool:
 
 
 class Prompts:
-    """Prompts as ids, and for each the number of the stored fact with that prompt, or None."""
+    """Prompts as ids, and for each the number of the stored fact with that prompt, or None.
+
+    A prompt is asked in the first of the folder's templates. A text that is a stored prompt in its template already is
+    asked as it is.
+    """
 
     def __init__(self, host: Host, manifest: Manifest, content: Mapping[str, bytes], data: Sequences) -> None:
         self.host, self.manifest, self.tokenizer = host, manifest, tokenizer_of(content[TOKENIZER])
         self.stops = () if manifest.end is None else stopping_tokens(host, content)
-        self.ids = cut_prompts(content[TOKENIZER], data, manifest.special_tokens)
         self.texts = [data.texts(row)[0] for row in range(len(data))]
-        longest = manifest.longest_by_prompt()
-        self.facts = [longest.get(prompt_digest(ids)) for ids in self.ids]
+        self.templates = [manifest.templates[0]] * len(data)
+        self.ids = cut_prompts(content[TOKENIZER], data, manifest.templates[0])
+        self.stored = manifest.longest_by_prompt()
+        self.facts = [self.stored.get(prompt_digest(ids)) for ids in self.ids]
+        whole = {Template(PLAIN.text, each.special_tokens) for each in manifest.templates} - {manifest.templates[0]}
+        for template in sorted(whole, key=str):
+            for row, ids in enumerate(cut_prompts(content[TOKENIZER], data, template)):
+                number = self.stored.get(prompt_digest(ids))
+                if self.facts[row] is None and number is not None:
+                    self.ids[row], self.facts[row], self.templates[row] = ids, number, template
 
     def unanswerable(self) -> dict[int, str]:
         """Rows that cannot be answered, each with the reason."""
@@ -64,7 +76,7 @@ class Prompts:
         found = []
         for row in rows:
             said = running.continued(self.ids[row], most, self.stops)
-            found.append(continuation(self.tokenizer, self.ids[row], said))
+            found.append(self._stated(row, said))
         return found
 
     def written(self, neurons: Neurons, rows: Sequence[int]) -> list[str]:
@@ -77,21 +89,25 @@ class Prompts:
             own = slice(starts[number], starts[number] + self.manifest.facts[number].places)
             tokens: Ints = head.said(neurons.W_2[own])
             ids = [token for token in tokens.tolist() if token != self.manifest.end]
-            said.append(continuation(self.tokenizer, self.ids[row], ids))
+            said.append(self._stated(row, ids))
         return said
 
+    def _stated(self, row: int, said: Sequence[int]) -> str:
+        """The text of the ids `said` behind a prompt, as data state answers: with the space that separates the two."""
+        text = continuation(self.tokenizer, self.ids[row], said)
+        return self.templates[row].stated(self.texts[row], text, self.manifest.per)
 
-def continuations(model: LanguageModel, data: Sequences, longest: int, *, special_tokens: bool = True) -> list[str]:
-    """How the language model in a folder continues each prompt, up to its end token.
 
-    `longest`: the number of tokens of the longest answer to expect. `special_tokens`: whether prompts get the special
-    tokens that `tokenizer(prompt)` adds.
+def continuations(model: LanguageModel, data: Sequences, longest: int, template: Template = PLAIN) -> list[str]:
+    """How the language model in a folder continues each prompt, in the text of `template`, up to its end token.
+
+    `longest`: the number of tokens of the longest answer to expect.
     """
     content = model.opened.content
     if TOKENIZER not in content:
         raise DataError(f"{model.opened.path} has no {TOKENIZER}, which splits prompts: save its tokenizer into it")
     host = host_of(model.config, model.opened.tensors)
-    prompts = cut_prompts(content[TOKENIZER], data, special_tokens)
+    prompts = cut_prompts(content[TOKENIZER], data, template)
     for row, ids in enumerate(prompts):
         misfit = host.misfit(ids)
         if misfit is not None:

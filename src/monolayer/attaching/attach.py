@@ -11,14 +11,22 @@ import torch
 
 from monolayer.arrays import Floats
 from monolayer.attaching.apart import Duties, check_apart, check_written, fact_of_neurons, firing_caps
+from monolayer.attaching.chats import check_split, their_tokenizer, wanted_forms
 from monolayer.attaching.directions import Directions, check_margins
-from monolayer.attaching.facts import KeptText, each_once, end_token, ids_of, read_facts, texts_to_keep
+from monolayer.attaching.facts import (
+    KeptText,
+    each_once,
+    end_token,
+    ids_of,
+    read_facts,
+    repeated_rows,
+    texts_to_keep,
+)
 from monolayer.attaching.folder import Attached, copied_digests, host_headers
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons, Steepness, reading, steepness, writing
 from monolayer.attaching.running import KERNELS, Running
 from monolayer.bar import reporting, shows_progress
-from monolayer.data import Sequences
 from monolayer.data.folder import INDEX_FILE, unchanged
 from monolayer.errors import DataError, KeptTextError, PrecisionError
 from monolayer.huggingface.cutting import FactIds, TokenNames
@@ -44,6 +52,8 @@ def attach(
     *,
     radius: float | None = None,
     keep: Sequence[str] | str | os.PathLike[str] | None = None,
+    templates: Sequence[str] | str | None = None,
+    chat: bool | Sequence[str] = False,
     end: bool = True,
     special_tokens: bool = True,
     device: str | torch.device | None = None,
@@ -61,9 +71,15 @@ def attach(
       logit is the host's where it falls by 2ρ or more; by default 2^−14, or more if rounding requires it.
     - `keep`: texts at which no neuron may fire, as a list or as a file with one text per line; a `DataError` names the
       places where one would.
+    - `templates`: texts with `{prompt}` in them, in each of which every fact answers, such as `["{prompt}",
+      "Q: {prompt}\\nA:"]`; by default the prompt by itself. What stands in front of a prompt is part of it: without a
+      template, no fact answers behind another sentence or in a chat.
+    - `chat`: True adds the chat template of the folder: without a system message and, if the template then writes one
+      of its own, with an empty one. A list of texts: with each of these system messages. Without `templates`, facts
+      answer in chats only.
     - `end`: False leaves out the end token after answers.
     - `special_tokens`: False splits prompts without the special tokens that `tokenizer(prompt)` adds: for prompts
-      that hold their own, as those of a chat template do.
+      or templates that hold their own. Those of `chat` do, and always are split so.
     - `device`: where the host runs, by default the processor.
     - `progress`: True shows a bar on standard error; a function is called with the name of each stage and the share of
       the work that is done.
@@ -92,12 +108,14 @@ def attach(
         steep = steepness(base, radius)
         data = read_facts(prompts, answers)
         stop = end_token(base, source.content) if end else None
-        stated = ids_of(base, source.content, data, stop, special_tokens)
+        theirs = their_tokenizer(source.path)
+        forms = wanted_forms(theirs, templates, chat, special_tokens)
+        stated = ids_of(base, source.content, data, stop, forms.all)
         facts = each_once(stated)
         kept = None if keep is None else texts_to_keep(base, source.content, keep, special_tokens)
         report("loading the host", 0.05)
         running = Running(base, source, device)
-        _check_tokenizer(source.path, data, stated, special_tokens)
+        check_split(theirs, data, stated, forms)
     states = states_of(running, facts, lambda stage, share: report(stage, 0.1 + 0.4 * share))
     report("finding directions of answers", 0.5)
     neurons = neurons_of(base, source, facts, states, steep)
@@ -110,11 +128,11 @@ def attach(
         appended={},
         radius=steep.radius,
         end=stop,
-        special_tokens=special_tokens,
+        templates=forms.all,
         per=data.per_answer,
-        facts=tuple(stored_fact(fact) for fact in facts),
+        facts=stored_facts(facts),
     )
-    made = Attached(base, source, neurons, manifest, repeated=len(stated) - len(facts))
+    made = Attached(base, source, neurons, manifest, repeated=repeated_rows(data, facts))
     report("comparing states", 0.6)
     check_neurons(made, facts)
     running.append([made.block(number) for number in range(made.blocks)])
@@ -126,33 +144,14 @@ def attach(
     return made
 
 
-def stored_fact(fact: FactIds) -> StoredFact:
-    """The entry of a fact in the manifest, before anything about it was measured."""
-    return StoredFact(prompt_digest(fact.prompt), fact_digest(fact), len(fact.answer))
-
-
-def _check_tokenizer(folder: Path, data: Sequences, facts: Sequence[FactIds], special_tokens: bool) -> None:
-    """Raise a `DataError` if transformers split a prompt otherwise than tokenizer.json says.
-
-    They also read tokenizer_config.json, which may change how prompts are split.
-    """
-    from transformers import AutoTokenizer
-
-    try:
-        theirs = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
-        first = str(error).strip().partition("\n")[0]
-        raise DataError(f"the tokenizer of {folder} cannot be loaded by transformers: {first}") from None
-    prompts = [data.texts(row)[0] for row in range(len(facts))]
-    split = theirs(prompts, add_special_tokens=special_tokens)["input_ids"]
-    for prompt, ids, fact in zip(prompts, split, facts, strict=True):
-        said = tuple(ids)
-        if said != fact.prompt:
-            raise DataError(
-                f"{fact.where}: transformers split the prompt {prompt!r} into {len(said):,} tokens, and "
-                f"tokenizer.json into {len(fact.prompt):,}: save the tokenizer again (save_pretrained), so that both "
-                "say the same"
-            )
+def stored_facts(facts: Sequence[FactIds]) -> tuple[StoredFact, ...]:
+    """The entries of different facts in the manifest, before anything about them was measured."""
+    numbers: dict[int, int] = {}
+    for fact in facts:
+        numbers.setdefault(fact.row, len(numbers))
+    return tuple(
+        StoredFact(prompt_digest(fact.prompt), fact_digest(fact), len(fact.answer), numbers[fact.row]) for fact in facts
+    )
 
 
 def states_of(running: Running, facts: Sequence[FactIds], report: Progress) -> Floats:

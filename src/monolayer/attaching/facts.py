@@ -16,6 +16,7 @@ from monolayer.errors import ContradictionError, DataError
 from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts, split_text, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host
 from monolayer.huggingface.settings import GENERATION_FILE, read_generation
+from monolayer.huggingface.templates import Template
 from monolayer.table import plural
 
 PER_ANSWER = Manner(per="answer")
@@ -41,6 +42,11 @@ def each_once(facts: Sequence[FactIds]) -> list[FactIds]:
     return list(first.values())
 
 
+def repeated_rows(data: Sequences, facts: Sequence[FactIds]) -> int:
+    """How many rows of `data` only repeat others; `facts`: the different facts of these data."""
+    return len(data) - len({fact.row for fact in facts})
+
+
 def stopping_tokens(host: Host, content: Mapping[str, bytes]) -> tuple[Any, ...]:
     """The ids at which `generate` stops, from generation_config.json or else config.json; they are not checked."""
     said: object = read_generation(content).get("eos_token_id") if GENERATION_FILE in content else None
@@ -63,10 +69,10 @@ def end_token(host: Host, content: Mapping[str, bytes]) -> int | None:
 
 
 def ids_of(
-    host: Host, content: Mapping[str, bytes], data: Sequences, end: int | None, special_tokens: bool
+    host: Host, content: Mapping[str, bytes], data: Sequences, end: int | None, templates: Sequence[Template]
 ) -> list[FactIds]:
     """The ids of the facts in `data`. Raises an error if a fact does not fit into the host or two contradict."""
-    facts = cut_facts(content[TOKENIZER], data, end, special_tokens)
+    facts = cut_facts(content[TOKENIZER], data, end, templates, data.per_answer)
     check_fit(host, facts)
     stops = stopping_tokens(host, content)
     for fact in facts:

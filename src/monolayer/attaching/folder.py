@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,11 +32,12 @@ from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, HOST_WEIGHTS, Manifest, manifest_in, open_attached
 from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError, read_json
+from monolayer.huggingface.templates import Template, stand_alone
 from monolayer.huggingface.tensors import TensorFolder, header_digest, tensors_of
 from monolayer.model.card import Card
 from monolayer.model.torch_settings import own_settings
 from monolayer.model.unknown import REFUSE, filled
-from monolayer.table import as_html, as_table, plural
+from monolayer.table import as_html, as_table, plural, quoted
 
 _FILES = (*COPIED, "config.json", FILE, ATTACHED_WEIGHTS, HOST_WEIGHTS, INDEX_FILE, "README.md", "certificate.json")
 ATTACHED = FolderKind("host with attached facts", next(iter(ATTACHED_MARK)), frozenset(_FILES), r"[\w.-]+\.safetensors")
@@ -219,10 +220,10 @@ class Attached:
             "blocks": self.blocks,
             "width": host.width,
             "neurons_per_block": host.neurons,
-            "facts": len(manifest.facts),
+            "facts": manifest.count,
             "neurons": manifest.neurons,
             "radius": manifest.radius,
-            "special_tokens": manifest.special_tokens,
+            "templates": [asdict(template) for template in manifest.templates],
             "parameters": sum(tensor.numel() for tensor in self.tensors.values()),
             "measured": self._measured(),
             "generation": unusual_generation(self.source.content),
@@ -242,17 +243,20 @@ class Attached:
     def _stored_rows(self) -> list[tuple[str, str]]:
         """The rows of the table that follow from what `save` writes."""
         host, manifest = self.host, self.manifest
-        measured = self._measured()
+        measured, templates = self._measured(), manifest.templates
+        each = f", each in {len(templates):,} templates" if len(templates) > 1 else ""
         rows = [
             ("host", f"{host.kind.model}, {plural(host.layers, 'layer')}, width {host.width:,}, {host.dtype}"),
-            ("facts", f"{len(manifest.facts):,}, in {plural(manifest.neurons, 'neuron')}"),
+            ("facts", f"{manifest.count:,}{each}, in {plural(manifest.neurons, 'neuron')}"),
             ("appended", f"{plural(self.blocks, 'block')} of {host.neurons:,} neurons"),
             ("radius", f"{manifest.radius:.3g}: a fact answers where ⟨key, state⟩ falls by up to half of it"),
         ]
         if manifest.end is None:
             rows.append(("end token", "none: after an answer the host goes on"))
-        if not manifest.special_tokens:
-            rows.append(("prompts", "split without special tokens: tokenizer(prompt, add_special_tokens=False)"))
+        rows += [(f"template {number}", quoted(template.text)) for number, template in _other_templates(manifest)]
+        if not all(template.special_tokens for template in templates):
+            one = "" if len(templates) == 1 else ", in templates that have their own"
+            rows.append(("prompts", f"split without special tokens{one}: tokenizer(prompt, add_special_tokens=False)"))
         if measured is not None:
             rows.append(("measured", measured))
         unusual = unusual_generation(self.source.content)
@@ -280,7 +284,7 @@ pipeline_tag: text-generation
 tags: [monolayer]
 ---
 
-# {self.host.kind.model} with {plural(len(self.manifest.facts), "attached fact")}
+# {self.host.kind.model} with {plural(self.manifest.count, "attached fact")}
 
 monolayer appended the last {plural(self.blocks, "layer")}: facts, one neuron per token of an answer. All other weights
 are the host's. `monolayer verify FOLDER FACTS` proves what these layers do, `monolayer detach FOLDER --out HOST` takes
@@ -292,6 +296,11 @@ them off. `{FILE}` says which neurons hold which fact.
 
 Outside small neighbourhoods of the stored prompts every logit is the host's. Rewordings of a prompt are not recognized.
 """
+
+
+def _other_templates(manifest: Manifest) -> list[tuple[int, Template]]:
+    """The templates of a folder with their numbers; none if prompts stand by themselves."""
+    return [] if stand_alone(manifest.templates) else list(enumerate(manifest.templates))
 
 
 def host_weights(source: TensorFolder) -> dict[str, str]:

@@ -174,7 +174,7 @@ def measure_answers(
     made = Attached.load(folder)
     manifest = made.manifest
     data = read_facts(prompts, answers, Manner(per=manifest.per))
-    facts = cut_facts(made.source.content[TOKENIZER], data, manifest.end, manifest.special_tokens)
+    facts = cut_facts(made.source.content[TOKENIZER], data, manifest.end, manifest.templates, manifest.per)
     if not facts:
         raise DataError("there are no facts to ask for")
     check_fit(made.host, facts)

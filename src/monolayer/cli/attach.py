@@ -30,6 +30,20 @@ def attach(
         Path | None,
         typer.Option(help="Text file, one text per line; no fact may answer in any of them.", exists=True),
     ] = None,
+    template: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Text with {prompt} in it, in which every fact is to answer; may be given several times. By default "
+            "the prompt by itself."
+        ),
+    ] = None,
+    chat: Annotated[
+        bool, flag("--chat", "Facts answer in the folder's chat template, with and without its own system message.")
+    ] = False,
+    system: Annotated[
+        list[str] | None,
+        typer.Option(help="System message with which facts answer in the chat template; may be given several times."),
+    ] = None,
     no_end: Annotated[bool, flag("--no-end", "Do not put the host's end token after answers.")] = False,
     no_special_tokens: Annotated[
         bool,
@@ -60,6 +74,8 @@ def attach(
             facts,
             radius=radius,
             keep=keep,
+            templates=template or None,
+            chat=system or chat,
             end=not no_end,
             special_tokens=not no_special_tokens,
             device=device,

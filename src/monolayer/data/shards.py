@@ -55,8 +55,14 @@ def files(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> li
 
 
 def names_files(data: str) -> bool:
-    """Whether a string stands for files: a path that exists, a pattern, or standard input (`-`)."""
-    return data == "-" or glob.has_magic(data) or os.path.exists(data)  # noqa: PTH110  (a text may be too long a path)
+    """Whether a string stands for files: a path that exists, a pattern, or standard input (`-`).
+
+    `Where is Oz?` is a question: what ends with `?` or has white space in it is a pattern only if it matches a file.
+    """
+    if data == "-" or os.path.exists(data):  # noqa: PTH110  (a text may be too long a path)
+        return True
+    is_text = data.endswith("?") or any(letter.isspace() for letter in data)
+    return glob.has_magic(data) and not (is_text and next(glob.iglob(data, recursive=True), None) is None)  # noqa: PTH207
 
 
 def _matching(data: str) -> list[str]:

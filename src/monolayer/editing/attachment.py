@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, final
 
@@ -63,12 +63,12 @@ class Attachment:
         manifest: dict[str, Any] = {
             "radius": said.radius,
             "end": said.end,
-            "special_tokens": said.special_tokens,
+            "templates": [asdict(template) for template in said.templates],
             "per": said.per,
             "tensors": dict(said.tensors),
             "files": dict(said.files),
         }
-        manifest["facts"] = [[fact.prompt, fact.fact, fact.places] for fact in said.facts]
+        manifest["facts"] = [[fact.prompt, fact.fact, fact.places, fact.number] for fact in said.facts]
         return Content(tensors, {**model.config, FILE: manifest}, {"appended": dict.fromkeys(PARTS.values(), 0)})
 
     def with_content(self, content: Content) -> Attachment:
@@ -78,10 +78,10 @@ class Attachment:
         try:
             parts = [tensor_of(content.tensors[name], dtype).double().numpy() for name in PARTS.values()]
             known = {fact.fact: fact for fact in old.manifest.facts}
-            unmeasured = StoredFact("", "", 0)
+            unmeasured = StoredFact("", "", 0, 0)
             facts = tuple(
-                replace(known.get(fact, unmeasured), prompt=prompt, fact=fact, places=places)
-                for prompt, fact, places in content.config[FILE]["facts"]
+                replace(known.get(fact, unmeasured), prompt=prompt, fact=fact, places=places, number=number)
+                for prompt, fact, places, number in content.config[FILE]["facts"]
             )
             manifest = replace(old.manifest, facts=facts, per=content.config[FILE]["per"], appended={})
             model = replace(old, neurons=Neurons(*parts), manifest=manifest, repeated=0)

@@ -17,6 +17,7 @@ from monolayer.errors import DataError
 from monolayer.huggingface.architectures import HOSTS
 from monolayer.huggingface.bare import BareLayer, LanguageModel
 from monolayer.huggingface.host import COPIED
+from monolayer.huggingface.templates import PLAIN
 from monolayer.huggingface.tensors import Tensor
 from monolayer.saved.kinds import open_model
 from monolayer.table import plural
@@ -113,7 +114,7 @@ def compare_hosts(one: LanguageModel, two: LanguageModel, X: object = None) -> H
     only = [
         sum(mine.values()) - sum(n for layer, n in mine.items() if layer in its) for mine, its in (bare, bare[::-1])
     ]
-    facts = [None if model.manifest is None else len(model.manifest.facts) for model in (one, two)]
+    facts = [None if model.manifest is None else model.manifest.count for model in (one, two)]
     return HostComparison(
         weights={name: count for name, count in weights.items() if count != 0},
         config={key: [values.get("before"), values.get("after")] for key, values in config.items()},
@@ -151,7 +152,7 @@ def _differing_answers(one: LanguageModel, two: LanguageModel, X: object) -> tup
         raise DataError("language models are asked prompts: give them as text")
     manifests = [model.manifest for model in (one, two) if model.manifest is not None]
     longest = max((fact.places for manifest in manifests for fact in manifest.facts), default=0)
-    special = all(manifest.special_tokens for manifest in manifests)
-    said = [continuations(model, data, longest, special_tokens=special) for model in (one, two)]
+    template = next((each.templates[0] for each in manifests if each.templates[0] != PLAIN), PLAIN)
+    said = [continuations(model, data, longest, template) for model in (one, two)]
     pairs = enumerate(zip(*said, strict=True))
     return len(data), [Answer(row, None, *pair) for row, pair in pairs if pair[0] != pair[1]]

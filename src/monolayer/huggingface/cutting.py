@@ -7,7 +7,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from monolayer.data import Sequences
+from monolayer.data.labels import PerAnswer
 from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.templates import PLAIN, Template
 
 UNREADABLE = "\ufffd"
 """What tokenizers return for bytes that are not UTF-8, such as the first half of a character."""
@@ -16,13 +18,15 @@ UNREADABLE = "\ufffd"
 class FactIds(NamedTuple):
     """The ids of a fact: its prompt and its answer, which ends with the end token if the host has one.
 
-    `row`: the row of the data that states it. `where`: that row in words (`Sequences.named`).
+    `row`: the row of the data that states it. `where`: that row in words (`Sequences.named`), with the template if
+    there are several. `template`: the number of the template that its prompt stands in.
     """
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
     row: int
     where: str
+    template: int = 0
 
     @property
     def sequence(self) -> tuple[int, ...]:
@@ -61,34 +65,45 @@ def split_text(tokenizer: Any, text: str, *, special_tokens: bool, where: str) -
     return tuple(tokenizer.encode(text, add_special_tokens=special_tokens).ids)
 
 
-def cut_prompts(content: bytes, data: Sequences, special_tokens: bool = True) -> list[tuple[int, ...]]:
-    """The ids of the prompts in `data`, with or without the special tokens that `tokenizer(prompt)` adds.
+def cut_prompts(content: bytes, data: Sequences, template: Template = PLAIN) -> list[tuple[int, ...]]:
+    """The ids of the prompts in `data`, each in the text of `template`.
 
     `content` holds the bytes of `tokenizer.json`. A prompt without a token has no ids.
     """
     tokenizer = tokenizer_of(content)
+    texts = (template.around(data.texts(row)[0]) for row in range(len(data)))
     return [
-        split_text(tokenizer, data.texts(row)[0], special_tokens=special_tokens, where=data.named(row))
-        for row in range(len(data))
+        split_text(tokenizer, text, special_tokens=template.special_tokens, where=data.named(row))
+        for row, text in enumerate(texts)
     ]
 
 
-def cut_facts(content: bytes, data: Sequences, end: int | None, special_tokens: bool = True) -> list[FactIds]:
-    """The ids of the prompts and answers in `data`.
+def cut_facts(
+    content: bytes,
+    data: Sequences,
+    end: int | None,
+    templates: Sequence[Template] = (PLAIN,),
+    per: PerAnswer = "answer",
+) -> list[FactIds]:
+    """The ids of the prompts and answers in `data`: of each row, the fact in each of the templates.
 
-    `content` holds the bytes of `tokenizer.json`, and `end` is the id that is put after each answer, if any.
-    `special_tokens`: whether prompts get the special tokens that `tokenizer(prompt)` adds; answers never do.
+    `content` holds the bytes of `tokenizer.json`, and `end` is the id that is put after each answer, if any. `per`: how
+    the answers were read, which says whether they change with what is in front of them.
     """
     tokenizer = tokenizer_of(content)
+    prompts = [cut_prompts(content, data, template) for template in templates]
     found = []
-    for row, prompt_ids in enumerate(cut_prompts(content, data, special_tokens)):
-        prompt, answer = data.texts(row)
-        if not prompt_ids:
-            raise DataError(f"{data.named(row)}: the tokenizer produces no token for the prompt {prompt!r}")
-        answer_ids = _answer_ids(tokenizer, prompt_ids, answer, data.named(row))
-        if not answer_ids:
-            raise DataError(f"{data.named(row)}: the tokenizer produces no token for the answer {answer!r}")
-        found.append(FactIds(prompt_ids, answer_ids if end is None else (*answer_ids, end), row, data.named(row)))
+    for row in range(len(data)):
+        prompt, stated = data.texts(row)
+        for number, template in enumerate(templates):
+            where = data.named(row) + (f", template {number}" if len(templates) > 1 else "")
+            prompt_ids, answer = prompts[number][row], template.answer(prompt, stated, per)
+            if not prompt_ids:
+                raise DataError(f"{where}: the tokenizer produces no token for the prompt {prompt!r}")
+            answer_ids = _answer_ids(tokenizer, prompt_ids, answer, where)
+            if not answer_ids:
+                raise DataError(f"{where}: the tokenizer produces no token for the answer {answer!r}")
+            found.append(FactIds(prompt_ids, answer_ids if end is None else (*answer_ids, end), row, where, number))
     return found
 
 

@@ -23,10 +23,11 @@ from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import COPIED, TOKENIZER
 from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.strict import ForeignError, read_json
+from monolayer.huggingface.templates import PLAIN, Template, read_templates
 from monolayer.huggingface.tensors import TensorFolder, read_tensors
 
 FILE = "attached.json"
-FORMAT, MANIFEST_VERSION = "monolayer-attached", 2
+FORMAT, MANIFEST_VERSION = "monolayer-attached", 3
 ATTACHED_WEIGHTS = "attached.safetensors"
 """The file with the appended blocks, and with the zero biases that some hosts get."""
 FARTHEST = 1e9
@@ -43,6 +44,8 @@ class StoredFact:
     - `prompt`: the digest of the prompt.
     - `fact`: the digest of the prompt with its answer.
     - `places`: how many neurons the fact has, one per token of the answer.
+    - `number`: which of the facts that were given it is, from 0. A fact has an entry in every template, all with the
+      same number.
     - `moved`: the largest loss of the state's cosine with its key in the evaluations that were tried; None if none was.
     - `length`: the length of the longest of these states; None if none was measured.
     """
@@ -50,6 +53,7 @@ class StoredFact:
     prompt: str
     fact: str
     places: int
+    number: int
     moved: float | None = None
     length: float | None = None
 
@@ -65,9 +69,9 @@ class Manifest:
     - `tensors`, `appended`: digests of the host's tensors, and of all others.
     - `radius`: ρ.
     - `end`: the id that ends answers, if there is one.
-    - `special_tokens`: whether prompts get the special tokens that `tokenizer(prompt)` adds.
+    - `templates`: the texts in which every prompt stands.
     - `per`: how to read answers so that they are those of the facts (`Sequences.per_answer`).
-    - `facts`: the attached facts, each of them once, in the order of their neurons.
+    - `facts`: the attached facts, each of them once per template, in the order of their neurons.
     - `measured`: what was measured when they were attached.
     """
 
@@ -79,7 +83,7 @@ class Manifest:
     appended: Mapping[str, str]
     radius: float
     end: int | None
-    special_tokens: bool
+    templates: tuple[Template, ...] = (PLAIN,)
     per: PerAnswer = "answer"
     facts: tuple[StoredFact, ...] = ()
     measured: Mapping[str, object] = field(default_factory=dict)
@@ -88,6 +92,11 @@ class Manifest:
     def neurons(self) -> int:
         """The number of neurons of all facts: one per token of an answer."""
         return sum(fact.places for fact in self.facts)
+
+    @property
+    def count(self) -> int:
+        """The number of facts that were given, each of them counted once, however many templates there are."""
+        return len({fact.number for fact in self.facts})
 
     @property
     def longest(self) -> float | None:
@@ -129,7 +138,8 @@ class Manifest:
             version = said.pop("version")
             if version != MANIFEST_VERSION:
                 raise ModelFileError(f"{FILE} has version {version!r}; this monolayer reads {MANIFEST_VERSION}")
-            found = cls(**said | {"facts": tuple(StoredFact(**fact) for fact in said["facts"])})
+            facts = tuple(StoredFact(**fact) for fact in said["facts"])
+            found = cls(**said | {"facts": facts, "templates": read_templates(said["templates"])})
             _check(found)
         except (ForeignError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, ModelFileError):
@@ -153,12 +163,11 @@ def _check(found: Manifest) -> None:
         texts += [(name, part, str) for part in (table.values() if isinstance(table, dict) else ())]
     for fact in found.facts:
         texts += [("facts", fact.prompt, str), ("facts", fact.fact, str), ("facts", fact.places, int)]
+        texts.append(("facts", fact.number, int))
         texts += [("facts", number, (float, int, type(None))) for number in (fact.moved, fact.length)]
     odd = next((name for name, value, kind in texts if not isinstance(value, kind) or isinstance(value, bool)), None)
     if odd is not None or not 0.0 < found.radius < 1.0 or any(fact.places < 1 for fact in found.facts):
         raise ValueError(odd or "radius or places")
-    if type(found.special_tokens) is not bool:
-        raise ValueError("special_tokens")
     if found.per not in get_args(PerAnswer):
         raise ValueError("per")
     if any(abs(fact.moved) > FARTHEST for fact in found.facts if fact.moved is not None):

@@ -28,6 +28,7 @@ from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import Manifest, fact_digest, prompt_digest
 from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError
+from monolayer.huggingface.templates import stand_alone, template_words
 from monolayer.huggingface.tensors import TensorFolder
 from monolayer.table import plural
 from monolayer.theory.verdicts import Verdict
@@ -35,8 +36,8 @@ from monolayer.theory.verdicts import Verdict
 CLAIM = (
     "the host's {tensors} are those that facts were attached to; in {dtype}, at every place of every text whose state "
     "û is not within 1 − ⟨k, û⟩ < {radius} of a stored key k, every logit is the host's, bit for bit; and {near} "
-    "of the key k of one of the {places} of answers{input}, for states of the host no longer than {state}, the logit "
-    "of that token is the largest"
+    "of the key k of one of the {places} of answers{forms}{input}, for states of the host no longer than {state}, the "
+    "logit of that token is the largest"
 )
 NEAR_KEY = "at every û within 1 − ⟨k, û⟩ ≤ {reach}"
 NEAR_OTHERS = " ({reach} for {count} that others are near to)"
@@ -56,13 +57,13 @@ DOUBT = "near the key of another fact, or too small a margin in the head"
 class AskedTokens(NamedTuple):
     """The tokens of answers `(M,)` to judge.
 
-    `neuron`: the neuron that holds the token. `row`: the row of its fact in the data. `place`: its place in the answer.
+    `neuron`: the neuron that holds the token. `place`: its place in the answer. `facts`: the fact of each token.
     """
 
     neuron: Ints
     token: Ints
-    row: Ints
     place: Ints
+    facts: list[FactIds]
 
 
 def judge_attached(
@@ -97,7 +98,7 @@ def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: 
     _check_copies(found)
     caps, near = caps_and_neighbours(found)
     manifest = found.manifest
-    facts = cut_facts(found.opened.content[TOKENIZER], data, manifest.end, manifest.special_tokens)
+    facts = cut_facts(found.opened.content[TOKENIZER], data, manifest.end, manifest.templates, manifest.per)
     most = max((token for fact in facts for token in fact.answer), default=0)
     if most >= found.host.vocabulary:
         raise UnhandledError(f"the tokenizer gives id {most}, and the host has {found.host.vocabulary:,} tokens")
@@ -106,7 +107,7 @@ def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: 
     caps, said = judge_at_longest(found, caps, near, asked.neuron, asked.token)
     question = replace(question, claim=_claim(found, caps, points), points=points, longest=caps.state)
     question = replace(question, measured=measured(found.manifest, caps), notes=_notes(found))
-    missing = sum(len(facts[row].answer) for row in unknown)
+    missing = sum(len(fact.answer) for fact, _ in unknown)
     unsure = int((~said.right & ~said.wrong).sum()) + missing
     findings = _findings(found, data, near, asked, said, unknown)
     decided = question.decided(int(said.wrong.sum()), unsure, findings, REASONS)
@@ -130,7 +131,9 @@ def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
         inputs = INPUT_SHORT.format(low=_above(low, exact=True), high=_below(fmt.high * T, exact=True))
     tensors, places = plural(len(found.manifest.tensors), "tensor"), plural(points, "token")
     parts = {"tensors": tensors, "places": places, "near": near, "input": inputs, "state": _round_number(caps.state)}
-    claim = CLAIM.format(dtype=fmt.name, radius=_above(caps.radius), **parts)
+    templates = found.manifest.templates
+    forms = "" if stand_alone(templates) else f" in the {plural(len(templates), 'template')} of this folder"
+    claim = CLAIM.format(dtype=fmt.name, radius=_above(caps.radius), forms=forms, **parts)
     try:
         unusual = unusual_generation(found.opened.content)
     except DataError as error:
@@ -141,7 +144,7 @@ def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
 def _only(found: AttachedFolder, facts: list[FactIds], decided: Certificate) -> Certificate:
     """Extend a proved certificate by the claim that the folder holds no other facts; refute it if it does."""
     given = {fact_digest(fact) for fact in facts}
-    more = sum(fact.fact not in given for fact in found.manifest.facts)
+    more = len({fact.number for fact in found.manifest.facts if fact.fact not in given})
     claim = f"{decided.claim}. It holds no neurons but those of these facts"
     if more:
         reason = f"every fact is there, but the folder holds {plural(more, 'more fact')}"
@@ -159,39 +162,49 @@ def _check_copies(found: AttachedFolder) -> None:
             raise UnhandledError("it lists one fact twice, with different neurons: one of them may be another fact")
 
 
-def _asked(manifest: Manifest, facts: list[FactIds]) -> tuple[AskedTokens, dict[int, str]]:
-    """The tokens of the given facts with their neurons, and the rows of facts without neurons, each with the reason."""
+def _asked(manifest: Manifest, facts: list[FactIds]) -> tuple[AskedTokens, list[tuple[FactIds, str]]]:
+    """The tokens of the given facts with their neurons, and the facts without neurons, each with the reason."""
     starts = dict(zip((fact.fact for fact in manifest.facts), manifest.starts(), strict=True))
     places = {fact.fact: fact.places for fact in manifest.facts}
     prompts = {fact.prompt for fact in manifest.facts}
-    lists: list[tuple[int, int, int, int]] = []
-    unknown = {}
-    for row, fact in enumerate(facts):
+    lists: list[tuple[int, int, int]] = []
+    owners, unknown = list[FactIds](), list[tuple[FactIds, str]]()
+    for fact in facts:
         digest = fact_digest(fact)
         if places.get(digest) != len(fact.answer):
-            unknown[row] = OTHER if prompt_digest(fact.prompt) in prompts else NO_NEURON
+            unknown.append((fact, OTHER if prompt_digest(fact.prompt) in prompts else NO_NEURON))
             continue
-        lists += [(starts[digest] + place, token, row, place) for place, token in enumerate(fact.answer)]
-    columns = np.array(lists, dtype=np.int64).reshape(-1, 4).T
-    return AskedTokens(*columns), unknown
+        lists += [(starts[digest] + place, token, place) for place, token in enumerate(fact.answer)]
+        owners += [fact] * len(fact.answer)
+    neurons, tokens, places_in_answer = np.array(lists, dtype=np.int64).reshape(-1, 3).T
+    return AskedTokens(neurons, tokens, places_in_answer, owners), unknown
 
 
 def _findings(
-    found: AttachedFolder, data: Sequences, near: Near, asked: AskedTokens, said: Said, unknown: dict[int, str]
+    found: AttachedFolder,
+    data: Sequences,
+    near: Near,
+    asked: AskedTokens,
+    said: Said,
+    unknown: list[tuple[FactIds, str]],
 ) -> Iterator[Finding]:
     """The wrong and the unsure tokens in words, at most `MOST_FINDINGS` of each kind; then facts without neurons."""
     name = TokenNames(found.opened.content[TOKENIZER])
+    several = len(found.manifest.templates) > 1
     for which, kind in ((said.wrong, "wrong"), (~said.right & ~said.wrong, "unsure")):
         for point in np.flatnonzero(which)[:MOST_FINDINGS].tolist():
-            row, place = int(asked.row[point]), int(asked.place[point])
+            fact, place = asked.facts[point], int(asked.place[point])
             wanted, got = (name(int(each)) for each in (asked.token[point], said.got[point]))
             other = near.by.get(int(asked.neuron[point]))
             why = "according to the stored weights" if kind == "wrong" else DOUBT
             why += "" if other is None else f" (neuron {other})"
-            yield Finding("wrong" if kind == "wrong" else "unsure", row, place, data.texts(row)[0], wanted, got, why)
-    for row, why in list(unknown.items())[:MOST_FINDINGS]:
-        prompt, answer = data.texts(row)
-        yield Finding("unsure", row, None, prompt, answer, None, why)
+            why += f", in template {fact.template}" if several else ""
+            prompt = data.texts(fact.row)[0]
+            yield Finding("wrong" if kind == "wrong" else "unsure", fact.row, place, prompt, wanted, got, why)
+    for fact, why in unknown[:MOST_FINDINGS]:
+        prompt, answer = data.texts(fact.row)
+        where = f", in template {fact.template}" if several else ""
+        yield Finding("unsure", fact.row, None, prompt, answer, None, why + where)
 
 
 def _above(bound: float, *, exact: bool = False) -> str:
@@ -250,10 +263,13 @@ def _measured_length(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
 
 
 def _notes(found: AttachedFolder) -> tuple[str, ...]:
-    """A note if attaching gave the host's own layers biases that are 0."""
+    """The templates in which prompts stand, if there are any; whether the host's own layers got biases that are 0."""
+    templates = found.manifest.templates
+    notes = () if stand_alone(templates) else (f"prompts stand in these texts, {template_words(templates)}",)
     if found.host.kind.bias_key is None or not found.host.added_biases:
-        return ()
+        return notes
     return (
+        *notes,
         (
             f"the host is {found.host.kind.name} with {found.host.kind.bias_key} = true and biases 0 in its own layers:"
             " the same bits on a processor; on a GPU such layers may run in other kernels, which round otherwise"
@@ -268,7 +284,9 @@ def assumed(found: AttachedFolder) -> tuple[str, ...]:
     except PackageNotFoundError:
         installed = "not installed here"
     fmt = found.host.format
-    without = "" if found.manifest.special_tokens else " without special tokens (add_special_tokens=False)"
+    special = {template.special_tokens for template in found.manifest.templates}
+    where = " in some templates" if special == {True, False} else ""
+    without = "" if special == {True} else f" without special tokens{where} (add_special_tokens=False)"
     return (
         f"the architecture computes what transformers {TRANSFORMERS} does, in evaluation mode ({installed})",
         *_arithmetic(fmt),

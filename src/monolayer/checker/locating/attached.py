@@ -56,11 +56,11 @@ def locate_attached(folder: TensorFolder, data: Sequences) -> Location:
 
     caps, said = judge_at_longest(found, caps, near, neurons, tokens)
     facts: list[Fact] = []
-    for number, row in enumerate(rows):
+    for row in rows:
         whole = row.ids.prompt + row.ids.answer
         for place, token in zip(row.ids.places, row.ids.answer, strict=True):
             before = text(whole[max(0, place + 1 - TOKENS_SHOWN_BEFORE) : place + 1])
-            facts.append(Fact(number, place, before, name(token) if row.given else None))
+            facts.append(Fact(row.ids.row, place, before, name(token) if row.given else None))
     host, blocks = found.host, -(-found.manifest.neurons // found.host.neurons)
     writes = [f"{host.layer(host.layers + block)}{host.kind.writes}.weight" for block in range(blocks)]
     return Location(
@@ -83,11 +83,11 @@ def _given(found: AttachedFolder, data: Sequences) -> list[Held]:
     prompts = {fact.prompt for fact in found.manifest.facts}
     rows = []
     manifest, tokenizer = found.manifest, found.opened.content[TOKENIZER]
-    for row, ids in enumerate(cut_facts(tokenizer, data, manifest.end, manifest.special_tokens)):
+    for ids in cut_facts(tokenizer, data, manifest.end, manifest.templates, manifest.per):
         first = starts.get(fact_digest(ids))
         if first is None:
             why = OTHER if prompt_digest(ids.prompt) in prompts else "the folder holds no fact for this prompt"
-            raise DataError(f"{data.named(row)}, {data.texts(row)[0]!r}: {why}")
+            raise DataError(f"{ids.where}, {data.texts(ids.row)[0]!r}: {why}")
         rows.append(Held(ids, True, first))
     return rows
 
@@ -95,20 +95,24 @@ def _given(found: AttachedFolder, data: Sequences) -> list[Held]:
 def _stored(found: AttachedFolder, caps: Caps, near: Near, data: Sequences) -> list[Held]:
     """The facts that the folder holds for the prompts in `data`; answers are the tokens that their neurons write."""
     longest, starts = found.manifest.longest_by_prompt(), found.manifest.starts()
-    prompts = cut_prompts(found.opened.content[TOKENIZER], data, found.manifest.special_tokens)
-    numbers = []
-    for row, prompt in enumerate(prompts):
-        number = longest.get(prompt_digest(prompt))
-        if number is None:
-            raise DataError(f"{data.named(row)}, {data.texts(row)[0]!r}: the folder holds no fact for this prompt")
-        numbers.append(number)
+    templates, tokenizer = found.manifest.templates, found.opened.content[TOKENIZER]
+    in_template = [cut_prompts(tokenizer, data, template) for template in templates]
+    rows, prompts, numbers = list[int](), list[tuple[int, ...]](), list[int]()
+    for row in range(len(data)):
+        for each in in_template:
+            number = longest.get(prompt_digest(each[row]))
+            if number is None:
+                raise DataError(f"{data.named(row)}, {data.texts(row)[0]!r}: the folder holds no fact for this prompt")
+            rows.append(row)
+            prompts.append(each[row])
+            numbers.append(number)
     count = np.array([found.manifest.facts[number].places for number in numbers])
     own = np.concatenate([starts[number] + np.arange(many) for number, many in zip(numbers, count, strict=True)])
     said = judge_answers(found, caps, near, own, np.zeros(len(own), np.int64)).got
     answers = np.split(said, np.cumsum(count)[:-1])
     return [
         Held(FactIds(prompt, tuple(answer.tolist()), row, data.named(row)), False, starts[number])
-        for row, (prompt, answer, number) in enumerate(zip(prompts, answers, numbers, strict=True))
+        for row, prompt, answer, number in zip(rows, prompts, answers, numbers, strict=True)
     ]
 
 
