@@ -6,6 +6,8 @@ This file checks the options and turns failures into errors that say how to go o
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -90,59 +92,83 @@ def memorize_files(
         >>> print(ml.load(folder).predict([["a", "b"]]))
         [1]
     """
+    names = _names(files)
+    check_per(per)
+    if per is not None and LABELLINGS[per].generates:
+        raise DataError("prompts and answers are for memorize_as: per='token' or 'sequence' here")
+    options = _checked(Options(positions, causal, temperature, rank, seed, unknown))
+    columns = {"tokens": tokens, "labels": labels, "header": header, "separator": separator}
+    reading: JsonFields = {"format": format, "unit": unit, "per": per, **columns}
+    final = check_output(out, overwrite=overwrite)
+    shards = [identity(name) for name in names]
+    room = _room(memory, workers, engine, max(tokens_at_most(name, format) for name in names))
+    asked = {**reading, **asdict(options), "memory": str(memory), "workers": room.workers, "engine": engine}
+    journal = {"code": code(), "sizes": [room.block, room.range, room.spare], "shards": shards, **asked}
+    report = reporting(progress)
+    with (
+        _resumable(final) as started,
+        executor(engine, room.workers, scheduler) as run,
+        open_spill(final, journal, resume) as (spill, begun),
+    ):
+        started.append(final)
+        block, points, spare = begun["sizes"]
+        build = Build(spill, run, replace(room, block=block, range=points, spare=spare), shards, report)
+        line = build.line(reading, options)
+        for shard in shards:
+            if identity(shard["name"]) != shard:
+                raise DataError(f"{shard['name']} changed while the model was built: start over")
+        if plans is not None:
+            plans += line.plans
+        report("writing", 1.0)
+        return finish(spill, line, final, overwrite)
+
+
+def _names(files: str | os.PathLike[str] | list[str]) -> list[str]:
+    """The files that a pattern or a list names; standard input is none, since the build reads files twice."""
     names = matching(files)
     if "-" in names:
         raise DataError("standard input can be read only once: give files")
-    check_seed(seed)
-    check_temperature(temperature)
-    check_per(per)
-    check_unknown(unknown)
-    if per is not None and LABELLINGS[per].generates:
-        raise DataError("prompts and answers are for memorize_as: per='token' or 'sequence' here")
+    return names
+
+
+def _checked(options: Options) -> Options:
+    """These options, unless one of them has no meaning. Workers, which trust them, need not import PyTorch for this."""
+    check_seed(options.seed)
+    check_temperature(options.temperature)
+    check_unknown(options.unknown)
+    rank = options.rank
     if rank != "auto" and not (type(rank) is int and rank >= 1):
         raise DataError(f"rank must be a whole number from 1, or 'auto', not {rank!r}")
+    return options
+
+
+def _room(memory: str | int | float, workers: int | None, engine: Engine, largest: int) -> Room:
+    """How many workers there are, and how much each of them holds at a time. `largest`: tokens of the largest file."""
     if engine not in get_args(Engine):
         raise DataError(f"engine must be one of {', '.join(map(repr, get_args(Engine)))}, not {engine!r}")
     if workers is not None and (type(workers) is not int or workers < 1):
         raise DataError(f"workers must be a whole number from 1 on, not {workers!r}")
-    final = check_output(out, overwrite=overwrite)
-    shards = [identity(name) for name in names]
-    largest = max(tokens_at_most(name, format) for name in names)
-    room = Room.fitting(memory, workers, WITHOUT_TORCH if engine == "processes" else 0, largest)
-    workers = room.workers
-    columns = {"tokens": tokens, "labels": labels, "header": header, "separator": separator}
-    reading: JsonFields = {"format": format, "unit": unit, "per": per, **columns}
-    options = Options(positions, causal, temperature, rank, seed, unknown)
-    asked = {**reading, **asdict(options), "memory": str(memory), "workers": workers, "engine": engine}
-    journal = {"code": code(), "sizes": [room.block, room.range, room.spare], "shards": shards, **asked}
-    report = reporting(progress)
-    kept = False
+    return Room.fitting(memory, workers, WITHOUT_TORCH if engine == "processes" else 0, largest)
+
+
+@contextmanager
+def _resumable(final: Path) -> Iterator[list[Path]]:
+    """Say how to go on with a build that stops, because the disk is full, a worker is lost, or somebody pressed Ctrl-C.
+
+    What has begun is put into the list: before that, there is nothing to go on with.
+    """
+    again = f"continue with resume=True (--resume), or delete {final.with_name(f'.{final.name}.building')}"
+    begun: list[Path] = []
     try:
-        with executor(engine, workers, scheduler) as run, open_spill(final, journal, resume) as (spill, begun):
-            kept = True
-            block, points, spare = begun["sizes"]
-            build = Build(spill, run, replace(room, block=block, range=points, spare=spare), shards, report)
-            found = build.line(reading, options)
-            for shard in shards:
-                if identity(shard["name"]) != shard:
-                    raise DataError(f"{shard['name']} changed while the model was built: start over")
-            if plans is not None:
-                plans += found.plans
-            report("writing", 1.0)
-            return finish(spill, found, final, overwrite)
+        yield begun
     except OSError as error:
         if error.errno not in FULL:
             raise
-        raise OSError(
-            error.errno, f"the disk of {final.absolute().parent} is full. Free some space, then {_again(final)}"
-        ) from None
+        disk = final.absolute().parent
+        raise OSError(error.errno, f"the disk of {disk} is full. Free some space, then {again}") from None
     except PausedError as error:
-        raise DataError(f"{error}. When that is fixed, {_again(final)}") from None
+        raise DataError(f"{error}. When that is fixed, {again}") from None
     except KeyboardInterrupt as stop:
-        if kept:
-            stop.add_note(f"interrupted; {_again(final)}")
+        if begun:
+            stop.add_note(f"interrupted; {again}")
         raise
-
-
-def _again(out: Path) -> str:
-    return f"continue with resume=True (--resume), or delete {out.with_name(f'.{out.name}.building')}"
