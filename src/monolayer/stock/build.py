@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, get_args
 
 import torch
@@ -100,55 +101,82 @@ def memorize_as(
     report = reporting(progress)
     kind = architecture_named(architecture)
     check_conflict(on_conflict)
-    columns: dict[str, Any] = {"tokens": tokens, "labels": labels}
+    reading: dict[str, Any] = {"lengths": lengths, "per": per, "unit": unit, "tokens": tokens, "labels": labels}
     if draw is not None:
         options = {"positions": positions, "storage": storage, "rank": rank, "dtype": dtype}
         check_settled({**options, "confidence": confidence, "unknown": unknown is not None, "seed": seed})
-        known = draw if isinstance(draw, StockModel) else StockModel.load(draw)
-        if known.architecture != kind.name:
-            raise DataError(
-                f"the draw is that of a {known.architecture}: memorize_as({known.architecture!r}, …, draw=)"
-            )
+        known = _drawn(draw, kind)
         report("reading the data", 0.0)
-        columns["labelled"] = known.card.prompts or not known.card.next_token
-        data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=known.card.manner, **columns)
+        labelled = known.card.prompts or not known.card.next_token
+        data = sequences_of(X, Y, **reading, like=known.card.manner, labelled=labelled)
         model = memorize_again(known, data, on_conflict=on_conflict, report=report)
-        report("done", 1.0)
-        return model
-    storage = storage or "cells"
-    if storage not in get_args(Storage):
-        raise DataError(f"storage must be 'cells' or 'steps', not {storage!r}")
-    cells, wanted = storage == "cells", dtype_name(dtype)
-    if cells:
-        check_options(rank, wanted)
-    elif rank is not None or wanted not in (None, FLOAT64.name):
-        raise DataError("storage='steps' is rank 1 in float64: leave rank and dtype out, or take storage='cells'")
-    sure, seed = check_confidence(confidence), 0 if seed is None else seed
-    check_seed(seed)
+    else:
+        storing = Storing.of(storage, rank, dtype, confidence, seed)
+        report("reading the data", 0.0)
+        data, names = _data(kind, X, Y, reading)
+        named = unknown_class(data, unknown, storing.storage)
+        data, number = (data, None) if named is None else with_unknown(data, named)
+        job = stock_task(kind, data, names, StockOptions(positions, storing.storage, on_conflict, unknown=number))
+        model = storing.build(job, report)
+    report("done", 1.0)
+    return model
 
-    report("reading the data", 0.0)
-    columns["labelled"] = per is not None or not kind.generates
-    if Y is None and not columns["labelled"] and pairs_or_sequences(X):
+
+@dataclass(frozen=True)
+class Storing:
+    """How labels are stored in a stock architecture, checked once: in cells of a rank and a format, or in steps."""
+
+    storage: Storage
+    rank: int | None
+    dtype: str | None
+    confidence: float
+    seed: int
+
+    @classmethod
+    def of(cls, storage: Storage | None, rank: int | None, dtype: Any, confidence: float | None, seed: Any) -> Storing:
+        """What a caller asked for; None is the default of each."""
+        storage = storage or "cells"
+        if storage not in get_args(Storage):
+            raise DataError(f"storage must be 'cells' or 'steps', not {storage!r}")
+        form = dtype_name(dtype)
+        if storage == "cells":
+            check_options(rank, form)
+        elif rank is not None or form not in (None, FLOAT64.name):
+            raise DataError("storage='steps' is rank 1 in float64: leave rank and dtype out, or take storage='cells'")
+        seed = 0 if seed is None else seed
+        check_seed(seed)
+        return cls(storage, rank, form, check_confidence(confidence), seed)
+
+    def build(self, job: StockTask, report: Progress) -> StockModel:
+        """The model of a task."""
+        if self.storage == "steps":
+            return steps_model(job, report, seed=self.seed, confidence=self.confidence)
+        dtype = self.dtype or "float32"
+        return robust_model(job, dtype, report, rank=self.rank, seed=self.seed, confidence=self.confidence)
+
+
+def _drawn(draw: StockModel | str | os.PathLike[str], kind: StockKind) -> StockModel:
+    """The model whose draw is used again; one of another architecture is an error."""
+    known = draw if isinstance(draw, StockModel) else StockModel.load(draw)
+    if known.architecture != kind.name:
+        raise DataError(f"the draw is that of a {known.architecture}: memorize_as({known.architecture!r}, …, draw=)")
+    return known
+
+
+def _data(kind: StockKind, X: Any, Y: Any, reading: dict[str, Any]) -> tuple[Sequences, tuple[str, ...]]:
+    """The data as this architecture reads them, and the names of its tokens."""
+    labelled = reading["per"] is not None or not kind.generates
+    if Y is None and not labelled and pairs_or_sequences(X):
         raise DataError(
             f"X holds pairs of text, and {kind.name} could take them in two ways: for prompts and answers, say "
             "per='answer', or pass dict(X); for sequences of two tokens, pass [list(row) for row in X]"
         )
-    data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=manner_of(kind), **columns)
+    data = sequences_of(X, Y, **reading, like=manner_of(kind), labelled=labelled)
     if data.vocabulary is None:
         raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
     names = token_names(data.vocabulary, kind.special)
     data.check_labelled()
-    number = None
-    named = unknown_class(data, unknown, storage)
-    if named is not None:
-        data, number = with_unknown(data, named)
-    job = stock_task(kind, data, names, StockOptions(positions, storage, on_conflict, unknown=number))
-    if cells:
-        model = robust_model(job, wanted or "float32", report, rank=rank, seed=seed, confidence=sure)
-    else:
-        model = steps_model(job, report, seed=seed, confidence=sure)
-    report("done", 1.0)
-    return model
+    return data, names
 
 
 def manner_of(kind: StockKind) -> Manner:
