@@ -34,6 +34,7 @@ from monolayer.checker.attached.check import (
 from monolayer.checker.attached.files import read_attached
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data.folder import INDEX_FILE
+from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS
 from tests.attached_changes import ROW, changed, retold_host, set_to, swapped
 from tests.hosts import FACTS, NEURONS, write_host
@@ -182,7 +183,8 @@ def test_findings_tell_wrong_tokens_from_those_that_are_open_and_name_the_neuron
     found = read_attached(folders())
     data = ml.Sequences.of(list(FACTS), list(FACTS.values()), per="answer")
     caps = caps_of(found)
-    asked = AskedTokens(*(np.array(column) for column in ((4, 5, 6), (7, 8, 9), (0, 1, 2), (0, 0, 0))))
+    facts = [FactIds((1,), (2,), row, "") for row in (0, 1, 2)]
+    asked = AskedTokens(*(np.array(column) for column in ((4, 5, 6), (7, 8, 9), (0, 0, 0))), facts)
     near = replace(near_pairs(found, caps), by={6: 11})
     said = Said(np.array([True, False, False]), np.array([False, True, False]), np.array([7, 3, 9]))
     told = [(one.kind, one.sequence, one.why) for one in _findings(found, data, near, asked, said, {})]
