@@ -187,7 +187,7 @@ def test_findings_tell_wrong_tokens_from_those_that_are_open_and_name_the_neuron
     asked = AskedTokens(*(np.array(column) for column in ((4, 5, 6), (7, 8, 9), (0, 0, 0))), facts)
     near = replace(near_pairs(found, caps), by={6: 11})
     said = Said(np.array([True, False, False]), np.array([False, True, False]), np.array([7, 3, 9]))
-    told = [(one.kind, one.sequence, one.why) for one in _findings(found, data, near, asked, said, {})]
+    told = [(one.kind, one.sequence, one.why) for one in _findings(found, data, near, asked, said, [])]
     assert told == [("wrong", 1, "according to the stored weights"), ("unsure", 2, f"{DOUBT} (neuron 11)")]
 
 
