@@ -27,7 +27,7 @@ from monolayer.cli.console import (
     write_picture,
 )
 from monolayer.errors import DataError
-from monolayer.table import number, part_of, plural
+from monolayer.table import Progress, number, part_of, plural
 
 if TYPE_CHECKING:
     from monolayer.model.monolayer import Monolayer
@@ -37,33 +37,37 @@ if TYPE_CHECKING:
 SHARE_APPROXIMATED = 0.43
 """Share done after building, for the bar. Measured once, with softmax-pooling in 300 cells: the error took 0.57."""
 
+FunctionName = Annotated[
+    str,
+    typer.Argument(
+        help="A built-in function (`list` prints them), or module:function or file.py:function, which takes "
+        "batches (B, n, d)."
+    ),
+]
+Norm = Annotated[
+    Literal["mean", "sup"],
+    typer.Option(help="mean: rank 1, error bounded off the ramps; sup: rank (n − 1)d, error bounded everywhere."),
+]
+FirstBlock = Annotated[
+    bool,
+    typer.Option(
+        "--first-block/--no-first-block",
+        help="Without a first block, for --norm sup: n − 1 heads of rank 1 on two, three or four numbers.",
+    ),
+]
+
 
 @app.command()
 def approximate(
-    function: Annotated[
-        str,
-        typer.Argument(
-            help="A built-in function (`list` prints them), or module:function or file.py:function, which takes "
-            "batches (B, n, d)."
-        ),
-    ],
+    function: FunctionName,
     dim: Annotated[int, typer.Option(help="Coordinates per token.")] = 1,
     length: Annotated[int, typer.Option(help="Tokens per sequence.")] = 2,
     cells: Annotated[int | None, typer.Option(help="Cells per coordinate.")] = None,
     error: Annotated[
         float | None, typer.Option(help="Largest error allowed off the ramps: cells are added until it holds.")
     ] = None,
-    norm: Annotated[
-        Literal["mean", "sup"],
-        typer.Option(help="mean: rank 1, error bounded off the ramps; sup: rank (n − 1)d, error bounded everywhere."),
-    ] = "mean",
-    first_block: Annotated[
-        bool,
-        typer.Option(
-            "--first-block/--no-first-block",
-            help="Without a first block, for --norm sup: n − 1 heads of rank 1 on two, three or four numbers.",
-        ),
-    ] = True,
+    norm: Norm = "mean",
+    first_block: FirstBlock = True,
     domain: Annotated[tuple[float, float], typer.Option(help="Range of every coordinate.")] = (0.0, 1.0),
     positions: Positions = False,
     lipschitz: Annotated[
@@ -79,8 +83,6 @@ def approximate(
     as_json: Json = False,
 ) -> None:
     """Build a model that approximates a FUNCTION of n tokens with d coordinates, and measure its error."""
-    from monolayer.construct.approximate import approximate as build
-    from monolayer.construct.cells.refine import measure_error
     from monolayer.data.folder import check_output
     from monolayer.theory.targets import TARGETS, TargetFunction
 
@@ -92,27 +94,19 @@ def approximate(
         check_output(out, overwrite=overwrite)  # refuse before any work is done
     if plot is not None:
         check_picture(plot, overwrite)
-    f = load_function(function)
+    f: Any = load_function(function)
     if isinstance(f, TargetFunction):
         f.check(dim, length)
         lipschitz = f.lipschitz(dim, length, *domain) if lipschitz is None else lipschitz
-    options: FactsByName = {"domain": domain, "positions": positions, "lipschitz": lipschitz, "seed": seed}
+    box: FactsByName = {"dim": dim, "length": length, "domain": domain, "positions": positions}
+    how: FactsByName = {"cells": cells, "error": error, "norm": norm, "first_block": first_block, "seed": seed}
     with progress(as_json) as step:
-        began = time.perf_counter()
-        options |= {"norm": norm, "first_block": first_block, "device": device}
-        options["progress"] = part_of(step, 0.0, SHARE_APPROXIMATED)
-        model: Any = build(f, dim, length, cells=cells, error=error, **options)
-        seconds = time.perf_counter() - began
-        step("measuring the error", SHARE_APPROXIMATED)
-        found = measure_error(model, f)
+        model, facts = _built(f, {**box, **how, "lipschitz": lipschitz, "device": device}, step)
         if out is not None:
             model.save(out, overwrite=overwrite)
         if plot is not None:
             step("drawing", 0.95)
             write_picture(plot, model.plot(f, name=function))
-    measured = {name: getattr(found, name) for name in ("sup", "l1", "l2", "points", "range")}
-    facts = _facts_of_cells(model) if norm == "mean" else _facts_of_knots(model)
-    facts |= {"measured": measured, "seconds": seconds, "seconds_predict": found.seconds}
     show(
         as_json,
         {"function": function, "folder": out and str(out), "plot": plot and str(plot), **facts},
@@ -121,6 +115,22 @@ def approximate(
     )
     if out is not None and not as_json:
         next_steps(out, [function], "verify", "inspect")
+
+
+def _built(f: Any, options: FactsByName, step: Progress) -> tuple[Any, FactsByName]:
+    """The network, and the facts about it that --json prints, its error on fresh points among them."""
+    from monolayer.construct.approximate import approximate as build
+    from monolayer.construct.cells.refine import measure_error
+    from monolayer.model.uniform import Uniform
+
+    began = time.perf_counter()
+    model: Any = build(f, **options, progress=part_of(step, 0.0, SHARE_APPROXIMATED))
+    seconds = time.perf_counter() - began
+    step("measuring the error", SHARE_APPROXIMATED)
+    errors = measure_error(model, f)
+    facts = _facts_of_knots(model) if isinstance(model, Uniform) else _facts_of_cells(model)
+    measured = {name: getattr(errors, name) for name in ("sup", "l1", "l2", "points", "range")}
+    return model, {**facts, "measured": measured, "seconds": seconds, "seconds_predict": errors.seconds}
 
 
 def is_function(name: str) -> bool:

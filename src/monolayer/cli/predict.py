@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -69,17 +69,11 @@ def predict(
     With --json, prints one object: the answers (unless --out takes them), and how many are right.
     """
     from monolayer.data.aside import new_file
-    from monolayer.data.shards import files, names_files
+    from monolayer.data.shards import files
     from monolayer.saved.asking import Wanted
     from monolayer.saved.kinds import open_model
 
-    if bool(data) == bool(text):
-        raise DataError("say what to answer in exactly one way: DATA, or --text")
-    for name in data or ():
-        if not names_files(name):
-            raise DataError(
-                f"there is no file {quoted(name)}: check the path. To ask for this text: --text {shlex.quote(name)}"
-            )
+    _check_asked(data, text)
     if out is not None:
         check_answer_file(out)
         check_file(out, overwrite)
@@ -88,41 +82,35 @@ def predict(
     model: Answering = saved.load(device)
     wanted = Wanted(strict, unknown, dense, device)
     asking = saved.asking(model, wanted)
-    totals, comparisons, kept = _Totals(), list[_Comparison](), list[JsonObject]()
     with nullcontext(None if as_json else sys.stdout) if out is None else new_file(out) as file:
-        written = None if file is None else AnswerFile(out, file, wanted.marks)
+        answers = _AllAnswers(model, wanted, None if file is None else AnswerFile(out, file, wanted.marks))
         for shard in files(data) if data else [""]:  # one at a time: of many, no more than one need fit into memory
-            keys: list[Given] | None = [] if written is not None and written.keyed else None
+            keys: list[Given] | None = [] if answers.keyed else None
             with progress(as_json) as step:
                 if text:
                     sequences, keys = sequences_of_texts(model, text, reading), [*text]
                 else:
                     sequences = reading.read(shard, step, model, known=False, keys=keys)
                 answered = _ask(model, asking, sequences, step, wanted)
-            given = iter(keys or ())
-            totals.add(len(sequences), answered)
-            if answered.compared is not None:
-                comparisons.append(answered.compared)
-            for answer in _json_answers(model, sequences, answered, wanted):
-                if written is None:
-                    kept.append(answer)
-                else:
-                    written.write(answer, next(given, None))
-        if written is not None:
-            written.end()
-    counts = _sum(comparisons)
-    _tell(model, totals, counts, wanted, as_json=as_json)
+            answers.add(sequences, answered, keys)
+        answers.end()
+    counts = _sum(answers.comparisons)
+    _tell(model, answers.totals, counts, wanted, as_json=as_json)
     if as_json:
-        print_json(
-            {
-                "folder": str(folder),
-                "sequences": totals.sequences,
-                "refused": totals.refused,
-                **({} if asking.seen is None else {"unseen": totals.unseen}),
-                **({"answers": kept} if out is None else {"out": str(out)}),
-                **({"right": counts.right, "total": counts.total} if counts and not counts.why_not else {}),
-            }
-        )
+        print_json({"folder": str(folder), **answers.json(out, counts, unseen=asking.seen is not None)})
+
+
+def _check_asked(data: list[str] | None, text: list[str] | None) -> None:
+    """Refuse both ways of asking at once, neither of them, and a text in place of a file."""
+    from monolayer.data.shards import names_files
+
+    if bool(data) == bool(text):
+        raise DataError("say what to answer in exactly one way: DATA, or --text")
+    for name in data or ():
+        if not names_files(name):
+            raise DataError(
+                f"there is no file {quoted(name)}: check the path. To ask for this text: --text {shlex.quote(name)}"
+            )
 
 
 # -- asking --------------------------------------------------------------------------------------------
@@ -248,6 +236,50 @@ class _Comparison(NamedTuple):
     right: int
     total: int
     why_not: str = ""
+
+
+@dataclass
+class _AllAnswers:
+    """The answers about all files: each is written where a file takes it, kept where none does, and counted."""
+
+    model: Answering
+    wanted: Wanted
+    file: AnswerFile | None
+    totals: _Totals = field(default_factory=_Totals)
+    comparisons: list[_Comparison] = field(default_factory=list)
+    kept: list[JsonObject] = field(default_factory=list)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether a table is written, which holds the keys as they were given."""
+        return self.file is not None and self.file.keyed
+
+    def add(self, sequences: Sequences, answered: _Answered, keys: list[Given] | None) -> None:
+        """Take the answers about one file."""
+        given = iter(keys or ())
+        self.totals.add(len(sequences), answered)
+        if answered.compared is not None:
+            self.comparisons.append(answered.compared)
+        for answer in _json_answers(self.model, sequences, answered, self.wanted):
+            if self.file is None:
+                self.kept.append(answer)
+            else:
+                self.file.write(answer, next(given, None))
+
+    def end(self) -> None:
+        """Write what belongs behind the last answer."""
+        if self.file is not None:
+            self.file.end()
+
+    def json(self, out: Path | None, counts: _Comparison | None, *, unseen: bool) -> JsonObject:
+        """What --json prints: the answers, or the file `out` that took them, and the counts."""
+        return {
+            "sequences": self.totals.sequences,
+            "refused": self.totals.refused,
+            **({"unseen": self.totals.unseen} if unseen else {}),
+            **({"answers": self.kept} if out is None else {"out": str(out)}),
+            **({"right": counts.right, "total": counts.total} if counts and not counts.why_not else {}),
+        }
 
 
 def _compare_labels(model: Answering, sequences: Sequences, values: Answers, seen: Bools | None) -> _Comparison | None:

@@ -63,83 +63,115 @@ def onnx_model(facts: FolderFacts, arrays: Mapping[str, Floats]) -> bytes:
             "memorize less data per folder"
         )
     node = _Nodes(onnx, real)
-    cached = _network(node, facts, arrays)
+    network = _Network(node, facts, arrays)
+    network.add()
 
     def value(name: str, kind: DTypeLike, *shape: str | int) -> object:
         return onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)), shape)
 
     B, n, past, D = "batch_size", "sequence_length", "past_sequence_length", facts.width
     inputs = [value("input_ids", np.int64, B, n), value("attention_mask", np.int64, B, "total_sequence_length")]
-    inputs += [value(f"past_key_values.0.{name}", real, B, 1, past, D) for name in cached]
+    inputs += [value(f"past_key_values.0.{name}", real, B, 1, past, D) for name in network.cached]
     places = (n,) if facts.labelling.at_tokens else ()
     outputs = [value("logits", np.float32, B, *places, len(facts.classes))]
-    outputs += [value(f"present.0.{name}", real, B, 1, "total_sequence_length", D) for name in cached]
+    outputs += [value(f"present.0.{name}", real, B, 1, "total_sequence_length", D) for name in network.cached]
     return onnx_file(node.nodes, facts.architecture.models[facts.task], inputs, outputs, node.constants)
 
 
-def _network(node: _Nodes, facts: FolderFacts, arrays: Mapping[str, Floats]) -> tuple[str, ...]:
-    """Add the nodes of the network up to `logits`; return the parts of a cache that it reads and writes."""
-    kind, ids, mask = facts.architecture, "input_ids", "attention_mask"
-    total, n = (node("Gather", node("Shape", name), np.array([1])) for name in (mask, ids))
+class _Network:
+    """The nodes of a stock network, in the order of evaluation."""
 
-    def linear(x: str, letter: str) -> str:
-        product = node("MatMul", x, arrays[f"W_{letter}"] if letter == "2" else arrays[f"W_{letter}"].T)
-        return node("Add", product, arrays[f"b_{letter}"]) if f"b_{letter}" in arrays else product
+    def __init__(self, node: _Nodes, facts: FolderFacts, arrays: Mapping[str, Floats]) -> None:
+        self.node, self.facts, self.arrays, self.kind = node, facts, arrays, facts.architecture
+        self.cached = ("key", "value") if facts.labelling.generates else ()
+        """The parts of a cache that the network reads and writes."""
+        self.tokens_in_all, self.tokens_given = (
+            node("Gather", node("Shape", name), np.array([1])) for name in ("attention_mask", "input_ids")
+        )
 
-    def mean(x: str) -> str:
-        return node("ReduceMean", x, axes=[-1], keepdims=1)
+    def add(self) -> None:
+        """Add all nodes, up to `logits`."""
+        node = self.node
+        x, place = self.embedded()
+        here = self.norm(node("Add", x, self.arrays["types"][0]) if "types" in self.arrays else x, 1)
+        x = here if self.kind.post_norm else x
+        averages, positions = self.averages(here, place)
+        x = node("Add", x, self.linear(node("Squeeze", averages, np.array([1])), "O"))
+        x = self.answering(x, positions)
+        here = self.norm(x, 2)
+        x = here if self.kind.post_norm else x
+        x = self.norm(node("Add", x, self.fed_forward(here)), 3)
+        if "W_P" in self.arrays:
+            x = node("Tanh" if self.kind.pool == "tanh" else "Relu", self.linear(x, "P"))
+        node("Cast", self.linear(x, "H"), to=node.onnx.TensorProto.FLOAT, name="logits")
 
-    def norm(x: str, number: int) -> str:
-        x = x if kind.rms else node("Sub", x, mean(x))
-        length = node("Sqrt", node("Add", mean(node("Mul", x, x)), facts.epsilon))
+    def embedded(self) -> tuple[str, str]:
+        """The stream before the block, and the place of every token, counted by the mask."""
+        node = self.node
+        x = node("Gather", self.arrays["tokens"], "input_ids")
+        counted = node("Sub", node("CumSum", "attention_mask", np.array(1)), np.array(1))
+        place = self.newest(node("Max", counted, np.array(0)), 1)
+        if self.kind.has_places:
+            x = node("Add", x, node("Gather", self.arrays["places"][self.kind.offset :], place))
+        return x, place
+
+    def averages(self, x: str, place: str) -> tuple[str, str]:
+        """The averages that the head computes, and the number of every token, those in the cache included."""
+        node, facts = self.node, self.facts
+        q, k, v = (node("Unsqueeze", self.linear(x, letter), np.array([1])) for letter in "QKV")
+        if facts.rotary is not None:
+            q, k = _rotated(node, facts, place, q, k)
+        if self.cached:
+            k = node("Concat", "past_key_values.0.key", k, axis=2, name="present.0.key")
+            v = node("Concat", "past_key_values.0.value", v, axis=2, name="present.0.value")
+        scores = node("Div", node("MatMul", q, node("Transpose", k, perm=[0, 1, 3, 2])), facts.width**0.5)
+        seen = node("Unsqueeze", node("Cast", "attention_mask", to=node.onnx.TensorProto.BOOL), np.array([1, 2]))
+        number = node("Range", np.array(0), node("Squeeze", self.tokens_in_all), np.array(1))
+        if self.kind.causal:
+            before = node("LessOrEqual", number, node("Unsqueeze", self.newest(number, 0), np.array([1])))
+            seen = node("And", seen, before)
+        scores = node("Where", seen, scores, float(np.finfo(node.real).min))
+        return node("MatMul", node("Softmax", scores, axis=-1), v), number
+
+    def answering(self, x: str, number: str) -> str:
+        """The tokens that answer: all of them, the first, or the last that is not padding."""
+        node = self.node
+        if self.facts.labelling.at_tokens:
+            return x
+        if not self.kind.causal:
+            return node("Gather", x, np.array(0), axis=1)
+        end = node("ReduceMax", node("Mul", "attention_mask", number), axes=[1], keepdims=1)
+        return node("GatherND", x, end, batch_dims=1)
+
+    def fed_forward(self, x: str) -> str:
+        """The feed-forward block."""
+        node = self.node
+        hidden = self.linear(x, "1")
+        silu = self.facts.activation == "silu"
+        hidden = node("Mul", hidden, node("Sigmoid", hidden)) if silu else node("Clip", hidden, 0.0, 6.0)
+        hidden = node("Mul", hidden, self.linear(x, "3")) if "W_3" in self.arrays else hidden
+        return self.linear(hidden, "2")
+
+    def linear(self, x: str, letter: str) -> str:
+        """x W + b, with the weights of this letter."""
+        arrays = self.arrays
+        product = self.node("MatMul", x, arrays[f"W_{letter}"] if letter == "2" else arrays[f"W_{letter}"].T)
+        return self.node("Add", product, arrays[f"b_{letter}"]) if f"b_{letter}" in arrays else product
+
+    def norm(self, x: str, number: int) -> str:
+        """The norm with this number: RMSNorm or LayerNorm."""
+        node, arrays, rms = self.node, self.arrays, self.kind.rms
+        x = x if rms else node("Sub", x, self._mean(x))
+        length = node("Sqrt", node("Add", self._mean(node("Mul", x, x)), self.facts.epsilon))
         x = node("Mul", node("Div", x, length), arrays[f"scale_{number}"])
-        return x if kind.rms else node("Add", x, arrays[f"shift_{number}"])
+        return x if rms else node("Add", x, arrays[f"shift_{number}"])
 
-    def last(x: str, axis: int) -> str:
+    def _mean(self, x: str) -> str:
+        return self.node("ReduceMean", x, axes=[-1], keepdims=1)
+
+    def newest(self, x: str, axis: int) -> str:
         """The part of `x` along `axis` that belongs to tokens which are not in the cache."""
-        return node("Slice", x, node("Neg", n), _LAST, np.array([axis]))
-
-    x = node("Gather", arrays["tokens"], ids)
-    counted = node("Sub", node("CumSum", mask, np.array(1)), np.array(1))
-    place = last(node("Max", counted, np.array(0)), 1)
-    if kind.has_places:
-        x = node("Add", x, node("Gather", arrays["places"][kind.offset :], place))
-    here = norm(node("Add", x, arrays["types"][0]) if "types" in arrays else x, 1)
-    x = here if kind.post_norm else x
-
-    q, k, v = (node("Unsqueeze", linear(here, letter), np.array([1])) for letter in "QKV")
-    if facts.rotary is not None:
-        q, k = _rotated(node, facts, place, q, k)
-    cached = ("key", "value") if facts.labelling.generates else ()
-    if cached:
-        k = node("Concat", "past_key_values.0.key", k, axis=2, name="present.0.key")
-        v = node("Concat", "past_key_values.0.value", v, axis=2, name="present.0.value")
-    scores = node("Div", node("MatMul", q, node("Transpose", k, perm=[0, 1, 3, 2])), facts.width**0.5)
-    seen = node("Unsqueeze", node("Cast", mask, to=node.onnx.TensorProto.BOOL), np.array([1, 2]))
-    number = node("Range", np.array(0), node("Squeeze", total), np.array(1))
-    if kind.causal:
-        before = node("LessOrEqual", number, node("Unsqueeze", last(number, 0), np.array([1])))
-        seen = node("And", seen, before)
-    scores = node("Where", seen, scores, float(np.finfo(node.real).min))
-    averages = node("MatMul", node("Softmax", scores, axis=-1), v)
-    x = node("Add", x, linear(node("Squeeze", averages, np.array([1])), "O"))
-
-    if not facts.labelling.at_tokens and kind.causal:  # the last token that is not padding answers
-        end = node("ReduceMax", node("Mul", mask, number), axes=[1], keepdims=1)
-        x = node("GatherND", x, end, batch_dims=1)
-    elif not facts.labelling.at_tokens:
-        x = node("Gather", x, np.array(0), axis=1)
-    here = norm(x, 2)
-    x = here if kind.post_norm else x
-    hidden = linear(here, "1")
-    silu = facts.activation == "silu"
-    hidden = node("Mul", hidden, node("Sigmoid", hidden)) if silu else node("Clip", hidden, 0.0, 6.0)
-    hidden = node("Mul", hidden, linear(here, "3")) if "W_3" in arrays else hidden
-    x = norm(node("Add", x, linear(hidden, "2")), 3)
-    if "W_P" in arrays:
-        x = node("Tanh" if kind.pool == "tanh" else "Relu", linear(x, "P"))
-    node("Cast", linear(x, "H"), to=node.onnx.TensorProto.FLOAT, name="logits")
-    return cached
+        return self.node("Slice", x, self.node("Neg", self.tokens_given), _LAST, np.array([axis]))
 
 
 def _rotated(node: _Nodes, facts: FolderFacts, place: str, *parts: str) -> list[str]:
