@@ -9,14 +9,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from flint import arb, ctx
+from flint import acb, arb, arb_series, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.errors import DataError, PrecisionError
-from monolayer.theory.balls import interval, precision
-from monolayer.theory.boltzmann import boltz, boltzmann, boltzmann_ball
+from monolayer.theory.balls import interval, precision, series_terms
+from monolayer.theory.boltzmann import (
+    boltz,
+    boltzmann,
+    boltzmann_ball,
+    cumulants,
+    largest_shortfall,
+    polynomial_of_cumulants,
+)
 from monolayer.theory.enclosure import log_difference
 from monolayer.theory.targets import TARGETS
 from monolayer_experiments.synthetic import without_repeats
@@ -99,6 +106,151 @@ def test_slope_of_B_is_the_variance(s, lam):
     s = np.array(s)
     variance = (softmax(lam * s) * (s - boltzmann(lam, s)) ** 2).sum()
     assert variance == pytest.approx(first, rel=1e-9, abs=1e-11)
+
+
+# -- softmax and the Boltzmann operator (docs/softmax.md): derivatives from power series in balls --------
+
+rationals = st.fractions(Fraction(-4), Fraction(4), max_denominator=50)
+
+
+def ball(x: Fraction) -> Any:
+    return arb(x.numerator) / x.denominator
+
+
+def log_sum_along(a: list[Any], direction: list[Any], order: int = 2) -> list[Any]:
+    """Derivatives of `L(a + t · direction)`, `L(a) = ln Σ e^{a_l}`, by `t` at 0: orders 0 to `order`."""
+    with series_terms(order + 1):
+        series = sum((arb_series([x, v]).exp() for x, v in zip(a, direction, strict=True)), arb_series([0])).log()
+        return [series[j] * math.factorial(j) for j in range(order + 1)]
+
+
+def exact_softmax(a: list[Any]) -> list[Any]:
+    weights = [x.exp() for x in a]
+    return [w / sum(weights, arb(0)) for w in weights]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Balls that meet, both of them small: equal up to 10^-40."""
+    return bool(one.overlaps(other)) and float(abs(one - other).upper()) < 1e-40
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(rationals, rationals, rationals), min_size=1, max_size=5))
+def test_softmax_is_the_gradient_of_one_function_and_every_head_a_derivative_of_it(rows):
+    with precision(200):
+        a, v, w = ([ball(row[k]) for row in rows] for k in range(3))
+        p = exact_softmax(a)
+        mean = sum((pl * x for pl, x in zip(p, v, strict=True)), arb(0))
+        covariance = sum((pl * x * y for pl, x, y in zip(p, v, w, strict=True)), arb(0)) - mean * sum(
+            (pl * y for pl, y in zip(p, w, strict=True)), arb(0)
+        )
+        _, first, _ = log_sum_along(a, v)
+        assert same(first, mean), "values v: the derivative of L in the direction v"
+        for place, weight in enumerate(p):
+            unit = [arb(int(place == each)) for each in range(len(a))]
+            assert same(log_sum_along(a, unit)[1], weight)
+        # The second derivative as a quadratic form, polarized: the covariance of v and w.
+        both, less = (log_sum_along(a, [x + sign * y for x, y in zip(v, w, strict=True)])[2] for sign in (1, -1))
+        assert same((both - less) / 4, covariance)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(rationals, min_size=1, max_size=6), rationals)
+def test_the_boltzmann_operator_is_the_derivative_along_the_temperature(s, lam):
+    with precision(200):
+        lam, s = ball(lam), [ball(x) for x in s]
+        scores = [lam * x for x in s]
+        p, along = exact_softmax(scores), log_sum_along(scores, s, 3)
+        B = boltzmann_ball(lam, s)
+        assert same(B, sum((x * w for x, w in zip(s, p, strict=True)), arb(0)))
+        assert same(B, along[1])
+        assert same(along[2], sum((w * (x - B) ** 2 for x, w in zip(s, p, strict=True)), arb(0)))
+        assert all(same(one, other) for one, other in zip(cumulants(lam, s, 3), along[1:], strict=True))
+        assert not cumulants(lam, [*s, s[0] + 1], 1)[0].overlaps(B), "the check can fail"
+        entropy = -sum((w * w.log() for w in p), arb(0))
+        assert same(along[0] - lam * B, entropy)
+        gradient = log_sum_along(scores, scores)
+        assert same(gradient[1], lam * B), "boltz(a) = a · ∇L(a)"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.fractions(Fraction(0), Fraction(20), max_denominator=20), min_size=1, max_size=9))
+def test_the_largest_entry_exceeds_boltz_by_at_most_lamberts_w(below):
+    with precision(200):
+        n = len(below) + 1
+        c = largest_shortfall(n)
+        assert c < arb(n).log()
+        assert not -boltzmann_ball(1, [arb(0), *(-ball(y) for y in below)]) > c
+        attained = -boltzmann_ball(1, [arb(0), *[-1 - c] * (n - 1)])
+        assert same(attained, c)
+        assert -boltzmann_ball(1, [arb(0), *[-ball(Fraction(9, 10)) - c] * (n - 1)]) < c, "only there"
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(-20, 20), min_size=2, max_size=6), st.integers(1, 30))
+def test_hardmax_is_the_limit_as_fast_as_the_page_says_and_not_for_all_sequences(s, lam):
+    n, m, top = len(s), s.count(max(s)), max(s)
+    if m < n:
+        gap = top - max(x for x in s if x < top)  # at least 1, so that λ · gap is
+        with precision(5000):  # both are within a factor of 1 + e^{−1200} of their bounds
+            share = arb(n - m) / m * arb(-lam * gap).exp()
+            p = exact_softmax([arb(lam * x) for x in s])
+            off = sum((w for w, x in zip(p, s, strict=True) if x < top), arb(0))
+            shortfall = top - boltzmann_ball(lam, [arb(x) for x in s])
+            assert 0 < off < share
+            assert 0 < shortfall < share * gap
+    with precision(400):  # however large λ is, some sequence of [0, 1]^n stays W((n − 1)/e)/λ away
+        c = largest_shortfall(n)
+        large = arb(lam) + 1 + c
+        near = [arb(1), *[1 - (1 + c) / large] * (n - 1)]
+        assert near[-1] > 0
+        assert same(1 - boltzmann_ball(large, near), c / large)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=6))
+def test_n_cumulants_determine_a_multiset_and_one_fewer_does_not(s):
+    with precision(300):
+        kappa = cumulants(0, s, len(s))
+        expected = [1]
+        for root in s:
+            expected = [a - root * b for a, b in zip([0, *expected], [*expected, 0], strict=True)]
+        assert all(same(arb(a), b) for a, b in zip(expected, polynomial_of_cumulants(kappa), strict=True))
+        moved = polynomial_of_cumulants([*kappa[:-1], kappa[-1] + 1])
+        assert not moved[0].overlaps(arb(expected[0])), "the last cumulant matters"
+        # The series inside its radius π/w, against B itself: the tail is geometric.
+        width = max(s) - min(s) or 1
+        lam = arb.pi() / (8 * width)
+        series = sum((k * lam**j / math.factorial(j) for j, k in enumerate(cumulants(0, s, 60))), arb(0))
+        assert float(abs(series - boltzmann_ball(lam, s))) < 1e-40
+        assert abs(sum((acb(0, arb.pi() / width) * x).exp() for x in (0, width))) < arb(2) ** -250
+        # Prouhet, Tarry, Escott: equal power sums up to 3.
+        one, other = cumulants(0, [0, 4, 7, 11], 4), cumulants(0, [1, 2, 9, 10], 4)
+        assert all(same(x, y) for x, y in zip(one[:3], other[:3], strict=True))
+        assert abs(one[3] - other[3]) > 1
+
+
+def test_the_mean_and_a_transcendental_temperature_fail_and_rational_ones_do_not() -> None:
+    def sign(s: list[int], t: list[int], lam: Any) -> int:
+        return log_difference({x: s.count(x) for x in s}, {x: t.count(x) for x in t}, lam)[0]
+
+    with precision(300):
+        assert same(boltzmann_ball(0, [0, 3]), boltzmann_ball(0, [1, 2]))
+        failing = (1 + arb(2).sqrt()).log()
+        assert same(boltzmann_ball(failing, [0, -1]), boltzmann_ball(failing, [0, -2]))
+        pair, folded = ([1, 2, 5, 6], [1, 3, 4, 6]), ([0, 5, 9, 12, 16, 21], [0, 6, 7, 14, 15, 21])
+        for one, other in (([0, 3], [1, 2]), ([0, -1], [0, -2]), pair, folded):
+            for lam in (Fraction(1, 1000), Fraction(1, 3), Fraction(1), Fraction(-2), Fraction(40)):
+                assert sign(one, other, ball(lam)) != 0
+        # The dips of the picture: between these temperatures the order of the pair changes.
+        assert [sign(*pair, arb(lam) / 5) for lam in (5, 6)] == [1, -1]
+        assert sign(*folded, arb(8) / 21) == -sign(*folded, arb(12) / 21)
+        # Pairs that first differ in κ_{j+1} are about λ^j apart.
+        for (one, other), j in ((pair, 1), (folded, 3)):
+            lam = arb(2) ** -40
+            kappa = [cumulants(0, s, j + 1)[j] for s in (one, other)]
+            told = boltzmann_ball(lam, one) - boltzmann_ball(lam, other)
+            assert abs(told / ((kappa[0] - kappa[1]) * lam**j / math.factorial(j)) - 1) < arb(2) ** -30
 
 
 # -- Lemma 1 -------------------------------------------------------------------------------------------

@@ -202,7 +202,7 @@ def test_the_site_has_every_page_builds_without_a_warning_and_fetches_nothing(tm
     assert all(name in pages["api"] for name in names)
     assert 'src="builder.html"' in pages["index"]
     assert 'id="source"' in pages["builder"]
-    named = "theorems proofs proofs-stock hardmax rate approximation uniform first-block mean-heads"
+    named = "theorems proofs proofs-stock hardmax softmax rank rate approximation uniform first-block mean-heads"
     for name in named.split():
         assert "<math" in pages[name], f"the formulas of {name} are rendered"
         assert re.findall(r"(?<!\\)\$[^$<]+\$", pages[name]) == [], f"no formula of {name} is left as LaTeX"

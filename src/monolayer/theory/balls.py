@@ -7,6 +7,8 @@ decided. Arb's working precision is one number for the whole process; `precision
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from flint import ctx
@@ -14,6 +16,16 @@ from flint import ctx
 Ball = Any  # flint ships no types
 precision = ctx.workprec
 """`with precision(bits):` works with so many bits inside the block, and with what was set before after it."""
+
+
+@contextmanager
+def series_terms(count: int) -> Iterator[None]:
+    """Inside the block power series keep `count` terms, after it as many as before."""
+    before, ctx.cap = ctx.cap, count
+    try:
+        yield
+    finally:
+        ctx.cap = before
 
 
 def interval(ball: Ball) -> tuple[float, float]:
