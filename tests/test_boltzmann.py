@@ -277,15 +277,55 @@ def test_lemma_1(case):
         assert all(y - x > bound for x, y in itertools.pairwise(found))
 
 
-def test_lemma_1_fails_without_its_gap():
-    """boltz(0, x) falls, then rises: two x less than 2 ln n + 3 apart share a value."""
-    low, high = -4.0, -1.3
-    target = float(boltz([0.0, -1.0]))
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if boltz([0.0, middle]) > target else (low, middle)
-    assert 0.3 < abs(-1.0 - low) < 2 * math.log(2) + 3
-    assert abs(target - boltz([0.0, low])) < math.log(2) ** 2 * math.exp(-2 * 4.0)
+@settings(max_examples=40)
+@given(st.integers(3, 9), st.lists(st.sampled_from([0.0, 0.001, 0.5, 3.0]), min_size=8, max_size=8))
+def test_the_sharper_lemma_1_holds_for_all_sets_of_entries_two_apart(size, extra):
+    """Of any lengths: every pair of different subsets, prefixes of each other among them."""
+    values = np.cumsum([0.0, *(2.0 + gap for gap in extra)])[:size]
+    values -= values[-1] / 2
+    r = float(values[-1])
+    with precision(400):
+        found = sorted(
+            (
+                boltzmann_ball(1, a)
+                for n in range(1, min(size, 6) + 1)
+                for a in itertools.combinations(values.tolist(), n)
+            ),
+            key=lambda ball: ball.mid(),
+        )
+        bound = r * (-2 * arb(r)).exp()
+        assert all(y - x > bound for x, y in itertools.pairwise(found))
+
+
+def test_the_numbers_in_the_proof_of_the_sharper_lemma_1():
+    with precision(100):
+        q = arb(-2).exp()
+        deficit, factor = 2 * q / (1 - q) ** 2, 1 / (1 + q) - q / (1 - q)
+        assert deficit < arb("0.3621")
+        assert factor > arb("0.724")
+        assert 2 / (arb(2).exp() + 1) < arb("0.2385")
+        for k, size, lost, least in (
+            (2, arb(1), arb(0), 0.54),
+            (3, 1 + q, arb("0.2385"), 0.51),
+            (4, 1 / (1 - q), arb("0.3621"), 0.53),
+        ):  # of x e^{-x}, for x = 2(k − 1), hence for every larger x
+            assert (arb("0.724") - (arb("0.724") * lost + arb("0.3621")) / (2 * (k - 1))) / size > least
+
+
+@settings(max_examples=20)
+@given(separated_entries())
+def test_the_paper_s_lemma_1_follows(case):
+    """Entries more than 2 ln n + 3 apart reach further than (ln n)²."""
+    n, values = case
+    assert np.abs(values).max() > (n - 1) * (math.log(n) + 1.5) > math.log(n) ** 2
+
+
+def test_lemma_1_fails_without_a_gap():
+    """At a gap of ln(1 + √2) two vectors that are no permutations of each other share a value."""
+    with precision(2000):
+        d = (1 + arb(2).sqrt()).log()
+        assert 0.88 < d < 0.89
+        assert abs(boltzmann_ball(1, [0, -d]) - boltzmann_ball(1, [0, -2 * d])) < arb(2) ** -1900
 
 
 # -- what softmax is for: keys as whole numbers, sums exact --------------------------------------------

@@ -443,7 +443,8 @@ def test_theorem_and_hardmax_print_constants_and_verdicts(said: Said) -> None:
     np.savez("d.npz", X=random.normal(size=(6, 3, 2)))
     np.savez("w.npz", **{f"W_{name}": random.normal(size=(1, 3, 3)) for name in "QKVO"})
     for command, words, verdict in (
-        ("theorem d.npz", ("worst case: δ", "measured direction: δ", "Theorem A"), "proved"),
+        ("theorem d.npz", ("worst case: δ", "measured direction: δ", "our Lemma 1: δ", "Theorem A"), "proved"),
+        ("theorem d.npz --causal", ("the prefix that ends there", "worst case: δ"), "proved"),
         ("refute-hardmax --heads 2 --dim 3 --length 6", ("refuted",), "refuted"),
         ("refute-hardmax --weights w.npz", ("refuted",), "refuted"),
     ):

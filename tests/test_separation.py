@@ -18,8 +18,7 @@ from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows, distinct_runs
 from monolayer.errors import DataError, PrecisionError
 from monolayer.theory.closest import TREE_DIMENSION, closest_pair
-from monolayer.theory.contextual import context_classes, contextual_mapping, frequency_classes, set_classes
-from monolayer.theory.frequency import frequencies
+from monolayer.theory.contextual import context_classes, contextual_mapping, set_classes
 from monolayer.theory.separation import norms, separation
 
 few = st.sampled_from([-1.5, -0.0, 0.0, 0.25, 1.0, 3.0, 1e-300])
@@ -219,13 +218,11 @@ def test_r_and_delta_are_those_of_the_definition(X, p, digits, seed):
 
 @settings(max_examples=25)
 @given(ragged)
-def test_classes_are_sets_and_frequencies(X):
+def test_classes_are_sets(X):
     data = Sequences.of(X)
     sets = set_classes(data.sequence, data.tokens, len(X))
-    ratios = frequency_classes(data.sequence, data.tokens, len(X))
     for i, j in itertools.combinations(range(len(X)), 2):
         assert (sets[i] == sets[j]) == (set(X[i]) == set(X[j]))
-        assert (ratios[i] == ratios[j]) == (frequencies(X[i]) == frequencies(X[j]))
     prefixes = [(token, set(row[: place + 1])) for row in X for place, token in enumerate(row)]
     wholes = [(token, set(row)) for row in X for token in row]
     for causal, contexts in ((False, wholes), (True, prefixes)):

@@ -35,7 +35,7 @@ from monolayer.theory.rate import (
     gardner,
     mean_log,
 )
-from monolayer.theory.separation import token_rows
+from monolayer.theory.separation import StrictSeparation, separation, token_rows
 from monolayer.theory.theorem import theorem
 from monolayer_experiments.embedded import widest
 from monolayer_experiments.synthetic import without_repeats
@@ -207,12 +207,12 @@ def test_the_enclosure_against_all_pairs_evaluated_as_they_stand():
 def test_theorem_2_is_proved_on_random_data(seed, d, n):
     found = theorem(random_data(seed, d=d, n=n))
     assert found.separation.broken == ()
-    for built in (found.worst, found.measured):
+    for built in found.constructions.values():
         assert built.verdict == "proved"
         assert built.log10_separation[0] > built.bounds.log10_delta
         assert built.bits < 1000  # though δ needs far more
     assert found.worst.bounds.bits > 10_000
-    assert found.measured.bounds.log_delta > found.worst.bounds.log_delta
+    assert found.sharper.bounds.log_delta > found.measured.bounds.log_delta > found.worst.bounds.log_delta
     assert found.injectivity.injective
     names = [name for name, _ in found.rows()]
     assert (len(set(names)), dict(found.rows())["hypotheses of Theorem 2"]) == (len(names), "hold")
@@ -220,11 +220,57 @@ def test_theorem_2_is_proved_on_random_data(seed, d, n):
     assert (plain["verdict"], plain["worst"]["bounds"]["bits"]) == ("proved", found.worst.bounds.bits)
 
 
+def test_under_a_mask_contexts_are_prefixes_against_all_pairs_evaluated_as_they_stand():
+    """Sequences of several lengths; the wrong mask, a planted fault, gives another separation."""
+    random = np.random.default_rng(3)
+    tokens = random.normal(size=(5, 2))
+    X = [tokens[random.permutation(5)[:n]].tolist() for n in (3, 2, 3, 1, 3, 2)]
+    found = theorem(X, causal=True)
+    data = found.separation
+    assert data.broken == ()
+    assert found.verdict == "proved"
+    assert dict(found.rows())["context of a token"] == "the prefix that ends there"
+    assert len(theorem(X).separation.broken) == 1  # lengths differ
+    v = np.array(found.direction)
+    for built in (found.measured, found.sharper):
+        with precision(2 * built.bounds.bits + 200):
+            outputs = {}
+            for i, row in enumerate(X):
+                for k in range(len(row)):
+                    last = plain_head(np.array([row[: k + 1]]), v, built.bounds.log_beta, data.epsilon / 4 / data.r_max)
+                    outputs[i, k] = last[-1]
+            distances = [
+                sum(((a - b) ** 2 for a, b in zip(outputs[p], outputs[q], strict=True)), arb(0)).log() / 2
+                for p, q in itertools.combinations(outputs, 2)
+                if X[p[0]][p[1]] != X[q[0]][q[1]]
+                or {tuple(x) for x in X[p[0]][: p[1] + 1]} != {tuple(x) for x in X[q[0]][: q[1] + 1]}
+            ]
+            log10 = float(min(distances, key=lambda log: log.mid()) / arb(10).log())
+        assert built.verdict == "proved"
+        assert built.log10_separation == pytest.approx((log10, log10), rel=1e-10, abs=1e-9)
+        (i, k), (j, m) = built.closest
+        assert X[i][k] == X[j][m]
+    assert theorem(X).measured.log10_separation != found.measured.log10_separation
+
+
+@settings(max_examples=5)
+@given(st.integers(0, 2**32 - 1))
+def test_theorem_2_is_proved_for_prefixes_and_for_any_lengths(seed):
+    random = np.random.default_rng(seed)
+    tokens = random.normal(size=(7, 2))
+    X = [tokens[random.permutation(7)[: random.integers(1, 6)]].tolist() for _ in range(10)]
+    for causal in (True, False):
+        found = theorem(X, causal=causal)
+        assert separation(X, causal=causal).broken_for_any_lengths == ()
+        for built in found.constructions.values():
+            assert built.verdict == "proved"
+
+
 def test_a_delta_that_is_too_large_is_refuted_and_one_inside_the_enclosure_stays_undecided():
     """A planted fault: the same head, with a δ that it does not reach."""
     data = Sequences.of(random_data(0))
     vocabulary, rows = token_rows(data)
-    head = PaperHead(data, vocabulary, rows, np.array([0.6, 0.8]), 4.0, 0.1)
+    head = PaperHead(data, vocabulary, rows, np.array([0.6, 0.8]), StrictSeparation(0.1, 4.0, 0.1))
 
     def built(log_delta: arb) -> Any:
         return head.carry_out(lambda: (arb(100), log_delta), 1 << 12, 10**6)

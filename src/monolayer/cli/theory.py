@@ -19,6 +19,9 @@ from monolayer.table import escape, plural, visible
 @reads
 def theorem(
     data: Data,
+    causal: Annotated[
+        bool, typer.Option("--causal", help="A head with a causal mask: each token sees itself and earlier ones.")
+    ] = False,
     max_bits: Annotated[int | None, typer.Option(help="Highest precision to try, in bits.", min=1)] = None,
     seed: Annotated[int, typer.Option(help="Seed of the direction.", min=0)] = 0,
     reading: Reading = PLAIN,
@@ -34,7 +37,7 @@ def theorem(
     with progress(as_json) as step:
         sequences = reading.read(data, step)
         step("enclosing every context", 0.2)
-        found = carry_out(sequences, max_bits=max_bits or MAX_BITS, seed=seed)
+        found = carry_out(sequences, causal=causal, max_bits=max_bits or MAX_BITS, seed=seed)
     if as_json:
         print_json(found.to_json())
     else:

@@ -10,6 +10,14 @@ than
 
 apart. Outputs stay below `r = r_max + ε/4`, and different tokens stay more than `ε/2` apart.
 
+Our Lemma 1 (docs/theorems.md) asks for scores 2 apart, whatever n is and whether or not sequences have one length, and
+keeps Boltzmann values of scores of size ρ more than `ρ e^{−2ρ}` apart. With `β = 2/g`, so `ρ = β S²`, that is
+
+    δ = ε/(4 r_max) · S e^{−2βS²}
+
+The paper's Lemma 1 follows from it, also for different lengths, if one context has n different tokens. So under a
+causal mask, where the contexts are prefixes, the constants are the same, with n the length of the longest sequence.
+
 The paper takes the worst case: `S = r_max`, and `g = c² ε r_min` with `c = (|V|+1)^{-2} √(8/(πd))`, since
 some unit `v` has `|vᵀ(x − y)| ≥ c ‖x − y‖` for all `x, y ∈ V ∪ {0}` (Park et al. 2021). It is soon found.
 For a uniform unit `v` and a unit `u`, `P(|vᵀu| < t) ≤ t √(2d/π)`: the density of `vᵀu` is at most
@@ -71,6 +79,14 @@ def contextual_constants(n: int, g: Ball, S: Ball, r_max: float, epsilon: float)
     if n == 1:
         return beta, arb.neg_inf()
     return beta, 2 * log_n.log() - 2 * beta * S**2 + (arb(epsilon) / (4 * arb(r_max) * beta * S)).log()
+
+
+def sharper_constants(n: int, g: Ball, S: Ball, r_max: float, epsilon: float) -> tuple[Ball, Ball]:
+    """β and ln δ by our Lemma 1, for sequences of at most `n` tokens: scores need not be further apart for larger n."""
+    beta = 2 / arb(g)
+    if n == 1:
+        return beta, arb.neg_inf()
+    return beta, (arb(epsilon) * S / (4 * arb(r_max))).log() - 2 * beta * S**2
 
 
 def theorem2(vocabulary: int, d: int, n: int, r_min: float, r_max: float, epsilon: float) -> tuple[Ball, Ball]:

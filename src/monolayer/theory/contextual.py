@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -138,36 +138,9 @@ def _prefix_classes(data: Sequences, rows: Ints) -> Ints:
 
 def set_classes(sequence: Ints, rows: Ints, count: int) -> Ints:
     """`(N,)` numbers of `count` sequences, equal iff the sets of `rows` are; `sequence` `(T,)` says whose."""
-    values, _, lengths = token_counts(sequence, rows, count)
-    return distinct_runs(values, lengths)
-
-
-def frequency_classes(sequence: Ints, rows: Ints, count: int) -> Ints:
-    """`(N,)` numbers, equal iff the sequences are proportional multisets of `rows` (Theorem A's classes)."""
-    values, counts, lengths = token_counts(sequence, rows, count)
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)[:-1]])
-    reduced = counts // np.repeat(np.gcd.reduceat(counts, starts), lengths)
-    # Tokens and multiplicities side by side: two runs of one length agree iff both agree.
-    return distinct_runs(np.stack([values, reduced], axis=1).reshape(-1), 2 * lengths)
-
-
-class TokenCounts(NamedTuple):
-    """The distinct `rows` of every sequence, sequence after sequence, with the `counts` of each.
-
-    `lengths` `(N,)`: how many distinct rows each sequence has.
-    """
-
-    rows: Ints
-    counts: Ints
-    lengths: Ints
-
-
-def token_counts(sequence: Ints, rows: Ints, count: int) -> TokenCounts:
-    """How often each row occurs in each of `count` sequences; `sequence` `(T,)` says whose the `rows` `(T,)` are."""
     width = int(rows.max()) + 1
-    pairs, counts = np.unique(sequence * width + rows, return_counts=True)
-    lengths = np.bincount(pairs // width, minlength=count)
-    return TokenCounts(pairs % width, counts.astype(np.int64), lengths.astype(np.int64))
+    pairs = np.unique(sequence * width + rows)
+    return distinct_runs(pairs % width, np.bincount(pairs // width, minlength=count).astype(np.int64))
 
 
 def _outputs_of(f: Callable[[Any], Any], X: object) -> Any:

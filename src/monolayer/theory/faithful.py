@@ -9,13 +9,15 @@ differ by
 
 Floats are taken as they are: `vᵀx` is an exact rational number, `v` is divided by its exact length, and β is
 rounded up to 64 bits, so that every λ is algebraic and Theorem A applies to the head that is measured.
+
+Under a causal mask the contexts of a token are the prefixes that end with it.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -27,10 +29,9 @@ from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.theory.balls import Ball, interval, precision
 from monolayer.theory.bounds import MappingConstants
-from monolayer.theory.contextual import frequency_classes, set_classes
 from monolayer.theory.enclosure import Multiset, UndecidedError, smallest_gap
 from monolayer.theory.injectivity import exact_projection
-from monolayer.theory.separation import TokenPlace
+from monolayer.theory.separation import StrictSeparation, TokenPlace
 from monolayer.theory.verdicts import Verdict
 
 
@@ -73,12 +74,23 @@ class PaperConstruction:
 
 
 class PaperHead:
-    """The head of Theorem 2 for data with tokens `vocabulary` `(V, d)`, on which `vᵀ` is injective."""
+    """The head of Theorem 2 for data with tokens `vocabulary` `(V, d)`, on which `vᵀ` is injective.
+
+    `rows` `(T,)`: which of the vocabulary each token is. `causal`: a token sees the prefix that ends there.
+    """
 
     def __init__(
-        self, data: Sequences, vocabulary: Floats, rows: Ints, v: Floats, r_max: float, epsilon: float
+        self,
+        data: Sequences,
+        vocabulary: Floats,
+        rows: Ints,
+        v: Floats,
+        found: StrictSeparation,
+        *,
+        causal: bool = False,
     ) -> None:
-        self.data, self.rows, self.v, self.r_max, self.epsilon = data, rows, v, r_max, epsilon
+        self.data, self.rows, self.v, self.causal = data, rows, v, causal
+        self.r_max, self.epsilon = found.r_max, found.epsilon
         self.values, self.exponent = exact_projection(vocabulary, v)
 
     def unit(self) -> Ball:
@@ -135,19 +147,34 @@ class PaperHead:
 
     def _queries(self) -> list[Query]:
         """One query per token that occurs, with one context for each different multiset of tokens around it."""
-        sequence, rows, count = self.data.sequence, self.rows, len(self.data)
-        sets = set_classes(sequence, rows, count)
-        _, first = np.unique(frequency_classes(sequence, rows, count), return_index=True)
         queries: dict[int, Query] = {}
-        for i in np.sort(first).tolist():
-            tokens = rows[self.data.offsets[i] : self.data.offsets[i + 1]].tolist()
-            content = {self.values[x]: m for x, m in Counter(tokens).items()}
-            for x in sorted(set(tokens)):
+        sets: dict[frozenset[int], int] = {}
+        seen: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
+        for i, tokens, asked in self._contexts():
+            counts = Counter(tokens)
+            common = math.gcd(*counts.values())
+            frequencies = tuple(sorted((x, m // common) for x, m in counts.items()))
+            group = sets.setdefault(frozenset(counts), len(sets))
+            for k in asked:
+                x = tokens[k]
+                if (x, frequencies) in seen:
+                    continue
+                seen.add((x, frequencies))
                 query = queries.setdefault(x, Query(self.values[x], [], [], []))
-                query.contexts.append(content)
-                query.sets.append(int(sets[i]))
-                query.places.append((i, tokens.index(x)))
+                query.contexts.append({self.values[y]: m for y, m in counts.items()})
+                query.sets.append(group)
+                query.places.append((i, k))
         return list(queries.values())
+
+    def _contexts(self) -> Iterator[tuple[int, list[int], range]]:
+        """What is seen at once: the sequence, its tokens (`causal`: of a prefix), and the positions that see them."""
+        for i, sequence in enumerate(self.data.split(self.rows)):
+            tokens = sequence.tolist()
+            if not self.causal:
+                yield i, tokens, range(len(tokens))
+                continue
+            for k in range(len(tokens)):
+                yield i, tokens[: k + 1], range(k, k + 1)
 
     def _smallest(self, queries: list[Query], beta: Ball, bits: int, max_bits: int) -> SmallestSeparation:
         """The smallest separation that the head with score scale β leaves, enclosed from `bits` bits on."""

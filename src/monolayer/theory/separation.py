@@ -41,7 +41,8 @@ class Separation:
     `shortest` and `longest` bound the lengths n. `dimension`, `r_min`, `r_max` and `epsilon` are None for
     ids, which have no geometry; `epsilon` is infinite where there is one token only. Places are (sequence,
     position), from 0. `repeating` lists the sequences with a repeated token, `repeated_tokens` counts the
-    tokens that stood earlier in their own sequence, `zeros` lists the places of zero vectors.
+    tokens that stood earlier in their own sequence, `zeros` lists the places of zero vectors. `causal`: the contexts
+    are prefixes, so lengths may differ.
     """
 
     sequences: int
@@ -57,6 +58,7 @@ class Separation:
     repeating: tuple[int, ...]
     repeated_tokens: int
     zeros: tuple[TokenPlace, ...]
+    causal: bool = False
 
     __repr__ = as_table
     _repr_html_ = as_html
@@ -90,6 +92,14 @@ class Separation:
     @property
     def broken(self) -> tuple[str, ...]:
         """The hypotheses of Theorem 2 that these data break, in words; empty if none."""
+        words = [*self.broken_for_any_lengths]
+        if self.shortest != self.longest and not self.causal:
+            words.append(f"lengths differ: they run from {self.shortest} to {self.longest}")
+        return tuple(words)
+
+    @property
+    def broken_for_any_lengths(self) -> tuple[str, ...]:
+        """The same for what holds for sequences of any lengths: under a causal mask, or by our Lemma 1."""
         words = []
         if self.repeating:
             words.append(
@@ -100,8 +110,6 @@ class Separation:
             sequence, position = self.zeros[0]
             more = f" (and {len(self.zeros) - 1} more places)" if len(self.zeros) > 1 else ""
             words.append(f"r_min = 0: token {position} of sequence {sequence} is the zero vector{more}")
-        if self.shortest != self.longest:
-            words.append(f"lengths differ: they run from {self.shortest} to {self.longest}")
         return tuple(words)
 
     def explain(self) -> str:
@@ -123,7 +131,8 @@ class Separation:
                 f"The closest two different tokens are ε = {self.epsilon:.6g} apart: {two_places(*self.closest_pair)}."
             )
         if not self.broken:
-            return "\n".join([*lines, "The hypotheses of Theorem 2 hold: no repeated token, no zero, equal lengths."])
+            lengths = "any lengths, since each token sees a prefix" if self.causal else "equal lengths"
+            return "\n".join([*lines, f"The hypotheses of Theorem 2 hold: no repeated token, no zero, {lengths}."])
         lines.append("Theorem 2 does not cover these data, because its hypotheses fail:")
         lines += [f"  - {words}" for words in self.broken]
         lines.append(
@@ -138,10 +147,11 @@ def two_places(one: TokenPlace, other: TokenPlace) -> str:
     return " and ".join(f"token {position} of sequence {sequence}" for sequence, position in (one, other))
 
 
-def separation(X: object) -> Separation:
+def separation(X: object, *, causal: bool = False) -> Separation:
     """Measure the separation of the tokens of some data.
 
     - `X`: sequences, anything that `Sequences.of` takes.
+    - `causal`: each token sees the prefix that ends there, so lengths may differ. The numbers are the same.
 
     Example:
 
@@ -180,6 +190,7 @@ def separation(X: object) -> Separation:
         repeating=repeating,
         repeated_tokens=repeated,
         zeros=zeros,
+        causal=causal,
     )
 
 
