@@ -14,16 +14,19 @@ more only if the sentence is about it alone. Exit 1 where anything proves more, 
 that comes back differs (`planted_answers.py`): data as they are read, weights as they are built, predictions. If it
 differs without an error, or comes back where the true code refuses, the fault *gives another answer*, and wants a test.
 If there is an error where the true code answers, it *refuses*: whoever asks learns of it. What is said above of *proves
-more* holds for *another answer*; lines that no test executes are listed, and do not decide.
+more* holds for *another answer*; lines that no test executes are listed, and do not decide. `--seconds 0` asks this
+question first, and tests only of a fault that does harm: it finds the same ones sooner, and does not try whether tests
+see the others.
 
 A fault with which a test does not end is *stopped*: when the test has used ten times (`--times`) the processor time
-that it takes on the true checker in the same run, and that of the longest test on top. Nothing outlives this script
+that it takes on the true code in the same run, and that of the longest test on top. Nothing outlives this script
 (`forks.py`).
 
-Tests run in forks of one process that has imported and collected everything: a fault that is seen costs a second, one
-that is not 15, one that hangs 10. All of them take a processor half a day; `--minutes` plants as many as fit, in random
-order. `--list` is written as the faults come back, so a run that is stopped keeps what it found; `--again` plants what
-such a file lists, in its order.
+Tests run in forks of one process that has imported and collected everything, also what tests import while they run: a
+fault that is seen costs a second, one that is not 15, one that hangs 10. Only questions that execute the line are
+asked. All of them take a processor half a day; `--minutes` plants as many as fit, in random order. `--list` is written
+as the faults come back, so a run that is stopped keeps what it found; `--again` plants what such a file lists, in its
+order.
 
     python bench/no_planted_fault_proves_more.py                       a sample of 200
     python bench/no_planted_fault_proves_more.py --all --jobs 16       everything
@@ -31,6 +34,7 @@ such a file lists, in its order.
     python bench/no_planted_fault_proves_more.py --file noise.py --tests robust_attacks    one file, one file of tests
     python bench/no_planted_fault_proves_more.py --kind abs --minutes 5    all of a kind, as far as five minutes go
     python bench/no_planted_fault_proves_more.py --package cluster --file spill.py    one file of another package
+    python bench/no_planted_fault_proves_more.py --package data --all --seconds 0     what gives another answer, quickly
 """
 
 from __future__ import annotations
@@ -49,7 +53,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -60,120 +64,15 @@ sys.path.insert(0, str(ROOT))
 for threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[threads] = "1"  # forks and threads do not mix
 
-import pytest  # noqa: E402
-from _pytest.config import Config, get_config  # noqa: E402
-from _pytest.main import Session  # noqa: E402
-from _pytest.runner import runtestprotocol  # noqa: E402
-from hypothesis import Phase, settings  # noqa: E402
-
 from forks import Ended, Fork, Forks, Step  # noqa: E402
 from planted_answers import Answer  # noqa: E402
 from planted_corpus import Claim  # noqa: E402
 from planted_faults import Fault, assigned, faults, modules  # noqa: E402
 from planted_packages import CHECKER, PACKAGES, Package  # noqa: E402
+from planted_suite import Line, Suite, collected, imported, traced, tracing  # noqa: E402
 from workload import claim, record, recordable, run  # noqa: E402
 
 REVIEWED = Path(__file__).with_name("planted_faults_reviewed.json")
-FIRST_FAILURE = "first failure"
-"""A profile of hypothesis: an example that fails is enough, and need not become a small one."""
-
-
-# -- tests -----------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Suite:
-    """Collected tests, and what a run of each showed: how long it takes, and which lines of the checker it executes."""
-
-    session: Session
-    items: dict[str, pytest.Item]
-    seconds: dict[str, float] = field(default_factory=dict)
-    cost: dict[str, float] = field(default_factory=dict)
-    """Seconds times lines: what is quick and executes little of the checker says most about each line of it."""
-    lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
-    """By file and line, the tests."""
-
-    def learn(self, known: dict[str, Traced]) -> None:
-        """What was traced; tests that fail on the true checker, when they are traced, are not asked."""
-        for name in self.items:
-            seconds, failed, lines = known[name]
-            self.seconds[name], self.cost[name] = seconds, seconds * len(lines)
-            if failed:
-                print(f"fails on the true checker, so it is not asked: {name}")
-            for file, line in () if failed else lines:
-                self.lines.setdefault(file, {}).setdefault(line, []).append(name)
-
-    def run(self, names: list[str], begin: Callable[[str], None], deadline: float = float("inf")) -> str | None:
-        """The first test that fails; None if all pass, or none does up to a time of this process's own.
-
-        `begin` is called with the name of each test before it runs.
-        """
-        self.session.config._tmp_path_factory._basetemp = Path(tempfile.mkdtemp(dir=tempfile.gettempdir()))  # type: ignore[attr-defined]
-        for name, then in zip(names, [*names, None][1:], strict=True):
-            begin(name)
-            reports = runtestprotocol(self.items[name], nextitem=self.items.get(then or ""), log=False)
-            if any(report.failed for report in reports):
-                return name
-            if time.process_time() > deadline:
-                break
-        return None
-
-
-def collected(files: list[str]) -> Suite:
-    """All tests of these files, not yet run."""
-    settings.register_profile(
-        FIRST_FAILURE, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate, Phase.target)
-    )
-    os.environ["HYPOTHESIS_PROFILE"] = FIRST_FAILURE  # tests/conftest.py loads it
-    config = _configured(["-p", "no:cacheprovider", "-p", "no:xdist", "-s", "-q", "--no-header",
-                          "-W", "ignore::pytest.PytestAssertRewriteWarning",
-                          *(str(ROOT / "tests" / f"test_{name}.py") for name in files)])  # fmt: skip
-    session = Session.from_config(config)
-    config._do_configure()
-    config.hook.pytest_sessionstart(session=session)
-    items = session.perform_collect()
-    return Suite(session, {item.nodeid: item for item in items})
-
-
-def _configured(words: list[str]) -> Config:
-    config = get_config(words, None)
-    return config.pluginmanager.hook.pytest_cmdline_parse(pluginmanager=config.pluginmanager, args=words)  # type: ignore[no-any-return]
-
-
-# -- which tests execute which lines -------------------------------------------------------------------------
-
-
-class Traced(NamedTuple):
-    """What a run of a test on the true checker showed."""
-
-    seconds: float
-    failed: bool
-    lines: frozenset[tuple[str, int]]
-
-
-def traced(suite: Suite, package: Package, names: list[str], step: Step) -> dict[str, Traced]:
-    """Some tests, each once."""
-    prefix, seen, found = str(package.folder) + os.sep, set[tuple[str, int]](), {}
-
-    def inside(frame: Any, event: str, _: Any) -> Any:
-        if event == "line":
-            seen.add((frame.f_code.co_filename, frame.f_lineno))
-        return inside
-
-    def entered(frame: Any, event: str, _: Any) -> Any:
-        return inside if frame.f_code.co_filename.startswith(prefix) else None
-
-    for name in names:
-        seen.clear()
-        began = time.process_time()
-        sys.settrace(entered)
-        try:
-            failed = suite.run([name], step) is not None
-        finally:
-            sys.settrace(None)
-        lines = frozenset((file.removeprefix(prefix), line) for file, line in seen)
-        found[name] = Traced(time.process_time() - began, failed, lines)
-    return found
 
 
 # -- planting ------------------------------------------------------------------------------------------------
@@ -245,22 +144,25 @@ _CORPUS: list[tuple[str, Callable[[], Claim | Answer]]] = []
 
 
 class Answered(NamedTuple):
-    """What the true code claims or answers, and the seconds of processor time that it takes."""
+    """What the true code claims or answers, the seconds of processor time that it takes, and the lines it executes."""
 
     claim: Any
     seconds: float
+    lines: frozenset[Line]
 
 
-def answered(step: Step) -> dict[str, Answered]:
+def answered(package: Package, names: list[str], step: Step) -> dict[str, Answered]:
     """Ask the code as it is. A question that has two answers tells nothing."""
-    found = {}
+    found, wanted = {}, set(names)
     for name, ask in _CORPUS:
-        step(name)
-        began = time.process_time()
-        claim = ask()
-        found[name] = Answered(claim, time.process_time() - began)
-        if isinstance(claim, Answer) and ask() != claim:
-            raise ValueError(f"{name} is answered in two ways")
+        if name in wanted:
+            step(name)
+            began = time.process_time()
+            with tracing(package) as seen:
+                claim = ask()
+            found[name] = Answered(claim, time.process_time() - began, frozenset(seen))
+            if isinstance(claim, Answer) and ask() != claim:
+                raise ValueError(f"{name} is answered in two ways")
     return found
 
 
@@ -307,6 +209,8 @@ class Run:
         self.reviewed = self.package.reviewed(json.loads(REVIEWED.read_text()))
         self.seconds = suite.seconds | {name: answer.seconds for name, answer in true.items()}
         self.longest = max(self.seconds.values(), default=0.0)
+        self.asked = {line for answer in true.values() for line in answer.lines}
+        """Lines that questions execute."""
 
     def limit(self, name: str) -> float:
         """Seconds of processor time after which a test or a question is taken to hang.
@@ -343,26 +247,45 @@ class Run:
                 found.add(name)
         return sorted(found)
 
-    def ask(self, fault: Fault) -> Callable[[Step], tuple[str | None, list[str], list[str]]]:
+    def ask(self, fault: Fault) -> Callable[[Step], tuple[str | None, list[str], list[str], int]]:
         """What a fork does."""
         names = self.tests_of(fault)
 
-        def action(step: Step) -> tuple[str | None, list[str], list[str]]:
+        def action(step: Step) -> tuple[str | None, list[str], list[str], int]:
             def begin(name: str) -> None:
                 step(name, self.limit(name))
 
             plant(fault, self.trees[fault.file], self.package)
-            failed = self.suite.run(names, begin, time.process_time() + self.options.seconds)
+            failed, left = self.suite.run(names, begin, time.process_time() + self.options.seconds)
             if failed is not None or self.options.quick:
-                return failed, [], []
-            found = {}
-            for name, ask in _CORPUS:
-                if self.package.concerns(name, fault.file):
-                    begin(name)
-                    found[name] = ask()
-            return None, *compared(self.true, found)
+                return failed, [], [], len(left)
+            more, less = self.differs(fault, begin)
+            if more and left:
+                failed, left = self.suite.run(left, begin, time.process_time() + self.options.harmful)
+            return failed, more, less, len(left)
 
         return action
+
+    def differs(self, fault: Fault, begin: Callable[[str], None]) -> tuple[list[str], list[str]]:
+        """Where the code claims more or answers otherwise now, and where it claims less or refuses.
+
+        Claims are all asked; of answers one that differs is enough.
+        """
+        found: dict[str, Any] = {}
+        for name, ask in self.questions(fault):
+            begin(name)
+            found[name] = ask()
+            if isinstance(found[name], Answer) and found[name].exceeds(self.true[name].claim):
+                break
+        return compared(self.true, found)
+
+    def questions(self, fault: Fault) -> list[tuple[str, Callable[[], Claim | Answer]]]:
+        """Those that execute the fault, the quickest first; all where no line tells."""
+        place = (fault.file, fault.line)
+        known = fault.function and (place in self.asked or fault.line in self.suite.lines.get(fault.file, {}))
+        few = [one for one in _CORPUS if not known or place in self.true[one[0]].lines]
+        few = [one for one in few if self.package.concerns(one[0], fault.file)]
+        return sorted(few, key=lambda one: self.true[one[0]].seconds)
 
     def reason(self, fault: Fault, claims_more: bool) -> str:
         """Why a fault that nothing sees does no harm, if someone has said so.
@@ -382,11 +305,9 @@ class Run:
             if ended.stopped:
                 usual, limit = self.seconds[ended.step], self.limit(ended.step)
                 verdict.outcome = "stopped"
-                verdict.by = (
-                    f"{ended.step} takes {usual:.2f} s on the true checker, and had not ended after {limit:.0f} s"
-                )
+                verdict.by = f"{ended.step} takes {usual:.2f} s on the true code, and had not ended after {limit:.0f} s"
             return verdict
-        failed, more, less = ended.answer
+        failed, more, less, left = ended.answer
         if failed is not None:
             verdict.outcome, verdict.by = "killed", failed
             saw[failed] += 1
@@ -398,6 +319,7 @@ class Run:
             verdict.outcome, verdict.by = self.package.criterion.less, f"{len(less)}: {', '.join(less[:3])}"
         else:
             verdict.outcome = "no difference" if self.tests_of(fault) else "never run"
+            verdict.by = f"{left} tests not asked" if left else ""
         return verdict
 
     def all(self, planted: list[Fault], forks: Forks, end: float) -> Iterator[Verdict]:
@@ -436,9 +358,9 @@ def show(found: list[Verdict], columns: tuple[str, ...]) -> None:
 
 
 def unbroken(ended: Ended) -> Any:
-    """What a fork returned that ran the true checker."""
+    """What a fork returned that ran the true code."""
     if ended.answer is None:
-        raise SystemExit(f"a process ended early, on the true checker, in {ended.step or 'its first step'}: see --loud")
+        raise SystemExit(f"a process ended early, on the true code, in {ended.step or 'its first step'}: see --loud")
     return ended.answer
 
 
@@ -485,12 +407,15 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--minutes", type=float, help="plant in random order, and no more so long after the start")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of tests for each fault")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="of tests for each fault; 0 asks first what the faulty code answers"
+    )
+    parser.add_argument("--harmful", type=float, default=300.0, help="seconds of further tests for one that does harm")
     parser.add_argument(
         "--times",
         type=float,
         default=10.0,
-        help="stop a fault when a test takes this many times as long as on the true checker, and the longest besides",
+        help="stop a fault when a test takes this many times as long as on the true code, and the longest besides",
     )
     parser.add_argument(
         "--lines", type=Path, help="keep there which test executes which line, and how long it takes; read if it exists"
@@ -510,21 +435,27 @@ def main() -> None:
     with Forks(options.loud) as forks:
         tempfile.tempdir = str(forks.scratch)
         suite = collected(options.tests or list(options.package.tests))
-        gc.collect()
-        gc.freeze()
         known = pickle.loads(options.lines.read_bytes()) if options.lines and options.lines.exists() else {}
         new = [name for name in suite.items if name not in known]
         shares = [new[number :: options.jobs] for number in range(options.jobs)]
-        tracing = [forks.start(partial(traced, suite, options.package, share)) for share in shares if share]
+        tests = [forks.start(partial(traced, suite, options.package, share)) for share in shares if share]
         true: dict[str, Answered] = {}
+        asking: list[Fork] = []
         if not options.quick:
             _CORPUS.extend(options.package.corpus(forks.scratch))
-            true = unbroken(forks.result(forks.start(answered)))
-        for fork in tracing:
+            questions = [name for name, _ in _CORPUS]
+            shares = [questions[number :: options.jobs] for number in range(options.jobs)]
+            asking = [forks.start(partial(answered, options.package, share)) for share in shares if share]
+        for fork in tests:
             known |= unbroken(forks.result(fork))
-        if options.lines and tracing:
+        for fork in asking:
+            true |= unbroken(forks.result(fork))
+        if options.lines and tests:
             options.lines.write_bytes(pickle.dumps(known))
         suite.learn(known)
+        imported(known)
+        gc.collect()
+        gc.freeze()
         asked = Run(suite, trees, options, true)
         print(f"{len(planted):,} faults, {len(suite.items)} tests, {len(true)} models in the corpus, "
               f"{time.perf_counter() - began:.0f} s so far", flush=True)  # fmt: skip

@@ -13,6 +13,7 @@ import gzip
 import hashlib
 import json
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -66,6 +67,11 @@ def told(ask: Callable[[], object]) -> Question:
         return Answer(found.hexdigest())
 
     return asked
+
+
+def own_folder() -> Path:
+    """A new folder of this process: others may be asked the same question at the same time."""
+    return Path(tempfile.mkdtemp())
 
 
 def attempt(ask: Callable[[], object]) -> object:
@@ -208,8 +214,9 @@ def _asked(model: Any, X: Any) -> list[object]:
     return found
 
 
-def _reloaded(model: Any, X: Any, folder: Path) -> list[object]:
-    model.save(folder, overwrite=True)
+def _reloaded(model: Any, X: Any) -> list[object]:
+    folder = own_folder() / "saved"
+    model.save(folder)
     return [folder, *_asked(ml.load(folder), X)]
 
 
@@ -224,8 +231,7 @@ def _changed(model: Any, change: Callable[[Any], object]) -> object:
 def _model(scratch: Path) -> Named:
     for name, model, X in _models():
         yield f"model {name}", told(lambda model=model, X=X: _asked(model, X))  # type: ignore[misc]
-        folder = scratch / f"saved {name}"
-        yield f"model saved {name}", told(lambda model=model, X=X, at=folder: _reloaded(model, X, at))  # type: ignore[misc]
+        yield f"model saved {name}", told(lambda model=model, X=X: _reloaded(model, X))  # type: ignore[misc]
     whole = ml.memorize(changed.X, changed.Y, positions=True)
     for name, change in changed.CHANGES.items():
         yield f"model changed {name}", told(lambda change=change: _changed(whole, change))  # type: ignore[misc]
@@ -251,29 +257,30 @@ def _cluster(scratch: Path) -> Named:
         folder = scratch / f"files {number}"
         pattern = files.write(folder, X, Y, [100, 101, 250], key="label" if kind == "sequences" else None)
 
-        def build(pattern: str = pattern, folder: Path = folder, pieces: Any = (block, points), slack: float = slack,
+        def build(out: Path | None = None, pattern: str = pattern, pieces: Any = (block, points), slack: float = slack,
                   usual: Any = options, **options: Any) -> object:  # fmt: skip
             with files.pytest.MonkeyPatch.context() as patch:
                 files.small_pieces(patch, *pieces)
                 files.crowd(patch, slack)
                 options = {"workers": 1, "overwrite": True, **usual, **options}
-                return ml.memorize_files(pattern, folder / "out", **options)
+                return ml.memorize_files(pattern, out or own_folder() / "out", **options)
 
         yield f"cluster {kind} {slack:g}", told(build)
         if number == 0:
             yield "cluster stopped", told(lambda build=build: _stopped(build))  # type: ignore[misc]
     bad = files.write(scratch / "bad", [[0, 1, 2], [2, 1, 0], [0, 1, 2]], [[0, 1, 2], [0, 1, 1], [0, 1, 2]], [1])
-    yield "cluster contradiction", told(lambda: ml.memorize_files(bad, scratch / "bad" / "out", workers=1))
+    yield "cluster contradiction", told(lambda: ml.memorize_files(bad, own_folder() / "out", workers=1))
 
 
 def _stopped(build: Callable[..., object]) -> list[object]:
     """A build that is stopped and goes on; one with another seed that is stopped, and this one starts over."""
+    out = own_folder() / "out"
     with files.stopped("part"):
-        attempt(build)
-    found = list(_bits(build(resume=True)))
+        attempt(lambda: build(out))
+    found = list(_bits(build(out, resume=True)))
     with files.stopped("part"):
-        attempt(lambda: build(seed=1))
-    return [*found, build()]
+        attempt(lambda: build(out, seed=1))
+    return [*found, build(out)]
 
 
 # -- attaching ---------------------------------------------------------------------------------------------------
@@ -294,7 +301,7 @@ def _attaching(scratch: Path) -> Named:
 
 def _attached(host: Path) -> list[object]:
     made = ml.attach(host, FACTS)
-    folder = made.save(host.with_name(f"{host.name} with facts"), overwrite=True)
+    folder = made.save(own_folder() / f"{host.name} with facts")
     said = [json.loads((folder / "attached.json").read_text())[key] for key in ("tensors", "appended", "radius")]
     rest = {key: FACTS[key] for key in list(FACTS)[:4]}
     return [

@@ -1,0 +1,152 @@
+"""Tests as `no_planted_fault_proves_more.py` asks them: collected once, traced once, and then run in forks.
+
+Tracing shows for each test how long it takes and which lines of the package it executes, so that of a fault only tests
+that execute its line are asked.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from _pytest.config import Config, get_config
+from _pytest.main import Session
+from _pytest.runner import runtestprotocol
+from hypothesis import Phase, settings
+
+from forks import Step
+from planted_packages import Package
+
+ROOT = Path(__file__).parent.parent
+FIRST_FAILURE = "first failure"
+"""A profile of hypothesis: an example that fails is enough, and need not become a small one."""
+OWN = ("monolayer", "tests", "__main__")
+"""Modules that hold what is planted, or names of it."""
+
+Line = tuple[str, int]
+
+
+@dataclass
+class Suite:
+    """Collected tests, and what a run of each showed: how long it takes, and which lines of the package it executes."""
+
+    session: Session
+    items: dict[str, pytest.Item]
+    seconds: dict[str, float] = field(default_factory=dict)
+    cost: dict[str, float] = field(default_factory=dict)
+    """Seconds times lines: what is quick and executes little of the package says most about each line of it."""
+    lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
+    """By file and line, the tests."""
+
+    def learn(self, known: dict[str, Traced]) -> None:
+        """What was traced; tests that fail on the true code, when they are traced, are not asked."""
+        for name in self.items:
+            seconds, failed, lines, _ = known[name]
+            self.seconds[name], self.cost[name] = seconds, seconds * len(lines)
+            if failed:
+                print(f"fails on the true code, so it is not asked: {name}")
+            for file, line in () if failed else lines:
+                self.lines.setdefault(file, {}).setdefault(line, []).append(name)
+
+    def run(
+        self, names: list[str], begin: Callable[[str], None], deadline: float = float("inf")
+    ) -> tuple[str | None, list[str]]:
+        """The first test that fails, or None; and those that were not asked, up to a time of this process's own.
+
+        `begin` is called with the name of each test before it runs.
+        """
+        self.session.config._tmp_path_factory._basetemp = Path(tempfile.mkdtemp(dir=tempfile.gettempdir()))  # type: ignore[attr-defined]
+        for number, name in enumerate(names):
+            left = names[number + 1 :]
+            if time.process_time() > deadline:
+                return None, names[number:]
+            begin(name)
+            following = self.items[left[0]] if left else None
+            reports = runtestprotocol(self.items[name], nextitem=following, log=False)
+            if any(report.failed for report in reports):
+                return name, left
+        return None, []
+
+
+def collected(files: list[str]) -> Suite:
+    """All tests of these files, not yet run."""
+    settings.register_profile(
+        FIRST_FAILURE, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate, Phase.target)
+    )
+    os.environ["HYPOTHESIS_PROFILE"] = FIRST_FAILURE  # tests/conftest.py loads it
+    config = _configured(["-p", "no:cacheprovider", "-p", "no:xdist", "-s", "-q", "--no-header",
+                          "-W", "ignore::pytest.PytestAssertRewriteWarning",
+                          *(str(ROOT / "tests" / f"test_{name}.py") for name in files)])  # fmt: skip
+    session = Session.from_config(config)
+    config._do_configure()
+    config.hook.pytest_sessionstart(session=session)
+    items = session.perform_collect()
+    return Suite(session, {item.nodeid: item for item in items})
+
+
+def _configured(words: list[str]) -> Config:
+    config = get_config(words, None)
+    return config.pluginmanager.hook.pytest_cmdline_parse(pluginmanager=config.pluginmanager, args=words)  # type: ignore[no-any-return]
+
+
+# -- which tests execute which lines -------------------------------------------------------------------------
+
+
+class Traced(NamedTuple):
+    """What a run of a test on the true code showed: `modules` are those that were imported when it was over."""
+
+    seconds: float
+    failed: bool
+    lines: frozenset[Line]
+    modules: frozenset[str] = frozenset()
+
+
+@contextmanager
+def tracing(package: Package) -> Iterator[set[Line]]:
+    """Lines of a package that are executed meanwhile, in this thread and in those that it starts."""
+    prefix, seen = str(package.folder) + os.sep, set[Line]()
+
+    def inside(frame: Any, event: str, _: Any) -> Any:
+        if event == "line":
+            seen.add((frame.f_code.co_filename.removeprefix(prefix), frame.f_lineno))
+        return inside
+
+    def entered(frame: Any, event: str, _: Any) -> Any:
+        return inside if frame.f_code.co_filename.startswith(prefix) else None
+
+    sys.settrace(entered)
+    threading.settrace(entered)
+    try:
+        yield seen
+    finally:
+        sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type]
+
+
+def traced(suite: Suite, package: Package, names: list[str], step: Step) -> dict[str, Traced]:
+    """Some tests, each once."""
+    found = {}
+    for name in names:
+        began = time.process_time()
+        with tracing(package) as seen:
+            failed, _ = suite.run([name], step)
+        found[name] = Traced(time.process_time() - began, failed is not None, frozenset(seen), frozenset(sys.modules))
+    return found
+
+
+def imported(known: dict[str, Traced]) -> None:
+    """Import here what tests import, so that not every fork does: but nothing that a fault could be planted in."""
+    for name in sorted({name for one in known.values() for name in one.modules} - set(sys.modules)):
+        if name.partition(".")[0] not in OWN:
+            with suppress(Exception):
+                importlib.import_module(name)
