@@ -42,7 +42,7 @@ from monolayer.model.fields import Shape
 from monolayer.model.staircase import Readout
 from monolayer.saved import kinds
 from monolayer.saved.asking import Asking, Wanted
-from monolayer.saved.saved import Inspected, Saved
+from monolayer.saved.saved import Inspected, Saved, Sealed
 from monolayer.table import Progress
 
 # -- a construction, and its draw ------------------------------------------------------------------------
@@ -186,6 +186,10 @@ class TableFolder(Saved):
     @property
     def manner(self) -> Manner:
         return Manner("whole", "sequence")
+
+    @property
+    def sealed(self) -> Sealed:
+        return Sealed.of("", {"config.json": (self.path / "config.json").read_bytes()})
 
     def check(self, claims: Claims) -> None:
         if claims != Claims():

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from monolayer.saved.certify import certify as certify
     from monolayer.saved.load import load as load
     from monolayer.saved.locate import locate as locate
+    from monolayer.saved.statement import statement as statement
     from monolayer.stock.build import memorize_as as memorize_as
     from monolayer.stock.export import export as export
     from monolayer.theory.contextual import contextual_mapping as contextual_mapping
@@ -61,6 +62,7 @@ _HOMES = {
     "editing.record": "Record",
     "saved.locate": "locate",
     "saved.certify": "certify",
+    "saved.statement": "statement",
     "checker.certificate": "Certificate",
     "checker.confuse": "confuse",
     "model.rank_one": "attention",

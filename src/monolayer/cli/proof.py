@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monolayer.cli.console import Json, app, as_flags, flag, out, print_json, progress, table
+from monolayer.cli.console import Json, Overwrite, app, as_flags, check_file, flag, out, print_json, progress, table
 from monolayer.cli.reading import PLAIN, Data, ModelFolder, Reading, book, reads
 from monolayer.table import Progress
+
+if TYPE_CHECKING:
+    from monolayer.checker.certificate import Certificate
 
 EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
 
@@ -37,6 +40,11 @@ def verify(
     only: Annotated[
         bool, flag("--only", "Also prove that the readout holds nothing but DATA (docs/editing.md).")
     ] = False,
+    statement: Annotated[
+        Path | None,
+        typer.Option(help="Also write the verdict as an in-toto statement (docs/statement.md) to this file."),
+    ] = None,
+    overwrite: Overwrite = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
@@ -56,6 +64,8 @@ def verify(
     from monolayer.saved.certify import certify, certify_files
     from monolayer.saved.kinds import open_model
 
+    if statement is not None:
+        check_file(statement, overwrite)
     with progress(as_json) as step:
         # Opened once, so that another save meanwhile cannot change how the data are read, or what is asked.
         model = open_model(folder)
@@ -72,6 +82,8 @@ def verify(
             step("checking", 0.5)
             claims: dict[str, Any] = {"tolerance": tolerance, "only": only, "noise": noise, "dtype": dtype}
             certificate = certify(model, wanted, **claims, host=host, progress=within(step, 0.5))
+    if statement is not None:
+        write_statement(certificate, folder, statement)
     if save:
         certificate.save(folder)
     if as_json:
@@ -82,6 +94,16 @@ def verify(
             out.print()
             table("assumed", [("", assumption) for assumption in certificate.assumptions])
     raise typer.Exit(EXIT[certificate.verdict])
+
+
+def write_statement(certificate: Certificate, folder: Path, path: Path) -> None:
+    """Write the statement about the model in `folder` as a file."""
+    from monolayer.data.aside import new_file
+    from monolayer.saved.statement import statement
+
+    said = statement(certificate, folder)
+    with new_file(path) as file:
+        file.write(json.dumps(said, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def within(step: Progress, start: float) -> Progress:

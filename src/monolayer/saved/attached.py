@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from monolayer.checker.attached.check import judge_attached
+from monolayer.checker.attached.files import read_attached
 from monolayer.checker.certificate import Certificate, Claims
 from monolayer.data import Sequences
 from monolayer.data.folder import FolderKind, OpenFolder
@@ -16,7 +17,7 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.manifest import asked_per, read_attached_files, says_attached
 from monolayer.huggingface.tensors import TensorFolder
 from monolayer.saved.asking import Asking, Wanted
-from monolayer.saved.saved import Inspected, Saved
+from monolayer.saved.saved import Inspected, Saved, Sealed
 from monolayer.saved.stock import explained
 from monolayer.table import Progress
 
@@ -53,6 +54,11 @@ class WithFacts(Saved):
     def manner(self) -> Manner:
         """Prompts and answers, as the facts were given."""
         return Manner(per=asked_per(self.opened))
+
+    @property
+    def sealed(self) -> Sealed:
+        """Every file of the folder that transformers reads, and the list of facts."""
+        return Sealed.of(read_attached(self.opened).digest(), self.opened.content)
 
     def check(self, claims: Claims) -> None:
         """Only `only` and `host` are claims about attached facts."""

@@ -19,7 +19,7 @@ from monolayer.data.layout import Manner
 from monolayer.data.text import Script
 from monolayer.errors import DataError, ModelFileError
 from monolayer.saved.asking import Asking, Wanted
-from monolayer.saved.saved import Inspected, Saved
+from monolayer.saved.saved import Inspected, Saved, Sealed
 from monolayer.table import Progress
 
 if TYPE_CHECKING:
@@ -57,8 +57,12 @@ class Own(Saved):
     def stored(self) -> Stored:
         """The model as the checker reads it."""
         contents, certificate = self._taken()
+        return replace(self._examined(contents), certificate=certificate)
+
+    def _examined(self, contents: dict[str, Any]) -> Stored:
+        """The model in these files, whose digests are compared; errors name the folder."""
         try:
-            return replace(examined(contents), certificate=certificate)
+            return examined(contents)
         except ModelFileError as error:
             raise ModelFileError(f"{self.path}: {error}") from None
 
@@ -67,6 +71,13 @@ class Own(Saved):
         """Strings are split, and labels belong, as in the data that it was built from."""
         names = self.stored.vocabulary
         return Manner(None if names is None else names.cuts, self.stored.config.get("per"))
+
+    @property
+    def sealed(self) -> Sealed:
+        """`config.json`, and the files that it names; their digests were compared when they were read."""
+        contents, _ = self._taken()
+        config = self._examined(contents).config
+        return Sealed(config["digest"], Sealed.of("", {"config.json": contents["config.json"]}).files | config["files"])
 
     @property
     def next_token(self) -> bool:

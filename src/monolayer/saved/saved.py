@@ -7,8 +7,9 @@ on a model of monolayer does not wait for PyTorch.
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from monolayer.checker.certificate import Certificate, Claims
@@ -44,6 +45,21 @@ class Inspected(NamedTuple):
     plot: Callable[[str | None], Any] | None = None
 
 
+class Sealed(NamedTuple):
+    """Which bytes a verdict is about.
+
+    `digest`: the digest of the model that certificates name. `files`: the SHA-256 of every file that it depends on.
+    """
+
+    digest: str
+    files: dict[str, str]
+
+    @classmethod
+    def of(cls, digest: str, contents: Mapping[str, Any]) -> Sealed:
+        """The digest of the model, and digests of the `contents` of its files: bytes, or maps of them."""
+        return cls(digest, {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()})
+
+
 class Saved(ABC):
     """A saved model, opened once: everything that it says comes from one save."""
 
@@ -66,6 +82,11 @@ class Saved(ABC):
     @abstractmethod
     def manner(self) -> Manner:
         """How data about this model are read, where the caller leaves it open."""
+
+    @property
+    @abstractmethod
+    def sealed(self) -> Sealed:
+        """Which bytes a verdict on this model is about. What the checker cannot read is a `DataError`."""
 
     @property
     def next_token(self) -> bool:

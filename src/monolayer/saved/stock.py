@@ -15,9 +15,9 @@ from monolayer.data.folder import FolderKind, OpenFolder
 from monolayer.data.layout import Manner
 from monolayer.errors import DataError
 from monolayer.huggingface.opened import Files, read_stock_files, says_stock
-from monolayer.huggingface.reading import AskedAs, asked_as
+from monolayer.huggingface.reading import AskedAs, asked_as, read_folder
 from monolayer.saved.asking import Asking, Wanted
-from monolayer.saved.saved import Inspected, Saved
+from monolayer.saved.saved import Inspected, Saved, Sealed
 from monolayer.table import Progress
 
 if TYPE_CHECKING:
@@ -57,6 +57,12 @@ class Stock(Saved):
         """As its tokenizer and its draw say."""
         names, per, _ = self._asked_as
         return Manner(None if names is None else names.cuts, per)
+
+    @property
+    def sealed(self) -> Sealed:
+        """Every file of the folder that transformers reads."""
+        read = read_folder(self.files)
+        return Sealed.of(read.digest(), read.content)
 
     @property
     def next_token(self) -> bool:
