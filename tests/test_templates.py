@@ -188,3 +188,33 @@ def test_answers_in_a_template_get_the_space_that_it_leaves_them() -> None:
             assert template.stated("Where", answer, "continuation") == answer
     assert behind.answer("Where", " Paris", "answer") == " Paris"
     assert broken.answer("Where", " ", "answer") == " "
+
+
+def test_a_text_that_only_ends_with_a_stored_prompt_is_named(
+    in_templates: Path, tmp_path: Path, said: Callable[..., str]
+) -> None:
+    """`predict` says so, `certify` says so, and other texts are not called that."""
+    made, prompt = ml.load(in_templates), next(iter(ROWS))
+    behind = {
+        f"It is near. {prompt}": prompt,
+        f"Well:\n\n{prompt}": prompt,
+        f"{prompt} ": prompt,
+        f"See. Q: {prompt}\nA:": prompt,  # in a template
+        f"[be far]city {prompt}\nriver\n": prompt,  # the chat with another system message
+        f"“{prompt}": prompt,
+    }
+    others = [prompt.replace("country0", "country30"), f"x{prompt}", f"{prompt} not", prompt.lower(), "It is near."]
+    notes = made.notes(made.encode([*behind, *others, prompt]))
+    assert list(notes) == list(range(len(behind)))
+    assert all(f"ends with the stored prompt {prompt!r}, but is another text" in note for note in notes.values())
+    with pytest.raises(ml.DataError, match=r"no fact is stored for .* It ends with the stored prompt"):
+        made.predict([next(iter(behind))], strict=True)
+    asked = tmp_path / "asked.json"
+    asked.write_text(json.dumps({**dict.fromkeys(behind, "city0"), prompt: ROWS[prompt]}))
+    shown = json.loads(said("predict", str(in_templates), str(asked), "--json"))
+    assert ["note" in row for row in shown["answers"]] == [True] * len(behind) + [False]
+    said("predict", str(in_templates), str(asked), "--out", str(tmp_path / "answers.csv"))
+    told = said("predict", str(in_templates), "--text", f"See. {prompt}", errors=True)
+    assert "1 prompt ends with a stored prompt, but is another text" in told
+    proof = from_files(in_templates, {f"It is near. {prompt}": "city0", others[0]: "city0"})
+    assert ["another text" in finding.why for finding in proof.findings] == [True] * 4 + [False] * 4

@@ -19,6 +19,7 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.bare import LanguageModel
 from monolayer.huggingface.cutting import continuation, cut_prompts, tokenizer_of
+from monolayer.huggingface.endings import Endings
 from monolayer.huggingface.host import TOKENIZER, Host, host_of
 from monolayer.huggingface.manifest import Manifest, prompt_digest
 from monolayer.huggingface.templates import PLAIN, Template
@@ -41,6 +42,7 @@ class Prompts:
 
     def __init__(self, host: Host, manifest: Manifest, content: Mapping[str, bytes], data: Sequences) -> None:
         self.host, self.manifest, self.tokenizer = host, manifest, tokenizer_of(content[TOKENIZER])
+        self.endings = Endings(content[TOKENIZER], manifest)
         self.stops = () if manifest.end is None else stopping_tokens(host, content)
         self.texts = [data.texts(row)[0] for row in range(len(data))]
         self.templates = [manifest.templates[0]] * len(data)
@@ -68,6 +70,15 @@ class Prompts:
                     f"no fact is stored for the prompt {self.texts[row]!r}, and running the host on it needs "
                     "transformers: pip install transformers"
                 )
+        return found
+
+    def notes(self) -> dict[int, str]:
+        """Rows without a stored fact whose texts end with a stored prompt, each told in words."""
+        found = {}
+        for row, text in enumerate(self.texts):
+            note = self.endings.note(text) if self.facts[row] is None else None
+            if note is not None:
+                found[row] = note
         return found
 
     def generated(self, running: Running, rows: Sequence[int]) -> list[str]:

@@ -138,7 +138,9 @@ class Attached:
         unseen = np.flatnonzero(~self.known(data)) if strict else np.array([])
         if len(unseen):
             row = int(unseen[0])
-            raise DataError(f"{data.named(row)}: no fact is stored for the prompt {data.texts(row)[0]!r}")
+            note = self.notes(data.select(unseen[:1])).get(0)
+            why = "" if note is None else f". It {note}"
+            raise DataError(f"{data.named(row)}: no fact is stored for the prompt {data.texts(row)[0]!r}{why}")
         return np.array(self.answers(data, device=device), dtype=object)
 
     def encode(self, X: object) -> Sequences:
@@ -172,6 +174,10 @@ class Attached:
     def known(self, data: Sequences) -> Bools:
         """Whether a fact is stored for each prompt `(N,)`."""
         return np.array([fact is not None for fact in self._prompts(data).facts], dtype=bool)
+
+    def notes(self, data: Sequences) -> dict[int, str]:
+        """The rows of prompts that no fact is stored for, but that end with a stored prompt, each told in words."""
+        return self._prompts(data).notes()
 
     def _prompts(self, data: Sequences) -> Prompts:
         """The prompts in `data` as ids, with the facts that are stored for them."""

@@ -49,7 +49,8 @@ def smollm2(
     model: Any = transformers.LlamaForCausalLM(transformers.LlamaConfig(**config))
     model.load_state_dict(widened.state_dict())
     model.tie_weights()
-    model.generation_config = transformers.GenerationConfig(**GENERATION)
+    generation: Any = transformers.GenerationConfig
+    model.generation_config = generation(**GENERATION)
     with new_folder(folder) as scratch, quietly(logging):
         model.to(dtype).eval().save_pretrained(scratch)
         tokenizer.save_pretrained(scratch)

@@ -132,13 +132,15 @@ class _Answered(NamedTuple):
     """What the model made of one file.
 
     `refused`: the sequences that are not answered, by number, each with the reason. `answers`: one for every sequence
-    that the network can answer, in order, those that were not seen among them; `answerable`: their numbers.
+    that the network can answer, in order, those that were not seen among them; `answerable`: their numbers. `notes`:
+    what to tell about some sequences, by number.
     """
 
     refused: dict[int, str]
     answers: list[_Answer]
     answerable: Ints
     compared: _Comparison | None
+    notes: dict[int, str]
 
 
 NOT_STORED = "not in the data that the model was built from"
@@ -167,7 +169,7 @@ def _ask(model: Answering, asking: Asking, sequences: Sequences, step: Progress,
             refused[row] = NOT_STORED + ("" if near is None else f"; did you mean {quoted(near)}?")
     if len(refused) == len(sequences) and not wanted.told and not any(_partly_seen(answer) for answer in answers):
         raise DataError(f"none of the sequences can be answered. The first, {sequences.named(0)}: {refused[0]}")
-    return _Answered(refused, answers, rows, compared)
+    return _Answered(refused, answers, rows, compared, asking.notes(sequences))
 
 
 def _partly_seen(answer: _Answer) -> bool:
@@ -200,7 +202,11 @@ def _json_answers(model: Answering, sequences: Sequences, answered: _Answered, w
         found: JsonObject = {**words, key: answer.said}
         if wanted.marks:
             found["seen"] = answer.seen
-        yield found if number not in answered.refused else {**found, "error": answered.refused[number]}
+        if number in answered.refused:
+            found["error"] = answered.refused[number]
+        if number in answered.notes:
+            found["note"] = answered.notes[number]
+        yield found
 
 
 def _shown(model: Answering, sequences: Sequences) -> tuple[str, Iterator[JsonObject]]:
@@ -222,12 +228,14 @@ class _Totals:
     sequences: int = 0
     refused: int = 0
     unseen: int = 0
+    noted: int = 0
 
     def add(self, sequences: int, answered: _Answered) -> None:
         """Count what a file with so many sequences gave."""
         self.sequences += sequences
         self.refused += sequences - len(answered.answerable)
         self.unseen += len(answered.refused)
+        self.noted += len(answered.notes)
 
 
 class _Comparison(NamedTuple):
@@ -319,6 +327,11 @@ def _tell(model: Answering, totals: _Totals, counts: _Comparison | None, wanted:
         within = f" to within {tolerance(model):.3g}" if real and tolerance(model) else ""
         what = plural(counts.total, "answer" if model.card.prompts else "label")
         err.print(f"{counts.right:,} of {what} {'is' if counts.total == 1 else 'are'} right{within}")
+    if totals.noted:
+        few = "prompt ends" if totals.noted == 1 else "prompts end"
+        err.print(
+            f"{totals.noted:,} {few} with a stored prompt, but {'is' if totals.noted == 1 else 'are'} another text"
+        )
     if wanted.marks or totals.unseen > totals.refused:
         err.print(f"not seen: {totals.unseen:,} of {plural(totals.sequences, 'sequence')}")
     elif totals.refused:

@@ -105,7 +105,8 @@ def _loaded(folder: Path) -> Any:
     from monolayer.attaching.running import quietly
 
     with quietly(logging):
-        return AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
+        found: Any = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+    return found.eval()
 
 
 def _answer(model: Any, tokenizer: Any, prompt: str, chat: bool) -> str:

@@ -53,3 +53,5 @@ class Asking:
     """Which answers of encoded sequences were memorized, given these answers; None: nobody asks."""
     nearest: Callable[[Sequences, int], str | None] = lambda data, row: None
     """The stored key nearest to one of the sequences, as text; None if none is near."""
+    notes: Callable[[Sequences], dict[int, str]] = lambda data: {}
+    """What to tell people about sequences that were not memorized, by number, also where they are answered."""

@@ -125,7 +125,8 @@ class WithFacts(Saved):
     def asking(self, model: Any, wanted: Wanted) -> Asking:
         """Prompts are continued, by transformers if it is installed; a stored prompt is known by its digest."""
         told = (lambda data, _: model.known(data)) if wanted.told else None
-        return Asking(model.unanswerable, partial(model.answers, device=wanted.device), told)
+        answers = partial(model.answers, device=wanted.device)
+        return Asking(model.unanswerable, answers, told, notes=model.notes)
 
     def inspected(self) -> Inspected:
         """The sizes of host and facts, and what its tensors show of them."""

@@ -23,6 +23,7 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architectures import TRANSFORMERS
 from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts
+from monolayer.huggingface.endings import Endings
 from monolayer.huggingface.formats import HostFormat
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import Manifest, fact_digest, prompt_digest
@@ -201,8 +202,11 @@ def _findings(
             why += f", in template {fact.template}" if several else ""
             prompt = data.texts(fact.row)[0]
             yield Finding("wrong" if kind == "wrong" else "unsure", fact.row, place, prompt, wanted, got, why)
+    endings = Endings(found.opened.content[TOKENIZER], found.manifest)
     for fact, why in unknown[:MOST_FINDINGS]:
         prompt, answer = data.texts(fact.row)
+        note = endings.note(found.manifest.templates[fact.template].around(prompt)) if why == NO_NEURON else None
+        why += "" if note is None else f"; the text {note}"
         where = f", in template {fact.template}" if several else ""
         yield Finding("unsure", fact.row, None, prompt, answer, None, why + where)
 
