@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+
+WORDS = ["银行", "行走", "音乐", "快乐", "乐音"]
+READINGS = [["yín", "háng"], ["xíng", "zǒu"], ["yīn", "yuè"], ["kuài", "lè"], ["yuè", "yīn"]]
+DATA = (WORDS, READINGS)
 
 
 @dataclass(frozen=True)
@@ -77,3 +81,22 @@ def datasets(draw: st.DrawFn) -> Dataset:
     else:
         Y = [[label(view(row, k, positions, causal)) for k in range(len(row))] for row in X]
     return Dataset(X, Y, positions, causal, per)
+
+
+def close_keys(count: int) -> list[str]:
+    """Keys of 6 to 8 of six signs, each with a label of its own: names of family emoji are as close to one another."""
+    random, keys = np.random.default_rng(1), dict[str, None]()
+    while len(keys) < count:
+        keys["".join(random.choice(list("👨👩👧👦👶👴"), random.integers(6, 9)))] = None
+    return list(keys)
+
+
+def smooth(random: np.random.Generator, dim: int, positions: bool) -> Callable[[Any], Any]:
+    """A random equivariant function with two outputs; with positions, one that is not."""
+    own, other = random.standard_normal((dim, 2)), random.standard_normal((dim, 2))
+
+    def f(X: Any) -> Any:
+        place = np.arange(X.shape[1])[:, None] if positions else 0.0
+        return np.sin(X @ own + place) + np.cos(X @ other).sum(axis=1, keepdims=True)
+
+    return f

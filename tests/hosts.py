@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,15 @@ def ratios(states: torch.Tensor) -> Any:
 def lengths(normed: torch.Tensor) -> Any:
     """|û| `(n,)` of what a norm returned, `(n, D)`."""
     return np.sqrt((normed.double().cpu().numpy() ** 2).mean(axis=1))
+
+
+def same_model(one: Path, two: Path) -> bool:
+    """All files but the certificates, and what was measured, which depends on the batches that facts were asked in."""
+
+    def files(folder: Path) -> dict[str, bytes]:
+        found = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "README.md"}
+        said = json.loads(found["attached.json"])
+        facts = [{**fact, "moved": None, "length": None} for fact in said["facts"]]
+        return found | {"attached.json": json.dumps({**said, "facts": facts}).encode()}
+
+    return files(one) == files(two)

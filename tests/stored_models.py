@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat, ctx
-from safetensors.numpy import load_file, save
+from safetensors.numpy import load_file, save, save_file
 
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
 
@@ -27,6 +27,16 @@ def sealed(config: dict[str, Any]) -> bytes:
     config = {key: value for key, value in config.items() if key != "digest"}
     canonical = json.dumps(config, sort_keys=True, separators=(",", ":"))
     return json.dumps(config | {"digest": hashlib.sha256(canonical.encode()).hexdigest()}).encode()
+
+
+def resealed(folder: Path, tensors: dict[str, np.ndarray] | None = None, **fields: Any) -> Path:
+    """The saved model of one file with other tensors and other fields, every digest put right."""
+    config = json.loads((folder / "config.json").read_text())
+    if tensors:
+        save_file(load_file(folder / "model.safetensors") | tensors, folder / "model.safetensors")
+        config["files"] = {"model.safetensors": hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()}
+    (folder / "config.json").write_bytes(sealed(config | fields))
+    return folder
 
 
 @dataclass

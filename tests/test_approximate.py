@@ -20,6 +20,7 @@ from monolayer.construct.cells.grid import Box, Lattice, all_rows, first_in_row,
 from monolayer.construct.cells.refine import measure_error
 from monolayer.construct.line import draw
 from monolayer.theory.targets import TARGETS
+from tests.datasets import smooth
 
 F = Callable[[Any], Any]
 
@@ -32,17 +33,6 @@ def lattice_of(model: ml.Monolayer) -> Lattice:
     grid: Any = model.card.grid
     box = Box(grid.dim, grid.length, grid.low, grid.high, model.positions is not None)
     return Lattice.with_width(box, grid.cells, grid.ramp)
-
-
-def smooth(random: np.random.Generator, dim: int, positions: bool) -> F:
-    """A random equivariant function with two outputs; with positions, one that is not."""
-    own, other = random.standard_normal((dim, 2)), random.standard_normal((dim, 2))
-
-    def f(X: Any) -> Any:
-        place = np.arange(X.shape[1])[:, None] if positions else 0.0
-        return np.sin(X @ own + place) + np.cos(X @ other).sum(axis=1, keepdims=True)
-
-    return f
 
 
 # -- the cell function ---------------------------------------------------------------------------------

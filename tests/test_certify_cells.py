@@ -22,7 +22,7 @@ from monolayer.checker.codes import read_stream
 from monolayer.checker.readout import CheckedStaircase
 from monolayer.checker.stored import read_model
 from monolayer.theory.targets import TARGETS
-from tests.test_approximate import smooth
+from tests.datasets import smooth
 from tests.verdicts import expect
 
 pytestmark = pytest.mark.usefixtures("bounds_alone")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,9 +23,10 @@ from monolayer.checker.stages import StagePoints
 from monolayer.data import Names, Sequences, read, tabular
 from monolayer.data.layout import TableLayout
 from monolayer.errors import DataError
+from tests.datasets import DATA, READINGS, WORDS
 from tests.kinds import LINES, built
+from tests.read_files import FAULTS, needed, put, rename, rename_classes
 from tests.stored_models import Saved
-from tests.test_edit import DATA, READINGS, WORDS
 from tests.verdicts import expect
 
 IDS = [[3, 1, 4], [1, 5, 9]]
@@ -49,35 +48,6 @@ KINDS: dict[str, tuple[Any, Any]] = {
     "one real a sequence": (IDS, np.array([0.25, 0.75])),
     "truth": (IDS, [[True, False, True], [False, True, False]]),
 }
-
-
-def swap_tokens(data: Sequences) -> Sequences:
-    tokens = data.tokens.copy()
-    tokens[[0, 1]] = tokens[[1, 0]]
-    return replace(data, tokens=tokens)
-
-
-def rename(data: Sequences) -> Sequences:
-    assert data.vocabulary is not None
-    return replace(data, vocabulary=Names(tuple(reversed(data.vocabulary.names))))
-
-
-def rename_classes(data: Sequences) -> Sequences:
-    assert data.labels is not None
-    assert data.labels.classes is not None
-    return replace(data, labels=replace(data.labels, classes=Names(tuple(reversed(data.labels.classes.names)))))
-
-
-def roll_labels(data: Sequences) -> Sequences:
-    assert data.labels is not None
-    return replace(data, labels=replace(data.labels, values=np.roll(data.labels.values, 1, axis=0)))
-
-
-FAULTS: list[Callable[[Sequences], Sequences]] = [
-    swap_tokens,
-    roll_labels,
-    lambda data: data.select(range(len(data) - 1)),
-]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,31 +78,12 @@ TABLES: dict[str, Callable[[Path], Any]] = {
     "Polars, lists": lambda folder: needed("polars").DataFrame(LISTED),
     "Arrow, lists": lambda folder: needed("pyarrow").table(LISTED),
     "Hugging Face": lambda folder: needed("datasets").Dataset.from_dict(LISTED),
-    "csv": lambda folder: written(folder / "a.csv", pd.DataFrame(COLUMNS).to_csv(index=False)),
-    "tsv": lambda folder: written(folder / "a.tsv", pd.DataFrame(WORDS_OF).to_csv(index=False, sep="\t")),
-    "jsonl": lambda folder: written(folder / "a.jsonl", "\n".join(map(json.dumps, OBJECTS))),
-    "json": lambda folder: written(folder / "a.json", json.dumps(dict(zip(TEXTS, TAGS, strict=True)))),
-    "conll": lambda folder: written(folder / "a.conll", "to A\nbe B\n\nbe B\n\nor A\nto C\n"),
-    "parquet": lambda folder: parquet(folder / "a.parquet", LISTED),
-    "parquet of numbers": lambda folder: parquet(folder / "a.pq", NUMBERS),
+    "csv": lambda folder: put(folder / "a.csv", pd.DataFrame(COLUMNS).to_csv(index=False)),
+    "parquet of numbers": lambda folder: put(folder / "a.pq", NUMBERS),
     "npz": lambda folder: np.savez(folder / "a.npz", X=np.array(IDS), Y=np.array(LABELS)) or folder / "a.npz",
     "npz of strings": lambda folder: np.savez(folder / "a.npz", X=[["a", "b"], ["c", ""]], lengths=[2, 1], Y=["x", "y"])
     or folder / "a.npz",
 }  # fmt: skip
-
-
-needed = pytest.importorskip
-"""Imports a library that not every machine has; without it, the test that asks is skipped."""
-
-
-def parquet(file: Path, columns: dict[str, Any]) -> Path:
-    needed("pyarrow.parquet").write_table(needed("pyarrow").table(columns), file)
-    return file
-
-
-def written(file: Path, text: str) -> Path:
-    file.write_text(text)
-    return file
 
 
 @pytest.mark.parametrize("kind", TABLES)
@@ -157,7 +108,7 @@ def test_a_fault_in_the_reader_of_dicts_tables_and_files_is_caught(
 @pytest.mark.parametrize("kind", ["csv", "pandas"])
 def test_two_columns_of_one_name_would_be_seen(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reader once took the first of two columns for both: France for the capital of France."""
-    X = written(tmp_path / "a.csv", "c,c\nFrance,Paris\n") if kind == "csv" else pd.DataFrame([["France", "Paris"]])
+    X = put(tmp_path / "a.csv", "c,c\nFrance,Paris\n") if kind == "csv" else pd.DataFrame([["France", "Paris"]])
     if kind == "pandas":
         X.columns = ["c", "c"]
     layout = TableLayout("c", "c", "words", "sequence", pairs=True, numbers=(0, 0))

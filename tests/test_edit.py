@@ -19,12 +19,9 @@ from monolayer.construct.consistency import equal_points
 from monolayer.data import Sequences
 from monolayer.editing.subject import subject_of
 from tests import kinds
-from tests.datasets import Dataset, datasets
+from tests.datasets import DATA, READINGS, WORDS, Dataset, datasets
 from tests.kinds import KINDS, anew, built, joined, same_bits
 
-WORDS = ["银行", "行走", "音乐", "快乐", "乐音"]
-READINGS = [["yín", "háng"], ["xíng", "zǒu"], ["yīn", "yuè"], ["kuài", "lè"], ["yuè", "yīn"]]
-DATA = (WORDS, READINGS)
 CHOICES = st.sampled_from([{}, {}, {"dtype": "float32"}, {"robust": True, "rank": 16}])
 
 

@@ -17,21 +17,9 @@ from safetensors.numpy import load_file, save_file
 import monolayer as ml
 from monolayer.attaching import attach as attaching
 from monolayer.editing.hosts import HostComparison
-from tests.hosts import FACTS, OTHERS, answers, logits
+from tests.hosts import FACTS, OTHERS, answers, logits, same_model
 
 ROWS = list(FACTS.items())
-
-
-def same_model(one: Path, two: Path) -> bool:
-    """All files but the certificates, and what was measured, which depends on the batches that facts were asked in."""
-
-    def files(folder: Path) -> dict[str, bytes]:
-        found = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "README.md"}
-        said = json.loads(found["attached.json"])
-        facts = [{**fact, "moved": None, "length": None} for fact in said["facts"]]
-        return found | {"attached.json": json.dumps({**said, "facts": facts}).encode()}
-
-    return files(one) == files(two)
 
 
 def test_forgetting_gives_the_bits_of_attaching_the_rest_and_can_be_undone(

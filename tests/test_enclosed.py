@@ -19,6 +19,7 @@ from monolayer.checker.stock.enclosed import UNIT_32, Enclosed, Linear
 from monolayer.checker.stock.evaluate import Program
 from monolayer.checker.stock.head import TANH_ERROR, StockHead, relu, tanh
 from monolayer.checker.stock.neurons import RESTS, SLEEPING, FeedForward, Sway, activated
+from tests.any_order import MOMENTS, Net, blocks, moments, summed
 
 f32 = np.float32
 SEEDS = st.integers(0, 2**32)
@@ -56,21 +57,6 @@ def inside(found: Enclosed, value: Any) -> bool:
     return bool((missing(left) <= 1e-13 * (1.0 + np.abs(value).max())).all())
 
 
-def summed(random: np.random.Generator, terms: Any) -> Any:
-    """A sum over the last axis in the format of its terms, in some order: one after the other, or in pairs."""
-    terms = np.take(terms, random.permutation(terms.shape[-1]), axis=-1)
-    if random.random() < 0.5:
-        total = np.zeros(terms.shape[:-1], terms.dtype)
-        for i in range(terms.shape[-1]):
-            total = total + terms[..., i]
-        return total
-    while terms.shape[-1] > 1:
-        if terms.shape[-1] % 2:
-            terms = np.append(terms, np.zeros((*terms.shape[:-1], 1), terms.dtype), axis=-1)
-        terms = terms[..., ::2] + terms[..., 1::2]
-    return terms[..., 0]
-
-
 @settings(max_examples=10, deadline=None)
 @given(SEEDS)
 def test_sums_and_linear_maps(seed: int) -> None:
@@ -105,26 +91,6 @@ def test_rounding_can_use_up_a_good_part_of_the_bound() -> None:
     assert np.abs(less).max() / enclosed.centred(exact, False).shift[0, 0] > 0.1
 
 
-def moments(random: np.random.Generator, x: Any, kind: str) -> tuple[Any, Any]:
-    """Mean and variance in the format of the numbers, by one of three formulas."""
-    D = x.dtype.type(x.shape[-1])
-    if kind == "welford":
-        x = np.take(x, random.permutation(x.shape[-1]), axis=-1)
-        mean, square = np.zeros(x.shape[:-1], x.dtype), np.zeros(x.shape[:-1], x.dtype)
-        for k in range(x.shape[-1]):
-            off = x[..., k] - mean
-            mean = mean + off / x.dtype.type(k + 1)
-            square = square + off * (x[..., k] - mean)
-        return mean[..., None], (square / D)[..., None]
-    mean = (summed(random, x) / D)[..., None]
-    if kind == "two passes":
-        return mean, (summed(random, (x - mean) * (x - mean)) / D)[..., None]
-    return mean, (summed(random, x * x) / D)[..., None] - mean * mean
-
-
-MOMENTS = ["two passes", "textbook", "welford"]
-
-
 @pytest.mark.parametrize("kind", [*MOMENTS, "rms"])
 @settings(max_examples=10, deadline=None)
 @given(SEEDS)
@@ -149,19 +115,6 @@ def test_norms(kind: str, seed: int) -> None:
         centre = 0.0 if kind == "rms" else big.mean(axis=1, keepdims=True)
         exact = (big - centre) / np.sqrt(((big - centre) ** 2).mean(axis=1, keepdims=True) + float(epsilon))
         assert inside(enclosed.norm(x, *wide), exact * weight + shifts)
-
-
-def blocks(random: np.random.Generator, score: Any, values: Any, exp: Callable[[Any], Any] = np.exp) -> Any:
-    """A softmax that rescales its sums from block to block, of at least 16 keys, as fused kernels do."""
-    best, total, over, begin = -np.inf, score.dtype.type(0), np.zeros(values.shape[1], score.dtype), 0
-    while begin < len(score):
-        end = begin + int(random.integers(16, 40))
-        top = max(best, score[begin:end].max())
-        shrink, weight = score.dtype.type(exp(best - top)), exp(score[begin:end] - top)
-        total = total * shrink + summed(random, weight[None])[0]
-        over = over * shrink + summed(random, (weight[:, None] * values[begin:end]).T)
-        best, begin = top, end
-    return over * (score.dtype.type(1) / total)
 
 
 @settings(max_examples=10, deadline=None)
@@ -447,16 +400,6 @@ def test_what_cannot_be_bounded_is_never_sure() -> None:
     with np.errstate(invalid="ignore"):
         after = Linear(np.eye(8))(wide)
     assert not (after.radius < 1e300).any()
-
-
-class Net(SimpleNamespace):
-    """As much of a network as a lemma looks at."""
-
-    def __init__(self, rms: bool, arrays: dict[str, Any], **facts: Any) -> None:
-        super().__init__(architecture=SimpleNamespace(rms=rms), arrays=arrays, **facts)
-
-    __getitem__: Any = lambda self, letter: self.arrays[letter]
-    __contains__: Any = lambda self, letter: letter in self.arrays
 
 
 SOURCES = ("scores", "values as wholes", "values", "stream", "stream as a whole", "mean")

@@ -19,211 +19,7 @@ from monolayer.data import Sequences, read
 from monolayer.data.layout import Manner
 from monolayer.data.plan import ReadColumn
 from monolayer.errors import DataError
-from tests.test_certify_data import needed, parquet, written
-
-SECOND: dict[str, tuple[str, str, dict[str, Any], list[Any], str]] = {
-    "conll": (
-        "a.conll",
-        "-DOCSTART- -X- O\n\nto A\nbe B\n\n#or C\n",
-        {},
-        [(["to", "be"], ["A", "B"]), (["#or"], ["C"])],
-        "CoNLL separated by spaces; tokens '1', label '-1'; one label per token; 2 sequences with 3 tokens",
-    ),
-    "conll, one column": (
-        "a.conll",
-        "to\nbe\n\n\nor\n",
-        {},
-        [(["to", "be"], None), (["or"], None)],
-        "CoNLL separated by spaces; tokens '1'; 2 sequences, no labels",
-    ),
-    "conll, one column for both": (
-        "a.iob",
-        "to\nbe\n",
-        {"labels": "-1"},
-        [(["to", "be"], ["to", "be"])],
-        "CoNLL separated by spaces; tokens '1', label '-1'; one label per token; 1 sequence with 2 tokens",
-    ),
-    "conll, chosen columns": (
-        "a.iob2",
-        "1 to X A\n2 be Y B\n",
-        {"tokens": "2", "labels": "1"},
-        [(["to", "be"], ["1", "2"])],
-        "CoNLL separated by spaces; tokens '2', label '1'; one label per token; 1 sequence with 2 tokens",
-    ),
-    "conll, columns from the end": (
-        "a.bio",
-        "1 to X A\n2 be Y B\n",
-        {"tokens": "-3", "labels": "-2"},
-        [(["to", "be"], ["X", "Y"])],
-        "CoNLL separated by spaces; tokens '-3', label '-2'; one label per token; 1 sequence with 2 tokens",
-    ),
-    "conll, tabs": (
-        "a.conll",
-        "# a comment\n\nto me\tA B\n# no\n#\tC\n",
-        {},
-        [(["to me", "#"], ["A B", "C"])],
-        "CoNLL separated by tabs; tokens '1', label '-1'; one label per token; 1 sequence with 2 tokens",
-    ),
-    "conllu": (
-        "a.conllu",
-        "# text\n1-2\tthe\t_\t_\t_\n1\tto\tx\tA\ty\n1.1\tno\t_\tZ\t_\n2\tbe or\tx\tB\ty\n\n1\tor\tx\tC\ty\n",
-        {},
-        [(["to", "be or"], ["A", "B"]), (["or"], ["C"])],
-        "CoNLL-U separated by tabs; tokens '2', label '4'; one label per token; 2 sequences with 3 tokens",
-    ),
-    "conllu, chosen columns": (
-        "a.conllu",
-        "1\tto\tx\tA\ty\n",
-        {"tokens": "3", "labels": "5"},
-        [(["x"], ["y"])],
-        "CoNLL-U separated by tabs; tokens '3', label '5'; one label per token; 1 sequence with 1 token",
-    ),
-    "json, a list": (
-        "a.json",
-        '[["a b", "x"], ["c", "y"]]',
-        {},
-        [("a b", "x"), ("c", "y")],
-        "a JSON array of pairs; one label per sequence; text split into words; 2 rows",
-    ),
-    "json, keys and values": (
-        "a.json",
-        '{"prompt": 1, "b": 2, "c": 3}',
-        {},
-        [("prompt", 1), ("b", 2), ("c", 3)],
-        "a JSON object of keys and values; one label per sequence; text split into words; 3 rows",
-    ),
-    "json, one prompt": (
-        "a.json",
-        '{"answer": "b", "prompt": "a"}',
-        {},
-        [("b", "a")],
-        "a single JSON object; key 'answer', label 'prompt'; one label per sequence; text split into words; 1 row",
-    ),
-    "json, one row": (
-        "a.json",
-        '{"tokens": "ab", "labels": [1, 2], "x": 0}',
-        {},
-        [("ab", [1, 2])],
-        (
-            "a single JSON object; tokens 'tokens', label 'labels'; one label per token; text split into characters; "
-            "1 row with 2 tokens"
-        ),
-    ),
-    "json, lines": (
-        "a.json",
-        '{"tokens": "ab"}\n\n{"tokens": "c"}\n',
-        {},
-        [("ab", None), ("c", None)],
-        "JSON Lines; tokens 'tokens'; text split into characters; 2 rows, no labels",
-    ),
-    "json, an array": (
-        "a.json",
-        '[{"tokens": "ab", "label": null}, {"tokens": "c", "label": 3}]',
-        {},
-        [("ab", None), ("c", 3)],
-        (
-            "a JSON array of objects; tokens 'tokens', label 'label'; one label per sequence; "
-            "text split into characters; 2 rows, 1 of them without a label"
-        ),
-    ),
-    "jsonl, one line": (
-        "a.jsonl",
-        '{"k": "a", "v": "b"}\n',
-        {"per": "sequence"},
-        [("a", "b")],
-        "JSON Lines; key 'k', label 'v'; one label per sequence; text split into words; 1 row",
-    ),
-    "jsonl, text and label": (
-        "a.jsonl",
-        '{"label": -100, "text": "to be"}\n{"label": 3, "text": "or"}\n',
-        {},
-        [("to be", -100), ("or", 3)],
-        "JSON Lines; key 'text', label 'label'; one label per sequence; text split into words; 2 rows",
-    ),
-    "jsonl, lists under tags": (
-        "a.jsonl",
-        '{"words": ["to", "be"], "tags": [-100, 2]}\n',
-        {},
-        [(["to", "be"], [-100, 2])],
-        "JSON Lines; tokens 'words', label 'tags'; one label per token; 1 row with 2 tokens, 1 of them without a label",
-    ),
-    "csv": (
-        "a.csv",
-        'tokens,other,tags\n"to\nbe",1,A B\n\nor,2,C\n',
-        {},
-        [("to\nbe", "A B"), ("or", "C")],
-        (
-            "CSV separated by commas, with a header; tokens 'tokens', label 'tags'; one label per token; "
-            "text split into words; 2 rows with 3 tokens"
-        ),
-    ),
-    "csv, two usual names": (
-        "a.csv",
-        "tags,label,tokens\nA,B,to\n",
-        {},
-        [("to", "B")],
-        (
-            "CSV separated by commas, with a header; tokens 'tokens', label 'label'; one label per sequence; "
-            "text split into words; 1 row"
-        ),
-    ),
-    "csv, semicolons, no header": (
-        "a.csv",
-        "France;1,5\nJapan;25\n",
-        {"header": False},
-        [("France", "1,5"), ("Japan", "25")],
-        (
-            "CSV separated by semicolons, without a header; key '1', label '2'; one label per sequence; "
-            "text split into words; 2 rows"
-        ),
-    ),
-    "csv, a separator of one's own": (
-        "a.csv",
-        'country^capital\nFrance^"Pa^ris"\n',
-        {"separator": "^"},
-        [("France", "Pa^ris")],
-        (
-            "CSV separated by '^', with a header; key 'country', label 'capital'; one label per sequence; "
-            "text split into words; 1 row"
-        ),
-    ),
-    "csv, one column of keys": (
-        "a.csv",
-        "country\nFrance\n",
-        {"like": Manner(per="sequence")},
-        [("France", None)],
-        "CSV separated by commas, with a header; tokens 'country'; text split into words; 1 row, no labels",
-    ),
-    "tsv": (
-        "a.tsv",
-        'country\tcapital\n"France\tPa"ris\n\nJapan\tTokyo\n',
-        {},
-        [('"France', 'Pa"ris'), ("Japan", "Tokyo")],
-        (
-            "TSV separated by tabs, with a header; key 'country', label 'capital'; one label per sequence; "
-            "text split into words; 2 rows"
-        ),
-    ),
-    "text": (
-        "a.txt",
-        "to be\n\tor\r\n",
-        {"format": "text"},
-        [("to be", None), ("\tor", None)],
-        "lines of text; text split into words; 2 rows, no labels",
-    ),
-}
-"""By name: a file, its content, the options, the rows that the second reading finds, and the plan that is stated."""
-
-
-@pytest.mark.parametrize("kind", SECOND)
-def test_the_plan_is_stated_and_the_second_reading_follows_it(kind: str, tmp_path: Path) -> None:
-    name, text, options, rows, words = SECOND[kind]
-    file = str(written(tmp_path / name, text))
-    (plan,) = asked_files(file, **options).plans
-    assert str(plan) == f"{file}: {words}"
-    assert list(given_files._rows_of_file(file, plan)) == rows
-    assert type(plan).from_json(plan.to_json()) == plan
-
+from tests.read_files import needed, put
 
 LIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "a header that is none": ("a.csv", "country,capital\nFrance,Paris\n", {"header": False}),
@@ -244,7 +40,7 @@ LIES: dict[str, tuple[str, str, dict[str, Any]]] = {
 @pytest.mark.parametrize("kind", LIES)
 def test_a_plan_that_is_not_what_was_read_is_found(kind: str, tmp_path: Path) -> None:
     name, text, lie = LIES[kind]
-    file = str(written(tmp_path / name, text))
+    file = str(put(tmp_path / name, text))
     data = read(file)
     given_files.confirm_files(data, [file])
     lie = {field: ReadColumn(*value) if field in ("key", "label") else value for field, value in lie.items()}
@@ -261,7 +57,7 @@ def test_the_second_reading_of_tables_and_parquet(library: str, tmp_path: Path) 
     alone = [(tokens, None) for tokens, _ in rows]
     for table, wanted in ((columns, rows), ({"x": [1, 2], "tokens": columns["tokens"]}, alone)):
         if library == "pyarrow":
-            file = str(parquet(tmp_path / "a.parquet", table))
+            file = str(put(tmp_path / "a.parquet", table))
             (plan,) = asked_files(file).plans
             assert list(given_files._rows_of_file(file, plan)) == wanted
         makers = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
@@ -434,7 +230,7 @@ def test_spaces_in_front_of_answers_are_stated_and_counted(tmp_path: Path) -> No
     rows = [("a b", "c"), ("a b", ", c"), ("d ", "e"), ("f", None)]
     columns = {"prompt": [prompt for prompt, _ in rows], "answer": [answer for _, answer in rows]}
     file = str(
-        written(tmp_path / "a.jsonl", "".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
+        put(tmp_path / "a.jsonl", "".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
     )
     for per, spaced in (("answer", 1), ("continuation", 0)):
         for data in (asked_files(file, per=per), asked_data(columns, None, None, Manner(), per=per)):

@@ -38,7 +38,7 @@ from monolayer.theory.heads import (
     least_slope,
 )
 from monolayer.theory.targets import TARGETS
-from tests.test_sup import changed
+from tests.stored_models import resealed
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -465,7 +465,7 @@ def test_weights_that_the_lemma_is_not_about_are_not_proved(fault: str, tmp_path
     name, at_, verdict, why = FAULTS[fault]
     tensor = ml.load(folder).state_dict()[name].numpy().copy()
     tensor[at_] += 0.25
-    proof = ml.certify(changed(folder, {name: tensor}), f)
+    proof = ml.certify(resealed(folder, {name: tensor}), f)
     assert proof.verdict == verdict
     assert why in proof.reason
 

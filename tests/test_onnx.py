@@ -22,7 +22,7 @@ from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.stock import graph
 from monolayer.stock.answers import Evaluation
 from monolayer.stock.graph import onnx_model
-from tests.test_stock_transformers import LABELS, OTHERS, ROWS, TEXTS, built
+from tests.each_stock import LABELS, OTHERS, ROWS, TEXTS, built
 
 
 def logits(session: Any, ids: list[Any], *, left: bool = False) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from collections.abc import Callable
@@ -10,62 +9,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.data.origin import Origin, SourceFile
-from tests.test_readers import ways
-
-QUOTED = 'tokens,label\na1,x\n"b1\nb2",y\n\nc1,x\n'
-"""A CSV file with a row on two lines, and a blank line."""
-PLACES: dict[str, tuple[str, Any, list[str]]] = {
-    # the file, its content, and where its sequences stand in it
-    "JSON Lines": ("d.jsonl", '{"tokens": "a"}\n\n{"tokens": "b"}\n{"tokens": "c"}\n', ["line 1", "line 3", "line 4"]),
-    "CSV": ("d.csv", "tokens,label\na,x\nb,y\nc,x\n", ["line 2", "line 3", "line 4"]),
-    "CSV of Windows": ("d.csv", b"\xef\xbb\xbftokens,label\r\na,x\r\nb,y\r\n", ["line 2", "line 3"]),
-    "CSV with a row on two lines": ("d.csv", QUOTED, ["line 2", "line 3", "line 6"]),
-    "TSV, packed": ("d.tsv.gz", gzip.compress(b"tokens\tlabel\na\tx\nb\ty\n"), ["line 2", "line 3"]),
-    "CoNLL": ("d.conll", "# one\n\na\tX\nb\tY\n\n\n# two\nc\tX\n", ["line 3", "line 8"]),
-    "lines of text": ("d.txt", "a b\nc\n", ["line 1", "line 2"]),
-    "a JSON array": ("d.json", '[{"tokens": "a"},\n\n {"tokens": "b"}]', ["item 0", "item 1"]),
-    "a JSON object": ("d.json", '{"a": "x",\n "b": "y"}', ["item 0", "item 1"]),
-    "Parquet": ("d.parquet", {"tokens": [["a"], ["b"], ["c"]]}, ["row 0", "row 1", "row 2"]),
-    "npz": ("d.npz", {"X": np.array([[1], [2]])}, ["row 0", "row 1"]),
-}
+from tests.read_files import put, ways
+from tests.read_table import FILES
 
 
-def put(file: Path, content: Any) -> Path:
-    """Write text, bytes, columns of a Parquet file, or arrays."""
-    if isinstance(content, dict):
-        np.savez(file, **content) if file.suffix == ".npz" else pq.write_table(pa.table(content), file)
-    else:
-        file.write_bytes(content.encode() if isinstance(content, str) else content)
-    return file
-
-
-@pytest.mark.parametrize("name", PLACES)
-def test_a_sequence_knows_its_place_in_its_file(name: str, tmp_path: Path) -> None:
-    """So do chosen sequences, and those of several files."""
-    file, content, places = PLACES[name]
-    path = put(tmp_path / file, content)
-    other = put(tmp_path / f"other-{file}", content)
-    options: dict[str, Any] = {"format": "text"} if path.suffix == ".txt" else {}
-    wanted = [f"sequence {row} ({place} of {path})" for row, place in enumerate(places)]
+@pytest.mark.parametrize("kind", FILES)
+def test_sequences_of_several_files_know_their_places(kind: str, tmp_path: Path) -> None:
+    """So do chosen sequences. Those of a single file: `test_readers.py`."""
+    each = FILES[kind]
+    paths = [put(tmp_path / f"{prefix}{each.name}", each.content) for prefix in ("", "other-")]
+    wanted = [f"{place} of {path}" for path in paths for place in each.places.split(", ")]
     for _ in ways():
-        data = ml.read(path, **options)
-        assert [data.named(row) for row in range(len(data))] == wanted
-        assert data.where(len(data.tokens) - 1).endswith(f" of {wanted[-1]}")
-        both = ml.read([path, other], **options)
-        assert both.named(len(data)) == f"sequence {len(data)} ({places[0]} of {other})"
+        both = ml.read(paths, **each.options)
+        rows = range(len(both))
+        assert [both.named(row).partition(" ")[2] for row in rows] == [f"{row} ({wanted[row]})" for row in rows]
+        assert both.where(len(both.tokens) - 1).endswith(f" of {both.named(len(both) - 1)}")
         back = both.select(np.arange(len(both))[::-1])
-        assert [back.named(row).partition(" (")[2] for row in range(len(data))] == [
-            f"{place} of {other})" for place in reversed(places)
-        ]
-    assert data.select(np.arange(len(data)) > 0).named(0) == wanted[1].replace("sequence 1", "sequence 0")
+        assert [back.named(row).partition(" (")[2] for row in rows] == [f"{place})" for place in reversed(wanted)]
+        assert both.select(np.arange(len(both)) > 0).named(0).endswith(f" 0 ({wanted[1]})")
 
 
 @given(st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=6), min_size=1, max_size=4), st.data())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 import re
 import struct
 import sys
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +32,9 @@ from monolayer.data.lines import Lines
 from monolayer.data.plan import ReadPlan
 from monolayer.data.shards import tokens_at_most
 from monolayer.errors import DataError
+from monolayer.table import plural
+from tests.read_files import facts, faults_that_show, put, same, ways
+from tests.read_table import FILES, ReadFile
 
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]  # machines may be slow
 FEW, SOME = (settings(deadline=None, max_examples=count, suppress_health_check=SLOW) for count in (12, 40))
@@ -51,57 +53,10 @@ def dataset(word: st.SearchStrategy[Any], label: st.SearchStrategy[Any]) -> st.S
     return pairs.map(lambda rows: ([[x for x, _ in row] for row in rows], [[y for _, y in row] for row in rows]))
 
 
-class Content(NamedTuple):
-    """Everything that a dataset holds, to the bit."""
-
-    names: Names | None
-    unit: str | None
-    lengths: list[int]
-    dtype: np.dtype[Any]
-    tokens: bytes
-    labels: tuple[str, Names | None, bool, list[Any]] | None
-
-
-def facts(data: Sequences) -> Content:
-    names, labels = data.vocabulary, data.labels
-    return Content(
-        names=names,
-        unit=None if names is None else names.unit,
-        lengths=data.lengths.tolist(),
-        dtype=data.tokens.dtype,
-        tokens=data.tokens.tobytes(),
-        labels=None if labels is None else (labels.per, labels.classes, labels.scalar, labels.values.tolist()),
-    )
-
-
-def same(left: Sequences, right: Sequences) -> None:
-    """Equal in everything except how strings were split, which a list of tokens does not tell."""
-    assert facts(left)._replace(unit=None) == facts(right)._replace(unit=None)
-
-
-def put(file: Path, content: Any) -> None:
-    """Text or bytes as they are; a dict as columns or arrays; a list as lines of JSON."""
-    if isinstance(content, dict):
-        np.savez_compressed(file, **content) if file.suffix == ".npz" else pq.write_table(pa.table(content), file)
-    elif isinstance(content, list):
-        file.write_text("".join(json.dumps(row) + "\n" for row in content))
-    else:
-        file.write_bytes(content.encode() if isinstance(content, str) else content)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One folder for property tests, which write the same few files again and again."""
     return tmp_path_factory.mktemp("data")
-
-
-def ways() -> Iterator[str]:
-    """Arrow or none; chunks that end everywhere, or one for all."""
-    for by_arrow, chunk in ((False, 3), (True, 3), (True, growing.TOKENS_AT_ONCE)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(growing, "TOKENS_AT_ONCE", chunk)
-            patch.setattr(readers, "ARROW", by_arrow)
-            yield f"Arrow {by_arrow}, chunks of {chunk}"
 
 
 def reads(file: Path, expected: Sequences, **options: Any) -> None:
@@ -176,49 +131,49 @@ def test_tables_of_text(folder: Path, data: tuple[Rows, Rows], quoted: str, sepa
 
 
 GOOD = '{"tokens": ["a", "b"], "labels": ["x", "y"]}\n'
-AB, XY = [["a", "b"], ["c"]], [["x", "y"], ["x"]]
-LISTS, ENCODED = pa.large_list(pa.large_string()), pa.list_(pa.dictionary(pa.int8(), pa.string()))
-FIXED = pa.array([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]], pa.list_(pa.list_(pa.float32(), 2)))
-KEYED = [dict(zip(("tokens", "tag", "tags", "label"), row, strict=True)) for row in
-         (("ab", "x", ["p", "q"], [1, 2.5]), ("c", "y", ["p"], [0, 0]))]  # fmt: skip
-ONE = "tokens,tag\na,x\nb c,y z\n"
-UNIVERSAL = "# id = 1\n1-2\tVamonos\t_\t_\n1\tVamos\tir\tVERB\n2\tnos\ttú\tPRON\n2.1\ty\ty\tX\n"
-GOOD_FILES: list[tuple[str, Any, dict[str, Any], Any, Any]] = [
-    ("a.csv", ONE, {"labels": "tag", "per": "token"}, [["a"], ["b", "c"]], [["x"], ["y", "z"]]),
-    ("a.csv", "tokens,tag,two,two\nb c,y z,1,2\nc d,z,1,2\n", {"labels": "tag"}, [[*"bc"], [*"cd"]], ["y z", "z"]),
-    ("a.csv", "tokens,tags\nb c,y z\n", {}, [["b", "c"]], [["y", "z"]]),
-    ("a.csv", "sequence,label\nx y,A\nz,B\n", {"tokens": "sequence"}, [["x", "y"], ["z"]], ["A", "B"]),
-    ("a.ndjson", KEYED, {"labels": "tag"}, ["ab", "c"], ["x", "y"]),
-    ("a.ndjson", KEYED, {"labels": "tags"}, ["ab", "c"], [["p", "q"], ["p"]]),
-    ("a.ndjson", KEYED, {"per": "sequence"}, ["ab", "c"], [[1, 2.5], [0.0, 0]]),
-    ("a.json", [{"tokens": "ab", "label": None}, {"tokens": "c"}], {}, ["ab", "c"], None),
-    ("a.iob", "\ufeffEU B\n", {}, [["EU"]], [["B"]]),
-    ("a.iob", "# id = 1\n#\nEU\tB\n# x\n#\tO\n", {}, [["EU", "#"]], [["B", "O"]]),
-    ("a.iob", "# O\n#x O\n\nEU B", {}, [["#", "#x"], ["EU"]], [["O", "O"], ["B"]]),
-    ("a.iob", "-DOCSTART- -X- O\n\nEU NN B\n\n-DOCSTART- -X- O\n\nUN NN B\n", {}, [["EU"], ["UN"]], [["B"], ["B"]]),
-    ("a.iob", "\n\n \nEU B\n\t\n\nUN B \n\n\n", {}, [["EU"], ["UN"]], [["B"], ["B"]]),
-    ("a.iob", "a\u00a0b O\nc\u2028d O\n", {}, [["a\u00a0b", "c\u2028d"]], [["O", "O"]]),
-    ("a.iob", "EU\nUN\n", {}, [["EU", "UN"]], None),
-    ("a.conllu", UNIVERSAL, {}, [["Vamos", "nos"]], [["VERB", "PRON"]]),
-    ("a.conllu", UNIVERSAL, {"labels": "3"}, [["Vamos", "nos"]], [["ir", "tú"]]),
-    ("a.pq", {"tokens": ["a b", "c"], "labels": ["x y", "x"]}, {}, AB, XY),
-    ("a.pq", {"tokens": pa.array(AB, LISTS), "labels": ["x y", "x"]}, {}, AB, XY),
-    ("a.pq", {"tokens": pa.array(AB, ENCODED), "labels": XY}, {}, AB, XY),
-    ("a.pq", {"tokens": FIXED, "tag": [1, 2]}, {"labels": "tag"}, FIXED.to_pylist(), [1, 2]),
-    ("a.npz", {"X": np.eye(3, dtype=int), "Y": -np.eye(3, dtype=int)}, {}, np.eye(3, dtype=int), -np.eye(3, dtype=int)),
-    ("a.npz", {"X": np.array([["a", "b"], ["c", ""]]), "lengths": np.array([2, 1]), "more": [1]}, {}, AB, None),
-    ("a.txt", "a b\r\nc", {"format": "text"}, AB, None),
-    ("a.txt", "a b\n c\n", {"format": "text", "unit": "whole"}, [["a b"], [" c"]], None),
-    ("a.txt", '{"a b": "x", "c": "y z"}', {"format": "json"}, AB, ["x", "y z"]),
-    ("a.json", "\ufeff" + '[["a b", "x"], ["c", "y z"]]', {}, AB, ["x", "y z"]),
-    ("a.json", '{\n "tokens": ["a", "b"],\n "label": "x"\n}', {}, AB[:1], ["x"]),
-]  # fmt: skip
+# -- the table of files --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "content", "options", "X", "Y"), GOOD_FILES)
-def test_good_files(tmp_path: Path, name: str, content: Any, options: dict[str, Any], X: Any, Y: Any) -> None:
-    put(tmp_path / name, content)
-    reads(tmp_path / name, Sequences.of(X, Y, per=options.get("per")), **options)
+def counts(each: ReadFile) -> str:
+    """What a plan states of rows, tokens and gaps, counted in `X` and `Y`."""
+    tables = not each.format.startswith(("CoNLL", "npz"))
+    words = plural(len(each.X), "row" if tables else "sequence")
+    if each.Y is None:
+        return f"{words}, no labels"
+    if "per token" not in each.columns:
+        gaps = each.Y.count(None)
+    else:
+        gaps = sum(row.count(None) for row in each.Y if isinstance(row, list))
+        words += f" with {plural(sum(map(len, each.X)), 'token')}"
+    return words + (f", {gaps} of them without a label" if gaps else "")
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_file_is_read_as_the_table_says_and_the_plan_states_it(kind: str, tmp_path: Path) -> None:
+    each = FILES[kind]
+    file = str(put(tmp_path / each.name, each.content))
+    wanted = Sequences.of(each.X, each.Y, per=each.options.get("per"))
+    places = [f"{row} ({place} of {file})" for row, place in enumerate(each.places.split(", "))]
+    for _ in ways():
+        data = read(file, **each.options)
+        same(data, wanted)
+        assert [str(plan) for plan in data.plans] == [f"{file}: {each.format}; {each.columns}; {counts(each)}"]
+        assert [data.named(row).partition(" ")[2] for row in range(len(data))] == places
+    (plan,) = data.plans
+    assert type(plan).from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_the_second_reading_follows_the_plan_and_finds_faults_of_the_first(kind: str, tmp_path: Path) -> None:
+    each = FILES[kind]
+    file = str(put(tmp_path / each.name, each.content))
+    data = asked_files(file, **each.options)
+    if data.plans[0].format != "npz":  # whose arrays are compared whole
+        rows = zip(each.X, [None] * len(each.X) if each.Y is None else each.Y, strict=True)
+        assert list(second_reading._rows_of_file(file, data.plans[0])) == (each.rows or list(rows))
+    for fault in faults_that_show(data):
+        with pytest.raises(DataError, match="this is a bug in the reader"):
+            second_reading.confirm_files(fault, [file])
 
 
 def test_standard_input_and_gzip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ import monolayer as ml
 from monolayer.editing import difference as module
 from monolayer.editing.difference import difference, same
 from monolayer.model.save import config_digest
+from tests.datasets import DATA, READINGS, WORDS
 from tests.kinds import built, same_bits
-from tests.test_edit import DATA, READINGS, WORDS
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,8 @@ from monolayer.cluster.memorize import memorize_files
 from monolayer.data import read
 from monolayer.model.attention import LABEL
 from monolayer.saved.certify import certify_files
+from tests.cut_files import crowd, data_of, small_pieces, write
 from tests.stored_models import sealed
-from tests.test_files import crowd, data_of, small_pieces, write
 from tests.verdicts import expect, refused
 
 pytestmark = pytest.mark.usefixtures("bounds_alone")

@@ -26,6 +26,7 @@ from monolayer.stock.labelled import StockOptions, stock_task, token_names
 from monolayer.stock.layout import balanced, draw_keys, lay_out_steps, word_length
 from monolayer.stock.norms import arriving, factor
 from monolayer.stock.stream import cell_stream
+from tests.datasets import close_keys
 
 X = [["a", "b", "c"], ["b", "a"], ["c", "c", "b", "a"]]
 Y = [["u", "v", "u"], ["u", "w"], ["w", "w", "u", "v"]]
@@ -336,14 +337,6 @@ def test_facts_that_are_too_close_are_named() -> None:
 
     with pytest.raises(ml.PrecisionError, match=r"of sequence . have different labels, and what arrives"):
         build()
-
-
-def close_keys(count: int) -> list[str]:
-    """Keys of 6 to 8 of six signs, each with a label of its own: names of family emoji are as close to one another."""
-    random, keys = np.random.default_rng(1), dict[str, None]()
-    while len(keys) < count:
-        keys["".join(random.choice(list("👨👩👧👦👶👴"), random.integers(6, 9)))] = None
-    return list(keys)
 
 
 def test_facts_that_bfloat16_loses_are_named_and_float32_holds_them() -> None:

@@ -20,7 +20,7 @@ from monolayer.checker.stock.readout import (
     coordinates,
     step_classes,
 )
-from tests.test_enclosed import Net
+from tests.any_order import Net
 from tests.whole_stock import (
     threshold,
 )

@@ -29,7 +29,7 @@ from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.opened import stock_files
 from monolayer.theory.balls import precision
 from tests import plain_stock
-from tests.test_enclosed import MOMENTS, blocks, moments
+from tests.any_order import MOMENTS, blocks, moments
 from tests.verdicts import UNSURE, expect, written
 from tests.whole_stock import (
     BUILT,

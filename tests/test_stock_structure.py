@@ -20,7 +20,7 @@ from monolayer.checker.stock.readout import (
 )
 from monolayer.checker.stock.structure import Structure, _check_plain, _owners, read_structure, without_silent_neurons
 from monolayer.huggingface.opened import stock_files
-from tests.test_enclosed import Net
+from tests.any_order import Net
 from tests.whole_stock import (
     IDS,
     WHOLE,

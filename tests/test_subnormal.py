@@ -14,6 +14,7 @@ from monolayer.checker.labelled import data_digest
 from monolayer.data.distinct import distinct_rows
 from monolayer.data.subnormal import holds_subnormals, subnormals_are_flushed, without_negative_zeros
 from monolayer.saved.certify import certify_files
+from tests.flushed import flushing
 
 SUBNORMAL = 2.0**-1026
 
@@ -21,12 +22,8 @@ SUBNORMAL = 2.0**-1026
 @pytest.fixture
 def flushed() -> Iterator[None]:
     """Subnormal numbers flushed to 0 while a test runs."""
-    if not torch.set_flush_denormal(True):
-        pytest.skip("this processor cannot flush subnormal numbers")
-    try:
+    with flushing():
         yield
-    finally:
-        torch.set_flush_denormal(False)
 
 
 def bits(values: object) -> list[int]:

@@ -18,7 +18,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 import monolayer as ml
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
@@ -30,6 +30,7 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.model.uniform import Bends, Interpolation
 from monolayer.page import page
 from monolayer.theory.targets import TARGETS
+from tests.stored_models import resealed
 
 SORT = TARGETS["sort"].function
 seeds = st.integers(0, 2**32 - 1)
@@ -392,18 +393,6 @@ def test_what_asks_about_facts_or_steps_refuses_it_with_a_sentence(tmp_path: Pat
         assert run([command[0], str(folder), *command[1:]]) == 2
 
 
-def changed(folder: Path, tensors: dict[str, np.ndarray] | None = None, **fields: Any) -> Path:
-    """The saved network with other tensors and other fields, every digest put right."""
-    config = json.loads((folder / "config.json").read_text())
-    if tensors:
-        save_file(load_file(folder / "model.safetensors") | tensors, folder / "model.safetensors")
-        config["files"] = {"model.safetensors": hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()}
-    rest = {key: value for key, value in (config | fields).items() if key != "digest"}
-    digest = hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-    (folder / "config.json").write_text(json.dumps(rest | {"digest": digest}))
-    return folder
-
-
 @pytest.mark.parametrize(("name", "place", "verdict", "words"), [
     ("interpolation.values", (7, 0), "refuted", "1 of 125 knots"),
     ("interpolation.values", (0, 2), "refuted", "1 of 125 knots"),
@@ -419,7 +408,7 @@ def test_planted_faults_are_found(name: str, place: Any, verdict: str, words: st
 
     tensor = load_file(folder / "model.safetensors")[name]
     tensor[place] += 2.0**-40
-    found = ml.certify(changed(folder, {name: tensor}), SORT)
+    found = ml.certify(resealed(folder, {name: tensor}), SORT)
     assert (found.verdict, words in found.reason) == (verdict, True)
     assert found.unsure == (0 if verdict == "refuted" else found.points)
     if verdict == "refuted":
@@ -443,7 +432,7 @@ def test_a_fault_at_one_place_is_found_with_its_token(tmp_path: Path) -> None:
     folder = ml.approximate(places, 1, 3, cells=2, norm="sup", positions=True).save(tmp_path / "m")
     values = load_file(folder / "model.safetensors")["interpolation.values"]
     values[2 * 27 + 5] += 2.0**-40  # token 2 of the sequence 0, ½, 1
-    found = ml.certify(changed(folder, {"interpolation.values": values}), places)
+    found = ml.certify(resealed(folder, {"interpolation.values": values}), places)
     assert (found.verdict, found.wrong) == ("refuted", 1)
     assert (found.findings[0].sequence, found.findings[0].position) == (5, 2)
 
@@ -465,12 +454,12 @@ def test_loader_and_checker_refuse_the_same_folders(tmp_path: Path) -> None:
     ]  # fmt: skip
     for change, words in changes:
         (folder / "config.json").write_text(json.dumps(config))
-        changed(folder, **change)
+        resealed(folder, **change)
         for call in (ml.load, read_model):
             with pytest.raises(ModelFileError, match=words):
                 call(folder)
     (folder / "config.json").write_text(json.dumps(config))
-    changed(folder, {"interpolation.values": np.zeros((27, 0))})
+    resealed(folder, {"interpolation.values": np.zeros((27, 0))})
     for call in (ml.load, read_model):
         with pytest.raises(ModelFileError, match="knots"):
             call(folder)
@@ -484,7 +473,7 @@ def test_ends_that_no_float_has_are_rounded_alike_by_loader_and_checker(tmp_path
 
     folder = ml.approximate(f, 1, 2, cells=2, norm="sup").save(tmp_path / "m")
     values = np.repeat([0.0, 2.0, 4.0], 3)[:, None]
-    changed(folder, {"interpolation.values": values}, low=2**53 + 1, high=2**53 + 3)
+    resealed(folder, {"interpolation.values": values}, low=2**53 + 1, high=2**53 + 3)
     assert ml.certify(folder, f).verdict == "proved"
     X = 2.0**53 + np.array([[[0.0], [2.0]], [[4.0], [2.0]]])
     assert np.array_equal(ml.load(folder).predict(X), f(X))

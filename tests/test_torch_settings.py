@@ -15,8 +15,8 @@ import torch
 import monolayer as ml
 from monolayer.data.subnormal import subnormals_are_flushed
 from monolayer.model.torch_settings import callers_settings, own_settings
-from tests.hosts import FACTS
-from tests.test_edit_attached import same_model
+from tests.flushed import flushing
+from tests.hosts import FACTS, same_model
 
 TABLE = {f"key {i}": f"value {i % 3}" for i in range(12)}
 VECTORS = np.linspace(0.0, 1.0, 24).reshape(4, 3, 2)
@@ -38,16 +38,6 @@ def meta_for_all() -> Iterator[None]:
         yield
     finally:
         torch.set_default_device(None)
-
-
-@contextmanager
-def flushing() -> Iterator[None]:
-    if not torch.set_flush_denormal(True):
-        pytest.skip("this processor cannot flush subnormal numbers")
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)
 
 
 SETTINGS: dict[str, Callable[[], Any]] = {

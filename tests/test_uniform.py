@@ -24,7 +24,7 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError, PrecisionError
 from monolayer.theory.balls import precision
 from monolayer.theory.targets import TARGETS
-from tests.test_sup import changed
+from tests.stored_models import resealed
 
 SORT = TARGETS["sort"].function
 
@@ -201,7 +201,7 @@ def test_weights_that_answer_otherwise_than_is_evaluated_are_refused(tmp_path: P
     parts = ("lift.weight", "lift.bias", "positions.weight", "head.weight", "head.bias", "attention.W_O")
     for name in (*parts, "feed_forward.stages.0.weight_1", "feed_forward.stages.0.bias_2"):
         with pytest.raises(DataError, match="not those of an approximator as it was built"):
-            ml.confuse(changed(folder, tensors | {name: tensors[name] - 2.0**60}), bowl)
+            ml.confuse(resealed(folder, tensors | {name: tensors[name] - 2.0**60}), bowl)
 
 
 @pytest.mark.parametrize("seed", range(2))
