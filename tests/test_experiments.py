@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.data import Sequences
+from monolayer.theory.mean_heads import least_left_by_one
 from monolayer_experiments import NAMES, find, tagging
 from monolayer_experiments import attach as attach_experiment
 from monolayer_experiments.attach import METHODS
@@ -80,7 +81,7 @@ def heads_holds(found: Results) -> None:
         assert blind == (row["target"] not in ("mean", "maximum")), row["target"]
         if row["two_heads"] is not None:  # it has one head more, up to what few samples say
             assert row["two_heads"] <= row["one_head"] + 0.02 * row["variance"]
-    assert all(wave["left"] > max(0.3, wave["bound"]) for wave in found["waves"])
+    assert all(wave["left"] > max(0.3, least_left_by_one(wave["K"])) for wave in found["waves"])
 
 
 def keys_holds(found: Results) -> None:

@@ -32,6 +32,11 @@ def least_left(length: int, heads: int, K: float) -> float:
     return 0.5 - constant / K
 
 
+def least_left_by_one(K: float) -> float:
+    """Theorem D: what one head leaves of `cos 2πK(y − z)`, of mean square ½, for three scalar tokens and whole K."""
+    return max(0.0, 5 / 24 - 4 / K, 0.5 - 27 / K)
+
+
 def wave_vectors(length: int, heads: int) -> Floats:
     """The waves as `cos 2πK Σ_{l,i} w_{l,i} x_{l,i}`: `w` `(R, n − 1, H + 1)`, `R = (H + 1)(n − 1)(n − 2)`."""
     others, used = length - 1, heads + 1
