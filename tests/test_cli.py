@@ -289,7 +289,7 @@ FILES = {
         ("approximate sort", "either cells"),
         ("approximate sort --cells 4 --error 0.1", "not both"),
         ("approximate sort --dim 2 --cells 4", "dimension 1 only"),
-        ("approximate sort --length 9 --cells 400", "cells fit"),
+        ("approximate sort --length 9 --cells 400", "room for"),
         ("approximate sort --cells 4 --domain 1 0", "low < high"),
         ("approximate sort-in-place --cells 4", "positions"),
         ("approximate ranks --length 3 --error 0.1", "f is not continuous"),

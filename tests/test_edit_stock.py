@@ -254,13 +254,13 @@ def test_steps_are_compared_cell_by_cell_and_label_by_label(monkeypatch: pytest.
 
     points: Any = None
     usual: Any = None
-    counts = "no label of the data accounts for {}: {} steps are stored, {} demanded"
+    counts = "no label of the data accounts for {}: {} stored, {} demanded"
     assert says([0, 3, 5], [0, 3, 5]) is None
     assert says([], []) is None
-    assert says([0, 3], [3]) == counts.format("a step at 'a'", 2, 1)
-    assert says([2, 3, 4], [2]) == counts.format("a step at 'b'", 3, 1)
-    assert says([-1, 3], [3]) == counts.format("a step", 2, 1)
-    assert says([3], [3, 5]) == counts.format("a step", 1, 2)
+    assert says([0, 3], [3]) == counts.format("a step at 'a'", "2 steps", 1)
+    assert says([2, 3, 4], [2]) == counts.format("a step at 'b'", "3 steps", 1)
+    assert says([-1, 3], [3]) == counts.format("a step", "2 steps", 1)
+    assert says([3], [3, 5]) == counts.format("a step", "1 step", 2)
     one, half = [-0.5, 0.5], [-0.5, 0.25]
     assert says([0, 3, 5], [0, 3, 5], [one, half, half]) == "a step at 'b' changes other labels than the data do there"
     assert says([0, 3, 5], [0, 3, 5], [one, one, [0.5, -0.5]]) == (

@@ -115,9 +115,9 @@ def test_the_other_two_tokens_come_back_within_epsilon() -> None:
 @pytest.mark.parametrize(("options", "words"), [
     ({"cells": 4, "length": 4}, "with positions=True for any two tokens or more; not for .1, 4."),
     ({"cells": 4, "positions": True, "length": 1}, "not for .1, 1. with positions"),
-    ({"cells": 9, "positions": True, "length": 8}, "n .D . 1..8 = 800,000,000 knots; .* at most 5 cells fit"),
+    ({"cells": 9, "positions": True, "length": 8}, "n .D . 1..8 = 800,000,000 knots; .* room for 5 cells"),
     ({"error": 1.0, "positions": True, "length": 25, "lipschitz": 1.0}, "are too few for one"),
-    ({"cells": 1000}, "1,003,003,001 knots; .* at most 255 cells fit"),
+    ({"cells": 1000}, "1,003,003,001 knots; .* room for 255 cells"),
     ({"error": 0.1}, "needs lipschitz="),
     ({"error": 1e-5, "lipschitz": 1.0}, "out of reach: 255 cells"),
     ({"cells": 4, "norm": "max"}, "norm must be .mean. or .sup."),

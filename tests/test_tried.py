@@ -79,7 +79,7 @@ def test_a_wrong_answer_refutes_and_is_named(options: dict[str, Any]) -> None:
     model = ml.memorize(X, Y, **options)
     proof = ml.certify(lost(model), X, Y)
     assert (proof.verdict, proof.points, proof.wrong, proof.unsure) == ("refuted", 6, 4, 2)
-    assert "4 of 6 points get another answer. The bounds alone do not decide: the proof does not" in proof.reason
+    assert "the answer is another one at 4 of 6 points. The bounds alone do not decide: the proof" in proof.reason
     first = proof.findings[0]
     assert (first.kind, first.sequence, first.position, first.token) == ("wrong", 0, 1, 2)
     assert (first.expected, first.got) == (1, 0)

@@ -254,7 +254,7 @@ class Attached:
         rows = [
             ("host", f"{host.kind.model}, {plural(host.layers, 'layer')}, width {host.width:,}, {host.dtype}"),
             ("facts", f"{manifest.count:,}{each}, in {plural(manifest.neurons, 'neuron')}"),
-            ("appended", f"{plural(self.blocks, 'block')} of {host.neurons:,} neurons"),
+            ("appended", f"{plural(self.blocks, 'block')} of {plural(host.neurons, 'neuron')}"),
             ("radius", f"{manifest.radius:.3g}: a fact answers where ⟨key, state⟩ falls by up to half of it"),
         ]
         if manifest.end is None:

@@ -146,9 +146,9 @@ class Measurement:
     where: str
 
     def __str__(self) -> str:
-        found = (
-            "every token of every answer was returned" if not self.wrong else f"{self.wrong:,} tokens were not returned"
-        )
+        found = "every token of every answer was returned"
+        if self.wrong:
+            found = f"{plural(self.wrong, 'token')} of answers did not come back"
         kernels = " and ".join(KERNELS)
         ways = f"at once and token by token, with {kernels} attention ({self.where})"
         said = (

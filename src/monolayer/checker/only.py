@@ -95,4 +95,5 @@ def strange_fingerprints(stored: Stored, data: Sequences, rows: Ints | None) -> 
     ours, config = Sequences(rows, data.lengths, stored.vocabulary), stored.config
     found = np.unique(fingerprints(ours, config["per"], positions=config["positions"], causal=config["causal"]))
     strange = int((~contained(stored.memory, found)).sum())
-    return f"{strange:,} of {len(stored.memory):,} fingerprints are of points that the data lack" if strange else None
+    total = plural(len(stored.memory), "fingerprint")
+    return f"of {total}, {strange:,} {'is' if strange == 1 else 'are'} not of the data" if strange else None

@@ -51,7 +51,8 @@ def with_fingerprints(stored: Stored, parts: list[LoadPoints], decided: Certific
         before += len(points.data)
     if not count:
         return decided
-    reason = f"{count:,} of {decided.points:,} labelled points have no fingerprint, so predict refuses them as unknown"
+    total = plural(decided.points, "labelled point")
+    reason = f"of {total}, {count:,} {'has' if count == 1 else 'have'} no fingerprint: predict refuses what is unknown"
     return replace(
         decided, verdict="refuted", reason=reason, wrong=count, findings=tuple(missing), label_error=None, noise=None
     )

@@ -19,6 +19,7 @@ from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Claims, Fi
 from monolayer.checker.evaluation import Evaluation
 from monolayer.checker.labelled import Labelled, LoadPoints
 from monolayer.checker.network import Stored
+from monolayer.table import plural
 
 SEEN = "in one evaluation in {}, carried out by the checker"
 MOST_WORK = 1 << 32
@@ -50,15 +51,16 @@ def with_trial(decided: Certificate, arithmetic: str, trial: Callable[[], Trial]
         return replace(
             decided,
             verdict="refuted",
-            reason=f"{how}, {found.wrong:,} of {found.points:,} points get another answer. The bounds alone do not "
-            f"decide: {decided.reason}",
+            reason=f"{how}, the answer is another one at {found.wrong:,} of {plural(found.points, 'point')}. The "
+            f"bounds alone do not decide: {decided.reason}",
             wrong=found.wrong,
             unsure=max(0, decided.unsure - found.wrong),
             findings=(*found.findings, *others)[:MOST_FINDINGS],
         )
     if not found.points:
         return decided
-    said = f"{how}, each of {found.points:,} points that were tried gets its label"
+    tried = f"each of {found.points:,} points" if found.points > 1 else "the only point"
+    said = f"{how}, {tried} that {'were' if found.points > 1 else 'was'} tried gets its label"
     return replace(decided, measured=(*decided.measured, said))
 
 

@@ -34,6 +34,7 @@ from monolayer.checker.network import Stored
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, NUMPY_ASSUMPTION, UnhandledError
 from monolayer.data.subnormal import without_negative_zeros
 from monolayer.errors import DataError
+from monolayer.table import plural
 
 U = BINARY64.unit
 OTHER_TOKENS_ERROR = 2.0**-13
@@ -166,7 +167,7 @@ def judge_uniform(stored: Stored, f: object, tolerance: float | None) -> Certifi
     lemma = "Lemmas U and H (docs/uniform.md) cover" if net.several_heads else "Lemma U (docs/uniform.md) covers"
     reason = f"its knots hold the values of the function, and {lemma} what lies between"
     if wrong:
-        reason = f"{wrong:,} of {count:,} knots hold another value than the function has there"
+        reason = f"at {wrong:,} of {plural(count, 'knot')} the function has another value than the one stored there"
     elif apart > slack:
         reason = f"the function is not permutation equivariant: at a knot it is off by {apart:.3g} in another order"
     return replace(

@@ -32,6 +32,7 @@ from monolayer.model.cascade import Cascade
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import save
 from monolayer.model.staircase import Staircase
+from monolayer.table import plural
 
 PartFacts = dict[str, Any]
 """The facts of a finished part, and its name."""
@@ -147,7 +148,7 @@ def _crowded(found: BuildState, count: int, rank: int | None) -> PrecisionError:
         way = f"rank={rank} would hold them, or rank='auto'"
     return PrecisionError(
         f"points with different labels fell closer together than {SLACK:g} rounding errors in "
-        f"{count:,} places. They are different points, not a contradiction: rank 1 in float64 can hold "
+        f"{plural(count, 'place')}. They are different points, not a contradiction: rank 1 in float64 can hold "
         f"about {holds:,} points of this kind, and there are {found.labelled:,}. {way[0].upper()}{way[1:]}"
     )
 

@@ -18,6 +18,7 @@ from monolayer.construct.cells.grid import Box, smallest
 from monolayer.construct.cells.refine import Modulus, measure_error
 from monolayer.errors import DataError
 from monolayer.model.uniform import Bends, Interpolation, Uniform
+from monolayer.table import plural
 
 BUILT_SHAPES = {True: ((1, 2), (1, 3), (2, 2)), False: ((1, 2), (2, 2), (1, 3), (1, 4))}
 """By whether a first block is allowed, coordinates and tokens that are built without positions."""
@@ -50,8 +51,8 @@ def uniform(
     knots = _knot_count(box, cells)
     if knots > most_knots:
         raise DataError(
-            f"{cells:,} cells per coordinate make {'n ' * box.positions}(D + 1)^{dim * length} = {knots:,} knots; "
-            f"{most_knots:,} are the limit: at most {fits:,} cells fit"
+            f"{plural(cells, 'cell')} per coordinate: {'n ' * box.positions}(D + 1)^{dim * length} = {knots:,} knots; "
+            f"{most_knots:,} are the limit: room for {plural(fits, 'cell')}"
         )
     values = _knot_values(function, cells)
     interpolation = Interpolation(torch.from_numpy(values), cells, dim * length)
@@ -128,7 +129,7 @@ def _fewest(error: float | None, modulus: Modulus | None, box: Box, most: int, o
     if cells > most or _bound(modulus, box, cells, others) > error:
         least = f"guarantee {_bound(modulus, box, most, others):g}" if most else "are too few for one"
         raise DataError(
-            f"an error of {error:g} everywhere is out of reach: {most:,} cells per coordinate, the most that fit "
-            f"({_knot_count(box, most):,} knots), {least}"
+            f"an error of {error:g} everywhere is out of reach: {plural(most, 'cell')} per coordinate, the most that "
+            f"fit ({_knot_count(box, most):,} knots), {least}"
         )
     return cells

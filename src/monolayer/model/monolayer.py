@@ -303,7 +303,7 @@ class Monolayer(Parts):
         card = self.card
         labels = "real numbers" if card.classes is None else plural(len(card.classes), "class")
         order = "causal" if card.causal else "permutation equivariant" if self.positions is None else "with positions"
-        grid = card.grid
+        grid, what = card.grid, "step" if self.feed_forward.stairs else "neuron"
         return [
             ("kind", card.kind),
             ("tokens", "vectors" if card.vocabulary is None else plural(len(card.vocabulary), "id")),
@@ -312,9 +312,9 @@ class Monolayer(Parts):
             *(
                 []
                 if grid is None
-                else [("cells", f"{grid.cells:,} per coordinate, {grid.length:,} tokens per sequence")]
+                else [("cells", f"{grid.cells:,} per coordinate, {plural(grid.length, 'token')} per sequence")]
             ),
-            ("readout", f"{self.feed_forward.readout}, {self.feed_forward.step_count:,} steps or neurons"),
+            ("readout", f"{self.feed_forward.readout}, {plural(self.feed_forward.step_count, what)}"),
             ("parameters", number(sum(each.numel() for each in self.parameters()))),
             *([] if card.fingerprint is None else [("unknown input", str(card.fingerprint))]),
             ("dtype", str(self.bos.dtype).removeprefix("torch.")),
@@ -329,7 +329,8 @@ class Monolayer(Parts):
         labels = "real labels" if card.classes is None else plural(len(card.classes), "class")
         kind = " causal," if card.causal else ""
         if card.grid is not None:
-            kind = f" {card.grid.cells} cells per coordinate, {card.grid.length} tokens per sequence,"
+            cells, length = plural(card.grid.cells, "cell"), plural(card.grid.length, "token")
+            kind = f" {cells} per coordinate, {length} per sequence,"
         return f"{tokens},{kind} {labels} per {card.per}, {sum(p.numel() for p in self.parameters()):,} parameters"
 
 

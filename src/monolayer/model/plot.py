@@ -55,7 +55,7 @@ def plot_approximator(
     wanted = None if f is None else _first_outputs(_called(f, X), X)
     more = box.dim * box.length > 2
     rest = ", other coordinates in the middle of the domain" if more else ""
-    title = f"{_text(name)}, d = {box.dim}, n = {box.length}, {box.cells:,} cells per coordinate"
+    title = f"{_text(name)}, d = {box.dim}, n = {box.length}, {plural(box.cells, 'cell')} per coordinate"
     title += f"<br><sup>answer at token 1, first output{rest}</sup>"
     values = _Values(line, answer, wanted)
     return _maps(values, side, box.length, title) if flat else _curves(values, title)

@@ -34,7 +34,7 @@ from monolayer.stock.folder import NeuronWeights, StockModel
 from monolayer.stock.halves import U_WEIGHT, CellFacts, Half, caps, misread_points, neurons, rounded_to, settled
 from monolayer.stock.labelled import StockTask
 from monolayer.stock.stream import CellStream, cell_stream, written_contexts
-from monolayer.table import Progress, counting
+from monolayer.table import Progress, counting, plural
 
 CellDtype = Literal["float32", "bfloat16", "float16"]
 DEFAULT_RANK = 128
@@ -276,9 +276,10 @@ def _lost(job: StockTask, lost: Ints, count: int, dtype: str, rank: int) -> str:
     """An error message: which facts a short format loses, and what would help."""
     shown = ", ".join(job.where(int(point)) for point in lost[:3]) + (", …" if len(lost) > 3 else "")
     return (
-        f"{len(lost):,} of {count:,} labels are answered wrongly, or nearly so, when the arithmetic is in {dtype} as "
-        f"well as the weights: {shown}. Their contexts are too close to those of other labels for a format this short: "
-        f"dtype='float32' holds them; a higher rank than {rank} moves contexts apart{_without_class(job)}"
+        f"answers are wrong, or nearly so, at {len(lost):,} of {plural(count, 'label')} when the arithmetic is in "
+        f"{dtype} as well as the weights: {shown}. Their contexts are too close to those of other labels for a format "
+        f"this short: dtype='float32' holds them; a higher rank than {rank} moves contexts apart"
+        f"{_without_class(job)}"
     )
 
 

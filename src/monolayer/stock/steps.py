@@ -31,7 +31,7 @@ from monolayer.stock.folder import NeuronWeights, StockModel
 from monolayer.stock.labelled import StockTask
 from monolayer.stock.layout import LABEL_SIZE, Keys, StreamLayout, draw_keys, lay_out_steps
 from monolayer.stock.norms import arriving, factor, rounding
-from monolayer.table import Progress
+from monolayer.table import Progress, plural
 
 STEP_TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
 WRITE = 0.5
@@ -145,9 +145,10 @@ def _separate(job: StockTask, label: Ints, usual: Ints, seed: int, line: StepsDr
     place = best.changes.change[int(np.argmin(best.changes.gap))]
     one, two = (job.where(int(best.changes.order[i])) for i in (place, place + 1))
     way_out = "Split the data over several models, or memorize them again, with another seed and no draw"
+    close = int((best.changes.gap < ERRORS_APART * best.common).sum())
     raise PrecisionError(
-        f"{int((best.changes.gap < ERRORS_APART * best.common).sum()):,} neighbours with different labels fell closer "
-        f"together than {ERRORS_APART:g} rounding errors in every draw, for example {one} and {two}. They are "
+        f"neighbours with different labels fell closer together than {ERRORS_APART:g} rounding errors in every draw, "
+        f"in the best of them in {plural(close, 'place')}, for example {one} and {two}. They are "
         "different points, not a contradiction: rank 1 in float64 holds about ten million contexts of one token, "
         f"fewer where sequences are long. {way_out}"
     )

@@ -19,6 +19,7 @@ from monolayer.checker.stock.readout import DONE, Arrivals
 from monolayer.checker.stock.structure import Structure
 from monolayer.data import Sequences
 from monolayer.huggingface.architecture import BEGIN
+from monolayer.table import plural
 
 STOCK_ONLY_CLAIM = (
     "; and the folder holds nothing else: besides its draw (names, keys, codes), every label in the embedding and "
@@ -96,7 +97,7 @@ def _leftover_steps(net: Network, found: Structure, places: StockPlaces, points:
         where = np.flatnonzero(~np.isin(stored.cell, demanded.cell))
         at = int(stored.cell[where[0]]) if len(where) else -1
         what = f"a step at {net.names[at // places.most]!r}" if at >= 0 else "a step"
-        counts = f"{len(stored.cell):,} steps are stored, {len(demanded.cell):,} demanded"
+        counts = f"{plural(len(stored.cell), 'step')} stored, {len(demanded.cell):,} demanded"
         return f"no label of the data accounts for {what}: {counts}"
     if len(demanded.cell) == 0:
         return None

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.powers import power_below
 from monolayer.errors import DataError
+from monolayer.table import plural
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,8 @@ class Lattice:
         # Then the ends of a ramp, in floats, are different numbers in the right order, and so are their images.
         if not (width >= 4.0 * np.spacing(largest) and 1.0 / width <= 2.0**1000):
             raise DataError(
-                f"the domain ({box.low:g}, {box.high:g}) is too narrow for {cells} cells: float64 has no room there "
-                f"for ramps of width {width:.3g}. Shift and scale the input, use fewer cells, or a wider ramp"
+                f"the domain ({box.low:g}, {box.high:g}) is too narrow for {plural(cells, 'cell')}: float64 has no "
+                f"room there for ramps of width {width:.3g}. Shift and scale it, use fewer cells, or a wider ramp"
             )
         # Whole multiples of the coarsest spacing of floats here: then both ends of a ramp are floats, and centres that
         # are worked out from either side are the same bits.
@@ -193,8 +194,10 @@ def afford(box: Box, cells: int, most_knots: int) -> None:
     knots, fits = box.knots(cells), box.most_cells(most_knots)
     if knots > most_knots:
         shape = f"dim={box.dim} and length={box.length}{' with positions' if box.positions else ''}"
-        size = f"at most {fits:,} cells fit, {box.knots(fits):,} knots" if fits else "not even one cell fits"
-        what = f"{cells:,} cells per coordinate, {shape}, make {_short_number(knots)} knots"
+        size = "room for not even one cell"
+        if fits:
+            size = f"room for {plural(fits, 'cell')}, {plural(box.knots(fits), 'knot')}"
+        what = f"{plural(cells, 'cell')} per coordinate, {shape}: {_short_number(knots)} knots"
         raise DataError(f"{what}; {most_knots:,} are the limit: {size}. {smaller(box)}")
 
 
