@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from monolayer.cli.console import app, complain, err, out, show_traceback
+from monolayer.cli.examples import GREETING, show_examples
 from monolayer.errors import INTERRUPTED, SAID_WHEN_INTERRUPTED, MonolayerError
 
 __all__ = ["app", "main"]
@@ -21,6 +22,7 @@ for _module in (
     *("editing", "approximate", "theory", "demo", "experiment"),
 ):
     import_module(f"monolayer.cli.{_module}")
+show_examples(app)
 
 STYLED, PIPED_WIDTH = app.rich_markup_mode, 140
 """How help is shown in a terminal, and how wide it is in a pipe."""
@@ -51,6 +53,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         console.soft_wrap = not console.is_terminal  # whatever is piped is not wrapped
     # Piped help is plain text without boxes, wide enough for the whole sentence that describes a command.
     app.rich_markup_mode, width = (STYLED, None) if out.is_terminal else (None, PIPED_WIDTH)
+    if not words and COMPLETING not in os.environ:
+        print(GREETING)
+        return 0
     try:
         code = app(args=words, prog_name=PROGRAM, standalone_mode=False, terminal_width=width)
         code = code if isinstance(code, int) else 0
@@ -90,7 +95,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _misused(usage: Any) -> int:
     """Report arguments that the command does not take, as one error in the style of all others."""
-    # No arguments at all: typer shows the help. In a pipe the help is the message, and no error.
+    # A command without the arguments that it needs: in a pipe the help is the message, and no error.
     if type(usage).__name__ == "NoArgsIsHelpError" or not usage.format_message():
         usage.show()
         return BAD_INPUT
