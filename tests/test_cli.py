@@ -26,6 +26,7 @@ from rich.table import Table
 
 import monolayer as ml
 from monolayer.cli import app, run
+from monolayer.cli.examples import GREETING
 from monolayer.cli.memorize import memorize
 from monolayer.cli.reading import Reading
 from monolayer.table import grid_lines, pairs
@@ -328,11 +329,10 @@ def test_interruption_leaves_nothing(here: Path, said: Said, monkeypatch: pytest
     assert sorted(path.name for path in here.iterdir()) == ["data.jsonl", "m"]
 
 
-def test_no_arguments_show_the_help(said: Said) -> None:
+def test_no_arguments_greet_and_a_command_without_its_arguments_shows_its_help(said: Said) -> None:
     """`--debug` is taken out first, so that it counts as none."""
-    shown = said("--debug", code=2)
-    assert shown.startswith("Usage: monolayer [OPTIONS] COMMAND")
-    assert "memorize-files" in shown
+    assert said("--debug") == GREETING + "\n"
+    assert "monolayer predict --help lists what it takes" in said("predict", code=2, errors=True)
 
 
 CTRL_C = "import signal; signal.raise_signal(signal.SIGINT)"
