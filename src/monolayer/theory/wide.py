@@ -83,7 +83,8 @@ class WideNetwork:
         found = self._run(u.ravel() * unit, times, unit)
         if (found % unit != 0).any():
             raise ArithmeticError("an answer is not whole")
-        return (found // unit).astype(np.int64).reshape(X.shape)
+        labels: Ints = (found // unit).astype(np.int64).reshape(X.shape)
+        return labels
 
     def predict_in_floats(self, X: ArrayLike) -> Ints:
         """The same with every weight rounded to float64 and every operation in it: wide numbers lose their ends."""
@@ -91,7 +92,8 @@ class WideNetwork:
         keys, codes = (np.array(table, dtype=np.float64) for table in (self.keys, self.codes))
         u = codes[X] + (self.length * keys[X].mean(axis=1))[:, None]
         found = self._run(u.ravel(), lambda weight, value: float(weight) * value, 1.0)
-        return np.round(found).astype(np.int64).reshape(X.shape)
+        labels: Ints = np.round(found).astype(np.int64).reshape(X.shape)
+        return labels
 
     def _run(self, u: Any, times: Callable[[Fraction | int, Any], Any], one: Any) -> Any:
         def form(row: Row, state: dict[str, Any]) -> Any:
