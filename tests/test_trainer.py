@@ -334,13 +334,13 @@ def test_the_set_of_attached_hosts_names_the_neurons_that_hold_each_fact(tmp_pat
     assert (exposure(0.5, losses[1:]), exposure(9.0, losses[1:])) == (3.0, 0.0)
 
 
-@pytest.mark.parametrize("place", [editors.SUBJECT, editors.PROMPT])
-def test_rome_and_memit_write_what_was_asked_for(place: str) -> None:
+@pytest.mark.parametrize(("kind", "place"), [("gpt2", editors.SUBJECT), ("gpt2", editors.PROMPT), ("llama", "subject")])
+def test_rome_and_memit_write_what_was_asked_for(kind: str, place: str) -> None:
     """Where they write, the stream moves by δ: ROME for one fact, MEMIT for all where λ is tiny."""
     text = sentences(airports(6), 100)
     tokenizer = byte_tokenizer(text, 400)
     size = Size(layers=2, width=32, context=64, batch=1, spread=0.2)
-    host = new_host("gpt2", len(tokenizer), size).eval().requires_grad_(False)
+    host = new_host(kind, len(tokenizer), size).eval().requires_grad_(False)
     rows = ids_of(tokenizer, text)[: 64 * 12].reshape(12, 64).tolist()
     C = editors.covariance(host, 0, rows, "cpu")
     assert C.shape == (128, 128)
@@ -353,7 +353,7 @@ def test_rome_and_memit_write_what_was_asked_for(place: str) -> None:
         for row, at, fact in zip(given.ids.tolist(), given.last.tolist(), asked.facts, strict=True):
             assert tokenizer.decode(row[: at + 1]).endswith(fact.name if place == editors.SUBJECT else " lies in")
         with torch.no_grad():
-            states = model.transformer(given.ids, attention_mask=given.mask, output_hidden_states=True).hidden_states[1]
+            states = model.base_model(given.ids, attention_mask=given.mask, output_hidden_states=True).hidden_states[1]
         return states[torch.arange(len(given.last)), given.last]
 
     edited, numbers = editors.rome(host, one, 0, editors.Descent(0.5), C, ("", "Note. "))

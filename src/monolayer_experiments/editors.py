@@ -1,4 +1,4 @@
-"""Methods that put facts into a GPT-2 by changing its weights: fine-tuning, LoRA, ROME and MEMIT.
+"""Methods that put facts into a GPT-2 or a Llama by changing its weights: fine-tuning, LoRA, ROME and MEMIT.
 
 No package of ROME or MEMIT installs beside a current PyTorch (easyeditor 0.0.1 asks for torch 2.0.1 and transformers
 4.30.1), so their published updates are written out here. Notation: `W` `(H, D)` is the matrix that a feed-forward
@@ -20,14 +20,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
-from monolayer_experiments.hosts import END, Airport
+from monolayer_experiments.hosts import END
 
 IGNORED = -100
 TOGETHER = 64
@@ -40,6 +40,19 @@ DECAY, CLAMP, KL_FACTOR, ENOUGH = 0.01, 4.0, 0.0625, 0.05
 The descent ends where the loss is `ENOUGH`."""
 SUBJECT, PROMPT = "subject", "prompt"
 """Whose last token ROME and MEMIT write at."""
+
+
+class Taught(Protocol):
+    """A fact that a model is taught: a subject, called `name`, and the answer behind its prompt."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def answer(self) -> str: ...
+
+    def prompts(self) -> list[str]:
+        """The prompt of the fact, which holds the subject, and its rewordings."""
 
 
 class Descent(NamedTuple):
@@ -78,15 +91,16 @@ SHORT = Part(whole=False)
 
 @dataclass(frozen=True)
 class Lesson:
-    """Facts to put into a model, as texts of its tokenizer; an answer ends with a full stop.
+    """Facts to put into a model, as texts of its tokenizer; an answer ends with `stop`, by default a full stop.
 
     `place`: whose last token ROME and MEMIT write at, that of the subject or that of the prompt.
     """
 
     tokenizer: Any
-    facts: Sequence[Airport]
+    facts: Sequence[Taught]
     device: str
     place: str = SUBJECT
+    stop: str = "."
 
     def some(self, start: int, stop: int) -> Lesson:
         """The facts from number `start` up to `stop`."""
@@ -99,12 +113,16 @@ class Lesson:
             for fact in self.facts:
                 prompt = part.before + fact.prompts()[part.wording]
                 end = len(prompt)
-                if self.place == SUBJECT:
+                if self.place == SUBJECT and part.wording == 0:
                     end = prompt.index(fact.name, len(part.before)) + len(fact.name)
                 found = self.tokenizer(prompt, return_offsets_mapping=True)
                 ids = found["input_ids"]
                 written = next(place for place, (_, stop) in enumerate(found["offset_mapping"]) if stop >= end)
-                said = self.tokenizer(f"{fact.answer}.", add_special_tokens=False)["input_ids"] if part.whole else []
+                said = (
+                    self.tokenizer(f"{fact.answer}{self.stop}", add_special_tokens=False)["input_ids"]
+                    if part.whole
+                    else []
+                )
                 ids = ids if part.whole else ids[: written + 1]
                 rows.append(torch.tensor([*ids, *said]))
                 labels.append(torch.tensor([IGNORED] * len(ids) + said))
@@ -148,6 +166,25 @@ def _descend(model: Any, parameters: list[Tensor], given: Batch, rate: float, ep
             break
 
 
+def layers_of(model: Any) -> Any:
+    """The blocks of a model."""
+    base = model.base_model
+    return base.h if hasattr(base, "h") else base.layers
+
+
+def writer(model: Any, layer: int) -> Any:
+    """The linear layer that the feed-forward part of a block writes with."""
+    feed_forward = layers_of(model)[layer].mlp
+    return feed_forward.c_proj if hasattr(feed_forward, "c_proj") else feed_forward.down_proj
+
+
+def matrix(model: Any, layer: int) -> Tensor:
+    """`W` `(H, D)` of a block, which can be changed in place."""
+    found = writer(model, layer)
+    weight: Tensor = found.weight
+    return weight if type(found).__name__ == "Conv1D" else weight.T
+
+
 def finetuned(host: Any, lesson: Lesson, rate: float, epochs: int, seed: int) -> tuple[Any, int]:
     """The host with all weights trained on the facts, and how many numbers that changed."""
     model = copy.deepcopy(host)
@@ -183,11 +220,13 @@ def lora(host: Any, lesson: Lesson, rate: float, epochs: int, seed: int) -> tupl
     if lora_by() == "peft":
         from peft import LoraConfig, get_peft_model
 
-        names = ["c_attn", "c_proj", "c_fc"]
-        settings: dict[str, Any] = {"r": RANK, "lora_alpha": 2 * RANK, "target_modules": names, "fan_in_fan_out": True}
+        names = sorted({name.rpartition(".")[2] for name, part in layers_of(model).named_modules() if _is_linear(part)})
+        turned = any(type(part).__name__ == "Conv1D" for part in layers_of(model).modules())
+        settings: dict[str, Any] = {"r": RANK, "lora_alpha": 2 * RANK, "target_modules": names}
+        settings["fan_in_fan_out"] = turned
         model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **settings))
     else:
-        linear = [part for part in model.transformer.h.modules() if type(part).__name__ == "Conv1D"]
+        linear = [part for part in layers_of(model).modules() if _is_linear(part)]
         for part in linear:
             parametrize.register_parametrization(part, "weight", LowRank(part.weight))
     parameters = [part for part in model.parameters() if part.requires_grad]
@@ -200,6 +239,10 @@ def lora(host: Any, lesson: Lesson, rate: float, epochs: int, seed: int) -> tupl
     return model.requires_grad_(False).eval(), sum(part.numel() for part in parameters)
 
 
+def _is_linear(part: nn.Module) -> bool:
+    return type(part).__name__ in ("Conv1D", "Linear")
+
+
 # -- ROME and MEMIT ----------------------------------------------------------------------------------------------
 
 
@@ -207,7 +250,7 @@ def lora(host: Any, lesson: Lesson, rate: float, epochs: int, seed: int) -> tupl
 def _watched(model: Any, layer: int) -> Iterator[dict[str, Tensor]]:
     """What the second linear layer of a feed-forward block reads, and what its block leaves in the stream."""
     seen: dict[str, Tensor] = {}
-    block = model.transformer.h[layer]
+    block = layers_of(model)[layer]
 
     def reads(module: nn.Module, given: tuple[Tensor, ...]) -> None:
         seen["read"] = given[0]
@@ -215,7 +258,7 @@ def _watched(model: Any, layer: int) -> Iterator[dict[str, Tensor]]:
     def leaves(module: nn.Module, given: Any, out: Any) -> None:
         seen["stream"] = out[0] if isinstance(out, tuple) else out
 
-    hooks = [block.mlp.c_proj.register_forward_pre_hook(reads), block.register_forward_hook(leaves)]
+    hooks = [writer(model, layer).register_forward_pre_hook(reads), block.register_forward_hook(leaves)]
     try:
         with torch.no_grad():
             yield seen
@@ -246,7 +289,7 @@ def _keys(model: Any, layer: int, lesson: Lesson, contexts: Sequence[str]) -> Te
     for first in range(0, len(lesson.facts), TOGETHER):
         given = lesson.some(first, first + TOGETHER).batch(*(Part(before, whole=False) for before in contexts))
         with _watched(model, layer) as seen:
-            model.transformer(given.ids, attention_mask=given.mask)
+            model.base_model(given.ids, attention_mask=given.mask)
         read = _at(seen["read"], given.last)
         bare, *others = read.reshape(len(contexts), -1, read.shape[-1])
         found.append((bare + torch.stack(others).mean(dim=0)) / 2 if others else bare)
@@ -265,7 +308,7 @@ def wanted_changes(model: Any, layer: int, lesson: Lesson, contexts: Sequence[st
     with _watched(model, layer) as seen:
         before = _at(model(short.ids, attention_mask=short.mask).logits, short.last).log_softmax(dim=-1)
         length = _at(seen["stream"], short.last).norm(dim=-1)
-    width = model.config.n_embd
+    width = model.config.hidden_size
     shift = torch.zeros(n, width, device=short.ids.device, requires_grad=True)  # δ in units of the stream's coordinates
     unit = length[:, None] / width**0.5
     optimizer = torch.optim.Adam([shift], by.rate)
@@ -295,7 +338,7 @@ def wanted_changes(model: Any, layer: int, lesson: Lesson, contexts: Sequence[st
 def _shifted(model: Any, layer: int, given: Batch, delta: Tensor) -> Tensor:
     """Logits where δ is added to what the feed-forward block of a layer writes at the tokens `last`."""
     place = F.one_hot(given.last, given.ids.shape[1]).to(delta.dtype)[:, :, None]
-    hook = model.transformer.h[layer].mlp.register_forward_hook(lambda module, read, out: out + place * delta[:, None])
+    hook = layers_of(model)[layer].mlp.register_forward_hook(lambda module, read, out: out + place * delta[:, None])
     try:
         logits: Tensor = model(given.ids, attention_mask=given.mask).logits
         return logits
@@ -306,7 +349,7 @@ def _shifted(model: Any, layer: int, given: Batch, delta: Tensor) -> Tensor:
 def rome(host: Any, lesson: Lesson, layer: int, by: Descent, C: Tensor, contexts: Sequence[str]) -> tuple[Any, int]:
     """The host with one fact after the other written into one matrix, and how many numbers that has."""
     model = copy.deepcopy(host).requires_grad_(False)
-    W = model.transformer.h[layer].mlp.c_proj.weight
+    W = matrix(model, layer)
     for number in range(len(lesson.facts)):
         one = lesson.some(number, number + 1)
         delta = wanted_changes(model, layer, one, contexts, by)[0].double()
@@ -342,14 +385,14 @@ def memit(
         for rows in torch.split(torch.arange(len(short.ids), device=short.ids.device), TOGETHER):
             some = short.some(rows)
             with _watched(model, layers[-1]) as seen:
-                model.transformer(some.ids, attention_mask=some.mask)
+                model.base_model(some.ids, attention_mask=some.mask)
             found.append(_at(seen["stream"], some.last))
         return torch.cat(found).double()
 
     goal = stream() + delta.double()
     for number, (layer, C) in enumerate(zip(layers, Cs, strict=True)):
-        W = model.transformer.h[layer].mlp.c_proj.weight
+        W = matrix(model, layer)
         K = _keys(model, layer, lesson, contexts).double().T
         R = (goal - stream()) / (len(layers) - number)
         W += (torch.linalg.solve(weight * C + K @ K.T, K) @ R).to(W.dtype)
-    return model, sum(model.transformer.h[layer].mlp.c_proj.weight.numel() for layer in layers)
+    return model, sum(matrix(model, layer).numel() for layer in layers)
