@@ -270,7 +270,7 @@ OTHERS = {
     "a.sqlite": "pandas.read_sql('select * from TABLE', sqlite3.connect('a.sqlite'))",
     "a.feather": "pandas.read_feather('a.feather')",
     "a.yaml": "yaml.safe_load(open('a.yaml')), after import yaml",
-    "https://example.org/a.csv": "is an address, and only files are read: download it first",
+    "https://example.org/a.csv": "https://example.org/a.csv is an address, and only files are read: download it first",
     "s3://bucket/a.parquet": "is an address, and only files are read",
 }
 

@@ -203,10 +203,16 @@ def test_a_shape_is_read_as_what_it_is_or_refused(shape: str, tmp_path: Path, mo
     assert ml.certify(ml.memorize(X, Y, lengths=lengths), X, Y, lengths=lengths).verdict == "proved"
 
 
-def test_a_column_of_classes_with_no_class_in_it_has_no_labels() -> None:
-    """Test splits are published with −1 throughout; they can be asked about."""
-    data = Sequences.of(classes(-1, -1))
+@pytest.mark.parametrize("key", ["tokens", "text"])
+def test_a_column_of_classes_with_no_class_in_it_has_no_labels(key: str) -> None:
+    """Test splits are published with −1 throughout; they can be asked about, keys and values too."""
+    unlabelled, labelled = classes(-1, -1), classes(2, 0)
+    if key != "tokens":
+        unlabelled, labelled = (table.rename_column("tokens", key) for table in (unlabelled, labelled))
+    data = Sequences.of(unlabelled)
     assert (data.labels, data.plans[0].per, data.plans[0].counts) == (None, None, "2 rows, no labels")
+    assert data.plans[0].label is None
+    assert ml.memorize(labelled).predict(unlabelled).tolist() == ["z", "x"]
 
 
 def test_files_are_given_by_their_paths(tmp_path: Path) -> None:

@@ -144,6 +144,8 @@ def read(
 def _read_file(format: str | None, columns: Columns, name: str) -> Sequences:
     """Read one file, or standard input if `name` is "-"; without a `format`, the suffix of the name decides."""
     standard_input, file = name == "-", Path(name)
+    if re.match(r"[a-z][a-z0-9+.-]+:/", name) and not file.exists():
+        raise DataError(f"{name} is an address, and only files are read: download it first, and give the file")
     format = _format_of(file, standard_input, format)
     if (columns.header, columns.separator) != (None, None) and format not in ("csv", "tsv"):
         raise DataError(
@@ -232,8 +234,6 @@ def _format_of(file: Path, standard_input: bool, format: str | None) -> str:
         raise DataError(f"there is no format {format!r}; the formats are {', '.join(SUFFIXES_OF_FORMAT)}")
     if standard_input:
         return format or "jsonl"
-    if re.match(r"[a-z][a-z0-9+.-]+:/", name := str(file)) and not file.exists():
-        raise DataError(f"{name} is an address, and only files are read: download it first, and give the file")
     if not file.exists():
         raise DataError(f"{file} does not exist: check the path")
     if file.is_dir():

@@ -245,6 +245,8 @@ def from_frame(frame: Given, columns: Columns, name: str | None = None, format: 
             f"{error}. Or rename the columns; to ask a model, pass one column, such as X[{(names or ['key'])[0]!r}]; "
             "if each column holds tokens, pass X.to_numpy()"
         ) from None
+    if layout.label is not None and _says_no_class(frame, names.index(layout.label)):
+        layout = replace(layout, label=None, numbers=layout.numbers[:1])
     table = RowReader(Growing(name, format, unit="row"), layout)
     tokens, *labels = (_frame_cells_by_name(frame, names.index(column), table) for column in layout.columns)
     for row, cells in enumerate(zip(tokens, labels[0] if labels else repeat(None), strict=False)):
@@ -304,9 +306,7 @@ def _missing(cell: object) -> bool:
 
 def _frame_cells_by_name(frame: Given, at: int, table: RowReader) -> list[Given]:
     """The cells of column number `at` as Python values, with the classes of a Hugging Face dataset by their names."""
-    cells, name = frame_cells(frame, at), (frame_names(frame) or [])[at]
-    feature = (getattr(frame, "features", None) or {}).get(name)
-    classes = getattr(feature, "names", None) or getattr(getattr(feature, "feature", None), "names", None)
+    cells, classes, name = frame_cells(frame, at), _classes_of(frame, at), (frame_names(frame) or [])[at]
     if classes is None:
         return cells
 
@@ -322,11 +322,20 @@ def _frame_cells_by_name(frame: Given, at: int, table: RowReader) -> list[Given]
             )
         return classes[number]
 
-    # A test split that is published without its labels has −1 throughout.
-    without_labels = (NO_CLASS_IN_DATASETS,) if all(cell == NO_CLASS_IN_DATASETS for cell in cells) else ()
     return [
         [name_of(one, row, (NO_CLASS_IN_DATASETS, NO_LABEL)) for one in cell]
         if isinstance(cell, list)
-        else name_of(cell, row, without_labels)
+        else name_of(cell, row, ())
         for row, cell in enumerate(cells)
     ]
+
+
+def _classes_of(frame: Given, at: int) -> list[str] | None:
+    """The names of the classes that column number `at` of a Hugging Face dataset holds by number; None elsewhere."""
+    feature = (getattr(frame, "features", None) or {}).get((frame_names(frame) or [])[at])
+    return getattr(feature, "names", None) or getattr(getattr(feature, "feature", None), "names", None)
+
+
+def _says_no_class(frame: Given, at: int) -> bool:
+    """Whether column number `at` holds −1 throughout, as a test split does that is published without its labels."""
+    return _classes_of(frame, at) is not None and all(cell == NO_CLASS_IN_DATASETS for cell in frame_cells(frame, at))
