@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import monolayer as ml
-from monolayer.arrays import counts_of
+from monolayer import kernels
 from monolayer.construct import memorize as memorizing
 from monolayer.construct import rectangle
-from monolayer.construct.line import build
 from monolayer.construct.rectangle import on_device
+from monolayer.kernels import counts_of
 from monolayer.model import contexts
 from monolayer.model.contexts import added
 
@@ -57,7 +57,7 @@ def there(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ml.Monolayer]:
             patch.setattr(memorizing, "elsewhere", lambda X: True)
             patch.setattr(memorizing, "sequences_of", never)
             patch.setattr(contexts, "readable", lambda x: False)
-            patch.setattr(build, "LAST", 100)  # few enough that some token is met only further back
+            patch.setattr(kernels, "LAST", 100)  # few enough that some token is met only further back
             return ml.memorize(*tensors, **options)
 
     return memorize

@@ -21,7 +21,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
-from monolayer.arrays import home, order_of, short
+from monolayer import arrays
+from monolayer.arrays import home
 from monolayer.cli import run
 from monolayer.cluster import build, encode, memorize, parts, room
 from monolayer.cluster import executor as executors
@@ -32,13 +33,13 @@ from monolayer.cluster.points import Range, distinct_in_order
 from monolayer.cluster.room import WITH_TORCH, Room
 from monolayer.cluster.spill import PACKAGE, Spill, code
 from monolayer.construct.line import draw, separate
-from monolayer.construct.line import points as line_points
 from monolayer.construct.line.alphabet import Ids, Proposal
 from monolayer.construct.line.cascade import cut_line
 from monolayer.construct.line.draw import Digits, Tokens
 from monolayer.construct.line.points import Points, token_major
 from monolayer.construct.line.separate import apart, gaps, hopeless, margins
 from monolayer.data import read
+from monolayer.kernels import order_of, short
 from tests.cut_files import crowd, data_of, small_pieces, write
 
 
@@ -693,7 +694,7 @@ def test_one_look_at_gaps_says_all(steps: list[tuple[float, bool]], low: float, 
     z = low + np.cumsum([0.0, *(step for step, _ in steps)])
     points, changes = Points(z, z, 1.0, error), np.array([change for _, change in steps], dtype=bool)
     with pytest.MonkeyPatch.context() as patch, np.errstate(invalid="ignore", divide="ignore"):
-        patch.setattr(line_points, "POINTS_IN_CACHE", at_once)
+        patch.setattr(arrays, "POINTS_IN_CACHE", at_once)
         found = gaps(points, changes)
         wanted = margins(points, np.flatnonzero(changes))
         assert (found.wide, found.least) == apart(points)

@@ -25,8 +25,7 @@ from monolayer.checker.network import Stored
 from monolayer.checker.readout import CheckedStaircase
 from monolayer.construct import again
 from monolayer.construct.line.alphabet import Ids, Proposal
-from monolayer.construct.line.assemble import assemble, staircase
-from monolayer.construct.line.build import table_lift
+from monolayer.construct.line.assemble import assemble, staircase, table_lift
 from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.line.points import contextual_points, ramps_at
 from monolayer.construct.task import Construction, Task

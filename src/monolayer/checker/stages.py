@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Bools, Floats, Ints, order_of, slices
+from monolayer.arrays import Bools, Floats, Ints, slices
 from monolayer.checker.codes import Reads, Stream, Sums, read_attention, read_coordinate, read_sums
 from monolayer.checker.labelled import Labelled
 from monolayer.checker.network import Stored
 from monolayer.checker.readout import CheckedStaircase
 from monolayer.checker.rounding import UnhandledError
+from monolayer.kernels import order_of
 
 
 class StagePoints(NamedTuple):

@@ -24,8 +24,8 @@ from monolayer.cluster.blocks import Block, blocks, sample
 from monolayer.cluster.executor import Options, Work
 from monolayer.cluster.finish import BuildState, with_stages
 from monolayer.cluster.settle import refuse_contradictions
-from monolayer.construct.line.draw import CodeLayout, Draw, Tokens, draws
-from monolayer.construct.line.points import contextual_points, scale
+from monolayer.construct.line.draw import CodeLayout, Draw, Tokens, draws, scale
+from monolayer.construct.line.points import contextual_points
 from monolayer.construct.line.separate import DRAWS, crowded_by_chance, hopeless
 from monolayer.construct.line.values import LARGEST_RANK
 from monolayer.construct.target import Target

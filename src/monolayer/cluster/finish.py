@@ -14,8 +14,7 @@ from monolayer.cluster.blocks import Rules
 from monolayer.cluster.crowds import Crowds
 from monolayer.cluster.spill import FileIdentity, Spill
 from monolayer.construct.line.alphabet import UNIT, Ids
-from monolayer.construct.line.assemble import assemble, staircase
-from monolayer.construct.line.build import table_lift
+from monolayer.construct.line.assemble import assemble, staircase, table_lift
 from monolayer.construct.line.cascade import Contested, StageArrays, further
 from monolayer.construct.line.draw import Draw
 from monolayer.construct.line.points import SLACK, Points

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Array, Floats, Ints, rising_at
+from monolayer.arrays import Array, Floats, Ints, rising_at, stretches_of
 from monolayer.cluster.points import Range, differ
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut_line, least_label
-from monolayer.construct.line.points import Points, ramps, stretches_of
+from monolayer.construct.line.points import Points, ramps
 from monolayer.construct.line.separate import crowds, gaps, margins
 from monolayer.model.sharded import PartFormats, format_of_whole_numbers, part_header, shortened, stored_type
 

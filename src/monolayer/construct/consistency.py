@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Ints, Numbers, beside, copied, counts_of, home, pick
+from monolayer.arrays import Ints, Numbers, beside, copied, home, pick
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.distinct import scramble
 from monolayer.data.fingerprint import context_sums
 from monolayer.errors import ContradictionError, DataError
+from monolayer.kernels import counts_of
 
 if TYPE_CHECKING:  # workers do without PyTorch
     from monolayer.construct.rectangle import IdsOnDevice

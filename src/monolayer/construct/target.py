@@ -12,12 +12,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Ints, Numbers, counts_of, float64, home, is_array, joined, pick, places
+from monolayer.arrays import Ints, Numbers, float64, home, joined, pick, places, smallest
 from monolayer.data import Names, Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.data.labelling import LABELLINGS, TOKEN, Labelling
 from monolayer.data.sequences import MISSING, Per
 from monolayer.errors import DataError
+from monolayer.kernels import counts_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,13 +109,8 @@ class Target:
         return Runs(self, np.flatnonzero(differ), label=label)
 
     def _along(self, order: Numbers) -> Numbers:
-        """The label numbers of places in this order, in the smallest type that holds them.
-
-        What is picked in random order then lies closer together.
-        """
-        if is_array(self.number):
-            return pick(self.number.astype(np.min_scalar_type(len(self.table))), order)
-        return pick(self.number.byte() if len(self.table) <= 2**8 else self.number.int(), order)
+        """The label numbers of places in this order, in the smallest type that holds them."""
+        return pick(smallest(self.number, len(self.table) - 1), order)
 
     def values(self, number: Numbers) -> Numbers:
         """The labels `(m, P)` of label numbers `(P,)`."""

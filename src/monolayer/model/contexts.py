@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from monolayer.arrays import Numbers, beside, distinct, is_array, whole_numbers
+from monolayer.arrays import Numbers, beside, distinct, is_array, unfilled, whole_numbers
+from monolayer.kernels import stable_order
 
 NUMBERS_AT_ONCE = 1 << 22
 """Numbers of tokens held at a time where sequences of one length are looked at together."""
@@ -28,10 +29,9 @@ def contexts(weight: Numbers, moment: Numbers, lengths: Numbers, bos: tuple[floa
         found = contexts(weight.numpy(), moment.numpy(), lengths.numpy(), bos, causal)
         return beside(found, weight)
     if not causal:
-        width = None if is_array(weight) else same_length(lengths)
-        above, below = (totals(part, lengths, width) for part in (moment, weight))
+        above, below = totals([moment, weight], lengths)
         return (above + bos[1]) / (below + bos[0])
-    out = np.empty_like(weight) if is_array(weight) else weight.new_empty(weight.shape)
+    out = unfilled(weight)
     for _, at in of_one_length(lengths):
         # Sums start over in every row: one running sum over all the data would lose digits as it grows.
         out[at] = (moment[at].cumsum(1) + bos[1]) / (weight[at].cumsum(1) + bos[0])
@@ -43,13 +43,15 @@ def readable(x: Numbers) -> bool:
     return not is_array(x) and x.device.type == "cpu" and x.dtype != sys.modules["torch"].bfloat16
 
 
-def totals(flat: Numbers, lengths: Numbers, width: int | None) -> Numbers:
-    """The sum of every sequence `(N,)` of `flat` `(T,)`; `width`: the length of all, if they are a tensor and equal."""
-    if is_array(flat):
-        return np.add.reduceat(flat, lengths.cumsum() - lengths)
+def totals(flat: list[Numbers], lengths: Numbers) -> list[Numbers]:
+    """For each of the `flat` `(T,)`, the sum of every sequence `(N,)`."""
+    if is_array(lengths):
+        starts = lengths.cumsum() - lengths
+        return [np.add.reduceat(each, starts) for each in flat]
+    width = same_length(lengths)
     if width is None:
-        return sys.modules["torch"].segment_reduce(flat, "sum", lengths=lengths)
-    return added(flat.view(-1, width))
+        return [sys.modules["torch"].segment_reduce(each, "sum", lengths=lengths) for each in flat]
+    return [added(each.view(-1, width)) for each in flat]
 
 
 def added(table: Numbers) -> Numbers:
@@ -99,7 +101,7 @@ def of_one_length(lengths: Numbers, numbers: int = 1) -> Iterator[tuple[Numbers,
     `numbers`: how many each token will take; a bounded number in all are looked at together.
     """
     starts = lengths.cumsum(0) - lengths
-    order = np.argsort(lengths, kind="stable") if is_array(lengths) else lengths.argsort(stable=True)
+    order = stable_order(lengths)
     end = 0
     for width, count in zip(*distinct(lengths), strict=True):
         begin, end = end, end + count

@@ -8,16 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from monolayer.arrays import Array, Numbers, copied, ends_of, is_array
+from monolayer.arrays import Array, Ints, Numbers, copied, ends_of, stretches_of
 from monolayer.construct.line.alphabet import UNIT
 from monolayer.construct.line.cascade import KAPPA
 from monolayer.construct.line.draw import Draw
-from monolayer.construct.line.points import size_of_jumps
 from monolayer.construct.line.values import Value
 from monolayer.errors import PrecisionError
 from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention
 from monolayer.model.card import Card
-from monolayer.model.cascade import slots, value_slot
+from monolayer.model.cascade import slots, stream_width, value_slot
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
@@ -27,8 +26,12 @@ from monolayer.model.staircase import Readout, Staircase
 
 def tensor(x: Numbers) -> Tensor:
     """Numbers as a contiguous tensor on the device where they lie."""
-    found: Tensor = torch.from_numpy(np.ascontiguousarray(x)) if is_array(x) else x.contiguous()
-    return found
+    return torch.as_tensor(x).contiguous()
+
+
+def size_of_jumps(jump: Numbers) -> float:
+    """`Σ |Δ|` of jumps `(m, R)`, a stretch at a time."""
+    return sum(float(abs(jump[:, part]).sum()) for part in stretches_of(jump.shape[1], jump))
 
 
 def staircase(slope: Numbers, start: Numbers, level: Numbers, classes: bool, unit: float = UNIT) -> Staircase:
@@ -112,3 +115,22 @@ def copying_lift(dim: int, labels: int) -> nn.Linear:
     add = torch.zeros(width, dtype=torch.float64)
     add[ONE] = 1.0
     return linear(full, add)
+
+
+def lift_of(draw: Draw, count: Ints, labels: int, values: tuple[Value, ...]) -> nn.Embedding | nn.Linear:
+    """The map from tokens to the stream. `count` `(V',)`: how often each id occurs; ids beyond never do."""
+    if draw.proposal.lift:
+        weight, bias = draw.proposal.lift
+        return linear_lift(torch.from_numpy(weight), torch.from_numpy(bias), labels)
+    every = np.zeros(len(draw.proposal.key), np.int64)
+    every[: len(count)] = count
+    return table_lift(draw, every, labels, values)
+
+
+def table_lift(draw: Draw, count: Ints, labels: int, values: tuple[Value, ...] = ()) -> nn.Embedding:
+    """The table of stream vectors of ids. Ids that never occur, by `count` `(V,)`, get NaN: they have no vector."""
+    table = stream(draw.proposal.key, draw.proposal.code, stream_width(1 + len(values), labels))
+    for number, value in enumerate(values, 2):
+        table[:, value_slot(number, labels)] = torch.from_numpy(value.token)
+    table[torch.from_numpy(count == 0)] = torch.nan
+    return embedding(table)

@@ -13,12 +13,11 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
-from torch import nn
 
-from monolayer.arrays import Floats, Ints, Numbers, beside, copied, counts_of, home, is_array, pick
+from monolayer.arrays import Floats, Ints, copied, pick
 from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors, by_label
-from monolayer.construct.line.assemble import assemble, linear_lift, staircase, stream
-from monolayer.construct.line.draw import Draw, Tokens, check_seed, check_temperature
+from monolayer.construct.line.assemble import assemble, lift_of, staircase
+from monolayer.construct.line.draw import Tokens, check_seed, check_temperature
 from monolayer.construct.line.points import ramps_at
 from monolayer.construct.line.refusal import check_format, collision
 from monolayer.construct.line.separate import Separated, separate
@@ -27,13 +26,10 @@ from monolayer.construct.line.values import Value, stages_of
 from monolayer.construct.task import Task
 from monolayer.data.objects import JsonObject
 from monolayer.errors import DataError
-from monolayer.model.cascade import Cascade, stream_width, value_slot
-from monolayer.model.layers import embedding
+from monolayer.kernels import counts_of, last_of_each
+from monolayer.model.cascade import Cascade
 from monolayer.model.monolayer import Monolayer
 from monolayer.table import Progress
-
-LAST = 1 << 20
-"""Labels read first, from the last one backwards, to find the last label of every token."""
 
 LineFormat = Literal["float64", "float32"]
 
@@ -160,31 +156,13 @@ def _code_order(task: Task, size: int) -> Ints | None:
     if not target.labelling.at_tokens:
         return None
     labelled = rows if target.place is None else pick(rows, target.place)
-    if is_array(rows):
-        number = np.full(size, -1)
-        number[labelled] = target.number
-    else:
-        counts = task.context.counts if target.place is None else counts_of(labelled, size)
-        number = _last_label_numbers(labelled, target.number, size, int(np.count_nonzero(counts)))
+
+    def counts() -> Ints:
+        return task.context.counts if target.place is None else counts_of(labelled, size)
+
+    number = last_of_each(labelled, target.number, size, counts)
     # A token without a label counts as one with label 0, as it does where the data come in files.
     return by_label(np.where(number[:, None] < 0, 0.0, target.table[number]))
-
-
-def _last_label_numbers(rows: Numbers, number: Numbers, size: int, different: int) -> Ints:
-    """For every token `(V,)`, the label number of its last labelled place; −1 for tokens without one.
-
-    `rows`, `number` `(P,)`: token and label number of every labelled place; `different`: how many tokens have one.
-    The search goes backwards from the end until every token was met: on a device a scatter into few rows takes long.
-    """
-    last = beside(np.full(size, -1), rows)
-    end, at_once = len(rows), LAST
-    while end and int((last >= 0).sum()) < different:
-        start = max(0, end - at_once)
-        here = beside(np.full(size, -1), rows)
-        here.scatter_reduce_(0, rows[start:end], torch.arange(start, end, device=rows.device), "amax")
-        last = torch.where(last < 0, here, last)
-        end, at_once = start, 4 * at_once
-    return home(torch.where(last < 0, -1, number[last.clamp(min=0)]))
 
 
 def check_coordinate_ranges(vectors: Floats) -> None:
@@ -198,22 +176,3 @@ def check_coordinate_ranges(vectors: Floats) -> None:
             f"coordinate {bad[0]} of the vectors runs from {low[bad[0]]:g} to {high[bad[0]]:g}, and no float64 weight "
             "scales that to keys: multiply it by a power of two, which is exact, until it runs over 2^-1000 to 2^1023"
         )
-
-
-def lift_of(draw: Draw, count: Ints, labels: int, values: tuple[Value, ...]) -> nn.Embedding | nn.Linear:
-    """The map from tokens to the stream. `count` `(V',)`: how often each id occurs; ids beyond never do."""
-    if draw.proposal.lift:
-        weight, bias = draw.proposal.lift
-        return linear_lift(torch.from_numpy(weight), torch.from_numpy(bias), labels)
-    every = np.zeros(len(draw.proposal.key), np.int64)
-    every[: len(count)] = count
-    return table_lift(draw, every, labels, values)
-
-
-def table_lift(draw: Draw, count: Ints, labels: int, values: tuple[Value, ...] = ()) -> nn.Embedding:
-    """The table of stream vectors of ids. Ids that never occur, by `count` `(V,)`, get NaN: they have no vector."""
-    table = stream(draw.proposal.key, draw.proposal.code, stream_width(1 + len(values), labels))
-    for number, value in enumerate(values, 2):
-        table[:, value_slot(number, labels)] = torch.from_numpy(value.token)
-    table[torch.from_numpy(count == 0)] = torch.nan
-    return embedding(table)

@@ -21,26 +21,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import (
-    Array,
-    Floats,
-    Ints,
-    Numbers,
-    beside,
-    ends_of,
-    float64,
-    home,
-    in_order,
-    is_array,
-    pick,
-    short,
-    whole_numbers,
-)
+from monolayer.arrays import Array, Floats, Ints, Numbers, beside, ends_of, float64, home, in_order, pick, whole_numbers
 from monolayer.construct.line.alphabet import UNIT, Alphabet, Proposal
 from monolayer.construct.line.exponential import boltzmann_term, boltzmann_terms
+from monolayer.construct.powers import power_below
 from monolayer.data.number_formats import FORMATS
 from monolayer.data.objects import JsonObject
 from monolayer.errors import DataError
+from monolayer.kernels import digits_between
 from monolayer.model.contexts import contexts, spread
 from monolayer.model.fields import Test
 
@@ -165,6 +153,12 @@ class Draw:
             moment = self.keys(tokens.rows, tokens.position) * weight
         return contexts(weight, moment, tokens.lengths, boltzmann_term(self.bos_key, self.temperature), tokens.causal)
 
+    def averages(self, value: Floats, bos: float, tokens: Tokens) -> Numbers:
+        """What the head returns in place of contexts if it averages other values: those of tokens `(T,)`, and `bos`."""
+        weight, _ = boltzmann_terms(self.keys(tokens.rows, tokens.position), self.temperature)
+        first, _ = boltzmann_term(self.bos_key, self.temperature)
+        return contexts(weight, weight * value, tokens.lengths, (first, first * bos), tokens.causal)
+
     def keys(self, rows: Numbers, position: Numbers | None) -> Numbers:
         """`s` of tokens `(T,)`: the sum with that of its position is one rounded sum of the format, as in the model."""
         key = pick(self.proposal.key, rows)
@@ -186,10 +180,15 @@ class Draw:
         low, high = ends_of(code)
         if not high - low < 2.0**32:
             return None
-        if not is_array(tokens.rows) and max(high, -low) < 2.0**31:  # tensors of short numbers have signs
-            low, high = 0.0, max(high, -low)
-        found = short(beside(code - low, tokens.rows), int(high - low))
-        return Digits(pick(found, tokens.rows) if alone else found, low)
+        digits, low = digits_between(code, low, high, tokens.rows)
+        return Digits(pick(digits, tokens.rows) if alone else digits, low)
+
+    def kappa_for(self, tokens: Tokens, reach: float) -> float:
+        """κ, by which contexts that differ by `reach` at most stay within half the gap between two codes."""
+        if self.kappa is not None:
+            return self.kappa
+        room = 1.0 if self.layout == "mixed" or self.spaced else code_gap(self, self.codes(tokens))
+        return scale(room, reach, self.context_error(tokens))
 
     def context_error(self, tokens: Tokens) -> float:
         """Bound on the rounding error of a context id in any order of summation (docs/proofs.md).
@@ -204,6 +203,22 @@ class Draw:
     def point_error(self, kappa: float, tokens: Tokens) -> float:
         """Bound on the rounding error of `t + κ c` before its last operation."""
         return kappa * self.context_error(tokens) + self.proposal.lift_error
+
+
+def scale(room: float, reach: float, error: float) -> float:
+    """κ: contexts that differ by `reach` at most stay within half the `room` of a code.
+
+    Those that differ by no more than both their rounding errors may all be equal: then there is nothing to scale.
+    """
+    return float(power_below(0.5 * room / reach)) if reach > 2.0 * error else 1.0
+
+
+def code_gap(draw: Draw, code: Numbers) -> float:
+    """Distance of the closest two codes that are more than a rounding error apart."""
+    ordered = in_order(code)
+    gap = ordered[1:] - ordered[:-1]
+    gap = gap[gap > 4.0 * draw.proposal.lift_error]
+    return float(gap.min()) if len(gap) else 1.0
 
 
 def sample_rows(sequences: int, tokens: int) -> Ints:

@@ -9,36 +9,28 @@ Points are arrays, or tensors where the data lie on a device (`monolayer/arrays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from monolayer.arrays import (
-    InOrder,
     Ints,
     Numbers,
-    digits_in_order,
     ends_of,
     exponent,
     home,
-    in_order,
     int32,
-    is_array,
     larger,
     nowhere,
-    order_of,
+    part_by_part,
     pick,
     places,
     plus,
-    rows_of,
     whole_numbers,
 )
 from monolayer.construct.line.alphabet import UNIT
 from monolayer.construct.line.draw import Digits, Draw, Tokens
-from monolayer.construct.powers import power_below
 from monolayer.construct.target import Target
+from monolayer.kernels import InOrder, digits_in_order, order_of, rows_of
 from monolayer.model.contexts import spread
 
 SLACK = 8.0
@@ -49,8 +41,6 @@ errors. A certificate needs two (docs/proofs.md); the third is room for its stri
 """
 WORTH_IT = 4
 """Tokens a sequence from which sorting contexts and then codes is faster than sorting points, by measurement."""
-POINTS_IN_CACHE = 1 << 15
-"""Points that a processor looks at together: their numbers fit into its cache. A device looks at all of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +60,12 @@ class Points:
     @cached_property
     def room(self) -> Numbers:
         """The gaps `(P − 1,)` in rounding errors of whichever end has the larger one."""
-        if not is_array(self.z):
-            return self.room_between(self.z[:-1], self.z[1:])
-        found = np.empty(max(0, len(self.z) - 1))
-        for part in stretches_of(len(found), self.z):
-            found[part] = self.room_between(self.z[part], self.z[part.start + 1 : part.stop + 1])
-        return found
+        z = self.z
+
+        def room(part: slice) -> tuple[Numbers]:
+            return (self.room_between(z[part], z[part.start + 1 : part.stop + 1]),)
+
+        return part_by_part(max(0, len(z) - 1), z, room)[0]
 
     def room_between(self, left: Numbers, right: Numbers) -> Numbers:
         """The gaps between points and the next ones in rounding errors of whichever end has the larger one."""
@@ -103,13 +93,6 @@ def too_narrow(room: Numbers) -> Numbers:
     return ~(room >= SLACK)  # `not (≥)` rather than `<`: a NaN is no gap either
 
 
-def stretches_of(count: int, like: Numbers) -> Iterator[slice]:
-    """So many numbers in stretches that are looked at together where `like` lies; at least one stretch."""
-    at_once = POINTS_IN_CACHE if is_array(like) else max(1, count)
-    for start in range(0, max(1, count), at_once):
-        yield slice(start, min(start + at_once, count))
-
-
 def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
     """The contextual mapping: one number for every labelled place, sorted."""
     context, kappa = draw.contexts(tokens), 1.0
@@ -119,11 +102,7 @@ def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
     else:
         low, high = ends_of(context)
         reach = high - low
-        if draw.kappa is not None:
-            kappa = draw.kappa
-        else:
-            room = 1.0 if draw.layout == "mixed" or draw.spaced else code_gap(draw, draw.codes(tokens))
-            kappa = scale(room, reach, draw.context_error(tokens))
+        kappa = draw.kappa_for(tokens, reach)
         rectangular = len(tokens.rows) == len(context) * tokens.longest >= WORTH_IT * len(context)
         if draw.whole_codes and not tokens.causal and rectangular and kappa * reach <= 0.5:
             digits = draw.digits(tokens)
@@ -136,14 +115,6 @@ def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
         order = order_of(z)
         found = InOrder(pick(z, order), order)
     return Points(*found, kappa, draw.point_error(kappa, tokens), draw.unit)
-
-
-def scale(room: float, reach: float, error: float) -> float:
-    """κ: contexts that differ by `reach` at most stay within half the `room` of a code.
-
-    Those that differ by no more than both their rounding errors may all be equal: then there is nothing to scale.
-    """
-    return float(power_below(0.5 * room / reach)) if reach > 2.0 * error else 1.0
 
 
 def token_major(code: Digits, moved: Numbers, place: Numbers | None) -> InOrder:
@@ -176,30 +147,17 @@ def token_major(code: Digits, moved: Numbers, place: Numbers | None) -> InOrder:
         at = pick(back, row) + at
         return InOrder(z, at if number is None else pick(number, at))
 
-    if not is_array(there):
-        return points(slice(None))
-    z, order = np.empty(len(there)), np.empty(len(there), np.int32 if total < 2**31 else np.int64)
-    for part in stretches_of(len(there), there):
-        z[part], order[part] = points(part)
-    return InOrder(z, order)
-
-
-def code_gap(draw: Draw, code: Numbers) -> float:
-    """Distance of the closest two codes that are more than a rounding error apart."""
-    ordered = in_order(code)
-    gap = ordered[1:] - ordered[:-1]
-    gap = gap[gap > 4.0 * draw.proposal.lift_error]
-    return float(gap.min()) if len(gap) else 1.0
+    return InOrder(*part_by_part(len(there), there, points))
 
 
 def ramps_at(z: Numbers, changes: Numbers) -> tuple[Numbers, Numbers]:
-    """Slopes and beginnings of the ramps `(R,)`, a stretch at a time."""
-    if not is_array(z):
-        return ramps(pick(z, changes), pick(z[1:], changes))
-    slope, start = np.empty(len(changes)), np.empty(len(changes))
-    for part in stretches_of(len(changes), z):
+    """Slopes and beginnings of the ramps `(R,)`, each behind the point of its change."""
+
+    def some(part: slice) -> tuple[Numbers, Numbers]:
         here = changes[part]
-        slope[part], start[part] = ramps(z.take(here), z.take(here + 1))
+        return ramps(pick(z, here), pick(z[1:], here))
+
+    slope, start = part_by_part(len(changes), z, some)
     return slope, start
 
 
@@ -213,10 +171,3 @@ def ramps(left: Numbers, right: Numbers) -> tuple[Numbers, Numbers]:
     # The power of two below, times a quarter, lies between gap/8 and gap/4. Its multiples by powers of two are exact.
     power = exponent(gap)
     return 4.0 / power, plus(left, plus(gap, power, -0.25), 0.5)
-
-
-def size_of_jumps(jump: Numbers) -> float:
-    """`Σ |Δ|` of jumps `(m, R)`, a stretch at a time."""
-    if not is_array(jump):
-        return float(jump.norm(1))
-    return sum(float(abs(jump[:, part]).sum()) for part in stretches_of(jump.shape[1], jump))

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Bools, Ints, Numbers, beside, count_true, found_at, home, least_of, pick
+from monolayer.arrays import Bools, Ints, Numbers, beside, count_true, found_at, home, least_of, pick, stretches_of
 from monolayer.construct.line.draw import CodeLayout, Draw, Tokens, draws
-from monolayer.construct.line.points import SLACK, Points, contextual_points, stretches_of, too_narrow
+from monolayer.construct.line.points import SLACK, Points, contextual_points, too_narrow
 from monolayer.construct.target import Runs, Target
 from monolayer.data.objects import JsonObject
 

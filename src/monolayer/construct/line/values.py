@@ -15,10 +15,8 @@ import numpy as np
 from monolayer.arrays import Array, Floats, Ints, beside, found_at, home, pick
 from monolayer.construct.line.cascade import Contested, StageArrays, cut_line, further, least_label, stage
 from monolayer.construct.line.draw import Draw, Tokens
-from monolayer.construct.line.exponential import boltzmann_term, boltzmann_terms
 from monolayer.construct.line.separate import Separated, places_on_line
 from monolayer.construct.target import Target
-from monolayer.model.contexts import contexts
 
 LARGEST_RANK = 8
 """Largest value rank that is built."""
@@ -60,9 +58,7 @@ def averages(value: Value, draw: Draw, tokens: Tokens, target: Target, places: I
     each = value.token.take(some.rows)
     if some.position is not None and value.position is not None:
         each += value.position.take(some.position)
-    weight, _ = boltzmann_terms(draw.keys(some.rows, some.position), draw.temperature)
-    first, _ = boltzmann_term(draw.bos_key, draw.temperature)
-    found = contexts(weight, weight * each.astype(np.float64), some.lengths, (first, first * value.bos), tokens.causal)
+    found = draw.averages(each.astype(np.float64), value.bos, some)
     at = which
     if tokens.causal and target.labelling.at_tokens:
         at = some.offsets[which] + flat - home(pick(tokens.offsets, beside(row, tokens.offsets)))

@@ -1,0 +1,152 @@
+"""Orders, rows and counts of many numbers, for which a processor and a device need different algorithms.
+
+Each function asks once where its numbers lie (`arrays.py`), and PyTorch is not imported here either.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from monolayer.arrays import Floats, Ints, Numbers, beside, home, is_array, slices
+
+COUNTED_IN_PAIRS = 20
+"""Up to so many different numbers are counted in pairs on a device: 48 KiB hold a counter for each pair of bytes."""
+LAST = 1 << 20
+"""Places that a device looks at first, from the last one backwards, to find the last place of every row."""
+
+
+def order_of(x: Numbers) -> Numbers:
+    """The places of float64 numbers `(P,)` in rising order, NaN last."""
+    return _order_of_floats(x) if is_array(x) else x.argsort()
+
+
+def _order_of_floats(x: Floats) -> Ints:
+    """The same of an array: NumPy sorts whole numbers several times faster than it finds an order.
+
+    Each is the place of a number among steps of equal width, and behind it, in the lower bits, its place in the array.
+    The steps rise with the numbers, since differences, products and their rounding do; numbers of one step are sorted
+    among themselves in the end.
+    """
+    room = len(x).bit_length()
+    low, high = (float(x.min()), float(x.max())) if len(x) else (0.0, 0.0)
+    per_unit = 2.0 ** (63 - room) * (1.0 - 2.0**-50) / (high - low) if low < high else np.inf  # a NaN is not below
+    if len(x) < 1 << 12 or not 0.0 < per_unit < np.inf:
+        return np.argsort(x)
+    keys = np.empty(len(x), np.int64)
+    for part in slices(len(x)):
+        key = ((x[part] - low) * per_unit).astype(np.int64)  # less than 2^(63 − room)
+        key <<= room
+        keys[part] = key | np.arange(part.start, part.start + len(key))
+    keys.sort()
+    step = keys >> room
+    same = np.flatnonzero(step[1:] == step[:-1])
+    order = np.bitwise_and(keys, (1 << room) - 1, out=keys)
+    if len(same):
+        shared = np.union1d(same, same + 1)
+        some = order[shared]
+        order[shared] = some[np.argsort(x[some], kind="stable")]
+    return order
+
+
+def stable_order(x: Numbers) -> Numbers:
+    """The places of numbers `(P,)` in rising order, equal ones as they come."""
+    return np.argsort(x, kind="stable") if is_array(x) else x.argsort(stable=True)
+
+
+class InOrder(NamedTuple):
+    """Numbers `(P,)` in rising order, and the place that each of them had."""
+
+    numbers: Numbers
+    places: Numbers
+
+
+def short(x: Numbers, most: int) -> Numbers:
+    """Whole numbers from 0 to `most` with as few bytes as `digits_in_order` needs."""
+    if is_array(x):
+        return x.astype(np.uint16 if most < 2**16 else np.uint32)
+    torch = sys.modules["torch"]
+    return x.to(torch.int16 if most < 2**15 else torch.int32 if most < 2**31 else torch.int64)
+
+
+def digits_between(x: Numbers, low: float, high: float, like: Numbers) -> tuple[Numbers, float]:
+    """Whole numbers from `low` to `high` as `digits_in_order` takes them, where `like` lies, and what they lack."""
+    if not is_array(like) and max(high, -low) < 2.0**31:  # tensors of short numbers have signs
+        low, high = 0.0, max(high, -low)
+    return short(beside(x - low, like), int(high - low)), low
+
+
+def digits_in_order(digits: Numbers) -> InOrder:
+    """Numbers `(P,)` as `short` gives them in rising order, equal ones as they come."""
+    if not is_array(digits):
+        return InOrder(*digits.sort(stable=True))  # by radix: the fewer bytes, the fewer passes
+    room = len(digits).bit_length()
+    if 0 < room < 32 and int(digits.max()).bit_length() + room <= 32:
+        # Each number and its place as one number of 32 bits: NumPy sorts these several times faster than it finds an
+        # order.
+        keys = digits.astype(np.uint32)
+        keys <<= np.uint32(room)
+        keys |= np.arange(len(digits), dtype=np.uint32)
+        keys.sort()
+        numbers = keys >> np.uint32(room)
+        keys &= np.uint32((1 << room) - 1)
+        return InOrder(numbers, keys.view(np.int32))
+    # NumPy sorts 16 bits by radix: the lower half first, then, where there is one, the upper half in that order.
+    order = np.argsort(digits.astype(np.uint16, copy=False), kind="stable")
+    if digits.dtype == np.uint32:
+        order = order.take(np.argsort((digits >> 16).astype(np.uint16).take(order), kind="stable"))
+    return InOrder(digits.take(order), order)
+
+
+def rows_of(flat: Numbers, count: int, order: Numbers) -> Numbers:
+    """The `count` rows of `flat` in this order, flat again."""
+    table = flat.reshape(count, -1)
+    if is_array(flat):
+        return table.take(order, axis=0).reshape(-1)
+    if table.shape[1] * table.element_size() % 16:
+        return table[order].reshape(-1)
+    # Words of 16 bytes, one column after the other: a device takes them several times faster than rows.
+    torch = sys.modules["torch"]
+    words = [word.contiguous()[order] for word in table.view(torch.complex128).unbind(1)]
+    return torch.stack(words, dim=1).view(flat.dtype).reshape(-1)
+
+
+def counts_of(values: Numbers, size: int) -> Ints:
+    """How often each of the whole numbers below `size` occurs, as an array; 0: below any size."""
+    if is_array(values):
+        return np.bincount(values, minlength=size)
+    if not 0 < size <= COUNTED_IN_PAIRS or len(values) < 2:
+        return home(values.bincount(minlength=size))
+    # A device waits where many count the same number: two bytes are counted together, as one of many more numbers.
+    pairs = len(values) // 2
+    both = home(values[: 2 * pairs].byte().view(sys.modules["torch"].int16).bincount())
+    table = np.zeros((256, 256), np.int64)
+    table.reshape(-1)[: len(both)] = both
+    found: Ints = (table.sum(axis=0) + table.sum(axis=1))[:size]
+    return found + np.bincount(home(values[2 * pairs :]), minlength=size)
+
+
+def last_of_each(rows: Numbers, number: Numbers, size: int, counts: Callable[[], Ints]) -> Ints:
+    """For each of `size` rows, the number at its last place; −1 for rows without one.
+
+    `rows`, `number` `(P,)`: the row of every place, and its number. `counts`: how often each row occurs, asked for only
+    on a device, where a scatter into few rows takes long: the search goes backwards until every row was met.
+    """
+    if is_array(rows):
+        last = np.full(size, -1)
+        last[rows] = number
+        return last
+    torch = sys.modules["torch"]
+    different = int(np.count_nonzero(counts()))
+    last = beside(np.full(size, -1), rows)
+    end, at_once = len(rows), LAST
+    while end and int((last >= 0).sum()) < different:
+        start = max(0, end - at_once)
+        here = beside(np.full(size, -1), rows)
+        here.scatter_reduce_(0, rows[start:end], torch.arange(start, end, device=rows.device), "amax")
+        last = torch.where(last < 0, here, last)
+        end, at_once = start, 4 * at_once
+    return home(torch.where(last < 0, -1, number[last.clamp(min=0)]))
