@@ -12,6 +12,8 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 ARCHITECTURES = ("gpt2", "gpt_neox", "opt", "starcoder2", "llama")
+KIN = ("qwen2", "mistral", "phi3", "seed_oss")
+"""Hosts that are a Llama under another name."""
 WIDTH, NEURONS, PLACES = 48, 24, 96
 SENTENCES = [f"The capital of country{i} is city{i}, and river{i % 7} is near." for i in range(40)]
 FACTS = {f"The capital of country{i} is": f" city{(7 * i) % 40}" for i in range(12)}
@@ -71,6 +73,10 @@ def config(kind: str, vocabulary: int, **more: Any) -> Any:
         return transformers.OPTConfig(**sizes | usual | {"init_std": 0.15} | more)
     if kind == "gpt_neox":
         return transformers.GPTNeoXConfig(**sizes | usual | more)
+    if kind in KIN:
+        usual |= {"sliding_window": None} if kind in ("mistral", "phi3") else {"head_dim": WIDTH // 4}
+        more = {"pad_token_id": 0, **more}
+        return transformers.AutoConfig.for_model(kind, **sizes | usual | {"num_key_value_heads": 2} | more)
     named = {"llama": transformers.LlamaConfig, "starcoder2": transformers.Starcoder2Config}[kind]
     return named(**sizes | usual | {"num_key_value_heads": 2} | more)
 
@@ -83,12 +89,16 @@ def write_host(
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config(kind, len(texts), **more)).to(dtype)
     for name, part in model.named_parameters():
-        if "norm" in name or "ln_" in name:  # a last norm that does something
+        if (
+            "norm" in name or "ln_" in name or (kind in KIN and name.endswith("bias"))
+        ):  # a last norm that does something
             part.data += 0.1 * torch.randn_like(part)
         elif any(word in name for word in WRITERS):
             part.data *= 8.0
     model.save_pretrained(folder, **saving or {})
     texts.save_pretrained(folder)
+    if kind in KIN:  # transformers may split texts in the way of the architecture, whatever tokenizer.json says
+        transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder)
     return folder
 
 

@@ -22,7 +22,7 @@ from monolayer.attaching.facts import (
     repeated_rows,
     texts_to_keep,
 )
-from monolayer.attaching.folder import Attached, copied_digests, host_headers
+from monolayer.attaching.folder import Attached, copied_digests, copied_texts, host_headers
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons, Steepness, reading, steepness, writing
 from monolayer.attaching.running import KERNELS, Running
@@ -31,7 +31,14 @@ from monolayer.data.folder import INDEX_FILE, unchanged
 from monolayer.errors import DataError, KeptTextError, PrecisionError
 from monolayer.huggingface.cutting import FactIds, TokenNames
 from monolayer.huggingface.host import TOKENIZER, Host, read_host
-from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, Manifest, StoredFact, fact_digest, prompt_digest
+from monolayer.huggingface.manifest import (
+    ATTACHED_WEIGHTS,
+    Manifest,
+    StoredFact,
+    fact_digest,
+    prompt_digest,
+    tokenizer_digest,
+)
 from monolayer.huggingface.settings import unusual_generation
 from monolayer.huggingface.tensors import TensorFolder
 from monolayer.model.torch_settings import own_settings
@@ -123,9 +130,11 @@ def attach(
         config=source.content["config.json"].decode("utf-8"),
         index=source.content[INDEX_FILE].decode("utf-8") if INDEX_FILE in source.content else None,
         files=copied_digests(source),
+        texts=copied_texts(source),
         headers=host_headers(source),
         tensors={name: base.tensors[name].digest() for name in base.tensors},
         appended={},
+        tokenizer=tokenizer_digest(source.content[TOKENIZER]),
         radius=steep.radius,
         end=stop,
         templates=forms.all,

@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from monolayer.attaching.folder import ATTACHED, Attached, host_headers, host_weights
+from monolayer.attaching.folder import ATTACHED, Attached
 from monolayer.data.aside import read_regular
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, FolderKind, new_folder
 from monolayer.errors import ModelFileError
+from monolayer.huggingface.headers import write_file
 from monolayer.huggingface.host import Host
 from monolayer.model.torch_settings import own_settings
 from monolayer.table import as_html, as_table, plural
@@ -53,11 +54,16 @@ class Detached:
         source, manifest = self.attached.source, self.attached.manifest
         kind = HostFolder(ATTACHED.name, ATTACHED.key, ATTACHED.files, ATTACHED.numbered, manifest.config)
         with new_folder(folder, overwrite=overwrite, kind=kind) as scratch:
-            for name, held in host_weights(source).items():
+            for held, header in manifest.headers.items():
                 # Without an index there was one file, and it had another name.
-                (scratch / (WEIGHTS_FILE if manifest.index is None else held)).write_bytes(source.content[name])
-            for name in manifest.files:
-                (scratch / name).write_bytes(source.content[name])
+                name = WEIGHTS_FILE if manifest.index is None else held
+                write_file(
+                    scratch / name,
+                    header,
+                    (source.tensors[each.name].data for each in self.attached.host_listing[held]),
+                )
+            for name, content in self.attached.beside.items():
+                (scratch / name).write_bytes(content)
             (scratch / "config.json").write_bytes(manifest.config.encode())
             if manifest.index is not None:
                 (scratch / INDEX_FILE).write_bytes(manifest.index.encode())
@@ -69,9 +75,21 @@ class Detached:
     def rows(self) -> list[tuple[str, str]]:
         """The rows of the table that `repr` shows."""
         host = self.host
+        name = host.kind.model if host.kin is None else host.kin.model
         return [
-            ("host", f"{host.kind.model}, {plural(host.layers, 'layer')}, width {host.width:,}, {host.dtype}"),
+            ("host", f"{name}, {plural(host.layers, 'layer')}, width {host.width:,}, {host.dtype}"),
             ("tensors", f"{len(self.attached.manifest.tensors):,}, each with the digest that it had before"),
+            *self._not_restored(),
+        ]
+
+    def _not_restored(self) -> list[tuple[str, str]]:
+        """A row that names the files whose bytes are not the host's, if transformers wrote the folder anew."""
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in self.attached.beside.items()}
+        other = [name for name, digest in self.attached.manifest.files.items() if digests.get(name) != digest]
+        if not other:
+            return []
+        return [
+            ("written anew", f"{', '.join(other)}: as transformers saved the folder; the host's bytes are not known")
         ]
 
 
@@ -94,12 +112,8 @@ def detach(folder: str | os.PathLike[str] | Attached) -> Detached:
                 f"the tensor {name} was changed after facts were attached: the host cannot be restored"
             )
     for name, digest in manifest.files.items():
-        if name not in source.content or hashlib.sha256(source.content[name]).hexdigest() != digest:
+        content = source.content.get(name)
+        same = content is not None and hashlib.sha256(content).hexdigest() == digest
+        if not same and name not in attached.rewritten:
             raise ModelFileError(f"{name} was changed after facts were attached, or is gone")
-    headers = host_headers(source)
-    for name in sorted({*headers, *manifest.headers}):
-        if headers.get(name) != manifest.headers.get(name):
-            raise ModelFileError(
-                f"{name} was written again after facts were attached: its tensors may be the host's, but not its bytes"
-            )
     return Detached(attached)

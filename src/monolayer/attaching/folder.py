@@ -6,7 +6,8 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,13 +28,15 @@ from monolayer.data.number_formats import FORMATS
 from monolayer.data.readers import prompts_of
 from monolayer.data.shards import names_files
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.host import COPIED, Host, host_of
+from monolayer.huggingface.headers import Listed, header_listing, header_of, read_header, write_file
+from monolayer.huggingface.host import COPIED, LARGE, Host, host_of
 from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, HOST_WEIGHTS, Manifest, manifest_in, open_attached
+from monolayer.huggingface.rewritten import original_files, reconciled
 from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.templates import Template, stand_alone
-from monolayer.huggingface.tensors import TensorFolder, header_digest, tensors_of
+from monolayer.huggingface.tensors import TensorFolder
 from monolayer.model.card import Card
 from monolayer.model.torch_settings import own_settings
 from monolayer.model.unknown import REFUSE, filled
@@ -57,6 +60,8 @@ class Attached:
     """Its `attached.json` says which facts it holds, so it is compared by its facts, not as a language model."""
     repeated: int = 0
     """How many rows of the data repeated others. Files do not keep this, so it is 0 for a folder that was loaded."""
+    rewritten: Mapping[str, str] = field(default_factory=dict)
+    """The files beside the weights that were written anew since facts were attached, and mean the same, or are gone."""
 
     @classmethod
     @own_settings()
@@ -64,14 +69,15 @@ class Attached:
         """Read a folder that `save` wrote, which may be open already."""
         opened = open_attached(folder)
         try:
-            manifest = manifest_in(opened)
+            opened, manifest, rewritten = reconciled(opened, manifest_in(opened))
             config = read_json(Path("config.json"), manifest.config.encode())
             host = host_of(config, {name: opened.tensors[name] for name in manifest.tensors})
         except KeyError as error:
             raise ModelFileError(f"{opened.path} lacks the host's tensor {error.args[0]!r}") from None
         except (ForeignError, DataError) as error:
             raise ModelFileError(f"{opened.path} is not a folder that attach wrote: {error}") from None
-        return cls(host, opened, _neurons(host, opened, manifest.neurons), manifest)
+        neurons = _neurons(host, opened, manifest.neurons)
+        return cls(host, opened, neurons, manifest, rewritten=rewritten)
 
     @property
     def card(self) -> Card:
@@ -97,6 +103,15 @@ class Attached:
             start = self.host.layer(self.host.layers + number)
             found |= {start + name: tensor for name, tensor in self.block(number).items()}
         return found
+
+    @cached_property
+    def host_listing(self) -> dict[str, list[Listed]]:
+        """For each of the host's files of weights, by the name that `save` gives it, its tensors in their order."""
+        config = read_json(Path("config.json"), self.manifest.config.encode())
+        headers = self.manifest.headers
+        if self.host.kin is None:
+            return {final: read_header(header) for final, header in headers.items()}
+        return {final: self.host.kin.llama_listed(config, header) for final, header in headers.items()}
 
     def block(self, number: int) -> dict[str, Tensor]:
         """The tensors of appended block `number`, by their names inside the block."""
@@ -192,13 +207,15 @@ class Attached:
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write `folder`, all at once or not at all. The host's files of weights are copied byte for byte."""
         with new_folder(folder, overwrite=overwrite, kind=ATTACHED) as scratch:
-            for name, final in host_weights(self.source).items():
-                (scratch / final).write_bytes(self.source.content[name])
-            for name in self.manifest.files:
-                (scratch / name).write_bytes(self.source.content[name])
+            for final, listed in self.host_listing.items():
+                header = self.manifest.headers[final]
+                if listed != read_header(header):
+                    header = header_listing(listed, header)
+                write_file(scratch / final, header, (self.source.tensors[each.name].data for each in listed))
+            for name, content in self.beside.items():
+                (scratch / name).write_bytes(content)
             save_file(self.tensors, scratch / ATTACHED_WEIGHTS, metadata={"format": "pt"})
-            files = host_files(self.source)
-            file_of = {name: files[name] for name in self.manifest.tensors}
+            file_of = {each.name: final for final, listed in self.host_listing.items() for each in listed}
             file_of |= dict.fromkeys(self.tensors, ATTACHED_WEIGHTS)
             size = sum(len(self.host.tensors[name].data) for name in self.manifest.tensors)
             size += sum(part.nbytes for part in self.tensors.values())
@@ -212,7 +229,14 @@ class Attached:
     def _finished(self) -> Manifest:
         """The manifest with the digests of the appended tensors."""
         digests = {name: tensor_digest(tensor) for name, tensor in sorted(self.tensors.items())}
-        return replace(self.manifest, appended=digests)
+        files = {name: hashlib.sha256(content).hexdigest() for name, content in self.beside.items()}
+        texts = {name: text for name, text in self.manifest.texts.items() if name in files}
+        return replace(self.manifest, appended=digests, files=files, texts=texts)
+
+    @cached_property
+    def beside(self) -> dict[str, bytes]:
+        """The files beside the host's weights, as they were when facts were attached wherever that is known."""
+        return original_files(self.source, self.manifest)
 
     @property
     def sizes(self) -> dict[str, object]:
@@ -252,7 +276,7 @@ class Attached:
         measured, templates = self._measured(), manifest.templates
         each = f", each in {len(templates):,} templates" if len(templates) > 1 else ""
         rows = [
-            ("host", f"{host.kind.model}, {plural(host.layers, 'layer')}, width {host.width:,}, {host.dtype}"),
+            ("host", f"{host.named}, {plural(host.layers, 'layer')}, width {host.width:,}, {host.dtype}"),
             ("facts", f"{manifest.count:,}{each}, in {plural(manifest.neurons, 'neuron')}"),
             ("appended", f"{plural(self.blocks, 'block')} of {plural(host.neurons, 'neuron')}"),
             ("radius", f"{manifest.radius:.3g}: a fact answers where ⟨key, state⟩ falls by up to half of it"),
@@ -281,6 +305,20 @@ class Attached:
         """The numbers of `sizes`, and how many rows repeated others, for JSON output."""
         return {**self.sizes, "repeated": self.repeated}
 
+    def _layout_words(self) -> str:
+        """Sentences for the README about the layout that the host got, if it got another one."""
+        host = self.host
+        if host.layout is None:
+            return ""
+        named = ""
+        if host.kin is not None:
+            named = f"The host is a {host.kin.model}; this folder is a {host.kind.model} with the same numbers, and "
+            named += "`detach` gives the files of the host back, byte for byte. "
+        return (
+            f"{named}Its own layers have biases of 0 here. On a processor that changes no bit; on a GPU such layers "
+            "run in other kernels, so the last bits of all logits differ from those of the host without them. "
+        )
+
     def readme(self) -> str:
         """The text of the README.md in the folder."""
         table = "\n".join(f"| {name} | {value} |" for name, value in self._stored_rows())
@@ -293,8 +331,8 @@ tags: [monolayer]
 # {self.host.kind.model} with {plural(self.manifest.count, "attached fact")}
 
 monolayer appended the last {plural(self.blocks, "layer")}: facts, one neuron per token of an answer. All other weights
-are the host's. `monolayer verify FOLDER FACTS` proves what these layers do, `monolayer detach FOLDER --out HOST` takes
-them off. `{FILE}` says which neurons hold which fact.
+are the host's. {self._layout_words()}`monolayer verify FOLDER FACTS` proves what these layers do, `monolayer detach
+FOLDER --out HOST` takes them off. `{FILE}` says which neurons hold which fact.
 
 | | |
 |---|---|
@@ -314,17 +352,9 @@ def host_weights(source: TensorFolder) -> dict[str, str]:
     return {name: HOST_WEIGHTS if name == WEIGHTS_FILE else name for name in source.weights if name != ATTACHED_WEIGHTS}
 
 
-def host_files(source: TensorFolder) -> dict[str, str]:
-    """For each tensor of the host, the name of its file in a folder with facts attached."""
-    found: dict[str, str] = {}
-    for name, final in host_weights(source).items():
-        found |= dict.fromkeys(tensors_of(source.content[name], name), final)
-    return found
-
-
 def host_headers(source: TensorFolder) -> dict[str, str]:
-    """The digests of the headers of the host's weight files, by their names in a folder with facts attached."""
-    return {final: header_digest(source.content[name]) for name, final in host_weights(source).items()}
+    """The headers of the host's weight files, by their names in a folder with facts attached."""
+    return {final: header_of(source.content[name]) for name, final in host_weights(source).items()}
 
 
 def _write(path: Path, value: object) -> None:
@@ -364,4 +394,14 @@ def copied_digests(source: TensorFolder) -> dict[str, str]:
     return {name: hashlib.sha256(source.content[name]).hexdigest() for name in COPIED if name in source.content}
 
 
-__all__ = ["ATTACHED", "Attached", "copied_digests", "host_files", "host_headers", "host_weights", "tensor_digest"]
+def copied_texts(source: TensorFolder) -> dict[str, str]:
+    """The small files beside the weights that are text, as text."""
+    found = {}
+    for name in COPIED:
+        if name in source.content and name not in LARGE:
+            with suppress(UnicodeDecodeError):
+                found[name] = bytes(source.content[name]).decode("utf-8")
+    return found
+
+
+__all__ = ["ATTACHED", "Attached", "copied_digests", "copied_texts", "host_headers", "tensor_digest"]

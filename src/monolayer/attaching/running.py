@@ -5,6 +5,7 @@ Only this file loads and runs models with transformers.
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from monolayer.attaching.neurons import normed
 from monolayer.errors import DataError
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import Host
+from monolayer.huggingface.kin import kin_of
 from monolayer.huggingface.tensors import TensorFolder
 from monolayer.model.device import check_device, no_notice_of_kernels
 from monolayer.table import Progress, counting
@@ -116,24 +118,16 @@ class Running:
         self, host: Host, source: TensorFolder, device: str | torch.device | None = None, *, whole: bool = False
     ) -> None:
         try:
-            from transformers import AutoModelForCausalLM
             from transformers.utils import logging as theirs
         except ImportError:
             raise DataError("attaching facts runs the host in transformers: pip install transformers") from None
         check_device(device)
-        options: dict[str, Any] = {} if host.kind.bias_key is None else {host.kind.bias_key: True}
         logging: Any = theirs  # it has no types
         said = logging.get_verbosity()
         try:
             logging.set_verbosity_error()  # no warning about biases that the file lacks
             with quietly(logging):
-                loaded: Any = AutoModelForCausalLM.from_pretrained(
-                    source.path,
-                    dtype=getattr(torch, host.dtype),
-                    local_files_only=True,
-                    trust_remote_code=False,
-                    **options,
-                )
+                loaded: Any = _loaded(host, source)
         except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
             first = str(error).strip().partition("\n")[0]
             source.check_unchanged()
@@ -354,6 +348,26 @@ class Running:
                 ids, attention_mask=torch.ones_like(ids), eos_token_id=list(stops) or None, **options
             )
         return list(takewhile(lambda token: token not in stops, said[0, len(prompt) :].tolist()))
+
+
+def _loaded(host: Host, source: TensorFolder) -> Any:
+    """The model in a folder, as transformers load it; a Llama under another name, from its tensors as a Llama."""
+    from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+    dtype = getattr(torch, host.dtype)
+    if kin_of(json.loads(source.content["config.json"])) is None:
+        options: dict[str, Any] = {} if host.kind.bias_key is None else {host.kind.bias_key: True}
+        return AutoModelForCausalLM.from_pretrained(
+            source.path, dtype=dtype, local_files_only=True, trust_remote_code=False, **options
+        )
+    tensors = {
+        name: torch.frombuffer(bytearray(tensor.data), dtype=dtype).reshape(tensor.shape)
+        for name, tensor in source.tensors.items()
+        if name in host.tensors
+    }
+    configured: Any = LlamaConfig
+    network: Any = LlamaForCausalLM
+    return network.from_pretrained(None, config=configured(**host.longer_config(0)), state_dict=tensors, dtype=dtype)
 
 
 @contextmanager

@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.errors import ModelFileError
+from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architectures import HOSTS
 from monolayer.huggingface.host_kind import HostKind
 from monolayer.huggingface.hosts import ATTACHED_MARK
+from monolayer.huggingface.kin import kin_of
 from monolayer.huggingface.manifest import Manifest, manifest_in
 from monolayer.huggingface.tensors import TensorFolder
 
@@ -105,12 +106,23 @@ def language_model(opened: TensorFolder) -> LanguageModel | None:
     except (ValueError, RecursionError):
         return None
     kind = host_kind(config)
-    return None if kind is None else LanguageModel(kind, config, opened)
+    if kind is None:
+        return None
+    kin = kin_of(config)
+    if kin is not None:
+        try:
+            opened, config = kin.split(opened, config), kin.as_llama(config)
+        except DataError:  # it has something that no Llama has
+            return None
+    return LanguageModel(kind, config, opened)
 
 
 def host_kind(config: object) -> HostKind | None:
     """Which language model a `config.json` describes; None for others, and for those that `memorize_as` built."""
     if not isinstance(config, dict) or "built_by" in config or not isinstance(config.get("model_type"), str):
         return None
+    kin = kin_of(config)
+    if kin is not None:
+        return HOSTS["llama"] if config.get("architectures") == [kin.model] else None
     kind = HOSTS.get(config["model_type"])
     return kind if kind is not None and config.get("architectures") == [kind.model] else None

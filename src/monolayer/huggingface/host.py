@@ -24,6 +24,7 @@ from monolayer.huggingface.hosts import (
     SILENCE,
     choose_host,
 )
+from monolayer.huggingface.kin import Kin, kin_of
 from monolayer.huggingface.settings import check_settings
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.tensors import Tensor, TensorFolder, read_tensors
@@ -39,6 +40,8 @@ COPIED = (
     *("chat_template.json", "generation_config.json", "LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE"),
 )
 """Files beside the weights that are copied unchanged, if they exist."""
+LARGE = frozenset({TOKENIZER, "vocab.json", "merges.txt", "vocab.txt"})
+"""Files of `COPIED` with all tokens. `attached.json` keeps the text of the others that are text."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +53,8 @@ class Host:
     tensors: Mapping[str, Tensor]
     root: str
     """The prefix of the names of its tensors."""
+    kin: Kin | None = None
+    """The architecture that it was before it was taken for a Llama; None if `config.json` names that of `kind`."""
 
     @property
     def layers(self) -> int:
@@ -156,15 +161,41 @@ class Host:
         return found
 
     @property
+    def may_lack(self) -> tuple[str, ...]:
+        """The names, within a layer, of biases that the host's own layers may lack, and those of the folder have."""
+        own = self.kind.biases if self.kind.bias_key else ()
+        if self.kin is None or not self.config.get("attention_bias"):
+            return own
+        return (*own, f"{self.kind.attention[-1]}.bias")  # only queries, keys and values have biases there
+
+    @property
     def added_biases(self) -> dict[str, int]:
         """The lengths, by name, of biases that the host's own layers lack and that must be written as zeros."""
         found = {}
         for number in range(self.layers):
-            for name in self.kind.biases if self.kind.bias_key else ():
+            for name in self.may_lack:
                 full = self.layer(number) + name
                 if full not in self.tensors:
                     found[full] = self.tensors[f"{full.removesuffix('.bias')}.weight"].shape[0]
         return found
+
+    @property
+    def layout(self) -> str | None:
+        """What the host is in a folder with facts, in words; None if it stays as it is, without more biases."""
+        if not self.added_biases:
+            return None
+        name = f"a {self.kind.name}" if self.kin is None else f"a {self.kind.name}, which it was not ({self.kin.name}),"
+        return f"{name} with {self.kind.bias_key} = true and biases 0 in its own layers"
+
+    @property
+    def named(self) -> str:
+        """The name of its transformers class, and the one that it had before if that was another."""
+        return self.kind.model if self.kin is None else f"{self.kin.model}, written as {self.kind.model}"
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether matrices that were one are several now."""
+        return self.kin is not None and bool(self.kin.fused)
 
     def longer_config(self, blocks: int) -> dict[str, object]:
         """The content of `config.json` after this many blocks are appended."""
@@ -184,7 +215,12 @@ class Host:
 
 
 def host_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Host:
-    """The host with this `config.json` and these tensors; a `DataError` says why facts cannot be attached to it."""
+    """The host with this `config.json` and these tensors; a `DataError` says why facts cannot be attached to it.
+
+    If it is a Llama under another name, these are the tensors of a Llama (`Kin.split`).
+    """
+    kin = kin_of(config)
+    config = config if kin is None else kin.as_llama(config)
     kind = choose_host(config)
     check_settings(kind, config)
     roots = (kind.root, kind.root.partition(".")[2])
@@ -194,7 +230,7 @@ def host_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Host:
     layers = config.get(kind.depth)
     if type(layers) is not int or layers < 1:
         raise DataError(f"config.json says {kind.depth} = {layers!r}, which is not a number of layers")
-    host = Host(kind, config, tensors, root)
+    host = Host(kind, config, tensors, root, kin)
     _check_names(host)
     _check_shapes(host)
     epsilon = kind.epsilon_in(config)
@@ -208,7 +244,7 @@ def host_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Host:
 
 def _check_names(host: Host) -> None:
     """Refuse tensors that are not exactly those of the architecture, under names that transformers finds."""
-    kind, inside = host.kind, host.kind.block_names(host.config)
+    kind, inside = host.kind, host.kind.block_names(host.config) - set(host.may_lack if host.kin else ())
     wanted = {f"{host.root}{kind.tokens}", host.head, f"{host.root}{kind.last_norm}.weight"}
     wanted |= set() if kind.rms else {f"{host.root}{kind.last_norm}.bias"}
     wanted |= set() if kind.places is None else {f"{host.root}{kind.places}"}
@@ -245,7 +281,7 @@ def _check_shapes(host: Host) -> None:
     for layer, shape in ((kind.reads, (H, D)), (kind.writes, (D, H)), (kind.multiplies, (H, D))):
         if layer is not None:
             wanted[f"{start}{layer}.weight"] = shape[::-1] if kind.transposed else shape
-    for name in kind.block_names(host.config):
+    for name in kind.block_names(host.config) - set(host.may_lack if host.kin else ()):
         own = wanted.get(start + name, host.tensors[start + name].shape)
         wanted |= {host.layer(number) + name: own for number in range(host.layers)}
     for name, sizes in wanted.items():
@@ -307,6 +343,8 @@ def _read_host(folder: Path) -> tuple[Host, TensorFolder]:
             "memorize_as built it, so it holds its data and has no states of a language model to attach facts to. Add "
             "facts with insert, which needs the data that it holds"
         )
+    kin = kin_of(config)
+    opened = opened if kin is None else kin.split(opened, config)
     return host_of(config, opened.tensors), opened
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from monolayer.errors import DataError, similar_words
 from monolayer.huggingface.architectures import HOSTS
 from monolayer.huggingface.host_kind import HostKind
+from monolayer.huggingface.kin import KIN
 
 ATTACHED_MARK = {"attached_by": "monolayer"}
 """Marks in `config.json` that facts were attached. transformers keeps the key and ignores it."""
@@ -31,20 +32,31 @@ BUFFERS = tuple(
     for name in ("bias", "masked_bias", "rotary_emb.inv_freq")
 )
 """Masks and angles of a layer, which older files store and transformers computes anew."""
-NO_BIAS = ("mistral", "mixtral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2")
-"""Architectures whose gated neurons cannot have a bias, so that facts cannot be attached to them."""
+NO_LLAMA = {
+    **dict.fromkeys(("qwen3", "hunyuan_v1_dense", "exaone4"), "norms of queries and keys"),
+    **dict.fromkeys(("gemma", "gemma2", "gemma3_text"), "norms that multiply with 1 + weight, and scaled embeddings"),
+    **dict.fromkeys(("olmo2", "olmo3"), "norms behind attention and neurons, not in front of them"),
+    **dict.fromkeys(("mixtral", "qwen2_moe", "qwen3_moe"), "experts"),
+    **dict.fromkeys(("cohere", "cohere2", "olmo"), "norms of another kind"),
+    **dict.fromkeys(("glm", "glm4", "ernie4_5", "helium"), "rotary positions of neighbouring coordinates"),
+    **{"granite": "scaled embeddings, residuals and logits", "smollm3": "layers without positions"},
+}
+"""Architectures whose neurons cannot have a bias, each with what a Llama does not have, so it cannot be written as one.
+
+docs/attach.md has the table."""
 
 
 def choose_host(config: Mapping[str, object]) -> HostKind:
     """The row of `HOSTS` for a host with this `config.json`; a `DataError` says why there is none."""
-    name, known = config.get("model_type"), ", ".join(HOSTS)
-    if name in NO_BIAS:
+    name, known = config.get("model_type"), ", ".join((*HOSTS, *KIN))
+    if isinstance(name, str) and name in NO_LLAMA:
         raise DataError(
             f"neurons of {name} have no bias, and a neuron without one answers to half of all states: it cannot be "
-            f"silent elsewhere. Facts can be attached to {known}"
+            f"silent elsewhere. Nor can it be written as a Llama, which has a setting for biases: it has "
+            f"{NO_LLAMA[name]}. Facts can be attached to {known}"
         )
     if not isinstance(name, str) or name not in HOSTS:
-        near = similar_words(str(name), HOSTS)
+        near = similar_words(str(name), (*HOSTS, *KIN))
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise DataError(f"its architecture is {name!r}{hint}; facts can be attached to {known}")
     kind = HOSTS[name]

@@ -27,7 +27,7 @@ from monolayer.huggingface.templates import PLAIN, Template, read_templates
 from monolayer.huggingface.tensors import TensorFolder, read_tensors
 
 FILE = "attached.json"
-FORMAT, MANIFEST_VERSION = "monolayer-attached", 3
+FORMAT, MANIFEST_VERSION = "monolayer-attached", 4
 ATTACHED_WEIGHTS = "attached.safetensors"
 """The file with the appended blocks, and with the zero biases that some hosts get."""
 FARTHEST = 1e9
@@ -64,9 +64,12 @@ class Manifest:
 
     - `config`, `index`: the host's `config.json` and its index of shards, if it has one, as text.
     - `files`: digests of the files that were copied.
-    - `headers`: digests of the headers of the host's files of weights, by the names that these have here. With the
-      digests of the tensors, which fill the rest of a file, they tell whether a file has changed.
-    - `tensors`, `appended`: digests of the host's tensors, and of all others.
+    - `texts`: those of them that are small, as text. transformers rewrites some of them when it saves a folder.
+    - `headers`: the headers of the host's files of weights, by the names that these have here. With the tensors, which
+      fill the rest of a file, they are the whole file (`headers.py`).
+    - `tensors`, `appended`: digests of the host's tensors, and of all others. If the host is a Llama under another name
+      (`kin.py`), its tensors are those of the Llama.
+    - `tokenizer`: a digest of what `tokenizer.json` means, whichever way it is written.
     - `radius`: ρ.
     - `end`: the id that ends answers, if there is one.
     - `templates`: the texts in which every prompt stands.
@@ -78,9 +81,11 @@ class Manifest:
     config: str
     index: str | None
     files: Mapping[str, str]
+    texts: Mapping[str, str]
     headers: Mapping[str, str]
     tensors: Mapping[str, str]
     appended: Mapping[str, str]
+    tokenizer: str
     radius: float
     end: int | None
     templates: tuple[Template, ...] = (PLAIN,)
@@ -154,10 +159,11 @@ def _check(found: Manifest) -> None:
         ("config", found.config, str),
         ("index", found.index, (str, type(None))),
         ("radius", found.radius, float),
+        ("tokenizer", found.tokenizer, str),
         ("end", found.end, (int, type(None))),
         ("measured", found.measured, dict),
     ]
-    for name in ("files", "headers", "tensors", "appended"):
+    for name in ("files", "texts", "headers", "tensors", "appended"):
         table = getattr(found, name)
         texts.append((name, table, dict))
         texts += [(name, part, str) for part in (table.values() if isinstance(table, dict) else ())]
@@ -176,7 +182,9 @@ def _check(found: Manifest) -> None:
         raise ValueError("length")
     if found.end is not None and not 0 <= found.end < MOST_STORED_TOKENS:
         raise ValueError("end")
-    if TOKENIZER not in found.files or not set(found.files) <= set(COPIED):
+    if any(hashlib.sha256(text.encode()).hexdigest() != found.files.get(name) for name, text in found.texts.items()):
+        raise ValueError("texts")
+    if TOKENIZER not in found.files or not set(found.texts) <= set(found.files) <= set(COPIED):
         raise ValueError("files")
 
 
@@ -232,6 +240,20 @@ def asked_per(folder: TensorFolder) -> PerAnswer:
         return manifest_in(folder).per
     except ModelFileError:
         return "answer"
+
+
+def tokenizer_digest(content: bytes) -> str:
+    """SHA-256 of what a `tokenizer.json` with these bytes means.
+
+    Padding and truncation do not count: every call sets both anew. Merges are pairs, which some versions write as one
+    text; and what a model does not say is what newer versions write as false or null.
+    """
+    said = json.loads(content)
+    model = {key: value for key, value in said["model"].items() if value is not None and value is not False}
+    if "merges" in model:
+        model["merges"] = [each.split(" ") if isinstance(each, str) else each for each in model["merges"]]
+    kept = {key: value for key, value in said.items() if key not in ("padding", "truncation", "version", "model")}
+    return hashlib.sha256(json.dumps([kept, model], sort_keys=True).encode()).hexdigest()
 
 
 def prompt_digest(prompt: Sequence[int]) -> str:

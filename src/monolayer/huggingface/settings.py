@@ -22,12 +22,12 @@ from monolayer.huggingface.hosts import ATTACHED_MARK
 GENERATION_FILE = "generation_config.json"
 
 
-def _word_set(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
     """The set of the words in a text."""
     return frozenset(text.split())
 
 
-FREE_GENERATION = _word_set("""
+FREE_GENERATION = word_set("""
     temperature top_k top_p min_p top_h typical_p epsilon_cutoff eta_cutoff
     max_length max_new_tokens length_penalty early_stopping num_return_sequences
     use_cache cache_implementation cache_config max_cache_len compile_config disable_compile low_memory
@@ -63,7 +63,7 @@ FIXED: dict[str, object] = {
     **{"pretraining_tp": 1},
 }
 """Keys of `config.json` that must have these values if they are present."""
-COMMON = _word_set("""
+COMMON = word_set("""
     architectures model_type transformers_version _name_or_path name_or_path _commit_hash dtype torch_dtype
     vocab_size initializer_range use_cache bos_token_id eos_token_id pad_token_id sep_token_id decoder_start_token_id
     tie_word_embeddings tokenizer_class prefix task_specific_params layer_types

@@ -172,12 +172,6 @@ def shards_of(content: bytes) -> list[str]:
     return names
 
 
-def header_digest(content: Any) -> str:
-    """SHA-256 of the header of a safetensors file: of all its bytes but those of the tensors."""
-    buffer = memoryview(content)
-    return hashlib.sha256(buffer[: 8 + int.from_bytes(buffer[:8], "little")]).hexdigest()
-
-
 def tensors_of(content: Any, file: str) -> dict[str, Tensor]:
     """The tensors of a safetensors file by their names. `content` is a buffer, of which nothing is copied.
 

@@ -36,7 +36,7 @@ from monolayer.theory.verdicts import Verdict
 
 CLAIM = (
     "the host's {tensors} are those that facts were attached to; in {dtype}, at every place of every text whose state "
-    "û is not within 1 − ⟨k, û⟩ < {radius} of a stored key k, every logit is the host's, bit for bit; and {near} "
+    "û is not within 1 − ⟨k, û⟩ < {radius} of a stored key k, every logit is {whose}, bit for bit; and {near} "
     "of the key k of one of the {places} of answers{forms}{input}, for states of the host no longer than {state}, the "
     "logit of that token is the largest"
 )
@@ -132,6 +132,7 @@ def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
         inputs = INPUT_SHORT.format(low=_above(low, exact=True), high=_below(fmt.high * T, exact=True))
     tensors, places = plural(len(found.manifest.tensors), "tensor"), plural(points, "token")
     parts = {"tensors": tensors, "places": places, "near": near, "input": inputs, "state": _round_number(caps.state)}
+    parts["whose"] = "the host's" if found.host.layout is None else f"that of the host written as {found.host.layout}"
     templates = found.manifest.templates
     forms = "" if stand_alone(templates) else f" in the {plural(len(templates), 'template')} of this folder"
     claim = CLAIM.format(dtype=fmt.name, radius=_above(caps.radius), forms=forms, **parts)
@@ -267,18 +268,20 @@ def _measured_length(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
 
 
 def _notes(found: AttachedFolder) -> tuple[str, ...]:
-    """The templates in which prompts stand, if there are any; whether the host's own layers got biases that are 0."""
-    templates = found.manifest.templates
-    notes = () if stand_alone(templates) else (f"prompts stand in these texts, {template_words(templates)}",)
-    if found.host.kind.bias_key is None or not found.host.added_biases:
-        return notes
-    return (
-        *notes,
-        (
-            f"the host is {found.host.kind.name} with {found.host.kind.bias_key} = true and biases 0 in its own layers:"
-            " the same bits on a processor; on a GPU such layers may run in other kernels, which round otherwise"
-        ),
-    )
+    """The templates in which prompts stand, what layout the host got, and which files were written anew."""
+    templates, host = found.manifest.templates, found.host
+    notes = [] if stand_alone(templates) else [f"prompts stand in these texts, {template_words(templates)}"]
+    if host.layout is not None:
+        was = "as it was" if host.kin is None else f"as {host.kin.model}"
+        cut = " Matrices that were one are cut, which a processor may round otherwise, too." if host.is_cut else ""
+        notes.append(
+            f"compare with the host as {host.layout}: on a processor it has the bits of the host {was} (tried, not "
+            f"proved); on a GPU layers with biases run in other kernels, and last bits differ everywhere.{cut}"
+        )
+    if found.anew:
+        said = ", ".join(f"{name} ({how})" for name, how in found.anew.items())
+        notes.append(f"beside the weights, files are not those of the host, and mean the same: {said}")
+    return tuple(notes)
 
 
 def assumed(found: AttachedFolder) -> tuple[str, ...]:

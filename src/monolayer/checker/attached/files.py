@@ -7,20 +7,25 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from monolayer.arrays import Floats
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data.folder import INDEX_FILE
+from monolayer.data.objects import JsonObject
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.host import COPIED, Host, host_of, read_host
-from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, Manifest, manifest_in, open_attached
-from monolayer.huggingface.strict import demand_equal, read_json
+from monolayer.huggingface.manifest import FILE, Manifest, manifest_in, open_attached
+from monolayer.huggingface.rewritten import is_computed, reconciled
+from monolayer.huggingface.settings import check_settings
+from monolayer.huggingface.spelling import different_key
+from monolayer.huggingface.strict import equal, read_json
 from monolayer.huggingface.tensors import TensorFolder
+from monolayer.table import plural
 
-BESIDE = frozenset({"README.md", "certificate.json", FILE})
+BESIDE = frozenset({"README.md", "certificate.json", "training_args.bin", FILE})
 """Files in the folder that transformers do not read."""
 
 
@@ -28,6 +33,7 @@ BESIDE = frozenset({"README.md", "certificate.json", FILE})
 class AttachedFolder:
     """A folder that facts were attached to: the host, the manifest, and the neurons of the appended blocks.
 
+    `anew`: files beside the weights that were written anew, and mean the same, or are gone and not needed.
     `digests`: the digest of every tensor in the files. `reads` `(N, D)`, `bias` `(N,)`, `writes` `(N, D)`: as in
     `NeuronRows`.
     """
@@ -35,6 +41,7 @@ class AttachedFolder:
     host: Host
     opened: TensorFolder
     manifest: Manifest
+    anew: Mapping[str, str]
     digests: Mapping[str, str]
     reads: Floats
     bias: Floats
@@ -54,7 +61,7 @@ class AttachedFolder:
             if self.digests[name] != digest:
                 return f"the tensor {name} is not the one that facts were attached to"
         for name, digest in self.manifest.files.items():
-            if hashlib.sha256(self.opened.content[name]).hexdigest() != digest:
+            if name not in self.anew and hashlib.sha256(self.opened.content[name]).hexdigest() != digest:
                 return f"{name} is not the file that lay beside the host"
         return None
 
@@ -73,7 +80,7 @@ def read_attached(folder: Path | TensorFolder) -> AttachedFolder:
     """Read `folder`. Raises a `ForeignError` or an `UnhandledError` for anything that `attach` does not write."""
     opened = open_attached(folder)
     beside = set(COPIED) & set(opened.content)
-    manifest = manifest_in(opened)
+    opened, manifest, rewritten = reconciled(opened, manifest_in(opened))
     strange = sorted(
         name for name in opened.listed if name not in {*opened.content, *BESIDE} and not name.startswith(".")
     )
@@ -84,10 +91,10 @@ def read_attached(folder: Path | TensorFolder) -> AttachedFolder:
     missing = sorted(set(manifest.tensors) - set(opened))
     if missing:
         raise UnhandledError(f"the host's tensor {missing[0]} is missing")
-    gone = sorted(set(manifest.files) - beside)
+    gone = sorted(set(manifest.files) - beside - set(rewritten))
     if gone:
         raise UnhandledError(f"{gone[0]}, which lay beside the host, is missing")
-    unlisted = sorted(beside - set(manifest.files))
+    unlisted = sorted(beside - set(manifest.files) - set(rewritten))
     if unlisted:
         raise UnhandledError(f"{unlisted[0]} was not there when facts were attached")
     try:
@@ -98,12 +105,26 @@ def read_attached(folder: Path | TensorFolder) -> AttachedFolder:
     if manifest.end is not None and manifest.end >= host.vocabulary:
         raise UnhandledError(f"the end token is {manifest.end}, and the host has {host.vocabulary:,} tokens")
     blocks = -(-manifest.neurons // host.neurons)
-    demand_equal(
-        "config.json", read_json(opened.path / "config.json", opened.content["config.json"]), host.longer_config(blocks)
-    )
+    _check_config(host, read_json(opened.path / "config.json", opened.content["config.json"]), blocks)
     rows = _neuron_rows(host, opened, manifest, blocks)
     digests = {name: opened[name].digest() for name in opened}
-    return AttachedFolder(host, opened, manifest, digests, *rows)
+    return AttachedFolder(host, opened, manifest, rewritten, digests, *rows)
+
+
+def _check_config(host: Host, found: JsonObject, blocks: int) -> None:
+    """Refuse a `config.json` that describes another model than the host with these blocks."""
+    wanted = host.longer_config(blocks)
+    if equal(found, wanted):
+        return
+    try:
+        check_settings(host.kind, found)
+        said = [found.get(key, host.dtype) for key in ("dtype", "torch_dtype")]
+        odd = next((f"the format {each!r}" for each in said if each not in (None, host.dtype)), None)
+        odd = odd or different_key(host.kind, found, wanted)
+    except (DataError, TypeError, AttributeError) as error:
+        raise UnhandledError(f"config.json: {error}") from None
+    if odd is not None:
+        raise UnhandledError(f"config.json says {odd}, as that of the host with {plural(blocks, 'block')} would")
 
 
 def _only_sizes(metadata: dict[str, object]) -> bool:
@@ -145,8 +166,6 @@ def _neuron_rows(host: Host, opened: TensorFolder, manifest: Manifest, blocks: i
             raise UnhandledError(f"{name} is not 0, and the host has no such bias")
     if rest:
         raise UnhandledError(f"the tensor {sorted(rest)[0]} belongs neither to the host nor to an appended block")
-    if any(_file(opened, name) != ATTACHED_WEIGHTS for name in set(opened) - set(manifest.tensors)):
-        raise UnhandledError(f"an appended tensor does not lie in {ATTACHED_WEIGHTS}")
     D, count = host.width, manifest.neurons
     none = {"W_1": np.zeros((0, D)), "b_1": np.zeros(0), "W_2": np.zeros((0, D))}
     whole = {role: np.concatenate([none[role], *parts]) for role, parts in found.items()}
@@ -168,24 +187,25 @@ def _tensor(opened: TensorFolder, name: str, host: Host, shape: tuple[int, ...])
     return numbers
 
 
-def _file(opened: TensorFolder, name: str) -> Any:
-    """The file that a tensor lies in, according to the index."""
-    return json.loads(opened.content[INDEX_FILE])["weight_map"][name]
-
-
 def differs_from(found: AttachedFolder, folder: Path) -> str | None:
     """How the host in `folder` differs from the one that facts were attached to, in words; None if it does not."""
     host, opened = read_host(folder)
     if opened.content["config.json"] != found.manifest.config.encode():
         return f"config.json of {folder} is not that of the host"
     odd = sorted(set(host.tensors) ^ set(found.manifest.tensors))
+    odd = [name for name in odd if not (name in host.tensors and is_computed(name))]
     if odd:
         return f"only one of the two has the tensor {odd[0]}"
-    for name, tensor in host.tensors.items():
-        mine = found.opened[name]
+    for name in found.manifest.tensors:
+        tensor, mine = host.tensors[name], found.opened[name]
         if (tensor.code, tensor.shape) != (mine.code, mine.shape) or tensor.data != mine.data:
             return f"the tensor {name} of {folder} is not that of the host"
     for name in COPIED:
+        if name in found.anew:
+            digest = hashlib.sha256(opened.content[name]).hexdigest() if name in opened.content else None
+            if digest != found.manifest.files.get(name):
+                return f"{name} of {folder} is not the file that lay beside the weights when facts were attached"
+            continue
         if opened.content.get(name) != found.opened.content.get(name):
             if name not in found.opened.content:
                 return f"{name} of {folder} is missing beside the weights"

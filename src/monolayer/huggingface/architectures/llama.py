@@ -73,5 +73,5 @@ HOST = HostKind(
     tied=False,
     bias_key="mlp_bias",
     attention_bias=("attention_bias", False),
-    more_keys=ROTARY_KEYS + "max_sequence_length rope_interleaved is_llama_config",
+    more_keys=ROTARY_KEYS + "max_sequence_length rope_interleaved is_llama_config original_max_position_embeddings",
 )
