@@ -7,6 +7,7 @@ largest logit at the row which the neuron writes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
@@ -117,7 +118,7 @@ def continuations(model: LanguageModel, data: Sequences, longest: int, template:
     content = model.opened.content
     if TOKENIZER not in content:
         raise DataError(f"{model.opened.path} has no {TOKENIZER}, which splits prompts: save its tokenizer into it")
-    host = host_of(model.config, model.opened.tensors)
+    host = host_of(json.loads(content["config.json"]), model.opened.tensors)
     prompts = cut_prompts(content[TOKENIZER], data, template)
     for row, ids in enumerate(prompts):
         misfit = host.misfit(ids)

@@ -88,9 +88,7 @@ class Detached:
         other = [name for name, digest in self.attached.manifest.files.items() if digests.get(name) != digest]
         if not other:
             return []
-        return [
-            ("written anew", f"{', '.join(other)}: as transformers saved the folder; the host's bytes are not known")
-        ]
+        return [("written anew", f"{', '.join(other)}: as transformers saved it, not byte for byte the host's")]
 
 
 @own_settings()

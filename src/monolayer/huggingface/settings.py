@@ -65,7 +65,8 @@ FIXED: dict[str, object] = {
 """Keys of `config.json` that must have these values if they are present."""
 COMMON = word_set("""
     architectures model_type transformers_version _name_or_path name_or_path _commit_hash dtype torch_dtype
-    vocab_size initializer_range use_cache bos_token_id eos_token_id pad_token_id sep_token_id decoder_start_token_id
+    _model_name_or_path vocab_size initializer_range use_cache
+    bos_token_id eos_token_id pad_token_id sep_token_id unk_token_id decoder_start_token_id
     tie_word_embeddings tokenizer_class prefix task_specific_params layer_types
     id2label label2id num_labels problem_type finetuning_task classifier_dropout is_decoder
     gradient_checkpointing tf_legacy_loss _attn_implementation_autoset
@@ -78,6 +79,12 @@ LAYER_TYPES = ("full_attention", "sliding_attention")
 def check_settings(kind: HostKind, config: Mapping[str, Any]) -> None:
     """Refuse a `config.json` with an unknown key, or with a value that the proofs do not cover; `kind`: of the host."""
     if "quantization_config" in config:
+        said = config["quantization_config"]
+        if isinstance(said, dict) and said.get("quant_method") == "gguf":
+            raise DataError(
+                "its config.json has the quantization_config that loading a GGUF file leaves, and with that "
+                "transformers looks for a GGUF file in place of the weights: remove the key if the weights are floats"
+            )
         raise DataError("it is quantized; attach facts to the model that it was made from")
     if "auto_map" in config:
         raise DataError("its config.json names code of its own (trust_remote_code), which is never run here")
