@@ -44,6 +44,10 @@ class HostKind:
     If a host lacks them, the key is set and its own biases are written as 0."""
     attention_bias: tuple[str | None, bool] = (None, True)
     """The key of `config.json` that gives attention its biases, None if there is none, and its default."""
+    theta_key: str = "rope_theta"
+    """The key of `config.json` with the angle of rotary positions, before transformers 5."""
+    turned: float = 1.0
+    """The share of the coordinates that rotary positions turn if `config.json` does not say."""
     more_keys: str = ""
     """Other keys that `config.json` may have besides those of one layer, with white space between them."""
 

@@ -39,8 +39,8 @@ ROTARY = {"rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_facto
 OLD_NAMES = {"type": "rope_type"}
 KEEP_PLACES, ORIGINAL = ("llama3", "yarn", "longrope"), "original_max_position_embeddings"
 """Kinds of rotary positions that depend on how many places a model was trained with, and the key that says so."""
-THETA, SHARE = 10000.0, {"gpt_neox": 0.25}
-"""The angle of rotary positions, and the share of coordinates that are turned, if `config.json` does not say."""
+THETA = 10000.0
+"""The angle of rotary positions if `config.json` does not say."""
 
 
 @cache
@@ -83,11 +83,11 @@ def _rotary(kind: HostKind, config: Mapping[str, Any]) -> dict[str, Any]:
     older, newer = config.get("rope_scaling") or {}, config.get("rope_parameters") or {}
     if not isinstance(older, dict) or not isinstance(newer, dict):
         return {"rope_parameters": newer, "rope_scaling": older}
-    theta = config.get("rotary_emb_base" if kind.name == "gpt_neox" else "rope_theta")
+    theta = config.get(kind.theta_key)
     share = config.get("partial_rotary_factor", config.get("rotary_pct"))
     named = {"rope_theta": theta, "partial_rotary_factor": share, **older}
     named = {OLD_NAMES.get(key, key): value for key, value in named.items() if value is not None}
-    usual = {"rope_type": "default", "rope_theta": THETA, "partial_rotary_factor": SHARE.get(kind.name, 1.0)}
+    usual = {"rope_type": "default", "rope_theta": THETA, "partial_rotary_factor": kind.turned}
     found = {**usual, **named, **{OLD_NAMES.get(key, key): value for key, value in newer.items()}}
     if found["rope_type"] in KEEP_PLACES:
         places = config.get(ORIGINAL, found.get(ORIGINAL, config.get("max_position_embeddings")))

@@ -39,5 +39,7 @@ HOST = HostKind(
     tied=False,
     head="embed_out.weight",
     attention_bias=("attention_bias", True),
+    theta_key="rotary_emb_base",
+    turned=0.25,
     more_keys=ROTARY_KEYS + "attention_bias rotary_emb_base attention_probs_dropout_prob hidden_dropout_prob",
 )
