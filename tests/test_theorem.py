@@ -18,14 +18,16 @@ from scipy.stats import norm
 
 import monolayer as ml
 from monolayer.data import Sequences
+from monolayer.theory import corollary
 from monolayer.theory.balls import precision
 from monolayer.theory.boltzmann import boltzmann_ball
 from monolayer.theory.bounds import corollary1_counts
-from monolayer.theory.corollary import _returns, corollary1, possible
+from monolayer.theory.corollary import corollary1, possible, prove, returns, task_of
 from monolayer.theory.enclosure import UndecidedError, log_difference, smallest_gap, wronskian
 from monolayer.theory.faithful import PaperHead
 from monolayer.theory.frequency import frequencies
 from monolayer.theory.injectivity import exact_projection, projection_injective
+from monolayer.theory.network import PaperNetwork, Readout
 from monolayer.theory.rate import (
     bits_of_normal_weights,
     bits_of_weights,
@@ -335,11 +337,87 @@ def test_every_label_is_proved_at_either_scale_and_float64_cannot_hold_it() -> N
     assert corollary1(*eight, scale="measured", max_bits=128).verdict == "undecided"
 
 
+def on_tokens(N: int, n: int, d: int, V: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """`N` different sets of `n` of `V` random tokens, and `d` real label coordinates at each."""
+    random = np.random.default_rng(seed)
+    return random.normal(size=(V, d))[without_repeats(N, n, V)[0]], random.normal(size=(N, n, d))
+
+
+def answers_of_matrices(network: PaperNetwork, X: np.ndarray) -> list[list[list[arb]]]:
+    """The network evaluated plainly, from four matrices and every neuron: `[token][coordinate]` of one sequence."""
+
+    def times(matrix: Any, x: list[arb]) -> list[arb]:
+        return [left * sum((a * b for a, b in zip(matrix.right, x, strict=True)), arb(0)) for left in matrix.left]
+
+    def dot(a: list[arb], b: list[arb]) -> arb:
+        return sum((x * y for x, y in zip(a, b, strict=True)), arb(0))
+
+    head, tokens = network.head, [[arb(x) for x in row] for row in X.tolist()]
+    found = []
+    for own in tokens:
+        weights = [dot(times(head.key, x), times(head.query, own)).exp() for x in tokens]
+        mean = [
+            dot(weights, column) / sum(weights, arb(0))
+            for column in zip(*(times(head.value, x) for x in tokens), strict=True)
+        ]
+        q = [x + y for x, y in zip(own, times(head.out, mean), strict=True)]
+        found.append(
+            [
+                sum((c * (dot(each.a, q) - b).max(arb(0)) for b, c in zip(each.bias, each.weight, strict=True)), arb(0))
+                for each in network.readouts
+            ]
+        )
+    return found
+
+
+@pytest.mark.parametrize(("N", "n", "d", "s", "V"), [(6, 3, 1, 2, 5), (6, 3, 2, 1, 5), (5, 2, 3, 4, 5)])
+def test_corollary_1_in_every_dimension_is_a_network_with_the_papers_count(N, n, d, s, V) -> None:
+    """Its numbers are those of the formula, and plain matrices and neurons return every label; a fault is seen."""
+    X, Y = on_tokens(N, n, d, V)
+    task = task_of(Sequences.of(X, Y), "sharper")
+    proof = prove(task, head_size=s)
+    assert proof.network is not None
+    assert proof.network.parameters == 4 * (s + d) + d * (2 * n * N + d)
+    found = corollary1(X, Y, scale="sharper", head_size=s)
+    assert (found.verdict, found.parameters, found.formula) == ("proved",) + (proof.network.parameters,) * 2
+    broken = proof.network.readouts[-1].weight
+    for fault in (False, True):
+        if fault:
+            broken[1] = broken[1] * (1 + arb(2) ** -10)
+        with precision(2 * proof.bits):
+            off = max(
+                abs(answer - label)
+                for tokens, labels in zip(X, Y, strict=True)
+                for row, wanted in zip(answers_of_matrices(proof.network, tokens), labels.tolist(), strict=True)
+                for answer, label in zip(row, wanted, strict=True)
+            )
+            assert (off < task.tolerance) != fault
+
+
+def test_what_a_proof_costs_is_said_in_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y = on_tokens(6, 3, 2, 5)
+    found = corollary1(X, Y, max_bits=1 << 10)
+    assert found.verdict == "undecided"
+    assert f"max_bits = 1,024; δ asks for {found.delta_bits:,} bits" in found.reason
+    monkeypatch.setattr(corollary, "MOST_BITS", 25 * 512)
+    assert "25 exponentials of 1,024 bits each are more than 12,800 bits" in corollary1(X, Y).reason
+
+
 def test_the_readout_passes_through_its_points_and_a_wrong_label_does_not() -> None:
     labels = [2, 0, 5, 5, 1]
-    with precision(128):  # a ball of radius 0.05 is so wide that the slope makes half a label of it
-        for radius, right in ((2.0**-60, True), (0.05, False)):
-            assert _returns([arb(i) / 3 + arb(0, radius) for i in range(5)], labels) == right
+    with precision(128):
+        knots, wanted = [(arb(i) / 3).mid() for i in range(5)], [arb(label) for label in labels]
+        for closed in (False, True):
+            readout = Readout.through([arb(1)], knots, wanted, closed=closed)
+            assert len(readout.bias) == len(readout.weight) == 5 + closed
+            # A ball of radius 0.05 is so wide that the slope makes half a label of it.
+            for radius, right in ((2.0**-60, True), (0.05, False)):
+                assert returns(readout, [knot + arb(0, radius) for knot in knots], wanted, 0.5) == right
+            wrong = [wanted[0] + 1, *wanted[1:]]
+            assert not returns(readout, knots, wrong, 0.5)
+            beyond = readout.answers([knots[0] - 2, knots[0] / 2 + knots[1] / 2, knots[-1] + 9])
+            assert [abs(each - label) < 1e-9 for each, label in zip(beyond[:2], (0, 1), strict=True)] == [True, True]
+            assert (abs(beyond[2] - 1) < 1e-9) == closed
 
 
 @settings(max_examples=25)
@@ -355,9 +433,8 @@ def test_the_best_readout_answers_the_most_frequent_label_of_an_id(kinds: int, s
 def test_data_that_the_corollary_does_not_cover() -> None:
     for X, Y, words in (
         ([[0, 0]], [[1, 1]], "hypotheses of Theorem 2"),
-        ([[0, 1]], [0], "one class per token"),
+        ([[0, 1]], [0], "one label per token"),
         ([[0]], [[0]], "one token only"),
-        (np.ones((1, 1, 2)), [[0]], "on a line"),
         ([[0, 1], [1, 0]], [[0, 1], [1, 1]], "contradict"),
     ):
         with pytest.raises(ml.DataError, match=words):

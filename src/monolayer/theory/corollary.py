@@ -1,20 +1,16 @@
-"""Corollary 1 carried out: the paper's whole network on tokens that lie on a line, in balls and in float64.
+"""Corollary 1 carried out: the paper's whole network on given data, in balls and in float64.
 
-Notation: tokens `x` are numbers (d = 1, so that `v = 1`), `M` different points (token, set of its sequence).
-
-    head      q_k = x_k + w B(β x_k; x),  w = ε/(4 r_max), β as in Theorem 2
-    readout   f(q) = y_1 + Σ_j c_j relu(q − q_j): one hidden layer, a neuron per point, linear between neighbours
-
-At `q_i` the sum is `y_i` over the reals. Its slopes are as steep as the points are close, and the paper's points are
-`e^{−β…}` close. So the network needs as many bits as δ does: in balls of that precision every label can be proved; in
-float64 many points have one and the same `q`, and no readout at all can tell their labels apart.
+The head of Theorem 2 projects tokens by `good_direction`; the readout reads along the same direction (network.py). The
+network needs as many bits as the closest two points ask for: in balls of that precision every label can be proved; in
+float64 many points have one and the same output, and no readout at all can tell their labels apart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from flint import arb
@@ -24,82 +20,212 @@ from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.errors import DataError
 from monolayer.theory.balls import Ball, precision
-from monolayer.theory.boltzmann import boltzmann, boltzmann_ball
-from monolayer.theory.bounds import contextual_constants, corollary1_counts, theorem2
+from monolayer.theory.boltzmann import boltzmann
+from monolayer.theory.bounds import (
+    MappingConstants,
+    contextual_constants,
+    corollary1_counts,
+    good_direction,
+    sharper_constants,
+    theorem2,
+)
 from monolayer.theory.contextual import context_classes
-from monolayer.theory.separation import on_a_line, separation
+from monolayer.theory.faithful import PaperHead
+from monolayer.theory.network import PaperNetwork, Point, Readout, paper_head
+from monolayer.theory.separation import on_a_line, separation, token_rows
 
-Scale = Literal["paper", "measured"]
+Scale = Literal["paper", "measured", "sharper"]
+"""Which β: of the paper's worst case, for the direction at hand, or for it by our Lemma 1."""
 
 COROLLARY_MAX_BITS = 1 << 17
-MAX_POINTS = 512
-"""Points up to which balls are tried: the readout takes a product per pair of points."""
+MOST_BITS = 1 << 28
+"""Bits of all exponentials together, up to which balls are tried: one exponential per pair of tokens of a sequence."""
+DIGITS = 2.0**-20
+"""Share of the largest label within which real labels come back. Classes do within ½."""
 
 
 @dataclass(frozen=True)
 class Corollary:
     """Corollary 1 on given data.
 
-    `verdict`: whether every label is proved to come back in balls of `bits` bits (`undecided`: not within the limits).
-    `possible`: share of labels that the best readout could return from the ids `q` in float64; `distinct`: different
-    ids in float64, of `points`.
+    `verdict`: whether every label is proved to come back in balls of `bits` bits (`undecided`: not within the limits,
+    and `reason` says which). `parameters` are the numbers of the network, `formula` what the paper counts for them, and
+    `delta_bits` the bits of a number that the promised δ asks for. `possible`: share of labels that the best readout
+    could return from the head's outputs in float64; `distinct`: different outputs in float64, of `points`.
     """
 
     points: int
     parameters: int
+    formula: int
     verdict: Literal["proved", "undecided"]
+    reason: str
     bits: int
+    delta_bits: int
     log10_beta: float
     distinct: int
     possible: float
 
 
-def corollary1(X: object, Y: object = None, *, scale: Scale = "paper", max_bits: int = COROLLARY_MAX_BITS) -> Corollary:
-    """The paper's network for `X` with one class per token, `Y`: built, proved in balls, and tried in float64.
+class Task(NamedTuple):
+    """What is built from: tokens `(V, d)`, different points, and their labels `(M, m)`; the head as exact numbers.
 
-    Tokens are ids, the i-th of which stands at `|V| + i`, or vectors of one number; no sequence repeats a token.
-    `scale`: β of the paper's worst case, or with the smallest token and the smallest gap that the data have.
+    Labels are to come back within `tolerance`. `constants` are those that Theorem 2 promises for this head.
     """
-    data = Sequences.of(X, Y)
+
+    vocabulary: Floats
+    points: list[Point]
+    labels: Floats
+    tolerance: float
+    direction: Floats
+    beta: Ball
+    weight: Ball
+    constants: MappingConstants
+
+
+def corollary1(
+    X: object,
+    Y: object = None,
+    *,
+    scale: Scale = "paper",
+    head_size: int = 1,
+    seed: int = 0,
+    max_bits: int = COROLLARY_MAX_BITS,
+) -> Corollary:
+    """The paper's network for `X` with one label per token, `Y`: built, proved in balls, and tried in float64.
+
+    Tokens are ids, the i-th of which stands at `|V| + i`, or vectors; no sequence repeats a token. Labels are classes,
+    or vectors of real numbers.
+
+    - `scale`: which β.
+    - `head_size`: rows of `W_K`, `W_Q` and `W_V`. The network computes the same with every size; it stores more.
+    - `seed`: of the random direction `v`.
+    - `max_bits`: the largest precision; it doubles up to there.
+    """
+    task = task_of(Sequences.of(X, Y), scale, seed)
+    proof = prove(task, head_size=head_size, max_bits=max_bits)
+    outputs, (points, m) = _outputs(task), task.labels.shape
+    formula = corollary1_counts(points, task.vocabulary.shape[1], m, head_size)[0]
+    return Corollary(
+        points=points,
+        parameters=formula if proof.network is None else proof.network.parameters,
+        formula=formula,
+        verdict="undecided" if proof.network is None else "proved",
+        reason=proof.reason,
+        bits=proof.bits,
+        delta_bits=task.constants.bits or 0,
+        log10_beta=task.constants.log10_beta,
+        distinct=len(distinct_rows(outputs)[0]),
+        possible=possible(outputs, np.unique(task.labels, axis=0, return_inverse=True)[1].reshape(-1)),
+    )
+
+
+def task_of(data: Sequences, scale: Scale, seed: int = 0) -> Task:
+    """The different points of `data` with their labels, and the head of Theorem 2 with the β of `scale`."""
     if data.vocabulary is not None:
         data = on_a_line(data)
-    if data.tokens.shape[1] != 1:
-        raise DataError("Corollary 1 is carried out on a line: give ids, or vectors of one number")
-    found = separation(data)
+    found, labels = separation(data), data.labels
     if found.broken:
         raise DataError(f"the hypotheses of Theorem 2 do not hold: {'; '.join(found.broken)}")
     if found.vocabulary < 2:
         raise DataError("there is one token only: nothing to separate")
-    labels = data.labels
-    if labels is None or labels.classes is None or not labels.labelling.at_tokens or labels.place is not None:
-        raise DataError("give one class per token, to every token")
+    if labels is None or not labels.labelling.at_tokens or labels.place is not None:
+        raise DataError("give one label per token, to every token")
     classes = context_classes(data)
     first = np.unique(classes, return_index=True)[1]
-    label = labels.values
-    if (label != label[first][classes]).any():
+    if (labels.values != labels.values[first][classes]).any():
         raise DataError("equal points have different labels: the data contradict themselves")
-    r_min, r_max, epsilon = found.strict()
+    values = labels.values[first].reshape(len(first), -1).astype(np.float64)
+    vocabulary, rows = token_rows(data)
+    contexts = data.split(rows)
+    points = [Point(int(rows[i]), tuple(contexts[data.sequence[i]].tolist())) for i in first]
+    direction = good_direction(vocabulary, seed=seed)
+    if direction.gap == 0.0:
+        raise DataError("vᵀ has one value at two tokens; another seed draws another direction")
+    r_min, r_max, epsilon = strict = found.strict()
+    n, (size, d) = found.longest, vocabulary.shape
+    head = PaperHead(data, vocabulary, rows, direction.v, strict)
     with precision(64):
         if scale == "paper":
-            beta = theorem2(found.vocabulary, 1, found.longest, r_min, r_max, epsilon)[0]
+            beta, log_delta = theorem2(size, d, n, r_min, r_max, epsilon)
         else:
-            beta = contextual_constants(found.longest, arb(r_min) * arb(epsilon), arb(r_max), r_max, epsilon)[0]
-        beta = beta.upper().mid()
-    weight = epsilon / (4 * r_max)
-    # Theorem 2's hypotheses hold, so all sequences have one length.
-    x, contexts = data.tokens[first, 0], data.tokens[:, 0].reshape(len(data), -1)[data.sequence[first]]
-    tried = max_bits if len(first) <= MAX_POINTS else 0
-    proved, bits = _in_balls(x, contexts, label[first], beta, weight, tried)
-    ids = x + weight * boltzmann(float(beta) * x, contexts)
-    return Corollary(
-        points=len(first),
-        parameters=corollary1_counts(len(first), 1)[0],
-        verdict="proved" if proved else "undecided",
-        bits=bits,
-        log10_beta=float(beta.log()) / float(np.log(10.0)),
-        distinct=len(np.unique(ids)),
-        possible=possible(ids, label[first]),
+            bounds = contextual_constants if scale == "measured" else sharper_constants
+            beta, log_delta = bounds(n, head.g(), head.largest(), r_max, epsilon)
+        beta, weight = beta.upper().mid(), (arb(epsilon) / (4 * arb(r_max))).mid()
+    return Task(
+        vocabulary=vocabulary,
+        points=points,
+        labels=values,
+        tolerance=0.5 if labels.classes is not None else DIGITS * float(np.abs(values).max()),
+        direction=direction.v,
+        beta=beta,
+        weight=weight,
+        constants=MappingConstants(float(beta.log()), r_max + epsilon / 4, float(log_delta)),
     )
+
+
+class Proof(NamedTuple):
+    """The network that is proved, None if there is none; the last precision tried, and why it ended there."""
+
+    network: PaperNetwork | None
+    bits: int
+    reason: str
+
+
+def prove(task: Task, *, head_size: int = 1, max_bits: int = COROLLARY_MAX_BITS, closed: bool = False) -> Proof:
+    """Build the network at 256 bits, 512 and so on, until each label is proved to come back within the tolerance.
+
+    `closed`: readouts have one neuron more, as `Readout.through` says.
+    """
+    pairs, bits = len({(token, other) for token, context in task.points for other in context}), 0
+    asked = f"δ asks for {task.constants.bits or 0:,} bits"
+    for tried in (1 << power for power in range(8, max_bits.bit_length())):
+        if pairs * tried > MOST_BITS:
+            words = f"{pairs:,} exponentials of {tried:,} bits each are more than {MOST_BITS:,} bits; {asked}"
+            return Proof(None, bits, words)
+        bits = tried
+        with precision(bits):
+            network = _built(task, head_size, closed)
+            if network is not None:
+                return Proof(network, bits, "every label is enclosed within its tolerance")
+    return Proof(None, bits, f"no proof within max_bits = {max_bits:,}; {asked}")
+
+
+def _built(task: Task, head_size: int, closed: bool) -> PaperNetwork | None:
+    """The network at the precision in force; None if it is not proved to return every label."""
+    head = paper_head(task.direction, task.beta, task.weight, head_size)
+    a = head.value.right
+    ids = head.ids(a, task.vocabulary, task.points)
+    order = sorted(range(len(ids)), key=lambda i: ids[i].mid())
+    ids = [ids[i] for i in order]
+    if not all(one < two for one, two in pairwise(ids)):
+        return None
+    readouts = []
+    for column in task.labels.T.tolist():
+        wanted = [arb(column[i]) for i in order]
+        readout = Readout.through(a, [z.mid() for z in ids], wanted, closed=closed)
+        if not returns(readout, ids, wanted, task.tolerance):
+            return None
+        readouts.append(readout)
+    return PaperNetwork(head, readouts)
+
+
+def returns(readout: Readout, ids: Sequence[Ball], wanted: Sequence[Ball], tolerance: float) -> bool:
+    """Whether the readout is within `tolerance` of what is `wanted` on all of the ball of every id; ids rise."""
+    return all(
+        bool(abs(answer - label) < tolerance) for answer, label in zip(readout.answers(ids), wanted, strict=True)
+    )
+
+
+def _outputs(task: Task) -> Floats:
+    """The head's outputs `(M, d)` in float64."""
+    v, weight = task.direction / np.linalg.norm(task.direction), float(task.weight)
+    s = task.vocabulary @ v
+    tokens = np.array([point.token for point in task.points])
+    # Theorem 2's hypotheses hold, so all sequences have one length.
+    contexts = np.array([point.context for point in task.points])
+    average = boltzmann(float(task.beta) * s[tokens], s[contexts])
+    outputs: Floats = task.vocabulary[tokens] + weight * np.outer(average, v)
+    return outputs
 
 
 def possible(ids: Floats, label: Ints) -> float:
@@ -112,34 +238,3 @@ def possible(ids: Floats, label: Ints) -> float:
     most = np.zeros(int(rows.max()) + 1, np.int64)
     np.maximum.at(most, pairs // (int(label.max()) + 1), count)
     return float(most.sum()) / len(label)
-
-
-def _in_balls(x: Floats, contexts: Floats, label: Ints, beta: Ball, weight: float, max_bits: int) -> tuple[bool, int]:
-    """Whether the network returns every label, and the last precision that was tried; doubling from 256 bits."""
-    bits = 0
-    for bits in (1 << power for power in range(8, max_bits.bit_length())):
-        with precision(bits):
-            q = [
-                own + arb(weight) * boltzmann_ball(beta * own, context)
-                for own, context in zip(x.tolist(), contexts.tolist(), strict=True)
-            ]
-            order = sorted(range(len(q)), key=lambda i: q[i].mid())
-            q, y = [q[i] for i in order], [int(label[i]) for i in order]
-            if all(one < two for one, two in pairwise(q)) and _returns(q, y):
-                return True, bits
-    return False, bits
-
-
-def _returns(q: list[Ball], y: list[int]) -> bool:
-    """Whether the readout with knots at the midpoints of `q`, sorted, is within 1/2 of `y` on all of every ball."""
-    knots = [ball.mid() for ball in q]
-    slopes = [(arb(b - a) / (t - s)).mid() for (a, b), (s, t) in zip(pairwise(y), pairwise(knots), strict=True)]
-    bends = [one - two for one, two in zip(slopes, [arb(0), *slopes], strict=False)]
-    half = arb(1) / 2
-    for i, (point, label) in enumerate(zip(q, y, strict=True)):
-        total = arb(y[0])
-        for bend, knot in zip(bends[: i + 1], knots[: len(bends)][: i + 1], strict=True):  # further knots give 0
-            total += bend * (point - knot).max(arb(0))
-        if not abs(total - label) < half:
-            return False
-    return True
