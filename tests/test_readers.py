@@ -27,7 +27,7 @@ from monolayer.checker import files as second_reading
 from monolayer.checker.asked import asked_files
 from monolayer.data import Names, Sequences, arrow, columns, growing, phrases, read, readers, tiny_phrases
 from monolayer.data import lines as limits
-from monolayer.data.layout import Columns
+from monolayer.data.layout import Columns, Manner
 from monolayer.data.lines import Lines
 from monolayer.data.plan import ReadPlan
 from monolayer.data.shards import tokens_at_most
@@ -622,3 +622,22 @@ def test_the_second_reading_skips_blank_lines_at_once(
     plan = ReadPlan(str(file), "tsv" if tabs else "csv", separator=mark)
     assert list(second_reading._records(str(file), plan)) == rows
     assert pulled < 100
+
+
+def test_a_plan_numbers_arrays_and_columns(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", X=np.eye(2, dtype=np.int64), Y=np.array([1, 2]))
+    (tmp_path / "a.csv").write_text("id,value,key\n1,x,a b\n")
+    for name, options, wanted in (
+        ("a.npz", {}, (("X", 0), ("Y", 0))),
+        ("a.csv", {"tokens": "key", "labels": "value"}, (("key", 2), ("value", 1))),
+    ):
+        (plan,) = read(tmp_path / name, **options).plans
+        assert (plan.key, plan.label) == wanted
+
+
+def test_keys_alone_are_enough_to_ask_a_model_only(tmp_path: Path) -> None:
+    (tmp_path / "keys.csv").write_text("country\nFrance\n")
+    with pytest.raises(DataError, match="has one column, 'country', and a table has two"):
+        read(tmp_path / "keys.csv")
+    data = read(tmp_path / "keys.csv", like=Manner("words", "sequence"))
+    assert (data.vocabulary, data.labels) == (Names(("France",), "words"), None)

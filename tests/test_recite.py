@@ -56,6 +56,29 @@ def test_every_text_is_cut_by_the_least_window_that_tells_and_recited(text: str)
         assert model.generate() == text
 
 
+@settings(max_examples=12)
+@given(
+    st.lists(st.sampled_from(["a", "b", " ", "é"]), min_size=2, max_size=40).map("".join),
+    st.sampled_from([None, 5, 13]),
+)
+def test_short_prompts_are_those_that_the_text_continues_in_one_way(text: str, window: int | None) -> None:
+    """Beside the windows themselves: of 1, 2, 3, 4, 6, 8, 12 … tokens, each once."""
+    data, script = windows(text, "characters", window)
+    tokens = [MARK, *text]
+    following: dict[tuple[str, ...], set[str]] = {}
+    for size in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
+        for end in range(size, len(tokens)) if size < script.window else ():
+            known = following.setdefault(tuple(tokens[end - size + 1 : end + 1]), set())
+            known.add(tokens[end + 1] if end + 1 < len(tokens) else MARK)
+    wanted = [(key, *after) for key, after in following.items() if len(after) == 1]
+    assert data.labels is not None
+    assert data.labels.classes is not None
+    assert data.vocabulary is not None
+    keys = [tuple(row.tolist()) for row in data.split(data.vocabulary.decode(data.tokens))]
+    found = list(zip(keys, data.labels.classes.decode(data.labels.values).tolist(), strict=True))
+    assert sorted(found[len(tokens) :]) == sorted(wanted)
+
+
 def test_the_raven_is_recited_from_any_place_also_from_its_file_and_proved(raven: ml.Monolayer, tmp_path: Path) -> None:
     loaded = ml.load(raven.save(tmp_path / "raven"))
     assert loaded.card.script == raven.card.script

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from monolayer.data import Labels, NameBuilder, Names, Sequences
+from monolayer.data.plan import ReadPlan, plan_lines
+from monolayer.data.shards import join_datasets
 from monolayer.errors import DataError
 
 CALM = settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.too_slow])  # machines may be slow
@@ -291,3 +293,36 @@ IDS_, LENGTHS, TWO = np.array([0, 1, 1]), np.array([2, 1]), Names(range(2))
 def test_frozen_parts_must_fit_together(parts: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         Sequences(*parts)
+
+
+def test_a_plan_says_of_how_many_rows_some_were_chosen() -> None:
+    """Also of rows that were chosen from those of several sources, of which some had been chosen before."""
+    data = Sequences.of([[1, 2], [3], [4, 5]], [[1, 2], [3], [4, -100]])
+    some = data.select(np.array([0, 2]))
+    joined = join_datasets([some, data])
+    for chosen, rows, before, tokens in (
+        (some, "2 sequences", 3, 4),
+        (some.select(np.array([1])), "1 sequence", 3, 2),
+        (joined.select(np.array([0, 2, 3, 4])), "4 sequences", 6, 7),
+    ):
+        (plan,) = chosen.plans
+        assert plan.counts.startswith(f"{rows} chosen from {before} with {tokens} tokens")
+        assert ReadPlan.from_json(plan.to_json()) == plan
+    (line,) = plan_lines(joined.plans[:1] * 2)
+    assert "4 sequences chosen from 6 with 8 tokens" in line
+    texts = Sequences.of(["a b", "c is", "e"], ["d", " e", "f"], per="answer")
+    assert "a space put before 2 answers; 3 rows" in str(texts.plans[0])
+    assert str(texts.select(np.array([1])).plans[0]).endswith("a space put before answers; 1 row chosen from 3")
+
+
+def test_all_labels_that_are_left_have_no_places() -> None:
+    labels = Sequences.of([[1], [2]], [0.5, math.nan]).select(np.array([0])).labels
+    assert labels is not None
+    assert labels.place is None
+
+
+def test_integers_keep_their_numbers_unless_that_wastes_rows() -> None:
+    for values, names in (([5, 5], range(6)), ([0, 1023], range(1024)), ([0, 5000], (0, 5000)), ([-1, 2], (-1, 2))):
+        found, rows = Names.of_integers(np.array(values))
+        assert found.names == names
+        assert found.decode(rows).tolist() == values

@@ -243,7 +243,8 @@ def selected_plans(
     """The plan of some rows out of `before` that were read as `plans` say. Which file each came from is not stated."""
     if not plans:
         return ()
-    plan = replace(plans[0] if len(plans) == 1 else joined(plans), chosen_from=plans[0].chosen_from or before)
+    plan = plans[0] if len(plans) == 1 else joined(plans)
+    plan = replace(plan, chosen_from=before if plan.chosen_from is None else plan.chosen_from)
     if prompts is not None:
         return (planned_answers(plan, sizes, prompts),)
     return (replace(planned_labels(plan, sizes, labels), keyed=plan.keyed and labels is not None),)

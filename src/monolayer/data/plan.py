@@ -150,6 +150,8 @@ class ReadPlan:
 
     @property
     def _unit_words(self) -> list[str]:
+        if generates(self.per) and self.spaced and self.chosen_from is not None:
+            return ["a space put before answers"]  # before how many of those that were chosen is not known
         if generates(self.per):
             return (
                 [f"a space put before {plural(self.spaced, 'answer')}"] if self.spaced else ["answers taken as given"]
@@ -161,7 +163,8 @@ def plan_lines(plans: Sequence[ReadPlan]) -> list[str]:
     """The plans in words, one line each. Files that were read alike share a line."""
     alike: dict[ReadPlan, list[ReadPlan]] = {}
     for plan in plans:
-        common = replace(plan, source="", rows=0, places=0, gaps=0, spaced=0)
+        chosen = None if plan.chosen_from is None else 0
+        common = replace(plan, source="", rows=0, places=0, gaps=0, spaced=0, chosen_from=chosen)
         alike.setdefault(common, []).append(plan)
     return [str(group[0] if len(group) == 1 else joined(group)) for group in alike.values()]
 
@@ -170,7 +173,10 @@ def joined(group: Sequence[ReadPlan]) -> ReadPlan:
     """One plan for several files, as the first of them was read, with their counts added up."""
     counts = {name: sum(getattr(plan, name) for plan in group) for name in ("rows", "places", "gaps", "spaced")}
     more = f"{group[0].source} and {plural(len(group) - 1, 'file')} more"
-    return replace(group[0], source=more, keyed=all(plan.keyed for plan in group), **counts)
+    before = None
+    if any(plan.chosen_from is not None for plan in group):
+        before = sum(plan.rows if plan.chosen_from is None else plan.chosen_from for plan in group)
+    return replace(group[0], source=more, keyed=all(plan.keyed for plan in group), chosen_from=before, **counts)
 
 
 def left_out(plans: Sequence[ReadPlan]) -> str:
