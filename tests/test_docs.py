@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import monolayer as ml
 from monolayer.cli import run
 from monolayer.page import page
 from monolayer_experiments import NAMES
@@ -198,8 +199,14 @@ def test_the_site_has_every_page_builds_without_a_warning_and_fetches_nothing(tm
     pages = {page.stem: page.read_text(encoding="utf-8") for page in (tmp_path / "build" / "site").glob("*.html")}
     for html in pages.values():
         assert re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=\"(https?://[^\"]+)", html) == []
-    names = ("memorize", "approximate", "certify", "refute_hardmax", "PrecisionError")
-    assert all(name in pages["api"] for name in names)
+    api = {page.stem: page.read_text(encoding="utf-8") for page in (tmp_path / "build" / "site" / "api").glob("*.html")}
+    assert set(api) == set(re.findall(r": api/(\w+)\.md$", settings, flags=re.M))
+    titles = {
+        entry["title"] for entry in json.loads((tmp_path / "build" / "site" / "search.json").read_text())["items"]
+    }
+    for name in {*ml.__all__} - {"__version__"}:
+        assert f"api/{name}.html" in pages["api"] or f">{name}<" in api["errors"].replace("<wbr>", ""), name
+        assert name in titles, "the search finds it"
     assert 'src="builder.html"' in pages["index"]
     assert 'id="source"' in pages["builder"]
     named = "theorems proofs proofs-stock hardmax softmax rank rate approximation uniform first-block mean-heads"
@@ -207,6 +214,16 @@ def test_the_site_has_every_page_builds_without_a_warning_and_fetches_nothing(tm
         assert "<math" in pages[name], f"the formulas of {name} are rendered"
         assert re.findall(r"(?<!\\)\$[^$<]+\$", pages[name]) == [], f"no formula of {name} is left as LaTeX"
         assert not re.search(r"<msup><m[io][^>]*>[^<]*</m[io]><mi>&#x0203[23];", pages[name]), f"primes of {name}"
+
+
+def test_the_pages_of_the_api_are_made_of_the_public_names() -> None:
+    """`python docs/figures/api.py` writes them again."""
+    made = script("docs/figures/api.py").pages()
+    stored = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs" / "api").glob("*.md")} | {"api.md"}
+    assert set(made) == stored
+    for name, text in made.items():
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == text, name
+    assert all(f"[`{name}`](api/" in made["api.md"] for name in {*ml.__all__} - {"__version__"})
 
 
 def test_the_page_that_builds_is_in_the_docs_as_the_command_writes_it() -> None:

@@ -56,7 +56,7 @@ def test_a_docstring_lists_every_parameter_and_has_an_example_that_runs(
     entries = re.findall(r"^- (.*?): ", said, flags=re.M)
     listed = {word for entry in entries for word in re.findall(r"`(\w+)`", entry)}
     assert set(inspect.signature(function).parameters) <= listed
-    assert f"::: {function.__module__}.{name}\n" in (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert f"::: {function.__module__}.{name}\n" in (ROOT / "docs" / "api" / f"{name}.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     (example,) = doctest.DocTestFinder(recurse=False).find(
         function, name, globs={"ml": ml, "np": np, "torch": torch, "Path": Path}
