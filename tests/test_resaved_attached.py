@@ -136,6 +136,35 @@ def test_tensors_that_transformers_does_not_save_are_not_missed(tmp_path: Path) 
     assert all(torch.equal(found[name], tensor) for name, tensor in plain.items())
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_a_lost_manifest_is_made_again_from_the_host_and_the_facts(kind: str, saved: Any, tmp_path: Path) -> None:
+    case = saved(kind)
+    for refused in (lambda: ml.certify(case.again, FEW), lambda: ml.detach(case.again)):
+        try:
+            said = refused().reason
+        except ml.ModelFileError as error:
+            said = str(error)
+        assert "attach(host, facts, stored=folder)" in said
+    made = ml.attach(case.host, FEW, stored=case.again)
+    folder = made.save(tmp_path / "made")
+    names = {path.name for path in folder.iterdir()}
+    assert names == {path.name for path in case.first.iterdir()}
+    for name in names:
+        if name not in (FILE, "README.md"):  # what was measured is measured again
+            assert (folder / name).read_bytes() == (case.first / name).read_bytes(), name
+    assert from_files(folder, FEW, host=case.host, only=True).verdict == "proved"
+    rows = list(FEW.items())
+    for facts, words in (
+        (dict(rows[::-1]), "the neurons in its place are those of another fact|were not returned"),
+        (dict(rows[:4]), "give all facts that were attached"),
+        (FEW | {"river1 is": " city1"}, "give all facts that were attached"),
+    ):
+        with pytest.raises((ml.DataError, ml.PrecisionError), match=words):
+            ml.attach(case.host, facts, stored=case.again)
+    with pytest.raises(ml.DataError, match="was not made from this host"):
+        ml.attach(write_host(tmp_path / "other", kind, initializer_range=0.1), FEW, stored=case.again)
+
+
 # -- what is not the same --------------------------------------------------------------------------------------------
 
 

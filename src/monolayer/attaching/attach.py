@@ -26,6 +26,7 @@ from monolayer.attaching.folder import Attached, copied_digests, copied_texts, h
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons, Steepness, reading, steepness, writing
 from monolayer.attaching.running import KERNELS, Running
+from monolayer.attaching.stored import check_own, neurons_in
 from monolayer.bar import reporting, shows_progress
 from monolayer.data.folder import INDEX_FILE, unchanged
 from monolayer.errors import DataError, KeptTextError, PrecisionError
@@ -63,6 +64,7 @@ def attach(
     chat: bool | Sequence[str] = False,
     end: bool = True,
     special_tokens: bool = True,
+    stored: str | os.PathLike[str] | None = None,
     device: str | torch.device | None = None,
     progress: Progress | bool | None = None,
 ) -> Attached:
@@ -87,6 +89,9 @@ def attach(
     - `end`: False leaves out the end token after answers.
     - `special_tokens`: False splits prompts without the special tokens that `tokenizer(prompt)` adds: for prompts
       or templates that hold their own. Those of `chat` do, and always are split so.
+    - `stored`: a folder that these facts were attached to, with the same options and in this order, and that lost its
+      `attached.json`, such as one that transformers saved again. Its neurons are taken, bit for bit, in place of new
+      ones, and tested as those are.
     - `device`: where the host runs, by default the processor.
     - `progress`: True shows a bar on standard error; a function is called with the name of each stage and the share of
       the work that is done.
@@ -123,9 +128,12 @@ def attach(
         report("loading the host", 0.05)
         running = Running(base, source, device)
         check_split(theirs, data, stated, forms)
-    states = states_of(running, facts, lambda stage, share: report(stage, 0.1 + 0.4 * share))
-    report("finding directions of answers", 0.5)
-    neurons = neurons_of(base, source, facts, states, steep)
+    if stored is None:
+        states = states_of(running, facts, lambda stage, share: report(stage, 0.1 + 0.4 * share))
+        report("finding directions of answers", 0.5)
+        neurons = neurons_of(base, source, facts, states, steep)
+    else:
+        neurons = neurons_in(stored, base, sum(len(fact.answer) for fact in facts))
     manifest = Manifest(
         config=source.content["config.json"].decode("utf-8"),
         index=source.content[INDEX_FILE].decode("utf-8") if INDEX_FILE in source.content else None,
@@ -146,6 +154,8 @@ def attach(
     check_neurons(made, facts)
     running.append([made.block(number) for number in range(made.blocks)])
     made = asked(made, running, facts, lambda stage, share: report(stage, 0.65 + 0.3 * share))
+    if stored is not None:
+        check_own(made, facts)
     if kept is not None:
         report("looking at the texts to keep", 0.95)
         check_kept(made, running, facts, kept)

@@ -76,7 +76,7 @@ class Attached:
             raise ModelFileError(f"{opened.path} lacks the host's tensor {error.args[0]!r}") from None
         except (ForeignError, DataError) as error:
             raise ModelFileError(f"{opened.path} is not a folder that attach wrote: {error}") from None
-        neurons = _neurons(host, opened, manifest.neurons)
+        neurons = neurons_of_blocks(host, opened, manifest.neurons)
         return cls(host, opened, neurons, manifest, rewritten=rewritten)
 
     @property
@@ -370,7 +370,7 @@ def tensor_digest(tensor: Tensor) -> str:
     return found.hexdigest()
 
 
-def _neurons(host: Host, opened: Mapping[str, Any], count: int) -> Neurons:
+def neurons_of_blocks(host: Host, opened: Mapping[str, Any], count: int) -> Neurons:
     """The neurons of the first `count` rows of the appended blocks, which are the rows in use."""
     blocks = -(-count // host.neurons)
     letters = {role: name for name, role in host.block.items() if role in ("W_1", "b_1", "W_2")}
@@ -404,4 +404,12 @@ def copied_texts(source: TensorFolder) -> dict[str, str]:
     return found
 
 
-__all__ = ["ATTACHED", "Attached", "copied_digests", "copied_texts", "host_headers", "tensor_digest"]
+__all__ = [
+    "ATTACHED",
+    "Attached",
+    "copied_digests",
+    "copied_texts",
+    "host_headers",
+    "neurons_of_blocks",
+    "tensor_digest",
+]

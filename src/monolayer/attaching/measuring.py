@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from monolayer.arrays import Floats
+from monolayer.attaching.chats import Forms, check_split, their_tokenizer
 from monolayer.attaching.facts import check_fit, read_facts
 from monolayer.attaching.folder import Attached
-from monolayer.attaching.running import KERNELS, AskedFacts, Miss, PlacesAsked, Running
+from monolayer.attaching.running import KERNELS, AskedFacts, Miss, NotLoadedError, PlacesAsked, Running
 from monolayer.data.layout import Manner
 from monolayer.errors import DataError, PrecisionError
 from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts
@@ -178,6 +179,11 @@ def measure_answers(
     if not facts:
         raise DataError("there are no facts to ask for")
     check_fit(made.host, facts)
+    if made.rewritten or made.host.kin is not None:  # the tokenizer's files were not read by this transformers before
+        try:
+            check_split(their_tokenizer(made.source.path), data, facts, Forms(manifest.templates, {}))
+        except DataError as error:
+            raise NotLoadedError(str(error)) from None
     starts = dict(zip((fact.fact for fact in manifest.facts), manifest.starts(), strict=True))
     running = Running(made.host, made.source, device, whole=True)
     first = [starts.get(fact_digest(fact)) for fact in facts]

@@ -49,6 +49,13 @@ def attach(
         bool,
         flag("--no-special-tokens", "Prompts hold their own special tokens, as those of a chat template do: add none."),
     ] = False,
+    stored: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that these facts were attached to and that lost its attached.json, such as one that "
+            "transformers saved again: take its neurons."
+        ),
+    ] = None,
     device: Annotated[str | None, typer.Option(help="Where the host runs, for example cuda.")] = None,
     overwrite: Overwrite = False,
     reading: Reading = PLAIN,
@@ -78,6 +85,7 @@ def attach(
             chat=system or chat,
             end=not no_end,
             special_tokens=not no_special_tokens,
+            stored=stored,
             device=device,
             progress=lambda stage, share: step(stage, 0.8 * share),
         )

@@ -227,7 +227,10 @@ def read_attached_files(opened: OpenFolder) -> TensorFolder:
 def manifest_in(folder: TensorFolder) -> Manifest:
     """What `attached.json` in a folder says; a `ModelFileError` if it is missing, or is not one that `attach` wrote."""
     if FILE not in folder.content:
-        raise ModelFileError(f"{FILE} is missing")
+        raise ModelFileError(
+            f"{FILE} is missing: copy it from the folder that attach wrote, or make the folder again from its host and "
+            "its facts, attach(host, facts, stored=folder)"
+        )
     return Manifest.from_json(folder.content[FILE])
 
 

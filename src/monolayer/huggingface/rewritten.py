@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -56,7 +56,7 @@ class Reconciled(NamedTuple):
 
 def reconciled(folder: TensorFolder, manifest: Manifest) -> Reconciled:
     """The folder and its manifest, with whatever `save_pretrained` of transformers changed undone if it can be."""
-    folder = replace(folder, tensors=_named(folder.tensors, manifest))
+    folder = replace(folder, tensors=renamed(folder.tensors, {*manifest.tensors, *manifest.appended}))
     gone = {name for name in manifest.tensors if name not in folder.tensors and is_computed(name)}
     found = {name: why for name in COPIED if (why := _rewritten(name, folder, manifest)) is not None}
     return Reconciled(folder, _without(manifest, gone) if gone else manifest, found)
@@ -77,9 +77,9 @@ def _without(manifest: Manifest, gone: set[str]) -> Manifest:
     return replace(manifest, tensors=kept, headers=headers, index=index)
 
 
-def _named(tensors: Mapping[str, Tensor], manifest: Manifest) -> dict[str, Tensor]:
-    """The tensors by the names that the manifest gives them: some files leave out the first part of all names."""
-    found, known = dict(tensors), {*manifest.tensors, *manifest.appended}
+def renamed(tensors: Mapping[str, Tensor], known: Set[str]) -> dict[str, Tensor]:
+    """The tensors by their `known` names: transformers writes the first part of names, which some files leave out."""
+    found = dict(tensors)
     for name in known - tensors.keys():
         other = next((each for each in tensors.keys() - known if each.partition(".")[2] == name), None)
         if other is not None:
@@ -214,4 +214,4 @@ def original_files(folder: TensorFolder, manifest: Manifest) -> dict[str, bytes]
     return found
 
 
-__all__ = ["Reconciled", "is_computed", "original_files", "reconciled"]
+__all__ = ["Reconciled", "is_computed", "original_files", "reconciled", "renamed"]
