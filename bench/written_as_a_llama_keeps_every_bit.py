@@ -4,9 +4,9 @@
 
 What `attach` writes of a Llama, Qwen2, Mistral, Phi-3 or Seed-OSS computes the same numbers (docs/attach.md, hosts
 under another name); whether it also rounds the same is up to the kernels, so it is measured: in float32 and bfloat16,
-with eager and sdpa attention, all places at once and the last one from a cache, at five widths. Phi-3 stores three and two matrices as
-one. Where these are cut, kernels may sum in another order: at width 48 in float32 they do, which is shown and not
-claimed. So is what a GPU makes of it, if there is one: layers with biases run in other kernels there.
+with eager and sdpa attention, all places at once and the last one from a cache, at five widths. Phi-3 stores three
+and two matrices as one. Where these are cut, kernels may sum in another order: at width 48 in float32 they do, which is
+shown and not claimed. So is what a GPU makes of it, if there is one: layers with biases run in other kernels there.
 """
 
 from __future__ import annotations

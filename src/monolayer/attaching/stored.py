@@ -45,7 +45,7 @@ def neurons_in(folder: str | os.PathLike[str], host: Host, count: int) -> Neuron
 
 
 def check_own(made: Attached, facts: Sequence[FactIds]) -> None:
-    """Raise a `DataError` that names a fact whose states are not at its keys, since its neurons are those of another."""
+    """Raise a `DataError` that names a fact whose states are not at its keys: its neurons are those of another."""
     for fact, measured in zip(facts, made.manifest.facts, strict=True):
         if measured.moved is None or measured.moved >= made.steep.radius:
             raise DataError(
