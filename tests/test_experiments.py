@@ -26,6 +26,7 @@ from monolayer_experiments import attach as attach_experiment
 from monolayer_experiments.attach import METHODS
 from monolayer_experiments.experiment import Experiment, Setting
 from monolayer_experiments.keys import WAYS
+from monolayer_experiments.ranks import least_error
 from monolayer_experiments.results import command, digest, measure
 from monolayer_experiments.synthetic import near_copies, with_repeats, without_repeats
 
@@ -39,6 +40,17 @@ def rank_holds(found: Results) -> None:
         slope = np.polyfit(np.log(curve["points"]), np.log(curve["gap"]), 1)[0]
         assert slope == pytest.approx(-2 / k, rel=0.3)  # M^(-2/k), from few draws
     assert found["errors"]["float64"] < 1e-14 < found["errors"]["float32"] < 1e-5 < found["errors"]["bfloat16"]
+
+
+def ranks_holds(found: Results) -> None:
+    assert len(found["trained"]) == 7 * len(found["sizes"])  # three kinds at two ranks, and all full
+    rows = {(row["made"], row["kind"], row["rank"]): row for row in found["functions"]}
+    assert min(rows["constructed", "values", 1]["largest"]) > 0.25
+    assert max(rows["constructed", "values", 3]["largest"]) < 1e-6
+    assert least_error(1) == 0.25
+    # Points of the proof are among those asked: value rank 1 cannot be right at all of them.
+    assert all(min(rows["trained", kind, 1]["largest"]) > 0.2 for kind in ("values", "both"))
+    assert [row["labels"] for row in found["built"]] == sorted(row["labels"] for row in found["built"])
 
 
 def shortfall_holds(found: Results) -> None:
@@ -99,12 +111,14 @@ HOLDS: dict[str, Callable[[Results], None]] = {
     "heads": heads_holds,
     "keys": keys_holds,
     "rank": rank_holds,
+    "ranks": ranks_holds,
     "shortfall": shortfall_holds,
     "frontier": frontier_holds,
 }
 SAYS = {
     "memorization": ("every label came back at every size", "2 of 2 proved", "more than the 9,609 of Corollary 1"),
     "duplicates": ("cost no label, and on the small data in balls the paper's margin", "distance 10^-1"),
+    "ranks": ("Constructed, always with scores of rank 1, 1,024 or more", "where no network has less than 0.25"),
     "precision": ("every label comes back. That the separation exceeds δ is proved at every size",),
     "depth": ("The construction returned every label at every size",),
     "tagging": ("phrases: the construction returned 100 %", "words: the construction returned 100 %"),

@@ -8,7 +8,7 @@ from monolayer.errors import DataError, similar_words
 from monolayer_experiments.experiment import Experiment
 
 SECTIONS = {
-    "What one layer holds": ("memorization", "duplicates", "precision", "rank", "frontier", "keys"),
+    "What one layer holds": ("memorization", "duplicates", "precision", "rank", "ranks", "frontier", "keys"),
     "Construction beside training": ("depth", "shortfall", "tagging", "editing", "unlearning", "attach"),
     "From the mean to hardmax": ("temperature",),
     "Functions": ("equivariant", "functions", "quantizer", "heads", "uniform"),
