@@ -104,7 +104,8 @@ def test_the_tables_of_the_page_about_rank_are_those_of_the_record() -> None:
         returned = [where(results["trained"], kind=kind, rank=rank, labels=largest)[0]["right"] for kind in kinds]
         assert f"| {rank} | {' | '.join(f'{100 * each:.0f} %' for each in returned)} |" in TEXTS["rank"]
         rows = [where(results["functions"], made="trained", kind=kind, rank=rank)[0] for kind in kinds]
-        assert f"| {rank} | {' | '.join(f'{min(row['largest']):.2f}' for row in rows)} |" in TEXTS["rank"]
+        errors = [min(row["largest"]) for row in rows]
+        assert f"| {rank} | {' | '.join(f'{error:.2f}' for error in errors)} |" in TEXTS["rank"]
     assert all(f"{row['labels']:,}" in TEXTS["rank"] for row in results["built"])
     assert f"{largest:,} random labels" in TEXTS["rank"]
 

@@ -198,8 +198,8 @@ def figures(results: Results) -> list[Figure]:
             "Largest error in sorting four numbers, against the rank",
             wrong,
             ("rank k", "largest error"),
-            "Trained: the best seed; the proof is about the rank of values. Constructed: rank 1, and three heads of rank "
-            "1; errors below 10^-3 are drawn there.",
+            "Trained: the best seed; the proof is about the rank of values. Constructed: rank 1, and three heads of "
+            "rank 1; errors below 10^-3 are drawn there.",
             log="xy",
             ticks_x=ranks,
         ),
