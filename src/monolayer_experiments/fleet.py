@@ -89,12 +89,16 @@ def sail(fleet: Fleet, X: Floats, Y: Floats, which: list[int], rates: list[float
     wait(device)
     began = time.perf_counter()
     for done in range(steps):
-        part = done / steps
-        rise = min(1.0, part / WARM_UP + 1e-3)
-        step(rise * (LAST_RATE_SHARE + (1.0 - LAST_RATE_SHARE) * 0.5 * (1.0 + math.cos(math.pi * part))))
+        step(share_of_rate(done / steps))
     wait(device)
     fleet.steps, fleet.seconds = steps, time.perf_counter() - began
     fleet.mean, fleet.std = mean[which], std[which]
+
+
+def share_of_rate(part: float) -> float:
+    """The share of its rate that a step takes, after that part of all steps: warm-up, and decay along a cosine."""
+    rise = min(1.0, part / WARM_UP + 1e-3)
+    return rise * (LAST_RATE_SHARE + (1.0 - LAST_RATE_SHARE) * 0.5 * (1.0 + math.cos(math.pi * part)))
 
 
 def clipped(gradients: Sequence[Tensor]) -> list[Tensor]:

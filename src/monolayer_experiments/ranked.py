@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from monolayer.table import Progress
 from monolayer_experiments.adam import Adam
-from monolayer_experiments.fleet import LAST_RATE_SHARE, WARM_UP, clipped
+from monolayer_experiments.fleet import clipped, share_of_rate
 
 
 class Ranks(NamedTuple):
@@ -94,6 +94,4 @@ def sail(
         part = done / steps
         if done % max(1, steps // 50) == 0:
             progress(f"step {done:,} of {steps:,}", part)
-        rise = min(1.0, part / WARM_UP + 1e-3)
-        factor = rise * (LAST_RATE_SHARE + (1.0 - LAST_RATE_SHARE) * 0.5 * (1.0 + math.cos(math.pi * part)))
-        adam.step(clipped(torch.autograd.grad(loss(done), members.weights)), factor)
+        adam.step(clipped(torch.autograd.grad(loss(done), members.weights)), share_of_rate(part))
