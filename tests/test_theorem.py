@@ -27,7 +27,7 @@ from monolayer.theory.enclosure import UndecidedError, log_difference, smallest_
 from monolayer.theory.faithful import PaperHead
 from monolayer.theory.frequency import frequencies
 from monolayer.theory.injectivity import exact_projection, projection_injective
-from monolayer.theory.network import PaperNetwork, Readout
+from monolayer.theory.network import Readout
 from monolayer.theory.rate import (
     bits_of_normal_weights,
     bits_of_weights,
@@ -41,6 +41,7 @@ from monolayer.theory.separation import StrictSeparation, separation, token_rows
 from monolayer.theory.theorem import theorem
 from monolayer_experiments.embedded import widest
 from monolayer_experiments.synthetic import without_repeats
+from tests.plain_network import answers_of_matrices
 
 multisets = st.lists(st.integers(-6, 6), min_size=1, max_size=5)
 
@@ -341,33 +342,6 @@ def on_tokens(N: int, n: int, d: int, V: int, seed: int = 0) -> tuple[np.ndarray
     """`N` different sets of `n` of `V` random tokens, and `d` real label coordinates at each."""
     random = np.random.default_rng(seed)
     return random.normal(size=(V, d))[without_repeats(N, n, V)[0]], random.normal(size=(N, n, d))
-
-
-def answers_of_matrices(network: PaperNetwork, X: np.ndarray) -> list[list[list[arb]]]:
-    """The network evaluated plainly, from four matrices and every neuron: `[token][coordinate]` of one sequence."""
-
-    def times(matrix: Any, x: list[arb]) -> list[arb]:
-        return [left * sum((a * b for a, b in zip(matrix.right, x, strict=True)), arb(0)) for left in matrix.left]
-
-    def dot(a: list[arb], b: list[arb]) -> arb:
-        return sum((x * y for x, y in zip(a, b, strict=True)), arb(0))
-
-    head, tokens = network.head, [[arb(x) for x in row] for row in X.tolist()]
-    found = []
-    for own in tokens:
-        weights = [dot(times(head.key, x), times(head.query, own)).exp() for x in tokens]
-        mean = [
-            dot(weights, column) / sum(weights, arb(0))
-            for column in zip(*(times(head.value, x) for x in tokens), strict=True)
-        ]
-        q = [x + y for x, y in zip(own, times(head.out, mean), strict=True)]
-        found.append(
-            [
-                sum((c * (dot(each.a, q) - b).max(arb(0)) for b, c in zip(each.bias, each.weight, strict=True)), arb(0))
-                for each in network.readouts
-            ]
-        )
-    return found
 
 
 @pytest.mark.parametrize(("N", "n", "d", "s", "V"), [(6, 3, 1, 2, 5), (6, 3, 2, 1, 5), (5, 2, 3, 4, 5)])
