@@ -27,7 +27,7 @@ PUBLIC = """
 Certificate ContradictionError DataError Facts ModelFileError Monolayer MonolayerClassifier MonolayerError
 OutOfMemoryError PrecisionError Record Sequences Uniform __version__ approximate attach attention audit certify
 compare confuse contextual_mapping detach edit export forget insert load locate memorize memorize_as memorize_files
-memorize_text read refute_hardmax separation statement theorem
+memorize_text read recognize refute_hardmax separation statement theorem
 """
 NAMES = set(PUBLIC.split())
 X, Y = [["a", "b"], ["b", "c"]], [[0, 1], [1, 0]]

@@ -22,6 +22,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "export": "",
         "attach": "",
         "detach": "",
+        "recognize": "",
         "approximate": "",
         "MonolayerClassifier": "fit, predict",
     },
@@ -29,6 +30,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "load": "",
         "Monolayer": "forward, predict, seen, recite, generate, encode, labels, save, summary",
         "monolayer.stock.folder.StockModel": "predict, save, summary",
+        "monolayer.attaching.questions.folder.Recognizer": "predict, save, report",
         "Uniform": "forward, predict, save, load",
         "attention": "",
     },
@@ -62,8 +64,8 @@ GROUPS: dict[str, dict[str, str]] = {
 ERRORS = ["MonolayerError", "DataError", "ContradictionError", "ModelFileError", "OutOfMemoryError", "PrecisionError"]
 TOP = """# Python
 
-`import monolayer as ml`. Names are `ml.NAME`; `StockModel`, `Location`, `Place` and `AuditedPart` are what functions
-return. Each has a page.
+`import monolayer as ml`. Names are `ml.NAME`; `StockModel`, `Recognizer`, `Location`, `Place` and `AuditedPart` are
+what functions return. Each has a page.
 """
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from monolayer.attaching.attach import attach as attach
     from monolayer.attaching.detach import detach as detach
+    from monolayer.attaching.questions.recognize import recognize as recognize
     from monolayer.auditing import audit as audit
     from monolayer.checker.certificate import Certificate as Certificate
     from monolayer.checker.confuse import confuse as confuse
@@ -53,6 +54,7 @@ _HOMES = {
     "stock.build": "memorize_as",
     "attaching.attach": "attach",
     "attaching.detach": "detach",
+    "attaching.questions.recognize": "recognize",
     "cluster.memorize": "memorize_files",
     "stock.export": "export",
     "construct.approximate": "approximate",

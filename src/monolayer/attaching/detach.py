@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from monolayer.attaching.folder import ATTACHED, Attached
+from monolayer.attaching.questions.detach import DetachedEncoder, detached
+from monolayer.attaching.questions.folder import Recognizer
 from monolayer.data.aside import read_regular
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, FolderKind, new_folder
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.headers import write_file
 from monolayer.huggingface.host import Host
+from monolayer.huggingface.questions import QUESTIONS, says_questions
 from monolayer.model.torch_settings import own_settings
 from monolayer.table import as_html, as_table, plural
 
@@ -92,16 +96,21 @@ class Detached:
 
 
 @own_settings()
-def detach(folder: str | os.PathLike[str] | Attached) -> Detached:
-    """Take attached facts off their host again; `save` writes the files of the host, byte for byte.
+def detach(folder: str | os.PathLike[str] | Attached | Recognizer) -> Detached | DetachedEncoder:
+    """Take attached facts or stored questions off their host again; `save` writes its files, byte for byte.
 
-    - `folder`: the folder that facts were attached to. If a tensor or a file of the host was changed since, a
-      `ModelFileError` names it.
+    - `folder`: the folder that facts were attached to, or that questions were stored in. If a tensor or a file of the
+      host was changed since, a `ModelFileError` names it.
 
     Example:
 
         >>> folder = ml.detach("with-facts").save("host-again")  # doctest: +SKIP
     """
+    questions = _with_questions(folder)
+    if questions is not None:
+        kind = HostFolder(QUESTIONS.name, QUESTIONS.key, QUESTIONS.files, config=questions.manifest.config)
+        return detached(questions, kind)
+    assert not isinstance(folder, Recognizer)
     attached = folder if isinstance(folder, Attached) else Attached.load(folder)
     manifest, source = attached.manifest, attached.source
     for name, digest in manifest.tensors.items():
@@ -115,3 +124,13 @@ def detach(folder: str | os.PathLike[str] | Attached) -> Detached:
         if not same and name not in attached.rewritten:
             raise ModelFileError(f"{name} was changed after facts were attached, or is gone")
     return Detached(attached)
+
+
+def _with_questions(folder: str | os.PathLike[str] | Attached | Recognizer) -> Recognizer | None:
+    """The encoder with questions that is meant; None if `folder` is of another kind."""
+    if isinstance(folder, Attached | Recognizer):
+        return folder if isinstance(folder, Recognizer) else None
+    with suppress(OSError, ValueError, RecursionError):
+        if says_questions(json.loads(read_regular(Path(folder) / "config.json"))):
+            return Recognizer.load(folder)
+    return None

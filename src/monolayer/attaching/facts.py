@@ -100,13 +100,18 @@ def texts_to_keep(host: Host, content: Mapping[str, bytes], texts: object, speci
     `texts`: a list of texts, or the path of a file with one text per line.
     """
     tokenizer, found = tokenizer_of(content[TOKENIZER]), []
-    for text, where in _texts_in_file(texts) if isinstance(texts, str | os.PathLike) else _listed_texts(texts):
+    for text, where in listed_texts(texts):
         ids = split_text(tokenizer, text, special_tokens=special_tokens, where=f"keep, {where}")
         misfit = host.misfit(ids)
         if misfit is not None:
             raise DataError(f"keep, {where}: {misfit}")
         found.append(KeptText(ids, where))
     return found
+
+
+def listed_texts(texts: object) -> Iterator[tuple[str, str]]:
+    """The texts in a list, or in a file with one per line, each with its place in words."""
+    return _texts_in_file(texts) if isinstance(texts, str | os.PathLike) else _listed_texts(texts)
 
 
 def _texts_in_file(path: str | os.PathLike[str]) -> Iterator[tuple[str, str]]:

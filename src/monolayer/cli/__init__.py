@@ -18,7 +18,7 @@ from monolayer.errors import INTERRUPTED, SAID_WHEN_INTERRUPTED, MonolayerError
 __all__ = ["app", "main"]
 # Each module adds its commands to `app` when it is imported, and `--help` lists them in this order.
 for _module in (
-    *("memorize", "predict", "proof", "looking", "stock", "attach", "recite"),
+    *("memorize", "predict", "proof", "looking", "stock", "attach", "recognize", "recite"),
     *("editing", "approximate", "theory", "demo", "experiment"),
 ):
     import_module(f"monolayer.cli.{_module}")

@@ -22,6 +22,7 @@ from monolayer.table import Progress
 
 if TYPE_CHECKING:
     from monolayer.attaching.folder import Attached
+    from monolayer.attaching.questions.folder import Recognizer
     from monolayer.data import Sequences
     from monolayer.data.layout import Manner
     from monolayer.data.readers import ReadKeywords
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from monolayer.saved.saved import Saved
     from monolayer.stock.folder import StockModel
 
-    Answering: TypeAlias = "Monolayer | Uniform | StockModel | Attached"  # the models that `predict` accepts
+    # The models that `predict` accepts.
+    Answering: TypeAlias = "Monolayer | Uniform | StockModel | Attached | Recognizer"
 
 ModelFolder = Annotated[Path, typer.Argument(help="A saved model.")]
 AnyModelFolder = Annotated[Path, typer.Argument(help="A saved model, or a stock folder.")]

@@ -95,26 +95,11 @@ class Attachment:
 
     def adopt(self, data: Sequences) -> Sequences:
         """`data` with numbers that pieces of text keep from edit to edit."""
-        if data.prompts is None or data.vocabulary is None:
-            raise DataError("this folder holds prompts and answers: give both")
-        data.check_labelled()
-        number = {name: row for row, name in enumerate(self.names)}
-        own = [str(name) for name in data.vocabulary.names]
-        self.names.extend(name for name in dict.fromkeys(own) if name not in number)
-        number = {name: row for row, name in enumerate(self.names)}
-        tokens = np.array([number[name] for name in own], dtype=np.int64)[data.tokens]
-        return Sequences(tokens, data.lengths, Names(tuple(self.names)), None, data.prompts, data.origin)
+        return adopted_texts(self.names, data)
 
     def task(self, data: Sequences) -> Task:
         """How each prompt goes on, piece by piece."""
-        assert data.vocabulary is not None  # adopt saw to it
-        names = (END_TEXT, *map(str, data.vocabulary.names))
-        number = np.append(data.tokens[1:] + 1, 0)
-        number[data.offsets[1:] - 1] = 0
-        place = data.labelled_places
-        table = np.arange(len(names), dtype=np.float64)[:, None]
-        target = Target(number[place], table, TOKEN.name, Names(names), False, place, next_token=True)
-        return Task(Context(data, data.tokens, True, True), target, None, "error")
+        return task_of_texts(data)
 
     def again(self, data: Sequences, only: Ints | None = None) -> Attachment:
         """The same host with the facts of `data`; neurons of facts that it has already are taken over."""
@@ -123,3 +108,28 @@ class Attachment:
     def answers(self, data: Sequences) -> list[Any]:
         """The answers of the model to the prompts of `data`, as text."""
         return list(self.model.answers(data))
+
+
+def adopted_texts(known: list[str], data: Sequences) -> Sequences:
+    """`data` with numbers that pieces of text keep from edit to edit; new ones are added to `known`."""
+    if data.prompts is None or data.vocabulary is None:
+        raise DataError("this folder holds prompts and answers: give both")
+    data.check_labelled()
+    number = {name: row for row, name in enumerate(known)}
+    own = [str(name) for name in data.vocabulary.names]
+    known.extend(name for name in dict.fromkeys(own) if name not in number)
+    number = {name: row for row, name in enumerate(known)}
+    tokens = np.array([number[name] for name in own], dtype=np.int64)[data.tokens]
+    return Sequences(tokens, data.lengths, Names(tuple(known)), None, data.prompts, data.origin)
+
+
+def task_of_texts(data: Sequences) -> Task:
+    """How each prompt goes on, piece by piece."""
+    assert data.vocabulary is not None  # adopted_texts saw to it
+    names = (END_TEXT, *map(str, data.vocabulary.names))
+    number = np.append(data.tokens[1:] + 1, 0)
+    number[data.offsets[1:] - 1] = 0
+    place = data.labelled_places
+    table = np.arange(len(names), dtype=np.float64)[:, None]
+    target = Target(number[place], table, TOKEN.name, Names(names), False, place, next_token=True)
+    return Task(Context(data, data.tokens, True, True), target, None, "error")

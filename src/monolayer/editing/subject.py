@@ -13,6 +13,7 @@ import torch
 
 from monolayer.arrays import Ints
 from monolayer.attaching.folder import Attached
+from monolayer.attaching.questions.folder import Recognizer
 from monolayer.construct.again import adopted, draw_of, rebuilt
 from monolayer.construct.task import StoredDraw, Task
 from monolayer.data import Sequences
@@ -20,6 +21,7 @@ from monolayer.data.labelling import SEQUENCE, Labelling
 from monolayer.data.names import check_utf8
 from monolayer.editing.attachment import Attachment
 from monolayer.editing.difference import Content, array_of, tensor_of
+from monolayer.editing.questions import QuestionSet
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.files import DRAW_KEY
 from monolayer.model.card import Fingerprint
@@ -272,14 +274,15 @@ class Own:
         return found
 
 
-Subject = Own | Stock | Attachment
+Subject = Own | Stock | Attachment | QuestionSet
 """What an edit needs of a model, whatever its construction; `Own` says what the members are."""
-GivenModel: TypeAlias = Monolayer | Uniform | StockModel | Attached | str | os.PathLike[str]
+GivenModel: TypeAlias = Monolayer | Uniform | StockModel | Attached | Recognizer | str | os.PathLike[str]
 """A model as callers give it, or the folder of one."""
 
 
 SUBJECTS: dict[Any, Callable[[Any], Subject]] = {
     Attached: Attachment,
+    Recognizer: QuestionSet,
     StockModel: Stock,
     Monolayer | Uniform: lambda model: Own(load_monolayer(model)),
 }

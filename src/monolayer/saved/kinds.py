@@ -14,10 +14,11 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.opened import said_by_config
 from monolayer.saved.attached import WithFacts
 from monolayer.saved.own import Own
+from monolayer.saved.questions import WithQuestions
 from monolayer.saved.saved import Saved
 from monolayer.saved.stock import Stock
 
-KINDS: list[type[Saved]] = [WithFacts, Stock, Own]
+KINDS: list[type[Saved]] = [WithFacts, WithQuestions, Stock, Own]
 """Every kind of folder. The first that recognizes a `config.json` reads the folder; the last takes what is left."""
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import torch
 
     from monolayer.attaching.folder import Attached
+    from monolayer.attaching.questions.folder import Recognizer
     from monolayer.model.monolayer import Monolayer
     from monolayer.model.uniform import Uniform
     from monolayer.stock.folder import StockModel
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 @own_settings()
 def load(
     folder: str | os.PathLike[str], *, device: torch.device | str | None = None
-) -> Monolayer | Uniform | StockModel | Attached:
+) -> Monolayer | Uniform | StockModel | Attached | Recognizer:
     """Read the model in `folder`; a truncated, foreign, changed or newer one is a `ModelFileError` that says so.
 
     - `folder`: a saved model. A folder that `memorize_as` or `export` wrote gives a `StockModel`, and one with attached
-      facts an `Attached`.
+      facts an `Attached`, an encoder with questions a `Recognizer`.
     - `device`: where the model should be, by default the CPU. Stock models and attached facts take no `device`.
 
     Example:
@@ -33,5 +34,5 @@ def load(
         >>> print(ml.load("capitals").predict("Japan"))
         Tokyo
     """
-    found: Monolayer | Uniform | StockModel | Attached = open_model(folder).load(device)
+    found: Monolayer | Uniform | StockModel | Attached | Recognizer = open_model(folder).load(device)
     return found

@@ -1,0 +1,100 @@
+"""Thresholds that follow from the data: above every question with another answer, above every text to keep.
+
+With a margin for the ball around the other text in which the certificate is to hold, so angles are compared: where û is
+within ψ of the other text's state, at angle θ from a key, ⟨k, û⟩ is at most cos(θ − ψ).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from monolayer.arrays import Floats, Ints
+from monolayer.attaching.questions.layer import GAIN, constant_of, room_of, steepness
+from monolayer.huggingface.encoders import Encoder
+from monolayer.huggingface.questions import Draw
+
+AT_ONCE = 1 << 22
+"""How many cosines are in memory at a time."""
+MOVES = 1.5
+"""How many times as far from its key as when it was stored a question's state may be."""
+REACH = {"float32": 2.0**-13, "float16": 2.0**-11, "bfloat16": 2.0**-9}
+"""How far 1 − cos(k, û) may at least be above 0 at a stored question. In float32 kernels differ by some 10⁻⁷."""
+FLOOR_SHARE = 1.0 / 3.0
+"""The default floor is 1 less this share of what is between 1 and the cosine with other texts (docs/understand.md)."""
+NOBODY = -1
+"""In place of the number of a neighbour: none limits the threshold."""
+
+
+class Thresholds(NamedTuple):
+    """The threshold τ `(N,)` of each question, and what limits it.
+
+    `neighbour` `(N,)`: the question with another answer that is nearest, if it is what makes τ as large as it is, or
+    `NOBODY`; `kept` `(N,)`: the same for texts to keep. `nearest` `(N,)`: the cosine with the nearest question that has
+    another answer; −1 if there is none. `largest`: the largest τ at which a question still answers at its own state.
+    """
+
+    tau: Floats
+    neighbour: Ints
+    kept: Ints
+    nearest: Floats
+    largest: float
+
+
+def strip(encoder: Encoder, later: bool) -> float:
+    """How far τ should be above a cosine at which the neuron must be silent, or below one at which it must answer."""
+    fmt, D, constant = encoder.format, encoder.width, constant_of(encoder)
+    firing = 3.0 * (constant + np.sqrt(room_of(encoder))) / GAIN
+    width = (max(encoder.silence, firing) + 2.0) / steepness(encoder) + 2.0 * (D + 16) * 2.0**-24
+    width += 2.0 * fmt.unit if fmt.short else 0.0  # a bias is rounded, and û is longer or shorter by as much
+    # A later layer reads û divided by a length that û itself changes by up to 1/κ, and roundings of norms count κ-fold.
+    return float(width + (1.07 / constant + 4.0 * constant * (fmt.unit if fmt.short else (D + 16) * 2.0**-23)) * later)
+
+
+def thresholds(encoder: Encoder, keys: Floats, answers: Ints, draw: Draw, keep: Floats, blocks: int) -> Thresholds:
+    """The thresholds of questions with unit keys `(N, D)`; `keep` `(M, D)`: unit states of texts to keep."""
+    psi, room = float(np.arccos(1.0 - draw.reach)), strip(encoder, blocks > 1)
+    largest = 1.0 - draw.reach - room
+    count = len(keys)
+    near, who = np.full(count, -1.0), np.full(count, NOBODY)
+    kept, which = np.full(count, -1.0), np.full(count, NOBODY)
+    step = max(1, AT_ONCE // max(1, max(count, len(keep))))
+    for start in range(0, count, step):
+        some = slice(start, min(count, start + step))
+        cosines = keys[some] @ keys.T
+        cosines[answers[some][:, None] == answers] = -1.0
+        who[some], near[some] = cosines.argmax(axis=1), cosines.max(axis=1)
+        if len(keep):
+            cosines = keys[some] @ keep.T
+            which[some], kept[some] = cosines.argmax(axis=1), cosines.max(axis=1)
+    above_near, above_kept = (widened(cosine, psi) + room for cosine in (near, kept))
+    tau = np.maximum(draw.floor, np.maximum(above_near, above_kept))
+    who = np.where((near > -1.0) & (tau == above_near), who, NOBODY)
+    which = np.where((kept > -1.0) & (tau == above_kept) & (who == NOBODY), which, NOBODY)
+    return Thresholds(tau, who, which, near, largest)
+
+
+def widened(cosine: Floats, psi: float) -> Floats:
+    """The largest ⟨k, û⟩ for û within the angle ψ of a state with this cosine; −1 stands for no state."""
+    found: Floats = np.where(cosine > -1.0, np.cos(np.maximum(0.0, np.arccos(np.clip(cosine, -1.0, 1.0)) - psi)), -1.0)
+    return found
+
+
+def lowered(encoder: Encoder, cosine: Floats, reach: float, blocks: int) -> Floats:
+    """The largest τ with which a question also answers at a rewording with this cosine."""
+    psi = float(np.arccos(1.0 - reach))
+    found: Floats = np.cos(np.minimum(np.pi, np.arccos(np.clip(cosine, -1.0, 1.0)) + psi)) - strip(encoder, blocks > 1)
+    return found
+
+
+def default_floor(cosines: Floats, encoder: Encoder, blocks: int) -> float:
+    """The floor of thresholds, from the cosines of questions with texts of other kinds: above all of them."""
+    usual = 1.0 - FLOOR_SHARE * (1.0 - float(np.mean(cosines)))
+    return float(max(usual, float(cosines.max()) + strip(encoder, blocks > 1)))
+
+
+def reach_of(keys: Floats, states: Floats, encoder: Encoder) -> float:
+    """How far 1 − cos(k, û) may be above 0 at questions: with `pooling="first"` û has a part in R that keys lack."""
+    cosines = (keys * states).sum(axis=1) / np.linalg.norm(states, axis=1)
+    return float(max(REACH[encoder.dtype], MOVES * float((1.0 - cosines).max(initial=0.0))))

@@ -1,0 +1,406 @@
+"""`recognize`: stores questions in a sentence encoder, with one line per step of `attaching/questions/__init__.py`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+import torch
+
+from monolayer.arrays import Floats, Ints
+from monolayer.attaching.facts import listed_texts, read_facts
+from monolayer.attaching.questions.background import TEXTS
+from monolayer.attaching.questions.folder import Recognizer, class_names
+from monolayer.attaching.questions.layer import (
+    Neurons,
+    attention_output,
+    blocks_of,
+    key_rows,
+    least_used,
+    room_of,
+    seed_for,
+)
+from monolayer.attaching.questions.radii import NOBODY, Thresholds, default_floor, lowered, reach_of, thresholds
+from monolayer.attaching.questions.running import KERNELS, Pooled, Running
+from monolayer.bar import reporting, shows_progress
+from monolayer.data import Sequences
+from monolayer.data.folder import INDEX_FILE, unchanged
+from monolayer.data.layout import Manner
+from monolayer.errors import ContradictionError, DataError, PrecisionError
+from monolayer.huggingface.cutting import split_text, tokenizer_of
+from monolayer.huggingface.encoders import Encoder, Pooling, pooling_of, read_encoder
+from monolayer.huggingface.host import COPIED, TOKENIZER
+from monolayer.huggingface.questions import Draw, QuestionsManifest, StoredQuestion, file_digest, question_digest
+from monolayer.huggingface.tensors import TensorFolder
+from monolayer.model.torch_settings import own_settings
+from monolayer.table import Progress, plural
+
+AS_THEY_ARE = Manner(per="continuation")
+"""Reads two columns of text as questions and answers, and puts no space in front of answers."""
+NAMED = 5
+"""How many rows an error names; it only counts the others."""
+
+
+class Question(NamedTuple):
+    """A question as ids, with its answer; `row`: the row of the data, `where`: that row in words."""
+
+    ids: tuple[int, ...]
+    answer: str
+    row: int
+    where: str
+
+
+class Text(NamedTuple):
+    """The ids of a text that a threshold is chosen by, where it stands in words, and the question it belongs to."""
+
+    ids: tuple[int, ...]
+    where: str
+    question: int = NOBODY
+
+
+@shows_progress
+@own_settings()
+def recognize(
+    encoder: str | os.PathLike[str],
+    questions: object,
+    answers: object = None,
+    *,
+    unknown: str = "unknown",
+    rewordings: object = None,
+    keep: Sequence[str] | str | os.PathLike[str] | None = None,
+    floor: float | None = None,
+    pooling: Pooling | None = None,
+    device: str | torch.device | None = None,
+    progress: Progress | bool | None = None,
+) -> Recognizer:
+    """Make a classifier of a sentence encoder that answers questions, also in other words, and else says `unknown`.
+
+    - `encoder`: the folder of an encoder of BERT's architecture with its tokenizer (docs/understand.md).
+    - `questions`: a list of texts; or a dict, a table or a file that holds questions and answers.
+    - `answers`: a list of texts, one per question; several questions may share one.
+    - `unknown`: what it says where no question is near.
+    - `rewordings`: a table of stored questions and other wordings, which are to have the same answer: thresholds go
+      down to them. A `DataError` names one that another question, or a text to keep, is nearer to.
+    - `keep`: texts that must stay unknown, as a list or as a file with one text per line: thresholds go up.
+    - `floor`: the least cosine of a text's state with a question's at which it answers; by default a third of the way
+      from 1 to texts of other kinds.
+    - `pooling`: 'mean' of all tokens, or the 'first' token; by default what the folder says, else the mean.
+    - `device`: where the encoder runs, by default the processor.
+    - `progress`: True shows a bar on standard error; a function is called with the name of each stage and the share of
+      the work that is done.
+
+    Every question, rewording and text to keep is tested before this returns, with eager attention and with sdpa; rows
+    that fail are named.
+
+    Example:
+
+        >>> faq = {"How do I reset my password?": "Use the link on the login page."}
+        >>> new = ml.recognize("minilm-folder", faq)  # doctest: +SKIP
+        >>> folder = new.save("faq")  # doctest: +SKIP
+    """
+    report = reporting(progress)
+    report("reading the encoder", 0.0)
+    if not isinstance(encoder, str | os.PathLike):
+        raise DataError(
+            f"the encoder is the folder of a model, and this is of type {type(encoder).__name__}: save the model and "
+            "its tokenizer into a folder (save_pretrained), and pass that"
+        )
+    if floor is not None and not -1.0 < floor < 1.0:
+        raise DataError(f"floor is a cosine between -1 and 1, not {floor}")
+    if pooling is not None and pooling not in get_args(Pooling):
+        raise DataError(f"pooling is 'mean' or 'first', not {pooling!r}")
+    with unchanged(Path(encoder)):
+        base, source = read_encoder(Path(encoder))
+        pooling = pooling or pooling_of(Path(encoder)) or "mean"
+        data = read_facts(questions, answers, AS_THEY_ARE)
+        stored = each_once(questions_of(base, source, data, unknown))
+        reworded = _rewordings(base, source, rewordings, stored)
+        kept = [] if keep is None else _texts(base, source, listed_texts(keep))
+        report("loading the encoder", 0.05)
+        running = Running(base, base.config, {}, device)
+    others = _texts(base, source, ((text, "a text of another kind") for text in TEXTS))
+    groups = [[each.ids for each in group] for group in (stored, reworded, kept, others)]
+    pooled = running.pooled([ids for group in groups for ids in group], _part(report, 0.1, 0.6))
+    report("choosing thresholds", 0.6)
+    count, room = len(stored), room_of(base)
+    basis = least_used(pooled.mean.double().numpy()[:count], pooled.spread, room, base)
+    states = running.read(pooled, attention_output(basis, base, pooling))
+    if not np.isfinite(states).all():
+        raise PrecisionError("states of the encoder are not finite numbers in its format")
+    mine, theirs, keeping, far = np.split(states, np.cumsum([len(group) for group in groups])[:-1])
+    rows = key_rows(mine, basis, base)
+    if floor is None:
+        floor = default_floor(unit(rows) @ far.T, base, blocks_of(count, base))
+    manifest = QuestionsManifest(
+        config=source.content["config.json"].decode("utf-8"),
+        index=source.content[INDEX_FILE].decode("utf-8") if INDEX_FILE in source.content else None,
+        headers={name: _header(source.content[name]) for name in source.weights},
+        files={name: file_digest(source.content[name]) for name in COPIED if name in source.content},
+        tensors={name: tensor.digest() for name, tensor in base.tensors.items()},
+        spare={name: tensor.digest() for name, tensor in base.spare.items()},
+        appended={},
+        pooling=pooling,
+        draw=Draw(0, float(floor), room, reach_of(unit(rows), mine, base)),
+        unknown=unknown,
+        rewordings=tuple(question_digest(stored[each.question].ids) for each in reworded),
+    )
+    shell = Recognizer(
+        base, source, Neurons(rows, rows[:, 0], _no_answers(count)), basis, [], manifest, keeping, theirs
+    )
+    made = assembled(
+        shell, stored, rows, kept=[each.where for each in kept], reworded=[each.where for each in reworded]
+    )
+    made = replace(made, data=data, repeated=len(data) - len(stored))
+    made = asked(made, stored, device, _part(report, 0.65, 0.95), reworded, kept)
+    report("done", 1.0)
+    return made
+
+
+def assembled(
+    made: Recognizer,
+    stored: Sequence[Question],
+    rows: Floats,
+    *,
+    kept: Sequence[str] = (),
+    reworded: Sequence[str] = (),
+) -> Recognizer:
+    """`made` with these questions, whose keys are in `rows` `(N, D)`, and with the thresholds that follow from all.
+
+    `kept`, `reworded`: where texts to keep and rewordings stand, in words, for errors and for the report.
+    """
+    base, draw = made.encoder, made.manifest.draw
+    digests = [question_digest(each.ids) for each in stored]
+    classes = class_names(made.manifest.unknown, (each.answer for each in stored))
+    number = {name: place for place, name in enumerate(classes)}
+    answers = np.array([number[each.answer] for each in stored], dtype=np.int64)
+    keys, blocks = unit(rows), blocks_of(len(rows), base)
+    found = thresholds(base, keys, answers, draw, made.kept, blocks)
+    found = _down_to_rewordings(made, found, digests, keys, blocks, stored, reworded)
+    limits = _limits(found, stored, kept)
+    odd = np.flatnonzero(found.tau > found.largest)
+    if len(odd):
+        worst = odd[found.tau[odd].argsort()[::-1]][:NAMED].tolist()
+        pairs = "; ".join(f"{stored[row].where} and {limits[row]}" for row in worst)
+        raise PrecisionError(
+            f"the encoder hardly tells apart {plural(len(odd), 'question')} from texts with another answer: {pairs}. "
+            "Give them one answer, remove one of the two, or take another encoder"
+        )
+    signs_seed = seed_for(classes, draw.room)
+    known = {each.question: each for each in made.manifest.questions}
+    entries = tuple(
+        StoredQuestion(digest, int(answer), float(tau), known[digest].moved if digest in known else None)
+        for digest, answer, tau in zip(digests, answers, found.tau, strict=True)
+    )
+    manifest = replace(made.manifest, questions=entries, draw=replace(draw, seed=signs_seed), appended={})
+    neurons = Neurons(rows, found.tau, answers)
+    return replace(
+        made, neurons=neurons, classes=classes, manifest=manifest, limits=limits, data=None, repeated=0, given=None
+    )
+
+
+def asked(
+    made: Recognizer,
+    stored: Sequence[Question],
+    device: str | torch.device | None,
+    report: Progress,
+    reworded: Sequence[Text] = (),
+    kept: Sequence[Text] = (),
+) -> Recognizer:
+    """`made`, tested: every question and rewording must get its answer, and every text to keep must be unknown."""
+    running = Running(made.encoder, made.config, made.tensors, device)
+    texts = [*(each.ids for each in stored), *(each.ids for each in reworded), *(each.ids for each in kept)]
+    where = [*(each.where for each in stored), *(each.where for each in reworded), *(each.where for each in kept)]
+    own = made.neurons.answers
+    wanted = np.concatenate([own, own[[each.question for each in reworded]], np.zeros(len(kept), np.int64)])
+    fell = np.zeros(len(stored))
+    keys = unit(made.neurons.rows)
+    for turn, kernel in enumerate(KERNELS):
+        part = _part(report, turn / len(KERNELS), (turn + 1) / len(KERNELS))
+        said = running.say(texts, kernel, part)
+        odd = np.flatnonzero(said.classes != wanted).tolist()
+        if odd:
+            named = "; ".join(
+                f"{where[row]}: {made.classes[said.classes[row]]!r}, not {made.classes[wanted[row]]!r}"
+                for row in odd[:NAMED]
+            )
+            raise PrecisionError(
+                f"{plural(len(odd), 'text')} did not get the right answer ({kernel} attention): {named}. Nothing was "
+                "written: remove these rows, or choose another floor"
+            )
+        fell = np.maximum(fell, said.turned(keys))
+    entries = tuple(
+        replace(each, moved=float(moved)) for each, moved in zip(made.manifest.questions, fell, strict=True)
+    )
+    from importlib.metadata import version
+
+    where_run = {"torch": torch.__version__, "transformers": version("transformers"), "device": str(device or "cpu")}
+    return replace(made, manifest=replace(made.manifest, questions=entries, measured=where_run))
+
+
+def again(
+    made: Recognizer,
+    data: Sequences,
+    *,
+    device: str | torch.device | None = None,
+    report: Progress = lambda stage, share: None,
+) -> Recognizer:
+    """The encoder of `made` with the questions in `data` and the same draw: directions, floor, texts to keep.
+
+    The encoder runs only for new questions; then every question is tested.
+    """
+    base = made.encoder
+    stored = each_once(questions_of(base, made.source, data, made.manifest.unknown))
+    places = made.manifest.places
+    digests = [question_digest(each.ids) for each in stored]
+    fresh = [number for number, digest in enumerate(digests) if digest not in places]
+    rows = np.empty((len(stored), base.width))
+    old = [number for number, digest in enumerate(digests) if digest in places]
+    rows[old] = made.neurons.rows[[places[digests[number]] for number in old]]
+    if fresh:
+        running = Running(base, base.config, {}, device)
+        pooled: Pooled = running.pooled([stored[number].ids for number in fresh], report)
+        states = running.read(pooled, attention_output(made.basis, base, made.manifest.pooling))
+        rows[fresh] = key_rows(states, made.basis, base)
+    found = assembled(made, stored, rows)
+    found = replace(found, data=data, repeated=len(data) - len(stored))
+    return asked(found, stored, device, report) if fresh else found
+
+
+# -- reading ---------------------------------------------------------------------------------------------------
+
+
+def questions_of(encoder: Encoder, source: TensorFolder, data: Sequences, unknown: str) -> list[Question]:
+    """The questions in `data` as ids. Raises an error that names the row of one that cannot be stored."""
+    data.check_labelled()
+    tokenizer, found = tokenizer_of(source.content[TOKENIZER]), list[Question]()
+    for row in range(len(data)):
+        (text, answer), where = data.texts(row), data.named(row)
+        if answer == unknown:
+            raise DataError(
+                f"{where}: its answer is {answer!r}, which is what the model says where it knows nothing: choose "
+                "another word for that (unknown=)"
+            )
+        found.append(Question(_ids(encoder, tokenizer, text, where), answer, row, where))
+    return found
+
+
+def each_once(questions: Sequence[Question]) -> list[Question]:
+    """The different questions, in the order of the first rows; a `ContradictionError` names two that contradict."""
+    first: dict[tuple[int, ...], Question] = {}
+    for each in questions:
+        known = first.setdefault(each.ids, each)
+        if known.answer != each.answer:
+            raise ContradictionError(
+                f"{known.where} and {each.where} contradict each other: the encoder reads the same question, and the "
+                f"answers are {known.answer!r} and {each.answer!r}. Keep one of them"
+            )
+    return list(first.values())
+
+
+def _rewordings(encoder: Encoder, source: TensorFolder, given: object, stored: Sequence[Question]) -> list[Text]:
+    """The rewordings of stored questions, from a table of questions and rewordings."""
+    if given is None:
+        return []
+    data = read_facts(given, None, AS_THEY_ARE)
+    tokenizer, number = tokenizer_of(source.content[TOKENIZER]), {each.ids: place for place, each in enumerate(stored)}
+    found = []
+    for row in range(len(data)):
+        (text, other), where = data.texts(row), f"rewordings, {data.named(row)}"
+        question = number.get(_ids(encoder, tokenizer, text, where))
+        if question is None:
+            raise DataError(f"{where}: the question {text!r} is not among the questions")
+        found.append(Text(_ids(encoder, tokenizer, other, where), where, question))
+    return found
+
+
+def _texts(encoder: Encoder, source: TensorFolder, texts: Any) -> list[Text]:
+    """Texts as ids; `texts`: pairs of a text and where it stands."""
+    tokenizer = tokenizer_of(source.content[TOKENIZER])
+    return [Text(_ids(encoder, tokenizer, text, where), where) for text, where in texts]
+
+
+def _ids(encoder: Encoder, tokenizer: Any, text: str, where: str) -> tuple[int, ...]:
+    """The ids of a text with its special tokens; a `DataError` if the encoder cannot read it."""
+    ids = split_text(tokenizer, text, special_tokens=True, where=where)
+    misfit = encoder.misfit(ids) if ids else f"the tokenizer produces no token for {text!r}"
+    if misfit is not None:
+        raise DataError(f"{where}: {misfit}")
+    return ids
+
+
+# -- thresholds ------------------------------------------------------------------------------------------------
+
+
+def unit(rows: Floats) -> Floats:
+    """The keys `(N, D)`: rows divided by their lengths."""
+    found: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return found
+
+
+def _down_to_rewordings(
+    made: Recognizer,
+    found: Thresholds,
+    digests: Sequence[str],
+    keys: Floats,
+    blocks: int,
+    stored: Sequence[Question],
+    where: Sequence[str],
+) -> Thresholds:
+    """Thresholds that go down to the rewordings; a `DataError` names one that another text is nearer to."""
+    number, tau = {digest: place for place, digest in enumerate(digests)}, found.tau.copy()
+    owner = np.array([number.get(digest, NOBODY) for digest in made.manifest.rewordings], dtype=np.int64)
+    there, draw = np.flatnonzero(owner != NOBODY), made.manifest.draw
+    if not len(there):
+        return found
+    most = lowered(made.encoder, (keys[owner[there]] * made.reworded[there]).sum(axis=1), draw.reach, blocks)
+    np.minimum.at(tau, owner[there], most)
+    least = thresholds(made.encoder, keys, _answers(stored), replace(draw, floor=-1.0), made.kept, blocks)
+    for each, question, wanted in zip(there.tolist(), owner[there].tolist(), most.tolist(), strict=True):
+        if wanted < least.tau[question]:
+            named = where[each] if each < len(where) else f"a rewording of {stored[question].where}"
+            raise DataError(
+                f"{named}: its state has the cosine {float(keys[question] @ made.reworded[each]):.4f} with the "
+                f"question, which would have to answer from {wanted:.4f} on, and must not below "
+                f"{least.tau[question]:.4f} because of another text. Store it as a question of its own"
+            )
+    return found._replace(tau=tau)
+
+
+def _answers(stored: Sequence[Question]) -> Ints:
+    number: dict[str, int] = {}
+    return np.array([number.setdefault(each.answer, len(number)) for each in stored], dtype=np.int64)
+
+
+def _limits(found: Thresholds, stored: Sequence[Question], kept: Sequence[str]) -> list[str]:
+    """What makes each threshold as large as it is, in words."""
+    said = []
+    for neighbour, text in zip(found.neighbour.tolist(), found.kept.tolist(), strict=True):
+        if neighbour != NOBODY:
+            said.append(stored[neighbour].where)
+        elif text != NOBODY:
+            said.append(kept[text] if text < len(kept) else "a text to keep")
+        else:
+            said.append("the floor")
+    return said
+
+
+def _no_answers(count: int) -> Ints:
+    return np.zeros(count, np.int64)
+
+
+def _part(report: Progress, start: float, stop: float) -> Progress:
+    """`report` for a part of the work, between two shares of all of it."""
+    return lambda stage, share: report(stage, start + (stop - start) * share)
+
+
+def _header(content: Any) -> str:
+    """The header of a safetensors file, as text."""
+    buffer = memoryview(content)
+    return bytes(buffer[8 : 8 + int.from_bytes(buffer[:8], "little")]).decode("utf-8")
+
+
+__all__ = ["AS_THEY_ARE", "again", "recognize"]

@@ -1,0 +1,147 @@
+"""Bound where each neuron is silent and where it is awake, in terms of û (Lemmas Q1 to Q3), and around its own key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from monolayer.arrays import Floats
+from monolayer.checker.questions.files import QuestionFolder
+from monolayer.checker.questions.words import Words, centred, lengths
+from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
+
+DIP = 0.3
+"""Below 0, gelu and silu return at least −0.17 and −0.28, so never less than −`DIP`."""
+FINITE = 2.0**60
+WIDEST = 2.0**-4
+"""Claims about the surroundings of a key are made for 1 − ⟨k, û⟩ up to this."""
+LEAST_REACH = 2.0**-18
+"""A question counts as proved if its surroundings are at least this wide."""
+COSINES_AT_ONCE = 1 << 22
+SLACK = 2.0**-30
+"""More than bounds on cosines are off by their own rounding, in binary64."""
+
+
+@dataclass(frozen=True, eq=False)
+class Caps:
+    """Where neurons `(N,)` are silent and awake.
+
+    `keys` `(N, D)`: their keys. `silent`: the neuron returns 0 where ⟨k, û⟩ is at most this, provided that no neuron of
+    an earlier layer fires. `awake`: where ⟨k, û⟩ is at least this, it returns enough for its answer, likewise.
+    `reach`: the answer is proved where 1 − cos(k, û) is at most this and |û| is between 1 − `length` and 1 + `length`,
+    whatever the other neurons do; 0 if nothing is.
+    """
+
+    keys: Floats
+    silent: Floats
+    awake: Floats
+    reach: Floats
+    length: float
+
+    @property
+    def strip(self) -> float:
+        """The width of the widest strip between silent and awake."""
+        return float(np.max(self.awake - self.silent, initial=0.0))
+
+
+class Inputs:
+    """The inputs of neurons as functions of ⟨k, û⟩ (Q1, Q3)."""
+
+    def __init__(self, found: QuestionFolder, words: Words) -> None:
+        self.found, self.words = found, words
+        encoder, sizes = found.encoder, words.sizes
+        D, root, x = encoder.width, sizes.root, words.x
+        self.size = lengths(found.reads)
+        if not (self.size > 0.0).all():
+            raise UnhandledError("a neuron of a question reads nothing")
+        self.keys, self.alpha = found.reads / self.size[:, None], self.size * root
+        self.err = PADDING * (BINARY32.gamma(D + 2.0) * (self.size * x + np.abs(found.bias)) + 2.0**-90)
+        self.most = (1.01 + 4.0 * sizes.round) * np.maximum(1.0, self.size * x + found.bias + self.err)
+        largest = float(np.max(self.size * x + np.abs(found.bias) + self.err, initial=0.0))
+        if not largest <= min(FINITE, encoder.format.largest):
+            raise UnhandledError("a neuron reads with weights so large that its input may not be finite")
+        self._check_finite()
+
+    def _check_finite(self) -> None:
+        """Refuse neurons that could write a number that is not finite (Q2)."""
+        found, fmt, words = self.found, self.found.encoder.format, self.words
+        rest = float(np.abs(found.constant).max()) + words.x
+        for layer in range(found.layers):
+            mine = np.flatnonzero(found.layer == layer)
+            if not len(mine):
+                continue
+            peak = float(np.abs(found.writes[mine]).max())
+            total = float(self.most[mine].sum()) * peak + rest
+            room = min(FINITE / words.sizes.root, fmt.largest / (1.0 + 4.0 * words.sizes.round))
+            if total <= room:
+                continue
+            rows, most = self.found.reads[mine], 1.01 + 4.0 * words.sizes.round
+            gram = rows @ rows.T
+            spectral = PADDING * min(float(np.abs(gram).sum(axis=1).max()), float(np.sqrt((gram * gram).sum())))
+            start = float((-found.bias[mine] - self.err[mine] - found.encoder.silence - 1.0).min())
+            if not start > 0.0:
+                raise UnhandledError("neurons may add up to numbers that are not finite")
+            together = PADDING * most * spectral * words.x**2 / (4.0 * start)
+            if not together * peak + rest <= room:
+                raise UnhandledError(
+                    f"neurons of one layer may add up to {together * peak:.3g} in a coordinate, and numbers end at "
+                    f"{room:.3g}"
+                )
+
+    def thresholds(self, level: Floats) -> tuple[Floats, Floats]:
+        """Up to which ⟨k, û⟩ each neuron is silent, and from which on its input is at least `level` `(N,)`."""
+        found, words = self.found, self.words
+        root, bias = words.sizes.root, found.bias
+        silent = (-found.encoder.silence - bias - self.err) / self.alpha
+        awake = (level - bias + self.err) / self.alpha
+        if found.layers > 1:
+            near, far, flat = words.seen_length
+            later = found.layer > 0
+            seen = centred(found.reads)
+            slack = np.abs(seen @ words.seen) + lengths(seen) * words.lost[0] + lengths(found.reads - seen) * words.x
+            moved = np.array([words.sizes.after(max(1, 2 * layer), flat) for layer in range(found.layers)])[found.layer]
+            drift = PADDING * (self.size * root * moved + self.err)
+            low, high = -found.encoder.silence - bias - drift, level - bias + drift
+            s = (low * np.where(low > 0.0, near, far) / root - PADDING * slack) / self.alpha
+            c = (high * np.where(high > 0.0, far, near) / root + PADDING * slack) / self.alpha
+            silent, awake = np.where(later, s, silent), np.where(later, c, awake)
+        return silent - SLACK * (1.0 + np.abs(silent)), awake + SLACK * (1.0 + np.abs(awake))
+
+
+def caps_of(found: QuestionFolder, words: Words) -> Caps:
+    """Where neurons are silent and awake, and what is proved around their keys."""
+    inputs = Inputs(found, words)
+    answers, least = found.answers, words.least[np.minimum(found.layer, 1), found.answers]
+    kept = 0.999 - 4.0 * words.sizes.round
+    level = np.maximum(found.encoder.identity, least / kept)
+    silent, awake = inputs.thresholds(level)
+    count = len(answers)
+    reach = np.zeros(count)
+    fmt = found.encoder.format
+    length = (found.encoder.width + 16) * 2.0**-24 + (words.sizes.round if fmt.short else 0.0)
+    silent_angle = np.arccos(np.clip(silent / (1.0 + length), -1.0, 1.0))
+    awake_angle = np.arccos(np.clip(awake / (1.0 - length), -1.0, 1.0))
+    widest = float(np.arccos(1.0 - WIDEST))
+    step = max(1, COSINES_AT_ONCE // max(1, count))
+    for start in range(0, count, step):
+        some = slice(start, min(count, start + step))
+        rows = np.arange(count)[some]
+        angle = np.arccos(np.clip(inputs.keys[some] @ inputs.keys.T + SLACK, -1.0, 1.0))
+        apart = angle - silent_angle  # within this of the key the other neuron is silent
+        same, together = answers[some][:, None] == answers, found.layer[some][:, None] == found.layer
+        earlier = found.layer < found.layer[some][:, None]
+        # In the same layer a neuron of the same answer adds to it, or takes off DIP at most.
+        others = same & together
+        others[np.arange(len(rows)), rows] = False
+        dips = DIP * (others & (apart < widest)).sum(axis=1)
+        here = np.where(earlier & same, np.maximum(apart, awake_angle - angle), apart)
+        here = np.where((earlier | together) & ~(same & together), here, np.inf)
+        psi = np.minimum(here.min(axis=1), widest)
+        own = np.maximum(level[some], (np.maximum(least[some], dips) + dips) / kept)
+        wanted = level.copy()
+        wanted[some] = own
+        near = 1.0 - inputs.thresholds(wanted)[1][some] / (1.0 - length)
+        reach[some] = np.where(psi > 0.0, np.minimum(near, 1.0 - np.cos(psi)) - SLACK, 0.0)
+    reach = np.where(np.isfinite(level), np.minimum(reach, WIDEST), 0.0)
+    return Caps(inputs.keys, silent, awake, np.maximum(0.0, reach), length)

@@ -1,0 +1,229 @@
+"""Decide about an encoder with questions, and say what is proved from its files and what was measured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from monolayer.arrays import Bools, Ints
+from monolayer.checker.attached.check import _above as above
+from monolayer.checker.attached.check import _arithmetic as arithmetic
+from monolayer.checker.attached.check import _below as below
+from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
+from monolayer.checker.labelled import data_digest
+from monolayer.checker.questions.caps import LEAST_REACH, Caps, caps_of
+from monolayer.checker.questions.files import QuestionFolder, differs_from, read_questions
+from monolayer.checker.questions.words import Words
+from monolayer.checker.rounding import NUMPY_ASSUMPTION, UnhandledError
+from monolayer.data import Sequences
+from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.architectures import TRANSFORMERS
+from monolayer.huggingface.cutting import split_text, tokenizer_of
+from monolayer.huggingface.host import TOKENIZER
+from monolayer.huggingface.questions import question_digest
+from monolayer.huggingface.strict import ForeignError
+from monolayer.huggingface.tensors import TensorFolder
+from monolayer.table import plural
+from monolayer.theory.verdicts import Verdict
+
+SHORT = "every embedding has the answer of a stored question that is near, or is unknown"
+CLAIM = (
+    "the encoder's {tensors} are those that questions were stored with; in {dtype}, for every text: if its embedding û "
+    "is silent for all {neurons} (⟨k, û⟩ ≤ s, each key k with its own s, from {low} to {high}), the answer is "
+    "{unknown!r}; if it is awake for some that have one answer (⟨k, û⟩ ≥ s + {strip} suffices) and silent for all "
+    "others, the answer is theirs; and wherever 1 − cos(k, û) ≤ {reach} for the key k of one of the {points}, and |û| "
+    "is within {length} of 1, the answer is that of the question"
+)
+REASONS: dict[Verdict, str] = {
+    "proved": "silent neurons write exactly 0, and what others write outweighs the rest in each sign of the head",
+    "refuted": "the folder holds other answers to some of these questions",
+    "undecided": "around some questions the bounds leave room for another answer, or they are not stored",
+}
+NO_NEURON = "the folder has no neuron for this question, and what is near to it is not known from the files"
+NARROW = "near a question with another answer, or what its neuron writes is too weak to outweigh the rest"
+
+
+class AskedQuestions(NamedTuple):
+    """The rows `(M,)` of data that are stored: `rows`, and the neuron of each; and the rows that are not."""
+
+    rows: Ints
+    neuron: Ints
+    missing: list[int]
+
+
+class Judged(NamedTuple):
+    """A certificate, and up to which 1 − cos(k, û) answers are proved, for |û| within `length` of 1; 0: none is."""
+
+    certificate: Certificate
+    reach: float = 0.0
+    length: float = 0.0
+
+
+def judge_questions(
+    opened: TensorFolder, data: Sequences, *, only: bool = False, host: str | os.PathLike[str] | None = None
+) -> Judged:
+    """The certificate of an encoder with questions.
+
+    `only`: also judge whether the folder holds no other questions. `host`: a folder that must be the encoder.
+    """
+    if data.prompts is None:
+        raise DataError("this folder holds questions and answers: give both, as text")
+    data.check_labelled()
+    question = Certificate("undecided", SHORT, data_digest=data_digest(data))
+    try:
+        with np.errstate(all="ignore"):
+            found = read_questions(opened)
+            question = replace(question, weights_digest=found.digest(), assumptions=assumed(found))
+            return _judge(found, data, question, only, None if host is None else Path(host))
+    except (UnhandledError, ForeignError) as why:
+        return Judged(replace(question, reason=f"the proof does not cover this folder: {why}"))
+    except ModelFileError as why:
+        raise ModelFileError(f"{opened.path}: {why}") from None
+
+
+def _judge(found: QuestionFolder, data: Sequences, question: Certificate, only: bool, host: Path | None) -> Judged:
+    """The certificate of a folder that was read; `question`: the certificate so far, still undecided."""
+    odd = found.changed() or (None if host is None else differs_from(found, host))
+    if odd is not None:
+        return Judged(replace(question, verdict="refuted", reason=odd))
+    _check_once(found)
+    caps = proved_caps(found)
+    asked = asked_questions(found, data)
+    wanted = np.array([data.texts(row)[1] for row in asked.rows.tolist()], dtype=object)
+    stored = np.array([found.classes[number] for number in found.answers[asked.neuron].tolist()], dtype=object)
+    wrong: Bools = np.asarray(wanted != stored, dtype=bool)
+    unsure: Bools = ~wrong & (caps.reach[asked.neuron] < LEAST_REACH)
+    points = len(asked.rows) + len(asked.missing)
+    question = replace(question, claim=_claim(found, caps, points), points=points, measured=measured(found, caps))
+    findings = _findings(data, asked, wrong, unsure, stored)
+    decided = question.decided(int(wrong.sum()), int(unsure.sum()) + len(asked.missing), findings, REASONS)
+    changed = found.rewritten()
+    if decided and changed is not None:
+        why = f"{changed} was changed after every question was asked: the measurements are about other weights"
+        decided = replace(decided, verdict="undecided", reason=why)
+    reach = float(caps.reach[asked.neuron].min(initial=1.0)) if decided else 0.0
+    return Judged(_only(found, asked, decided) if only and decided else decided, reach, caps.length)
+
+
+def proved_caps(found: QuestionFolder) -> Caps:
+    """Where neurons are silent and awake; an `UnhandledError` if `unknown` is not proved where all are silent."""
+    words = Words(found)
+    if not words.unknown_decides():
+        raise UnhandledError("the word of `unknown` does not outweigh every û")
+    return caps_of(found, words)
+
+
+def _check_once(found: QuestionFolder) -> None:
+    """Refuse a folder that lists one question twice, because one of the two neurons may stand at another question."""
+    if len(found.manifest.places) < len(found.manifest.questions):
+        raise UnhandledError("it lists one question twice: one of its neurons may be another question's")
+
+
+def asked_questions(found: QuestionFolder, data: Sequences) -> AskedQuestions:
+    """Which neuron holds each row of the data, by the digest of its ids."""
+    tokenizer, places = tokenizer_of(found.opened.content[TOKENIZER]), found.manifest.places
+    rows, neurons, missing = list[int](), list[int](), list[int]()
+    for row in range(len(data)):
+        ids = split_text(tokenizer, data.texts(row)[0], special_tokens=True, where=data.named(row))
+        neuron = places.get(question_digest(ids))
+        if neuron is None:
+            missing.append(row)
+        else:
+            rows.append(row)
+            neurons.append(neuron)
+    return AskedQuestions(np.array(rows, dtype=np.int64), np.array(neurons, dtype=np.int64), missing)
+
+
+def _claim(found: QuestionFolder, caps: Caps, points: int) -> str:
+    """The claim in words, with its bounds rounded to the safe side."""
+    proved = caps.reach[caps.reach >= LEAST_REACH]
+    return CLAIM.format(
+        tensors=plural(len(found.manifest.tensors), "tensor"),
+        dtype=found.encoder.format.name,
+        neurons=plural(len(caps.silent), "neuron"),
+        low=below(float(caps.silent.min(initial=1.0))),
+        high=above(float(caps.silent.max(initial=-1.0))),
+        unknown=found.manifest.unknown,
+        strip=above(caps.strip),
+        reach=below(float(proved.min(initial=1.0))),
+        points=plural(points, "question"),
+        length=below(caps.length),
+    )
+
+
+def _only(found: QuestionFolder, asked: AskedQuestions, decided: Certificate) -> Certificate:
+    """Extend a proved certificate by the claim that the folder holds no other questions; refute it if it does."""
+    more = len(found.bias) - len(set(asked.neuron.tolist()))
+    claim = f"{decided.claim}. It holds no neurons but those of these questions"
+    if more:
+        reason = f"every question is there, but the folder holds {plural(more, 'more question')}"
+        return replace(decided, verdict="refuted", claim=claim, reason=reason)
+    return replace(decided, claim=claim, reason=f"{decided.reason}; every neuron belongs to one of these questions")
+
+
+def _findings(
+    data: Sequences, asked: AskedQuestions, wrong: Bools, unsure: Bools, stored: np.ndarray
+) -> Iterator[Finding]:
+    """The wrong and the unsure questions in words, at most `MOST_FINDINGS` of each kind; then those without neurons."""
+    for which, kind, why in ((wrong, "wrong", "according to the stored weights"), (unsure, "unsure", NARROW)):
+        for place in np.flatnonzero(which)[:MOST_FINDINGS].tolist():
+            row = int(asked.rows[place])
+            text, answer = data.texts(row)
+            got = stored[place] if kind == "wrong" else None
+            yield Finding("wrong" if kind == "wrong" else "unsure", row, None, text, answer, got, why)
+    for row in asked.missing[:MOST_FINDINGS]:
+        text, answer = data.texts(row)
+        yield Finding("unsure", row, None, text, answer, None, NO_NEURON)
+
+
+def measured(found: QuestionFolder, caps: Caps) -> tuple[str, ...]:
+    """What was measured when questions were stored and no proof covers, in words."""
+    moved = [each.moved for each in found.manifest.questions if each.moved is not None]
+    if not moved:
+        return ("that the embeddings of the questions are where their keys say was not measured",)
+    by = found.manifest.measured
+    where = f"{by.get('device')}, torch {by.get('torch')}, transformers {by.get('transformers')}"
+    rest = len(found.manifest.questions) - len(moved)
+    left = () if rest == 0 else (f"{plural(rest, 'question')} were restored from a record and not measured again",)
+    said = (
+        f"when questions were stored, their embeddings were within 1 − cos = {above(max(moved))} of their keys, "
+        f"with eager and sdpa attention, in batches with padding ({where}); where other texts are is not claimed"
+    )
+    return (said, *left)
+
+
+def assumed(found: QuestionFolder) -> tuple[str, ...]:
+    """What the certificate assumes about an evaluation, in words."""
+    try:
+        installed = f"installed here: {version('transformers')}"
+    except PackageNotFoundError:
+        installed = "not installed here"
+    fmt, D = found.encoder.format, found.encoder.width
+    most = "(D + 16)u + v" if fmt.beyond == 0.0 else "2^-4"
+    flat = (
+        "" if fmt.short else f", at states no more than {fmt.flattest(D):.3g} times as long as they are less their mean"
+    )
+    return (
+        f"the architecture computes what transformers {TRANSFORMERS} does, in evaluation mode ({installed})",
+        *arithmetic(fmt),
+        "sums in any order; a row of a product of matrices depends on that row alone",
+        (
+            "û is what the norm behind the attention of the first appended layer returns at the first token, over √D; "
+            f"no norm returns a vector longer than √D (1 + {most}){flat}; behind the first neurons a norm returns the "
+            "true vector, before it is rounded to the format, to within 2(D + 16)u κ² of its length: κ the length of "
+            "its argument over that of it less its mean, D the width, u = 2^-24"
+        ),
+        (
+            "tanh is off by at most 2^-10 of itself; it is −1 from −10 on and erf from −6 on; silu is x/(1 + exp(−x)) "
+            "or x times the logistic function"
+        ),
+        "states of the encoder are finite",
+        "texts enter as text, and become the ids that tokenizer.json gives them",
+        NUMPY_ASSUMPTION,
+    )

@@ -1,0 +1,212 @@
+"""Bound what the head says about the words that neurons write, and about that of `unknown` (Lemmas Q4 to Q6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from monolayer.arrays import Floats
+from monolayer.checker.questions.files import QuestionFolder
+from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
+
+UNIT = BINARY32.unit
+WANTED = 0.5
+"""What the argument of tanh must be at least, in size, at words that neurons write (Q5)."""
+FLATTEST = 4.0
+"""How many times as long as it is less its mean a state with a word may be at most (Q4)."""
+TANH = 2.0**-10
+"""The share by which tanh may be off, before it is rounded to the format."""
+CODES_AT_ONCE = 1 << 10
+
+
+def lengths(rows: Floats) -> Floats:
+    """The lengths `(n,)` of rows `(n, D)`."""
+    found: Floats = np.sqrt((rows * rows).sum(axis=-1))
+    return found
+
+
+def centred(rows: Floats) -> Floats:
+    """Rows less their mean: what norms see of them."""
+    found: Floats = rows - rows.mean(axis=-1, keepdims=True)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """What bounds need to know of the format: λ, the largest |û|; v, its unit roundoff; and numbers lost next to 0."""
+
+    found: QuestionFolder
+
+    @cached_property
+    def anywhere(self) -> float:
+        """λ: |û| is at most this at any state."""
+        fmt, D = self.found.encoder.format, self.found.encoder.width
+        return 1.0 + max((D + 16) * UNIT + (fmt.unit if fmt.short else 0.0), fmt.beyond)
+
+    @property
+    def round(self) -> float:
+        """v: the unit roundoff of the format."""
+        return float(self.found.encoder.format.unit)
+
+    @property
+    def root(self) -> float:
+        """√D."""
+        return float(np.sqrt(self.found.encoder.width))
+
+    def norm_error(self, flat: float) -> float:
+        """ν: how far what a norm returns is from the true vector, over √D; `flat`: κ of its argument."""
+        D, fmt = self.found.encoder.width, self.found.encoder.format
+        rounded = 1.01 * fmt.unit if fmt.short else 0.0
+        return float(PADDING * (2.0 * (D + 16) * UNIT * flat**2 + rounded + 2.0 * fmt.lost))
+
+    def after(self, norms: int, flat: float) -> float:
+        """ω: how far a direction has moved, over √D, after this many norms, the first of a state with κ = `flat` (Q3).
+
+        Every further one moves a direction at most by a share ω² of ω, shortens it by ε and adds its own error.
+        """
+        moved = self.norm_error(flat)
+        for _ in range(norms - 1):
+            if not moved <= 0.25:
+                raise UnhandledError("roundings of norms add up to more than the proof covers")
+            again = (1.0 + moved) / (1.0 - moved)
+            moved = moved * (1.0 + moved**2) + self.found.encoder.epsilon / (1.0 - moved) ** 2 + self.norm_error(again)
+        if not moved <= 0.25:
+            raise UnhandledError("roundings of norms add up to more than the proof covers")
+        return float(PADDING * moved)
+
+
+class Words:
+    """The words that are written, as norms and the head see them.
+
+    `written` `(K, D)`: the row that all neurons of a class write; 0 for a class without neurons, and for `unknown`.
+    """
+
+    def __init__(self, found: QuestionFolder) -> None:
+        self.found, self.sizes = found, Sizes(found)
+        encoder, answers = found.encoder, found.answers
+        self.written = np.zeros((len(found.classes), encoder.width))
+        self.written[answers] = found.writes
+        if not np.array_equal(self.written[answers], found.writes):
+            raise UnhandledError("two neurons with the same answer write different rows")
+        self.there = np.zeros(len(found.classes), dtype=bool)
+        self.there[answers] = True
+        self.dense = centred(found.dense)
+        self.reads, self.whole = lengths(self.dense), lengths(found.dense)
+        self.seen = centred(found.constant)
+        # What neurons of the first layer outweigh: û and the word of `unknown`. Later layers add no such word.
+        self.ground = np.array([1.0, 0.0])[:, None] * np.abs(self.dense @ self.seen)
+        self.base = np.array([float(lengths(found.constant)), 0.0])
+        # How errors of sums grow with what is written, and what they are without it (Q4).
+        H, v, fmt = encoder.neurons, self.sizes.round, encoder.format
+        self.share = 3.0 * PADDING * (BINARY32.gamma(H + 4.0) + 3.1 * v)
+        x = self.sizes.anywhere * self.sizes.root
+        self.lost = PADDING * ((BINARY32.gamma(H + 4.0) + 3.1 * v) * (self.base + x) + 4.0 * self.sizes.root * fmt.lost)
+        self.x = x
+
+    @cached_property
+    def apart(self) -> int:
+        """In how many places the codes of two classes differ, at least; 0 if two are equal."""
+        signs = self.found.signs.astype(np.float32)
+        places = int(signs.shape[1])
+        least = places
+        for start in range(0, len(signs), CODES_AT_ONCE):
+            products = signs[start : start + CODES_AT_ONCE] @ signs.T
+            products[np.arange(len(products)), start + np.arange(len(products))] = -places
+            least = min(least, int(places - float(products.max())) // 2)
+        return least
+
+    def decides(self, seen: float) -> bool:
+        """Whether the class whose signs all coordinates have has the largest logit, in every evaluation (Q6).
+
+        `seen`: the argument of tanh is at least this in size, everywhere.
+        """
+        D, room, v = self.found.encoder.width, self.found.signs.shape[1], self.sizes.round
+        least = (1.0 - TANH - 4.0 * v) * float(np.tanh(seen))
+        doubt = PADDING * 2.0 * room * 1.01 * (BINARY32.gamma(D + 4.0) + 1.1 * v) + 2.0**-20
+        fits = 2.0 * self.found.scale * room <= self.found.encoder.format.largest
+        return bool(fits and 2.0 * self.apart * least > doubt)
+
+    def _head_error(self, moved: float) -> Floats:
+        """How far the arguments of tanh `(R,)` may be off when a direction has moved by `moved` (ω)."""
+        D, v, fmt = self.found.encoder.width, self.sizes.round, self.found.encoder.format
+        whole = self.whole * self.sizes.root
+        size = whole * (1.0 + moved)
+        found: Floats = PADDING * (whole * moved + (BINARY32.gamma(D + 4.0) + 2.0 * v) * size + 4.0 * D * fmt.lost)
+        return found
+
+    @cached_property
+    def least(self) -> Floats:
+        """A `(2, K)`: how much neurons of a class must return, together, for their answer (Q5); ∞ if nothing suffices.
+
+        The first row is about neurons of the first appended layer, the second about later ones.
+        """
+        layers, root = self.found.layers, self.sizes.root
+        moved = self.sizes.after(1 + 2 * (layers - 1), FLATTEST)
+        wanted = (WANTED + self._head_error(moved)) / root  # (R,)
+        own = self.found.signs * (self.written @ self.dense.T)  # (K, R)
+        whole, seen = lengths(self.written)[:, None], lengths(centred(self.written))[:, None]
+        found = np.full((2, len(self.written)), np.inf)
+        for later in range(2):
+            other = self.base[later] + self.x + root * np.sqrt(self.found.encoder.epsilon) + self.lost[later]
+            gain = own - PADDING * (self.reads * self.share * whole + wanted * (seen + self.share * whole))
+            need = self.ground[later] + self.reads * (self.x + self.lost[later]) + wanted * other
+            flat = FLATTEST * seen - (1.0 + (FLATTEST + 1.0) * self.share) * whole  # so that κ ≤ FLATTEST
+            with np.errstate(divide="ignore", invalid="ignore"):
+                signs = np.where(gain > 0.0, need / gain, np.inf).max(axis=1)
+                length = np.where(flat > 0.0, (FLATTEST + 1.0) * other / flat, np.inf)[:, 0]
+            found[later] = np.where(self.there, PADDING * np.maximum(signs, length), np.inf)
+        if not self.decides(WANTED):
+            raise UnhandledError("the codes of two answers are so near that roundings of logits may confuse them")
+        return self._quiet(found)
+
+    def _quiet(self, least: Floats) -> Floats:
+        """`least`, so large that what is written wakes no neuron of a later layer (Q5)."""
+        found = self.found
+        if found.layers == 1:
+            return least
+        moved = self.sizes.after(2 * (found.layers - 1), FLATTEST)
+        root, D = self.sizes.root, found.encoder.width
+        later = np.flatnonzero(found.layer > 0)
+        rows, bias = centred(found.reads[later]), found.bias[later]
+        size, plain = lengths(rows), lengths(found.reads[later])
+        error = PADDING * BINARY32.gamma(D + 2.0) * (plain * self.x + np.abs(bias)) + 2.0**-90
+        # Where the direction of what is written is d, the input is at most √D(⟨w, d⟩ + |w|ω) + b, and must be below −S.
+        room = (-found.encoder.silence - bias - error) / root - plain * moved
+        if not (room > 0.0).all():
+            raise UnhandledError("a neuron of a later layer may not be silent behind another one's answer")
+        whole, seen = lengths(self.written), lengths(centred(self.written))
+        for turn in range(2):
+            other = self.base[turn] + self.x + self.lost[turn]
+            for start in range(0, len(self.written), CODES_AT_ONCE):
+                some = slice(start, start + CODES_AT_ONCE)
+                product = np.abs(self.written[some] @ rows.T) + PADDING * size * self.share * whole[some, None]
+                held = np.abs(rows @ self.seen) * (turn == 0)
+                gain = room * (seen[some, None] - self.share * whole[some, None]) - product
+                need = held + size * (self.x + self.lost[turn]) + room * other
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    wanted = np.where(gain > 0.0, need / gain, np.inf).max(axis=1)
+                least[turn, some] = np.maximum(least[turn, some], PADDING * wanted)
+        return least
+
+    @cached_property
+    def seen_length(self) -> tuple[float, float, float]:
+        """Of the state behind the first layer where no neuron fires: least and largest length less its mean, and κ."""
+        error = float(self.lost[0])
+        seen, whole = float(lengths(self.seen)), float(self.base[0])
+        least, most = (
+            seen - self.x - error,
+            seen + self.x + error + self.sizes.root * np.sqrt(self.found.encoder.epsilon),
+        )
+        if not least > 0.0:
+            raise UnhandledError("the word of `unknown` does not outweigh the longest û")
+        return least / PADDING, float(most * PADDING), float(PADDING * (whole + self.x + error) / least)
+
+    def unknown_decides(self) -> bool:
+        """Whether `unknown` has the largest logit wherever all neurons are silent, whatever û is (Q5, Q6)."""
+        least, most, flat = self.seen_length
+        own = self.found.signs[0] * (self.dense @ self.seen) - self.reads * (self.x + self.lost[0])
+        moved = self.sizes.after(1 + 2 * (self.found.layers - 1), flat)
+        seen = self.sizes.root * own / most / PADDING - self._head_error(moved)
+        return bool(least > 0.0 and self.decides(float(seen.min())))

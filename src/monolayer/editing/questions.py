@@ -1,0 +1,125 @@
+"""What an edit needs of an encoder with questions: its neurons as one list, and what the manifest says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, final
+
+import numpy as np
+import torch
+
+from monolayer.arrays import Ints
+from monolayer.attaching.questions.folder import Recognizer
+from monolayer.attaching.questions.layer import Neurons
+from monolayer.attaching.questions.recognize import again
+from monolayer.construct.task import Task
+from monolayer.data import Sequences
+from monolayer.data.labelling import SEQUENCE, Labelling
+from monolayer.editing.attachment import adopted_texts, task_of_texts
+from monolayer.editing.difference import Content, array_of, tensor_of
+from monolayer.errors import DataError
+from monolayer.huggingface.encoders import ENCODERS
+from monolayer.huggingface.questions import FILE, StoredQuestion
+
+ROWS = {"W_1": "questions.reads", "b_1": "questions.bias", "W_2": "questions.writes"}
+"""Neurons are compared as one list, whatever layers they stand in."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class QuestionSet:
+    """A model that `recognize` built."""
+
+    model: Recognizer
+    names: list[str] = field(default_factory=list)
+    """Pieces of text that data have had so far, by their numbers; the model itself keeps no text."""
+    may_change: ClassVar = frozenset({FILE, "id2label", "label2id", *(kind.depth for kind in ENCODERS.values())})
+    way: ClassVar = "storing {} in this encoder with this draw"
+    way_out: ClassVar = (
+        "Give all of its questions in the order in which they were stored, with later edits applied; or, if it should "
+        "hold only these, store them in its encoder again (detach restores it)"
+    )
+    ordered: ClassVar = True
+    by_token: ClassVar = False
+    only: ClassVar = True
+
+    @property
+    def labelling(self) -> Labelling:
+        """What an answer belongs to: to a whole text."""
+        return SEQUENCE
+
+    @cached_property
+    def content(self) -> Content:
+        """The tensors and settings of the model that edits may change."""
+        model, encoder = self.model, self.model.encoder
+        own, count = dict(model.tensors), len(model.neurons.rows)
+        stacks: dict[str, list[torch.Tensor]] = {name: [] for name in ROWS.values()}
+        linear = encoder.kind.linear
+        for block in range(model.blocks):
+            start = encoder.layer(encoder.layers + block)
+            own.pop(f"{start}{linear['W_1']}.weight")
+            stacks[ROWS["b_1"]].append(own.pop(f"{start}{linear['W_1']}.bias"))
+            stacks[ROWS["W_2"]].append(own.pop(f"{start}{linear['W_2']}.weight").T)
+            if block:  # all else in a later layer is 0 or 1
+                own = {name: part for name, part in own.items() if not name.startswith(start)}
+        found = {name: array_of(torch.cat(parts)[:count].contiguous()) for name, parts in stacks.items() if parts}
+        rows = torch.from_numpy(np.ascontiguousarray(model.neurons.rows)).to(getattr(torch, encoder.dtype))
+        found[ROWS["W_1"]] = array_of(rows)
+        found |= {name: array_of(part.contiguous()) for name, part in own.items()}
+        said = model.manifest
+        manifest = {
+            "draw": [said.draw.floor, said.draw.room, said.draw.reach],
+            "pooling": said.pooling,
+            "unknown": said.unknown,
+            "tensors": dict(said.tensors),
+            "spare": dict(said.spare),
+            "files": dict(said.files),
+            "seed": said.draw.seed,
+            "questions": [[each.question, each.answer, each.threshold] for each in said.questions],
+        }
+        return Content(found, {**model.config, FILE: manifest}, {"questions": dict.fromkeys(ROWS.values(), 0)})
+
+    def with_content(self, content: Content) -> QuestionSet:
+        """The model with these tensors and settings in place of its own."""
+        old = self.model
+        try:
+            said, named = content.config[FILE], content.config["id2label"]
+            rows = tensor_of(content.tensors[ROWS["W_1"]], getattr(torch, old.encoder.dtype)).double().numpy()
+            known = {each.question: each for each in old.manifest.questions}
+            unmeasured = StoredQuestion("", 1, 0.0)
+            stored = tuple(
+                replace(known.get(question, unmeasured), question=question, answer=answer, threshold=threshold)
+                for question, answer, threshold in said["questions"]
+            )
+            draw = replace(old.manifest.draw, seed=said["seed"])
+            manifest = replace(old.manifest, questions=stored, draw=draw, appended={})
+            classes = [str(named[str(number)]) for number in range(len(named))]
+            tau = np.array([each.threshold for each in stored])
+            neurons = Neurons(rows, tau, np.array([each.answer for each in stored], dtype=np.int64))
+            model = replace(
+                old, neurons=neurons, classes=classes, manifest=manifest, data=None, limits=(), repeated=0, given=None
+            )
+            made = QuestionSet(model, self.names)
+            fits = len(rows) == len(stored) and not made.content.differing(content)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise DataError(f"the record does not lead to an encoder with questions: {error!r}") from None
+        if not fits:
+            raise DataError("the record does not lead to an encoder with questions")
+        return made
+
+    def adopt(self, data: Sequences) -> Sequences:
+        """`data` with numbers that pieces of text keep from edit to edit."""
+        return adopted_texts(self.names, data)
+
+    def task(self, data: Sequences) -> Task:
+        """How each question goes on with its answer, piece by piece."""
+        return task_of_texts(data)
+
+    def again(self, data: Sequences, only: Ints | None = None) -> QuestionSet:
+        """The same encoder with the questions of `data`; keys of questions that it has already are taken over."""
+        return QuestionSet(again(self.model, data), self.names)
+
+    def answers(self, data: Sequences) -> list[Any]:
+        """The answers of the model to the texts of `data`."""
+        return list(self.model.answers(data))

@@ -1,0 +1,360 @@
+"""Sentence encoders that questions can be stored in: one row of names per architecture, and the reading of a folder.
+
+An encoder is a stack of layers with a norm behind each half (post-norm), read by a stock class for sequence
+classification whose head is a dense layer with tanh at the first token, and a linear layer behind it. Taken from the
+source of transformers 5.23.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, read_together
+from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.formats import HOST_FORMATS, HostFormat
+from monolayer.huggingface.host import COPIED, LEAST_HOST_EPSILON, TOKENIZER
+from monolayer.huggingface.hosts import ATTACHED_MARK, FLOAT16_SILENCE, IDENTITY, SILENCE
+from monolayer.huggingface.settings import COMMON, FIXED, FREE_GENERATION, NEUTRAL
+from monolayer.huggingface.strict import ForeignError, read_json
+from monolayer.huggingface.tensors import Tensor, TensorFolder, read_tensors
+
+QUESTIONS_MARK = {"questions_by": "monolayer"}
+"""Marks in `config.json` that questions were stored. transformers keeps the key and ignores it."""
+POOLING_FILE = "1_Pooling/config.json"
+"""Where sentence-transformers says how states are pooled."""
+Pooling = Literal["mean", "first"]
+"""Of which states û is the direction: of the mean of all tokens, or of the first token."""
+Role = Literal["Q", "K", "V", "O", "W_1", "W_2"]
+
+
+@dataclass(frozen=True)
+class EncoderKind:
+    """An architecture of encoders.
+
+    `name`: its `model_type`. `model`: the beginning of the names of its classes. `root`: the prefix of the encoder's
+    tensors. `pooler`: the dense layer of the head. `head`: the linear layer behind it. `places_from`: how many rows of
+    the table of positions come before that of the first token.
+    """
+
+    name: str
+    model: str
+    root: str
+    pooler: str
+    head: str
+    places_from: int = 0
+    layers: str = "encoder.layer"
+    depth: str = "num_hidden_layers"
+    tables: tuple[str, ...] = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+
+    linear: ClassVar = {
+        "Q": "attention.self.query",
+        "K": "attention.self.key",
+        "V": "attention.self.value",
+        "O": "attention.output.dense",
+        "W_1": "intermediate.dense",
+        "W_2": "output.dense",
+    }
+    """The linear parts of a layer."""
+    norms: ClassVar = ("attention.output.LayerNorm", "output.LayerNorm")
+    """The norms of a layer, behind attention and behind its neurons."""
+
+    def tensor_names(self, layers: int) -> list[str]:
+        """The names of all tensors of an encoder with this many layers, without the prefix."""
+        found = [f"embeddings.{table}.weight" for table in self.tables]
+        found += [f"embeddings.LayerNorm.{part}" for part in ("weight", "bias")]
+        parts = (*self.linear.values(), *self.norms)
+        found += [
+            f"{self.layers}.{number}.{part}.{kind}"
+            for number in range(layers)
+            for part in parts
+            for kind in ("weight", "bias")
+        ]
+        return found
+
+
+ENCODERS: dict[str, EncoderKind] = {
+    kind.name: kind
+    for kind in (
+        EncoderKind("bert", "Bert", "bert.", "bert.pooler.dense", "classifier"),
+        EncoderKind("roberta", "Roberta", "roberta.", "classifier.dense", "classifier.out_proj", 1),
+        EncoderKind("xlm-roberta", "XLMRoberta", "roberta.", "classifier.dense", "classifier.out_proj", 1),
+    )
+}
+"""The architectures of encoders that questions can be stored in."""
+WHY_NOT = {
+    "mpnet": (
+        "the attention of MPNet adds a bias per distance of two tokens, the same in all layers, so that no layer can "
+        "take the plain mean of all tokens"
+    ),
+    "distilbert": "the head of DistilBERT has relu where the proof has tanh",
+    "albert": "the layers of ALBERT share their weights, so none can be appended",
+    "modernbert": "ModernBERT has its norms before the halves of a layer, not behind them",
+}
+"""Known encoders that questions cannot be stored in, each with the reason."""
+_OWN_KEYS = frozenset(
+    """
+    hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act layer_norm_eps output_past
+    hidden_dropout_prob attention_probs_dropout_prob classifier_dropout
+    max_position_embeddings type_vocab_size position_embedding_type
+    """.split()  # noqa: SIM905 - words are easier to read
+)
+"""Keys of `config.json` that these architectures have of their own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """An encoder: its architecture, its `config.json`, and its tensors by the names that they get in a classifier.
+
+    `spare`: tensors of the folder that the classifier does not have, such as a pooler, by their own names.
+    """
+
+    kind: EncoderKind
+    config: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+    spare: Mapping[str, Tensor]
+
+    @property
+    def layers(self) -> int:
+        """`L`, the number of layers."""
+        return int(self.config[self.kind.depth])
+
+    @property
+    def width(self) -> int:
+        """`D`, the width of a state."""
+        return int(self.config["hidden_size"])
+
+    @property
+    def neurons(self) -> int:
+        """`H`, the number of neurons of a layer."""
+        return int(self.config["intermediate_size"])
+
+    @property
+    def dtype(self) -> str:
+        """The format of the weights, as `config.json` calls it."""
+        found = self.tensors[f"{self.kind.root}embeddings.word_embeddings.weight"].dtype
+        assert found is not None  # encoder_of checked it
+        return found
+
+    @property
+    def format(self) -> HostFormat:
+        """What a proof needs to know about the format of the weights."""
+        return HOST_FORMATS[self.dtype]
+
+    @property
+    def places(self) -> int:
+        """How many tokens a text may have."""
+        pad = int(self.config.get("pad_token_id") or 0)
+        return int(self.config["max_position_embeddings"]) - (pad + 1 if self.kind.places_from else 0)
+
+    @property
+    def vocabulary(self) -> int:
+        """`V`, the number of tokens."""
+        return self.tensors[f"{self.kind.root}embeddings.word_embeddings.weight"].shape[0]
+
+    @property
+    def silence(self) -> float:
+        """`S`: neurons return 0 at every input up to −S."""
+        return (FLOAT16_SILENCE if self.format.limited else SILENCE)[str(self.config["hidden_act"])]
+
+    @property
+    def identity(self) -> float:
+        """From here on a neuron returns at least 0.999 of its input."""
+        return IDENTITY[str(self.config["hidden_act"])]
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the norms."""
+        return float(self.config["layer_norm_eps"])
+
+    def misfit(self, ids: tuple[int, ...]) -> str | None:
+        """Why the encoder cannot read a text of these ids, in words; None if it can."""
+        if len(ids) > self.places:
+            return f"it has {len(ids):,} tokens, and the encoder has {self.places:,} places: shorten it"
+        odd = next((token for token in ids if token >= self.vocabulary), None)
+        return None if odd is None else f"the tokenizer gives id {odd}, and the encoder has {self.vocabulary:,} tokens"
+
+    def layer(self, number: int) -> str:
+        """The prefix of the names of the tensors of layer `number`."""
+        return f"{self.kind.root}{self.kind.layers}.{number}."
+
+    @cached_property
+    def block_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each tensor of a layer, by its name in the layer."""
+        start = self.layer(self.layers - 1)
+        return {
+            name.removeprefix(start): tensor.shape for name, tensor in self.tensors.items() if name.startswith(start)
+        }
+
+    def longer_config(self, blocks: int, classes: list[str]) -> dict[str, Any]:
+        """The content of `config.json` of the classifier with this many appended layers."""
+        kept = {key: value for key, value in self.config.items() if key not in ("num_labels", "finetuning_task")}
+        return {
+            **kept,
+            "architectures": [f"{self.kind.model}ForSequenceClassification"],
+            self.kind.depth: self.layers + blocks,
+            "id2label": {str(number): name for number, name in enumerate(classes)},
+            "label2id": {name: number for number, name in enumerate(classes)},
+            "problem_type": "single_label_classification",
+            **QUESTIONS_MARK,
+        }
+
+
+def encoder_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Encoder:
+    """The encoder with this `config.json` and these tensors; a `DataError` says why questions cannot be stored in it.
+
+    The tensors may be those of any class of transformers for this architecture, with or without the prefix.
+    """
+    kind = _choose(config)
+    _check_config(kind, config)
+    layers = config.get(kind.depth)
+    if type(layers) is not int or layers < 1:
+        raise DataError(f"config.json says {kind.depth} = {layers!r}, which is not a number of layers")
+    bare = kind.tensor_names(layers)
+    prefix = kind.root if f"{kind.root}{bare[0]}" in tensors else ""
+    own = {f"{prefix}{name}": f"{kind.root}{name}" for name in bare}
+    missing = sorted(own.keys() - tensors.keys())
+    if missing:
+        raise DataError(f"it lacks the tensor {missing[0]!r}, which {kind.model} with {layers} layers has")
+    deeper = f"{prefix}{kind.layers}.{layers}."
+    odd = next((name for name in tensors if name.startswith(deeper)), None)
+    if odd is not None:
+        raise DataError(f"it has the tensor {odd!r}, and config.json says {kind.depth} = {layers}")
+    spare = {name: tensor for name, tensor in tensors.items() if name not in own}
+    found = Encoder(kind, config, {final: tensors[name] for name, final in own.items()}, spare)
+    _check_tensors(found)
+    return found
+
+
+def _choose(config: Mapping[str, Any]) -> EncoderKind:
+    name = config.get("model_type")
+    if name in WHY_NOT:
+        raise DataError(f"{WHY_NOT[name]}. Questions can be stored in {', '.join(ENCODERS)}")
+    if not isinstance(name, str) or name not in ENCODERS:
+        raise DataError(
+            f"it is {name!r}, and questions are stored in sentence encoders of {', '.join(ENCODERS)}; attach stores "
+            "prompts in language models"
+        )
+    return ENCODERS[name]
+
+
+def _check_config(kind: EncoderKind, config: Mapping[str, Any]) -> None:
+    """Refuse settings that are not known, or that the proofs do not cover."""
+    if "quantization_config" in config:
+        raise DataError("it is quantized; store questions in the encoder that it was made from")
+    if "auto_map" in config:
+        raise DataError("its config.json names code of its own (trust_remote_code), which is never run here")
+    known = {*_OWN_KEYS, *COMMON, *FIXED, *FREE_GENERATION, *NEUTRAL}
+    for key, value in config.items():
+        if key not in known:
+            raise DataError(
+                f"config.json has the key {key!r}, which is not a known setting of {kind.model}: it may change how "
+                "transformers load the model. Remove the key if the model works the same without it"
+            )
+        if key in FIXED and value != FIXED[key]:
+            raise DataError(f"config.json says {key} = {value!r}, and questions are stored where it is {FIXED[key]!r}")
+    if config.get("is_decoder"):
+        raise DataError("it is a decoder, whose first token sees no other")
+    if config.get("position_embedding_type", "absolute") != "absolute":
+        raise DataError("its places are relative, so that attention of an appended layer is no plain mean")
+    if config.get("hidden_act") not in SILENCE:
+        raise DataError(
+            f"its activation is {config.get('hidden_act')!r}; questions are stored with {', '.join(SILENCE)}"
+        )
+    epsilon = config.get("layer_norm_eps")
+    if type(epsilon) not in (float, int) or not LEAST_HOST_EPSILON <= float(str(epsilon)) <= 1e-3:
+        raise DataError(f"config.json says layer_norm_eps = {epsilon!r:.40}; it must be from 2^-100 to 0.001")
+
+
+def _check_tensors(found: Encoder) -> None:
+    """Refuse tensors whose shapes do not fit `config.json`, or that are not all in one format."""
+    config, root = found.config, found.kind.root
+    words = found.tensors[f"{root}embeddings.word_embeddings.weight"]
+    D, H = (config.get(key) for key in ("hidden_size", "intermediate_size"))
+    if type(D) is not int or type(H) is not int or D < 32 or H < 1:
+        raise DataError(f"its width is {D!r} and it has {H!r} neurons per layer: the width must be 32 or more")
+    shapes = {"W_1": (H, D), "W_2": (D, H)}
+    for name, tensor in found.tensors.items():
+        part = name.rpartition(".")[0]
+        role = next((role for role, own in found.kind.linear.items() if f".{part}".endswith(f".{own}")), None)
+        wanted: tuple[int, ...] = tensor.shape
+        if role is not None:
+            matrix = shapes.get(role, (D, D))
+            wanted = matrix if name.endswith("weight") else matrix[:1]
+        elif "LayerNorm" in name:
+            wanted = (D,)
+        elif len(tensor.shape) != 2 or tensor.shape[1] != D:
+            wanted = (tensor.shape[0], D)
+        if tensor.shape != wanted:
+            raise DataError(f"{name} has shape {tensor.shape}, where {wanted} is needed")
+        if tensor.code != words.code:
+            raise DataError(f"{name} is {tensor.dtype} and {words.name} {words.dtype}: store all weights in one format")
+    if words.dtype not in HOST_FORMATS:
+        raise DataError(
+            f"its weights are {words.dtype or words.code}; questions are stored in {', '.join(HOST_FORMATS)}"
+        )
+    for said in (config.get(key) for key in ("dtype", "torch_dtype")):
+        if said is not None and said != words.dtype:
+            raise DataError(f"its config.json says {said!r}, and its weights are {words.dtype}: save it in one format")
+    sizes = {"vocab_size": 0, "max_position_embeddings": 1, "type_vocab_size": 2}
+    for (key, number), table in zip(sizes.items(), found.kind.tables, strict=True):
+        rows = found.tensors[f"{root}embeddings.{table}.weight"].shape[0]
+        if config.get(key) != rows:
+            raise DataError(f"config.json says {key} = {config.get(key)!r}, and {table} has {rows:,} rows ({number})")
+
+
+def pooling_of(folder: Path) -> Pooling | None:
+    """How sentence-transformers pools the states of the encoder in `folder`; None if the folder does not say."""
+    try:
+        said = json.loads((folder / POOLING_FILE).read_text("utf-8"))
+        modes = {key.removeprefix("pooling_mode_") for key, value in said.items() if value is True and "mode" in key}
+    except (OSError, ValueError, AttributeError):
+        return None
+    if modes == {"mean_tokens"}:
+        return "mean"
+    if modes == {"cls_token"}:
+        return "first"
+    raise DataError(
+        f"{folder} pools its states by {', '.join(sorted(modes)) or 'no known way'} ({POOLING_FILE}); an appended "
+        "layer can take their mean or the first one: say which with pooling='mean' or pooling='first'"
+    )
+
+
+def read_encoder(folder: Path) -> tuple[Encoder, TensorFolder]:
+    """Read the encoder in `folder`, which anyone may have written; a `DataError` says why it cannot hold questions."""
+    if not folder.is_dir():
+        raise DataError(
+            f"{folder} is not a folder: questions are stored in an encoder that lies in one. Load an encoder of the "
+            "Hub with from_pretrained, and save it and its tokenizer into a folder with save_pretrained"
+        )
+    try:
+        opened = read_together(folder, _files)
+        config = read_json(folder / "config.json", opened.content["config.json"])
+        if QUESTIONS_MARK.items() <= config.items():
+            raise DataError("questions are stored in it already: insert adds more, and detach restores its encoder")
+        if ATTACHED_MARK.items() <= config.items():
+            raise DataError("it is a language model with attached facts, not an encoder")
+        return encoder_of(config, opened.tensors), opened
+    except OSError as error:
+        raise DataError(f"{error.filename or folder} cannot be read: {error.strerror}") from None
+    except (ForeignError, ModelFileError, DataError) as error:
+        raise DataError(f"{folder} cannot hold questions: {error}") from None
+
+
+def _files(opened: OpenFolder) -> TensorFolder:
+    """The files of an encoder in a folder that is open; a `DataError` says which of them is missing."""
+    listed = opened.sizes()
+    there = {name for name, size in listed.items() if size is not None}
+    if "adapter_config.json" in listed:
+        raise DataError("it holds an adapter; merge it into its model first (merge_and_unload), and save that")
+    if "config.json" not in there:
+        raise DataError("it has no config.json, so it is not a model of transformers")
+    if not {WEIGHTS_FILE, INDEX_FILE} & there:
+        raise DataError(f"it has no {WEIGHTS_FILE}; save_pretrained writes one")
+    if TOKENIZER not in there:
+        raise DataError(f"it has no {TOKENIZER}; save the encoder's fast tokenizer into it (save_pretrained)")
+    return read_tensors(opened, if_there=COPIED)

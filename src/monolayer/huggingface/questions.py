@@ -1,0 +1,222 @@
+"""Read and write `questions.json`, which lies beside the weights of an encoder that questions were stored in.
+
+It says what the encoder was (its `config.json`, the headers of its files, the digest of every tensor), which neuron
+stands at which question (by digests of token ids), and what was measured. transformers does not read it. The checker
+does, and believes only what it also finds in the weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from monolayer.data.folder import FolderKind, OpenFolder
+from monolayer.data.objects import JsonFields
+from monolayer.errors import ModelFileError
+from monolayer.huggingface.encoders import QUESTIONS_MARK, Encoder, Pooling, encoder_of
+from monolayer.huggingface.host import COPIED, TOKENIZER
+from monolayer.huggingface.manifest import prompt_digest
+from monolayer.huggingface.strict import ForeignError, read_json
+from monolayer.huggingface.tensors import Tensor, TensorFolder, read_tensors, tensors_of
+
+FILE = "questions.json"
+FORMAT, VERSION = "monolayer-questions", 1
+BESIDE_WEIGHTS = "questions.safetensors"
+"""The file with what transformers does not read: tensors of the encoder that the classifier lacks, and states of the
+texts that radii were chosen by."""
+SPARE, KEPT, REWORDED = "encoder.", "draw.keep", "draw.rewordings"
+"""The prefix of the encoder's own tensors in that file, and the names of the states of `keep` and `rewordings`."""
+QUESTIONS = FolderKind(
+    "encoder with questions",
+    next(iter(QUESTIONS_MARK)),
+    frozenset((*COPIED, "config.json", "model.safetensors", FILE, BESIDE_WEIGHTS, "README.md", "certificate.json")),
+)
+"""The kind of folder that `recognize` writes, and may replace with `overwrite=True`."""
+
+
+@dataclass(frozen=True)
+class StoredQuestion:
+    """A stored question, known by the digest of its ids.
+
+    `question`: the digest. `answer`: the number of its class, above 0. `threshold`: τ, the cosine from which it
+    answers. `moved`: how far ⟨key, state⟩ fell below 1 in the evaluations that were tried; None if none was.
+    """
+
+    question: str
+    answer: int
+    threshold: float
+    moved: float | None = None
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What a classifier is made of besides its questions.
+
+    `seed`: of the words of answers. `floor`: the least threshold. `room`: in how many directions words are written.
+    `reach`: how far 1 − cos(k, û) may be above 0 at a stored question.
+    """
+
+    seed: int
+    floor: float
+    room: int
+    reach: float
+
+
+@dataclass(frozen=True)
+class QuestionsManifest:
+    """What `questions.json` says.
+
+    - `config`, `index`: the encoder's `config.json` and its index of shards, if it has one, as text.
+    - `headers`: the headers of the encoder's files of weights, as text, by the names of the files.
+    - `files`: digests of the files that were copied.
+    - `tensors`, `spare`, `appended`: digests of the encoder's tensors by their names in the classifier, of those that
+      the classifier lacks, and of all others.
+    - `pooling`, `draw`, `unknown`: of which states û is the direction; the draw; the answer to all other texts.
+    - `rewordings`: for each state in `draw.rewordings`, the digest of its question.
+    - `questions`: in the order of their neurons.
+    - `measured`: what was measured when they were stored.
+    """
+
+    config: str
+    index: str | None
+    headers: Mapping[str, str]
+    files: Mapping[str, str]
+    tensors: Mapping[str, str]
+    spare: Mapping[str, str]
+    appended: Mapping[str, str]
+    pooling: Pooling
+    draw: Draw
+    unknown: str
+    rewordings: tuple[str, ...] = ()
+    questions: tuple[StoredQuestion, ...] = ()
+    measured: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def places(self) -> dict[str, int]:
+        """The number of the neuron of each question, by its digest."""
+        return {each.question: number for number, each in enumerate(self.questions)}
+
+    def to_json(self) -> str:
+        """The text of the file `questions.json`."""
+        content = {"format": FORMAT, "version": VERSION, **asdict(self)}
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, content: bytes) -> QuestionsManifest:
+        """Read the manifest from the bytes of `questions.json`; a `ModelFileError` if they are not a manifest."""
+        try:
+            said: JsonFields = read_json(Path(FILE), content)  # `_check` looks at them below
+            if said.pop("format") != FORMAT:
+                raise ValueError("it does not say that it is one")
+            version = said.pop("version")
+            if version != VERSION:
+                raise ModelFileError(f"{FILE} has version {version!r}; this monolayer reads {VERSION}")
+            parts = {
+                "questions": tuple(StoredQuestion(**each) for each in said["questions"]),
+                "draw": Draw(**said["draw"]),
+                "rewordings": tuple(said["rewordings"]),
+            }
+            found = cls(**said | parts)
+            _check(found)
+        except (ForeignError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            if isinstance(error, ModelFileError):
+                raise
+            raise ModelFileError(f"{FILE} is not one that recognize wrote: {error!r:.120}") from None
+        return found
+
+
+def _check(found: QuestionsManifest) -> None:
+    """Check the types and ranges of all values that are used later; a `ValueError` names the field that is wrong."""
+    wanted: list[tuple[str, Any, type | tuple[type, ...]]] = [
+        ("config", found.config, str),
+        ("index", found.index, (str, type(None))),
+        ("unknown", found.unknown, str),
+        ("measured", found.measured, dict),
+        *(("draw", number, float) for number in (found.draw.floor, found.draw.reach)),
+        *(("draw", number, int) for number in (found.draw.seed, found.draw.room)),
+        *(("rewordings", name, str) for name in found.rewordings),
+    ]
+    for name in ("headers", "files", "tensors", "spare", "appended"):
+        table = getattr(found, name)
+        wanted.append((name, table, dict))
+        wanted += [(name, part, str) for part in (table.values() if isinstance(table, dict) else ())]
+    for each in found.questions:
+        wanted += [("questions", each.question, str), ("questions", each.answer, int)]
+        wanted += [("questions", each.threshold, float), ("questions", each.moved, (float, type(None)))]
+    odd = next((name for name, value, kind in wanted if not isinstance(value, kind) or isinstance(value, bool)), None)
+    if odd is not None:
+        raise ValueError(odd)
+    if found.pooling not in get_args(Pooling):
+        raise ValueError("pooling")
+    if not 1 <= found.draw.room <= 1 << 12 or not -1.0 < found.draw.floor < 1.0 or not 0.0 < found.draw.reach < 1.0:
+        raise ValueError("draw")
+    if any(each.answer < 1 or not -1.0 < each.threshold < 1.0 for each in found.questions):
+        raise ValueError("questions")
+    if TOKENIZER not in found.files or not set(found.files) <= set(COPIED):
+        raise ValueError("files")
+
+
+def says_questions(config: object) -> bool:
+    """Whether the content of a `config.json` says that questions were stored."""
+    return isinstance(config, dict) and QUESTIONS_MARK.items() <= config.items()
+
+
+def read_question_files(opened: OpenFolder) -> TensorFolder:
+    """The files of an encoder with questions in a folder that is open; `questions.json` may be missing."""
+    found = read_tensors(opened, if_there=(FILE, *COPIED))
+    if BESIDE_WEIGHTS not in found.listed:
+        return found
+    beside = opened.map(BESIDE_WEIGHTS)
+    stamps = opened.stamps()
+    content = {**found.content, BESIDE_WEIGHTS: beside}
+    stamped = {name: stamps[name] for name in content if name in stamps}
+    return TensorFolder(found.path, found.tensors, content, found.weights, found.listed, stamped)
+
+
+def beside_weights(opened: TensorFolder) -> dict[str, Tensor]:
+    """The tensors that transformers does not read; a `ModelFileError` if their file is missing."""
+    if BESIDE_WEIGHTS not in opened.content:
+        raise ModelFileError(f"{BESIDE_WEIGHTS} is missing")
+    return tensors_of(opened.content[BESIDE_WEIGHTS], BESIDE_WEIGHTS)
+
+
+def questions_in(opened: TensorFolder) -> QuestionsManifest:
+    """What `questions.json` in a folder says; a `ModelFileError` if it is missing, or is not one that we wrote."""
+    if FILE not in opened.content:
+        raise ModelFileError(f"{FILE} is missing")
+    return QuestionsManifest.from_json(opened.content[FILE])
+
+
+def restored_encoder(opened: TensorFolder, manifest: QuestionsManifest) -> Encoder:
+    """The encoder in a folder with questions; a `KeyError` names a tensor that is gone."""
+    beside = beside_weights(opened)
+    own = {name: opened.tensors[name] for name in manifest.tensors}
+    spare = {name: beside[f"{SPARE}{name}"] for name in manifest.spare}
+    found = encoder_of(read_json(Path("config.json"), manifest.config.encode()), own)
+    return replace(found, spare=spare)
+
+
+def classes_in(opened: TensorFolder) -> list[str]:
+    """The names of the classes in `config.json`, by their numbers."""
+    try:
+        said = json.loads(opened.content["config.json"])["id2label"]
+        names = [said[str(number)] for number in range(len(said))]
+        if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+            raise ValueError("names are different strings")
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelFileError(f"id2label in config.json is not a list of classes: {error!r}") from None
+    return names
+
+
+def question_digest(ids: Sequence[int]) -> str:
+    """SHA-256 of the ids of a question."""
+    return prompt_digest(ids)
+
+
+def file_digest(content: Any) -> str:
+    """SHA-256 of the bytes of a file."""
+    return hashlib.sha256(content).hexdigest()

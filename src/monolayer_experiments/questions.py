@@ -1,0 +1,130 @@
+"""Questions in other words, measured on any file: `python -m monolayer_experiments.questions ENCODER FILE`.
+
+FILE is a list of JSON objects, or one object per line, with a question, its answer, a rewording that is not stored, and
+another question that is not to be answered. `--columns` names the four. What `ml.recognize` stores is asked for all of
+them, with the default floor. Beside it, on the same states: the nearest stored question, and logistic regression, each
+at the best threshold that leaves a given share of the other questions unknown. These two thresholds are chosen on the
+other questions themselves, which favours them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import monolayer as ml
+from monolayer.arrays import Floats
+
+COLUMNS = ("question", "answer", "reworded", "other_question")
+SHARES = (1.0, 0.99, 0.95)
+"""Shares of the other questions that are to stay unknown."""
+
+
+class Rows(NamedTuple):
+    """The columns of a file, without rows whose question was there before."""
+
+    questions: list[str]
+    answers: list[str]
+    rewordings: list[str]
+    others: list[str]
+
+
+def read(file: Path, columns: tuple[str, ...], most: int | None) -> Rows:
+    """The rows of a file."""
+    text = file.read_text(encoding="utf-8")
+    rows = json.loads(text) if text.lstrip().startswith("[") else [json.loads(line) for line in text.splitlines()]
+    first: dict[str, Any] = {}
+    for row in rows[:most]:
+        first.setdefault(row[columns[0]], row)
+    return Rows(*([str(row[name]) for row in first.values()] for name in columns))
+
+
+def told_apart(scores: Floats, right: np.ndarray, others: Floats) -> dict[str, float]:
+    """The share of rewordings that are right at thresholds which leave given shares of the others unknown.
+
+    `scores` `(N,)`: of the answers to rewordings, of which `right` are right. `others` `(M,)`: scores of the others.
+    """
+    found = {}
+    for share in SHARES:
+        least = float(np.quantile(others, share, method="higher"))
+        found[f"{share:.0%} of the others unknown"] = float(np.mean(right & (scores > least)))
+    return found
+
+
+def measure(encoder: Path, rows: Rows, floors: tuple[float, ...] = (), **options: Any) -> dict[str, Any]:
+    """Store the questions and ask for all texts; the same for each of some `floors`."""
+    started = time.perf_counter()
+    model = ml.recognize(encoder, rows.questions, rows.answers, **options)
+    built = time.perf_counter() - started
+    found = {
+        "questions": len(rows.questions),
+        "answers": len(set(rows.answers)),
+        "floor": model.manifest.draw.floor,
+        "layers appended": model.blocks,
+        "seconds to build": built,
+        **answered(model, rows),
+    }
+    found["other floors"] = [
+        {"floor": floor, **answered(ml.recognize(encoder, *rows[:2], **{**options, "floor": floor}), rows)}
+        for floor in floors
+    ]
+    return {**found, "beside": beside(model, rows)}
+
+
+def answered(model: Any, rows: Rows) -> dict[str, float]:
+    """Shares of texts that a model answers rightly, wrongly and not."""
+    wanted = np.array(rows.answers, dtype=object)
+    stored, reworded, other = (model.predict(texts) for texts in (rows.questions, rows.rewordings, rows.others))
+    unknown = model.manifest.unknown
+    return {
+        "stored": float(np.mean(stored == wanted)),
+        "rewordings": float(np.mean(reworded == wanted)),
+        "rewordings answered wrongly": float(np.mean((reworded != wanted) & (reworded != unknown))),
+        "others unknown": float(np.mean(other == unknown)),
+    }
+
+
+def beside(model: Any, rows: Rows) -> dict[str, dict[str, float]]:
+    """The nearest stored question and logistic regression, on the same states."""
+    from sklearn.linear_model import LogisticRegression
+
+    stored, reworded, other = (states(model, texts) for texts in (rows.questions, rows.rewordings, rows.others))
+    wanted = np.array(rows.answers, dtype=object)
+    near, far = reworded @ stored.T, other @ stored.T
+    right = wanted[near.argmax(axis=1)] == wanted
+    found = {"nearest stored question": told_apart(near.max(axis=1), right, far.max(axis=1))}
+    head = LogisticRegression(C=100.0, max_iter=1000).fit(stored, rows.answers)
+    certain, sure = head.predict_proba(reworded), head.predict_proba(other)
+    right = np.asarray(head.classes_[certain.argmax(axis=1)] == wanted, dtype=bool)
+    found["logistic regression"] = told_apart(certain.max(axis=1), right, sure.max(axis=1))
+    return found
+
+
+def states(model: Any, texts: list[str]) -> Floats:
+    """The embeddings û of texts."""
+    data = ml.Sequences.of(texts, per="answer")
+    found: Floats = model.running().say(model.ids(data)).states
+    return found
+
+
+def main() -> None:
+    """Measure a file, and print the numbers as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("encoder", type=Path)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--columns", default=",".join(COLUMNS), help="the four names, with commas between them")
+    parser.add_argument("--rows", type=int, default=None, help="how many rows to take")
+    parser.add_argument("--floors", default="", help="further floors to measure, with commas between them")
+    given = parser.parse_args()
+    rows = read(given.file, tuple(given.columns.split(",")), given.rows)
+    floors = tuple(float(floor) for floor in given.floors.split(",") if floor)
+    print(json.dumps(measure(given.encoder, rows, floors), indent=1))
+
+
+if __name__ == "__main__":
+    main()
