@@ -12,6 +12,7 @@ import typer
 
 from monolayer.cli import app, run
 from monolayer.cli.examples import EXAMPLES, GREETING
+from tests.encoders import FAQ, write_encoder
 from tests.hosts import FACTS, write_host
 from tests.scripts import ROOT
 
@@ -50,6 +51,8 @@ def test_the_examples_run_one_after_the_other(
     table(Path("shards/two.csv"), dict([*CAPITALS.items()][2:]))
     Path("book.txt").write_text("Once upon a time there was a model that knew one text. That was this one.\n")
     write_host(Path("gpt2-folder"))
+    table(Path("faq.csv"), FAQ)
+    write_encoder(Path("minilm-folder"))
     for name, example in EXAMPLES.items():
         if name not in ELSEWHERE:
             assert run(shlex.split(example)) == 0, (example, capsys.readouterr())

@@ -22,6 +22,7 @@ EXAMPLES = {
     "export": "export model capitals.csv --to roberta --out exported",
     "attach": "attach gpt2-folder facts.csv --out with-facts",
     "detach": "detach with-facts --out gpt2-again",
+    "recognize": "recognize minilm-folder faq.csv --out faq",
     "memorize-text": "memorize-text book.txt --out book",
     "recite": 'recite book "Once upon"',
     "forget": "forget model gone.csv --data capitals.csv --out without --record gone.json",
