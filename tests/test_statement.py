@@ -18,6 +18,7 @@ import monolayer as ml
 from monolayer.cli import run
 from monolayer.errors import DataError, ModelFileError
 from monolayer.saved import statement as module
+from tests.encoders import FAQ, write_encoder
 from tests.hosts import FACTS, write_host
 
 Result = test_result_pb2.TestResult
@@ -49,12 +50,17 @@ def attached(tmp_path: Path) -> Path:
     return Path(ml.attach(write_host(tmp_path / "host"), FACTS).save(tmp_path / "attached"))
 
 
-@pytest.mark.parametrize("kind", ["own", "stock", "attached"])
+def recognized(tmp_path: Path) -> Path:
+    return Path(ml.recognize(write_encoder(tmp_path / "encoder"), FAQ, floor=0.9).save(tmp_path / "questions"))
+
+
+@pytest.mark.parametrize("kind", ["own", "stock", "attached", "questions"])
 def test_a_proof_of_every_kind_of_folder_is_read_back_with_the_digests_of_its_files(kind: str, tmp_path: Path) -> None:
     makers: dict[str, tuple[Any, Any, str]] = {
         "own": (lambda: ml.memorize(CAPITALS).save(tmp_path / "own"), CAPITALS, "names.json"),
         "stock": (lambda: ml.memorize_as("bert", CAPITALS).save(tmp_path / "stock"), CAPITALS, "tokenizer.json"),
         "attached": (lambda: attached(tmp_path), FACTS, "attached.json"),
+        "questions": (lambda: recognized(tmp_path), FAQ, "questions.json"),
     }
     make, data, beside = makers[kind]
     folder = make()

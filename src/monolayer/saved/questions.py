@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from monolayer.checker.certificate import Certificate, Claims
 from monolayer.checker.questions.check import judge_questions
+from monolayer.checker.questions.files import read_questions
 from monolayer.data import Sequences
 from monolayer.data.folder import FolderKind, OpenFolder
 from monolayer.data.layout import Manner
@@ -16,7 +17,7 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.questions import QUESTIONS, read_question_files, says_questions
 from monolayer.huggingface.tensors import TensorFolder
 from monolayer.saved.asking import Asking, Wanted
-from monolayer.saved.saved import Inspected, Saved
+from monolayer.saved.saved import Inspected, Saved, Sealed
 from monolayer.saved.stock import explained
 from monolayer.table import Progress, plural
 
@@ -51,6 +52,11 @@ class WithQuestions(Saved):
     def manner(self) -> Manner:
         """Questions and answers, as they are."""
         return Manner(per="continuation")
+
+    @property
+    def sealed(self) -> Sealed:
+        """Every file of the folder that transformers reads, and the list of questions."""
+        return Sealed.of(read_questions(self.opened).digest(), self.opened.content)
 
     def check(self, claims: Claims) -> None:
         """Only `only` and `host` are claims about stored questions."""
