@@ -61,7 +61,7 @@ def measure(encoder: Path, rows: Rows, floors: tuple[float, ...] = (), **options
     started = time.perf_counter()
     model = ml.recognize(encoder, rows.questions, rows.answers, **options)
     built = time.perf_counter() - started
-    found = {
+    found: dict[str, Any] = {
         "questions": len(rows.questions),
         "answers": len(set(rows.answers)),
         "floor": model.manifest.draw.floor,
