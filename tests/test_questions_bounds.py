@@ -1,0 +1,82 @@
+"""What is claimed of every embedding holds at drawn ones, with changed weights too; bounds that are wrong are caught."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+import monolayer as ml
+from monolayer.checker.questions import caps, words
+from tests.encoders import FAQ, write_encoder
+from tests.questions_attack import attack, violations
+from tests.test_recognize import phrases
+
+transformers.logging.set_verbosity_error()
+
+
+def stored(folder: Path, dtype: str, layers: int, activation: str = "gelu") -> Path:
+    """Questions in an encoder with this format, in one appended layer or several."""
+    sizes = {"intermediate_size": 24 if layers == 1 else 6, "hidden_act": activation}
+    source = write_encoder(folder / "encoder", dtype=getattr(torch, dtype), **sizes)
+    many = {text: f"answer {i % 4}" for i, text in enumerate(phrases(6 * layers))}
+    return Path(ml.recognize(source, FAQ if layers == 1 else many, floor=0.8).save(folder / "stored"))
+
+
+KINDS = [("float32", 1, "gelu"), ("float32", 3, "silu"), ("bfloat16", 1, "relu"), ("float16", 1, "gelu_new")]
+"""Format, appended layers and activation of the folders."""
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {f"{kind[0]} {kind[1]}": stored(tmp_path_factory.mktemp("q"), *kind) for kind in KINDS}
+
+
+def test_every_claim_holds_at_drawn_embeddings(folders: dict[str, Path]) -> None:
+    for name, folder in folders.items():
+        claims, wrong = violations(folder, seed=1, count=3000)
+        assert claims > 900, name
+        assert wrong == 0, name
+
+
+def test_claims_about_changed_weights_hold_as_well(folders: dict[str, Path], tmp_path: Path) -> None:
+    whole = 0
+    for number in range(30):
+        folder = [*folders.values()][number % len(folders)]
+        attack(folder, tmp_path / str(number), number)
+        claims, wrong = violations(tmp_path / str(number), seed=number)
+        assert wrong == 0, number
+        whole += claims
+    assert whole > 1000
+
+
+def farther(self: Any, level: Any) -> Any:
+    silent, awake = TRUE(self, level)
+    return silent + 0.02, awake
+
+
+def sooner(self: Any, level: Any) -> Any:
+    silent, awake = TRUE(self, level)
+    return silent, awake - 0.02
+
+
+TRUE = caps.Inputs.thresholds
+
+
+@pytest.mark.parametrize("wrong", [farther, sooner])
+def test_bounds_that_claim_more_are_caught(
+    folders: dict[str, Path], wrong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caps.Inputs, "thresholds", wrong)
+    assert violations(folders["float32 1"], seed=2, count=3000)[1] > 0
+
+
+def test_a_word_of_unknown_that_outweighs_nothing_is_not_proved(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ml.certify(folders["float32 1"], FAQ).verdict == "proved"
+    monkeypatch.setattr(words.Words, "unknown_decides", lambda self: False)
+    assert ml.certify(folders["float32 1"], FAQ).verdict == "undecided"
