@@ -1,4 +1,4 @@
-"""What is claimed of every embedding holds at drawn ones, with changed weights too; bounds that are wrong are caught."""
+"""What is claimed of every embedding holds at drawn ones, with changed weights too; wrong bounds are caught."""
 
 from __future__ import annotations
 
