@@ -109,6 +109,40 @@ def test_more_questions_than_neurons_stand_in_several_layers(bert: Path, tmp_pat
     assert proof.verdict == "proved", proof.explain()
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_the_onnx_form_of_a_folder_answers_in_onnxruntime(faq: Path, tmp_path: Path) -> None:
+    """As exporters for transformers.js write it: `onnx/model.onnx`, from the unmodified class."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(faq, attn_implementation="eager").eval()
+    texts, file = transformers.AutoTokenizer.from_pretrained(faq), tmp_path / "model.onnx"
+    given = texts(QUESTIONS, padding=True, return_tensors="pt")
+    axes = {0: "batch", 1: "sequence"}
+
+    class Logits(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, input_ids: Any, attention_mask: Any) -> Any:
+            return self.model(input_ids=input_ids, attention_mask=attention_mask).logits
+
+    torch.onnx.export(
+        Logits(),
+        (given["input_ids"], given["attention_mask"]),
+        str(file),
+        input_names=["input_ids", "attention_mask"],
+        output_names=["logits"],
+        dynamic_axes={"input_ids": axes, "attention_mask": axes, "logits": {0: "batch"}},
+        dynamo=False,
+    )
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    for asked in (QUESTIONS, QUESTIONS + OTHERS, OTHERS[:1]):
+        ids = texts(asked, padding=True, return_tensors="np")
+        fed = {name: ids[name].astype(np.int64) for name in ("input_ids", "attention_mask")}
+        said = session.run(["logits"], fed)[0].argmax(axis=-1)
+        assert [model.config.id2label[number] for number in said.tolist()] == ml.load(faq).predict(asked).tolist()
+
+
 def phrases(count: int) -> list[str]:
     """Texts that have few words in common."""
     free = sorted(word for word in tokenizer().get_vocab() if not word.startswith("<"))
