@@ -268,20 +268,20 @@ def _data(scratch: Path) -> Named:
         for file in (scratch / name, scratch / f"{name}.gz"):
             more = {"format": name.rpartition(".")[2], **options} if file.suffix == ".gz" else options
             more = {**more, "format": options.get("format", more.get("format"))}
-            yield f"data {file.name}", told(lambda file=file, more=more: read(file, **more))  # type: ignore[misc]
+            yield f"data {file.name}", told(lambda file=file, more=more: _meaning(read(file, **more)))  # type: ignore[misc]
         yield f"data {name} in pieces", told(lambda file=scratch / name, more=options: _in_pieces(file, **more))  # type: ignore[misc]
     for number, (given, _) in enumerate(shapes.values()):
         X, Y = (*given, None)[:2]
         if isinstance(X, list) and isinstance(Y, list) and len(X) == len(Y):
             parquet.write_table(table({"tokens": X, "labels": Y}), scratch / f"{number}.parquet")
-            yield f"data {number}.parquet", told(lambda file=scratch / f"{number}.parquet": read(file))  # type: ignore[misc]
+            yield f"data {number}.parquet", told(lambda file=scratch / f"{number}.parquet": _meaning(read(file)))  # type: ignore[misc]
         elif isinstance(X, np.ndarray) and isinstance(Y, np.ndarray):
             np.savez(scratch / f"{number}.npz", X=X, Y=Y)
-            yield f"data {number}.npz", told(lambda file=scratch / f"{number}.npz": read(file))  # type: ignore[misc]
+            yield f"data {number}.npz", told(lambda file=scratch / f"{number}.npz": _meaning(read(file)))  # type: ignore[misc]
     for names in (("tags.conll", "first.conll"), ("table.csv", "lines.jsonl"), ("numbers.jsonl", "reals.jsonl")):
         shards = [str(scratch / name) for name in names]
-        yield f"data shards {names[0]}", told(lambda shards=shards: read(shards))  # type: ignore[misc]
-    yield "data pattern", told(lambda: read(scratch / "t*s.conll"))
+        yield f"data shards {names[0]}", told(lambda shards=shards: _meaning(read(shards)))  # type: ignore[misc]
+    yield "data pattern", told(lambda: _meaning(read(scratch / "t*s.conll")))
     for name, (given, options) in shapes.items():
         yield f"data {name}", told(lambda given=given, options=options: _taken(*given, **options))  # type: ignore[misc]
     for unit in ("words", "characters"):
@@ -296,18 +296,30 @@ def _in_pieces(file: Path, **options: Any) -> list[object]:
     found = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(growing, "TOKENS_AT_ONCE", 3)
-        found.append(attempt(lambda: read(file, **options)))
+        found.append(attempt(lambda: _meaning(read(file, **options))))
         patch.setattr(readers, "ARROW", False)
-        found.append(attempt(lambda: read(file, **options)))
-    return [*found, attempt(lambda: read(file, keys=keys, **options)), keys]
+        found.append(attempt(lambda: _meaning(read(file, **options))))
+    return [*found, attempt(lambda: _meaning(read(file, keys=keys, **options))), keys]
 
 
 def _taken(*given: Any, **options: Any) -> list[object]:
     """Sequences, some of them, and others in their words."""
     data = ml.Sequences.of(*given, **options)
     some = data.select(np.arange(len(data))[::2])
-    found = [data, some, join_datasets([some, data]), *(str(plan) for plan in data.plans)]
-    return [*found, attempt(lambda: ml.Sequences.of(*given, **options, vocabulary=data.vocabulary))]
+    found = [_meaning(data), _meaning(some), _meaning(join_datasets([some, data]))]
+    return [*found, attempt(lambda: _meaning(ml.Sequences.of(*given, **options, vocabulary=data.vocabulary)))]
+
+
+def _meaning(data: ml.Sequences) -> list[object]:
+    """Everything that sequences say, whichever way they hold it: places of labels and rows of files one by one."""
+    labels = data.labels
+    said = None
+    if labels is not None:
+        places = np.arange(len(labels.values)) if labels.place is None else labels.place
+        said = [places, labels.values, labels.per, labels.classes, labels.scalar]
+    names = [data.named(row) for row in range(len(data))]
+    plans = [text for plan in data.plans for text in (str(plan), str(plan.to_json()))]
+    return [data.tokens, data.lengths, data.vocabulary, data.prompts, said, names, plans]
 
 
 # -- model -------------------------------------------------------------------------------------------------------

@@ -92,7 +92,8 @@ PACKAGES = {
         ),
     ),
     "attaching": Package(
-        "attaching", ("answers", "apart", "attach", "attached_texts", "certify_attached", "edit_attached", "prompts")
+        "attaching",
+        ("apart", "attach", "attached_texts", "certify_attached", "directions", "edit_attached", "prompts"),
     ),
     "data": Package(
         "data",

@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -793,3 +793,25 @@ def test_other_files_have_fingerprints_if_asked(tmp_path: Path) -> None:
     assert ml.load(both(tmp_path, write(tmp_path / "text", X, None, [100]), unknown=True, **options)).card.next_token
     with pytest.raises(ml.DataError, match="unknown must be True, False or None"):
         memorize_files(pattern, tmp_path / "x", unknown="?")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("kind", "wanted"), [(np.uint8, "BF16"), (np.uint16, "F32"), (np.uint32, "F64")])
+def test_a_part_is_stored_in_the_shortest_formats_that_hold_its_numbers(kind: Any, wanted: str) -> None:
+    """Classes of one byte differ by up to 255, of two by up to 65,535; slopes are powers of two."""
+    least, widest = 2.0**-120, 2.0**120
+    for error, z, slopes in (
+        (1e-10, [0.0, 1.0], "BF16"),
+        (1e-10, [], "BF16"),
+        (least, [0.0, widest], "BF16"),
+        (least / 2.0, [0.0, 1.0], "F64"),
+        (least, [0.0, 2.0 * widest], "F64"),
+    ):
+        range_ = Range(0, -np.inf, np.inf, [], np.zeros((0, 3), np.int64), np.dtype(kind), 0, 1.0, error, 10)
+        assert parts._formats(range_, np.array(z)) == (slopes, wanted)
+        assert parts._formats(replace(range_, reals=2), np.array(z)) == (slopes, "F64")
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**9))
+def test_ranges_aim_at_four_fifths_of_what_fits(range_: int, points: int) -> None:
+    count = Room(1, range_).ranges(points)
+    assert 4 * range_ * (count - 1) < 5 * points <= 4 * range_ * count

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+import math
 import warnings
 from collections.abc import Callable
 from fractions import Fraction
@@ -25,7 +26,7 @@ from monolayer.cli import run
 from monolayer.model import attention, staircase
 from monolayer.model.attention import KEY, RankOneAttention
 from monolayer.model.contexts import contexts
-from monolayer.model.shortcut import AskedTensors, plan, traced
+from monolayer.model.shortcut import AskedTensors, _common_factor, plan, traced
 from monolayer.model.staircase import Staircase
 from monolayer.theory.balls import precision
 from monolayer.theory.targets import TARGETS
@@ -198,6 +199,27 @@ def test_scores_that_no_common_factor_fits_are_left_to_the_dense_network() -> No
     assert (model.predict(X) == model.predict(X, path="dense")).all()
     with pytest.raises(ml.DataError, match="too far apart for an explanation"):
         model.explain(X)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_common_factor_keeps_the_weight_of_the_begin_token_normal_and_every_sum_finite(dtype: torch.dtype) -> None:
+    """It is the largest score wherever that does, and none where no factor does: both to within a rounding."""
+    floats, lengths, doubt = torch.finfo(dtype), torch.tensor([2, 5]), 1e-9
+    least, keys = -math.log(16.0 * floats.tiny), torch.tensor([-1.0, 0.25], dtype=dtype)
+    for key, size in ((0.25 * keys, 1.0), (7.0 * keys, 7.0)):
+        room = math.log(floats.max / (6.0 * size))  # five tokens and the begin token
+        for begin in (0.0, -3.0):
+            for score, wanted in (
+                ([begin - 9.0, begin - 2.0], begin),
+                ([begin + 5.0, begin - 2.0], begin + 5.0),
+                ([begin + least * (1.0 - doubt), begin], begin + least * (1.0 - doubt)),
+                ([begin + least * (1.0 + 1e-3), begin], begin + least),
+                ([begin, begin + least + room - 1e-2], begin + least),
+                ([begin, begin + least + room + 1e-2], None),
+            ):
+                top = _common_factor(torch.tensor(score, dtype=dtype), begin, key, lengths)
+                assert (top is None) == (wanted is None)
+                assert top is None or abs(top - wanted) <= 1e-6 * max(1.0, abs(wanted))
 
 
 # -- an ordinary module --------------------------------------------------------------------------------

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
 import monolayer as ml
+from monolayer.data import text as text_module
 from monolayer.data.text import MARK, split, windows
 from monolayer.data.text import raven as raven_text
 from monolayer.model.load import model_from
@@ -44,6 +45,8 @@ def _slow_window(tokens: list[str]) -> int:
 
 
 @settings(max_examples=12)
+@example("a" * 12 + "b")  # windows of more than a few tokens, which are found by bisection
+@example("ab" * 7 + "a" + "ab" * 11)
 @given(st.lists(st.sampled_from(["a", "b", " ", "\n", "é", "x y"]), min_size=1, max_size=30).map("".join))
 def test_every_text_is_cut_by_the_least_window_that_tells_and_recited(text: str) -> None:
     for unit in ("words", "characters"):
@@ -54,6 +57,11 @@ def test_every_text_is_cut_by_the_least_window_that_tells_and_recited(text: str)
         assert model.card.script is not None
         assert model.card.script.window == _slow_window(tokens)
         assert model.generate() == text
+
+
+def test_powers_of_the_base_of_hashes_are_never_0() -> None:
+    """It is odd: the 64th power of an even number is 0 modulo 2^64, and older tokens of a window would not count."""
+    assert int(text_module._BASE) % 2 == 1
 
 
 @settings(max_examples=12)

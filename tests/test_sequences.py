@@ -312,6 +312,7 @@ def test_a_plan_says_of_how_many_rows_some_were_chosen() -> None:
     assert "4 sequences chosen from 6 with 8 tokens" in line
     texts = Sequences.of(["a b", "c is", "e"], ["d", " e", "f"], per="answer")
     assert "a space put before 2 answers; 3 rows" in str(texts.plans[0])
+    assert not texts.plans[0].keyed  # other prompts get other answers: no table of keys
     assert str(texts.select(np.array([1])).plans[0]).endswith("a space put before answers; 1 row chosen from 3")
 
 
