@@ -176,7 +176,7 @@ def same_model(one: Path, two: Path) -> bool:
     def files(folder: Path) -> dict[str, bytes]:
         found = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "README.md"}
         said = json.loads(found["attached.json"])
-        facts = [{**fact, "moved": None, "length": None} for fact in said["facts"]]
+        facts = [{**fact, "moved": None, "length": None, "fell": None} for fact in said["facts"]]
         return found | {"attached.json": json.dumps({**said, "facts": facts}).encode()}
 
     return files(one) == files(two)

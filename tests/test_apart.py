@@ -41,7 +41,8 @@ def _disturbing(caps: FiringCaps, duties: Duties, first: int) -> tuple[set[tuple
             continue
         room = _room(caps, caps.wanted, caps.silent, i, j)
         if caps.short:
-            room = max(room, _room(caps, caps.own, caps.hardly if block else caps.silent, i, j))
+            weak = block and not caps.own_radii
+            room = max(room, _room(caps, caps.own, caps.hardly if weak else caps.silent, i, j))
         unsure |= abs(room) < CLOSE
         if room < 0.0:
             found.add((i, j))
@@ -60,7 +61,9 @@ def _planted(seed: int) -> tuple[FiringCaps, Duties, int]:
     silent = random.uniform(0.7, 0.99, count)
     own = Around(half / 8.0, random.uniform(1.0, 1.1, count))
     hardly = np.minimum(0.995, silent + random.uniform(0.0, 0.1, count))
-    caps = FiringCaps(keys, Around(half, longest), own, silent, hardly, short, 0.1, 0.01)
+    caps = FiringCaps(
+        keys, Around(half, longest), own, silent, hardly, short, bool(seed % 4 == 1), np.full(count, 0.1), 0.01
+    )
     tokens = random.integers(0, 3, count)
     facts = [FactIds((7,), (int(token),), row, f"row {row}") for row, token in enumerate(tokens)]
     return caps, Duties(tokens, facts, np.arange(count) // 4), int(random.choice([0, 0, count // 2]))
@@ -97,5 +100,5 @@ def test_no_neurons_disturb_nobody() -> None:
     none = FiringCaps(
         *(Around(part.half[:0], part.longest[:0]) if isinstance(part, Around) else part[:0] for part in caps[:5]),
         *caps[5:],
-    )
+    )._replace(radii=caps.radii[:0])
     check_apart(none, Duties(duties.tokens[:0], [], duties.block[:0]), str)

@@ -134,7 +134,7 @@ def test_the_least_input_of_several_evaluations_is_T(dtype: str) -> None:
     random, steep = np.random.default_rng(3), Steepness(2.0**-10, 28.0)
     states = random.standard_normal((1, 20, 512)) + 0.01 * random.standard_normal((4, 20, 512))
     samples = rounded(states / np.sqrt((states * states).mean(axis=2, keepdims=True)), dtype)
-    W_1, b_1 = reading(samples, steep, dtype)
+    W_1, b_1 = reading(samples, np.full(20, steep.response / steep.radius), steep.response, dtype)
     inputs = (samples * W_1).sum(axis=2) + b_1
     assert np.abs(inputs.min(axis=0) - steep.response).max() < 1.0
     assert inputs.max() > steep.response + 1.0
@@ -688,7 +688,7 @@ def test_later_keys_keep_a_distance_from_what_is_written_because_norms_round(sho
     wide = Around(np.ones(2), np.ones(2))
     for cosine, refused in ((0.99 - error - 1e-9, False), (0.99 - error + 1e-9, True)):
         keys = np.array([[0.0, 0.0, 1.0, 0.0], [cosine, np.sqrt(1.0 - cosine * cosine), 0.0, 0.0]])
-        caps = FiringCaps(keys, wide, wide, np.full(2, 0.99), np.full(2, 0.99), short, 0.01, 0.01)
+        caps = FiringCaps(keys, wide, wide, np.full(2, 0.99), np.full(2, 0.99), short, False, np.full(2, 0.01), 0.01)
         with pytest.raises(ml.PrecisionError, match="what row 0 writes") if refused else nullcontext():
             check_written(caps, written, duties)
 

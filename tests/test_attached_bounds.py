@@ -290,30 +290,37 @@ def test_a_claim_in_a_short_format_names_the_largest_level(folders: Callable[...
     found = read_attached(folders(dtype=torch.float16))
     caps = caps_of(found)
     uneven = replace(caps, level=np.linspace(11.0, 22.0, len(caps.level)))
-    assert "between 22 and" in _claim(found, uneven, 36)
-    assert "between 11 and" not in _claim(found, uneven, 36)
+    assert "between 22 and" in _claim(found, uneven, near_pairs(found, caps), 36)
+    assert "between 11 and" not in _claim(found, uneven, near_pairs(found, caps), 36)
 
 
 def test_the_farthest_state_decides_what_is_said_of_those_measured(folders: Callable[..., Path]) -> None:
+    """By how much ⟨k, û⟩ may fall at the steepest neuron; or by which share of T an input may, at its own."""
     found = read_attached(folders())
     caps, facts = caps_of(found), found.manifest.facts
-    for share, words in ((0.9, "is enough for the proof"), (1.1, "which is more than the")):
+    covered = 1.0 - float(caps.level.max()) / caps.response
+    for share, fell, words in (
+        (0.9, 1.1, "is enough for the proof"),
+        (1.1, 1.1, "which is more than the"),
+        (1.1, 0.9, "each within the cap of its own neuron"),
+    ):
         moved = [0.0, share * caps.half, *[0.0] * (len(facts) - 2)]
-        told = tuple(replace(fact, moved=move) for fact, move in zip(facts, moved, strict=True))
+        told = tuple(replace(fact, moved=move, fell=fell * covered) for fact, move in zip(facts, moved, strict=True))
         assert words in measured(replace(found.manifest, facts=told), caps)[0]
 
 
 @pytest.mark.parametrize(
-    ("turned", "rose", "words"),
-    [(0.9, 0.9, "so all of them"), (1.1, 0.9, "so not all of them"), (0.9, 1.1, "so not all of them")],
+    ("turned", "rose", "woken", "words"),
+    [
+        (0.9, 0.9, 0, "so all of them"),
+        (1.1, 0.9, 0, "so not all of them"),
+        (0.9, 1.1, 0, "so not all of them"),
+        (0.9, 0.9, 1, "so not all of them"),
+    ],
 )
-def test_states_of_short_formats_are_compared_with_what_every_neuron_bears(
-    turned: float, rose: float, words: str, folders: Callable[..., Path]
+def test_states_of_short_formats_are_compared_with_what_each_neuron_bears(
+    turned: float, rose: float, woken: int, words: str, folders: Callable[..., Path]
 ) -> None:
-    """The input at û is at most `high` T where ⟨k, û⟩ has risen by (high − 1) T/α, for the largest α."""
     found = read_attached(folders(dtype=torch.float16))
-    caps = caps_of(found)
-    uneven = replace(caps, alpha=caps.alpha * np.linspace(1.0, 4.0, len(caps.alpha)))
-    most = (caps.fmt.high - 1.0) * caps.response / float(uneven.alpha.max())
-    by = {**found.manifest.measured, "turned": turned * caps.fmt.turn, "rose": rose * most}
-    assert words in measured(replace(found.manifest, measured=by), uneven)[1]
+    by = {**found.manifest.measured, "turned": turned, "rose": rose, "woken": woken}
+    assert words in measured(replace(found.manifest, measured=by), caps_of(found))[1]

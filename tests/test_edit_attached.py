@@ -177,7 +177,7 @@ def test_compare_and_inspect_show_what_was_attached_also_where_nothing_says_so(
     del config["attached_by"]
     (bare / "config.json").write_text(json.dumps(config))
     told = json.loads(said("inspect", str(bare), "--json"))
-    assert (told["layers_whose_attention_adds_nothing"], told["neurons_in_them"]) == ([2, 3], 36)
+    assert (told["numbers_of_the_layers_whose_attention_adds_nothing"], told["neurons_in_them"]) == ([2, 3], 36)
     assert told["says_that_facts_were_attached"] is False
     shown = " ".join(said("compare", str(gpt2), str(bare)).split())
     assert "layers 2, 3, whose attention adds nothing: 36 neurons may hold" in shown

@@ -20,9 +20,10 @@ The layout of an appended block:
      −S ┤──────╯    ╰──────               S: the activation is exactly 0 up to −S (`hosts.SILENCE`)
          far    k    far
 
-Short formats. The norm rounds û, so the length of û varies. Keys are rounded so that the least input over several
-evaluations is T, and `HostFormat` says which states count as a neuron's own. In float16 A is smaller, and T is at most
-31,000 ρ.
+Short formats. The norm rounds û, so the length of û varies, most where one coordinate is most of a state. Keys are
+rounded so that the least input over several evaluations is T, each neuron has its own ρ and α = T/ρ (`Steepness.radii`),
+and `HostFormat` says which states count as a neuron's own. In float16 A is smaller, and T is at most 31,000 times the
+least ρ.
 
 Silence. Where no neuron fires, a block adds 0 to `h`. So `h` leaves the block unchanged (a zero may change its sign),
 and the logits are the host's, bit for bit. No attention with nonzero weights follows the blocks, so a place that fires
@@ -33,8 +34,8 @@ Answers. A place that fires adds about A v, with A = 2^30 in float32, to a state
 then sees v, and the head answers with the token that v was made for. With several blocks, the later ones see v instead
 of h, so no key of theirs may be near v.
 
-Nothing in a neuron depends on other facts: each state is evaluated by itself, in a batch of one, and ρ, α, A and T are
-constants of the host. So removing a fact means removing its neurons, and the result is bit-identical to attaching only
+Nothing in a neuron depends on other facts: each state is evaluated by itself, in a batch of one, ρ and α follow from
+that state, and A and T are constants of the host. So removing a fact means removing its neurons, and the result is bit-identical to attaching only
 the other facts.
 
     host folder ── facts.py ── ids ── running.py ── states ── neurons.py ── W_1, b_1

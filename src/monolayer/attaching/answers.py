@@ -13,7 +13,6 @@ from importlib.util import find_spec
 
 from monolayer.arrays import Ints
 from monolayer.attaching.directions import Directions
-from monolayer.attaching.facts import stopping_tokens
 from monolayer.attaching.neurons import Neurons
 from monolayer.attaching.running import Running
 from monolayer.data import Sequences
@@ -23,6 +22,7 @@ from monolayer.huggingface.cutting import continuation, cut_prompts, tokenizer_o
 from monolayer.huggingface.endings import Endings
 from monolayer.huggingface.host import TOKENIZER, Host, host_of
 from monolayer.huggingface.manifest import Manifest, prompt_digest
+from monolayer.huggingface.settings import stopping_tokens
 from monolayer.huggingface.templates import PLAIN, Template
 
 LONGEST = 16
@@ -44,7 +44,7 @@ class Prompts:
     def __init__(self, host: Host, manifest: Manifest, content: Mapping[str, bytes], data: Sequences) -> None:
         self.host, self.manifest, self.tokenizer = host, manifest, tokenizer_of(content[TOKENIZER])
         self.endings = Endings(content[TOKENIZER], manifest)
-        self.stops = () if manifest.end is None else stopping_tokens(host, content)
+        self.stops = () if manifest.end is None else stopping_tokens(host.config, content)
         self.texts = [data.texts(row)[0] for row in range(len(data))]
         self.templates = [manifest.templates[0]] * len(data)
         self.ids = cut_prompts(content[TOKENIZER], data, manifest.templates[0])
@@ -125,7 +125,7 @@ def continuations(model: LanguageModel, data: Sequences, longest: int, template:
         if misfit is not None:
             raise DataError(f"{data.named(row)}: {misfit}")
     running, tokenizer = Running(host, model.opened, whole=True), tokenizer_of(content[TOKENIZER])
-    most, stops = max(LONGEST, longest), stopping_tokens(host, content)
+    most, stops = max(LONGEST, longest), stopping_tokens(host.config, content)
     return [continuation(tokenizer, ids, running.continued(ids, most, stops)) for ids in prompts]
 
 

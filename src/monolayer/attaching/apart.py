@@ -8,9 +8,11 @@ half fires would hide the state from the later blocks. Rounding is bounded as in
 (docs/proofs-attached.md), so
 the checker can prove what passes here.
 
-In short formats it is enough that each neuron is silent at the state of the other itself, with some room for rounding;
-no proof then covers the whole cap. Neurons of one block may even be awake together there, if the input of the other is
-at most T/4, because a length that is rounded up raises both inputs alike. `measuring.py` tests every answer afterwards.
+In short formats caps are wide, because lengths are rounded. There it is enough that each neuron is silent at the state
+of the other itself, with some room for rounding: the core of its cap. Further out the checker claims the answer where
+the other neuron is silent. With a radius that was asked for, neurons of one block may even be awake together in the
+core, if the input of the other is at most T/4, because a length that is rounded up raises both inputs alike; no proof
+covers that. `measuring.py` tests every answer afterwards.
 """
 
 from __future__ import annotations
@@ -50,10 +52,10 @@ class Around(NamedTuple):
 class FiringCaps(NamedTuple):
     """Where neurons must fire and where they are silent, in terms of the height ⟨k, û⟩.
 
-    `keys` `(N, D)`: unit vectors. `wanted`: the caps on which neurons must fire. `own`: the states that the keys were
-    made from. `silent` `(N,)`: s, the height up to which a neuron is silent. `hardly` `(N,)`: the height up to which
-    its input is at most T/4. `short`: whether the format is short. `radius`: ρ. `least_radius`: the smallest ρ that
-    `attach` accepts.
+    `keys` `(N, D)`: unit vectors. `wanted`: the caps on which neurons must fire. `own`: the cores of these caps, around
+    the states that the keys were made from. `silent` `(N,)`: s, the height up to which a neuron is silent. `hardly`
+    `(N,)`: the height up to which its input is at most T/4. `short`: whether the format is short. `own_radii`: whether
+    each neuron has its own ρ. `radii` `(N,)`: ρ of each. `least_radius`: the smallest ρ that `attach` accepts.
     """
 
     keys: Floats
@@ -62,7 +64,8 @@ class FiringCaps(NamedTuple):
     silent: Floats
     hardly: Floats
     short: bool
-    radius: float
+    own_radii: bool
+    radii: Floats
     least_radius: float
 
     def needed(self, around: Around, heights: Floats, i: Ints, j: Ints) -> Floats:
@@ -113,13 +116,15 @@ def firing_caps(neurons: Neurons, steep: Steepness, host: Host) -> FiringCaps:
     turned = np.arccos(max(-1.0, 1.0 - fmt.turn))
     level = np.maximum(fmt.narrow * T, err + kept_from(steep, host))
     wanted = Around(np.minimum(_angle((level - neurons.b_1) / alpha / longest), turned), longest)
-    # Between evaluations a state turns by less than `turn`, and in D dimensions hardly ever towards another key. The
-    # least input over the evaluations seen is T, and lengths that are rounded up add about T/4 to it.
-    own = Around(wanted.half / 8.0, (1.25 * T - neurons.b_1) / alpha)
+    # Between evaluations a state turns, but in D dimensions hardly ever towards another key. The least input over the
+    # evaluations seen is T. This is the part of a cap that the checker allows no other neuron to reach.
+    own = Around(
+        np.minimum(wanted.half, 1.01 * np.arccos(max(-1.0, 1.0 - fmt.core))), (fmt.near * T - neurons.b_1) / alpha
+    )
     silent = (-host.silence - neurons.b_1 - err) / alpha
     hardly = (T / 4.0 - neurons.b_1 - err) / alpha
     keys = neurons.W_1 / length[:, None]
-    return FiringCaps(keys, wanted, own, silent, hardly, fmt.short, steep.radius, least_radius(host))
+    return FiringCaps(keys, wanted, own, silent, hardly, fmt.short, steep.own, T / alpha, least_radius(host))
 
 
 class NearPairs(NamedTuple):
@@ -168,7 +173,9 @@ def _near_pairs(caps: FiringCaps, duties: Duties, one: Ints, two: Ints) -> NearP
     if caps.short:
         to_be_silent = caps.needed(caps.own, caps.silent, one, two)
         to_be_weak = caps.needed(caps.own, caps.hardly, one, two)
-        needed = np.minimum(needed, np.where(same_block, to_be_weak, to_be_silent))
+        # With a radius that was asked for, it is enough that answers come back, and the verdict may be undecided.
+        weak_is_enough = same_block & (not caps.own_radii)
+        needed = np.minimum(needed, np.where(weak_is_enough, to_be_weak, to_be_silent))
     same_token = duties.tokens[one] == duties.tokens[two]
     bad = np.flatnonzero((angle < needed) & ~(same_key & same_token))
     return NearPairs(one[bad], two[bad], far[bad], 1.0 - np.cos(needed[bad]))
@@ -188,8 +195,9 @@ def _refused(near: NearPairs, caps: FiringCaps, duties: Duties, name: Callable[[
     more = f"; in all, {plural(len(pairs), 'row')} are too near to others: {', '.join(pairs[:NAMED_PAIRS])}"
     more += ", …" if len(pairs) > NAMED_PAIRS else ""
     way_out = "Remove one of them, or reword it"
-    if caps.radius > caps.least_radius:
-        way_out += f", or choose a smaller radius=: this one is {caps.radius:.3g}, the least {caps.least_radius:.3g}"
+    radius = float(max(caps.radii[i], caps.radii[j]))
+    if radius > 1.01 * caps.least_radius:
+        way_out += f", or choose a smaller radius=: this one is {radius:.3g}, the least {caps.least_radius:.3g}"
     more = more if len(pairs) > 1 else ""
     return PrecisionError(
         f"{duties.facts[i].where} and {duties.facts[j].where} continue with {what} at states that the host barely "

@@ -24,7 +24,7 @@ from monolayer.attaching.facts import (
 )
 from monolayer.attaching.folder import Attached, copied_digests, copied_texts, host_headers
 from monolayer.attaching.measuring import asked
-from monolayer.attaching.neurons import Neurons, Steepness, reading, steepness, writing
+from monolayer.attaching.neurons import WIDEST, Neurons, Steepness, reading, steepness, writing
 from monolayer.attaching.running import KERNELS, Running
 from monolayer.attaching.stored import check_own, neurons_in
 from monolayer.bar import reporting, shows_progress
@@ -76,8 +76,9 @@ def attach(
       host's end token. So does `generate`, unless the host's generation_config.json sets penalties, sampling or the
       like; the result then says so. Rewordings of a prompt need rows of their own; rows that repeat others are one
       fact.
-    - `radius`: ρ. A fact answers where the cosine of the host's state with the stored one falls by up to ρ/2, and every
-      logit is the host's where it falls by 2ρ or more; by default 2^−14, or more if rounding requires it.
+    - `radius`: ρ, the same for all facts. A fact answers where the cosine of the host's state with the stored one falls
+      by up to ρ/2, and every logit is the host's where it falls by 2ρ or more. By default each token of an answer has
+      its own, from how far the host's state moves at it: in float32 2^−14, or more if rounding requires it.
     - `keep`: texts at which no neuron may fire, as a list or as a file with one text per line; a `DataError` names the
       places where one would.
     - `templates`: texts with `{prompt}` in them, in each of which every fact answers, such as `["{prompt}",
@@ -144,6 +145,7 @@ def attach(
         appended={},
         tokenizer=tokenizer_digest(source.content[TOKENIZER]),
         radius=steep.radius,
+        own_radii=steep.own,
         end=stop,
         templates=forms.all,
         per=data.per_answer,
@@ -209,7 +211,16 @@ def neurons_of(host: Host, source: TensorFolder, facts: Sequence[FactIds], state
     limited = host.format.limited  # other formats hold the longest vectors
     directions, margins = head.find(tokens, flat=limited)
     check_margins(head, tokens, margins, TokenNames(source.content[TOKENIZER]), [owner[i].where for i in first])
-    W_1, b_1 = reading(states, steep, host.dtype)
+    later = np.array([number > 0 for fact in facts for number in range(len(fact.answer))], dtype=bool)
+    radii = steep.radii(states, later, host)
+    if (radii > WIDEST).any():
+        which = owner[int(radii.argmax())]
+        raise PrecisionError(
+            f"{which.where}: the host's states move so far from one evaluation to the next that the fact would need "
+            f"the radius {radii.max():.3g}, and the widest is {WIDEST:g}. Attach the facts to the host in float32",
+            rows=tuple(sorted({owner[i].row for i in np.flatnonzero(radii > WIDEST)})),
+        )
+    W_1, b_1 = reading(states, steep.response / radii, steep.response, host.dtype)
     room = head.room(tokens, directions) if limited else None
     return Neurons(W_1, b_1, writing(directions, room, steep, host)[number])
 

@@ -15,7 +15,7 @@ from monolayer.data.readers import sequences_of
 from monolayer.errors import ContradictionError, DataError
 from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts, split_text, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host
-from monolayer.huggingface.settings import GENERATION_FILE, read_generation
+from monolayer.huggingface.settings import stopping_tokens
 from monolayer.huggingface.templates import Template
 from monolayer.table import plural
 
@@ -47,18 +47,9 @@ def repeated_rows(data: Sequences, facts: Sequence[FactIds]) -> int:
     return len(data) - len({fact.row for fact in facts})
 
 
-def stopping_tokens(host: Host, content: Mapping[str, bytes]) -> tuple[Any, ...]:
-    """The ids at which `generate` stops, from generation_config.json or else config.json; they are not checked."""
-    said: object = read_generation(content).get("eos_token_id") if GENERATION_FILE in content else None
-    said = host.config.get("eos_token_id") if said is None else said
-    if said is None:
-        return ()
-    return tuple(said) if isinstance(said, list) else (said,)
-
-
 def end_token(host: Host, content: Mapping[str, bytes]) -> int | None:
     """The id that ends answers: the first one at which `generate` stops, or None if there is none."""
-    first: Any = next(iter(stopping_tokens(host, content)), None)
+    first: Any = next(iter(stopping_tokens(host.config, content)), None)
     if first is not None and (type(first) is not int or not 0 <= first < host.vocabulary):
         raise DataError(
             f"the host's end token is {first!r}, and it has {host.vocabulary:,} tokens: set eos_token_id in its "
@@ -74,7 +65,7 @@ def ids_of(
     """The ids of the facts in `data`. Raises an error if a fact does not fit into the host or two contradict."""
     facts = cut_facts(content[TOKENIZER], data, end, templates, data.per_answer)
     check_fit(host, facts)
-    stops = stopping_tokens(host, content)
+    stops = stopping_tokens(host.config, content)
     for fact in facts:
         stop = next((token for token in fact.answer[:-1] if token in stops), None)
         if stop is not None:

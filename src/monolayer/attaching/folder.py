@@ -86,8 +86,8 @@ class Attached:
 
     @property
     def steep(self) -> Steepness:
-        """ρ and T of the neurons; they follow from the host and the radius in the manifest."""
-        return steepness(self.host, self.manifest.radius)
+        """ρ and T of the neurons; they follow from the host and what the manifest says of the radius."""
+        return replace(steepness(self.host, self.manifest.radius), own=self.manifest.own_radii)
 
     @property
     def blocks(self) -> int:
@@ -279,7 +279,7 @@ class Attached:
             ("host", f"{host.named}, {plural(host.layers, 'layer')}, width {host.width:,}, {host.dtype}"),
             ("facts", f"{manifest.count:,}{each}, in {plural(manifest.neurons, 'neuron')}"),
             ("appended", f"{plural(self.blocks, 'block')} of {plural(host.neurons, 'neuron')}"),
-            ("radius", f"{manifest.radius:.3g}: a fact answers where ⟨key, state⟩ falls by up to half of it"),
+            ("radius", self._radius()),
         ]
         if manifest.end is None:
             rows.append(("end token", "none: after an answer the host goes on"))
@@ -293,6 +293,14 @@ class Attached:
         if unusual:
             rows.append(("generation", generation_words(unusual)))
         return rows
+
+    def _radius(self) -> str:
+        """ρ of the neurons in words: one number, or the least and the largest."""
+        length = np.sqrt((self.neurons.W_1 * self.neurons.W_1).sum(axis=1) * self.host.width)
+        radii = self.steep.response / length if len(length) else np.array([self.manifest.radius])
+        least, most = f"{radii.min():.3g}", f"{radii.max():.3g}"
+        one = f"{self.manifest.radius:.3g}" if radii.max() <= 1.05 * radii.min() else f"{least} to {most}, by token"
+        return f"{one}: a fact answers where ⟨key, state⟩ falls by up to half of it"
 
     def _measured(self) -> str | None:
         """How far states moved between evaluations, and where that was measured, in words."""
@@ -338,7 +346,8 @@ FOLDER --out HOST` takes them off. `{FILE}` says which neurons hold which fact.
 |---|---|
 {table}
 
-Outside small neighbourhoods of the stored prompts every logit is the host's. Rewordings of a prompt are not recognized.
+Wherever the host's state is not very near to one at a stored prompt, or at a later token of its answer, every logit is the
+host's. Rewordings of a prompt are not recognized.
 """
 
 

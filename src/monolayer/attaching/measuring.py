@@ -10,11 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from monolayer.arrays import Floats
+from monolayer.arrays import Floats, Ints
+from monolayer.attaching.apart import SAME_KEY, FiringCaps, firing_caps
 from monolayer.attaching.chats import Forms, check_split, their_tokenizer
 from monolayer.attaching.facts import check_fit, read_facts
 from monolayer.attaching.folder import Attached
-from monolayer.attaching.running import KERNELS, AskedFacts, Miss, NotLoadedError, PlacesAsked, Running
+from monolayer.attaching.running import KERNELS, LOOKED_AT, AskedFacts, Miss, NotLoadedError, PlacesAsked, Running
+from monolayer.data.distinct import equal_rows
 from monolayer.data.layout import Manner
 from monolayer.errors import DataError, PrecisionError
 from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts
@@ -26,6 +28,8 @@ from monolayer.table import Progress, plural
 
 MOST_NAMED_ROWS = 5
 """How many rows an error names; it only counts the others."""
+STATES_AT_ONCE = 64
+"""How many states are compared with all keys at a time."""
 ONEDNN = "torch.backends.mkldnn.enabled"
 """The switch of the library that PyTorch multiplies matrices of short formats with on a processor."""
 
@@ -39,24 +43,61 @@ def ask(
     """
 
     starts = np.array([-1 if start is None else start for start in first])
+    T, spoilers = made.steep.response, Spoilers.of(made)
 
     def look_at(asked: PlacesAsked, states: Tensor) -> Floats:
-        """At each place: how much ⟨k, û⟩ fell, how much it rose, 1 − cos(k, û), and the length of the state.
-
-        The first three are 0 where a fact has no neurons.
-        """
-        found = np.zeros((4, len(states)))
-        found[3] = states.double().norm(dim=1).cpu().numpy()
+        """What `LOOKED_AT` lists; where a fact has no neurons, all but the length is 0."""
+        found = np.zeros((len(LOOKED_AT), len(states)))
+        length = states.double().norm(dim=1).cpu().numpy()
         stored = starts[asked.rows] >= 0
         own = starts[asked.rows[stored]] + asked.places[stored]
         seen, keys = running.normed(states)[stored], made.neurons.W_1[own]
-        products = (keys * seen).sum(axis=1)
-        rose = (products + made.neurons.b_1[own] - made.steep.response) / made.steep.alpha
-        lengths = np.sqrt((keys * keys).sum(axis=1) * (seen * seen).sum(axis=1))
-        found[:3, stored] = -rose, rose, 1.0 - products / lengths
+        products, size = (keys * seen).sum(axis=1), np.sqrt((keys * keys).sum(axis=1))
+        rose, alpha = products + made.neurons.b_1[own] - T, size * np.sqrt(made.host.width)
+        turned = 1.0 - products / (size * np.sqrt((seen * seen).sum(axis=1)))
+        share = turned / made.host.format.turned(T / alpha)
+        parts = -rose / alpha, length[stored], -rose / T, rose / T, share, spoilers.woken(own, seen)
+        found[1], found[:, stored] = length, np.stack(parts)
         return found
 
     return running.ask(facts, look_at, report)
+
+
+@dataclass(frozen=True, eq=False)
+class Spoilers:
+    """What tells whether a neuron that may spoil an answer is silent at a state, in short formats.
+
+    Such a neuron writes another row than that of the answer, or stands in an earlier block and has another key. `row`
+    `(N,)`: which of the different rows a neuron writes. `block` `(N,)`: its block.
+    """
+
+    caps: FiringCaps
+    row: Ints
+    block: Ints
+
+    @classmethod
+    def of(cls, made: Attached) -> Spoilers:
+        """What is needed of the neurons of `made`."""
+        row = equal_rows(made.neurons.W_2)[1]
+        block = np.arange(len(row)) // made.host.neurons
+        return cls(firing_caps(made.neurons, made.steep, made.host), row, block)
+
+    def woken(self, own: Ints, seen: Floats) -> Floats:
+        """1 for each state `(P, D)` at which a neuron that may spoil the answer of neuron `own` is not silent, or 0."""
+        found = np.zeros(len(own))
+        if not self.caps.short:  # there the proof does without
+            return found
+        states, keys = torch.from_numpy(seen / np.sqrt(seen.shape[1])), torch.from_numpy(self.caps.keys)
+        silent = torch.from_numpy(self.caps.silent)
+        for start in range(0, len(own), STATES_AT_ONCE):
+            some = slice(start, start + STATES_AT_ONCE)
+            which, other = np.nonzero((states[some] @ keys.T > silent).numpy())
+            mine = own[some][which]
+            gap = self.caps.keys[mine] - self.caps.keys[other]
+            same_key = 0.5 * (gap * gap).sum(axis=1) <= SAME_KEY
+            alike = (self.row[mine] == self.row[other]) & (same_key | (self.block[mine] <= self.block[other]))
+            found[start + which[~alike]] = 1.0
+        return found
 
 
 def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Progress) -> Attached:
@@ -69,9 +110,9 @@ def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Pr
         rows = tuple(sorted({facts[miss.fact].row for miss in found.misses}))
         missed = _missed(made, facts, found.misses, rows)
         raise PrecisionError(f"{missed} {_way_out(running, found.misses)}", rows=rows)
-    lost, rose, turned, length = found.states.tolist()
-    measures = zip(made.manifest.facts, lost, length, strict=True)
-    stored = [replace(fact, moved=moved, length=long) for fact, moved, long in measures]
+    lost, length, fell, rose, turned, woken = found.states.tolist()
+    measures = zip(made.manifest.facts, lost, length, fell, strict=True)
+    stored = [replace(fact, moved=moved, length=long, fell=share) for fact, moved, long, share in measures]
     measured: dict[str, object] = {
         "kernels": list(KERNELS),
         "arithmetic": made.host.dtype,
@@ -79,7 +120,7 @@ def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Pr
         **_versions(),
     }
     if made.host.format.short:
-        measured |= {"rose": max(rose), "turned": max(turned)}
+        measured |= {"rose": max(rose), "turned": max(turned), "woken": int(sum(woken))}
     return replace(made, manifest=replace(made.manifest, facts=tuple(stored), measured=measured))
 
 
@@ -132,12 +173,15 @@ def _in_words(made: Attached, facts: Sequence[FactIds], misses: list[Miss]) -> t
 class Measurement:
     """What was found when the model in a folder was asked for every answer on this machine.
 
-    `tokens`: how many tokens of answers were asked for. `wrong`: how many of them came out wrong in some evaluation;
-    `examples` describes the first ones. `moved`: the most by which ⟨key, state⟩ fell. `outside`: how many facts moved
-    further than a proof covers, or have no neurons. `longest`: the length of the longest state. `where`: the format,
-    the device and the versions.
+    `facts`: how many facts were asked for, each in every template. `returned`: how many of them came back whole, in
+    every evaluation. `tokens`: how many tokens of answers were asked for. `wrong`: how many of them came out wrong in
+    some evaluation; `examples` describes the first ones. `moved`: the most by which ⟨key, state⟩ fell. `outside`: how
+    many facts have states that a proof does not cover (they moved too far, or a neuron of another fact is awake there),
+    or no neurons. `longest`: the length of the longest state. `where`: the format, the device and the versions.
     """
 
+    facts: int
+    returned: int
     tokens: int
     wrong: int
     examples: tuple[str, ...]
@@ -191,10 +235,12 @@ def measure_answers(
     wrong = {(miss.fact, miss.place) for miss in found.misses}
     where = f"{made.host.dtype} on {running.device.type}, " + ", ".join(f"{k} {v}" for k, v in _versions().items())
     examples = _in_words(made, facts, found.misses)
-    lost, rose, turned, length = found.states
-    fmt, radius = made.host.format, made.steep.radius
-    fell_too_far, rose_too_far = lost > (1.0 - fmt.low) * radius, rose > (fmt.high - 1.0) * radius
-    away = fell_too_far | rose_too_far | (turned > fmt.turn)
+    lost, length, fell, rose, turned, woken = found.states
+    fmt = made.host.format
+    away = (fell > 1.0 - fmt.low) | (rose > fmt.high - 1.0) | (turned > 1.0) | (woken > 0.0)
     outside = sum(start is None or bool(too_far) for start, too_far in zip(first, away, strict=True))
     tokens = sum(len(fact.answer) for fact in facts)
-    return Measurement(tokens, len(wrong), examples, float(lost.max()), outside, float(length.max()), where)
+    right = len(facts) - len({fact for fact, _ in wrong})
+    return Measurement(
+        len(facts), right, tokens, len(wrong), examples, float(lost.max()), outside, float(length.max()), where
+    )

@@ -6,12 +6,13 @@ The notation is that of `attaching/__init__.py`, except that `u` is 2^−24, the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from monolayer.arrays import Floats
+from monolayer.arrays import Bools, Floats
 from monolayer.errors import DataError
 from monolayer.huggingface.formats import HOST_FORMATS, SUM_UNIT, HostFormat
 from monolayer.huggingface.host import STEEPEST, Host
@@ -32,11 +33,17 @@ narrow hosts. A neuron returns up to 2.44 T where norms round lengths up, so a s
 8,192 stays below 65,504 when two blocks add to it. Lemma A2 needs this in front of the last block, so proofs cover
 three blocks at least, unless many keys are near each other."""
 WIDEST = 0.0625
-"""The largest ρ that `attach` accepts."""
+"""The largest ρ that `attach` accepts, and that a neuron gets of its own."""
 ROUNDING_STEPS = 3.25
 """In short formats the default ρ is at least this many v/√D: four standard deviations of ⟨k, û⟩, because coordinates of
 û are rounded. In 705 states and four evaluations, ⟨k, û⟩ fell by up to 2 v/√D below the least value seen when the key
 was made."""
+LATER = 2.0 / 3.0
+"""In float32, by which factor the radius of later tokens of an answer is smaller: 4 (D + 2)u in place of 6 (D + 2)u."""
+FLIPS, TURNS = 1.25, 3.0
+"""In short formats ⟨k, û⟩ is expected to fall by less than s + `FLIPS` ς + `TURNS` θ below the least value seen when a
+key was made (`Steepness.radii`). In 290 states of a host of 30 layers and six evaluations it fell by up to 0.65 of that
+in bfloat16, and by 0.5 in 97 states in float16; 1 − cos(k, û) reached 0.2 ρ."""
 KEYS_AT_ONCE = 4096
 """How many keys are rounded at a time."""
 
@@ -55,15 +62,44 @@ class Neurons(NamedTuple):
 
 @dataclass(frozen=True)
 class Steepness:
-    """`ρ` and `T`, the same for all neurons of a host."""
+    """`T`, the same for all neurons of a host, and `ρ`: the least of a neuron, or that of all neurons.
+
+    `own`: whether each neuron has a radius of its own, which follows from its states (`radii`).
+    """
 
     radius: float
     response: float
+    own: bool = False
 
-    @property
-    def alpha(self) -> float:
-        """`α = T/ρ`: how fast the input of a neuron rises with ⟨k, û⟩."""
-        return self.response / self.radius
+    def radii(self, samples: Floats, later: Bools, host: Host) -> Floats:
+        """ρ of each neuron `(N,)`, from normed states `(K, N, D)` in `K` evaluations.
+
+        `later` `(N,)`: whether it holds a token of an answer other than the first. A text may come near to its state
+        that comes near to no state of the prompt, because the text goes on with the same answer. So in float32, where
+        states move by far less than the rounding that ρ is there for, it gets a smaller radius.
+
+        In short formats a norm rounds coordinates, and where one of them is rounded up once and down another time,
+        ⟨k, û⟩ moves by its share: its spacing times that coordinate of k, over √D. s is the largest of these shares,
+        and ς the root of the sum of the squares of the others. In many trained models one coordinate is most of a
+        state, and s is up to v. θ is the largest 1 − cos between two of the evaluations.
+        """
+        found = np.full(samples.shape[1], self.radius)
+        if not self.own:
+            return found
+        fmt = host.format
+        if not fmt.short:
+            return np.where(later, max(least_radius(host), LATER * self.radius), found)
+        states = samples.mean(axis=0)
+        key = states / np.sqrt((states * states).sum(axis=1, keepdims=True))
+        flips = np.sort(np.abs(key) * fmt.spacing(states) / np.sqrt(samples.shape[2]), axis=1)
+        across = np.sqrt((samples * samples).sum(axis=2))
+        pairs = combinations(range(len(samples)), 2)
+        cosines = [(samples[i] * samples[j]).sum(axis=1) / (across[i] * across[j]) for i, j in pairs]
+        turned = 1.0 - np.min(cosines, axis=0, initial=1.0)
+        others = np.sqrt((flips[:, :-1] ** 2).sum(axis=1))
+        moves = flips[:, -1] + FLIPS * others + TURNS * turned
+        widened: Floats = np.maximum(found, moves / (1.0 - fmt.low))
+        return widened
 
 
 def least_radius(host: Host) -> float:
@@ -78,7 +114,11 @@ def least_radius(host: Host) -> float:
 
 
 def steepness(host: Host, radius: float | None = None) -> Steepness:
-    """ρ and T for a host. By default ρ is at least 6(D + 2)u, so that rounding changes an input by at most 0.35 T."""
+    """ρ and T for a host. By default each neuron has its own ρ, which is no less than the one that is returned here.
+
+    That is at least 6(D + 2)u, so that rounding changes an input by at most 0.35 T; `LATER` times that for later tokens
+    of answers in float32.
+    """
     least = least_radius(host)
     usual = max(host.format.still, least, 6.0 * (host.width + 2) * SUM_UNIT)
     if host.format.short:
@@ -89,28 +129,28 @@ def steepness(host: Host, radius: float | None = None) -> Steepness:
             f"radius must be a number from {least:.3g} (below, rounding in {host.width} coordinates could silence a "
             f"fact) to {WIDEST:g}, not {radius!r}"
         )
-    return Steepness(float(chosen), host.response(float(chosen)))
+    return Steepness(float(chosen), host.response(float(chosen)), own=radius is None)
 
 
-def reading(samples: Floats, steep: Steepness, dtype: str = "float32") -> tuple[Floats, Floats]:
+def reading(samples: Floats, alpha: Floats, T: float, dtype: str = "float32") -> tuple[Floats, Floats]:
     """`W_1` `(N, D)` and `b_1` `(N,)` of neurons whose input is T at their own normed states, rounded to `dtype`.
 
-    `samples` `(K, N, D)`: the states of the same places in `K` evaluations. A key is the direction of their mean. In
-    float32 the bias makes the input T at that mean. In a short format the bias is rounded first, and then the key, so
-    that the least input of the samples is T.
+    `samples` `(K, N, D)`: the states of the same places in `K` evaluations. A key is the direction of their mean, and
+    `alpha` `(N,)` is how fast an input rises with ⟨k, û⟩. In float32 the bias makes the input T at that mean. In a
+    short format the bias is rounded first, and then the key, so that the least input of the samples is T.
     """
     states = samples.mean(axis=0)
     D = states.shape[1]
     square = (states * states).sum(axis=1)
     fmt = HOST_FORMATS[dtype]
     if not fmt.short:
-        W_1 = rounded(states * (steep.alpha / np.sqrt(D * square))[:, None])
-        return W_1, rounded(steep.response - (W_1 * states).sum(axis=1))
-    b_1 = rounded(steep.response - steep.alpha * np.sqrt(square / D), dtype)
+        W_1 = rounded(states * (alpha / np.sqrt(D * square))[:, None])
+        return W_1, rounded(T - (W_1 * states).sum(axis=1))
+    b_1 = rounded(T - alpha * np.sqrt(square / D), dtype)
     W_1 = np.empty_like(states)
     for first in range(0, len(states), KEYS_AT_ONCE):
         some = slice(first, first + KEYS_AT_ONCE)
-        own, wanted = states[some], steep.response - b_1[some]
+        own, wanted = states[some], T - b_1[some]
         key = own * (wanted / square[some])[:, None]
         lost = (key * (own - samples[:, some])).sum(axis=2).max(axis=0)
         wanted += lost
@@ -156,7 +196,7 @@ def writing(directions: Floats, room: Floats | None, steep: Steepness, host: Hos
 
 def _least_returned(steep: Steepness, host: Host) -> float:
     """What a neuron returns at least where it is claimed to answer, apart from its own rounding (Lemma A3)."""
-    rounding = 2.1 * (host.width + 2) * SUM_UNIT * steep.alpha
+    rounding = 2.1 * (host.width + 2) * SUM_UNIT * steep.response / steep.radius
     return max(host.format.low * steep.response - rounding, kept_from(steep, host))
 
 

@@ -69,8 +69,8 @@ class Miss(NamedTuple):
 class AskedFacts(NamedTuple):
     """The result of asking for facts.
 
-    `misses`: the tokens that came out wrong. `states` `(4, N)`: for each fact, the most by which ⟨k, û⟩ fell, the most
-    by which it rose, the largest 1 − cos(k, û), and the length of the longest state.
+    `misses`: the tokens that came out wrong. `states` `(6, N)`: for each fact, the largest of what `LOOKED_AT` lists at
+    the places of its answer, in all evaluations.
     """
 
     misses: list[Miss]
@@ -91,8 +91,11 @@ class PlacesAsked(NamedTuple):
         return cls(np.repeat(np.arange(len(answers)), lengths), places)
 
 
+LOOKED_AT = ("lost", "length", "fell", "rose", "turned", "woken")
+"""What is measured of a state: the loss of ⟨k, û⟩; its length; by which share of T the input of its neuron fell, and
+rose; 1 − cos(k, û) as a share of what is claimed; 1 if a neuron that may spoil the answer is not silent."""
 LookAt = Callable[[PlacesAsked, Tensor], Floats]
-"""Returns how far the states `(P, D)` at some places moved and how long they are, as in `AskedFacts.states`."""
+"""Returns what `LOOKED_AT` lists `(6, P)` of the states `(P, D)` at some places."""
 
 
 class _Evaluated(NamedTuple):
@@ -315,7 +318,7 @@ class Running:
     def ask(self, facts: Sequence[FactIds], look_at: LookAt, progress: Progress) -> AskedFacts:
         """Ask for every token of every answer, in every way of evaluation. `look_at` measures the states."""
         misses: list[Miss] = []
-        found = np.full((len(facts), 4), -np.inf)
+        found = np.full((len(facts), len(LOOKED_AT)), -np.inf)
         for number, way in enumerate(EVALUATIONS):
             share = 1.0 / len(EVALUATIONS)
             counted = counting(progress, f"asking, {way}", "fact", number * share, (number + 1) * share)

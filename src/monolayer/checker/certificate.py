@@ -30,7 +30,8 @@ class Claims(NamedTuple):
 
     `tolerance`: how far real answers may be from their labels. `only`: the model holds nothing but the data. For robust
     models, `noise`: relative change of every weight, and `dtype`: short format that the weights are rounded to. With
-    attached facts, `host`: the folder of their host, if it is known.
+    attached facts, `host`: the folder of their host, if it is known, and `ask`: whether to ask the model for every
+    answer; None asks if it can.
     """
 
     tolerance: float | None = None
@@ -38,6 +39,7 @@ class Claims(NamedTuple):
     noise: float | None = None
     dtype: str | None = None
     host: str | os.PathLike[str] | None = None
+    ask: bool | None = None
 
 
 def counted_claim(claim: str, count: int) -> str:
@@ -82,7 +84,9 @@ class Certificate:
     from a step, over the distance that two evaluations may be apart; None without steps. `label_error`: how far label
     coordinates may be from the label; None unless proved. `noise`: the largest relative change of every weight that a
     robust model is proved to bear; None for others. `longest`: with attached facts, the length of the longest states of
-    the host at which answers are claimed; None for others. `measured`: what was measured, since no proof covers it.
+    the host at which answers are claimed, and `radius`: r, outside of which every logit is the host's; None for others.
+    `measured`: what was measured, since no proof covers it. `recall`: with attached facts, whether the model was asked
+    for its answers here, and how many it returned; empty for others.
     `read_as`: how the data were read, one plan per source.
     """
 
@@ -104,6 +108,8 @@ class Certificate:
     measured: tuple[str, ...] = ()
     noise: float | None = None
     longest: float | None = None
+    radius: float | None = None
+    recall: str = ""
     read_as: tuple[ReadPlan, ...] = ()
     version: int = CERTIFICATE_VERSION
 
@@ -144,6 +150,7 @@ class Certificate:
             ("claim", self.claim),
             ("reason", self.reason),
             ("points", f"{self.points:,}" if self.points else ""),
+            ("recall", self.recall),
             *(("read", line) for line in plan_lines(self.read_as)),
         ]
         if self.margin is not None:
@@ -157,6 +164,8 @@ class Certificate:
                     f"up to {rounded_down(self.noise):.3g} of itself is proved to change no answer",
                 )
             )
+        if self.radius is not None:
+            rows.append(("radius", f"{self.radius:.3g}: no neuron fires where 1 − ⟨key, state⟩ is more than that"))
         rows += [(finding.kind, str(finding)) for finding in self.findings]
         rows += [("measured", fact) for fact in self.measured]
         rows += [("note", note) for note in self.notes]

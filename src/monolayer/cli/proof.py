@@ -37,6 +37,13 @@ def verify(
     host: Annotated[
         Path | None, typer.Option(help="With attached facts: folder of the host, which is compared tensor by tensor.")
     ] = None,
+    ask: Annotated[
+        bool | None,
+        typer.Option(
+            "--ask/--no-ask",
+            help="With attached facts: run the model and ask for every answer. By default, if transformers is there.",
+        ),
+    ] = None,
     only: Annotated[
         bool, flag("--only", "Also prove that the readout holds nothing but DATA (docs/editing.md).")
     ] = False,
@@ -54,8 +61,8 @@ def verify(
 
     For an approximator DATA is its function, by name or as module:function. The claim is that off the ramps it equals
     the function at the centre of each cell; for one built with --norm sup, that it is close to it everywhere. A folder
-    that facts were attached to is also asked for every answer, if transformers is installed; the verdict says what is
-    proved and what is measured (docs/attach.md).
+    that facts were attached to is also asked for every answer, if transformers is installed: recall says how many came
+    back, or that it was not asked (docs/attach.md).
 
     Exit code 0: proved, 1: refuted, 3: undecided; any other code means that nothing was decided.
     """
@@ -81,7 +88,7 @@ def verify(
             wanted = reading.read(data, step, model.manner, proved=True, say=False) if wanted is None else wanted
             step("checking", 0.5)
             claims: dict[str, Any] = {"tolerance": tolerance, "only": only, "noise": noise, "dtype": dtype}
-            certificate = certify(model, wanted, **claims, host=host, progress=within(step, 0.5))
+            certificate = certify(model, wanted, **claims, host=host, ask=ask, progress=within(step, 0.5))
     if statement is not None:
         write_statement(certificate, folder, statement)
     if save:

@@ -15,9 +15,10 @@ import errno
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from monolayer.data.number_formats import BY_CODE
 from monolayer.errors import DataError
@@ -83,6 +84,15 @@ def _first_hole(file: BinaryIO) -> int:
         file.seek(0)
 
 
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object as a dict. Readers disagree on which value of a key that occurs twice counts, so it is refused."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        often = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"its header has the key {often!r:.80} twice")
+    return found
+
+
 def tensor_places(start: bytes, read: Callable[[int], bytes], size: int) -> dict[str, TensorPlace]:
     """Where the tensors of a safetensors file with `size` bytes lie, by their names.
 
@@ -93,7 +103,7 @@ def tensor_places(start: bytes, read: Callable[[int], bytes], size: int) -> dict
         raise ValueError("its header is longer than the file, or than a header may be")
     found: dict[str, TensorPlace] = {}
     try:
-        header = json.loads(read(length))
+        header = json.loads(read(length), object_pairs_hook=_each_key_once)
         header.pop("__metadata__", None)
         reached = 0
         for name, entry in sorted(header.items(), key=lambda pair: pair[1]["data_offsets"]):

@@ -62,6 +62,7 @@ class Attachment:
         said = model.manifest
         manifest: dict[str, Any] = {
             "radius": said.radius,
+            "own_radii": said.own_radii,
             "end": said.end,
             "templates": [asdict(template) for template in said.templates],
             "per": said.per,

@@ -94,7 +94,7 @@ class LanguageModel:
     def shown(self) -> dict[str, object]:
         """What the tensors alone show of facts that were attached."""
         return {
-            "layers_whose_attention_adds_nothing": [bare.layer for bare in self.bare],
+            "numbers_of_the_layers_whose_attention_adds_nothing": [bare.layer for bare in self.bare],
             "neurons_in_them": sum(bare.neurons for bare in self.bare),
         }
 

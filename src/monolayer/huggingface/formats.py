@@ -24,10 +24,10 @@ FLUSHED = FLOAT32.least_normal
 class HostFormat(NumberFormat):
     """A format, and what attaching facts needs to know besides.
 
-    A norm returns numbers of the format, so the length of û and its product with a key k move by rounding, in a short
-    format by about v/√(3D) from one evaluation to the next. A neuron is therefore built, and claims are made, for the
-    states at which its input lies between `low` T and `high` T, and 1 − cos(k, û) ≤ `turn`. `v` is the unit roundoff of
-    the format.
+    A norm returns numbers of the format, so the length of û and its product with a key k move by rounding: in a short
+    format by about v/√(3D) from one evaluation to the next, and by as much as v where one coordinate is most of û. A
+    neuron is therefore built, and claims are made, for the states at which its input lies between `low` T and `high` T,
+    and 1 − cos(k, û) ≤ `turned`. `v` is the unit roundoff of the format.
     """
 
     low: float
@@ -37,7 +37,11 @@ class HostFormat(NumberFormat):
     high: float
     """Claims are made for inputs of a neuron of at most `high` T."""
     turn: float
-    """Claims are made for states with 1 − cos(k, û) ≤ `turn`."""
+    """Claims are made for states with 1 − cos(k, û) ≤ `turn` at least; see `turned`."""
+    core: float
+    """Whatever other neurons do, claims are made for states with 1 − cos(k, û) ≤ `core`…"""
+    near: float
+    """…at which the input of the neuron is at most `near` T."""
     state: float
     """The largest length of a state that a neuron outweighs."""
     coordinate: float
@@ -67,6 +71,13 @@ class HostFormat(NumberFormat):
         """
         return float(np.inf if self.short else np.sqrt(self.beyond / (2.0 * (width + 16) * SUM_UNIT)))
 
+    def turned(self, radius: Any) -> Any:
+        """How far 1 − cos(k, û) may rise for a neuron of radius ρ, if all neurons that write something else are silent.
+
+        It is ρ/2, or `turn` if that is more.
+        """
+        return np.maximum(self.turn, radius / 2.0)
+
     def spacing(self, numbers: Any) -> Any:
         """The distance from each number to its neighbours in the format: 2^(e−bits) in [2^(e−1), 2^e)."""
         return np.maximum(np.ldexp(1.0, np.frexp(numbers)[1] - self.bits), self.spacing_at_0)
@@ -81,6 +92,8 @@ HOST_FORMATS = {
             narrow=0.875,
             high=np.inf,
             turn=2.0,
+            core=2.0,
+            near=np.inf,
             state=2.0**16,
             coordinate=2.0**50,
             beyond=2.0**-4,
@@ -92,6 +105,8 @@ HOST_FORMATS = {
             narrow=0.25,
             high=2,
             turn=2.0**-13,
+            core=2.0**-19,
+            near=1.0625,
             state=2.0**16,
             coordinate=2.0**50,
             beyond=2.0**-4,
@@ -103,6 +118,8 @@ HOST_FORMATS = {
             narrow=0.5,
             high=2,
             turn=2.0**-16,
+            core=2.0**-22,
+            near=1.0625,
             state=2.0**9,
             coordinate=2.0**13,
             beyond=0.0,

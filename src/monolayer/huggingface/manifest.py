@@ -48,6 +48,7 @@ class StoredFact:
       same number.
     - `moved`: the largest loss of the state's cosine with its key in the evaluations that were tried; None if none was.
     - `length`: the length of the longest of these states; None if none was measured.
+    - `fell`: by which share of T the input of a neuron of the fact fell at most; None if none was measured.
     """
 
     prompt: str
@@ -56,6 +57,7 @@ class StoredFact:
     number: int
     moved: float | None = None
     length: float | None = None
+    fell: float | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ class Manifest:
     - `tensors`, `appended`: digests of the host's tensors, and of all others. If the host is a Llama under another name
       (`kin.py`), its tensors are those of the Llama.
     - `tokenizer`: a digest of what `tokenizer.json` means, whichever way it is written.
-    - `radius`: ρ.
+    - `radius`: ρ of all neurons, or the least of them.
+    - `own_radii`: whether each neuron has a radius of its own.
     - `end`: the id that ends answers, if there is one.
     - `templates`: the texts in which every prompt stands.
     - `per`: how to read answers so that they are those of the facts (`Sequences.per_answer`).
@@ -87,6 +90,7 @@ class Manifest:
     appended: Mapping[str, str]
     tokenizer: str
     radius: float
+    own_radii: bool
     end: int | None
     templates: tuple[Template, ...] = (PLAIN,)
     per: PerAnswer = "answer"
@@ -170,8 +174,10 @@ def _check(found: Manifest) -> None:
     for fact in found.facts:
         texts += [("facts", fact.prompt, str), ("facts", fact.fact, str), ("facts", fact.places, int)]
         texts.append(("facts", fact.number, int))
-        texts += [("facts", number, (float, int, type(None))) for number in (fact.moved, fact.length)]
+        texts += [("facts", number, (float, int, type(None))) for number in (fact.moved, fact.length, fact.fell)]
     odd = next((name for name, value, kind in texts if not isinstance(value, kind) or isinstance(value, bool)), None)
+    if type(found.own_radii) is not bool:
+        raise ValueError("own_radii")
     if odd is not None or not 0.0 < found.radius < 1.0 or any(fact.places < 1 for fact in found.facts):
         raise ValueError(odd or "radius or places")
     if found.per not in get_args(PerAnswer):

@@ -137,6 +137,15 @@ def read_generation(content: Mapping[str, Any]) -> dict[str, Any]:
     return said
 
 
+def stopping_tokens(config: Mapping[str, Any], content: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The ids at which `generate` stops, from generation_config.json or else config.json; they are not checked."""
+    said: object = read_generation(content).get("eos_token_id") if GENERATION_FILE in content else None
+    said = config.get("eos_token_id") if said is None else said
+    if said is None:
+        return ()
+    return tuple(said) if isinstance(said, list) else (said,)
+
+
 def generation_words(unusual: Mapping[str, object]) -> str:
     """A clause that tells users what the keys of `unusual_generation` mean for them."""
     shown = ", ".join(f"{key} = {reprlib.repr(value)}" for key, value in list(unusual.items())[:4])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,13 @@ from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, Stamp, f
 from monolayer.data.limits import BYTES_PER_NUMBER, tensor_places
 from monolayer.data.number_formats import BY_CODE
 from monolayer.errors import ModelFileError
+from monolayer.huggingface.strict import ForeignError, read_json
+
+EXPONENTS = {"F64": np.uint64(0x7FF << 52), "F32": np.uint32(0xFF << 23), "F16": np.uint16(0x1F << 10)}
+EXPONENTS |= {"BF16": np.uint16(0xFF << 7)}
+"""The bits of the exponent in each format."""
+FINITE_AT_ONCE = 1 << 24
+"""How many numbers are looked at at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +52,15 @@ class Tensor:
         fmt = BY_CODE[self.code]
         found: Floats = fmt.numbers(fmt.raw(self.data)).astype(dtype).reshape(self.shape)
         return found
+
+    def is_finite(self) -> bool:
+        """Whether no number of the tensor is infinite or NaN, whose exponents have all bits set."""
+        exponent = EXPONENTS.get(self.code)
+        if exponent is None:
+            return True
+        words = np.frombuffer(self.data, dtype=f"<u{BYTES_PER_NUMBER[self.code]}")
+        parts = (words[start : start + FINITE_AT_ONCE] for start in range(0, len(words), FINITE_AT_ONCE))
+        return not any(((part & exponent) == exponent).any() for part in parts)
 
     def blocks(self, most: int = 1 << 22) -> Iterator[tuple[slice, Floats]]:
         """The numbers in float64, a block of rows at a time with about `most` numbers, and the rows of each block."""
@@ -152,13 +167,13 @@ def weight_map(content: bytes) -> dict[str, str]:
     transformers cannot load an index without an object `metadata`, so that is a `ModelFileError`, too.
     """
     try:
-        index = json.loads(content)
-        said = index["weight_map"]
+        index = read_json(Path(INDEX_FILE), content)
+        said: Any = index["weight_map"]
         if not isinstance(said, dict) or not all(type(name) is str for name in said.values()):
             raise ValueError("weight_map is not an object of names")
         if not isinstance(index["metadata"], dict):
             raise ValueError(f"metadata is {index['metadata']!r:.40}, not an object")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ForeignError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelFileError(f"{INDEX_FILE} cannot be read: {error!r}") from None
     return said
 

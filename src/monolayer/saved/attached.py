@@ -61,10 +61,16 @@ class WithFacts(Saved):
         return Sealed.of(read_attached(self.opened).digest(), self.opened.content)
 
     def check(self, claims: Claims) -> None:
-        """Only `only` and `host` are claims about attached facts."""
-        given = [name for name, value in claims._asdict().items() if name not in ("only", "host") and value is not None]
+        """Only `only` and `host` are claims about attached facts. Asking needs transformers."""
+        given = [
+            name
+            for name, value in claims._asdict().items()
+            if name not in ("only", "host", "ask") and value is not None
+        ]
         if given:
             raise DataError(f"{given[0]} does not apply to a folder with attached facts: leave it out")
+        if claims.ask and not can_measure():
+            raise DataError("ask=True asks the model in transformers: pip install transformers")
 
     def prove(self, data: Any, claims: Claims, report: Progress) -> Certificate:
         """What the files prove about every text, and what was measured when facts were attached."""
@@ -72,8 +78,9 @@ class WithFacts(Saved):
         return judge_attached(self.opened, data, only=claims.only, host=claims.host)
 
     def judge(self, data: Any, claims: Claims, report: Progress) -> Certificate:
-        """What the files prove and, if transformers is installed, what asking the model here shows."""
-        return self._measured(self.prove(data, claims, report), data, claims.only, report)
+        """What the files prove and, unless `claims` say otherwise, what asking the model here shows."""
+        proof = self.prove(data, claims, report)
+        return proof if claims.ask is False else self._measured(proof, data, claims.only, report)
 
     def _measured(self, proof: Certificate, data: Sequences, only: bool, report: Progress) -> Certificate:
         """The certificate with what asking the model here shows; a wrong answer refutes it.
@@ -97,7 +104,8 @@ class WithFacts(Saved):
             if proof:  # the files changed while they were read
                 raise
             return replace(proof, measured=(*proof.measured, f"not measured here: {error}"))
-        proof = replace(proof, measured=(*proof.measured, str(found)))
+        recall = f"asked: {found.returned:,} of {found.facts:,}"
+        proof = replace(proof, measured=(*proof.measured, str(found)), recall=recall)
         if found.wrong:
             why = f"asked here, it answers differently: {'; '.join(found.examples)}"
             return replace(proof, verdict="refuted", reason=why)

@@ -44,6 +44,7 @@ def certify(
     noise: float | None = None,
     dtype: object = None,
     host: str | os.PathLike[str] | None = None,
+    ask: bool | None = None,
     progress: Progress | bool | None = None,
 ) -> Certificate:
     """Whether a saved model returns the label of every point, in every evaluation that the assumptions allow.
@@ -61,11 +62,14 @@ def certify(
       of one scale per row).
     - `host`: for a folder with attached facts, a folder that must be its host, tensor by tensor. What is proved and
       what was measured is in docs/attach.md.
+    - `ask`: for a folder with attached facts, whether to run the model here and ask it for every answer; by default, if
+      transformers is installed. A wrong answer refutes the claim; `recall` of the certificate says how many came back,
+      or that the model was not asked. What is proved holds for states of the host near the stored ones: without
+      asking, nothing says that the host is at these states when it reads the prompts.
     - `progress`: True shows a bar on standard error; a function is called with the name of each stage and the share of
       the work that is done.
 
-    If a folder holds a certificate, a note says whether weights or data have changed since. A folder with attached
-    facts is also asked for every answer, if transformers is installed: a wrong answer refutes the claim.
+    If a folder holds a certificate, a note says whether weights or data have changed since.
 
     Example:
 
@@ -74,7 +78,7 @@ def certify(
         'proved'
     """
     check_subnormals_count(NEEDS_SUBNORMALS)
-    claims = Claims(tolerance, only, noise, dtype_name(dtype), host)
+    claims = Claims(tolerance, only, noise, dtype_name(dtype), host, ask)
     saved = open_model(model)
     saved.check(claims)
     if saved.takes(X):

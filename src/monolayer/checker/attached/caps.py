@@ -15,6 +15,9 @@ from monolayer.huggingface.formats import HostFormat
 from monolayer.huggingface.hosts import IDENTITY
 
 FLOAT32_UNIT = BINARY32.unit
+FARTHEST = 0.125
+"""The largest r that is proved. The largest ρ of `attach` is half of it, and T ≥ 1.25 S, so its neurons are silent from
+2ρ on."""
 COSINES_AT_ONCE = 1 << 24
 """How many cosines are in memory at a time."""
 DIP = 0.3
@@ -23,6 +26,13 @@ FINITE = 2.0**60
 """The bound on the length of a state and on what neurons add to it, so that sums of squares stay below 2^123."""
 FLUSHING_ERROR = 2.0**-90
 """More than numbers flushed to zero can change an input by: there are fewer than 2^30, each below 2^−126."""
+
+
+class Around(NamedTuple):
+    """The states around each key `(N,)`: the largest angle to the key, and the largest length."""
+
+    half: Floats
+    longest: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +88,27 @@ class Caps:
         return float(np.min((self.response - self.level) / self.alpha, initial=np.inf))
 
     @property
+    def radii(self) -> Floats:
+        """ρ of each neuron `(N,)`, which its steepness says: α = T/ρ."""
+        found: Floats = self.response / self.alpha
+        return found
+
+    @property
     def turned(self) -> Floats:
         """The half-angles ψ `(N,)` of the caps."""
-        return np.minimum(_arccos(self.wanted / self.longest), float(np.arccos(max(-1.0, 1.0 - self.fmt.turn))))
+        found: Floats = np.minimum(_arccos(self.wanted / self.longest), _arccos(1.0 - self.fmt.turned(self.radii)))
+        return found
+
+    @property
+    def inner(self) -> Around:
+        """The part of each cap that no neuron of another token may reach, in short formats; else the cap itself."""
+        if not self.fmt.short:
+            return Around(self.turned, self.longest)
+        longest = np.minimum(
+            self.longest, (self.fmt.near * self.response - self.bias) / self.alpha / (1.0 - self.fmt.core)
+        )
+        half = np.minimum(_arccos(self.wanted / longest), float(np.arccos(1.0 - self.fmt.core)))
+        return Around(half, longest)
 
     def narrowed(self, which: Bools) -> Caps:
         """These caps, narrowed for the neurons `which` `(N,)`, except where a narrow cap would be almost empty."""
@@ -128,9 +156,15 @@ def caps_of(found: AttachedFolder) -> Caps:
         raise UnhandledError(
             f"neuron {dull[0]} hardly reaches T/2 = {T / 2.0:g} at any state: its cap is next to empty"
         )
+    radius = float(np.max(1.0 - silent, initial=0.0))
+    if not radius <= FARTHEST:
+        raise UnhandledError(
+            f"neuron {int((1.0 - silent).argmax())} may fire up to 1 − ⟨k, û⟩ = {radius:.3g} from its key, and the "
+            f"proof covers {FARTHEST:g}: no radius that attach accepts reaches further"
+        )
     longest = np.full(len(alpha), 1.0 + eta)
-    if fmt.short:  # |û| = ⟨k, û⟩/cos, where the input is at most `high` T and 1 − cos at most `turn`
-        longest = np.minimum(longest, (fmt.high * T - bias) / alpha / (1.0 - fmt.turn))
+    if fmt.short:  # |û| = ⟨k, û⟩/cos, where the input is at most `high` T and 1 − cos at most `turned`
+        longest = np.minimum(longest, (fmt.high * T - bias) / alpha / (1.0 - fmt.turned(T / alpha)))
     # Before its roundings, an activation is at most its input where that is above 0, and above −1 everywhere.
     most = (1.01 + 4.0 * fmt.unit) * np.maximum(1.0, alpha * anywhere + bias + err)
     keys = found.reads / length[:, None]
@@ -152,12 +186,15 @@ def caps_and_neighbours(found: AttachedFolder) -> tuple[Caps, Near]:
 class Near:
     """The neighbours of each neuron `(N,)`: the other neurons that may fire on its cap.
 
-    `count`: how many there are. `spoilt`: whether one of them could spoil the answer. `first`: the first block that
-    holds the neuron or a neighbour. `most`: the most that the neuron and its neighbours return together.
+    `spoilt`: whether one of them could spoil the answer; in short formats, whether it could do so on the inner part of
+    the cap. `guarded`: whether one could do so further out. There the answer is claimed where such neurons are silent,
+    and the others are counted: `count`: how many there are. `first`: the first block that holds the neuron or one of
+    them. `most`: the most that the neuron and these return together.
     """
 
     count: Ints
     spoilt: Bools
+    guarded: Bools
     first: Ints
     most: Floats
     by: dict[int, int]
@@ -185,7 +222,7 @@ def least_returned(found: AttachedFolder, caps: Caps, near: Near) -> LeastReturn
 
 
 def near_pairs(found: AttachedFolder, caps: Caps) -> Near:
-    """Find the neurons that may fire on the cap of another (A3), and whether they could spoil its answer.
+    """Find the neurons that may fire on the cap of another (A3), and whether they could spoil its answer there.
 
     A neighbour is harmless if it writes the same row and is in the same block or a later one, or in an earlier one and
     certain to fire on the whole cap. Raises an `UnhandledError` if neurons could write infinite numbers (A2).
@@ -193,8 +230,9 @@ def near_pairs(found: AttachedFolder, caps: Caps) -> Near:
     N = len(found.bias)
     written = _Written(found, caps)
     pairs: dict[int, list[int]] = defaultdict(list)
+    inside: dict[int, set[int]] = defaultdict(set)
     if N:
-        psi = caps.turned
+        psi, inner = caps.turned, caps.inner
         around, awake = _arccos(caps.silent / (1.0 + caps.length)), _arccos(caps.silent / caps.anywhere)
         # How far a product of two keys is off: they are rounded to float32, and it is summed in any order.
         slack = 4.0 * (found.host.width + 4) * FLOAT32_UNIT
@@ -216,16 +254,25 @@ def near_pairs(found: AttachedFolder, caps: Caps) -> Near:
                 close = angle < psi[mine] + _arccos(caps.silent[theirs] / caps.longest[mine])
                 for j, i in zip(mine[close].tolist(), theirs[close].tolist(), strict=True):
                     pairs[j].append(i)
+                close &= angle < inner.half[mine] + _arccos(caps.silent[theirs] / inner.longest[mine])
+                for j, i in zip(mine[close].tolist(), theirs[close].tolist(), strict=True):
+                    inside[j].add(i)
     written.check()
-    count, spoilt, by = np.zeros(N, np.int64), np.zeros(N, dtype=bool), dict[int, int]()
+    count, by = np.zeros(N, np.int64), dict[int, int]()
+    spoilt, guarded = np.zeros(N, dtype=bool), np.zeros(N, dtype=bool)
     first, most = np.arange(N) // found.host.neurons, caps.most.copy()
     for j, others in pairs.items():
-        count[j], first[j] = len(others), min(first[j], min(others) // found.host.neurons)
-        most[j] += caps.most[others].sum()
-        for i in others:
-            if not _harmless(found, caps, i, j):
-                spoilt[j], by[j] = True, i
-    return Near(count, spoilt, first, most, by, dict(pairs))
+        spoiling = [i for i in others if not _harmless(found, caps, i, j)]
+        worst = [i for i in spoiling if i in inside[j]]
+        spoilt[j], guarded[j] = bool(worst), bool(spoiling)
+        if worst:
+            by[j] = worst[-1]
+        # Where the neurons that could spoil the answer are silent, only the others matter.
+        beside = sorted(set(others) - set(spoiling)) if caps.fmt.short else others
+        if beside:
+            count[j], first[j] = len(beside), min(first[j], min(beside) // found.host.neurons)
+            most[j] += caps.most[beside].sum()
+    return Near(count, spoilt, guarded & ~spoilt, first, most, by, dict(pairs))
 
 
 class _Written:

@@ -26,8 +26,8 @@ from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts
 from monolayer.huggingface.endings import Endings
 from monolayer.huggingface.formats import HostFormat
 from monolayer.huggingface.host import TOKENIZER
-from monolayer.huggingface.manifest import Manifest, fact_digest, prompt_digest
-from monolayer.huggingface.settings import generation_words, unusual_generation
+from monolayer.huggingface.manifest import FILE, Manifest, fact_digest, prompt_digest
+from monolayer.huggingface.settings import generation_words, stopping_tokens, unusual_generation
 from monolayer.huggingface.strict import ForeignError
 from monolayer.huggingface.templates import stand_alone, template_words
 from monolayer.huggingface.tensors import TensorFolder
@@ -43,7 +43,13 @@ CLAIM = (
 NEAR_KEY = "at every û within 1 − ⟨k, û⟩ ≤ {reach}"
 NEAR_OTHERS = " ({reach} for {count} that others are near to)"
 NEAR_SHORT = "at every û within 1 − cos ≤ {turn}"
+NEAR_OWN = " ({least} to {most}, half the radius of its neuron)"
+NEAR_GUARDED = (
+    " (for {count} that others are near to: where these are silent and, whatever they do, within 1 − cos ≤ {turn} at "
+    "inputs up to {near})"
+)
 INPUT_SHORT = ", at which the input of its neuron lies between {low} and {high}"
+STOPPED = "This is about logits: generate stops at {token} (eos_token_id), so what follows there does not come"
 SHORT = "the host is untouched, logits elsewhere are its own, and facts answer near their keys"
 REASONS: dict[Verdict, str] = {
     "proved": "neurons are silent outside the caps around their keys, and on these the head sees what they write",
@@ -78,7 +84,7 @@ def judge_attached(
     if data.prompts is None:
         raise DataError("this folder holds prompts and answers: give both, as text")
     data.check_labelled()
-    question = Certificate("undecided", SHORT, data_digest=data_digest(data))
+    question = Certificate("undecided", SHORT, data_digest=data_digest(data), recall="not asked")
     try:
         with np.errstate(all="ignore"):
             found = read_attached(folder)
@@ -97,6 +103,9 @@ def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: 
     if odd is not None:
         return replace(question, verdict="refuted", reason=odd)
     _check_copies(found)
+    infinite = next((name for name in found.manifest.tensors if not found.opened[name].is_finite()), None)
+    if infinite is not None:
+        raise UnhandledError(f"the host's tensor {infinite} holds a number that is not finite")
     caps, near = caps_and_neighbours(found)
     manifest = found.manifest
     facts = cut_facts(found.opened.content[TOKENIZER], data, manifest.end, manifest.templates, manifest.per)
@@ -106,8 +115,9 @@ def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: 
     asked, unknown = _asked(found.manifest, facts)
     points = sum(len(fact.answer) for fact in facts)
     caps, said = judge_at_longest(found, caps, near, asked.neuron, asked.token)
-    question = replace(question, claim=_claim(found, caps, points), points=points, longest=caps.state)
-    question = replace(question, measured=measured(found.manifest, caps), notes=_notes(found))
+    claim = _claim(found, caps, near, points, _stopped(found, facts))
+    question = replace(question, claim=claim, points=points, longest=caps.state)
+    question = replace(question, radius=caps.radius, measured=measured(found.manifest, caps), notes=_notes(found))
     missing = sum(len(fact.answer) for fact, _ in unknown)
     unsure = int((~said.right & ~said.wrong).sum()) + missing
     findings = _findings(found, data, near, asked, said, unknown)
@@ -119,15 +129,42 @@ def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: 
     return _only(found, facts, decided) if only and decided else decided
 
 
-def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
-    """The claim in words, with its bounds rounded to the safe side; `points`: number of tokens of answers."""
+def _near_short(caps: Caps, neighbours: Near) -> str:
+    """In a short format, how near to a key answers are claimed, in words."""
+    turns, fmt = caps.fmt.turned(caps.radii), caps.fmt
+    least, most = (_below(float(np.min(turns, initial=np.inf))), _below(float(np.max(turns, initial=0.0))))
+    said = (
+        NEAR_SHORT.format(turn=least)
+        if least == most
+        else NEAR_SHORT.format(turn="ρ/2") + NEAR_OWN.format(least=least, most=most)
+    )
+    count = int(neighbours.guarded.sum())
+    if count:
+        inner = {"turn": _below(fmt.core, exact=True), "near": _below(fmt.near * caps.response, exact=True)}
+        said += NEAR_GUARDED.format(count=plural(count, "neuron"), **inner)
+    return said
+
+
+def _stopped(found: AttachedFolder, facts: list[FactIds]) -> str | None:
+    """The first token inside an answer at which `generate` stops (`eos_token_id`), with its row, or None."""
+    stops = stopping_tokens(found.host.config, found.opened.content)
+    name = TokenNames(found.opened.content[TOKENIZER])
+    inside = ((fact, token) for fact in facts for token in fact.answer[:-1] if token in stops)
+    return next((f"{name(token)!r} (id {token}) in the answer of {fact.where}" for fact, token in inside), None)
+
+
+def _claim(found: AttachedFolder, caps: Caps, neighbours: Near, points: int, stopped: str | None = None) -> str:
+    """The claim in words, with its bounds rounded to the safe side.
+
+    `points`: number of tokens of answers. `stopped`: a token inside an answer at which `generate` stops.
+    """
     fmt, T = caps.fmt, caps.response
     narrow = caps.narrow
     near, inputs = NEAR_KEY.format(reach=_below(caps.reach(narrow if narrow.all() else ~narrow))), ""
     if narrow.any() and not narrow.all():
         near += NEAR_OTHERS.format(reach=_below(caps.reach(narrow)), count=plural(int(narrow.sum()), "neuron"))
     if fmt.short:
-        near = NEAR_SHORT.format(turn=_below(fmt.turn))
+        near = _near_short(caps, neighbours)
         low = float(np.max(caps.level, initial=0.0))  # exact: the proof is about the levels as they are stored here
         inputs = INPUT_SHORT.format(low=_above(low, exact=True), high=_below(fmt.high * T, exact=True))
     tensors, places = plural(len(found.manifest.tensors), "tensor"), plural(points, "token")
@@ -140,7 +177,8 @@ def _claim(found: AttachedFolder, caps: Caps, points: int) -> str:
         unusual = unusual_generation(found.opened.content)
     except DataError as error:
         raise UnhandledError(str(error)) from None
-    return claim + (f". This is about logits: {generation_words(unusual)}" if unusual else "")
+    claim += f". This is about logits: {generation_words(unusual)}" if unusual else ""
+    return claim + (f". {STOPPED.format(token=stopped)}" if stopped is not None else "")
 
 
 def _only(found: AttachedFolder, facts: list[FactIds], decided: Certificate) -> Certificate:
@@ -235,26 +273,32 @@ def measured(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
         f"{by.get('arithmetic')} on {by.get('device')}, torch {by.get('torch')}, transformers {by.get('transformers')}"
     )
     enough = f"and {_below(caps.half)} is enough for the proof"
-    if max(moved) > caps.half:
+    fell = [1.0 if fact.fell is None else fact.fell for fact in manifest.facts if fact.moved is not None]
+    covered = 1.0 - float(np.max(caps.level, initial=0.0)) / caps.response
+    if max(moved) > caps.half and max(fell) <= covered:
+        enough = f"each within the cap of its own neuron, which covers {_below(caps.half)} or more"
+    elif max(moved) > caps.half:
         enough = f"which is more than the {_below(caps.half)} that the proof covers, though every answer was returned"
     said = (
-        f"when facts were attached, the host's states at their places were within {_above(max(moved))} of their keys, "
-        f"{enough}: with eager and sdpa attention, padded on the left ({where})"
+        f"{FILE} says that, when facts were attached, the host's states at their places were within "
+        f"{_above(max(moved))} of their keys, {enough}: with eager and sdpa attention, padded on the left ({where})"
     )
     return (said, *_measured_short(by, caps), *left, *_measured_length(manifest, caps))
 
 
 def _measured_short(by: Mapping[str, object], caps: Caps) -> tuple[str, ...]:
     """In short formats, a sentence on whether states turned and grew by no more than the claim covers."""
-    turned, rose = by.get("turned"), by.get("rose")
-    if not caps.fmt.short or not isinstance(turned, float) or not isinstance(rose, float):
+    turned, rose, woken = by.get("turned"), by.get("rose"), by.get("woken")
+    if not caps.fmt.short or not isinstance(turned, float) or not isinstance(rose, float) or type(woken) is not int:
         return ()
-    most = float(np.min((caps.fmt.high - 1.0) * caps.response / caps.alpha, initial=np.inf))
-    inside = turned <= caps.fmt.turn and rose <= most
+    most = caps.fmt.high - 1.0
+    inside = turned <= 1.0 and rose <= most and woken == 0
+    awake = "no neuron of another fact" if woken == 0 else f"at {plural(woken, 'fact')} a neuron of another"
     return (
         (
-            f"they turned by up to 1 − cos = {_above(turned)}, and ⟨k, û⟩ rose by up to {_above(rose)}: the proof "
-            f"covers {_below(caps.fmt.turn)} and {_below(most)}, {'so all of them' if inside else 'so not all of them'}"
+            f"they turned by up to {_above(turned)} times what the claim covers, inputs rose by up to {_above(rose)} T "
+            f"of {_below(most, exact=True)} T, and {awake} was awake there: "
+            f"{'so all of them' if inside else 'so not all of them'} are covered"
         ),
     )
 

@@ -154,7 +154,8 @@ def _near(caps: Caps) -> str:
     if not caps.fmt.short:
         return f"within {caps.reach(np.ones_like(caps.narrow)):.3g}"
     low, high = float(caps.level.max(initial=0.0)), caps.fmt.high * caps.response
-    return f"where the input of a neuron lies between {low:.3g} and {high:.3g}, within 1 − cos = {caps.fmt.turn:.3g}"
+    turn = float(np.min(caps.fmt.turned(caps.radii), initial=np.inf))
+    return f"where the input of a neuron lies between {low:.3g} and {high:.3g}, within 1 − cos = {turn:.3g}"
 
 
 def _ball(found: AttachedFolder, caps: Caps, neuron: int) -> KeyBall:
@@ -162,7 +163,7 @@ def _ball(found: AttachedFolder, caps: Caps, neuron: int) -> KeyBall:
     block, index = divmod(neuron, found.host.neurons)
     silent = 1.0 - float(caps.silent[neuron]) / (1.0 + caps.length)
     within = 1.0 - float(caps.wanted[neuron])
-    return KeyBall(found.host.layers + block, block, index, found.manifest.radius, within, silent)
+    return KeyBall(found.host.layers + block, block, index, float(caps.radii[neuron]), within, silent)
 
 
 __all__ = ["locate_attached"]
