@@ -21,7 +21,7 @@ The layout of an appended block:
          far    k    far
 
 Short formats. The norm rounds û, so the length of û varies, most where one coordinate is most of a state. Keys are
-rounded so that the least input over several evaluations is T, each neuron has its own ρ and α = T/ρ (`Steepness.radii`),
+rounded so that the least input over several evaluations is T, each neuron has its own ρ, α = T/ρ (`Steepness.radii`),
 and `HostFormat` says which states count as a neuron's own. In float16 A is smaller, and T is at most 31,000 times the
 least ρ.
 
@@ -35,8 +35,8 @@ then sees v, and the head answers with the token that v was made for. With sever
 of h, so no key of theirs may be near v.
 
 Nothing in a neuron depends on other facts: each state is evaluated by itself, in a batch of one, ρ and α follow from
-that state, and A and T are constants of the host. So removing a fact means removing its neurons, and the result is bit-identical to attaching only
-the other facts.
+that state, and A and T are constants of the host. So removing a fact means removing its neurons, and the result is
+bit-identical to attaching only the other facts.
 
     host folder ── facts.py ── ids ── running.py ── states ── neurons.py ── W_1, b_1
                                     directions.py ── W_2 ── apart.py ── folder.py ── a folder

@@ -346,8 +346,8 @@ FOLDER --out HOST` takes them off. `{FILE}` says which neurons hold which fact.
 |---|---|
 {table}
 
-Wherever the host's state is not very near to one at a stored prompt, or at a later token of its answer, every logit is the
-host's. Rewordings of a prompt are not recognized.
+Wherever the host's state is not very near to one at a stored prompt, or at a later token of its answer, every logit is
+the host's. Rewordings of a prompt are not recognized.
 """
 
 

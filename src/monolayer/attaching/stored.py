@@ -47,7 +47,7 @@ def neurons_in(folder: str | os.PathLike[str], host: Host, count: int) -> Neuron
 def check_own(made: Attached, facts: Sequence[FactIds]) -> None:
     """Raise a `DataError` that names a fact whose states are not at its keys: its neurons are those of another."""
     for fact, measured in zip(facts, made.manifest.facts, strict=True):
-        if measured.moved is None or measured.moved >= made.steep.radius:
+        if measured.fell is None or measured.fell >= 1.0:
             raise DataError(
                 f"{fact.where}: the neurons in its place are those of another fact. Give the facts in the order in "
                 "which they were attached, with the same templates and options"
