@@ -632,7 +632,7 @@ def test_a_plan_numbers_arrays_and_columns(tmp_path: Path) -> None:
         ("a.csv", {"tokens": "key", "labels": "value"}, (("key", 2), ("value", 1))),
     ):
         (plan,) = read(tmp_path / name, **options).plans
-        assert (plan.key, plan.label) == wanted
+        assert (plan.key, plan.label, plan.apart) == (*wanted, False)
 
 
 def test_keys_alone_are_enough_to_ask_a_model_only(tmp_path: Path) -> None:

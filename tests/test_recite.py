@@ -73,6 +73,7 @@ def test_short_prompts_are_those_that_the_text_continues_in_one_way(text: str, w
     """Beside the windows themselves: of 1, 2, 3, 4, 6, 8, 12 … tokens, each once."""
     data, script = windows(text, "characters", window)
     tokens = [MARK, *text]
+    assert script.window == min(window or script.window, len(tokens))
     following: dict[tuple[str, ...], set[str]] = {}
     for size in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
         for end in range(size, len(tokens)) if size < script.window else ():

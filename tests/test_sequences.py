@@ -310,6 +310,8 @@ def test_a_plan_says_of_how_many_rows_some_were_chosen() -> None:
         assert ReadPlan.from_json(plan.to_json()) == plan
     (line,) = plan_lines(joined.plans[:1] * 2)
     assert "4 sequences chosen from 6 with 8 tokens" in line
+    assert not some.plans[0].keyed
+    assert Sequences.of({"key": ["a", "b"], "value": [1, 2]}).plans[0].source == "the dict"
     texts = Sequences.of(["a b", "c is", "e"], ["d", " e", "f"], per="answer")
     assert "a space put before 2 answers; 3 rows" in str(texts.plans[0])
     assert not texts.plans[0].keyed  # other prompts get other answers: no table of keys
