@@ -14,6 +14,9 @@ has a bias per expert (e_score_correction_bias): of all experts the one with the
 Elsewhere expert 0 is taken, and the state goes on as it came, bit for bit. Here with five facts at the ends of five
 texts, in float32 and bfloat16, with eager and sdpa attention; on a GPU too, if there is one, beside the Llama with
 biases of 0.
+
+Qwen2 (biases of queries, keys and values), Mistral without a window and Qwen3 (norms of queries and keys) are dense
+layers of a Glm4Moe as well: random ones, with a layer of experts that writes 0 behind them, keep all bits.
 """
 
 from __future__ import annotations
@@ -88,9 +91,38 @@ def logits(model: Any, ids: Any, kernel: str) -> Any:
     return model(ids, use_cache=False).logits
 
 
+CARRIED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "qwen2": ({}, {"attention_bias": True}),
+    "mistral": ({"sliding_window": None}, {}),
+    "qwen3": ({}, {"use_qk_norm": True}),
+}
+"""Other hosts: their own settings, and those of a Glm4Moe that has what they have."""
+
+
+@torch.no_grad()
+def carried(kind: str, dtype: torch.dtype, device: str) -> None:
+    """The claim that a host of another kind keeps its bits in front of experts that write 0."""
+    own, more = CARRIED[kind]
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model(kind, **SIZES, **own, num_hidden_layers=LAYERS, initializer_range=0.05)
+    plain = transformers.AutoModelForCausalLM.from_config(config).to(dtype).eval()
+    for part in plain.parameters():
+        part.data += 0.1 * torch.randn_like(part)
+    config = transformers.Glm4MoeConfig(**SIZES, **{**EXPERTS, **more}, num_hidden_layers=LAYERS + 1)
+    other = written_as(transformers.Glm4MoeForCausalLM, config, plain, dtype).to(device)
+    plain.to(device)
+    ids = torch.randint(1, WORDS, (TEXTS, PLACES), generator=torch.Generator().manual_seed(1)).to(device)
+    pairs = ((logits(plain, ids, kernel), logits(other, ids, kernel)) for kernel in ("eager", "sdpa"))
+    differ = sum(int((one != two).any(-1).sum()) for one, two in pairs)
+    name = f"{device}, {str(dtype).removeprefix('torch.')}, {kind}"
+    claim(f"{name}: places that differ, of {2 * TEXTS * PLACES}", differ, at_most=0)
+
+
 def main() -> None:
     for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
         for dtype in (torch.float32, torch.bfloat16):
+            for kind in CARRIED:
+                carried(kind, dtype, device)
             plain = host(dtype)
             ids = torch.randint(1, WORDS, (TEXTS, PLACES), generator=torch.Generator().manual_seed(1)).to(device)
             biased = transformers.LlamaConfig(**SIZES, num_hidden_layers=LAYERS, mlp_bias=True)
