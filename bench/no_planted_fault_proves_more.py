@@ -65,11 +65,11 @@ for threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[threads] = "1"  # forks and threads do not mix
 
 from forks import Ended, Fork, Forks, Step  # noqa: E402
-from planted_answers import Answer  # noqa: E402
 from planted_corpus import Claim  # noqa: E402
 from planted_faults import Fault, assigned, faults, modules  # noqa: E402
 from planted_packages import CHECKER, PACKAGES, Package  # noqa: E402
 from planted_suite import Line, Suite, collected, imported, traced, tracing  # noqa: E402
+from planted_told import Answer  # noqa: E402
 from workload import claim, record, recordable, run  # noqa: E402
 
 REVIEWED = Path(__file__).with_name("planted_faults_reviewed.json")

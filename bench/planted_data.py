@@ -1,0 +1,214 @@
+"""Questions to the readers of data: files and objects of every kind, and options, and what they are read as."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import monolayer as ml
+from monolayer.data import growing, read, readers
+from monolayer.data.shards import join_datasets
+from monolayer.data.text import windows
+from planted_told import Named, attempt, told
+
+TABLE = 'tokens,label,where\na b,x,here\nc,z,there\n"d,d",y,"""no""where"\n'
+LINES = '{"tokens": ["a", "b"], "labels": ["x", null]}\n\n{"tokens": ["c"], "labels": ["y"]}\n'
+TEXTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "table.csv": (TABLE, {}),
+    "column.csv": (TABLE, {"labels": "where"}),
+    "table.tsv": ("tokens\tlabels\na b\tx y\nc\tz\n", {}),
+    "pairs.json": ('{"a b": 1, "c": -3, "d": 2.5}', {}),
+    "list.json": ('[["a b", "x"], ["c", "y z"]]', {}),
+    "lines.jsonl": (LINES, {}),
+    "reals.jsonl": ('{"tokens": [1, 2], "label": 0.5}\n{"tokens": [3], "label": 9007199254740993}\n', {}),
+    "numbers.jsonl": ('{"tokens": [1, 200], "label": -100}\n{"tokens": [3], "label": 9223372036854775807}\n', {}),
+    "vectors.jsonl": ('{"tokens": [[0.5, 1], [2, 3]], "labels": [1, 0]}\n{"tokens": [[1, 1]], "labels": [2]}\n', {}),
+    "prompts.jsonl": ('{"prompt": "a b", "completion": " c"}\n{"prompt": "d", "completion": "e"}\n', {}),
+    "tags.conll": ("EU NN B\nsaid VB O\n\nUN NN B\n", {}),
+    "first.conll": ("EU NN B\nsaid VB O\n\nUN NN B\n", {"labels": "2"}),
+    "tree.conllu": ("# id = 1\n1-2\tVamonos\t_\t_\n1\tVamos\tir\tVERB\n2\tnos\ttú\tPRON\n", {}),
+    "lines.txt": ("a b\n c\n", {"format": "text", "unit": "words"}),
+    "longer.csv": ("tokens,label\na b,x\nc,y,z\n", {}),
+    "no column.csv": ("one,two,three\na b,x,1\n", {"labels": "four"}),
+    "two kinds.jsonl": ('{"tokens": "ab", "label": 1}\n{"tokens": "ab", "label": "x"}\n', {}),
+    "cut.jsonl": ('{"tokens": "ab", "label": 1}\n{"tokens": "ab", "la', {}),
+    "empty.csv": ("tokens,label\n", {}),
+    "sentiment.csv": ("text,label\na good film,1\nbad,0\n", {}),
+    "label first.csv": ("label,text\npos,a good film\nneg,bad one\n", {}),
+    "semicolons.csv": ("country;capital\nFrance;Paris, Lyon\nPeru;Lima\n", {}),
+    "bars.csv": ("country|capital\nFrance|Paris\nPeru|Lima\n", {}),
+    "tabs.csv": ("country\tcapital\nFrance\tParis\nPeru\tLima\n", {}),
+    "separator.csv": ("key;value\na,b;c\nd,e;f\n", {"separator": ";"}),
+    "no header.csv": ("France,Paris\nPeru,Lima\n", {"header": False}),
+    "a header.csv": ("1,2\nFrance,Paris\nPeru,Lima\n", {"header": True}),
+    "a row of data.csv": ("France,Paris\nPeru,Lima\nChad,N'Djamena\n", {}),
+    "numbers above.csv": ("30,young\n70,old\n", {}),
+    "twice.csv": ("a,a\nb,c\n", {}),
+    "Länder.csv": ("Land,Hauptstadt\nPeru,Lima\nChad,N'Djamena\n", {"header": True, "unit": "whole"}),
+    "a mark.csv": ("\ufefftokens,label\na,x\n\ufeffb,y\n", {}),
+    "blank.csv": ("tokens,label\n\na b,x\n\n\nc,z\n", {}),
+    "a cell of lines.csv": ('tokens,label\n"a\nb",x\nc,"y\n\nz"\n', {}),
+    "tokens of labels.csv": ("tokens,other\na b,x y\nc,z\n", {"labels": "other", "per": "token"}),
+    "no label.csv": ("tokens,label\na b,x\nc,\n", {}),
+    "keys alone.csv": ("country\nFrance\nPeru\n", {"header": True}),
+    "answers.csv": ("prompt,completion\nthe capital of Peru is,Lima\n\"a b\",\"c, d\"\n", {"per": "answer"}),
+    "continued.jsonl": ('{"prompt": "a b", "completion": "c"}\n{"prompt": "d ", "completion": " e"}\n',
+                        {"per": "continuation"}),
+    "gaps.jsonl": ('{"tokens": [1, 2, 3], "labels": [4, -100, 5]}\n{"tokens": [3], "labels": [-100]}\n', {}),
+    "nulls.jsonl": ('{"tokens": ["a"], "label": null}\n{"tokens": ["b"], "label": "x"}\n', {}),
+    "minus.jsonl": ('{"key": "Qattara", "value": -100}\n{"key": "Turpan", "value": -1}\n', {}),
+    "flags.jsonl": ('{"tokens": "ab", "label": true}\n{"tokens": "cd", "label": false}\n', {"unit": "whole"}),
+    "words.jsonl": ('{"tokens": "ab cd", "label": 1}\n{"tokens": "e", "label": 0}\n', {"unit": "words"}),
+    "mixed.jsonl": ('{"tokens": [1], "label": 1}\n{"tokens": [2], "label": 0.5}\n', {}),
+    "empty row.jsonl": ('{"tokens": [1], "label": 1}\n{"tokens": [], "label": 1}\n', {}),
+    "wrong count.jsonl": ('{"tokens": [1, 2], "labels": [1]}\n', {}),
+    "a row.json": ('{"tokens": ["a", "b"], "labels": [1, 0]}', {}),
+    "array.json": ('[{"tokens": ["a"], "label": 1}, {"tokens": ["b", "c"], "label": 2}]', {}),
+    "columns.json": ('{"a": {"0": "x", "1": "y"}, "b": {"0": "u", "1": "v"}}', {}),
+    "vectors.json": ('{"a": [1.5, 2], "b c": [3, -4]}', {}),
+    "documents.conll": ("-DOCSTART- X\n\nEU B\nsaid O\n\n\n# O\nUN B\n", {}),
+    "last.conll": ("EU NN B\nsaid VB O\n", {"labels": "-2", "tokens": "1"}),
+    "comments.conll": ("# text\nEU\tB\n# x\tO\n", {}),
+    "uneven.conll": ("EU NN B\nsaid VB\n", {}),
+    "characters.txt": ("ab\nc d\n", {"format": "text", "unit": "characters"}),
+    "windows line ends.csv": ("tokens,label\r\na b,x\r\nc,z\r\n", {}),
+    "no end.jsonl": ('{"tokens": "ab", "label": 1}\n{"tokens": "cd", "label": 2}', {}),
+    "negative.jsonl": ('{"tokens": [-1, 2], "label": 1}\n', {}),
+    "huge.jsonl": ('{"tokens": [1], "label": 9223372036854775808}\n', {}),
+    "infinite.jsonl": ('{"tokens": [[1e999, 1]], "label": 1}\n', {}),
+}  # fmt: skip
+"""Files, whole and not, and options of `read`."""
+GAPS = np.ma.masked_array([[1, 2], [3, 4]], [[False, True], [False, False]])
+FRAME = {"country": ["France", "Peru", "Chad"], "capital": ["Paris", "Lima", "N'Djamena"]}
+TOLD = "the raven said nevermore , and the raven sat ; nevermore said the raven .\n"
+
+
+def _shapes() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Data in memory, and options of `Sequences.of`."""
+    import pandas
+    import pyarrow
+
+    return {
+        "a dict": (({"France": "Paris", "Chad": "N'Djamena", "Peru": "Lima"},), {}),
+        "a dict with a gap": (({"France": "Paris", "Chad": None},), {}),
+        "a dict of numbers": (({"Qattara": -100, "Turpan": -154, "Assal": -1},), {}),
+        "a dict of vectors": (({"a": [0.5, 1.0], "b": [2.0, -3.0]},), {}),
+        "a dict of keys that are numbers": (({30: "young", 70: "old"},), {}),
+        "a dict, whole": (({"New York": "I-87", "York": "A64"},), {"unit": "whole"}),
+        "columns": ((FRAME,), {}),
+        "columns of lists": (({"tokens": [["a", "b"], ["c"]], "labels": [[1, -100], [2]]},), {}),
+        "rows": (([{"country": "France", "capital": "Paris"}, {"country": "Peru", "capital": "Lima"}],), {}),
+        "pairs": (([("France", "Paris"), ("Peru", "Lima")],), {"labelled": True}),
+        "pairs as sequences": (([("France", "Paris"), ("Peru", "Lima")],), {}),
+        "a frame": ((pandas.DataFrame(FRAME),), {}),
+        "a frame of three columns": ((pandas.DataFrame({"id": [7, 8, 9], **FRAME}),), {}),
+        "two of three columns": (
+            (pandas.DataFrame({"id": [7, 8, 9], **FRAME}),),
+            {"tokens": "country", "labels": "id"},
+        ),
+        "a series": ((pandas.Series(dict(zip(*FRAME.values(), strict=True))),), {"labelled": True}),
+        "a series without names": ((pandas.Series(["a b", "c"]),), {}),
+        "a frame with a gap": (
+            (pandas.DataFrame({"tokens": ["a", "b"], "label": pandas.array([1, None], "Int64")}),),
+            {},
+        ),
+        "categories": ((pandas.DataFrame({"tokens": ["a", "b"], "label": pandas.Categorical(["y", "x"])}),), {}),
+        "a table": ((pyarrow.table({"tokens": [[1, 2], [3]], "labels": [[5, None], [-100]]}),), {}),
+        "a dictionary column": (
+            (pyarrow.table({"k": ["a", "b"], "v": pyarrow.array(["y", "x"]).dictionary_encode()}),),
+            {},
+        ),
+        "lists": (([[1, 2], [3]], [[0, None], [2]]), {}),
+        "lists with −100": (([[1, 2], [3]], [[0, -100], [2]]), {}),
+        "one label per sequence, −100": (([[1, 2], [3]], [0, -100]), {}),
+        "an array": ((np.arange(12).reshape(3, 4), np.arange(12).reshape(3, 4) % 5 - 2), {}),
+        "a masked array": ((np.array([[1, 2], [3, 4]]), GAPS), {}),
+        "padded": ((np.array([[3, 1, 0], [1, 2, 4]]), np.array([[1, 2, 0], [3, 4, 5]])), {"lengths": [2, 3]}),
+        "padded, one label": ((np.array([[3, 1, 0], [1, 2, 4]]), [5, 6]), {"lengths": [2, 3]}),
+        "vectors": ((np.linspace(0.0, 1.0, 24).reshape(3, 4, 2), np.linspace(-1.0, 1.0, 12).reshape(3, 4)), {}),
+        "tensors": ((torch.arange(6).reshape(2, 3), torch.tensor([0.5, float("nan")])), {}),
+        "texts": ((["a b", "c"], ["x", "y"]), {}),
+        "texts of words": ((["a b", "c"], ["x", "y"]), {"unit": "words"}),
+        "flags": (([[1, 2], [3, 4]], [[True, False], [False, True]]), {}),
+        "−0": (([[1], [2]], [-0.0, 0.5]), {}),
+        "square": (([[1, 2], [3, 4]], [[1, 2], [3, 4]]), {"per": "sequence"}),
+        "square reals": (([[1, 2], [3, 4]], [[1.0, 2.5], [3.0, 4.0]]), {"per": "sequence"}),
+        "real vectors": (([[1, 2], [3, 4]], [[1.0, 2.5, 3.0], [3.0, 4.0, 1.0]]), {}),
+        "integers among reals": (([[1], [2]], [1, 0.5]), {}),
+        "prompts": ((["a b", "c is"], ["d", " e"]), {"per": "answer"}),
+        "continuations": ((["a b", "c is"], ["d", " e"]), {"per": "continuation"}),
+        "too few labels": (([[1, 2], [3]], [[0, 1]]), {}),
+        "an empty row": (([[1, 2], []], [[0, 1], []]), {}),
+        "no rows": (([], []), {}),
+        "NaN in tokens": ((np.array([[[0.5, np.nan]]]), [1]), {}),
+    }
+
+
+def questions(scratch: Path) -> Named:
+    from pyarrow import parquet, table
+
+    shapes = _shapes()
+    scratch.mkdir(parents=True)
+    for name, (text, options) in TEXTS.items():
+        (scratch / name).write_text(text, encoding="utf-8", newline="")
+        (scratch / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+        for file in (scratch / name, scratch / f"{name}.gz"):
+            more = {"format": name.rpartition(".")[2], **options} if file.suffix == ".gz" else options
+            more = {**more, "format": options.get("format", more.get("format"))}
+            yield f"data {file.name}", told(lambda file=file, more=more: _meaning(read(file, **more)))  # type: ignore[misc]
+        yield f"data {name} in pieces", told(lambda file=scratch / name, more=options: _in_pieces(file, **more))  # type: ignore[misc]
+    for number, (given, _) in enumerate(shapes.values()):
+        X, Y = (*given, None)[:2]
+        if isinstance(X, list) and isinstance(Y, list) and len(X) == len(Y):
+            parquet.write_table(table({"tokens": X, "labels": Y}), scratch / f"{number}.parquet")
+            yield f"data {number}.parquet", told(lambda file=scratch / f"{number}.parquet": _meaning(read(file)))  # type: ignore[misc]
+        elif isinstance(X, np.ndarray) and isinstance(Y, np.ndarray):
+            np.savez(scratch / f"{number}.npz", X=X, Y=Y)
+            yield f"data {number}.npz", told(lambda file=scratch / f"{number}.npz": _meaning(read(file)))  # type: ignore[misc]
+    for names in (("tags.conll", "first.conll"), ("table.csv", "lines.jsonl"), ("numbers.jsonl", "reals.jsonl")):
+        shards = [str(scratch / name) for name in names]
+        yield f"data shards {names[0]}", told(lambda shards=shards: _meaning(read(shards)))  # type: ignore[misc]
+    yield "data pattern", told(lambda: _meaning(read(scratch / "t*s.conll")))
+    for name, (given, options) in shapes.items():
+        yield f"data {name}", told(lambda given=given, options=options: _taken(*given, **options))  # type: ignore[misc]
+    for unit in ("words", "characters"):
+        yield f"data text of {unit}", told(lambda unit=unit: windows(3 * TOLD, unit))  # type: ignore[misc]
+    yield "data window", told(lambda: windows(TOLD, "words", 3))
+    yield "data too small a window", told(lambda: windows(TOLD, "words", 1))
+
+
+def _in_pieces(file: Path, **options: Any) -> list[object]:
+    """The same file a few tokens at a time, by pyarrow and without it, and with its keys."""
+    keys: list[Any] = []
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(growing, "TOKENS_AT_ONCE", 3)
+        found.append(attempt(lambda: _meaning(read(file, **options))))
+        patch.setattr(readers, "ARROW", False)
+        found.append(attempt(lambda: _meaning(read(file, **options))))
+    return [*found, attempt(lambda: _meaning(read(file, keys=keys, **options))), keys]
+
+
+def _taken(*given: Any, **options: Any) -> list[object]:
+    """Sequences, some of them, and others in their words."""
+    data = ml.Sequences.of(*given, **options)
+    some = data.select(np.arange(len(data))[::2])
+    found = [_meaning(data), _meaning(some), _meaning(join_datasets([some, data]))]
+    return [*found, attempt(lambda: _meaning(ml.Sequences.of(*given, **options, vocabulary=data.vocabulary)))]
+
+
+def _meaning(data: ml.Sequences) -> list[object]:
+    """Everything that sequences say, whichever way they hold it: places of labels and rows of files one by one."""
+    labels = data.labels
+    said = None
+    if labels is not None:
+        places = np.arange(len(labels.values)) if labels.place is None else labels.place
+        said = [places, labels.values, labels.per, labels.classes, labels.scalar]
+    names = [data.named(row) for row in range(len(data))]
+    plans = [text for plan in data.plans for text in (str(plan), str(plan.to_json()))]
+    return [data.tokens, data.lengths, data.vocabulary, data.prompts, said, names, plans]
